@@ -5,7 +5,7 @@
 #include "options.h"
 #include "redirect.h"
 #include "report.h"
-#include "words.h"
+#include "warnings.h"
 #include "workload.h"
 
 #include <errno.h>
@@ -33,12 +33,12 @@ struct application {
 static void prepare_process(struct application *application) {
     const struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
     sigset_t ending;
-    setrlimit(RLIMIT_MEMLOCK, &unlimited); // older kernels charge frames and maps to it
-    collect_words();
+    setrlimit(RLIMIT_MEMLOCK, &unlimited); // older kernels count frames and maps against it
+    collect_warnings();
     sigemptyset(&ending);
     sigaddset(&ending, SIGINT);
     sigaddset(&ending, SIGTERM);
-    sigprocmask(SIG_BLOCK, &ending, NULL); // before there are threads, which inherit it
+    sigprocmask(SIG_BLOCK, &ending, NULL); // before the threads start, which inherit the mask
     signal(SIGPIPE, SIG_IGN);
     application->signals = signalfd(-1, &ending, SFD_CLOEXEC);
     application->error_event = eventfd(0, EFD_CLOEXEC);
@@ -89,7 +89,7 @@ static bool answer(struct application *application) {
         if (!strcmp(line, "stats"))
             report_stats(application->queues, application->options.queues, &application->redirect);
         else
-            fail("command", EINVAL, NULL, "unknown command '%s'; stats is the only one", line);
+            fail("command", EINVAL, NULL, "unknown command '%s'; the only command is stats", line);
         used -= end + 1 - line;
         memmove(line, end + 1, used);
     }
@@ -105,7 +105,7 @@ static void serve(struct application *application) {
     for (;;) {
         if (poll(events, 3, -1) < 0 && errno != EINTR)
             fail("poll", errno, NULL, "waiting for commands failed");
-        check_queues(application); // before an answer: a dead queue's counters are no result
+        check_queues(application); // before answering: the counters of a dead queue are not a result
         if (events[1].revents || (events[0].revents && !answer(application)))
             return;
     }

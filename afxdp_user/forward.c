@@ -17,7 +17,7 @@
 #define RETRY_NS 50000
 
 static void add(uint64_t *counter, uint64_t count) {
-    __atomic_store_n(counter, *counter + count, __ATOMIC_RELAXED); // one writer, and readers of other threads
+    __atomic_store_n(counter, *counter + count, __ATOMIC_RELAXED); // one thread writes, others read
 }
 
 static uint64_t load(const uint64_t *counter) { return __atomic_load_n(counter, __ATOMIC_RELAXED); }
@@ -32,14 +32,14 @@ static void give_up(struct queue *queue, int error) {
     eventfd_write(queue->error_event, 1);
 }
 
-// Sent frames become free for receiving again.
+// Gives sent frames back to the fill ring, where they can receive again.
 static void recycle(struct queue *queue) {
     struct socket *socket = &queue->socket;
     unsigned int from, to = 0;
     unsigned int count = xsk_ring_cons__peek(&socket->completion, FRAMES, &from);
     if (!count)
         return;
-    xsk_ring_prod__reserve(&socket->fill, count, &to); // there is room: the ring holds every frame
+    xsk_ring_prod__reserve(&socket->fill, count, &to); // never fails: the ring has room for all frames
     for (unsigned int i = 0; i < count; i++)
         *xsk_ring_prod__fill_addr(&socket->fill, to + i) =
             *xsk_ring_cons__comp_addr(&socket->completion, from + i);
@@ -48,13 +48,13 @@ static void recycle(struct queue *queue) {
     queue->recycled += count;
 }
 
-// Whether the generator sent it: checks length, headers, magic and run id.
+// Returns whether the generator sent the frame: checks length, headers, magic and run id.
 static bool is_test_frame(const struct queue *queue, const unsigned char *data, uint32_t bytes) {
     __u64 words[FRAME_HEAD_WORDS];
     uint32_t magic;
     if (bytes != queue->frame_bytes)
         return false;
-    memcpy(words, data, sizeof(words)); // a zero-copy driver may put it at an odd address
+    memcpy(words, data, sizeof(words)); // a zero-copy driver may put a frame at an odd address
     memcpy(&magic, data + PAYLOAD_OFFSET, sizeof(magic));
     return magic == queue->magic && frame_has_shape(words, bytes);
 }
@@ -66,22 +66,22 @@ static unsigned long work(struct queue *queue, const struct xdp_desc *frame) {
     return queue->workload->run(queue->state, data, frame->len);
 }
 
-// Takes up to a batch of frames, works on them where they lie, and hands them on to be sent. Returns how
-// many.
+// Takes up to a batch of frames, runs the workload on them in place, and queues them for sending. Returns
+// their number.
 static unsigned int turn_round(struct queue *queue) {
     struct socket *socket = &queue->socket;
     unsigned int from, to = 0;
     unsigned int count = xsk_ring_cons__peek(&socket->rx, queue->batch, &from);
     if (!count)
         return 0;
-    xsk_ring_prod__reserve(&socket->tx, count, &to); // there is room: the ring holds every frame
+    xsk_ring_prod__reserve(&socket->tx, count, &to); // never fails: the ring has room for all frames
     for (unsigned int i = 0; i < count; i++) {
         const struct xdp_desc *frame = xsk_ring_cons__rx_desc(&socket->rx, from + i);
         queue->sum += work(queue, frame);
         *xsk_ring_prod__tx_desc(&socket->tx, to + i) =
             (struct xdp_desc){.addr = frame->addr, .len = frame->len};
     }
-    add(&queue->received, count); // before they can be sent, so that no reader sees more sent than received
+    add(&queue->received, count); // before they can be sent: no reader sees more sent than received
     xsk_ring_prod__submit(&socket->tx, count);
     xsk_ring_cons__release(&socket->rx, count);
     return count;
@@ -89,7 +89,7 @@ static unsigned int turn_round(struct queue *queue) {
 
 static void note_send_error(struct queue *queue, int error) {
     switch (error) {
-    case EBUSY: // copy mode: the driver dropped the frame at which the kernel stopped
+    case EBUSY: // copy mode: the kernel stopped at a frame that the driver dropped
         if (!queue->socket.zerocopy)
             add(&queue->refused, 1);
         break;
@@ -102,7 +102,7 @@ static void note_send_error(struct queue *queue, int error) {
     }
 }
 
-// Makes the kernel send. In copy mode it does so within the call, a part of the ring at a time.
+// Makes the kernel send. In copy mode each call sends a part of the ring before it returns.
 static void kick(struct queue *queue) {
     struct socket *socket = &queue->socket;
     if (socket->zerocopy && !xsk_ring_prod__needs_wakeup(&socket->tx))
@@ -168,7 +168,7 @@ int queue_start(struct queue *queue, unsigned int fifo) {
     CPU_SET(queue->cpu, &cpus);
     int error = pthread_create(&queue->thread, NULL, forward, queue);
     if (error)
-        fail("thread", error, NULL, "the thread of queue %u does not start", queue->index);
+        fail("thread", error, NULL, "cannot start the thread of queue %u", queue->index);
     error = pthread_setaffinity_np(queue->thread, sizeof(cpus), &cpus);
     if (error)
         fail("cpus", error, NULL, "the thread of queue %u cannot run on CPU %u", queue->index, queue->cpu);
@@ -184,7 +184,7 @@ int queue_error(const struct queue *queue) {
 
 struct queue_counts queue_count(const struct queue *queue) {
     unsigned int pending = unsent(&queue->socket);
-    uint64_t foreign = load(&queue->foreign); // before those it is a part of
+    uint64_t foreign = load(&queue->foreign); // before `received`, of which it is a part
     uint64_t received = load(&queue->received);
     uint64_t dropped = load(&queue->refused) + socket_statistics(&queue->socket).tx_invalid_descs;
     return (struct queue_counts){.rx = received,

@@ -15,39 +15,39 @@ struct queue {
     unsigned int batch;
     bool busy;
     uint32_t magic;       // of the test frames, in network byte order
-    uint32_t frame_bytes; // of each of them, without FCS; 0: frames are not looked at
+    uint32_t frame_bytes; // of each test frame, without FCS; 0: frames are not checked
     const struct workload *workload;
     void *state;
-    unsigned long sum; // of the workload's results: nothing of it can be optimised away
+    unsigned long sum; // of the workload's results, so that the compiler cannot remove the work
 
     // Written by the queue's thread only.
     uint64_t received;
     uint64_t recycled; // sent and free again
-    uint64_t foreign;  // of the received ones: no test frames, sent back all the same
-    uint64_t refused;  // consumed by the kernel, and dropped by the driver
+    uint64_t foreign;  // received frames that are not test frames; sent back too
+    uint64_t refused;  // taken by the kernel, then dropped by the driver
     uint64_t wakeups;  // sendto()
     uint64_t polls;    // poll()
     int error;         // the errno that ended the thread
 
     int error_event;      // eventfd, written to after `error`
-    int stop_event;       // eventfd, readable once `stopping` is true: the same for all queues
-    const bool *stopping; // forward what is in the ring, then end
+    int stop_event;       // eventfd, the same for all queues; readable once `stopping` is true
+    const bool *stopping; // true: forward what is in the ring, then end
     pthread_t thread;
 };
 
 struct queue_counts {
     uint64_t rx;
-    uint64_t foreign; // those of rx that are no test frames
+    uint64_t foreign; // frames of rx that are not test frames
     uint64_t tx;
     uint64_t tx_dropped;
-    uint64_t tx_pending; // on their way; 0 at rest
+    uint64_t tx_pending; // not yet sent; 0 at rest
 };
 
-// Opens the queue's socket; its frames wait in the ring until it is started.
+// Opens the queue's socket; its frames wait in the ring until the thread is started.
 void queue_open(struct queue *queue, const struct options *options, unsigned int index);
 
-// Starts the thread, pinned to the queue's CPU. `fifo` 0 asks for no real-time priority; returns 0 or why it
-// was refused (errno).
+// Starts the thread, pinned to the queue's CPU. `fifo` 0 requests no real-time priority. Returns 0, or the
+// errno with which the priority was refused.
 int queue_start(struct queue *queue, unsigned int fifo);
 
 // Waits for the end of the thread.

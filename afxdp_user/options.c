@@ -16,15 +16,15 @@ static const struct option_row ROWS[] = {
     {"workload", "FILE", NULL, option_text, AT(workload), 0, 0,
      "shared object with xdplab_workload, called per frame"},
     {"init", "FILE", NULL, option_text, AT(init), 0, 0,
-     "initial state: one for all queues, or one after another (zeros)"},
+     "file with one initial state for all queues, or one per queue in turn (zeros)"},
     {"cpus", "C,C", NULL, option_cpus, AT(cpus), 0, 0,
      "pin queue i to the i-th of these CPUs (all that this process may use)"},
     {"fifo", "PRIO", NULL, option_unsigned, AT(fifo), 1, 99, "run the threads SCHED_FIFO at this priority"},
-    {"batch", "N", "64", option_unsigned, AT(batch), 1, FRAMES, "frames taken from the ring at a time"},
+    {"batch", "N", "64", option_unsigned, AT(batch), 1, FRAMES, "most frames taken from the ring at a time"},
     {"run-id", "HEX", "0", option_run_id, AT(run_id), 0, 0,
      "run id of the generator's test frames (with --frame-bytes)"},
     {"frame-bytes", "BYTES", NULL, option_unsigned, AT(frame_bytes), 64, 1518,
-     "size of the test frames, FCS included: count the frames that are none (default: do not look)"},
+     "size of the test frames, FCS included: count frames that are not test frames (default: no check)"},
     {"busy", NULL, NULL, option_flag, AT(busy), 0, 0, "spin instead of sleeping in poll()"},
 };
 
@@ -32,8 +32,8 @@ static const struct command_line LINE = {
     .usage = "--interface IF --workload FILE [options]",
     .about =
         "Receives every frame of some queues by AF_XDP, runs the workload on it (which swaps the MACs) and\n"
-        "sends it back by the same queue. Prints one JSON object per line; the command `stats` on standard\n"
-        "input prints the counters, its end ends the program and detaches everything.",
+        "sends it back on the same queue. Prints one JSON object per line. The command `stats` on standard\n"
+        "input prints the counters; the end of the input ends the program and detaches everything.",
     .rows = ROWS,
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),
 };

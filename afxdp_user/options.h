@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line asks for.
+// The options of the command line.
 #pragma once
 
 #include "command_line.h"
@@ -12,15 +12,16 @@ struct options {
     const char *workload;
     const char *init; // NULL: the workload's state is all zeros
     unsigned int queues;
-    unsigned int native;   // else generic
-    unsigned int zerocopy; // else copy
+    unsigned int native;   // 0: generic
+    unsigned int zerocopy; // 0: copy
     struct cpu_list cpus;  // queue i runs on the (i % count)-th
-    unsigned int fifo;     // real-time priority, 0: none asked
+    unsigned int fifo;     // real-time priority; 0: none requested
     unsigned int batch;
     bool busy;
     unsigned int run_id;      // of the test frames
-    unsigned int frame_bytes; // of each of them, with FCS; 0: frames are not looked at
+    unsigned int frame_bytes; // of each test frame, with FCS; 0: frames are not checked
 };
 
-// Fills the options; prints help (exit 0) or what is wrong with them (exit 2) and does not return otherwise.
+// Fills the options. --help prints the help and exits with 0; a wrong option prints an error and exits
+// with 2.
 void parse_options(struct options *options, int argc, char **argv);

@@ -56,7 +56,7 @@ static struct bpf_xdp_query_opts query(const struct redirect *redirect, const ch
     return attached;
 }
 
-// Of any mode; 0 where there is none.
+// Returns the id of the program attached in any mode, or 0.
 static unsigned int attached_id(const struct redirect *redirect, const char *interface) {
     struct bpf_xdp_query_opts attached = query(redirect, interface);
     unsigned int id = attached.drv_prog_id ? attached.drv_prog_id : attached.skb_prog_id;
@@ -78,7 +78,8 @@ static void refuse_if_taken(const struct redirect *redirect, const char *interfa
              interface, id);
 }
 
-// A refused bpf_link does not pass the driver's message to user space, a refused netlink request does.
+// The kernel passes the driver's message to user space only for a refused netlink request, not for a
+// bpf_link.
 static void ask_again_for_words(const struct redirect *redirect, unsigned int flags) {
     refusal_forget();
     if (!bpf_xdp_attach(redirect->ifindex, redirect->program_fd, flags | XDP_FLAGS_UPDATE_IF_NOEXIST, NULL))
@@ -105,7 +106,7 @@ void redirect_attach(struct redirect *redirect, const char *interface, bool nati
 void redirect_detach(struct redirect *redirect) {
     if (redirect->link_fd < 0)
         return;
-    bpf_link_detach(redirect->link_fd); // at once, where closing may leave it to a kernel worker
+    bpf_link_detach(redirect->link_fd); // at once; close() may leave it to a kernel worker
     close(redirect->link_fd);
     redirect->link_fd = -1;
 }

@@ -21,10 +21,10 @@ struct redirect {
 void redirect_load(struct redirect *redirect, const char *interface);
 void redirect_add(const struct redirect *redirect, unsigned int queue, int socket_fd);
 
-// Native or generic, never the one for the other; any program already attached is an error naming its id.
+// Attaches in exactly the requested mode. A program that is already attached is an error, which names its id.
 void redirect_attach(struct redirect *redirect, const char *interface, bool native);
 void redirect_detach(struct redirect *redirect);
 
-// Frames that arrived on queues without a socket, and were dropped.
+// Returns the number of frames that were dropped because their queue had no socket.
 uint64_t redirect_unbound_packets(const struct redirect *redirect);
 #endif

@@ -46,7 +46,7 @@ static void print_queue_stats(const struct queue *queue) {
     json_count("tx", counts.tx);
     json_count("tx_dropped", counts.tx_dropped);
     json_count("tx_pending", counts.tx_pending);
-    json_count("rx_dropped", kernel.rx_dropped); // the full fill ring's are among them: never add
+    json_count("rx_dropped", kernel.rx_dropped); // includes drops for a full fill ring: never add both
     json_count("rx_ring_full", kernel.rx_ring_full);
     json_count("fill_ring_empty", kernel.rx_fill_ring_empty_descs);
     json_count("rx_invalid", kernel.rx_invalid_descs);

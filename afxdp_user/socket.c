@@ -14,7 +14,7 @@
 #define XDP_MAX_TX_SKB_BUDGET 9 // Linux 6.17
 #endif
 
-// More than the frames' memory in flight: the socket's send buffer must never delay a frame.
+// More than all frames in flight need: the socket's send buffer must never delay a frame.
 #define SEND_BUFFER (FRAMES * 4096)
 
 #define UMEM_BYTES ((size_t)FRAMES * FRAME_BYTES)
@@ -46,7 +46,7 @@ static void bind_patiently(struct socket *socket, const char *interface, unsigne
         if (error != EBUSY || !let_go_wait(began, LET_GO_QUEUE_NS))
             fail("bind", error, refusal_words(), "queue %u of %s does not bind with %s: %s", queue, interface,
                  zerocopy ? "zerocopy" : "copy", strerror(error));
-        xsk_umem__delete(socket->umem); // libxdp's is good for one try
+        xsk_umem__delete(socket->umem); // a umem of libxdp serves one try only
         create_umem(socket);
     }
     socket->fd = xsk_socket__fd(socket->xsk);

@@ -29,7 +29,7 @@ static void read_all(int fd, unsigned char *bytes, size_t count, const char *pat
     }
 }
 
-// How many states a file of this size holds; a size that is not a multiple is an error.
+// Returns how many states a file of this size holds; a size that is not a multiple is an error.
 static size_t count_states(const char *path, size_t bytes, size_t state_bytes) {
     if (!bytes && !state_bytes)
         return 0;
@@ -55,7 +55,7 @@ static void read_init(struct workload *workload, const char *path) {
 }
 
 void workload_open(struct workload *workload, const char *library, const char *init) {
-    char path[PATH_MAX]; // a name without a slash would be looked for among the system's libraries
+    char path[PATH_MAX]; // dlopen() searches the system's libraries for a name without a slash
     if (!realpath(library, path))
         fail("workload", errno, NULL, "%s: %s", library, strerror(errno));
     void *handle = dlopen(path, RTLD_NOW);

@@ -13,5 +13,5 @@ struct workload {
 
 void workload_open(struct workload *workload, const char *library, const char *init);
 
-// A state for one queue, aligned to a page.
+// Returns the state of one queue, aligned to a page.
 void *workload_state(const struct workload *workload, unsigned int queue);

@@ -1,14 +1,14 @@
 """How often `compare` is right: simulated runs whose truth is known. Prints the seed and a table; no lab, no root.
 
-A run is its own offset on all points (``run``), on each point (``point``), a slow or fast repetition on all points
-(``repetition``) and noise (``trial``), all normal in the logarithm. Coverage is to be 93 to 97 %, false alarms of equal
-runs and of the equivalence of unequal ones at most 5 % per family. A rate misses its bound where chance alone, with a
-true rate at the bound, gives it in less than one of a thousand such tables.
+A run has an offset that all its points share (``run``), an offset per point (``point``), slow or fast repetitions that
+all points share (``repetition``), and noise (``trial``), all normal in the logarithm. The aims: coverage of 93 to 97 %;
+equal runs called different, and unequal runs called equivalent, in at most 5 % per family. A rate misses its bound only
+if chance, with a true rate at the bound, gives such a rate in fewer than one of a thousand such tables.
 
-A second table checks what `compare` promises to happen in 80 % of cases. A pilot of two equal runs names the difference
-that it would find (``detectable``) and the repetitions that would show equal runs as equivalent (``needed``). Then new
-runs are drawn that differ by so much, or have so many repetitions. Where runs spread as wholes so much that no number
-would do, only pilots that underestimate the spread name one: these may be one of 200 at most.
+A second table checks what `compare` promises for 80 % of cases. A pilot of two equal runs names the difference that it
+would find (``detectable``) and the repetitions that would show equal runs as equivalent (``needed``). Then new runs are
+drawn that differ by that much, or have that many repetitions. If whole runs spread so much that no number of
+repetitions is enough, only pilots that underestimate the spread name one: at most one pilot in 200 may do so.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from xdplab.analysis import MARGIN
 from xdplab.analysis.compare import ALPHA, POWER, Difference, Spread, holm
 
 RARE = 0.001 / 66
-"""Of one aim, with 66 in the tables."""
+"""The probability that chance alone makes one aim miss; the tables have 66 aims."""
 MOST_NEEDED = 400
-"""More repetitions than a pilot may ask for here."""
+"""The largest number of repetitions that is simulated for a pilot."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """``equal``: calibration runs, 0 for the assumed spread; ``ratio``: the truth; the rest are relative SDs."""
+    """``equal``: number of calibration runs, 0 for the assumed spread; ``ratio``: the truth; the rest: relative SDs."""
 
     points: int
     repetitions: int
@@ -60,7 +60,7 @@ CASES = (
 
 
 def simulated(rng: np.random.Generator, case: Case, ratio: float = 1.0) -> dict[str, pd.Series]:
-    """Return the logarithms of one run, by point and repetition."""
+    """Return the logarithms of the values of one run, by point and repetition."""
     whole = rng.normal(0, case.run) + log(ratio)
     repetition = rng.normal(0, case.repetition, case.repetitions)
     return {
@@ -70,7 +70,7 @@ def simulated(rng: np.random.Generator, case: Case, ratio: float = 1.0) -> dict[
 
 
 def once(rng: np.random.Generator, case: Case) -> tuple[float, bool, bool, float]:
-    """Return the share of intervals that hold, whether any differs, any is equivalent, and the detectable share."""
+    """Return the share of intervals that hold, whether any point differs or is equivalent, and the detectable share."""
     spread = Spread(tuple(simulated(rng, case) for _ in range(case.equal)))
     a, b = simulated(rng, case), simulated(rng, case, case.ratio)
     family = [spread.difference(a, b, [point]) for point in a]
@@ -82,7 +82,7 @@ def once(rng: np.random.Generator, case: Case) -> tuple[float, bool, bool, float
 
 
 def simulate(case: Case, draws: int, seed: int) -> tuple[float, float, float, float]:
-    """Return coverage, share of families with a difference, with an equivalence, and the mean detectable share."""
+    """Return coverage, shares of families with a difference and with an equivalence, and the mean detectable share."""
     rng = np.random.default_rng(seed)
     found = np.array([once(rng, case) for _ in range(draws)], dtype=float)
     coverage, differs, same, detectable = found.mean(axis=0)
@@ -97,12 +97,13 @@ PILOTS = (
     Case(1, 10, 10, 0.014, 0, 0, 0.035),
 )
 SELDOM = 0.005
-"""Where at most so many pilots name a number, these underestimate the spread, and what counts is how few they are."""
+"""If at most this share of the pilots names a number, they underestimate the spread: the aim is that they are few."""
 
 
 def promised(rng: np.random.Generator, case: Case) -> tuple[bool, bool | None]:
-    """Return whether the detectable difference was found, and whether equal runs of the repetitions needed were called
-    equivalent; None where the pilot named no such number.
+    """Return whether the detectable difference was found, and whether equal runs were called equivalent.
+
+    The equal runs have the repetitions that the pilot named; None if it named no number.
     """
     spread = Spread(tuple(simulated(rng, case) for _ in range(case.equal)))
 
@@ -120,7 +121,7 @@ def promised(rng: np.random.Generator, case: Case) -> tuple[bool, bool | None]:
 
 
 def promises(draws: int, seed: int) -> Iterator[Aim]:
-    """Print the second table."""
+    """Print the second table and yield its aims."""
     print(f"\nseed {seed}, {draws} pilots per line; promised: {POWER:.0%}")
     print("| n of the pilot | equal runs | run, trial | difference found | name a number | equivalent with it |")
     print("| --- | --- | --- | --- | --- | --- |")

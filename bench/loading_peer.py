@@ -1,7 +1,7 @@
-"""bpf_check() as the loading study has it against other witnesses, for the same object in one guest that counts.
+"""The loading study's cost of bpf_check() against other measurements, for the same object in one guest that counts.
 
-Three loaders load the same object in one boot: loadbench (traced, and with the verifier's log), bpfverify (the log),
-and bpftool, traced by function_graph through plain writes to tracefs. Needs root, bpftool, and what the VM lab needs.
+Three loaders load the same object in one boot: loadbench (traced, and with the verifier's log), bpfverify (with the
+log), and bpftool, traced by function_graph through plain writes to tracefs. Needs root, bpftool and the VM lab's tools.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def bpfverify(place: Place, path: str) -> float:
 
 
 def bpftool(place: Place, path: str) -> float:
-    """The longest call of each load is the program's: libbpf's probes are small."""
+    """Return the median of each load's longest call, which is the program's: libbpf's probes are small."""
     place.host.run(["tee", f"{TRACING}/set_ftrace_filter"], stdin=b"bpf_check")
     place.host.run(["tee", f"{TRACING}/current_tracer"], stdin=b"function_graph")
     place.host.run(["mount", "-t", "bpf", "none", "/sys/fs/bpf"], check=False)
@@ -68,7 +68,7 @@ def bpftool(place: Place, path: str) -> float:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--accesses", type=int, nargs="+", default=[100, 1600], help="N of the objects (%(default)s)")
+    parser.add_argument("--accesses", type=int, nargs="+", default=[100, 1600], help="N of each object (%(default)s)")
 
 
 def measure(arguments: argparse.Namespace) -> list[Aim]:

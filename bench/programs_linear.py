@@ -1,7 +1,7 @@
-"""N = 12800 array read compiles within 1 s, loads within 30 ms, and costs are linear in N (needs root).
+"""A program of 12,800 array reads compiles within 1 s and loads within 30 ms; costs are linear in N (needs root).
 
-Cost is BPF_PROG_TEST_RUN, the best of several rounds over all N. The line is fitted by least squares of the relative
-residuals (each point weighs the same), over N from 400 on; R² is of the unweighted residuals.
+The cost is the time of BPF_PROG_TEST_RUN, the best of several rounds over all N. The line is fitted to N ≥ 400 by least
+squares of the relative residuals, so that each point weighs the same; R² uses the unweighted residuals.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How often a race is right, and after how many pairs: simulated pairs whose truth is known. No lab, no root.
 
-The interval is looked at after each pair. Equal sides are to be called different, and sides that are the margin apart
-equivalent, in at most 5 % of the races, as far as so many draws can tell. Beside the interval of the median that races
-use stands one of the mean that holds at every look too, the anytime-valid t interval. Where loads of a program are slow
-for a reason outside it, the median's is to need fewer pairs.
+A race looks at its interval after each pair. The aims, as far as so many draws can tell: at most 5 % of the races call
+equal sides different, and at most 5 % call sides that differ by the margin equivalent. Races use an interval of the
+median; the table also has the anytime-valid t interval of the mean, which holds at every look too. If some loads of a
+program are slow for a reason outside it, the median must need fewer pairs.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ LIMITS = Race()
 
 @dataclass(frozen=True)
 class Noise:
-    """``spread``: relative SD of a pair's ratio; ``slow``: the share of trials that are slow, by 0 to 40 % alike."""
+    """``spread``: relative SD of a pair's ratio; ``slow``: the share of slow trials, slower by 0 to 40 % (uniform)."""
 
     spread: float
     slow: float = 0.0
 
     def pairs(self, rng: np.random.Generator, ratio: float) -> list[float]:
-        """Return the logarithms of the pairs of one race; each side has its own noise."""
+        """Return the logarithms of the ratios of one race's pairs; each side has its own noise."""
         first, second = (
             rng.normal(0, self.spread / sqrt(2), LIMITS.at_most)
             + np.where(rng.random(LIMITS.at_most) < self.slow, np.log1p(-rng.uniform(0, 0.4, LIMITS.at_most)), 0)
@@ -50,7 +50,7 @@ NOISES = (
     *(Noise(spread, slow) for slow in (0.1, 0.2) for spread in (0.01, 0.02, 0.035)),
 )
 RARE = 0.001 / (2 * len(NOISES) + len(NOISES))
-"""Of one aim."""
+"""The probability that chance alone makes one aim miss."""
 
 
 def mean_known(values: Sequence[float]) -> Known:

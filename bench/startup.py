@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long commands take that measure nothing: the median of ten starts each, beside `import click, yaml`.
+"""The start-up time of commands that measure nothing: the median of ten starts each, beside `import click, yaml`.
 
-Fails where one takes longer than three times the import, or than 0.3 s; the latter counts on a quiet machine only,
-which is one where the import takes less than 0.1 s.
+Fails if a command takes more than three times as long as the import, or more than 0.3 s. The limit of 0.3 s counts only
+on a quiet machine: one where the import takes less than 0.1 s.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PYCACHE = {"PYTHONDONTWRITEBYTECODE": "", "COLUMNS": "100"}
 
 
 def commands(made: Path) -> dict[str, list[str]]:
-    """Return each command by the words it is called with; ``made`` is a run directory."""
+    """Return the argument vector of each command by its name; ``made`` is a run directory."""
     words = [
         ["--help"], *([verb, "--help"] for verb in VERBS), ["run", "--no-such-option"], ["run", "absent.yaml"],
         ["figures", "absent"], ["plan", "quick"], ["status", str(made)], ["lab", "status"],
@@ -44,7 +44,7 @@ def seconds(argv: list[str]) -> float:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="starts of each command (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="number of starts of each command (%(default)s)")
 
 
 def measure(arguments: argparse.Namespace) -> list[Aim]:
@@ -52,7 +52,7 @@ def measure(arguments: argparse.Namespace) -> list[Aim]:
         made = RunDirectory.create(Path(folder), "startup", run_id="0" * 8, plan_yaml="name: startup\n").path
         asked = {"import click, yaml": PEER} | commands(made)
         for argv in asked.values():
-            seconds(argv)  # what was not compiled yet is, and is in the page cache
+            seconds(argv)  # afterwards every module is compiled and in the page cache
         rounds = [{name: seconds(argv) for name, argv in asked.items()} for _ in range(arguments.rounds)]
     took = {name: median(one[name] for one in rounds) for name in asked}
     peer = took["import click, yaml"]

@@ -1,8 +1,9 @@
 """The thesis' logs at full size: 6,921 logs (208 MB) to parquet on 2 CPUs, and all 110 figures, against their limits.
 
-``python bench/thesis.py PATH-TO-THE-DATA [--figures]``; without data it says so. Where PATH holds fewer logs, its
-folders are repeated under other repetition numbers until there are as many: the time is measured at full size, not
-extrapolated. One line is a JSON object. CPU seconds are given beside the wall time: on a busy machine only they tell.
+``python bench/thesis.py PATH-TO-THE-DATA [--figures]``; without data it says so. If PATH holds fewer logs, its folders
+are repeated under other repetition numbers until there are as many, so the time is measured at full size, not
+extrapolated. The last line is a JSON object. CPU seconds stand beside the wall time, which means little on a busy
+machine.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from xdplab.thesis.source import Found, RawLog, raw_logs
 
 LOGS = 6921
 LIMITS = {"import_cpu_s": 4.0, "peak_mb": 400.0, "as-published_cpu_s": 20.0, "corrected_cpu_s": 20.0}
-"""In CPU seconds, of which a busy machine needs no more, and MB."""
+"""Limits in CPU seconds, because a busy machine needs no more of them, and in MB."""
 CPUS = 2
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", type=Path, nargs="*")
-    parser.add_argument("--figures", action="store_true", help="draw all 110, as published and corrected")
+    parser.add_argument("--figures", action="store_true", help="also draw all 110 figures, as published and corrected")
 
 
 def measure(arguments: argparse.Namespace) -> list[Aim]:
@@ -74,9 +75,9 @@ def write(log: RawLog, folder: Path, copy: int) -> None:
 
 
 def measure_import(tree: Path, scratch: Path) -> dict[str, float]:
-    """Import in processes of their own, once to warm the page cache, then three times: the median by wall time.
+    """Import once to warm the page cache, then three times, each in its own process: the median by wall time.
 
-    Memory is the importing process' peak: its workers have ended before it is reached.
+    Memory is the peak of the importing process, which it reaches after its workers have ended.
     """
     size = sum(path.stat().st_size for path in tree.rglob("*.txt"))
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
@@ -99,7 +100,7 @@ def cpu_s() -> float:
 
 
 def measure_figures(data: list[Path], out: Path) -> dict[str, float]:
-    """Draw the figures of ``data`` itself in the default format, and as CSV."""
+    """Draw the figures of ``data`` (not repeated) in the default format, and write their marks as CSV."""
     trials = imported_trials(import_thesis(data, out, processes=CPUS).run)
     result: dict[str, float] = {}
     for which in ("as-published", "corrected"):

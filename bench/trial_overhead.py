@@ -1,9 +1,9 @@
-"""What a trial costs beyond its bursts: wall time of an attempt less what its bursts lasted, medians over smoke runs.
+"""The overhead of a trial: the wall time of an attempt minus the duration of its bursts, medians over smoke runs.
 
-The table says where it goes: milliseconds per trial (medians), each step without the steps inside it. Of a burst only
-what it takes beyond what was asked counts: setting up, waiting until the frames are back, reading out. Steps marked
-"beside" run in a thread of their own, and what the trial waits for them is in the rest. CPU time is the controller's
-own; commands are processes started on a host, by SSH.
+The table says where the time goes: milliseconds per trial (medians), each step without the steps inside it. A burst
+counts only with the time beyond the requested duration: setting up, waiting for the last frames, reading out. Steps
+marked "beside" run in a thread of their own; the time that the trial waits for them is in the rest. CPU time is that of
+the controller; commands are processes started on a host by SSH.
 
 The aim: a median of 0.08 s in the netns lab. Needs root.
 """
@@ -62,7 +62,7 @@ STEPS: tuple[tuple[str, Any, str], ...] = (
 
 @dataclass
 class Course:
-    """What one attempt spent, in seconds: by step its wall and CPU time, and what its bursts were asked to last."""
+    """The times of one attempt in seconds: wall and CPU time by step, and the requested duration of its bursts."""
 
     wall_s: dict[str, float] = field(default_factory=dict)
     cpu_s: dict[str, float] = field(default_factory=dict)
@@ -76,11 +76,11 @@ class Course:
 
 
 class Watch:
-    """Times the steps of each attempt. What has ended is in ``courses``."""
+    """Times the steps of each attempt; attempts that have ended are in ``courses``."""
 
     def __init__(self) -> None:
         self.courses: list[Course] = []
-        self._inside = threading.local()  # per thread, for each step under way: the time of the steps inside it
+        self._inside = threading.local()  # per thread, for each step that is running: the time of the steps inside it
         self._main = threading.main_thread()
 
     @contextmanager
@@ -134,7 +134,7 @@ ssh_channel = SshHost.channel
 
 
 def courses() -> list[Course]:
-    """What the attempts of one smoke run spent."""
+    """Return the times of each attempt of one smoke run."""
     plan = load_plan(shipped("plans") / "smoke.yaml")
     watch = Watch()
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
@@ -152,7 +152,7 @@ def courses() -> list[Course]:
 
 
 def table(found: list[Course]) -> pd.DataFrame:
-    """Medians per trial, in ms; a step that a trial does not have took 0 ms of it."""
+    """Return medians per trial, in ms; a step that a trial does not have counts as 0 ms."""
     steps = dict.fromkeys(step for course in found for step in course.wall_s)
 
     def median_ms(part: str, step: str) -> float:
@@ -165,7 +165,7 @@ def table(found: list[Course]) -> pd.DataFrame:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=3, help="of the smoke plan (%(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="repetitions of the smoke plan (%(default)s)")
 
 
 def measure(arguments: argparse.Namespace) -> list[Aim]:

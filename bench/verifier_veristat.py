@@ -1,7 +1,7 @@
 """bpfverify against veristat (kernel's tools/testing/selftests/bpf) on the same objects: equal counts, wall time.
 
-Needs root and a veristat, on PATH or by --veristat. Objects: arguments, else what this system's packages brought.
-The two take turns; medians are compared.
+Needs root and veristat, on PATH or named by --veristat. The objects are the arguments, or else those that this system's
+packages installed. The two take turns; medians are compared.
 """
 
 from __future__ import annotations

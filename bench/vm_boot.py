@@ -1,9 +1,9 @@
-"""A guest from command to shell, and the whole cycle, beside virtme-ng on the same kernel; and how alike counts are.
+"""Times of a guest, from command to shell and to its end, beside virtme-ng with the same kernel; and equal counts.
 
-Both boot Debian's kernel under plain emulation on one CPU over this machine's own root, run `uname` and end; they
-take turns, medians of wall time are compared. xdplab takes part twice: going on from the state that an earlier guest
-saved, which is what the limits are for, and as the first one of all, which boots and saves it. virtme-ng is taken from
-PATH or --vng (`python3 -m venv V && V/bin/pip install virtme-ng`, then --vng V/bin/vng). Then two guests under
+Both boot Debian's kernel under plain emulation on one CPU with this machine's root file system, run `uname` and end.
+They take turns, and medians of wall time are compared. xdplab takes part twice: as a guest that starts from a saved
+state, for which the limits are, and as the first guest, which boots and saves that state. virtme-ng is found on PATH or
+named by --vng (`python3 -m venv V && V/bin/pip install virtme-ng`, then --vng V/bin/vng). Then two guests under
 `-icount` run the same loop: their counts must agree to 0.1 %.
 """
 
@@ -62,14 +62,14 @@ int main(void)
 
 OURS_FIRST = "xdplab, the first one"
 SAYS = {"xdplab": "", OURS_FIRST: "", "virtme-ng": "virtme-ng "}
-"""What comes before the release: virtme-ng's kernel says that on its console too."""
+"""The text before the release; virtme-ng's kernel also prints it on its console."""
 
 Turn = tuple[float, float]
-"""Seconds to the shell's answer, and to the end."""
+"""Limits in seconds: to the shell's answer, and to the end."""
 
 
 def timed(argv: list[str], expected: str) -> Turn:
-    """Run a command that boots a guest, until it says what is expected, and to its end."""
+    """Run a command that boots a guest; return the seconds until the expected output and until its end."""
     began = time.monotonic()
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -89,14 +89,14 @@ def our_command(kernel: kernels.Kernel) -> list[str]:
 
 
 def our_first_command(kernel: kernels.Kernel, folder: Path) -> list[str]:
-    """As ours, in a cache that has the kernels and nothing else."""
+    """Return the same command, with a cache that holds the kernels but no saved state."""
     lines = 'rm -rf "$0" && mkdir -p "$0/xdplab" && ln -s "$1" "$0/xdplab" && shift && exec "$@"'
     shell = ["sh", "-c", lines, str(folder), str(cache_dir() / "kernels")]
     return ["env", f"XDG_CACHE_HOME={folder}", *shell, *our_command(kernel)]
 
 
 def virtme_command(vng: str, kernel: kernels.Kernel, folder: Path) -> list[str]:
-    """Unpack all of the kernel's package, which is what virtme-ng wants; 1.42 boots only if told to be verbose."""
+    """Unpack the whole kernel package, which virtme-ng needs. virtme-ng 1.42 boots only with --verbose."""
     with locked("kernels") as root:
         package = f"linux-image-{kernel.release}"
         options = archive.find_exactly(root / "apt", package, kernel.version, kernels.suites(kernel.name))
@@ -110,7 +110,7 @@ def virtme_command(vng: str, kernel: kernels.Kernel, folder: Path) -> list[str]:
 
 
 def counts(kernel: kernels.Kernel, folder: Path) -> list[int]:
-    """Return what the same loop takes in two boots, in instructions."""
+    """Return the instructions of the same loop in two boots."""
     (folder / "loop.c").write_text(LOOP)
     subprocess.run(["cc", "-O2", "-static", "-o", str(folder / "loop"), str(folder / "loop.c")], check=True)
     found = []
@@ -132,7 +132,7 @@ def race(kernel: kernels.Kernel, vng: str | None, turns: int, folder: Path) -> l
         print("virtme-ng: not installed (python3 -m venv V && V/bin/pip install virtme-ng, then --vng V/bin/vng)")
     argvs = {name: make() for name, make in commands.items()}
     took: dict[str, list[Turn]] = {name: [] for name in argvs}
-    timed(argvs["xdplab"], kernel.release)  # from now on there is a state
+    timed(argvs["xdplab"], kernel.release)  # from now on a saved state exists
     for _ in range(turns):
         for name, argv in argvs.items():
             took[name].append(timed(argv, SAYS[name] + kernel.release))

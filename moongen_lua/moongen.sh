@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# moongen.sh MOONGEN SCRIPT [ARG...]: MoonGen as a tool that prints its results and nothing else.
-# Standard output: the script's JSON lines. Standard error, where it failed: the line of MoonGen's log that says why.
+# moongen.sh MOONGEN SCRIPT [ARG...]: runs a MoonGen script and prints only its results.
+# Standard output: the script's JSON lines. Standard error, if it failed: the lines of MoonGen's log that say why.
 set -u
 moongen=$1 script=$2
 shift 2
 here=$(mktemp -d) || exit 1
 trap 'rm -rf "$here"' EXIT
 mkfifo "$here/results"
-# Both ends are open before anyone needs one: nobody waits for a MoonGen that dies before it opens its own. The end for
-# writing (3) is closed last, and then tee is through.
+# Both ends of the FIFO are opened here, so that no process waits for a MoonGen that dies before it opens its end. The
+# writing end (3) is closed last; then tee ends.
 exec 3<>"$here/results" 4<"$here/results"
 tee "$here/told" <&4 3>&- &
 reader=$!

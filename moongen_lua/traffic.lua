@@ -1,24 +1,24 @@
 -- SPDX-License-Identifier: Apache-2.0
--- MoonGen as a generator of xdplab: MRR (--load max), paced loss trials (--load PPS), latency (--stamps).
+-- MoonGen as a traffic generator of xdplab: MRR (--load max), paced loss trials (--load PPS), latency (--stamps).
 --
 --   MoonGen traffic.lua --results FILE --port 0 --frame-bytes 64 [--load max|PPS] …
 --
 -- Standard input carries one command per line, `burst NAME SECONDS`; its end ends the session. Results go to FILE, because
--- MoonGen writes its log to standard output. Exits non-zero where anything failed, also in a task.
+-- MoonGen writes its log to standard output. The exit code is not 0 if anything failed, also in a task.
 local device = require "device"
 local mg = require "moongen"
 local frame = require "xdplab.frame"
 local lines = require "xdplab.lines"
 local run_burst = require "xdplab.burst"
 
--- What startTask can find: globals of this script.
+-- startTask finds only globals of this script.
 work = require "xdplab.work"
 
 function probes(...)
 	return require "xdplab.probes"(...)
 end
 
--- Drivers that know neither RSS nor queues of their own to filter into.
+-- Drivers without RSS and without filters that steer frames to queues.
 local SOFTWARE = { net_af_packet = true, net_ring = true, net_pcap = true, net_tap = true, net_null = true }
 
 -- name, default, conversion
@@ -48,16 +48,16 @@ local function resolved(args)
 		local key = option[1]:gsub("-", "_")
 		given[key] = args[key] == nil and option[2] or args[key]
 	end
-	given.rate_pps = given.load ~= "max" and (tonumber(given.load) or error("--load is `max` or frames per second")) or nil
-	given.run_id = tonumber(given.run_id, 16) or error("--run-id is hexadecimal")
+	given.rate_pps = given.load ~= "max" and (tonumber(given.load) or error("--load must be `max` or frames per second")) or nil
+	given.run_id = tonumber(given.run_id, 16) or error("--run-id must be hexadecimal")
 	if given.frame_bytes < 64 or given.frame_bytes > 1518 then
-		error("--frame-bytes is 64 to 1518, FCS included")
+		error("--frame-bytes must be 64 to 1518, FCS included")
 	end
 	return given
 end
 
 local function stamp_every(stamp)
-	return ({ all = 1, none = 0 })[stamp] or tonumber(stamp) or error("--stamp is `all`, `none` or a number")
+	return ({ all = 1, none = 0 })[stamp] or tonumber(stamp) or error("--stamp must be `all`, `none` or a number")
 end
 
 local function plan_of(given, session, seconds)
@@ -73,16 +73,16 @@ local function plan_of(given, session, seconds)
 	}
 end
 
--- A port or queue that is missing is an error here: MoonGen itself would end by a signal.
+-- Checks that port and queues exist: MoonGen itself would die of a signal.
 local function require_port(given, queues)
 	local ports = device.numDevices()
 	if given.port >= ports then
-		error({ step = "config", message = ("DPDK has %d ports, none of the number %d"):format(ports, given.port) })
+		error({ step = "config", message = ("DPDK has %d ports, and no port %d"):format(ports, given.port) })
 	end
 	local info = device.get(given.port):getInfo()
 	local most = math.min(info.max_rx_queues, info.max_tx_queues)
 	if queues > most then
-		error({ step = "unsupported", message = ("the port has %d queues, %d were asked for"):format(most, queues) })
+		error({ step = "unsupported", message = ("the port has %d queues, but %d were requested"):format(most, queues) })
 	end
 end
 
@@ -115,7 +115,7 @@ local function serve(given, session, results)
 		local plan = plan_of(given, session, tonumber(seconds))
 		local found = run_burst(plan, session)
 		if found.interrupted then
-			error({ step = "burst", message = "its end is not awaited any more: standard input was closed, or a signal came" })
+			error({ step = "burst", message = "ended early: standard input was closed, or a signal came" })
 		end
 		session.first = found.next
 		bursts = bursts + 1
@@ -125,7 +125,7 @@ local function serve(given, session, results)
 	results:write(lines.detached(bursts))
 end
 
--- Say what happened where results are expected, and end with an exit code that says it too.
+-- Write the failure as a result, and exit with an error code.
 local function fail(results, failure)
 	local step, message = "script", tostring(failure)
 	if type(failure) == "table" then

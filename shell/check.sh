@@ -3,7 +3,8 @@
 # All checks before a change lands, the cheapest first. `check.sh lint` leaves the tests out; `check.sh fast` runs only the
 # tests of parsers, plans, analysis, figures and refusals, which need no root, no lab and no BPF compiler. `check.sh
 # pythons` runs these with each supported Python besides the environment's own. `check.sh tidy` runs clang-tidy over the
-# C tools; `check.sh sanitized [TEST…]` runs their tests with both sanitizers.
+# C tools; `check.sh sanitized [TEST…]` runs their tests with both sanitizers. `check.sh again` runs the tests that failed
+# the last time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
@@ -12,6 +13,7 @@ CLANG_FORMAT=14 # others lay out a few lines differently
 SANITIZED=(tests/afxdp_user tests/native/{common,xdpload} tests/deploy/test_deploy_xdp.py tests/generators/test_xdpgen_traffic.py
     tests/end_to_end/test_{run,foreign_frames}.py)
 PYTHONS=(3.11 3.12 3.13 3.14)
+FAILED=(--last-failed --last-failed-no-failures=none)
 # Many containers set it. Then each test process would compile every module again that it imports: that triples the CPU
 # time in environments made by uv, whose installed packages are not compiled either.
 unset PYTHONDONTWRITEBYTECODE
@@ -58,6 +60,14 @@ sanitized() {
     rm -rf "$copy"
 }
 
+# passed OPTIONS LOG COMMAND…: shows and keeps its output. pytest ends with 5 without any test, which is right only where
+# options leave some out.
+passed() {
+    local status=0
+    "${@:3}" 2>&1 | tee "$2" || status=$?
+    [ $status = 0 ] || [ "$1 $status" = "${#FAILED[@]} 5" ]
+}
+
 # Real traffic runs alone, in a network namespace of its own where no other test's labs are: beside tests that keep the
 # CPUs busy, a sender is late now and then, and its verdict says so. The others share all CPUs (tests/conftest.py says
 # which of them may run side by side). Both parts always run; either decides.
@@ -65,19 +75,19 @@ sanitized() {
 # On a machine shared with strangers even traffic that runs alone is late now and then. What failed there runs a second
 # time by itself, as the product tries an invalid trial again. The last lines name what passed only then, and what failed
 # in either part: they are all that is left of a long log at times.
-tests() {
-    local apart=() failed=0 log part traffic=(-m 'lab and not nightly')
+tests() { # [OPTION…] for pytest
+    local apart=() failed=0 log part traffic=(-m 'lab and not nightly' "$@")
     log=$(mktemp -d)
     if [ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then
         apart=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
     fi
     say "pytest, real traffic"
-    if ! "${apart[@]}" "$bin/pytest" --durations=25 "${traffic[@]}" 2>&1 | tee "$log/first"; then
+    if ! passed $# "$log/first" "${apart[@]}" "$bin/pytest" --durations=25 "${traffic[@]}"; then
         say "pytest, real traffic that failed, once more"
-        "${apart[@]}" "$bin/pytest" --last-failed --last-failed-no-failures=none "${traffic[@]}" 2>&1 | tee "$log/second" || failed=1
+        passed $# "$log/second" "${apart[@]}" "$bin/pytest" "${FAILED[@]}" "${traffic[@]}" || failed=1
     fi
     say "pytest, all other tests"
-    "$bin/pytest" -n "$(nproc)" --durations=25 -m 'not lab and not nightly' 2>&1 | tee "$log/others" || failed=1
+    passed $# "$log/others" "$bin/pytest" -n "$(nproc)" --durations=25 -m 'not lab and not nightly' "$@" || failed=1
     say "both parts"
     for part in first second others; do [ ! -e "$log/$part" ] || tail -n 1 "$log/$part" | tr -d =; done
     grep -hE '^(FAILED|ERROR) ' "$log/second" "$log/others" 2>/dev/null || true
@@ -148,6 +158,10 @@ pythons)
     ;;
 sanitized)
     sanitized "${@:2}"
+    exit
+    ;;
+again)
+    tests "${FAILED[@]}"
     exit
     ;;
 tidy)

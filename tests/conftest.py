@@ -1,6 +1,6 @@
-"""How `pytest -n N` shares the tests out: each file goes to one process, for the sake of its fixtures.
+"""How `pytest -n N` distributes the tests: each file goes to one process, so that its fixtures are made once.
 
-Files whose tests boot guests, or switch what the whole machine has once, go to one process together.
+All files whose tests boot guests or change a machine-wide setting go to the same process.
 """
 
 import re
@@ -12,13 +12,13 @@ from xdist.scheduler import LoadScopeScheduling
 
 ALONE = re.compile(r"pytest\.mark\.(guest|machine)\b")
 
-# A shell without job control has what it starts in the background ignore Ctrl-C, and that is inherited: the programs
-# under test must hear it.
+# A shell without job control makes its background processes ignore Ctrl-C, and children inherit that; but the programs
+# under test must receive it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class ByFile(LoadScopeScheduling):
-    """xdist's own `loadgroup` reads the groups of marks, but finds none under pytest 9.2."""
+    """xdist's own `loadgroup` reads the groups from marks, but finds none under pytest 9.2."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]

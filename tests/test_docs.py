@@ -1,4 +1,4 @@
-"""The docs say what the code does."""
+"""The docs agree with the code."""
 
 from __future__ import annotations
 

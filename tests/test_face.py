@@ -1,4 +1,4 @@
-"""The notebook's verbs are there whatever was imported before them."""
+"""The notebook's verbs exist, whatever was imported before them."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_rates_over_time_and_latencies_come_from_samples_and_histograms(sample: 
     assert (first.get_xlabel(), first.get_ylabel()) == ("t_s (s)", "rx_pps (1/s)")
     rates.figure.canvas.draw()
     assert any(tick.get_text().endswith(" M") for tick in first.get_yticklabels())
-    # The last interval of some trials of this run ends half a second after the sender: as a rate it would be a fall.
+    # In some trials of this run the last interval ends half a second after the sender: its rate would look like a drop.
     drawn = [line.get_ydata() for ax in rates.axes.flat for line in ax.lines if len(line.get_ydata())]
     assert len(drawn) == 18
     assert all(min(values) > 0.5 * max(values) for values in drawn)

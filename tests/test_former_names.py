@@ -47,7 +47,7 @@ def test_a_function_whose_name_is_a_module_now_can_still_be_called(package: str,
     called = getattr(importlib.import_module(f"{package}.{name}"), name)
     module = getattr(importlib.import_module(package), name)
     with (
-        pytest.raises(TypeError, match=f"{name}\\(\\)"),  # the function's own complaint: it was reached
+        pytest.raises(TypeError, match=f"{name}\\(\\)"),  # the function's own error: it was called
         pytest.warns(DeprecationWarning, match=rf"{package}\.{name} is {package}\.{name}\.{name} now"),
     ):
         module()

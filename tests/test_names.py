@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One meaning per name, as CONTRIBUTING promises: a reader who greps for a class finds one."""
+"""One meaning per name, as CONTRIBUTING promises: a search for a class finds only one."""
 
 import ast
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What names code is only run where it is one's own: a plan's commands, an inventory's proxy, another's run."""
+"""xdplab runs commands only of the user's own files: a plan's commands, an inventory's proxy, another user's run."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ def test_the_notebook_does_not_go_on_with_a_strangers_run(foreign_run: Path) -> 
 
 
 def on_a_terminal(argv: list[str], answer: str) -> tuple[int, str]:
-    """Run a command on a terminal of its own, type ``answer``, and return its exit code and all that it showed."""
+    """Run a command on its own terminal, type ``answer``, and return its exit code and its output."""
     child, terminal = pty.fork()
     if child == 0:
         os.execv(argv[0], argv)
     os.write(terminal, answer.encode())
     shown = b""
-    with contextlib.suppress(OSError):  # Linux' way to say that the other end is gone
+    with contextlib.suppress(OSError):  # how Linux reports that the other end is closed
         while chunk := os.read(terminal, 4096):
             shown += chunk
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown.decode()
@@ -171,7 +171,7 @@ def test_of_a_run_directory_one_question_is_asked(tmp_path: Path, asked: list[st
 
 @pytest.fixture
 def asked() -> Iterator[list[str]]:
-    """The questions that a user who says yes to each is asked."""
+    """Return the questions that a user who answers yes to each is asked."""
     questions: list[str] = []
 
     def yes(question: str) -> bool:

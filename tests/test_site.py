@@ -1,4 +1,4 @@
-"""The site: it builds strictly, reads without a network, and what its pages tell a reader to type works."""
+"""The site builds in strict mode and works without a network; the commands on its pages work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fenced(page: str, language: str) -> list[str]:
 
 
 def typed(text: str) -> Iterator[list[str]]:
-    """Yield the words of each line that calls xdplab, without what a shell makes of the rest."""
+    """Yield the arguments of each line that calls xdplab, without redirections and pipes."""
     for line in text.splitlines():
         called = re.match(r"\s*(?:sudo )?(?:\.venv/bin/)?xdplab (.*)", line.split(" # ")[0])
         if called:
@@ -122,7 +122,7 @@ def test_the_python_of_the_pages_runs(checkout: Path) -> None:
 @pytest.mark.root
 @pytest.mark.lab
 def test_the_tutorial_from_its_first_command_to_its_report(checkout: Path) -> None:
-    """As a reader does it: every block in order, in one shell; the set-up was made already."""
+    """As a reader would: every block in order, in one shell, after the set-up."""
     (checkout / "a.bpf.c").write_text(fenced("tutorial.md", "c")[0])
     blocks = [block for block in fenced("tutorial.md", "bash") if "make setup" not in block]
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

@@ -1,4 +1,4 @@
-"""What people write in YAML is read with a bound."""
+"""YAML from users is read with limits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_it_reads_what_yaml_reads(plan: Path) -> None:
     ],
 )
 def test_a_key_that_stands_twice_is_refused(tmp_path: Path, load: object, text: str, words: str) -> None:
-    """PyYAML takes the last one: what is measured would not be what a reader of the file sees first."""
+    """PyYAML takes the last one: the measurement would not match what a reader of the file sees first."""
     file = tmp_path / "x.yaml"
     file.write_text(text)
     with pytest.raises((PlanError, LabError), match=words):

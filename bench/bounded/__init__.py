@@ -1,5 +1,7 @@
-"""What each script of this folder begins and ends with: options, a time after which it is ended with all that it
-started, and an exit code: 0 where each aim that could be measured is met, 1 where one is missed or the time is over.
+"""The frame of every script in this folder: its options, its time limit and its exit code.
+
+When the time is over, the script and every process that it started are ended. The exit code is 0 if each aim that could
+be measured is met, and 1 if one is missed or the time is over.
 """
 
 from __future__ import annotations
@@ -15,17 +17,18 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 GRACE_S = 15.0
-"""Between asking it to end, so that it takes down what it made, and killing what is left."""
+"""The time between SIGTERM, after which the script takes down what it made, and SIGKILL for what is left."""
 _PR_SET_CHILD_SUBREAPER = 36
 AIMS = "XDPLAB_BENCH_AIMS"
-"""The variable that names a file to which a script appends its aims, a JSON object each."""
+"""The variable that names a file to which a script appends its aims and its tables, a JSON object each."""
 
 
 @dataclass(frozen=True)
 class Aim:
-    """A value and the bound it must keep; ``value`` is None if it could not be measured, for the ``reason``."""
+    """A value and the bound it must keep; ``value`` is None if it could not be measured, and ``reason`` says why."""
 
     name: str
     value: float | None
@@ -58,8 +61,34 @@ class Aim:
         return f"aim {self.verdict}: {self.name}: {self.obtained} ({self.bounds})"
 
 
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+    """Print a table, which `make bench` puts on its page below the aims; a cell that is None was not measured."""
+    columns = list(rows[0])
+    cells = [[_cell(row[column]) for column in columns] for row in rows]
+    lines = [columns, ["---"] * len(columns), *cells]
+    text = "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    print(f"{title}\n\n{text}", flush=True)
+    _keep([{"title": title, "table": text}])
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")
+
+
+def _keep(found: list[dict[str, Any]]) -> None:
+    if kept := os.environ.get(AIMS):
+        with Path(kept).open("a") as file:
+            file.writelines(json.dumps(one) + "\n" for one in found)
+
+
 def by_chance(draws: int, least: float, most: float, *, rare: float) -> tuple[float, float]:
-    """Return the shares of so many draws beyond which a true rate of ``least`` or ``most`` comes but ``rare``-ly."""
+    """Return the lowest and the highest share that chance explains in so many draws.
+
+    With a true rate of ``least``, a share below the first has a probability of at most ``rare``; with a true rate of
+    ``most``, so has a share above the second.
+    """
     from scipy.stats import binom
 
     return float(binom.ppf(rare, draws, least) / draws), float(binom.ppf(1 - rare, draws, most) / draws)
@@ -77,7 +106,7 @@ def run(
 ) -> int:
     """Read the command line, measure for at most ``most_s`` seconds, print the aims and return the exit code."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--most-s", type=float, default=most_s, help="seconds after which it is ended (%(default)g)")
+    parser.add_argument("--most-s", type=float, default=most_s, help="seconds until the script is ended (%(default)g)")
     if options:
         options(parser)
     arguments = parser.parse_args()
@@ -93,20 +122,18 @@ def _judge(aims: Iterable[Aim]) -> int:
     found = list(aims)
     for aim in found:
         print(aim, flush=True)
-    if kept := os.environ.get(AIMS):
-        with Path(kept).open("a") as file:
-            file.writelines(json.dumps(asdict(aim)) + "\n" for aim in found)
+    _keep([asdict(aim) for aim in found])
     return int(not found or any(aim.missed for aim in found))
 
 
 def _watch(child: int, most_s: float) -> int:
-    """Return the exit code of the child; end it where its time is over or this process is told to end."""
+    """Return the exit code of the child; end it if its time is over or this process is told to end."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     deadline = time.monotonic() + most_s
     try:
         code = _wait(child, deadline)
         if code is None:
-            print(f"it is not done after {most_s:g} s, and is ended", file=sys.stderr)
+            print(f"ended: not finished after {most_s:g} s", file=sys.stderr)
         return 1 if code is None else code
     finally:
         _end(child)
@@ -141,7 +168,7 @@ def _end(child: int) -> None:
 
 
 def _descendants() -> list[int]:
-    """Return the processes below this one; those that have ended and are not yet waited for are among them."""
+    """Return the descendants of this process, including those that have ended and were not waited for yet."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -1,1 +1,1 @@
-"""What bench/xdpgen_rates.py needs: a lab of its own, and the bare live frames it measures against."""
+"""Parts of bench/xdpgen_rates.py: its own lab, and the sender of bare live frames that it measures against."""

@@ -1,4 +1,4 @@
-"""Two namespaces joined by a veth pair of one queue, gone with their block whatever happens."""
+"""Two namespaces joined by a veth pair, gone with their block whatever happens."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 
 from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
+
+HERE = Path(__file__).parent
 
 SAMPLER_PRIORITY = "30"
 SAMPLER = """
@@ -30,20 +32,25 @@ before, start = count(), time.monotonic()
 time.sleep(seconds)
 print((count() - before) / (time.monotonic() - start))
 """
-"""Reads clock and counter side by side, at a priority of its own: a real-time sender keeps everything else waiting."""
+"""Reads clock and counter together, at real-time priority: a real-time sender starves all other processes."""
 
 SENDER_MOST_S = 60.0
-"""Seconds after which a peer's sender ends by itself, whatever became of this bench."""
+"""Seconds after which a peer's sender ends by itself, even if this bench was killed."""
+
+
+class PeerError(Exception):
+    """A sender that sends nothing; its text is what it said."""
 
 
 class VethPair:
-    """DUT with vd0, TG with vg0, one queue each."""
+    """DUT with vd0, TG with vg0, and so many queues each."""
 
-    def __init__(self) -> None:
+    def __init__(self, queues: int = 1) -> None:
+        self._queues = ["numrxqueues", str(queues), "numtxqueues", str(queues)]
         self.dut, self.tg = f"xgb{os.getpid()}d", f"xgb{os.getpid()}g"
 
     def __enter__(self) -> VethPair:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the block's end is reached
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the end of the block is reached
         try:
             self._make()
         except BaseException:
@@ -58,15 +65,17 @@ class VethPair:
     def _make(self) -> None:
         for name in (self.dut, self.tg):
             subprocess.run(["ip", "netns", "add", name], check=True)
-        peer = ["peer", "name", "vg0", "netns", self.tg]
-        subprocess.run(["ip", "link", "add", "vd0", "netns", self.dut, "type", "veth", *peer], check=True)
+        peer = ["peer", "name", "vg0", "netns", self.tg, *self._queues]
+        subprocess.run(
+            ["ip", "link", "add", "vd0", "netns", self.dut, *self._queues, "type", "veth", *peer], check=True
+        )
         for name, interface in ((self.dut, "vd0"), (self.tg, "vg0")):
             self.run(name, "sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
             self.run(name, "ethtool", "-K", interface, "gro", "on")
             self.run(name, "ip", "link", "set", "dev", interface, "up")
 
     def run(self, namespace: str, *argv: str) -> str:
-        """Run to its end inside a namespace; stop the bench with its words where it fails."""
+        """Run a command to its end inside a namespace; if it fails, stop the bench with the command's output."""
         result = subprocess.run(["ip", "netns", "exec", namespace, *argv], check=False, capture_output=True, text=True)
         if result.returncode:
             sys.exit(f"{' '.join(argv)} failed: {result.stdout[-600:]}{result.stderr[-600:]}")
@@ -82,7 +91,10 @@ class VethPair:
             self.run(self.dut, *link, "off")
 
     def rate(self, sender: list[str], namespace: str, interface: str, seconds: float) -> float:
-        """Run ``sender`` on the TG; return the frames per second the interface receives once they flow."""
+        """Run ``sender`` on the TG; return the frames per second the interface receives once they flow.
+
+        Raises PeerError if none arrive.
+        """
         with tempfile.TemporaryFile("w+") as log:
             bounded = ["timeout", "--kill-after=1", str(SENDER_MOST_S + seconds)]
             command = ["ip", "netns", "exec", self.tg, *bounded, *sender]
@@ -91,7 +103,7 @@ class VethPair:
                 return self._sampled(namespace, interface, seconds)
             except RuntimeError as error:
                 log.seek(0)
-                sys.exit(f"{' '.join(sender)}: {error}: {log.read()[-600:]}")
+                raise PeerError(f"{' '.join(sender)}: {error}: {log.read()[-600:]}") from error
             finally:
                 end_group(process)
 
@@ -105,9 +117,9 @@ class VethPair:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a peer with its children: trafgen's child of real-time priority outlives its parent and spins for ever.
+    """End a peer with its children: trafgen's real-time child outlives its parent and would spin forever.
 
-    It may be in a group of its own below `timeout`, which ends when its parent does.
+    The child may have a process group of its own, made by `timeout`, which ends when its parent does.
     """
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
@@ -118,11 +130,22 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 def build(cache: Path) -> tuple[str, str, Path]:
     """Return the paths of xdpgen, of the bare sender, and of the BPF object of bare sender and DUTs."""
-    here = Path(__file__).parent
+    bare = build_c(cache, "bare")
+    return build_tool(LocalHost(), "xdpgen", str(cache)), bare, build_bpf(cache, "bare")
+
+
+def build_c(cache: Path, name: str, *libraries: str) -> str:
+    """Compile a C file of this folder and return the program's path."""
+    flags = ["-O2", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"]
+    source, made = HERE / f"{name}.c", str(cache / name)
+    subprocess.run(["cc", *flags, str(source), "-o", made, *libraries, "-lbpf"], check=True)
+    return made
+
+
+def build_bpf(cache: Path, name: str) -> Path:
+    """Compile a BPF file of this folder and return the object's path."""
     machine = subprocess.run(["cc", "-dumpmachine"], check=True, capture_output=True, text=True).stdout.strip()
-    bpf_object, bare = cache / "bare.bpf.o", cache / "bare"
+    made = cache / f"{name}.bpf.o"
     bpf = ["clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", f"-I/usr/include/{machine}"]
-    subprocess.run([*bpf, "-c", str(here / "bare.bpf.c"), "-o", str(bpf_object)], check=True)
-    c = ["cc", "-O2", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", str(here / "bare.c"), "-o", str(bare), "-lbpf"]
-    subprocess.run(c, check=True)
-    return build_tool(LocalHost(), "xdpgen", str(cache)), str(bare), bpf_object
+    subprocess.run([*bpf, "-c", str(HERE / f"{name}.bpf.c"), "-o", str(made)], check=True)
+    return made

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- One burst: tasks started on the cores that there are, waited for, their results put together.
+-- One burst: starts tasks on the available cores, waits for them, and merges their results.
 local mg = require "moongen"
 local latencies = require "xdplab.latencies"
 
@@ -72,7 +72,7 @@ local function registers(device)
 		rx_missed = tonumber(stats.imissed) + tonumber(stats.rx_nombuf) }
 end
 
--- Returns everything counted. Raises {step, message} where a task died.
+-- Returns all counts. Raises {step, message} if a task died.
 return function(plan, session)
 	local before = registers(session.device)
 	plan.begin = mg.getTime() + START_S

@@ -65,7 +65,7 @@ local function fill(head, plan, flow)
 	put(head, FLOW_AT, flow, 2)
 end
 
--- The heads of one stream's flows (those that leave `stream` modulo `streams`), and how many there are.
+-- The heads of one stream's flows (flow number modulo `streams` is `stream`), and their number.
 function frame.heads(plan, stream, streams)
 	local last = math.max(plan.flows, streams) - 1
 	local count = math.floor((last - stream) / streams) + 1
@@ -76,7 +76,7 @@ function frame.heads(plan, stream, streams)
 	return heads, count
 end
 
--- Write everything that a lap through the DUT may have changed.
+-- Write every byte that a lap through the DUT may have changed.
 function frame.write(bytes, heads, index, sequence, stamp)
 	ffi.copy(bytes, heads + index * HEAD_BYTES, HEAD_BYTES)
 	if stamp then
@@ -90,7 +90,7 @@ function frame.magic_of(run_id)
 	return frame.MAGIC - frame.MAGIC % 65536 + bit.bxor(frame.MAGIC % 65536, run_id)
 end
 
--- What is written at `at`, unsigned.
+-- The unsigned number at `at`.
 local function read32(bytes, at)
 	return bit.bswap(ffi.cast(u32p, bytes + at)[0]) % 2 ^ 32
 end

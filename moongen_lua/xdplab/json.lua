@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
--- One JSON object a line. Fields keep their order; `null` is a value of its own, because nil leaves no trace in a table.
+-- One JSON object per line. Fields keep their order; `null` is a value of its own, because a Lua table cannot hold nil.
 local json = { null = {} }
 
 local function number(value)
 	if value ~= value or value == math.huge or value == -math.huge then
-		error("a result that is no number: a counter or a clock went wrong")
+		error("a result is not a finite number: a counter or a clock went wrong")
 	end
 	return value % 1 == 0 and ("%.0f"):format(value) or ("%.9g"):format(value)
 end

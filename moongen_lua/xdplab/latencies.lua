@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- A log-linear histogram in ns: below 128 a bucket a value, above it 128 buckets an octave (at most 0.8 % wide).
+-- A log-linear histogram in ns: one bucket per value below 128, then 128 buckets per octave (at most 0.8 % wide).
 -- It is a plain table: tasks hand it to the master, which merges and prints it.
 local latencies = { SUB_BITS = 7 }
 
@@ -18,7 +18,7 @@ function latencies.lower_bound(value)
 	return value - value % width
 end
 
--- Take in `value` in ns, rounded to a whole one.
+-- Add `value` in ns, rounded to an integer.
 function latencies.add(found, value)
 	value = math.floor(value + 0.5)
 	local lower = latencies.lower_bound(value)
@@ -39,7 +39,7 @@ function latencies.merge(into, from)
 	end
 end
 
--- {lower bound, count} of every bucket that holds any, ascending.
+-- {lower bound, count} of every bucket that is not empty, ascending.
 function latencies.pairs(found)
 	local pairs_ = {}
 	for lower, count in pairs(found.buckets) do

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The lines of one burst and of the session, in the format that every generator writes.
+-- The lines of one burst and of the session, in the common format of all generators.
 local json = require "xdplab.json"
 local latencies = require "xdplab.latencies"
 
@@ -47,12 +47,12 @@ end
 local function limit(plan, sent)
 	local wanted = plan.rate_pps and math.min(plan.rate_pps * plan.seconds, plan.max_frames or math.huge)
 	if wanted and sent < 0.999 * wanted then
-		return ("the generator sent %.2f %% of the rate asked for"):format(100 * sent / wanted)
+		return ("the generator sent %.2f %% of the requested rate"):format(100 * sent / wanted)
 	end
 	return nil
 end
 
--- Why a field of the summary is null, by field.
+-- The reason why a field of the summary is null, by field.
 local function missing(plan, found)
 	local why = {
 		{ "tx_pause_max_ns", "MoonGen's sender does not record its pauses" },
@@ -104,7 +104,7 @@ local function histogram(name, of, l)
 	}
 end
 
--- A NIC stamps probes of its own: no schedule says when these were due.
+-- A NIC stamps separate probes, which have no schedule and so no due time.
 local function histograms(name, plan, found)
 	local shared = found.shared
 	local text = plan.rate_pps and histogram(name, "lateness", shared.lateness) or ""

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Who gives the orders: standard input. Its end in the middle of a burst means that the burst is not awaited any more.
+-- Standard input gives the orders. If it ends during a burst, nothing waits for the burst any more.
 local ffi = require "ffi"
 
 ffi.cdef [[
@@ -12,13 +12,13 @@ local LOOK_EVERY_S = 0.1
 
 local orders = {}
 
--- Whether the other end of the pipe is gone, and nothing is left in it. A file or a terminal has no other end.
+-- Whether the other end of the pipe is closed and the pipe is empty. A file or a terminal has no other end.
 local function ended()
 	local look = ffi.new("struct xdplab_pollfd[1]", { { 0, POLLIN, 0 } })
 	return ffi.C.poll(look, 1, 0) > 0 and look[0].revents == POLLHUP
 end
 
--- Returns a function of the time that says whether to go on; it looks ten times per second.
+-- Returns a function of the time that says whether to continue; it checks ten times per second.
 function orders.watch(begin)
 	local next_look, gone = begin, false
 	return function(now)

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Latency by the NIC's own clock: PTP probes of at least 84 bytes beside the traffic, on a queue pair of their own.
+-- Latency by the NIC's clock: PTP probes of at least 84 bytes beside the traffic, on a queue pair of their own.
 local mg = require "moongen"
 local timestamping = require "timestamping"
 local latencies = require "xdplab.latencies"
@@ -20,7 +20,7 @@ local function addressed(plan)
 	end
 end
 
--- Returns the histogram, and how many probes were sent and lost. The task dies on a NIC without time stamps.
+-- Returns the histogram and the numbers of sent and lost probes. On a NIC without time stamps the task dies.
 return function(plan, txQueue, rxQueue)
 	local stamper = timestamping:newUdpTimestamper(txQueue, rxQueue)
 	local found, sent, lost = latencies.new(), 0, 0

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- One receive queue: every frame is looked at, counted in exactly one place, and freed.
+-- One receive queue: checks every frame, counts it in exactly one place, and frees it.
 local memory = require "memory"
 local mg = require "moongen"
 local ffi = require "ffi"
@@ -9,7 +9,7 @@ local latencies = require "xdplab.latencies"
 local receiver = {}
 receiver.__index = receiver
 
-local REMEMBERED = 65536 -- sequence numbers of a stream among which a second arrival is recognised
+local REMEMBERED = 65536 -- a duplicate is recognised among so many sequence numbers of a stream
 local NS = 1e9
 
 local function memory_of(plan)
@@ -17,14 +17,14 @@ local function memory_of(plan)
 	for stream = 0, plan.streams - 1 do
 		local slots = ffi.new("uint32_t[?]", REMEMBERED)
 		for slot = 0, REMEMBERED - 1 do
-			slots[slot] = slot == 0 and 1 or 0 -- no number of this slot
+			slots[slot] = slot == 0 and 1 or 0 -- never a number of this slot: marks it as empty
 		end
 		seen[stream] = { next = plan.first[stream + 1], slots = slots }
 	end
 	return seen
 end
 
--- What all receivers of one task know together: an answer may come back by any queue.
+-- State that all receivers of one task share: a frame may come back on any queue.
 function receiver.shared(plan)
 	return { seen = memory_of(plan), flow_next = {}, duplicates = 0, reordered = 0, stale = 0, foreign = 0, bad_run_id = 0,
 		bad_stamps = 0, latencies = latencies.new(), from_due = latencies.new() }
@@ -35,7 +35,7 @@ function receiver.new(plan, queue, shared)
 		rate = plan.rate_pps and plan.rate_pps / plan.streams, ns = NS / mg.getCyclesFrequency() }, receiver)
 end
 
--- Take what has arrived; return how many of them were this burst's frames.
+-- Take the frames that have arrived; return how many belong to this burst.
 function receiver:step()
 	local n = self.queue:tryRecv(self.bufs, 0)
 	local now, elapsed, ours = n > 0 and mg.getCycles(), n > 0 and mg.getTime() - self.plan.begin, 0
@@ -71,14 +71,14 @@ function receiver:take(bytes, size, now, elapsed)
 	return true
 end
 
--- The number of which a frame carries the low half: the one next to the highest seen.
+-- The full sequence number, of which a frame carries the low 32 bits: the candidate closest to the highest seen.
 function receiver:whole_number(stream, low)
 	local next = self.shared.seen[stream].next
 	local ahead = (low - next) % 2 ^ 32
 	return next + (ahead < 2 ^ 31 and ahead or ahead - 2 ^ 32)
 end
 
--- Whether it is this burst's: one that was under way for longer than the settling is stale. Order is a flow's own.
+-- Whether the frame belongs to this burst; one that took longer than the settling time is stale. Order counts per flow.
 function receiver:record(stream, flow, number)
 	local shared, seen = self.shared, self.shared.seen[stream]
 	if number < self.plan.first[stream + 1] then
@@ -97,7 +97,7 @@ function receiver:record(stream, flow, number)
 	return true
 end
 
--- Whether a frame can have been under way for so long.
+-- Record a latency; return whether it is plausible.
 function receiver:latency(ns)
 	if ns < 0 or ns > self.plan.longest_ns then
 		self.shared.bad_stamps = self.shared.bad_stamps + 1

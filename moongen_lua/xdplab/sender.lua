@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- One transmit queue, which is one stream: it numbers its frames and sends as many as are due.
+-- One transmit queue, which is one stream: numbers its frames and sends as many as are due.
 local memory = require "memory"
 local mg = require "moongen"
 local frame = require "xdplab.frame"
@@ -8,9 +8,9 @@ local latencies = require "xdplab.latencies"
 local sender = {}
 sender.__index = sender
 
-local LATE_S = 100e-6 -- frames sent later than this after they were due are counted
+local LATE_S = 100e-6 -- frames that are sent more than this after their due time count as late
 
--- `rate` is this queue's share in frames per second, nil as fast as possible.
+-- `rate` is this queue's share in frames per second; nil means as fast as possible.
 function sender.new(plan, queue, stream)
 	local heads, flows = frame.heads(plan, stream, plan.streams)
 	local pool = memory.createMemPool(function(buf) end)
@@ -25,7 +25,7 @@ function sender:due(elapsed)
 	return math.max(0, math.min(wanted, self.plan.batch, self.most - self.sent))
 end
 
--- Send what is due `elapsed` seconds into the burst; return how many.
+-- Send the frames that are due `elapsed` seconds into the burst; return their number.
 function sender:step(elapsed)
 	local n = self:due(elapsed)
 	if n == 0 then
@@ -43,7 +43,7 @@ function sender:step(elapsed)
 	return n
 end
 
--- `seconds` after it was due a frame is sent.
+-- Record a frame that is sent `seconds` after its due time.
 function sender:keep_schedule(seconds)
 	latencies.add(self.lateness, math.max(0, seconds * 1e9))
 	if seconds > LATE_S then
@@ -56,7 +56,7 @@ function sender:write(bytes)
 	local stamp = every > 0 and self.sequence % every == 0 and mg.getCycles() or nil
 	frame.write(bytes, self.heads, self.flow, self.sequence, stamp)
 	self.flow = (self.flow + 1) % self.flows
-	self.sequence = self.sequence + 1 -- its low 32 bits are sent
+	self.sequence = self.sequence + 1 -- frames carry its low 32 bits
 end
 
 return sender

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What a task does in one burst: it sends on some queues and drains some, both, or one of the two.
--- With two cores there is a core for one task, and it does everything.
+-- The work of one task in one burst: it sends on some queues, drains some queues, or does both.
+-- With two cores, only one is left for tasks, and one task does everything.
 local mg = require "moongen"
 local latencies = require "xdplab.latencies"
 local orders = require "xdplab.orders"
@@ -15,7 +15,7 @@ local function each(queues, make)
 	return made
 end
 
--- Counts by interval; what comes while the burst settles belongs to the last one.
+-- Counts per interval; frames that arrive while the burst settles belong to the last one.
 local function counts(plan)
 	local last = math.max(1, math.ceil(plan.seconds / plan.interval_s - 1e-9))
 	local found = {}
@@ -40,7 +40,7 @@ local function results(senders, receivers, shared, tx, rx)
 	local function numbers(list, key)
 		return each(list, function(one) return one[key] end)
 	end
-	shared.seen, shared.flow_next = nil, nil -- the tasks' own
+	shared.seen, shared.flow_next = nil, nil -- private to the task
 	shared.late, shared.lateness = 0, latencies.new()
 	for _, one in ipairs(senders) do
 		shared.late = shared.late + one.late
@@ -59,7 +59,7 @@ return function(plan, txQueues, streams, rxQueues)
 	local rx, count_rx = counts(plan)
 	local wanted = orders.watch(mg.getTime())
 	local elapsed = mg.getTime() - plan.begin
-	local window -- what had come when the window ended, and when that was
+	local window -- frames received by the end of the window, and its time
 	while elapsed < plan.seconds + plan.settle_s and mg.running() and wanted(plan.begin + elapsed) do
 		if elapsed >= 0 and elapsed < plan.seconds then
 			for _, one in ipairs(senders) do

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "globals.h"
+#include "rule_table.h"
 
 #include <bpf/btf.h>
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_GLOBALS 256
-
 struct global {
-    char object[128];
-    char name[128];
-    unsigned long long value; // in two's complement
+    char object[RULE_WORD];
+    char name[RULE_WORD];
+    unsigned long long value; // as two's complement
     bool negative;
 };
 
-static struct global globals[MOST_GLOBALS];
+static struct global globals[MOST_RULES];
 static size_t global_count;
 static char complaint[512];
 
@@ -30,43 +28,24 @@ static const char *read_value(struct global *global, const char *text) {
         global->value = (unsigned long long)strtoll(text, &end, 0);
     else
         global->value = strtoull(text, &end, 0);
-    return errno || !end || end == text || *end ? "the value is no integer of 64 bits" : NULL;
+    return errno || !end || end == text || *end ? "the value is not an integer of 64 bits" : NULL;
 }
 
-static const char *read_line(const char *line) {
+static const char *take_rule(char *const *words) {
     struct global global = {0};
-    char value[64];
-    int fields = sscanf(line, "%127s %127s %63s", global.object, global.name, value);
-    if (fields <= 0 || global.object[0] == '#')
-        return NULL;
-    if (fields < 3)
-        return "a rule is OBJECT-PATTERN VARIABLE INTEGER";
-    if (global_count == MOST_GLOBALS)
+    const char *wrong = read_value(&global, words[2]);
+    if (wrong)
+        return wrong;
+    if (global_count == MOST_RULES)
         return "there are more rules than fit";
-    const char *wrong = read_value(&global, value);
-    if (!wrong)
-        globals[global_count++] = global;
-    return wrong;
+    strcpy(global.object, words[0]);
+    strcpy(global.name, words[1]);
+    globals[global_count++] = global;
+    return NULL;
 }
 
 const char *globals_read(const char *path) {
-    char line[512];
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return strerror(errno);
-    const char *wrong = NULL;
-    for (int number = 1; !wrong && fgets(line, sizeof(line), file); number++) {
-        wrong = read_line(line);
-        if (wrong)
-            snprintf(complaint, sizeof(complaint), "line %d: %s", number, wrong);
-    }
-    fclose(file);
-    return wrong ? complaint : NULL;
-}
-
-static bool is_for(const struct global *global, const char *object_path) {
-    const char *slash = strrchr(object_path, '/'); // the folder says nothing about the object
-    return !fnmatch(global->object, slash ? slash + 1 : object_path, 0);
+    return rule_table_read(path, "OBJECT-PATTERN VARIABLE INTEGER", take_rule);
 }
 
 static const char *complain(const struct global *global, const char *why) {
@@ -78,7 +57,7 @@ static bool fits(const struct global *global, unsigned int size) {
     if (size == sizeof(global->value))
         return true;
     unsigned int bits = 8 * size;
-    if (global->negative) // what is cut off must repeat the sign
+    if (global->negative) // the bytes that are cut off must repeat the sign
         return (long long)global->value >= -(1ll << (bits - 1));
     return global->value >> bits == 0;
 }
@@ -125,7 +104,7 @@ static const char *set_in(const struct global *global, struct bpf_map *map, cons
             continue;
         *found = true;
         return is_integer(btf, variable->type) ? write_value(global, map, &places[i])
-                                               : complain(global, "it is no integer");
+                                               : complain(global, "it is not an integer");
     }
     return NULL;
 }
@@ -137,20 +116,20 @@ static const char *set_one(const struct global *global, struct bpf_object *objec
     struct bpf_map *map;
     if (btf)
         bpf_object__for_each_map(map, object) if (!found) wrong = set_in(global, map, btf, &found);
-    return found ? wrong : complain(global, "the object's BTF names none");
+    return found ? wrong : complain(global, "the object's BTF has no such variable");
 }
 
 const char *globals_set(struct bpf_object *object, const char *object_path) {
     const char *wrong = NULL;
     for (size_t i = 0; !wrong && i < global_count; i++)
-        if (is_for(&globals[i], object_path))
+        if (rule_is_for(globals[i].object, object_path))
             wrong = set_one(&globals[i], object);
     return wrong;
 }
 
 const char *globals_missing(const char *object_path) {
     for (size_t i = 0; i < global_count; i++)
-        if (is_for(&globals[i], object_path))
-            return complain(&globals[i], "only objects that libbpf opens have any");
+        if (rule_is_for(globals[i].object, object_path))
+            return complain(&globals[i], "variables can be set only in objects that libbpf opens");
     return NULL;
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a project's own loader writes into global variables before it loads an object.
+// Sets global variables before an object is loaded, as a project's own loader would.
 #pragma once
 
 #include <bpf/libbpf.h>
 
-// Adds the rules of a file: a line each of OBJECT-PATTERN VARIABLE INTEGER (shell pattern). Returns NULL, or
-// what is wrong, naming the line.
+// Adds the rules of a file: one per line, OBJECT-PATTERN VARIABLE INTEGER (a shell pattern). Returns NULL, or
+// what is wrong with which line.
 const char *globals_read(const char *path);
 
-// Sets what the rules say of this object, before it is loaded. Returns NULL, or which rule cannot be
-// followed.
+// Sets the variables of an object by its rules, before it is loaded. Returns NULL, or which rule cannot be
+// followed and why.
 const char *globals_set(struct bpf_object *object, const char *object_path);
 
-// The first rule for an object that cannot be followed, where nothing can be set; else NULL.
+// For an object whose variables cannot be set: returns an error that names its first rule, or NULL if it has
+// none.
 const char *globals_missing(const char *object_path);

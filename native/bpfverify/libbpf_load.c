@@ -6,10 +6,13 @@
 #include "libbpf_load.h"
 #include "bpf_call.h"
 #include "globals.h"
+#include "map_entries.h"
 #include "measure.h"
+#include "object_mend.h"
 #include "program_types.h"
 #include "record.h"
 #include "refusal.h"
+#include "targets.h"
 #include "verdict.h"
 
 #include <bpf/bpf.h>
@@ -35,6 +38,7 @@ static struct slot *slots;
 static size_t slot_count;
 static struct record record;
 static const char *object_path;
+static bool mended;               // is the object a copy that libbpf takes
 static const char *globals_wrong; // why the object's variables could not be set, or NULL
 
 static struct slot *slot_of(const union bpf_attr *attributes) {
@@ -66,20 +70,14 @@ long bpf_call_seen(int command, const union bpf_attr *attributes, unsigned int s
     return bpf_call(command, attributes, size);
 }
 
-static bool keeps_its_size(enum bpf_map_type type) {
-    return type == BPF_MAP_TYPE_SK_STORAGE || type == BPF_MAP_TYPE_TASK_STORAGE ||
-           type == BPF_MAP_TYPE_INODE_STORAGE || type == BPF_MAP_TYPE_CGROUP_STORAGE ||
-           type == BPF_MAP_TYPE_STRUCT_OPS;
-}
-
 // What its owner would set before loading: nothing is pinned, and no map is without entries.
 static void prepare_maps(struct bpf_object *object) {
     struct bpf_map *map;
     bpf_object__for_each_map(map, object) {
+        unsigned int wanted = bpf_map__max_entries(map), entries = map_entries(bpf_map__type(map), wanted);
         bpf_map__set_pin_path(map, NULL);
-        if (!bpf_map__max_entries(map) && !keeps_its_size(bpf_map__type(map)))
-            bpf_map__set_max_entries(
-                map, bpf_map__type(map) == BPF_MAP_TYPE_PERF_EVENT_ARRAY ? libbpf_num_possible_cpus() : 1);
+        if (entries != wanted)
+            bpf_map__set_max_entries(map, entries);
     }
 }
 
@@ -122,6 +120,11 @@ static void prepare_programs(struct bpf_object *object, long only) {
             print_words(slot, words);
             wanted = false;
         }
+        const char *wrong = wanted ? targets_set(program, object_path) : NULL;
+        if (wrong) {
+            print_words(slot, wrong);
+            wanted = false;
+        }
         bpf_program__set_autoload(program, wanted);
         rank++;
     }
@@ -129,7 +132,7 @@ static void prepare_programs(struct bpf_object *object, long only) {
 
 static struct bpf_object *open_object(const void *bytes, size_t size) {
     refusal_forget();
-    LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "bpfverify");
+    LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "bpfverify", .relaxed_maps = mended);
     struct bpf_object *object = bpf_object__open_mem(bytes, size, &options);
     if (!object)
         return NULL;
@@ -197,13 +200,9 @@ static void load_behind_what_stops(const void *bytes, size_t size) {
     }
 }
 
-const char *libbpf_load(const char *path, const void *bytes, size_t size) {
-    object_path = path;
-    struct bpf_object *object = open_object(bytes, size);
-    if (!object)
-        return *refusal_words() ? refusal_words() : strerror(errno);
+static const char *load_all(struct bpf_object *object, const void *bytes, size_t size) {
     if (globals_wrong) {
-        record_print_object(path, globals_wrong);
+        record_print_object(object_path, globals_wrong);
         bpf_object__close(object);
         return NULL;
     }
@@ -217,4 +216,24 @@ const char *libbpf_load(const char *path, const void *bytes, size_t size) {
     bool none = slot_count == 0;
     slot_count = 0;
     return none ? "it holds no program" : NULL;
+}
+
+static bool can_be_mended(const char *words) {
+    return strstr(words, "is static and not supported") || strstr(words, "invalid pinning value");
+}
+
+const char *libbpf_load(const char *path, const void *bytes, size_t size) {
+    void *copy = NULL;
+    object_path = path;
+    mended = false;
+    struct bpf_object *object = open_object(bytes, size);
+    if (!object && can_be_mended(refusal_words()) && (copy = object_mend(bytes, size))) {
+        mended = true;
+        object = open_object(copy, size);
+    }
+    const char *refused = *refusal_words() ? refusal_words() : strerror(errno);
+    if (object)
+        refused = load_all(object, mended ? copy : bytes, size);
+    free(copy);
+    return refused;
 }

@@ -4,6 +4,7 @@
 #include "globals.h"
 #include "measure.h"
 #include "program_types.h"
+#include "targets.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -49,6 +50,15 @@ static bool read_globals(const struct option_row *row, void *target, const char 
     return true;
 }
 
+static bool read_targets(const struct option_row *row, void *target, const char *text) {
+    const char *wrong = targets_read(text);
+
+    (void)target;
+    if (wrong)
+        command_line_refuse("--%s: %s: %s", row->name, text, wrong);
+    return true;
+}
+
 #define AT(field) offsetof(struct options, field)
 
 static const struct option_row ROWS[] = {
@@ -61,6 +71,8 @@ static const struct option_row ROWS[] = {
      "lines of OBJECT-PATTERN SECTION-PATTERN TYPE, for sections that tell no program type"},
     {"globals", "FILE", NULL, read_globals, 0, 0, 0,
      "lines of OBJECT-PATTERN VARIABLE INTEGER: global variables to set before an object is loaded"},
+    {"targets", "FILE", NULL, read_targets, 0, 0, 0,
+     "lines of OBJECT-PATTERN SECTION-PATTERN TARGET-OBJECT PROGRAM FUNCTION: what programs attach to"},
     {"logs", "DIRECTORY", NULL, option_text, AT(logs), 0, 0,
      "one more load of each program, whose log of each step goes to NAME.log in it; where that is full, a "
      "further "

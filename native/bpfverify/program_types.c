@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program_types.h"
+#include "rule_table.h"
 
 #include <bpf/libbpf.h>
-#include <errno.h>
 #include <fnmatch.h>
 #include <linux/bpf.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MOST_TYPES 64
-#define MOST_RULES 256
 
 struct rule {
-    char object[128];
-    char section[128];
+    char object[RULE_WORD];
+    char section[RULE_WORD];
     enum bpf_prog_type type;
 };
 
@@ -62,44 +59,25 @@ static enum bpf_prog_type type_named(const char *name) {
     return BPF_PROG_TYPE_UNSPEC;
 }
 
-static const char *read_rule(const char *line) {
-    struct rule rule;
-    char type[64];
-    int fields = sscanf(line, "%127s %127s %63s", rule.object, rule.section, type);
-    if (fields <= 0 || rule.object[0] == '#')
-        return NULL;
-    if (fields < 3)
-        return "a rule is OBJECT-PATTERN SECTION-PATTERN TYPE";
-    rule.type = type_named(type);
+static const char *take_rule(char *const *words) {
+    struct rule rule = {.type = type_named(words[2])};
     if (!rule.type)
         return "libbpf knows no program type of that name";
     if (rule_count == MOST_RULES)
         return "there are more rules than fit";
+    strcpy(rule.object, words[0]);
+    strcpy(rule.section, words[1]);
     rules[rule_count++] = rule;
     return NULL;
 }
 
 const char *program_types_read(const char *path) {
-    static char complaint[256];
-    char line[512];
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return strerror(errno);
-    const char *wrong = NULL;
-    for (int number = 1; !wrong && fgets(line, sizeof(line), file); number++) {
-        wrong = read_rule(line);
-        if (wrong)
-            snprintf(complaint, sizeof(complaint), "line %d: %s", number, wrong);
-    }
-    fclose(file);
-    return wrong ? complaint : NULL;
+    return rule_table_read(path, "OBJECT-PATTERN SECTION-PATTERN TYPE", take_rule);
 }
 
 bool program_kind_ruled(const char *object_path, const char *section, struct program_kind *kind) {
-    const char *slash = strrchr(object_path, '/'); // the folder says nothing about the object
-    const char *object = slash ? slash + 1 : object_path;
     for (size_t i = 0; i < rule_count; i++) {
-        if (fnmatch(rules[i].object, object, 0) || fnmatch(rules[i].section, section, 0))
+        if (!rule_is_for(rules[i].object, object_path) || fnmatch(rules[i].section, section, 0))
             continue;
         *kind = (struct program_kind){.type = rules[i].type};
         return true;

@@ -7,13 +7,13 @@
 #define NO_TYPE_WORDS "no program type for section '%.128s': name it with --types"
 
 struct program_kind {
-    unsigned int type;   // 0 where nothing says
+    unsigned int type;   // 0 if it is not known
     unsigned int attach; // expected_attach_type
 };
 
-// Adds the rules of a file, of which the first that fits decides: a line each of OBJECT-PATTERN
-// SECTION-PATTERN TYPE (shell patterns; TYPE as libbpf names it, such as sched_cls). Returns NULL, or what is
-// wrong, naming the line.
+// Adds the rules of a file: one per line, OBJECT-PATTERN SECTION-PATTERN TYPE (shell patterns; TYPE as libbpf
+// names it, such as sched_cls). The first rule that matches decides. Returns NULL, or what is wrong with
+// which line.
 const char *program_types_read(const char *path);
 
 struct program_kind program_kind_of(const char *object_path, const char *section);

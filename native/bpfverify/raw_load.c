@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "raw_load.h"
+#include "map_entries.h"
 #include "measure.h"
 #include "program_types.h"
 #include "raw_object.h"
@@ -14,17 +15,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static unsigned int entries_of(const struct raw_map *map) {
-    if (map->max_entries)
-        return map->max_entries;
-    return map->type == BPF_MAP_TYPE_PERF_EVENT_ARRAY ? libbpf_num_possible_cpus() : 1;
-}
-
 static int create_map(const struct raw_map *map, int inner_fd) {
     LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = map->flags);
     if (inner_fd >= 0)
         options.inner_map_fd = inner_fd;
-    return bpf_map_create(map->type, NULL, map->key_size, map->value_size, entries_of(map), &options);
+    return bpf_map_create(map->type, NULL, map->key_size, map->value_size,
+                          map_entries(map->type, map->max_entries), &options);
 }
 
 static int fill_data(const struct raw_map *map) {

@@ -52,6 +52,12 @@ struct {
     __type(value, struct allocation);
 } live SEC(".maps");
 
+static __always_inline void count_element(unsigned long long call_site, unsigned long long bytes) {
+    if (call_site > watch.push_stack_begin && call_site < watch.push_stack_end &&
+        bytes == watch.element_bytes)
+        watch.branches++;
+}
+
 // Arguments: call site, address, bytes asked for, bytes given, flags (and a node, from 6.1 on).
 SEC("raw_tp/kmalloc")
 int slab_alloc(struct bpf_raw_tracepoint_args *context) {
@@ -59,6 +65,7 @@ int slab_alloc(struct bpf_raw_tracepoint_args *context) {
     struct allocation made = {context->args[3], watch.epoch};
     if (!is_watched() || !address)
         return 0;
+    count_element(context->args[0], context->args[2]);
     if (bpf_map_update_elem(&live, &address, &made, BPF_ANY)) {
         watch.slab_lost++;
         return 0;

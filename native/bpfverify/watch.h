@@ -12,4 +12,8 @@ struct watch {
     long long peak_slab_bytes;
     unsigned long long slab_lost; // allocations that the table of live ones had no space for
     unsigned long long branches;  // calls of the verifier's push_stack()
+    // Where push_stack() cannot be traced: its code, and the bytes that it asks for once per call. 0: not
+    // used.
+    unsigned long long push_stack_begin, push_stack_end;
+    unsigned long long element_bytes;
 };

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watch_load.h"
 #include "cgroup.h"
+#include "pushing.h"
 #include "refusal.h"
 #include "watch.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +20,7 @@ static struct watch *shared;
 static char load_reason[256];
 static char pages_reason[256];
 static char branches_reason[256];
+static bool is_traced; // push_stack() itself, by a probe
 
 static struct bpf_program *program(struct bpf_object *object, const char *name) {
     return bpf_object__find_program_by_name(object, name);
@@ -55,10 +58,22 @@ static struct bpf_object *load_best(void) {
     size_t way = 0;
     for (; !object && way < 3; way++)
         object = load_with(WAYS[way]);
-    if (object && !WAYS[way - 1])
-        snprintf(branches_reason, sizeof(branches_reason),
-                 "push_stack() cannot be traced: the compiler inlined it, or the kernel has no such probe");
+    is_traced = object && WAYS[way - 1];
     return object;
+}
+
+// A kernel that permits no probe still tells who called kmalloc: push_stack() does so once per call.
+static void count_by_allocations(void) {
+    struct pushing pushing;
+    const char *wrong = pushing_find(&pushing);
+    if (wrong) {
+        snprintf(branches_reason, sizeof(branches_reason),
+                 "push_stack() can be traced neither by a probe nor by its allocations: %s", wrong);
+        return;
+    }
+    shared->push_stack_begin = pushing.begin;
+    shared->push_stack_end = pushing.end;
+    shared->element_bytes = pushing.element_bytes;
 }
 
 void watch_setup(void) {
@@ -79,6 +94,8 @@ void watch_setup(void) {
         snprintf(pages_reason, sizeof(pages_reason), "the counts cannot be read: %s", strerror(errno));
     else
         shared = mapped;
+    if (shared && !is_traced)
+        count_by_allocations();
 }
 
 void watch_begin(void) {

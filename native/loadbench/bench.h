@@ -31,10 +31,10 @@ bool bench_next(unsigned int repetition);
 void bpf_bench(const char *object);
 // init_module(2) and delete_module(2).
 void module_bench(const char *object);
-// A process of this binary that does nothing: what a loader costs before it loads.
+// Times a process of this binary that does nothing: the cost of a loader before it loads.
 void start_bench(void);
-// A process of these words, and one of those behind `then` that undoes it: paths first, as execve(2) takes
-// them.
+// Times a command, and one after the word `then` that undoes it. Each begins with the path of its program, as
+// for execve(2).
 void process_bench(char **words);
-// What a loader does that does nothing else: open and load by libbpf.
+// Opens and loads an object by libbpf, and nothing else: the smallest loader.
 void load_once(const char *object);

@@ -35,12 +35,11 @@ static const struct option_row ROWS[] = {
 
 static const struct command_line LINE = {
     .usage = "bpf OBJECT [options]\nmodule FILE.ko [options]\nstart [options]\n"
-             "[options] process PATH WORD ... [then PATH WORD ...]\nloader OBJECT",
+             "[options] process PATH ARGUMENT ... [then PATH ARGUMENT ...]\nloader OBJECT",
     .about =
         "bpf: open, load, attach, detach; open each time anew. module: init_module(2), delete_module(2).\n"
-        "start: a process of this binary that does nothing. process: that command, and the one that undoes "
-        "it.\n"
-        "loader: open and load, once, and print nothing.\n"
+        "start: a process of this binary that does nothing. process: a command, and one that undoes it.\n"
+        "loader: open and load once, and print nothing.\n"
         "Prints one JSON line per repetition, nanoseconds of CLOCK_MONOTONIC; one line of type \"error\" "
         "where "
         "it "

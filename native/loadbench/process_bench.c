@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole processes, as a shell starts them: from before the start to the end. One that does nothing; or one
-// that inserts something and one that takes it out again.
+// Times whole processes as a shell starts them, from before the start to the end: one that does nothing, or
+// one that inserts a program and one that removes it.
 #include "bench.h"
 #include "clock.h"
+#include "command_line.h"
 #include "fail.h"
 #include "json.h"
 #include "network.h"
@@ -11,8 +12,10 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +24,7 @@
 
 extern char **environ;
 
-// `own_ns` is what it ran, without waiting for its libraries to be read.
+// `own_ns` is the CPU time of the process, without waiting for its libraries to be read.
 struct spent {
     long long ns, own_ns;
 };
@@ -34,7 +37,7 @@ static long long ns_of(const struct timeval *time) {
 
 static int status_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-// What it prints would stand among the lines of this program.
+// The output of the process would mix with the lines of this program.
 static void mute(posix_spawn_file_actions_t *actions) {
     posix_spawn_file_actions_init(actions);
     posix_spawn_file_actions_addopen(actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
@@ -49,11 +52,11 @@ static struct spent run_process(const char *path, char *const *words) {
     long long start = now_ns();
     int error = posix_spawn(&child, path, &actions, NULL, words, environ);
     if (error || wait4(child, &status, 0, &used) < 0)
-        fail("process", error ? error : errno, NULL, "%s cannot be started", words[0]);
+        fail("process", error ? error : errno, NULL, "cannot start %s", words[0]);
     long long end = now_ns();
     posix_spawn_file_actions_destroy(&actions);
     if (status)
-        fail("process", 0, NULL, "%s has ended with %d", words[0], status_of(status));
+        fail("process", 0, NULL, "%s ended with exit code %d", words[0], status_of(status));
     return (struct spent){end - start, ns_of(&used.ru_utime) + ns_of(&used.ru_stime)};
 }
 
@@ -69,7 +72,7 @@ void start_bench(void) {
     }
 }
 
-// Returns the words behind THEN, which becomes the end of those before; NULL without it.
+// Ends `words` at THEN and returns the words after it; NULL if there is no THEN.
 static char **cut_at_then(char **words) {
     for (; *words; words++)
         if (!strcmp(*words, THEN)) {
@@ -84,10 +87,22 @@ static void print_spent(const char *wall, const char *own, const struct spent *s
     json_known(own, spent->own_ns);
 }
 
+// Gives this process a BPF file system of its own, so that a killed command leaves no pinned program behind.
+static void mount_own_bpffs(void) {
+    if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+        fail("mount", errno, NULL, "cannot make a mount namespace");
+    // If this fails, a command that pins a program fails with its own message; others need no BPF file
+    // system.
+    mount("xdplab", "/sys/fs/bpf", "bpf", 0, NULL);
+}
+
 void process_bench(char **words) {
     const struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
-    setrlimit(RLIMIT_MEMLOCK, &all); // before 5.11 maps and programs are charged to it
+    setrlimit(RLIMIT_MEMLOCK, &all); // kernels before 5.11 count maps and programs against it
     char **then = cut_at_then(words);
+    if (!words[0] || (then && !then[0]))
+        command_line_refuse("process: a command is missing");
+    mount_own_bpffs();
     network_make();
     unsigned int done = 0;
     for (; bench_next(done); done++) {

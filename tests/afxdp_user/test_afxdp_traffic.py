@@ -97,7 +97,7 @@ def test_overload_on_two_cpus_accounts_for_every_frame(lab, forwarder, xdpgen):
 
 
 def test_frames_that_the_driver_drops_on_the_way_back_are_counted(lab, forwarder):
-    """They wait in the ring of the stopped application until the TG's interface no longer takes their size."""
+    """The frames wait in the ring of the stopped application until the TG's interface no longer accepts their size."""
     set_queues(lab.dut, lab.tg, 1)
     running = forwarder()
     owner = owner_of(lab, running)
@@ -165,7 +165,7 @@ for line in sys.stdin:
 
 
 def a_test_frame(run_id: int) -> bytes:
-    """Return one of 64 bytes as native/common/payload.h has it."""
+    """Return a test frame of 64 bytes, as native/common/payload.h defines it."""
     ip = bytes.fromhex("4500002e0000000040110000c6120001c6130001")
     udp = bytes.fromhex("0400c42c001a0000") + (0x78646C62 ^ run_id).to_bytes(4, "big") + bytes(14)
     return with_sum(bytearray(bytes.fromhex("0200000000020200000000010800") + ip + udp))
@@ -184,7 +184,7 @@ def any_build(request, afxdp_user, tmp_path_factory) -> str:
 
 @pytest.mark.parametrize("attach", ["native", "generic"])
 def test_frames_that_are_nearly_ours_are_counted_apart(lab, any_build, swap_workload, attach):
-    """Each is sent back, as the program of another mode would; what is too long for a frame's memory is dropped."""
+    """Each frame is sent back, as in the other modes; a frame that is too long for its memory is dropped."""
     set_queues(lab.dut, lab.tg, 1)
     ours = a_test_frame(0xBEEF)
     others = {name: frame for name, frame in hostile(ours).items() if frame != ours}
@@ -208,7 +208,7 @@ def test_an_application_that_was_not_told_looks_at_no_frame(lab, forwarder):
 
 
 def test_each_queue_has_its_own_state(lab, forwarder, tmp_path):
-    """A file of several states: queue i starts with the i-th, round and round."""
+    """In a file of several states, queue i starts with state i modulo their number."""
     init = tmp_path / "init"
     init.write_bytes(b"state of queue 0state of queue 1")
     forwarder(queues=8, init=str(init))
@@ -229,7 +229,7 @@ def test_two_runs_one_after_the_other_get_the_same_queues(lab, forwarder):
 
 @pytest.mark.parametrize("queues", [1, 2])
 def test_a_former_application_that_is_still_ending_is_waited_for(lab, forwarder, queues):
-    """As after a lost connection: while frames flood in, the kernel takes seconds to release a killed one's queues."""
+    """As after a lost connection: under a flood, the kernel takes seconds to release a killed application's queues."""
     set_queues(lab.dut, lab.tg, queues)
     former = forwarder(queues=queues)
     ending = threading.Timer(FORMER_S, os.kill, (owner_of(lab, former), signal.SIGKILL))

@@ -1,7 +1,7 @@
 """A made-up run that behaves like a lab: a closed loop on one core, or an open one, with seeded noise.
 
-The model: sender_ns + mode_ns + N x access_ns a packet on the shared core; in ``split`` the DUT alone, lossy beyond
-its rate. Loads differ by 1.5 %, as program loads do.
+The model: a packet takes sender_ns + mode_ns + N x access_ns on the shared core; in ``split``, it takes only the DUT's
+part, and frames beyond the DUT's rate are lost. Program loads differ by 1.5 %, as real ones do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Row = dict[str, object]
 
 
 def point(**factors: object) -> Row:
-    """One point's factors with the defaults of the quick plan."""
+    """Return the factors of one point, with the defaults of the quick plan."""
     base: Row = {
         "run_id": "4f3a", "lab": "netns", "arrangement": "shared", "mode": "native", "queues": 1, "workload": "array",
         "op": "read", "form": "bounded", "accesses": 0, "frame_bytes": 64, "flows": 64, "engine": "live",
@@ -42,7 +42,7 @@ def point(**factors: object) -> Row:
 
 
 def measured(row: Row, rng: np.random.Generator, repetition: int = 1) -> Row:
-    """What a trial of the point would bring back."""
+    """Return the row that a trial of the point would give."""
     mode, engine, cpus = str(row["mode"]), str(row["engine"]), int(str(row["dut_cpus"]))
     noise = 1 + rng.normal(0, 0.015)
     accesses = row["accesses"]
@@ -79,7 +79,7 @@ def measured(row: Row, rng: np.random.Generator, repetition: int = 1) -> Row:
 def run(
     *, repetitions: int = 3, seed: int = 1, vary: Mapping[str, Sequence[object]] | None = None, **fixed: object
 ) -> pd.DataFrame:
-    """A judged, derived run: every combination of ``vary`` (default: three N) at ``fixed`` factors."""
+    """Return a judged run with derived columns: each combination of ``vary`` (or three N), at ``fixed`` factors."""
     rng = np.random.default_rng(seed)
     levels = vary or {"accesses": [0, 100, 1600]}
     points = [point(**fixed, **dict(zip(levels, combo, strict=True))) for combo in product(*levels.values())]
@@ -92,7 +92,7 @@ def finish(rows: list[Row]) -> pd.DataFrame:
 
 
 def unsupported(**factors: object) -> Row:
-    """A trial the lab cannot do."""
+    """Return a trial that the lab does not support."""
     row = point(**({"mode": "offload"} | factors))
     reason = "the driver of vd0 has no XDP offload: EINVAL"
     ids = {"repetition": 1, "trial_id": f"{row['point_id']}-r1"}
@@ -104,7 +104,7 @@ ACCESSES = (0, 1, 100, 400, 1600)
 
 
 def quick(repetitions: int = 3) -> pd.DataFrame:
-    """A run as plans/quick.yaml asks for: chase and lookup, three modes, two queue counts; offload unsupported."""
+    """Return a run of plans/quick.yaml: chase and lookup, three modes, two queue counts; offload is unsupported."""
     vary = {"mode": MODES, "queues": (1, 2), "workload": ("chase", "lookup"), "accesses": ACCESSES}
     some = run(repetitions=repetitions, vary=vary)
     cannot = [unsupported(workload="chase", accesses=n) for n in ACCESSES]

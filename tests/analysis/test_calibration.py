@@ -1,4 +1,4 @@
-"""Equal runs of a machine say how far runs lie apart, and a comparison that rests on them errs as seldom as it says."""
+"""Equal runs of a machine show how much runs spread, and a comparison based on them errs as rarely as it claims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUN, TRIAL = 0.014, 0.035
 
 
 def rows(rng: np.random.Generator, run: float, points: int = 4, repetitions: int = 5) -> pd.DataFrame:
-    """Settled trials of one run: its own offset, and the noise of each trial."""
+    """Return the trials of one run: the run's offset plus the noise of each trial."""
     whole = rng.normal(0, run)
     return pd.DataFrame([
         {"point_id": f"p{p}", "repetition": r, "verdict": "valid", "reason": "", "forwarded_pps":

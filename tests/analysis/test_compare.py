@@ -1,4 +1,4 @@
-"""Did it change: right as often as it claims, by simulation; the floor of the runs; what is said beside the answer."""
+"""`compare` is right as often as it claims (by simulation); the spread of whole runs; the notes beside an answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_intervals_hold_and_equal_runs_are_not_called_different(bench: ModuleTyp
     run = ASSUMED_SPREAD if equal == 0 else 0.014
     coverage, differs, _, _ = bench.simulate(bench.Case(1, 3, equal, run, 0, 0, 0.035), DRAWS, seed)
     assert 0.93 <= coverage <= 0.97
-    assert differs <= 0.065  # 5 % and what 500 draws add by chance
+    assert differs <= 0.065  # 5 %, plus the error of 500 draws
 
 
 @pytest.mark.parametrize("seed", [20261122])
@@ -66,12 +66,12 @@ def test_what_is_said_to_be_detectable_is_detected(bench: ModuleType, seed: int)
 
 @pytest.mark.parametrize("seed", [20261122])
 def test_what_a_pilot_promises_is_kept_by_new_runs(bench: ModuleType, seed: int) -> None:
-    """80 % are promised of both numbers; here runs as wholes spread by far less than the margin."""
+    """Both numbers promise 80 %; here whole runs spread by far less than the margin."""
     rng = np.random.default_rng(seed)
     answers = [bench.promised(rng, bench.Case(1, 10, 10, 0.002, 0, 0, 0.01)) for _ in range(200)]
     told = [same for _, same in answers if same is not None]
-    assert len(told) >= 50  # the other pilots have seen equal runs lie so far apart that no number may do
-    assert sum(found for found, _ in answers) / len(answers) >= 0.71  # 80 % less what 200 draws take away by chance
+    assert len(told) >= 50  # in the other pilots, equal runs differ so much that no number may be enough
+    assert sum(found for found, _ in answers) / len(answers) >= 0.71  # 80 %, minus the error of 200 draws
     assert sum(told) / len(told) >= 0.71
 
 
@@ -79,7 +79,7 @@ def test_what_a_pilot_promises_is_kept_by_new_runs(bench: ModuleType, seed: int)
 def test_hardly_a_pilot_names_a_number_of_repetitions_where_none_would_do(
     bench: ModuleType, run: float, trial: float
 ) -> None:
-    """Where runs as wholes spread so far, only pilots that underestimate the spread name one: 0.4 and 0 % of them."""
+    """If whole runs spread so much, only pilots that underestimate the spread name a number: 0.4 and 0 % of them."""
     rng = np.random.default_rng(20261122)
     case = bench.Case(1, 10, 10, run, 0, 0, trial)
     told = [same for _, same in (bench.promised(rng, case) for _ in range(300)) if same is not None]
@@ -87,7 +87,7 @@ def test_hardly_a_pilot_names_a_number_of_repetitions_where_none_would_do(
 
 
 def test_repetitions_are_needed_for_the_floor_that_may_be_and_not_for_its_estimate() -> None:
-    """Three equal runs that lie together by chance may have come from runs that do not."""
+    """Three runs that agree by chance may come from a machine whose runs do not."""
     quiet = {"p": pd.Series([10.0, 10.01, 9.99, 10.005])}
     few, many = (Spread(tuple({"p": quiet["p"] + shift} for shift in shifts)).difference(quiet, quiet, ["p"])
                  for shifts in ((-0.002, 0.0, 0.002), (-0.002, 0.0, 0.002) * 5))  # fmt: skip
@@ -97,8 +97,8 @@ def test_repetitions_are_needed_for_the_floor_that_may_be_and_not_for_its_estima
 
 
 def test_the_highest_plausible_floor_is_that_of_a_simulated_posterior() -> None:
-    """Runs and repetitions are known only in sum: of all variances with equal weight in the logarithm, those above what
-    repetitions add, weighted by how likely they make what was seen.
+    """Only the sum of both variances is observed. So take all variances, equally weighted in the logarithm, above what
+    repetitions contribute, and weight each by the likelihood of the observation.
     """
     for floor in (Floor(3.0, 1.0, 9), Floor(1.0, 1.5, 4), Floor(1e-4, 1.0, 9)):
         variance = floor.repetitions * np.exp(np.linspace(0, 25, 400_001))

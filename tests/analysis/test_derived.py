@@ -28,7 +28,7 @@ def test_access_cost_is_the_difference_of_periods_in_the_same_repetition() -> No
 
 @pytest.mark.parametrize(("kept", "mode", "arrangement"), [(0.1, "native", "shared"), (0.5, "generic", "shared")])
 def test_the_rate_that_a_program_allows_is_no_cost(kept: float, mode: str, arrangement: str) -> None:
-    """A policer forwards at its own rate: 19,938 ns per packet were said of one that takes 100."""
+    """A policer forwards at its own rate: one that takes 100 ns per packet was reported with 19,938 ns."""
     users = {"workload": None, "accesses": None, "program_name": "tb.bpf.c", "mode": mode, "arrangement": arrangement}
     row = synthetic.measured(synthetic.point(**users), synthetic.np.random.default_rng(1))
     for column in ("rx_packets", "dut_tx_packets", "forwarded_pps"):

@@ -1,4 +1,4 @@
-"""Each finding: seen where it was planted, silent on a plain run."""
+"""Each finding is made where its cause was planted, and not on a plain run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plain(**fixed: object) -> pd.DataFrame:
 
 
 def scaled(trials: pd.DataFrame, mask: pd.Series, factor: float) -> pd.DataFrame:
-    """Change a rate, and all counts that must agree with it."""
+    """Change a rate and all counts that must agree with it."""
     columns = ["tx_packets", "rx_packets", "dut_rx_packets", "dut_tx_packets"]
     rates = ["offered_pps", "forwarded_pps"]
     trials = trials.copy()

@@ -1,4 +1,4 @@
-"""Labs as a factor: made-up labs of known speed, and what is said of them."""
+"""Labs as a factor: what the analysis says of made-up labs with known speeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xdplab.studies.traffic.audit_labs import labs_compared
 
 
 def run_in(labs: Mapping[str, float], *, points: int = 4, repetitions: int = 6) -> pd.DataFrame:
-    """Trials of equal points, shared out in turn among labs whose rates are ``labs`` times the model's."""
+    """Return trials of equal points, taken in turn by labs whose rates are ``labs`` times the model's."""
     rng, rows = np.random.default_rng(5), list[Row]()
     for repetition in range(1, repetitions + 1):
         for number in range(points):
@@ -74,9 +74,9 @@ def test_each_point_has_its_median_by_lab() -> None:
 
 
 def test_the_figure_puts_equal_labs_at_one(tmp_path: Path) -> None:
-    """A mark is of one point: no average joins two."""
+    """Each mark shows one point: no average joins two."""
     drawn_marks = view("labs", run_in({"a.yaml": 1.0, "b.yaml": 0.8})).marks
-    means = drawn_marks[drawn_marks["n"].notna()]  # single repetitions stand beside them
+    means = drawn_marks[drawn_marks["n"].notna()]  # marks of single repetitions are beside them
     marks = means.pivot(index="points", columns="x", values="value")
     assert len(marks) == 4
     assert (marks["b.yaml"] / marks["a.yaml"]).to_numpy() == pytest.approx(0.8, rel=0.05)

@@ -1,4 +1,4 @@
-"""Looking while it runs: the interval holds at every look; a race ends with the right answer as often as it says."""
+"""Sequential looks: the interval holds at every look, and a race gives the right answer as often as it claims."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEED = 20261122
 
 
 def test_its_ends_are_where_the_evidence_against_a_median_reaches_20() -> None:
-    """n = 20: 2^20 / (21 C(20, k)) is 43.8 for k = 3 and 10.3 for k = 4, so four values lie outside of each end."""
+    """n = 20: 2^20 / (21 C(20, k)) is 43.8 for k = 3 and 10.3 for k = 4, so four values lie beyond each end."""
     assert 2**20 / (21 * comb(20, 3)) > 20 > 2**20 / (21 * comb(20, 4))
     found = known([float(value) for value in reversed(range(20))])
     assert (found.n, found.median, found.low, found.high) == (20, 9.5, 3, 16)
@@ -36,7 +36,7 @@ def test_too_few_values_and_copies_of_one_have_no_interval(values: list[float]) 
 
 
 def slow_now_and_then(rng: np.random.Generator, shape: tuple[int, ...], spread: float = 0.02) -> np.ndarray:
-    """Logarithms of pairs of which one side or the other was up to 40 % slow in a fifth of the trials."""
+    """Return the logarithms of pairs in which a fifth of the trials, of either side, are up to 40 % slower."""
     slow = np.log1p(-rng.uniform(0, 0.4, (2, *shape))) * (rng.random((2, *shape)) < 0.2)
     return rng.normal(0, spread, shape) + slow[0] - slow[1]
 
@@ -51,7 +51,7 @@ def test_the_interval_holds_at_all_of_100_looks(drawn: Callable[..., np.ndarray]
 
 
 def test_single_slow_loads_do_not_keep_equal_programs_undecided() -> None:
-    """The SD of such pairs is about 15 %, so the mean of 200 is known to 2 % at best, at one look; 13 % was seen."""
+    """The SD of such pairs is about 15 %, so 200 pairs give the mean to 2 % at best, at one look; 13 % was seen."""
     rng = np.random.default_rng(SEED)
     races = slow_now_and_then(rng, (50, 200))
     assert 0.13 < races.std() < 0.17
@@ -60,7 +60,7 @@ def test_single_slow_loads_do_not_keep_equal_programs_undecided() -> None:
 
 
 def raced(rng: np.random.Generator, ratio: float, spread: float, most: int) -> tuple[str, int]:
-    """Race until it is known, looking after each pair; a slow repetition is slow for both sides."""
+    """Race until the answer is known, with a look after each pair; a slow repetition is slow for both sides."""
     rates: dict[tuple[str, int], float] = {}
     for repetition in range(1, most + 1):
         slow = rng.normal(0, 0.1)

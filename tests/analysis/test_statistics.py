@@ -1,4 +1,4 @@
-"""Intervals, the line fit and the comparison against values worked out elsewhere, and by simulation."""
+"""Intervals, the line fit and the comparison, checked against values computed elsewhere and by simulation."""
 
 from __future__ import annotations
 

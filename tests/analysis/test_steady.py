@@ -1,4 +1,4 @@
-"""A rate that was not steady is found and named; noise is not taken for it."""
+"""A rate that is not steady is found and named; noise is not mistaken for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TENTHS = [0.1 * k for k in range(1, 11)]
 
 
 def test_a_rate_that_climbs_within_the_window_is_a_step_or_a_trend() -> None:
-    """Rates of 122, 142, 202 and 210 kpps were once the valid rate of 175."""
+    """The intervals' rates of 122, 142, 202 and 210 kpps once gave a valid rate of 175."""
     found = course(TENTHS[:4], [12_200, 14_200, 20_200, 21_000], 0.4)
     assert found is not None
     assert (found.kind, found.at_s) == ("step", pytest.approx(0.2))
@@ -44,7 +44,7 @@ def test_the_last_interval_ends_with_the_window_whenever_it_was_read() -> None:
 
 @pytest.mark.parametrize(("intervals", "most"), [(4, 0.03), (5, 0.02), (10, 0.01)])
 def test_noise_of_a_quiet_lab_is_rarely_taken_for_a_change(intervals: int, most: float) -> None:
-    """3.5 % from interval to interval; found by chance in 1.4, 0.8 and 0.1 % of 2,000 windows (seed 1)."""
+    """With 3.5 % between intervals, chance gives a finding in 1.4, 0.8 and 0.1 % of 2,000 windows (seed 1)."""
     rng = np.random.default_rng(1)
     windows = rng.normal(1e5, 3.5e3, (1000, intervals)).astype(int)
     found = [course(TENTHS[:intervals], [int(n) for n in window], 0.1 * intervals) for window in windows]

@@ -1,4 +1,4 @@
-"""What is shown first of a run: a row per point, its mean with the interval that its digits can bear."""
+"""The first table of a run: a row per point, with a mean whose digits fit its interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verdict uses its trial alone: what each rule refuses, what it lets pass, and what limited the trial."""
+"""A verdict uses only its own trial: what each rule rejects and accepts, and what limited the trial."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_what_is_believed_and_said(change: dict[str, object], words: str) -> Non
         {"other_busy_cores": 0.09, "tx_busy_cores": 1.0},
         {"clocksource": "tsc", "sched_policy": "SCHED_FIFO:5"},
         {"tx_pause_ms": 30.0, "tx_paused_ms": 30.0, "window_s": 4.0},
-        {"tx_pause_ms": 30.0, "window_s": 4.0},  # an older generator's longest
+        {"tx_pause_ms": 30.0, "window_s": 4.0},  # the longest pause, from an older generator
         {"late_p99_ns": 200.0, "latency_p99_ns": 1400.0, "late_p50_ns": 40.0, "latency_p50_ns": 700.0},
     ],
 )
@@ -148,7 +148,7 @@ def test_what_is_as_it_should_be_is_not_mentioned(change: dict[str, object]) -> 
 
 
 def test_throttling_is_named_where_the_pause_is_its_own() -> None:
-    """A FIFO sender that may run 950 of 1000 ms stands still for the other 50."""
+    """A SCHED_FIFO sender that may run 950 of 1000 ms stands still for the other 50 ms."""
     throttled = {"tx_pause_ms": 50.0, "tx_paused_ms": 200.0, "window_s": 4.0, "sched_policy": "SCHED_FIFO:5"}
     words = "real-time throttling has it (950 ms of each second"
     assert words in judge(GOOD | throttled | {"rt_runtime_us": 950_000}).reason
@@ -180,7 +180,7 @@ def test_a_late_sender_on_a_shared_cpu_may_be_the_duts_doing() -> None:
 
 
 def test_frames_that_came_twice_hide_no_loss() -> None:
-    """1 % lost and 1 % doubled: as many frames came as were sent."""
+    """1 % was lost and 1 % duplicated, so as many frames arrived as were sent."""
     row = {
         "rx_packets": 4_000_000,
         "dut_rx_packets": 4_000_000,
@@ -215,7 +215,7 @@ def decided(**frames: int) -> str:
 @pytest.mark.parametrize("said", ["tx", "drop", "pass", "redirect"])
 @pytest.mark.parametrize("does", ["tx", "drop", "pass", "redirect"])
 def test_a_program_must_do_what_the_plan_says(said: str, does: str) -> None:
-    """As the driver counted it; a frame in a hundred may be another's, such as one of neighbour discovery."""
+    """The driver's counts decide; one frame in a hundred may be foreign, such as neighbour discovery."""
     back = 4_000_000 if does == "tx" else 0
     counts = {"rx_packets": back, "dut_tx_packets": back, "dut_rx_packets": 4_000_000}
     row = (
@@ -243,7 +243,7 @@ def test_without_counters_of_actions_what_came_back_tells(said: str, back: int, 
 
 
 def test_the_burst_that_counts_decisions_judges_too() -> None:
-    """It knows ABORTED from DROP, and it is all there is in generic mode."""
+    """It tells ABORTED from DROP, and generic mode has no other count."""
     row = GOOD | USERS | BACK_NONE | {"action": "drop", "dut_rx_packets": 4_000_000}
     counted = {"actions_counted": json.dumps({"aborted": 1000, "drop": 0})}
     verdict = judge(row | counted | {"xdp_actions": decided(drop=4_000_000)})
@@ -323,7 +323,7 @@ AFXDP = SHARED | {"engine": "afxdp", "tx_packets": 4_000_000}
         (SHARED | {"testrun_raw_ns": 30.0}, "shared_cpu"),
         (AFXDP | {"forwarded_pps": 9e5, "testrun_raw_ns": 30.0}, "generator"),
         (AFXDP | {"forwarded_pps": 2e5, "testrun_raw_ns": 4000.0}, "shared_cpu"),
-        (AFXDP | {"forwarded_pps": 9e5}, "shared_cpu"),  # no program time: this trial alone cannot tell
+        (AFXDP | {"forwarded_pps": 9e5}, "shared_cpu"),  # no program time: one trial alone cannot show the limit
         (SHARED | {"rate_requested_pps": 4e6}, "none"),
         (SHARED | {"rate_requested_pps": 6e6}, "shared_cpu"),
         (NO_LOSS, "generator"),
@@ -334,7 +334,7 @@ AFXDP = SHARED | {"engine": "afxdp", "tx_packets": 4_000_000}
         (PACED | BUNCHED | SHARED, "none"),
         (PHYSICAL | NO_LOSS, "generator"),
         (PHYSICAL | {"tx_packets": 15e6, "rx_packets": LINE, "dut_tx_packets": LINE, "dut_rx_packets": LINE}, "link"),
-        ({"rx_packets": 3_997_000, "dut_tx_packets": 3_997_000}, "generator"),  # 0.08 % lost is no saturation
+        ({"rx_packets": 3_997_000, "dut_tx_packets": 3_997_000}, "generator"),  # a loss of 0.08 % is not saturation
         (USERS | BACK_NONE | {"action": "drop", "dut_rx_packets": 3_000_000}, "dut"),
     ],
 )

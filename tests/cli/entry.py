@@ -1,4 +1,4 @@
-"""The command line's entry point in this process: for refusals, which need no process each."""
+"""Runs the command line's entry point in this process: refusals need no process of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xdplab import cli
 
 
 def ending(argv: list[str]) -> tuple[int, str]:
-    """Run the command line as its entry point does; return its exit code and what it said on standard error."""
+    """Run the command line as its entry point does; return its exit code and its standard error."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     patch = pytest.MonkeyPatch()
     patch.setattr(sys, "argv", ["xdplab", *argv])

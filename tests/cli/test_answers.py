@@ -1,4 +1,4 @@
-"""What --json prints is what its schema in docs says; the schemas are those of the code."""
+"""The output of --json follows its schema in docs, and the schemas follow the code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAN = str(ROOT / "plans" / "smoke.yaml")
 
 
 def validate(verb: str, answer: str) -> Any:
-    """Return what ``answer`` holds. Raises ValidationError."""
+    """Return the content of ``answer``. Raises ValidationError."""
     TypeAdapter(ANSWERS[verb]).validate_json(answer, strict=True)
     return json.loads(answer)
 

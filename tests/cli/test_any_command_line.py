@@ -1,4 +1,4 @@
-"""Whatever is typed: one line that says what is wrong and an exit code that is not 0, or success. Never a traceback."""
+"""Any command line ends in success, or in an error code and one line that says what is wrong; never in a traceback."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ CONTENTS: dict[str, bytes | str] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files as people have them, and runs: one that has not begun, and some that are damaged."""
+    """Return a folder with typical files and runs; one run has not begun, and some are damaged."""
     folder = tmp_path_factory.mktemp("any")
     for name, content in CONTENTS.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -97,7 +97,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_touched(folder: Path) -> Iterator[None]:
-    """No lab is made, nothing is measured or fetched: what stands before that is what is tried."""
+    """Make no lab, measure and fetch nothing: the test is of what happens before that."""
     patch = pytest.MonkeyPatch()
 
     def refuse(*_: object, **__: object) -> None:
@@ -112,7 +112,7 @@ def nothing_is_touched(folder: Path) -> Iterator[None]:
         patch.setattr(importlib.import_module(f"xdplab.cli.{module_name}"), "go_on", lambda *_, **__: 0)
     patch.chdir(folder)
     patch.setenv("XDPLAB_CACHE", str(folder / "cache"))
-    patch.setattr(cache, "cache_dir", lambda: folder / "kept")  # `kernels clean` is a command line like any other
+    patch.setattr(cache, "cache_dir", lambda: folder / "kept")  # `kernels clean` is among the command lines
     yield
     patch.undo()
 
@@ -158,7 +158,7 @@ def _value(draw: st.DrawFn, parameter: click.Parameter) -> list[str]:
 def check(line: list[str]) -> None:
     code, said = ending(line)
     lines = [text for text in said.splitlines() if text.strip()]
-    if code and lines:  # some verbs have an answer in their exit code, and say nothing
+    if code and lines:  # some verbs answer by their exit code alone
         assert [text for text in lines if text.startswith("xdplab")] == lines, (line, said)
 
 

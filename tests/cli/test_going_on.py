@@ -1,4 +1,4 @@
-"""What a person is told while a run goes on: how much there is, a first figure, and how to go on after Ctrl-C."""
+"""What a user sees during a run: its size, a first figure, and how to continue after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xdplab.studies.traffic import runs
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, *seen: tuple[int, float | None]) -> list[str]:
-    """Start trials of these repetitions with this time to go; return what was drawn."""
+    """Start trials of these repetitions with this time to go; return the names of the figures drawn."""
     drawn: list[str] = []
     monkeypatch.setattr(runs, "draw_figures", lambda run, names: drawn.extend(names) or [])
     first: Any = FirstFigure(silent(), SimpleNamespace())  # type: ignore[arg-type]

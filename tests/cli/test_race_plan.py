@@ -1,4 +1,4 @@
-"""What `race` measures: programs by the options, plans by what they say; sides that would not be fair are refused."""
+"""What `race` measures: programs follow the options, plans follow their own text; unfair pairs are refused."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_only_programs_alone_are_exchanged_under_one_sender(
 
 
 def test_a_program_that_is_set_up_by_commands_is_not_exchanged(tmp_path: Path) -> None:
-    """bpftool finds a map by its name, and both programs of a pair may have one of that name."""
+    """bpftool finds a map by its name, and both programs of a pair may have a map of that name."""
     for name in ("a", "b"):
         (tmp_path / f"{name}.bpf.c").write_text(f"// {name}")
     files = [{"file": str(tmp_path / f"{name}.bpf.c"), "action": "tx", "setup": [["true"]]} for name in ("a", "b")]
@@ -110,7 +110,7 @@ def test_a_notebook_races_plans_by_file_and_in_hand(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("written", "code"), [("2%", 1), ("0.02", 1), ("0", 2), ("150%", 2), ("much", 2)])
 def test_a_margin_is_a_share_as_in_a_plan(tmp_path: Path, written: str, code: int) -> None:
-    """Code 1 is the next complaint: there is no such run."""
+    """Exit code 1 is the next error: there is no such run."""
     done = CliRunner().invoke(cli, ["compare", str(tmp_path), str(tmp_path), "--margin", written])
     assert (2 if isinstance(done.exception, SystemExit) and done.exit_code == 2 else 1) == code, done.output
 

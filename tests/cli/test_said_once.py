@@ -1,4 +1,4 @@
-"""An option that takes one value and stands twice is refused, wherever it stands: the last one won in silence."""
+"""An option that takes one value and is given twice is refused: before, the last one won silently."""
 
 from __future__ import annotations
 

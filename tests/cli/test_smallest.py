@@ -1,4 +1,4 @@
-"""`--smallest` of the studies makes small what was not said; an option of the same command line stands."""
+"""`--smallest` reduces only what the command line does not set; its other options stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command waits for nothing that it does not use: what help, errors, `status`, `plan` and `lab status` import."""
+"""A command imports only what it uses: the imports of help, errors, `status`, `plan` and `lab status`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAVY = (
     "MLRsearch",
 )  # fmt: skip
 MOST_OWN_MODULES = 150
-"""Outside the standard library, whose size differs from Python to Python. The heaviest command loads 112."""
+"""Only modules outside the standard library count: its size depends on the Python. The heaviest command loads 112."""
 SAY = """
 import sys
 from xdplab.cli import main
@@ -54,7 +54,7 @@ for line in sys.stdin:
     with open(answer, "rb") as reader:
         print(reader.read().decode(), flush=True)
 """
-"""Each command in a process that has loaded no more than the list of verbs: that is what every command begins with."""
+"""Run each command in a process that has loaded only the list of verbs, as every command does at its start."""
 
 HELP = [
     [], *([verb] for verb in VERBS), *(["study", name] for name in STUDIES),
@@ -77,7 +77,7 @@ Loaded = Callable[..., tuple[int, set[str]]]
 
 @pytest.fixture(scope="module")
 def loaded_by() -> Iterator[Loaded]:
-    """What `modules` does, for a fourth of the time."""
+    """The same as `modules`, in a fourth of the time."""
     with subprocess.Popen(
         [sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:

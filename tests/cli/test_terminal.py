@@ -1,4 +1,4 @@
-"""What a person sees first: a bare command shows its help, and a table is never wider than the terminal."""
+"""The first things a user sees: a bare command shows its help, and no table is wider than the terminal."""
 
 from __future__ import annotations
 

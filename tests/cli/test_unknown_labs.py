@@ -1,4 +1,4 @@
-"""A lab's name that no lab can have, and a kernel that is not to be had: each verb ends with one exit code."""
+"""An impossible lab name, and a kernel that cannot be fetched: each verb ends with the same exit code."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ UNKNOWN = {
     "vm:6.1:warp": "count",
     "nosuch.yaml": "inventory",
 }
-"""Names, and what each answer says that there is."""
+"""Names, and what each answer offers instead."""
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The kernels that Debian's archive was asked for; it has none of them, and the cache is empty."""
+    """The kernels requested from Debian's archive, which has none of them; the cache is empty."""
     names: list[str] = []
 
     def find(_root: Path, name: str, _suites: object) -> archive.Offer:

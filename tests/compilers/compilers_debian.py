@@ -43,7 +43,7 @@ def clang(release: int) -> Path:
     folder = cache_dir() / "compilers" / f"clang-{release}"
     if not folder.exists():
         with locked("compilers") as root:
-            if not folder.exists():  # else another process has just fetched it
+            if not folder.exists():  # if not, another process has just fetched it
                 fill = functools.partial(_fill, root / "apt", release)
                 make(folder, fill, what=folder.name, space_mb=SPACE_MB)
     return folder / "clang"
@@ -62,7 +62,7 @@ def _fill(apt: Path, release: int, folder: Path) -> None:
 
 
 def _with_libraries(packages: list[str], options: tuple[str, ...]) -> list[str]:
-    """Return packages and all that they need to run."""
+    """Return packages and their dependencies."""
     needs = archive.dependencies(options, packages)
     found: list[str] = []
     left = list(packages)
@@ -75,7 +75,7 @@ def _with_libraries(packages: list[str], options: tuple[str, ...]) -> list[str]:
 
 
 def _keep(tree: Path, llvm: Path, folder: Path) -> None:
-    """Copy a compiler, its headers and the libraries that it loads; nine tenths of the packages are left."""
+    """Copy a compiler, its headers and the libraries that it loads, a tenth of the packages."""
     for part in ("bin", "lib"):
         (folder / part).mkdir()
     shutil.copy(llvm / "bin/clang", folder / "bin/clang")

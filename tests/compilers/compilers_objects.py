@@ -1,4 +1,4 @@
-"""Every BPF object of the project, as the clang at hand (`find_clang`) compiles it."""
+"""Compiles every BPF object of the project with the current clang (`find_clang`)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from xdplab.studies.verifier.families import Member, source
 ROOT = Path(__file__).parents[2]
 NOT_OURS = {".venv", "results", ".git"}
 BY_THEIR_STUDY = ("microbench", "offload")
-"""Folders whose objects a study makes of definitions: `benchmarks` and `probes`."""
+"""Folders from whose definitions a study makes objects: `benchmarks` and `probes`."""
 
 KINDS = tuple((work, kind) for work in WORKLOADS for kind in (MAP_TYPES if work == "lookup" else (None,)))
 SAMPLE = (33,)
 EVERY_N = (1, 31, 32, 33, 100, 400, 1600)
 
-# A loader writes these into .rodata before it loads, and the verifier follows only what they allow.
+# A loader writes these into .rodata before loading, and the verifier follows only the code that they enable.
 SETTINGS = {
     "send.bpf.o": {
         "max": (0, 0, 1, 1, 0),
@@ -65,20 +65,20 @@ MEMBERS = (
 
 
 def specs(accesses: tuple[int, ...] = SAMPLE) -> list[ProgramSpec]:
-    """Every workload, op and form with so many accesses, and the baseline."""
+    """Return every workload, op and form with these numbers of accesses, and the baseline."""
     found = [
         ProgramSpec(work, n, op, form, map_type=kind)
         for work, kind in KINDS
         for op in OPS
         for form in FORMS
         for n in accesses
-        if not (work == "lookup" and form == "unrolled" and n > 100)  # a minute of clang in all
+        if not (work == "lookup" and form == "unrolled" and n > 100)  # clang takes a minute for all
     ]
     return [ProgramSpec(), *found]
 
 
 def every(folder: Path, accesses: tuple[int, ...] = SAMPLE) -> list[Path]:
-    """Compile every object into ``folder``. Raises ProgramError, CalledProcessError with the compiler's words."""
+    """Compile every object into ``folder``. Raises ProgramError or CalledProcessError with the compiler's message."""
     parts = (tools, benchmarks, probes, members)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = [path for part in pool.map(lambda part: list(part(folder)), parts) for path in part]
@@ -86,13 +86,13 @@ def every(folder: Path, accesses: tuple[int, ...] = SAMPLE) -> list[Path]:
 
 
 def generated(folder: Path, accesses: tuple[int, ...] = SAMPLE) -> list[BuiltProgram]:
-    """Compile the generated programs, as many at a time as there are CPUs."""
+    """Compile the generated programs, one per CPU at a time."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(lambda spec: build(spec, folder / "programs"), specs(accesses)))
 
 
 def tools(folder: Path) -> Iterator[Path]:
-    """Compile each ``*.bpf.c`` of the checkout, by the Makefile beside it where there is one."""
+    """Compile each ``*.bpf.c`` of the checkout, with the Makefile beside it if there is one."""
     for file in sorted(ROOT.rglob("*.bpf.c")):
         inside = file.relative_to(ROOT).parts
         if NOT_OURS.isdisjoint(inside) and not any(study in inside for study in BY_THEIR_STUDY):
@@ -118,7 +118,7 @@ def _alone(file: Path, folder: Path) -> Path:
 
 
 def _with_settings(file: Path) -> Iterator[Path]:
-    """Give an object as it is, or with each of the settings that its loader may write."""
+    """Yield an object as it is, or with each setting that its loader may write."""
     for name, values in SETTINGS.get(file.name, {}).items():
         content = bytearray(file.read_bytes())
         section = ELFFile(io.BytesIO(content)).get_section_by_name(".rodata")
@@ -133,7 +133,7 @@ def _with_settings(file: Path) -> Iterator[Path]:
 
 
 def benchmarks(folder: Path) -> Iterator[Path]:
-    """Compile the execution study's objects; its functions for user space lie beside them."""
+    """Compile the execution study's objects, with its functions for user space beside them."""
     work = folder / "microbench"
     work.mkdir()
     for name, content in microbench.build(all_benchmarks().values()).items():
@@ -142,7 +142,7 @@ def benchmarks(folder: Path) -> Iterator[Path]:
 
 
 def probes(folder: Path) -> Iterator[Path]:
-    """Compile what the offload study asks with."""
+    """Compile the offload study's probes."""
     for rank, defines in enumerate(PROBES):
         file = folder / f"probe-{rank}.bpf.c"
         file.write_text("".join(f"#define {name} {value}\n" for name, value in defines.items()) + PROBE.read_text())
@@ -150,7 +150,7 @@ def probes(folder: Path) -> Iterator[Path]:
 
 
 def members(folder: Path) -> Iterator[Path]:
-    """Compile the verifier study's families for the instruction sets that every kernel here has."""
+    """Compile the verifier study's families for the instruction sets that every tested kernel supports."""
     compiler = compiler_of([find_clang()])
     assert compiler is not None
     for member in MEMBERS:

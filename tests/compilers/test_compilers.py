@@ -1,4 +1,4 @@
-"""Every BPF object × every clang that Debian has × kernels: the verifier takes it, and N accesses stay N."""
+"""Every BPF object × every clang of Debian × kernels: the verifier accepts it, and N accesses stay N."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from xdplab.studies.execution.proof import examine
 from xdplab.studies.verifier.families import PROGRAMS
 
 HOOKS = ("fentry/", "fexit/", "kprobe/", "tp_btf/")
-"""What such a program attaches to may be missing in a kernel: its loader goes without."""
+"""A kernel may lack what such a program attaches to: its loader then does without."""
 
 
 @dataclass
 class Clang:
-    """One release, set as $CLANG for the test; ``folder`` keeps what it has compiled."""
+    """One release of clang, set as $CLANG for the test; ``folder`` keeps its objects."""
 
     release: int
     folder: Path
@@ -49,7 +49,7 @@ class Clang:
 
     @cached_property
     def every_object(self) -> list[str]:
-        """Those, and the generated programs of every N."""
+        """The same objects, and the generated programs of every N."""
         more = objects.generated(self.folder, objects.EVERY_N)
         return list(dict.fromkeys([*self.objects, *(str(built.object) for built in more)]))
 
@@ -76,7 +76,7 @@ def bpfverify(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def refused(rows: tuple[VerifiedProgram, ...]) -> list[str]:
-    """Name each program that a kernel did not take, though it has what the program attaches to."""
+    """Return each program that a kernel refused although it has what the program attaches to."""
     return [
         f"{Path(row.object).name}, {row.section or 'no program'}: {row.verdict}: {row.complaint or row.cause}"
         for row in rows
@@ -149,7 +149,7 @@ def test_every_kernel_takes_every_object(fetched: Clang, kernel: str, bpfverify:
 
 
 def wants_5_13(path: Path) -> bool:
-    """Tell the two kinds of objects that older kernels refuse from any compiler.
+    """Tell whether older kernels refuse an object from every compiler; two kinds of objects are such.
 
     A block of lookups is a subprogram that takes a pointer. The tests' own DUT uses atomic instructions with a result.
     """
@@ -159,7 +159,7 @@ def wants_5_13(path: Path) -> bool:
 
 
 def packed(paths: list[str]) -> bytes:
-    """Return an archive of files, each named by its rank."""
+    """Return an archive of files, named by their rank."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for rank, path in enumerate(paths):

@@ -1,4 +1,4 @@
-"""Derived values from files alone: every number is a difference of two readings, or null with the reason."""
+"""Derived values use only files: every number is a difference of two readings, or null with the reason."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def link(rx: int, tx: int, programs: tuple[int, ...] = (7,)) -> bytes:
 
 
 def ethtool(received: list[int], sent: list[int]) -> bytes:
-    """Return what veth prints, less the counters of which the tests say nothing."""
+    """Return veth's statistics, without the counters that the tests do not use."""
     lines = [
         f"     rx_queue_{queue}_{name}: {values[queue]}"
         for queue in range(len(received))
@@ -77,7 +77,7 @@ def perf_run(*words: str) -> bytes:
 
 @pytest.mark.parametrize("older", [True, False])
 def test_what_virtios_full_ring_refused_was_not_sent(older: bool) -> None:
-    """6.1 behind a tap: 188648 xdp_tx, 9253 xdp_tx_drops, and 179395 came. veth alone has a `peer_ifindex`."""
+    """Linux 6.1 behind a tap: 188648 xdp_tx, 9253 xdp_tx_drops, and 179395 arrived. Only veth has a `peer_ifindex`."""
     files = readings()
     for when, drops in (("before", 3), ("after", 40)):
         lines = "".join(f"     tx_queue_{queue}_xdp_tx_drops: {drops * queue}\n" for queue in range(2))
@@ -184,7 +184,7 @@ def test_perf_without_a_pmu_says_so() -> None:
 
 
 def test_what_was_asked_for_and_is_absent_is_told_with_its_reason() -> None:
-    """On Debian 13 sar had recorded nothing and perf's context switches were not understood: no trial said so."""
+    """On Debian 13, sar had recorded nothing and perf's context switches were not parsed, and no trial reported it."""
     files = {
         "dut.perf.out": perf_file("cycles", "<not supported>")
         + perf_file("branches", "<not supported>")
@@ -212,7 +212,7 @@ def test_nothing_asked_for_is_nothing_absent() -> None:
 
 
 def notes(*packets: int) -> bytes:
-    """Return the sampler's notes: one CPU that is busy for one tick in ten."""
+    """Return the sampler's notes of a CPU that is busy for one tick in ten."""
     return "".join(
         f"{10 + place / 10:.2f} 0.00\n{count}\n{count}\ncpu0 {place} 0 0 {place * 9} 0 0 0 0\n"
         for place, count in enumerate(packets)
@@ -328,9 +328,9 @@ def test_what_the_hypervisor_took_is_not_work() -> None:
     ("busy", "working", "found"),
     [
         ((90, 88, 3), (0, 1, 2), 2),
-        ((90, 88, 3), (0,), 1),  # other work on a CPU that may not do the DUT's is none of its
+        ((90, 88, 3), (0,), 1),  # other work on a CPU that never does the DUT's work does not count
         ((90, 30, 3), (0, 1, 2), 1),
-        ((9, 8, 0), (0, 1, 2), 2),  # a paced load keeps no CPU busy, and still two do the work
+        ((9, 8, 0), (0, 1, 2), 2),  # a paced load keeps no CPU busy, but two CPUs do the work
         ((3, 2, 1), (0, 1, 2), None),
         ((90, 88, 3), (), None),
     ],
@@ -405,7 +405,7 @@ def test_the_clock_is_that_of_the_cpus_at_work_before_and_after_the_window() -> 
 
 
 def test_the_clock_at_work_is_perfs_cycles_by_busy_time() -> None:
-    """CPU 1 worked for 1.6 s, at 1.5 cycles per ns; CPU 0, which has no part in it, does not count."""
+    """CPU 1 worked for 1.6 s at 1.5 cycles per ns; CPU 0 did none of the work and does not count."""
     counts = [{"cpu": str(cpu), "counter-value": str(value), "unit": "", "event": "cycles", "event-runtime": 1,
                "pcnt-running": 100.0} for cpu, value in ((0, 9e8), (1, 2.4e9))]  # fmt: skip
     files = {

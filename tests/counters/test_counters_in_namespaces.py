@@ -38,7 +38,7 @@ SEC("pass") int let_pass(struct xdp_md *context) { return XDP_PASS; }
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 """
 
-# Broadcast frames of an unassigned EtherType: no stack answers them, so that the counts are exact.
+# Broadcast frames of an unassigned EtherType: no stack answers them, so the counts are exact.
 SEND = """
 import socket, sys, time
 device, frames, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -77,7 +77,7 @@ class Pair:
     def attach(self, mode: str, program: Path) -> None:
         self.dut.run(["ip", "link", "set", "dev", "vd0", mode, "obj", str(program), "sec", "tx"])
         self.tg.run(["ip", "link", "set", "dev", "vg0", "xdpdrv", "obj", str(program), "sec", "pass"])
-        time.sleep(0.3)  # attaching takes the links down and up; their own frames are over by then
+        time.sleep(0.3)  # attaching takes the links down and up; by then the links' own frames have passed
 
     def send(self, frames: int, seconds: float = 0.0) -> None:
         self.tg.run([sys.executable, "-c", SEND, "vg0", str(frames), str(seconds)], deadline_s=seconds + 20)
@@ -206,7 +206,7 @@ def test_perf_that_refuses_an_event_leaves_its_own_words(pair: Pair) -> None:
 @pytest.mark.skipif(shutil.which("sadf") is None, reason="sar is not installed")
 def test_sar_records_until_it_is_stopped_and_leaves_nothing(pair: Pair) -> None:
     with pair.dut_probe.start(["sar"], deadline_s=20) as recording:
-        time.sleep(4.0)  # a second a sample, and a busy machine starts sar late
+        time.sleep(4.0)  # one second per sample, and a busy machine starts sar late
         files = recording.stop()
     values = counters.derive(files, pair.dut_probe.snapshot("before"), mode="native", shared=True)
     assert values["host_sar_busy_cores"].reason == "no sample of sar (one per second) lies wholly inside the window"
@@ -224,7 +224,7 @@ def test_recorders_end_when_the_recording_is_left_by_an_error(pair: Pair) -> Non
 
 
 def test_a_recorder_that_is_stopped_at_once_leaves_nothing(tmp_path: Path) -> None:
-    """A recorder's child lost the signal that came before it had put its parent's traps aside: 33 of 1500 stayed."""
+    """A recorder's child lost a signal that came before it had reset its parent's traps: 33 of 1500 stayed alive."""
     for row in resources.files(counters).iterdir():
         if row.name.endswith(".sh"):
             (tmp_path / row.name).write_text(row.read_text())
@@ -237,7 +237,7 @@ def test_a_recorder_that_is_stopped_at_once_leaves_nothing(tmp_path: Path) -> No
 
 
 def _running(word: str) -> list[str]:
-    """Return the commands under way that name ``word``."""
+    """Return the running commands that contain ``word``."""
     done = subprocess.run(["pgrep", "-a", "-f", word], capture_output=True, text=True, check=False)
     return done.stdout.splitlines()
 

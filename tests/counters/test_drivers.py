@@ -1,7 +1,7 @@
-"""Each driver's counters, in the layout of its source: what the DUT received, sent back, dropped, and by which queue.
+"""Each driver's counters, in the layout of its source: frames that the DUT received, sent back and dropped, per queue.
 
-No machine here has these cards, so nothing is recorded: names are those of the kernel's source (6.12). Of igb, vmxnet3,
-virtio_net and veth they are compared with known frames in guests and namespaces elsewhere.
+No machine here has these cards, so there are no recordings: the names come from the kernel's source (6.12). Other tests
+compare those of igb, vmxnet3, virtio_net and veth with known frames in guests and namespaces.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SENT, QUEUES = 1000, (750, 250)
 
 
 def queues(*names: str, unused: int = 2) -> list[str]:
-    """Return the names of two queues in use, and of others that some drivers print too."""
+    """Return the counters of two queues in use, and of others that some drivers print too."""
     return [name.format(q) for q in range(len(QUEUES) + unused) for name in names]
 
 
@@ -47,7 +47,7 @@ LAYOUTS: dict[str, list[str]] = {
             *("queue_{}_rx_xdp_pass", "queue_{}_rx_xdp_tx", "queue_{}_rx_xdp_invalid", "queue_{}_rx_xdp_redirect"),
             unused=0,
         ),
-        *("queue_2_xdp_tx_cnt", "queue_3_xdp_tx_cnt"),  # they begin behind the queues that receive
+        *("queue_2_xdp_tx_cnt", "queue_3_xdp_tx_cnt"),  # transmit queues are numbered after the receive queues
     ],
     "bnxt_en": queues(
         *("[{}]: rx_ucast_packets", "[{}]: rx_mcast_packets", "[{}]: rx_bcast_packets", "[{}]: rx_discards"),
@@ -64,7 +64,7 @@ LAYOUTS: dict[str, list[str]] = {
     ],
 }  # fmt: skip
 
-# What a program's action makes of each queue's frames: counters by driver, `{}` the queue; ena's ring counts its own.
+# The counters that an action changes, by driver; `{}` is the queue. ena's ring has its own counters.
 MOVES: dict[str, dict[str, list[str]]] = {
     "mlx5_core": {"all": ["rx{}_packets"], "tx": ["rx{}_xdp_tx_xmit"], "drop": ["rx{}_xdp_drop"], "pass": []},
     "ena": {
@@ -94,7 +94,7 @@ def link(rx: int, tx: int) -> bytes:
 
 
 def files(driver: str, action: str) -> dict[str, bytes]:
-    """Return the readings around a window in which the program did one thing with every frame."""
+    """Return the readings around a window in which the program returned the same action for every frame."""
     before = {name: 40 + at for at, name in enumerate(LAYOUTS[driver])}
     after = dict(before)
     moves = MOVES[driver]["all"] + MOVES[driver].get(action, [])
@@ -128,7 +128,7 @@ def test_the_dut_is_counted_by_its_driver_whatever_the_program_does(driver: str,
 
 
 def test_what_mlx5s_ring_refused_is_told_from_a_drop() -> None:
-    """The driver counts such a frame as a drop as well (en/xdp.c, mlx5e_xdp_handle)."""
+    """The driver also counts such a frame as a drop (en/xdp.c, mlx5e_xdp_handle)."""
     found = files("mlx5_core", "tx")
     counters = parse_statistics(found["dut.ethtool.after.txt"])
     counters |= {"rx0_xdp_tx_xmit": counters["rx0_xdp_tx_xmit"] - 50}
@@ -199,7 +199,7 @@ VMXNET3 = """NIC statistics:
 
 
 def test_vmxnet3_names_its_queues_by_headings() -> None:
-    """6.12, a burst of 200,000 over a tap: 38,568 came to XDP, 19,060 went back, the ring was full for 19,508."""
+    """Linux 6.12, a burst of 200,000 over a tap: 38,568 reached XDP, 19,060 were sent back, 19,508 met a full ring."""
     found = files("igb", "tx") | {"dut.driver.before.txt": b"driver: vmxnet3\n"}
     for when, numbers in (("before", (0, 0, 0)), ("after", (38568, 19060, 19508))):
         text = VMXNET3.format(**dict(zip(("got", "back", "full"), numbers, strict=True)))
@@ -212,7 +212,7 @@ def test_vmxnet3_names_its_queues_by_headings() -> None:
 
 
 def test_virtios_older_names_are_not_taken_for_veths() -> None:
-    """6.1 names them as veth does, and its `drops` hold the frames that the program dropped."""
+    """Linux 6.1 names them as veth does, and its `drops` contain the frames that the program dropped."""
     names = ("packets", "tx", "redirects", "drops")
     older = {f"rx_queue_0_xdp_{name}": 5 for name in names} | {"rx_queue_0_drops": 5, "tx_queue_0_xdp_tx_drops": 1}
     for recorded in ("virtio_net", None):

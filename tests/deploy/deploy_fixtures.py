@@ -57,7 +57,7 @@ def lab() -> Iterator[VethLab]:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The build cache on the host, of this test session."""
+    """The build cache on the host, for this test session."""
     return str(tmp_path_factory.mktemp("cache"))
 
 
@@ -78,7 +78,7 @@ def xdpgen(cache: str) -> str:
 
 @pytest.fixture(scope="session")
 def swap_workload(cache: str) -> str:
-    """A workload that swaps the MACs and, if it was given any, writes its 16 bytes of state into the payload."""
+    """A workload that swaps the MACs and, if it has a state, writes the state's 16 bytes into the payload."""
     return build_workload(LocalHost(), SWAP_WORKLOAD, cache)
 
 

@@ -1,4 +1,4 @@
-"""Instructions before a program count what it decides, whatever the object is like; its own code stays as it is."""
+"""Instructions in front of a program count its actions, whatever the object contains; its own code stays unchanged."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ ONCE = "__u8 *at = (void *)(long)ctx->data; if ((void *)(at + 14) > (void *)(lon
 def test_a_test_run_that_does_not_repeat_the_same_is_none(
     body: str, words: str | None, xdpload: str, tmp_path: Path
 ) -> None:
-    """It repeats on one buffer: the second packet is what the program made of the first."""
+    """The test run repeats on one buffer: the second packet is the first one as the program changed it."""
     with loader(xdpload, compiled(tmp_path, ("", "xdp", body), "-g"), count=False) as loaded:
         if words is None:
             assert len(loaded.testrun(64, 100, 2)) == 2

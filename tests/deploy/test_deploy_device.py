@@ -1,4 +1,4 @@
-"""Device state on a real veth pair: what is set is read back, what cannot be says why, what was comes back."""
+"""Device settings on a real veth pair: they are read back, a refusal has its reason, and the old ones return."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_another_process_restores_after_a_kill_any_number_of_times(lab, tmp_path
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
     assert snapshot(host, "vd0").values["channels.tx"] == 3
 
-    assert remember(host, "vd0", state) == before  # the state before the crash, not the one it left
+    assert remember(host, "vd0", state) == before  # the state before the crash, not after it
     assert restore_remembered(host, "vd0", state) == before
     assert snapshot(host, "vd0") == before
     assert restore_remembered(host, "vd0", state) is None
@@ -180,7 +180,7 @@ def test_a_missing_interface_is_an_error_naming_it(lab):
 
 
 def test_a_device_that_goes_during_a_run_is_the_hosts_failure_and_no_lack_of_its_driver(lab):
-    """As `unsupported` none of its trials would ever be repeated."""
+    """If the trials were `unsupported`, none of them would ever be repeated."""
     lab.dut.host.run(["ip", "link", "del", "vd0"])
     for deed in (lambda: set_queues(lab.dut, lab.tg, 1), lambda: apply(lab.dut.host, "vd0", {"channels.rx": 1})):
         with pytest.raises(HostError, match=r"vd0.*(No such device|no device matches)"):

@@ -1,4 +1,4 @@
-"""Building on the host: cached by content, whole or absent, and a missing tool is named with its package."""
+"""Builds on the host: cached by content, complete or absent; a missing tool is named with its package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ unsigned long xdplab_workload(void *state, unsigned char *data, unsigned int len
 
 @pytest.fixture
 def small_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tool of one C file, in place of the real ones."""
+    """A tool with one C file, instead of the real ones."""
     folder = tmp_path / "tools" / "hello"
     folder.mkdir(parents=True)
     (folder / "Makefile").write_text("hello: hello.c\n\t$(CC) -o $@ hello.c\n")
@@ -83,7 +83,7 @@ def test_a_missing_tool_is_named_with_its_package(small_room: Path, tmp_path: Pa
 
 
 def test_two_builds_at_once_agree(small_room: Path, tmp_path: Path):
-    """The second finds the first's folder in place of its own target."""
+    """The second build finds the first one's folder at its target."""
     host, cache = LocalHost(), tmp_path / "cache"
     binary = build_tool(host, "hello", str(cache))
     work = cache / ".late"

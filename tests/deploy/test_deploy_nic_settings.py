@@ -1,4 +1,4 @@
-"""What real NICs say of their settings, in ethtool's words, and what sets them; the binding of a port to DPDK."""
+"""Settings of real NICs as ethtool prints them, and the commands that set them; the binding of a port to DPDK."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_hash_covers_fields_and_a_driver_has_flags_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("table", "queues", "then"),
     [
-        ("equal 4", 2, "equal 2"),  # over all queues there were, so over all there are
+        ("equal 4", 2, "equal 2"),  # it spread over all queues before, so over all of these now
         ("equal 4", 8, "equal 8"),
         ("equal 2", 8, "equal 2"),
         ("weight 1 3", 8, "weight 1 3"),
@@ -159,7 +159,7 @@ def test_the_default_table_is_set_as_one_that_nobody_has_chosen(tmp_path: Path) 
 
 
 class Shell:
-    """A host that answers one prepared text to everything."""
+    """A host that answers every command with the same text."""
 
     name = "dut"
 
@@ -183,13 +183,13 @@ def test_every_row_has_a_prefix_of_its_own() -> None:
     assert len(BY_PREFIX) == len(SETTINGS) == 13
 
 
-# --- DPDK: a tree like the kernel's, and a kernel of thirty lines behind `tee` ---
+# --- DPDK: a tree like the kernel's /sys, and thirty lines behind `tee` that act as the kernel ---
 
 PCI = "0000:3b:00.0"
 
 
 class PciHost(LocalHost):
-    """This machine with a tree for /sys, in which writing to a driver's files does what the kernel does."""
+    """This machine with a tree instead of /sys; writes to a driver's files have the same effect as in the kernel."""
 
     def __init__(self, tree: Path, drivers: tuple[str, ...] = ("ixgbe", "vfio-pci")) -> None:
         super().__init__("tg")
@@ -240,7 +240,7 @@ def test_a_port_is_taken_and_given_back_any_number_of_times(tg: PciHost, tmp_pat
 
 
 def test_a_card_that_dpdk_shares_with_the_kernel_keeps_its_driver(tmp_path: Path) -> None:
-    """vfio-pci in place of mlx5_core would leave DPDK without the card."""
+    """With vfio-pci instead of mlx5_core, DPDK could not use the card."""
     tg = PciHost(tmp_path / "sys", ("mlx5_core", "vfio-pci"))
     state, sysfs, before = str(tmp_path / "state"), str(tg.sys), DpdkState(PCI, "mlx5_core", "", 16)
     assert take(tg, PCI, state, driver="vfio-pci", hugepages=64, sysfs=sysfs) == before
@@ -255,7 +255,7 @@ def test_a_port_goes_back_to_the_kernel_where_the_controller_is_gone(tg: PciHost
     assert held.take() is False
     held.require()
     assert held._watchdog is not None
-    held._watchdog._process.close_stdin()  # as the end of its connection does
+    held._watchdog._process.close_stdin()  # as if its connection ended
     with pytest.raises(HostError, match=r"the watchdog over 0000:3b:00\.0 is gone, and has restored the device"):
         held.require()
     pages, until = tg.sys / "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", time.monotonic() + 30
@@ -265,7 +265,7 @@ def test_a_port_goes_back_to_the_kernel_where_the_controller_is_gone(tg: PciHost
     assert (pci / "devices" / PCI / "driver_override").read_text() == "\n"
     assert (pci / "drivers_probe").read_text() == PCI
     assert pages.read_text() == "16"
-    tg.kernel(pci / "drivers/vfio-pci/unbind", PCI)  # what a kernel makes of these writes
+    tg.kernel(pci / "drivers/vfio-pci/unbind", PCI)  # the state that a kernel has after these writes
     tg.kernel(pci / "devices" / PCI / "driver_override", "\n")
     tg.kernel(pci / "drivers_probe", PCI)
     assert held.take() is False

@@ -1,4 +1,4 @@
-"""What real cards said: excerpts of ethtool's words that their owners have posted, read by the parsers that meet them.
+"""Real cards: excerpts of ethtool's output that their owners have published, read by the parsers for such output.
 
 mlx4 (Mellanox/sockperf#21), an Intel card (redhat-performance/tuned#726), ixgbe (ntop/PF_RING#293), sfc
 (Xilinx-CNS/onload#208), a card of 14 queues under an older ethtool (ntop/PF_RING#819), i40e (gamemann/xdp-firewall#72,
@@ -28,7 +28,7 @@ def words(name: str) -> str:
 
 
 class Card:
-    """A host whose every command says what one card said."""
+    """A host whose commands print the output of one card."""
 
     name = "dut"
 

@@ -1,4 +1,4 @@
-"""A host puts its device back when the controller disappears, at whatever step, and only then."""
+"""A host restores its device if the controller disappears, at any step, and only then."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_state_survives_a_kill_of_the_controller_at_any_step(lab: VethLab, tmp_p
     script = CONTROLLER.format(tests=str(Path(__file__).parent), namespace=host.name, state=state, step=step)
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
     assert until(lambda: snapshot(host, "vd0") == before), snapshot(host, "vd0").values
-    assert restore_remembered(host, "vd0", state) == before  # it verifies, and forgets
+    assert restore_remembered(host, "vd0", state) == before  # it verifies and forgets
 
 
 def test_a_session_that_ends_well_has_no_deed_of_its_watchdog(lab: VethLab, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_silence_counts_as_gone(lab: VethLab, tmp_path: Path) -> None:
     host, state = lab.dut.host, str(tmp_path)
     before = remember(host, "vd0", state)
     dog = Watchdog(host, "vd0", state, patience_s=1)
-    dog._closing.set()  # no more beats, as from a controller that hangs
+    dog._closing.set()  # no more heartbeats, as from a controller that hangs
     host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
     assert until(lambda: snapshot(host, "vd0").values == before.values)
     with pytest.raises(HostError, match="the watchdog over vd0 is gone, and has restored the device"):
@@ -203,7 +203,7 @@ def test_what_a_watchdog_could_not_put_back_is_said_to_whoever_comes_next(
     here.put(json.dumps(kept.to_json()).encode(), device._path("lo", state))
     assert device.left_by_the_dead(here, "lo", state) is None
     dog = Watchdog(here, "lo", state)
-    dog._process.close_stdin()  # as the end of its connection does
+    dog._process.close_stdin()  # as if its connection ended
     assert dog._process.wait(20).exit_code is not None
     left = device.left_by_the_dead(here, "lo", state)
     assert left is not None

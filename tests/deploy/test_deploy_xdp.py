@@ -1,4 +1,4 @@
-"""xdpload sessions: attached, verified, gone with their owner, and every refusal in the right class."""
+"""xdpload sessions are attached and verified, and end with their owner; every refusal has the right error class."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def request_drop(drop_object: Path) -> XdpRequest:
 
 @pytest.mark.parametrize("answer", ["loaded", "attached"])
 def test_a_signal_between_two_answers_leaves_no_program(lab, xdpload, request_drop, monkeypatch, answer):
-    """The loader lived on, and the TG's end was put back under its program: "vg0 is not as it was"."""
+    """The loader survived, and the TG's device was restored while its program was attached: "vg0 is not as it was"."""
     before = snapshot(lab.tg.host, "vg0")
     read = JsonSession.read
 
@@ -46,7 +46,7 @@ def test_a_signal_between_two_answers_leaves_no_program(lab, xdpload, request_dr
         return found
 
     monkeypatch.setattr(JsonSession, "read", interrupted)
-    with pytest.raises(KeyboardInterrupt) as kept:  # its traceback holds the loader, as one under way does
+    with pytest.raises(KeyboardInterrupt) as kept:  # its traceback keeps the loader alive
         attach(lab.dut.host, xdpload, request_drop)
     await_nothing_attached(lab.dut.host, "vd0", within_s=5)
     restore(lab.tg.host, "vg0", before)
@@ -144,7 +144,7 @@ def test_somebody_elses_program_is_named_and_left_alone(lab, xdpload, request_dr
 
 
 def test_the_program_of_a_process_that_is_still_ending_is_waited_for(lab, xdpload, request_drop):
-    """As after a lost connection: the kernel takes a second or more to detach it while frames flood in."""
+    """As after a lost connection: under a flood, the kernel takes a second or more to detach a program."""
     former = attach(lab.dut.host, xdpload, request_drop)
     ending = threading.Timer(3.0, former.close)
     ending.start()

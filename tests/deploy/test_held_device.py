@@ -1,4 +1,4 @@
-"""A device that is held stays as it was set, also where its watchdog was lost, or its host was started anew."""
+"""A held device keeps its settings, also if its watchdog was lost or its host was rebooted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.root
 
 
 def lose(held: HeldDevice) -> None:
-    """End the watchdog's input, as the end of its connection does."""
+    """End the watchdog's input, as if its connection ended."""
     assert held._watchdog is not None
     held._watchdog._process.close_stdin()
     with pytest.raises(HostError, match="has restored the device"):
@@ -54,7 +54,7 @@ def test_a_deed_that_has_begun_is_waited_for(lab: VethLab, tmp_path: Path) -> No
 
 
 def test_a_host_that_was_started_anew_is_looked_at(lab: VethLab, tmp_path: Path) -> None:
-    """A veth made anew has another identity, as a device after a reboot."""
+    """A veth that is made again has another identity, like a device after a reboot."""
     host = lab.dut.host
     held = HeldDevice(host, "vd0", str(tmp_path))
     held.take()

@@ -1,4 +1,4 @@
-"""What is the whole machine's is put back by the last run that switched it off, however it ends."""
+"""A machine-wide setting is restored by the last run that switched it off, however that run ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOST = LocalHost()
 
 
 class Machine:
-    """Files in place of the kernel's, and the folder that stands for /run."""
+    """Files instead of the kernel's, and a folder instead of /run."""
 
     def __init__(self, root: Path) -> None:
         self.folder = str(root / "run")
@@ -58,7 +58,7 @@ def test_the_last_of_two_runs_puts_it_back(machine: Machine) -> None:
         with machine.off():
             first.close()
             assert machine.now == OFF
-            assert not put_back(HOST, folder=machine.folder)  # harmless while it is held
+            assert not put_back(HOST, folder=machine.folder)  # no effect while the setting is held
             assert machine.now == OFF
     assert machine.now == BEFORE
 
@@ -66,7 +66,7 @@ def test_the_last_of_two_runs_puts_it_back(machine: Machine) -> None:
 def holders(folder: str) -> list[int]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it may end while it is looked at
+        with suppress(OSError):  # it may end during the look
             if folder.encode() in (process / "cmdline").read_bytes().split(b"\0"):
                 found.append(int(process.name))
     return found

@@ -1,4 +1,4 @@
-"""An object's BTF is its own word: xdpload, with a sanitizer, writes nowhere but into the section that it has."""
+"""An object's BTF may lie: xdpload (with sanitizers) writes only into the section that the object has."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OBJCOPY = next(
     (found for n in ("", "-14", "-15", "-16") if (found := shutil.which(f"llvm-objcopy{n}"))), "llvm-objcopy"
 )
 KIND_DATASEC, KIND_BITS = 15, 24
-# What follows a btf_type of each kind, per element of its vlen; the kinds that have none are not listed.
+# Bytes that follow a btf_type, per element of its vlen, by kind; kinds without any are not listed.
 FIXED, EACH = {1: 4, 3: 12, 14: 4, 17: 4}, {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
 
 
@@ -64,7 +64,7 @@ def crafted(compiled: Path, target: Path, *, offset: int, size: int) -> Path:
         kind, elements = info >> KIND_BITS & 0x1F, info & 0xFFFF
         words = btf[strings + name : btf.index(0, strings + name)]
         if kind == KIND_DATASEC and words == b".rodata":
-            struct.pack_into("<I", btf, at + 8, 4)  # a size of its own keeps libbpf from setting the offsets anew
+            struct.pack_into("<I", btf, at + 8, 4)  # with a size in the BTF, libbpf does not correct the offsets
             struct.pack_into("<II", btf, at + 16, offset, size)
         at += 12 + FIXED.get(kind, 0) + EACH.get(kind, 0) * elements
     section.write_bytes(btf)

@@ -1,4 +1,4 @@
-"""Two programs take turns on an interface that carries traffic, and each runs in its own slices only."""
+"""Two programs take turns on an interface with traffic, and each runs only in its own slices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.root
 
 @contextmanager
 def traffic(lab) -> Iterator[None]:
-    """Frames from the TG until the block ends."""
+    """Send frames from the TG until the block ends."""
     ended = threading.Event()
 
     def send() -> None:
@@ -48,7 +48,7 @@ def test_each_runs_in_its_own_slices_and_the_first_is_attached_again(lab, xdploa
         assert slices is not None
         assert [one.other for one in slices].count(True) == 30 == len(slices) / 2
         counted = {side: sum(one.frames for one in slices if one.other is side) for side in (False, True)}
-        # What passes between two slices is counted by neither.
+        # Frames between two slices count for neither.
         assert 0 < counted[True] <= runs[True]
         assert 0 < counted[False] <= runs[False]
         assert counted[True] > 0.3 * runs[True]

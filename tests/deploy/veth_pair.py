@@ -12,7 +12,7 @@ from xdplab.deploy.queues import Endpoint
 from xdplab.hosts.base import Result
 from xdplab.hosts.local import LocalHost, LocalProcess
 
-# Sends frames of several flows (IPv4 addresses of the test range), then prints what came back within a second.
+# Sends frames of several flows (IPv4 addresses of the test range), then prints the frames that return within a second.
 SENDER = """
 import socket, sys, time
 interface, frames, length, flows, echo = sys.argv[1], *map(int, sys.argv[2:])
@@ -51,7 +51,7 @@ class NamespaceHost(LocalHost):
 
 
 class VethLab:
-    """DUT with vd0 and TG with vg0, 8 queues each way, both up."""
+    """A DUT with vd0 and a TG with vg0, 8 queues per direction, both up."""
 
     def __init__(self, tag: str) -> None:
         self.dut = Endpoint(NamespaceHost(f"{tag}d"), "vd0")
@@ -63,7 +63,7 @@ class VethLab:
         self.link()
 
     def link(self) -> None:
-        """Make the pair, or make it anew."""
+        """Make the pair, or make it again."""
         queues = ("numrxqueues", "8", "numtxqueues", "8")
         peer = ("peer", "name", "vg0", "netns", self.tg.host.name, *queues)
         _ip("link", "add", "vd0", "netns", self.dut.host.name, *queues, "type", "veth", *peer)
@@ -74,7 +74,7 @@ class VethLab:
             end.host.run(["ethtool", "-K", end.interface, "gro", "on"])
 
     def attach(self, end: Endpoint, program: Path) -> None:
-        """Attach without an owner, as a loader that died would have left it."""
+        """Attach a program without an owner, as a loader that died would leave it."""
         words = ("xdpdrv", "object", str(program), "section", "xdp")
         end.host.run(["ip", "link", "set", "dev", end.interface, *words])
 
@@ -83,7 +83,7 @@ class VethLab:
         self._packet_socket(frames, length, flows, 0)
 
     def echo(self, frames: int, *, length: int = 60, flows: int = 1) -> list[bytes]:
-        """Send and return the frames that came back."""
+        """Send frames and return those that come back."""
         return [bytes.fromhex(line) for line in self._packet_socket(frames, length, flows, 1).splitlines()]
 
     def _packet_socket(self, *numbers: int) -> str:
@@ -91,7 +91,7 @@ class VethLab:
         return self.tg.host.run(words).text
 
     def link_packets(self, end: Endpoint) -> tuple[int, int]:
-        """Return the interface's own counts, received and transmitted."""
+        """Return the interface's counts of received and transmitted packets."""
         shown = end.host.run(["ip", "-s", "-j", "link", "show", "dev", end.interface]).text
         stats = json.loads(shown)[0]["stats64"]
         return stats["rx"]["packets"], stats["tx"]["packets"]

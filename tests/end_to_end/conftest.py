@@ -1,4 +1,4 @@
-"""A lab of the tests' own, and the command line as a person types it."""
+"""A lab for these tests, and the command line as a user types it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes nam
 def xdplab(
     *argv: str, cwd: Path | None = None, check: bool = True, timeout_s: float = 300
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line; its output is shown where it fails."""
+    """Run the command line; if it fails, show its output."""
     done = subprocess.run(
         [sys.executable, "-m", "xdplab", *argv], cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False
     )
@@ -33,7 +33,7 @@ def xdplab(
 
 @pytest.fixture(scope="session")
 def lab_name(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A netns lab; with XDPLAB_TEST_INVENTORY set, its hosts as if they were servers of an inventory."""
+    """Return a netns lab; with XDPLAB_TEST_INVENTORY set, an inventory that names its hosts as servers."""
     name = f"netns:e2e-{secrets.token_hex(4)}"
     labs.up(name)
     try:

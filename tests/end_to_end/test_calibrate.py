@@ -1,4 +1,4 @@
-"""A machine is calibrated by runs of its own; comparisons then name it, and a baseline file stands in for a run."""
+"""Runs calibrate a machine; comparisons then name the calibration, and a baseline file replaces a run."""
 
 from __future__ import annotations
 

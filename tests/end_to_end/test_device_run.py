@@ -1,4 +1,4 @@
-"""Device settings of a plan on a real veth with traffic: applied, read back, recorded, put back, also after a kill."""
+"""A plan's device settings on a real veth with traffic: applied, read back, recorded, restored, also after a kill."""
 
 from __future__ import annotations
 

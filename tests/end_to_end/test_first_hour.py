@@ -1,4 +1,4 @@
-"""A stranger's first hour after the set-up, by the commands of README and tutorial: how each one ends, what it says."""
+"""A stranger's first hour after the set-up: the exit code and output of each command of README and tutorial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames of others on the link are in no count of a trial's frames, and the verdict says that they were there."""
+"""Foreign frames on the link are not counted as a trial's frames, and the verdict mentions them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ blocks:
   - points: {mode: [native, af_xdp], workload: array, accesses: 0, working_set_bytes: 4096}
     traffic: {engine: afxdp, load: 20kpps}
 """
-# Test frames of another run, 100 per second at most, for as long as this process is let live.
+# Test frames of another run, at most 100 per second, until this process is killed.
 OTHER_RUN = """
 import socket, sys, time
 link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)

@@ -1,4 +1,4 @@
-"""A real disk that is full: one line and exit code 7, what was measured is kept, and `resume` ends the run."""
+"""A disk that is really full: one line and exit code 7, measured trials are kept, and `resume` completes the run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_full_disk_is_a_line_and_costs_no_trial(lab_name: str, tmp_path: Path,
     assert "No space left on device" in done.stderr
     runs = [path for path in disk.iterdir() if path.is_dir() and not path.name.startswith(".")]
     if not runs:
-        return  # nothing was measured: nothing is kept
+        return  # nothing was measured, so nothing is kept
     measured = {path: path.read_bytes() for path in runs[0].glob("raw/*/[0-9]*/**/*") if path.is_file()}
     resize(disk, "100m")
     xdplab("--lab", lab_name, "resume", str(runs[0]), "--no-figures")

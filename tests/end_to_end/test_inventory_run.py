@@ -1,4 +1,4 @@
-"""A netns lab's hosts reached by an inventory, as if they were servers: run, search, restore.
+"""An inventory that names a netns lab's hosts as servers: run, search, restore.
 
 With XDPLAB_TEST_INVENTORY set, every other end-to-end test runs over such an inventory too.
 """
@@ -41,7 +41,7 @@ def test_servers_are_measured_and_put_back(lab: Lab, lab_name: str, tmp_path: Pa
     xdplab("--lab", rack, "run", "rack-plan.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
     (run,) = (tmp_path / "out").iterdir()
     table = pd.read_parquet(run / "trials.parquet")
-    late = table["reason"].str.startswith("the sender had its own core")  # true where other work had that core
+    late = table["reason"].str.startswith("the sender had its own core")  # true if other work used that core
     assert not late.all()
     assert set(table.loc[~late, "verdict"]) == {"valid"}, table[["mode", "arrangement", "reason"]]
     assert (table["rx_packets"] > 0).all()

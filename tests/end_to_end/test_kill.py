@@ -1,4 +1,4 @@
-"""Ten kills at random moments and as many resumes: the trials of an undisturbed run, and nothing left over."""
+"""After ten kills at random moments and ten resumes, a run has an undisturbed run's trials; nothing is left over."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GONE_S = 5.0
 
 
 def leftovers(lab: Lab) -> list[str]:
-    """What a dead run left in the lab: attached programs, processes of ours."""
+    """Return what a dead run left in the lab: attached programs, processes of ours."""
     found = []
     for host, interface in ((lab.dut, lab.dut_interface), (lab.tg, lab.tg_interface)):
         if "xdp" in json.loads(host.run(["ip", "-j", "link", "show", "dev", interface]).text)[0]:
@@ -53,7 +53,7 @@ def wait_clean(lab: Lab) -> list[str]:
 
 
 def kill_once(argv: list[str], journal: Path, rng: random.Random) -> None:
-    """Let a resume begin to measure, then kill it at a random moment."""
+    """Wait until a resume measures, then kill it at a random moment."""
     before = journal.read_text().count('"started"')
     child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""One run in three labs at once, one of which goes down half way; and on the workers of a cluster that runs already."""
+"""One run in three labs at once, one of which goes down half way; and a run on the workers of an existing cluster."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def three() -> Iterator[list[str]]:
 
 
 def first_to_finish(folder: Path) -> str | None:
-    """Return the lab whose block came back first: it is given another one at once."""
+    """Return the lab whose block finished first: it gets another one at once."""
     lines = [line for journal in folder.glob("*/journal.jsonl") for line in journal.read_text().splitlines()]
     return next((event["facts"]["lab"] for event in map(json.loads, lines) if event["event"] == "finished"), None)
 
@@ -91,7 +91,7 @@ def test_a_lab_that_goes_down_half_way_gives_its_block_back(three: list[str], tm
 
 @pytest.fixture
 def cluster(three: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A scheduler, and a worker for each of two labs, which speak TLS with keys that this user has too."""
+    """A scheduler and a worker for each of two labs; they use TLS with keys that this user has too."""
     keys = Security.temporary()
     (tmp_path / "ca.pem").write_text(keys.tls_ca_file)
     (tmp_path / "key.pem").write_text(keys.tls_client_key)

@@ -1,4 +1,4 @@
-"""An SSH connection that is lost in the middle of a run costs the trial under way, which is measured again.
+"""An SSH connection that is lost during a run costs the current trial, which is measured again.
 
 The servers are hosts of a netns lab, reached by an inventory, through real sshds; a connection is cut by ending its
 proxy.

@@ -1,4 +1,4 @@
-"""A tool in the DUT's PATH that says it did well and lies: the trial is told as such, and no number is made of it."""
+"""A tool on the DUT lies but reports success: the trial's reason says so, and no number is derived from it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def liar(lab: Lab, tool: str, text: str) -> Iterator[None]:
 
 
 def lied_to(lab: Lab, lab_name: str, folder: Path, tool: str, text: str) -> tuple[int, str, pd.DataFrame]:
-    """Return the exit code of a run, what it said with the reasons of its trials, and its table."""
+    """Return the exit code of a run, its output with the reasons of its trials, and its table."""
     if lab.kind == "inventory":
         pytest.skip("XDPLAB_TEST_INVENTORY is set: its hosts' mounts are this test's to change in its own lab only")
     (folder / "liar.yaml").write_text(PLAN)
@@ -95,7 +95,7 @@ def test_what_is_not_sysstat_is_told_with_what_it_printed(lab: Lab, lab_name: st
 
 
 def of_dut(folder: Path) -> dict[str, dict[str, str]]:
-    """Return what the only run's manifest says of its DUT at the beginning."""
+    """Return the DUT's state at the beginning, from the only run's manifest."""
     (manifest,) = folder.glob("out/[0-9]*/manifest.json")
     return dict(json.loads(manifest.read_text())["sessions"][0]["state"]["dut"])
 

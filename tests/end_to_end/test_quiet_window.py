@@ -1,4 +1,4 @@
-"""Nothing is started on the DUT during a window, by the kernel's own count of processes."""
+"""No process is started on the DUT during a window, by the kernel's own count."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ PLAN = {
 
 
 def begun() -> int:
-    """How many processes and threads this machine has ever started: DUT, TG and controller are all on it."""
+    """Return how many processes and threads this machine, with DUT, TG and controller, has started since its boot."""
     found = re.search(r"^processes (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1])
 
 
 def test_no_process_begins_during_a_window(lab_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A burst begins with the sender's own threads: in a window as many as in the burst of 20 ms that proves the path.
+    """A burst begins with the sender's own threads: as many in a window as in the burst of 20 ms that proves the path.
 
-    The recorder of the samples once started two processes per note, ten in half a second. Other work of the machine
-    starts some too: so the median counts.
+    The recorder of the samples once started two processes per note, ten in half a second. Other work on the machine
+    starts some too, so the median counts.
     """
     counts: dict[str, list[int]] = defaultdict(list)
     burst = Generator.burst

@@ -1,4 +1,4 @@
-"""Two programs in one run: which is faster, by the command and from the notebook."""
+"""Two programs in one run: which is faster, from the command line and from the notebook."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_program_that_does_more_loses_the_race_and_the_rest_is_not_measured(la
     assert slows["slices_ratio"].between(found["low"] * 0.9, found["high"] * 1.1).all()
     assert (slows["slices_pairs"] > 50).all()
     assert quicks["slices_ratio"].isna().all()
-    # The windows say the same, less exactly: on a shared machine their ratio may be a third off.
+    # The windows agree, less exactly: on a shared machine their ratio may be off by a third.
     assert slows["forwarded_pps"].median() / quicks["forwarded_pps"].median() == pytest.approx(found["ratio"], rel=0.4)
     xdplab("report", str(run.path), "--out", "race.html", cwd=tmp_path)
     page = (tmp_path / "race.html").read_text()

@@ -1,4 +1,4 @@
-"""From a plan to believed numbers, through the command line, with real packets over SSH."""
+"""From a plan to trustworthy numbers, through the command line, with real packets over SSH."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_paced_load_is_offered_and_its_latency_measured(trials: pd.DataFrame) 
     paced = trials[trials["load"] == "20kpps"]
     assert (paced["rate_requested_pps"] == 20e3).all()
     assert (paced["offered_pps"] <= 20.1e3).all(), paced["offered_pps"]
-    short = paced[paced["offered_pps"] < 19.9e3]  # other work on this machine: then it must be said
+    short = paced[paced["offered_pps"] < 19.9e3]  # other work on this machine: then the reason must say so
     assert (short["limited_by"] != "none").all(), short[["mode", "offered_pps", "limited_by"]]
     assert (paced["latency_samples"] == paced["rx_packets"]).all()
     assert (paced["latency_min_ns"] <= paced["latency_p50_ns"]).all()
@@ -108,7 +108,7 @@ def test_a_paced_load_is_offered_and_its_latency_measured(trials: pd.DataFrame) 
 
 
 def test_more_accesses_cost_more_and_the_test_run_agrees_on_the_order(trials: pd.DataFrame) -> None:
-    # So many, for 0.1 µs of a packet's one or two (400 of the array) drowned in other work on the machine.
+    # So many accesses, because the 0.1 µs per packet of 400 array accesses were lost in other work on the machine.
     many = trials[trials["mode"].isin(["native", "generic"]) & trials["load"].eq("max") & trials["accesses"].eq(1600)]
     assert (many["access_ns"] > 0).all(), many[["mode", "workload", "access_ns"]]
     chase, array = (many[many["workload"] == w]["testrun_ns"].mean() for w in ("chase", "array"))
@@ -121,7 +121,7 @@ def test_each_trial_runs_its_own_program_by_itself(trials: pd.DataFrame) -> None
     runs = [json.loads(values) for values in kernel["testrun_all_ns"]]
     assert [min(values) for values in runs] == kernel["testrun_raw_ns"].to_list()
     assert all(len(set(values)) > 1 for values in runs)
-    assert len({tuple(values) for values in runs}) == len(runs)  # two modes have one program, and measured it each
+    assert len({tuple(values) for values in runs}) == len(runs)  # two modes share one program, and each measured it
     sockets = trials[trials["mode"].eq("af_xdp") & trials["verdict"].eq("valid")]
     assert sockets["testrun_raw_ns"].isna().all()
     assert all("user space" in json.loads(reasons)["testrun_raw_ns"] for reasons in sockets["null_reasons"])
@@ -153,7 +153,7 @@ def lines_of(run: Path, row: Any, kind: str, burst: str = "rate", of: str | None
 
 
 def quantile(histogram: dict[str, Any], share: float) -> float:
-    """Nearest rank, the middle of its bucket."""
+    """Return the nearest-rank percentile: the middle of its bucket."""
     rank, seen = max(1, -(-round(1000 * share) * histogram["count"] // 1000)), 0
     for lower, count in histogram["buckets"]:
         seen += count
@@ -164,7 +164,7 @@ def quantile(histogram: dict[str, Any], share: float) -> float:
 
 
 def test_the_columns_are_what_the_raw_files_say(measured: Path, trials: pd.DataFrame) -> None:
-    """Computed again from the raw lines, without the code that made the table."""
+    """Recompute the values from the raw lines, without the code that made the table."""
     for row in trials[trials["verdict"] == "valid"].itertuples():
         (s,) = lines_of(measured, row, "summary")
         assert row.offered_pps == pytest.approx(s["tx_packets"] / s["duration_s"])
@@ -227,7 +227,7 @@ def test_what_the_times_rest_on_is_in_each_row(trials: pd.DataFrame) -> None:
 
 
 def test_no_trial_is_valid_without_the_readings_that_it_rests_on(measured: Path, tmp_path: Path) -> None:
-    """As if the tools had printed nothing: what the verdicts rest on is not there."""
+    """As if the tools had printed nothing: the files that the verdicts need are empty."""
     shutil.copytree(measured, tmp_path / "run")
     for file in (tmp_path / "run" / "raw").glob("*/*/counters/dut.*"):
         file.write_bytes(b"")
@@ -298,7 +298,7 @@ def test_on_cpus_of_its_own_the_dut_is_an_open_loop(lab_name: str, tmp_path: Pat
 
 
 def test_a_users_own_frames_are_sent_as_they_are(lab_name: str, tmp_path: Path) -> None:
-    """Sizes, flows and bits are the file's; a plan that asks for other ones is refused."""
+    """Frame sizes, flows and bits come from the file; a plan that requests others is refused."""
     frame = bytes.fromhex("ffffffffffff020000000001") + b"\x88\xb5" + bytes(range(86))
     other = b"\x02" + frame[1:] + bytes(100)
     header = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
@@ -354,7 +354,7 @@ char _license[] SEC("license") = "GPL";
 
 
 def test_frames_that_come_back_rewritten_are_not_lost(lab_name: str, tmp_path: Path) -> None:
-    """A program that puts a header in front made a loss of 1.0 beside counts that agree."""
+    """A program that adds a header gave a loss of 1.0 although the counts agreed."""
     (tmp_path / "push.bpf.c").write_text(PUSH)
     (tmp_path / "push.yaml").write_text(
         "name: push\nrepetitions: 1\ntrial: {warmup_s: 0, window_s: 0.2}\n"
@@ -381,7 +381,7 @@ def test_figures_compare_and_audit_need_no_lab(lab_name: str, tmp_path: Path) ->
     for suffix in ("svg", "pdf", "png", "csv"):
         assert (first / "figures" / f"throughput.{suffix}").stat().st_size > 0
     assert "no figure evenness: only one queue was used" in drawn
-    # Not rows alone any more: what differed around the runs and the answer come before them, and the answer ends it.
+    # Before the rows come the differences of the runs' environment and the answer; the answer is also at the end.
     done = xdplab("compare", str(first), str(second), "--json", check=False)
     found = json.loads(done.stdout)
     assert len(found["points"]) == 3
@@ -469,7 +469,7 @@ char _license[] SEC("license") = "GPL";
 
 
 def test_a_program_that_does_not_do_what_the_plan_says_is_invalid(lab_name: str, tmp_path: Path) -> None:
-    """Every action said of every program, by the driver's counters (native) and by instructions that count (both)."""
+    """Each program with each declared action, by the driver's counters (native) and by counting instructions (both)."""
     for name in ("drop", "pass", "tx", "aborted"):
         (tmp_path / f"{name}.bpf.c").write_text(RETURNS % name.upper())
     programs = [
@@ -521,12 +521,12 @@ bpftool map update name targets key 0 0 0 0 value $(printf '%d 0 0 0' $(cat /sys
 
 
 def test_redirected_frames_are_followed_to_their_target(lab: Lab, lab_name: str, tmp_path: Path) -> None:
-    """A device behind a second veth, a CPU whose queue overflows, a socket, no socket, no device; shares of mixed."""
+    """Targets: a device behind a second veth, a CPU whose queue overflows, a socket, none of these; shares of mixed."""
     if os.cpu_count() == 1:
         pytest.skip("one CPU: there is no other to redirect to")
     for kind in ("devmap", "cpumap", "xskmap"):
         (tmp_path / f"{kind}.bpf.c").write_text(REDIRECTS % (kind.upper(), kind == "cpumap"))
-    # A map that holds a socket lives as long as the socket: it has a name of its own.
+    # A map that holds a socket lives as long as the socket, so it has a name of its own.
     (tmp_path / "socket.bpf.c").write_text((REDIRECTS % ("XSKMAP", 0)).replace("targets", "sockets"))
     sink = tmp_path / "sink"
     subprocess.run(["gcc", "-O2", "-o", sink, Path(__file__).with_name("sink.c"), "-lxdp", "-lbpf"], check=True)

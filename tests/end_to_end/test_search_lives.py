@@ -1,4 +1,4 @@
-"""What a search rests on is asked for before and after each burst: its program, its holder, the watchdogs."""
+"""A search checks before and after each burst what it depends on: its program, its holder, the watchdogs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TrialBench
 
 
 def test_its_program_is_held_for_longer_than_any_search(bench: tuple[TrialBench, Trial], tmp_path: Path) -> None:
-    """The host ended a holder after 900 s, and bursts to a DUT without a program were taken for measured."""
+    """The host ended a holder after 900 s, and bursts to a DUT without a program counted as measured."""
     study, trial = bench
     with study.attached(trial, tmp_path, TrialFacts()) as send:
         send(1000.0, 0.05)

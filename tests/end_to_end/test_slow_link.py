@@ -1,7 +1,7 @@
-"""A run whose servers are far away: each byte of both SSH connections waits, as on a slow and lossy line.
+"""A run with distant servers: each byte of both SSH connections is delayed, as on a slow and lossy line.
 
 The servers are hosts of a netns lab, reached by an inventory, through real sshds; a relay stands before each proxy. TCP
-hides a loss but not its time: whatever follows waits for the retransmission too, which is what the relay does.
+hides a loss but not its time: the following bytes wait for the retransmission too, and so they do in the relay.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ pytestmark = [pytest.mark.root, pytest.mark.lab, pytest.mark.nightly, needs_root
 
 ONE_WAY_S, LOSS, BITS_S = 0.1, 0.05, 1e6
 AGAIN_S = 0.4
-"""Seconds until a lost segment is there after all: a retransmission timeout over this line."""
+"""Seconds until a lost segment arrives: one retransmission timeout of this line."""
 
-# Arguments: seconds one way, share of lost segments, bits a second, seconds of a retransmission, then the proxy.
+# Arguments: seconds one way, share of lost segments, bits per second, seconds of a retransmission, then the proxy.
 RELAY = """
 import os, queue, random, subprocess, sys, threading, time
 delay, loss, rate, again = map(float, sys.argv[1:5])
@@ -76,7 +76,7 @@ TRIALS = 2 * 2
 
 
 def far(servers: Lab, folder: Path) -> str:
-    """Return an inventory of a lab's hosts, behind a slow line each."""
+    """Return an inventory of a lab's hosts, each behind a slow line."""
     content = rack(servers, folder)
     words = [sys.executable, "-c", RELAY, *(f"{value:g}" for value in (ONE_WAY_S, LOSS, BITS_S, AGAIN_S))]
     for role in ("dut", "tg"):

@@ -1,4 +1,4 @@
-"""A run whose notebook's kernel has gone: watched from fresh processes, interrupted, and without escapes in its log."""
+"""A run whose notebook kernel has ended: watched from new processes, interrupted, without escapes in its log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ run.watch()
 
 
 def python(code: str, *argv: str, cwd: Path, **more: str) -> subprocess.Popen[str]:
-    """A fresh Python, as a notebook's kernel after a restart; its standard output is a pipe."""
+    """A new Python, like a notebook's kernel after a restart; its standard output is a pipe."""
     plain = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "CLICOLOR_FORCE")}
     command = ["env", "--default-signal=INT", sys.executable, "-c", code, *argv]
     pipe = subprocess.PIPE
@@ -43,7 +43,7 @@ def test_a_run_outlives_its_kernel_and_is_watched_from_another(lab_name: str, tm
     assert started.wait(60) == 0, started.communicate()[0]
     (run,) = (tmp_path / "results").iterdir()
 
-    # At once: the process that measures is still starting, and holds nothing.
+    # At once: the measuring process is still starting and holds nothing.
     left, stays = python(WATCH, cwd=tmp_path), python(WATCH, cwd=tmp_path)
     assert left.stdout is not None
     assert left.stdout.readline() == f"['{run.name}'] 10\n"

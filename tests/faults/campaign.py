@@ -1,10 +1,11 @@
-"""`make faults`: every promise of docs/reliability.md is broken on purpose, and one table says how often it held.
+"""`make faults`: attacks every promise of docs/reliability.md; one table says how often it held.
 
 Three parts: faults at the calls of a replayed run and power cuts, faults in processes of real runs, and the tests that
 the promises name. Each can be run alone, and so can single rows.
 
-Points are taken by class: the call, the role of its file, the first, a middle or the last trial. Each class gives its
-first, last and middle calls before any class gives more, so that the 700 pieces of a table are not two thirds of all.
+Points are drawn by class: the call, the role of its file, and whether the trial is the first, a middle or the last one.
+Each class gives its first, last and middle calls before any class gives more; otherwise the 700 writes of one table
+would be two thirds of all.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ Point = dict[str, Any]
 
 
 def role(path: str) -> str:
-    """Return a file's place in a run, without what chance gave it; a raw file is one by its first folder."""
+    """Return a file's role in a run: its path without random parts; of a raw file, only the first folder."""
     for pattern, to in _NAMES:
         path = re.sub(pattern, to, path)
     parts = path.split("/")
@@ -56,7 +57,7 @@ def role(path: str) -> str:
 
 
 def classes(calls: Sequence[Point]) -> list[list[Point]]:
-    """Return the calls by class, each class with its most telling calls first: first, last, middle, the rest."""
+    """Return the calls by class; each class begins with its first, last and middle calls."""
     order = list(dict.fromkeys(trial for call in calls if (trial := _trial(call["path"]))))
     found: dict[tuple[str, str, str], list[Point]] = defaultdict(list)
     for call in calls:
@@ -77,13 +78,13 @@ def _telling(group: list[Point]) -> list[Point]:
 
 
 def chosen(calls: Sequence[Point], points: int) -> list[Point]:
-    """Return so many faults at calls: every class in turn, every fault that its call can have."""
+    """Return this many faults at calls: every class in turn, with every fault that its call can have."""
     rounds = zip_longest(*classes(calls))
     every = [call for calls_ in rounds for call in calls_ if call is not None]
     wanted = [point for call in every for point in _faults(call)]
     if points >= FIRST:
         return wanted[:points]
-    return random.Random(SEED).sample(wanted[:FIRST], points)  # fewer than a round has: spread over all classes
+    return random.Random(SEED).sample(wanted[:FIRST], points)  # fewer than one round: spread over all classes
 
 
 def _faults(call: Point) -> Iterator[Point]:
@@ -93,7 +94,7 @@ def _faults(call: Point) -> Iterator[Point]:
 
 
 class Worker:
-    """A process that replays: one answer per point."""
+    """A process that replays runs: one answer per point."""
 
     def __init__(self, shim: Path, folder: Path) -> None:
         folder.mkdir()
@@ -128,7 +129,7 @@ def _of(stream: IO[str] | None) -> IO[str]:
 
 
 def replayed(points: int, workers: int) -> list[Point]:
-    """Return the outcome of so many points, each of a replayed run of three trials."""
+    """Return the outcomes of this many points, each in a replayed run of three trials."""
     with tempfile.TemporaryDirectory(prefix="xdplab-faults-", dir=_memory()) as name:
         shim = Path(name) / "shim.so"
         subprocess.run(
@@ -155,12 +156,12 @@ def replayed(points: int, workers: int) -> list[Point]:
 
 
 def _memory() -> str | None:
-    """A file system in memory, where there is one: what is tried is the order of calls, not the disk."""
+    """A file system in memory if there is one: the test is of the order of calls, not of the disk."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def power_cuts(repetitions: int) -> list[Point]:
-    """Return what each power cut left: two per trial, six trials per two repetitions. None without root."""
+    """Return the state after each power cut: two cuts per trial, six trials per two repetitions. None without root."""
     if os.geteuid() or shutil.which("mkfs.ext4") is None:
         return []
     with tempfile.TemporaryDirectory(prefix="xdplab-cuts-") as name:
@@ -221,7 +222,7 @@ def _row(fault: str, found: Sequence[Point]) -> Row:
 
 
 def real_runs(wanted: re.Pattern[str]) -> list[Point]:
-    """Return the outcomes of `real.py`, or none with the reason where this machine cannot make them."""
+    """Return the outcomes of `real.py`, or none and the reason if this machine cannot produce them."""
     missing = [tool for tool in ("strace", "bpftool", "nsenter") if shutil.which(tool) is None]
     if os.geteuid() or missing:
         print(f"no real runs: {', '.join(missing) or 'they need root'}")  # noqa: T201

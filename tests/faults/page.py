@@ -1,6 +1,6 @@
-"""The table of docs/reliability.md: each promise, the test that breaks it, and how often it was broken and held.
+"""The table of docs/reliability.md: each promise, the test that attacks it, and how often it was attacked and held.
 
-A row keeps its last result with its date until it is run again, so that the table can be filled in pieces.
+A row keeps its last result and date until it is run again, so the table can be filled in parts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NONE_COLLECTED = 5
 
 @dataclass(frozen=True)
 class Row:
-    """A promise as the table has it; a cell is empty where it does not apply or was not tried yet."""
+    """A promise's row in the table; a cell is empty if it does not apply or was not tried yet."""
 
     promise: str
     test: str
@@ -41,7 +41,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        """What stays the same from one campaign to the next: a fault's promise tells how many classes it had."""
+        """Return the constant part of a promise: a fault's promise contains its number of classes, which may change."""
         return self.test if self.test.startswith(CAMPAIGN) else self.promise
 
     @property
@@ -54,12 +54,12 @@ class Row:
 
     @property
     def files(self) -> list[str]:
-        """The test files that break this promise."""
+        """The test files that attack this promise."""
         return re.findall(r"`(tests/[\w/]*test_\w+\.py)`", self.test)
 
     @property
     def nightly(self) -> bool:
-        """Whether the promise is kept by tests that take too long for every check."""
+        """Whether the promise's tests take too long for every check."""
         return "(nightly)" in self.test
 
 
@@ -79,26 +79,26 @@ def lines_of(rows: Iterable[Row]) -> list[str]:
 
 
 def merged(old: Sequence[Row], new: Iterable[Row]) -> list[Row]:
-    """Return the old rows with the new ones in their places; rows that are new come last."""
+    """Return the old rows, replaced by new ones of the same promise; rows of new promises come last."""
     found = {row.key: row for row in old}
     found |= {row.key: row for row in new}
     return list(found.values())
 
 
 def write_page(new: Iterable[Row]) -> None:
-    """Put rows into the page's table; those that were not tried now stay."""
+    """Put rows into the page's table; rows that were not tried now stay."""
     put(BEGIN, lines_of(merged(read_rows(), new)))
 
 
 def put(begin: str, lines: Iterable[str]) -> None:
-    """Replace what stands between a mark of the page and its end."""
+    """Replace the text between a mark of the page and its end mark."""
     before, _, rest = PAGE.read_text().partition(begin)
     after = rest.partition(END)[2]
     PAGE.write_text("\n".join([before + begin, *lines, END]) + after)
 
 
 def tested(row: Row) -> Row:
-    """Run a promise's tests and return its row anew: as it was where none of them can run on this machine."""
+    """Run a promise's tests and return its new row; the old row if none of them can run on this machine."""
     with tempfile.TemporaryDirectory(prefix="xdplab-promise-") as name:
         reports = [_report(row, lab, Path(name) / f"{lab}.xml") for lab in (True, False)]
     cases = [case for report in reports for case in report if case.find("skipped") is None]
@@ -110,13 +110,13 @@ def tested(row: Row) -> Row:
 
 
 def _times(case: ElementTree.Element) -> int:
-    """Return how often a test broke its promise: once, unless it says how often."""
+    """Return how often a test attacked its promise: once, unless the test says how often."""
     said = [one.get("value") for one in case.iter("property") if one.get("name") == "broken"]
     return int(said[0] or 1) if said else 1
 
 
 def _report(row: Row, lab: bool, report: Path) -> list[ElementTree.Element]:
-    """Run the tests of real traffic in a network namespace of their own, as shell/check.sh does, or the others."""
+    """Run the tests with real traffic in their own network namespace, as shell/check.sh does, or the other tests."""
     marked = f"{'' if lab else 'not '}lab{'' if row.nightly else ' and not nightly'}"
     argv = [
         sys.executable,

@@ -1,8 +1,8 @@
-"""Real runs with a fault in one process of theirs: what replay does not reach (SSH, keeper, generator, loader, holder).
+"""Real runs with a fault in a process that a replay lacks (SSH, keeper, generator, loader, holder).
 
-`python -m tests.faults.real [REGEX]`: each fault strikes one process of a run in a lab of namespaces; `resume` then
-runs, and what was finished, what is left and how long it took is held against what should be. strace kills at the N-th
-system call of that process that writes.
+`python -m tests.faults.real [REGEX]`: each fault strikes one process of a run in a lab of namespaces. Then `resume`
+runs, and the finished trials, the remains and the time are compared with the expected ones. strace kills a process at
+its N-th system call that writes.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ XDPLAB = (sys.executable, "-m", "xdplab")
 Strike = Callable[[int, int], None]
 
 
-# --- the processes below this one: it becomes the parent of whatever a run leaves ---
+# --- the descendants of this process: it becomes the parent of every process that a run leaves ---
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A process: its command line, and its name as the kernel has it."""
+    """A process: its command line, and its name in the kernel."""
 
     pid: int
     words: tuple[str, ...]
@@ -67,7 +67,7 @@ class Seen:
 
 
 def adopt() -> None:
-    """Make this process the parent of each descendant whose own parent ends, so that none is out of sight."""
+    """Make this process the parent of each descendant whose own parent ends, so that all of them can be found."""
     import ctypes
 
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
@@ -75,7 +75,7 @@ def adopt() -> None:
 
 
 def below(root: int) -> Iterator[Seen]:
-    """Yield what descends from ``root`` and still runs."""
+    """Yield the descendants of ``root`` that still run."""
     children: dict[int, list[Seen]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -111,14 +111,14 @@ ROLES: dict[str, Callable[[Seen], bool]] = {
     "host's first process": lambda seen: seen.name.startswith("python") and _word(seen, "netns_host.py"),
     "keeper": lambda seen: _word(seen, "netns_keeper.py"),
 }
-OWN_LAB = ("keeper", "host's first process")  # it takes the lab with it
+OWN_LAB = ("keeper", "host's first process")  # the lab ends with it
 
 
-# --- what a process does not survive ---
+# --- faults ---
 
 
 def kill_at(number: int) -> Strike:
-    """Kill a process at its ``number``-th call that writes, by strace; the call is not carried out."""
+    """Kill a process by strace at its ``number``-th call that writes; the call is not executed."""
 
     def strike(pid: int, run: int) -> None:
         inject = f"inject={WRITING}:signal=KILL:when={number}"
@@ -140,7 +140,7 @@ def _runs(pid: int) -> bool:
 
 
 def stop_for(seconds: float) -> Strike:
-    """Stop a process with SIGSTOP, and let it go on."""
+    """Stop a process with SIGSTOP, then continue it."""
 
     def strike(pid: int, run: int) -> None:
         with suppress(ProcessLookupError):
@@ -152,12 +152,12 @@ def stop_for(seconds: float) -> Strike:
 
 
 def without_link(pid: int, run: int) -> None:
-    """Delete the link of the generator's host, as a driver that is taken out would."""
+    """Delete the link of the generator's host, as if its driver were removed."""
     subprocess.run(["nsenter", "-t", str(pid), "-n", "ip", "link", "del", "vg0"], check=True)
 
 
 def clock_jumps(seconds: int) -> Strike:
-    """Set the time of day of a controller that runs with `clock.c` forward or back."""
+    """Set the time of day of a controller that runs with `clock.c`, forward or back."""
 
     def strike(pid: int, run: int) -> None:
         Path(f"/proc/{run}/cwd/clock").write_text(f"{seconds:+d}\n")
@@ -166,7 +166,7 @@ def clock_jumps(seconds: int) -> Strike:
 
 
 def clock_shim(folder: Path) -> Path:
-    """Build what a controller is preloaded with whose clock jumps."""
+    """Build the library that makes a controller's clock jump."""
     shim = folder / "clock.so"
     flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     subprocess.run(["cc", *flags, "-o", shim, Path(__file__).with_name("clock.c")], check=True)
@@ -175,7 +175,7 @@ def clock_shim(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Point:
-    """One fault: its name, the role of the process that it strikes, which process of this role, and what it does."""
+    """One fault: its name, the role of the struck process, which process of this role, and its action."""
 
     fault: str
     role: str
@@ -187,7 +187,7 @@ class Point:
 
 
 def kills() -> list[Point]:
-    """Return the kills of `make faults`: each role, at calls from its first to its last trial."""
+    """Return the kills of `make faults`: each role, at calls in its first to its last trial."""
     places = {
         "controller": [(1, n) for n in (1, 3, 10, 30, 60, 100, 200, 400)],
         "generator": [(1, 1), (1, 4), (1, 40), (2, 2), (2, 30)],
@@ -207,7 +207,7 @@ def kills() -> list[Point]:
 
 
 def stops() -> list[Point]:
-    """Return processes that stand still for a while."""
+    """Return the faults that stop a process for a while."""
     every = [
         ("controller", 1, 3.0),
         ("generator", 1, 1.0),
@@ -219,7 +219,7 @@ def stops() -> list[Point]:
 
 
 def others() -> list[Point]:
-    """Return a link that is deleted, and clocks that jump while a generator runs."""
+    """Return the faults that delete a link, and those that make clocks jump while a generator runs."""
     link = Point("link deleted (real run)", "generator", 1, without_link, "vg0 deleted", own_lab=True)
     jumps = [("a day on", 86400), ("an hour back", -3600)]
     clocks = [Point("clock jump (real run)", "generator", 1, clock_jumps(s), words, clock=True) for words, s in jumps]
@@ -231,7 +231,7 @@ def others() -> list[Point]:
 
 @dataclass
 class State:
-    """What a machine has and a run may not leave changed."""
+    """The state of a machine that a run must restore."""
 
     processes: set[int]
     pins: set[str]
@@ -243,7 +243,7 @@ class State:
 
 
 def state(lab_name: str | None) -> State:
-    """Return it; of the lab's devices too if there is one."""
+    """Return the state; also of the lab's devices if there is a lab."""
     found = State(
         {seen.pid for seen in below(os.getpid())},
         {str(path) for path in Path("/sys/fs/bpf").rglob("*")},
@@ -293,7 +293,7 @@ def objects() -> dict[tuple[str, int], str]:
 
 
 def _shown(kind: str) -> list[dict[str, Any]]:
-    """Ask bpftool, which fails if an object goes while it looks."""
+    """Ask bpftool, which fails if an object disappears during its search."""
     for _ in range(20):
         done = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, text=True)
         if not done.returncode:
@@ -302,7 +302,7 @@ def _shown(kind: str) -> list[dict[str, Any]]:
 
 
 def held_by(ours: bool) -> set[tuple[str, int]]:
-    """Return the BPF objects that the descendants of this process hold, or those that others do."""
+    """Return the BPF objects that the descendants of this process hold, or those that other processes hold."""
     below_us = {seen.pid for seen in below(os.getpid())} | {os.getpid()}
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
@@ -314,21 +314,21 @@ def held_by(ours: bool) -> set[tuple[str, int]]:
 
 
 def _descriptors(process: Path) -> Iterator[str]:
-    with suppress(OSError):  # it, or one of them, has gone meanwhile
+    with suppress(OSError):  # the process, or one of its files, has gone meanwhile
         for number in os.listdir(process / "fdinfo"):  # noqa: PTH208
             with suppress(OSError):
                 yield (process / "fdinfo" / number).read_text()
 
 
 def new_objects(held: dict[tuple[str, int], str]) -> list[str]:
-    """Return the BPF objects that were not there and that no other lab holds."""
+    """Return the new BPF objects that no other lab holds."""
     new = {key: name for key, name in objects().items() if key not in held}
     others = held_by(ours=False) if new else set()
     return [name for key, name in new.items() if key not in others]
 
 
 def left_over(before: State, held: dict[tuple[str, int], str], lab_name: str | None) -> list[str]:
-    """Return what is there and was not, once it has had its time to go."""
+    """Return the objects that are new and still exist after a grace time."""
     end = time.monotonic() + CLEAN_S
     while True:
         reap()
@@ -345,7 +345,7 @@ def left_over(before: State, held: dict[tuple[str, int], str], lab_name: str | N
 
 
 def finished(run: Path) -> dict[str, str]:
-    """Return the sum of each file of each attempt that the journal calls measured, and of its programs."""
+    """Return the checksum of each file of each attempt that the journal calls measured, and of its programs."""
     if not (run / "journal.jsonl").is_file():
         return {}
     done = [attempt for attempt in read_state(RunDirectory(run)).attempts if attempt.status == "measured"]
@@ -361,7 +361,7 @@ def journal_of(run: Path) -> bytes:
 
 
 def wait_for(point: Point, run: int) -> int | None:
-    """Return the process that is to be struck, or None if the run ended before there was one."""
+    """Return the process to strike, or None if the run ended before such a process existed."""
     if point.role == "controller":
         return run
     met: list[int] = []
@@ -375,7 +375,7 @@ def wait_for(point: Point, run: int) -> int | None:
 
 
 def one(point: Point, folder: Path, lab_name: str) -> dict[str, Any]:
-    """Run, strike, resume, and return what came of it."""
+    """Run, strike, resume, and return the outcome."""
     name = f"netns:fault-{secrets.token_hex(3)}" if point.own_lab else lab_name
     kept = None if point.own_lab else lab_name
     before, held = state(kept), objects()
@@ -421,7 +421,7 @@ def _wrong_words(text: str) -> list[str]:
 
 
 def _recover(out: Path, lab_name: str, outcome: dict[str, Any]) -> None:
-    """Resume what there is, or run again if there is nothing yet; each trial must then be measured, none changed."""
+    """Resume the run, or start it again if nothing exists yet; then each trial must be measured and none changed."""
     runs = [path.parent for path in out.glob("[0-9]*/journal.jsonl")]
     before = {run: (finished(run), journal_of(run)) for run in runs}
     what = ["resume", str(runs[0])] if runs else ["run", "plan.yaml", "--out", "."]
@@ -458,7 +458,7 @@ def lab_of_its_own() -> Iterator[str]:
 
 
 def struck(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """Return the outcome of each point, printed where it is not as promised."""
+    """Return the outcome of each point; print those that break a promise."""
     adopt()
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="xdplab-real-") as name, lab_of_its_own() as lab_name:

@@ -1,6 +1,6 @@
-"""A recorded run, measured again without a lab: a fork per fault, and what it left, held against the record.
+"""Measures a recorded run again without a lab: one fork per fault, whose result is compared with the record.
 
-What a process below the controller would have measured is copied from the record; everything else is the program's own:
+The measurements of the controller's child processes are copied from the record; everything else is the real program:
 plan, journal, raw files, programs, manifest, tables, `resume`. Start it with the shim preloaded (`campaign.py`).
 """
 
@@ -51,7 +51,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one fault. ``lost`` and ``left`` are in words; ``words`` is what was said that was wrong."""
+    """The outcome of one fault. ``lost`` and ``left`` are texts; ``words`` is a wrong message of the program."""
 
     fault: str
     call: str
@@ -63,7 +63,7 @@ class Outcome:
 
 
 class Record:
-    """The recorded run that is replayed."""
+    """The recorded run to replay."""
 
     def __init__(self, path: Path) -> None:
         self.run = RunDirectory.open(path)
@@ -85,7 +85,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 class Replayed:
-    """A study that measures what the recorded run did."""
+    """A study that repeats the measurements of the recorded run."""
 
     facts = dict
 
@@ -104,7 +104,7 @@ class Replayed:
 
 
 class Replay:
-    """Runs and resumes below one folder, as the command line does, in a lab that is only a name."""
+    """Runs and resumes below one folder, as the command line does, in a lab that exists only by name."""
 
     def __init__(self, record: Record, folder: Path) -> None:
         self.record, self.folder = record, folder
@@ -130,7 +130,7 @@ class Replay:
             runs.execute(run, self._lab, runs.quiet(), self._way)
 
     def resume(self) -> None:
-        """Go on with the run that is there; begin one where none is."""
+        """Resume the existing run, or begin one if there is none."""
         if not (found := self.runs()):
             self.whole()
             return
@@ -145,7 +145,7 @@ class Replay:
 
 
 def ended(folder: Path, act: Callable[[], None], arm: Callable[[], None] | None = None) -> tuple[int, str]:
-    """Do ``act`` in a process of its own. Returns how it ended (minus a signal's number) and its last words."""
+    """Run ``act`` in a process of its own. Return its exit code (or minus the signal's number) and its last output."""
     words = folder.with_suffix(".words")
     words.write_text("")
     if not (child := os.fork()):
@@ -194,7 +194,7 @@ class Campaign:
         self._shim.fault_arm(below, number, times, error, torn, names.encode())
 
     def calls(self) -> list[Call]:
-        """Return every call of an undisturbed run, which must itself be without a fault."""
+        """Return every call of an undisturbed run, which must itself succeed."""
         names, imported = self.folder / "calls", self.folder / "imported"
 
         def whole() -> None:
@@ -203,7 +203,7 @@ class Campaign:
 
         code, words = ended(self.folder / "r", whole, lambda: self._arm(0, 0, 0, False, str(names)))
         for module in imported.read_text().splitlines() if not code else ():
-            with suppress(ImportError):  # what a fork has imported need not be imported in each
+            with suppress(ImportError):  # import here what every fork would import
                 importlib.import_module(module)
         if code or (wrong := self._missing()) or (wrong := self._hidden()):
             raise SystemExit(f"the undisturbed run ended {code}: {words or wrong}")
@@ -212,7 +212,7 @@ class Campaign:
         return [Call(int(number), name, path) for number, name, path in fields]
 
     def point(self, fault: str, call: Call) -> Outcome:
-        """Let ``fault`` happen at ``call``, resume, and look."""
+        """Inject ``fault`` at ``call``, resume, and return the outcome."""
         torn, error = fault == "torn write", ERRNO[fault]
         times = FOR_EVER if fault == "ENOSPC" else 1
         code, said = ended(self.folder / "r", self.replay.whole, lambda: self._arm(call.number, times, error, torn))
@@ -241,7 +241,7 @@ class Campaign:
         return lines, {f"{folder}/{name}": text for folder in folders for name, text in contents(folder).items()}
 
     def _missing(self) -> list[str]:
-        """Return what a whole run has and this one lacks."""
+        """Return what this run lacks of a complete run."""
         found = self.replay.runs()
         if len(found) != 1:
             return [f"{len(found)} runs"]
@@ -262,7 +262,7 @@ class Campaign:
         return wrong
 
     def _hidden(self) -> list[str]:
-        """Return what no run has: half-written files and folders."""
+        """Return what no complete run has: half-written files and folders."""
         return [str(path.relative_to(self.replay.folder)) for path in self.replay.folder.rglob(".*")]
 
 
@@ -270,10 +270,10 @@ SAID = {errno.ENOSPC: "No space left on device", errno.EIO: "Input/output error"
 
 
 def wrong_words(fault: str, code: int, said: str) -> list[str]:
-    """Return what is wrong with how a run ended under ``fault``: killed, or one line that names the cause."""
+    """Return what is wrong with the end of a run under ``fault``: it must be killed, or name the cause in one line."""
     if not ERRNO[fault]:
         return [] if code in (-signal.SIGKILL, 0) else [f"ended {code}: {said[-300:]}"]
-    if code == 0:  # such as a lock file of a cache: nothing of the run needed it
+    if code == 0:  # such as a lock file of a cache, which the run did not need
         return []
     reason = SAID[ERRNO[fault]]
     return [] if code == 1 and reason in said and "\n" not in said else [f"ended {code}: {said[-600:]}"]
@@ -285,7 +285,7 @@ def answer(campaign: Campaign, asked: Mapping[str, Any]) -> None:
 
 
 def main(shim: str, record: str, folder: str) -> None:
-    """Print the calls of a whole run as one line, then one outcome per line that is read."""
+    """Print the calls of a whole run as one line, then one outcome per input line."""
     campaign = Campaign(shim, Path(record), Path(folder))
     print(json.dumps([asdict(call) for call in campaign.calls()]), flush=True)  # noqa: T201
     for line in sys.stdin:

@@ -1,7 +1,7 @@
-"""`make soak`: many short trials with a fault every few, and whether files, BPF objects and memory stay as they were.
+"""`make soak`: many short trials, with a fault every few, and a check that files, BPF objects and memory do not grow.
 
-Faults strike the generator, the loader and an SSH server of the run by turns (`real.py`); the controller and the keeper
-live through all of it. The table has one line for each tenth of the run.
+Faults strike the generator, the loader and an SSH server of the run in turn (`real.py`); the controller and the keeper
+survive all of them. The table has one line per tenth of the run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BEGIN = "<!-- make soak -->"
 
 @dataclass(frozen=True)
 class Look:
-    """What was held at one moment. Bytes are those resident."""
+    """The resources held at one moment. Bytes are resident memory."""
 
     trials: int
     faults: int
@@ -72,7 +72,7 @@ def ended(out: Path) -> int:
 
 
 def strike(role: str) -> bool:
-    """Kill a process of this role; false if there was none."""
+    """Kill a process of this role; return false if there was none."""
     victims = [seen.pid for seen in below(os.getpid()) if ROLES[role](seen)]
     for pid in victims[-1:]:
         with suppress(ProcessLookupError):
@@ -81,7 +81,7 @@ def strike(role: str) -> bool:
 
 
 def looks(run: subprocess.Popen[bytes], out: Path, trials: int, every: int) -> Iterator[Look]:
-    """Yield a look per tenth of the run, and strike every so many trials."""
+    """Yield the resources at each tenth of the run, and strike every few trials."""
     began, faults, next_look = time.monotonic(), 0, 0
     keeper = next(seen.pid for seen in below(os.getpid()) if ROLES["keeper"](seen))
     roles = itertools.cycle(FAULTS)
@@ -101,7 +101,7 @@ def looks(run: subprocess.Popen[bytes], out: Path, trials: int, every: int) -> I
 
 
 def reap_but(run: subprocess.Popen[bytes]) -> None:
-    """Take away what ended and was left to this process; the run's own end is its caller's."""
+    """Reap the orphans that were left to this process, but not the run itself, for which the caller waits."""
     for seen in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ChildProcessError):
             state_, parent = seen.read_text().rpartition(") ")[2].split()[:2]
@@ -110,7 +110,7 @@ def reap_but(run: subprocess.Popen[bytes]) -> None:
 
 
 def grown(found: Sequence[Look]) -> list[str]:
-    """Return what grew from the second look on: until then the first block warms up."""
+    """Return what grew from the second look on: before it, the first block warms up."""
     first, last = found[1], found[-1]
     bad = []
     for name in ("controller", "keeper"):
@@ -124,7 +124,7 @@ def grown(found: Sequence[Look]) -> list[str]:
 
 
 def soak(trials: int, every: int) -> tuple[list[Look], str, list[str]]:
-    """Return the looks at a run of so many trials, what it measured in words, and what is not as promised."""
+    """Return the looks at a run of this many trials, its result as a text, and the broken promises."""
     adopt()
     with tempfile.TemporaryDirectory(prefix="xdplab-soak-") as name, lab_of_its_own() as lab_name:
         out = Path(name)

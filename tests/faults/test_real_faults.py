@@ -1,4 +1,4 @@
-"""Real runs with a fault, and a soak: what their tables are made of; `nightly` strikes each kind of process once."""
+"""Real runs with a fault, and a soak: the parts of their tables; `nightly` strikes each kind of process once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample of `make faults`: kills, torn writes, full disks and broken ones at calls of a replayed run."""
+"""A sample of `make faults`: kills, torn writes, full and broken disks, at calls of a replayed run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_file_s_role_is_without_what_chance_gave_it() -> None:
 
 
 def test_each_class_has_its_points_before_any_has_more() -> None:
-    """Of 1,303 calls 656 are pieces of one table."""
+    """656 of the 1,303 calls write parts of one table."""
     points = chosen(CALLS, 700)
     first = points[: 4 * 7]
     assert {role(point["path"]) for point in first} == {role(call["path"]) for call in CALLS}

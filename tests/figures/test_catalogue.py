@@ -1,4 +1,4 @@
-"""What a figure shows of the trials, what it refuses to mix, and what it says where it cannot be."""
+"""What a figure shows of the trials, what it refuses to mix, and the reason if it cannot be drawn."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ WHERE = {"program": "chase-read"}
 
 
 def means(found: View) -> pd.DataFrame:
-    """The marks without the single repetitions that stand beside them."""
+    """Return the marks, without those of single repetitions."""
     return found.marks[found.marks["kind"] != "raw"]
 
 
@@ -102,7 +102,7 @@ def test_engines_and_arrangements_are_never_mixed(column: str) -> None:
 
 
 def spoiled() -> pd.DataFrame:
-    """One point whose counts disagree, one whose TG was deaf."""
+    """Return trials with one point whose counts disagree and one whose TG was deaf."""
     trials = synthetic.run(vary={"accesses": [0, 100, 400, 1600]}, workload="chase")
     off, deaf = trials["accesses"] == 400, trials["accesses"] == 1600
     trials.loc[off, "dut_tx_packets"] = (trials.loc[off, "rx_packets"] * 0.8).astype(float).round().astype("Int64")
@@ -136,7 +136,7 @@ def test_generator_limited_points_say_so() -> None:
 
 
 def test_points_without_a_value_are_told_of_and_hold_nothing_still() -> None:
-    """Two queues keep every CPU busy, the recorder too: no note lies inside the window, and no point is drawn."""
+    """Two queues keep every CPU busy and starve the recorder: no note lies inside the window, and no point is drawn."""
     trials = synthetic.run(workload="chase", vary={"queues": [1, 2], "accesses": [0, 100]})
     two = trials["queues"].eq(2)
     why = pd.Series('{"host_busy_cores": "no note lies inside the window"}', index=trials.index)
@@ -150,7 +150,7 @@ def test_points_without_a_value_are_told_of_and_hold_nothing_still() -> None:
 
 
 def test_what_a_users_program_does_not_have_is_not_said_of_it() -> None:
-    """A working set is of the workload beside it; said of the figure it is said of the program, too."""
+    """A working set belongs to its workload: a caption must not name it for the user's program too."""
     workload = synthetic.run(workload="chase", vary={"accesses": [0, 100]})
     own = synthetic.run(vary={"program_name": ["mine.bpf.c"]}, workload=None, accesses=None)
     both = pd.concat([workload, own.assign(working_set_bytes=pd.NA)], ignore_index=True)
@@ -188,7 +188,7 @@ def test_every_face_names_lab_arrangement_engine_kernel_and_repetitions() -> Non
         words = caption(view(name, trials, where=WHERE if name == "throughput" else None))
         assert words.startswith("virtual lab: netns · TG and DUT share CPUs · engine ")
         assert "Linux 6.18.44" in words
-        few = name == "latency"  # the median of three has no 95 % interval
+        few = name == "latency"  # the median of three values has no 95 % interval
         assert f"n = 3 repetitions, {'no interval' if few else 'error bars: 95 % t interval'}" in words
     hosts = synthetic.run(lab="rack.yaml", arrangement="hosts", repetitions=1)
     assert caption(view("throughput", hosts)).startswith("lab: rack.yaml · two hosts")
@@ -211,7 +211,7 @@ def test_latency_puts_paced_loads_first_and_max_apart_as_queueing() -> None:
 
 
 def test_a_load_that_was_not_reached_is_not_drawn_and_said() -> None:
-    """chase 1600 asked for 1 Mpps, offered 0.28, and was drawn at 1 Mpps."""
+    """chase 1600 requested 1 Mpps, offered 0.28, and was drawn at 1 Mpps."""
     trials = loads().assign(batch=8, latency_from="due")
     missed = trials["load"].eq("100kpps") & trials["accesses"].eq(1600)
     trials.loc[missed, "offered_pps"] = 28e3

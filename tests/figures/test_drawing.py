@@ -1,4 +1,4 @@
-"""The drawing: every mark of the table, nothing clipped or on top of another, no state left behind."""
+"""The drawing has every mark of the table, nothing is clipped or overlaps, and no state is left behind."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ VIEWS = views()
 
 
 def seen(sheet: Figure) -> list[Text]:
-    """What is really drawn: matplotlib also keeps labels of ticks beyond the limits."""
+    """Return the labels that are drawn: matplotlib also keeps those of ticks beyond the limits."""
     texts = [*sheet.texts, *(text for legend in sheet.legends for text in [legend.get_title(), *legend.get_texts()])]
     for ax in (ax for ax in sheet.axes if ax.get_visible()):
         texts += [ax.title, *ax.texts, ax.xaxis.label, ax.yaxis.label]
@@ -81,7 +81,7 @@ def test_words_are_on_the_page_readable_and_apart(name: str, style: str) -> None
         on_page.append((text, box))
     for (one, a), (other, b) in combinations(on_page, 2):
         if one.get_rotation() % 90 or other.get_rotation() % 90:
-            continue  # the box of slanted words is larger than they are
+            continue  # the box of slanted text is larger than the text
         over = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
         assert not (over[0] > 1 and over[1] > 1.5), f"{one.get_text()!r} lies on {other.get_text()!r}"
 
@@ -120,7 +120,7 @@ BARS = [PLACE | {"x": "a", "value": 2.0}, PLACE | {"x": "b", "value": 3.0}]
 
 
 def test_drawing_needs_no_more_than_the_seven_first_columns() -> None:
-    """The thesis' figures bring their own marks: no interval, no verdict, labels of their own, palette Paired."""
+    """The thesis' figures have their own marks: no interval, no verdict, their own labels, palette Paired."""
     rows = [
         {"figure": 19, "file": "a.pdf", "kind": kind, "panel": panel, "hue": hue, "x": x, "value": value}
         for kind in ("bar",)
@@ -231,7 +231,7 @@ def test_many_values_on_a_log_axis_are_labelled_by_decades() -> None:
 
 
 def test_decades_of_narrow_panels_do_not_touch() -> None:
-    """Six panels, three in a row: each decade had a label, so 1000 and 10000 were written onto each other."""
+    """Six panels, three in a row: each decade had a label, so the labels 1000 and 10000 overlapped."""
     rows = [
         PLACE | {"panel": panel, "x": x, "kind": "point", "value": float(x)}
         for panel in "abcdef"
@@ -321,7 +321,7 @@ def test_points_of_two_hues_in_one_place_are_both_seen_and_no_legend_joins_them(
 
 
 def test_a_backend_has_one_colour_whatever_stands_beside_it() -> None:
-    """JIT was blue beside user space and orange beside the interpreter; other hues take what is free."""
+    """JIT was blue beside user space and orange beside the interpreter; other hues now take free colours."""
     pairs = [["interpreter", "JIT"], ["JIT", "user space"], ["module"], ["JIT", "mine", "module"], list(OF_ALL_FIGURES)]
     seen: dict[str, set[object]] = {}
     for hues in pairs:
@@ -336,7 +336,7 @@ def test_a_backend_has_one_colour_whatever_stands_beside_it() -> None:
 
 
 def test_hues_beside_one_of_all_figures_have_colours_of_their_own() -> None:
-    """Six parts of a load, of which one is the JIT: two of them were orange."""
+    """Of six parts of a load, one of which is the JIT, two were orange."""
     parts = ["open", "prepare", "verify", "JIT: bpf_int_jit_compile()", "rest", "attach"]
     assert len({paint.color for paint in paint(parts, "colorblind").values()}) == 6
 
@@ -350,7 +350,7 @@ def test_forms_of_one_thing_have_its_colour_and_their_own_dashes() -> None:
 
 
 def test_words_beside_marks_do_not_lie_on_each_other() -> None:
-    """Of two backends, all calls were shorter than a step of the clock: "18 calls" and "17 calls" at one height."""
+    """All calls of two backends were shorter than a step of the clock: "18 calls" and "17 calls" overlapped."""
     place = {"figure": "f", "file": "f", "kind": "below", "verdict": "valid", "x": "", "value": 256.0}
     rows = [place | {"hue": hue, "label": f"{n} calls", "panel": panel}
             for panel in "abc" for n, hue in enumerate(("interpreter", "JIT", "module"), start=110)]  # fmt: skip
@@ -363,7 +363,7 @@ def test_words_beside_marks_do_not_lie_on_each_other() -> None:
 
 
 def test_what_is_below_a_value_is_a_triangle_at_it_with_words_in_the_legend() -> None:
-    """Beside it a marker of another hue, each in its own place."""
+    """Beside it is a marker of another hue; each has its own place."""
     place = {"figure": "f", "file": "f", "panel": "p", "x": "here", "verdict": "valid"}
     marks = [place | {"kind": "beside", "hue": "a", "value": 900.0, "low": 800.0, "high": 1000.0}]
     marks += [place | {"kind": "below", "hue": "b", "value": 256.0, "label": "7 calls"}]
@@ -380,7 +380,7 @@ def test_what_is_below_a_value_is_a_triangle_at_it_with_words_in_the_legend() ->
 
 
 def test_a_dollar_in_a_program_s_name_is_a_dollar(tmp_path: Path) -> None:
-    """matplotlib took what stood between two of them for a formula: a traceback, or words in italics."""
+    """matplotlib took the text between two dollar signs for a formula: a traceback, or text in italics."""
     names = [r"b$\frac{$\$.bpf.c", "a$(id)$HOME.bpf.c"]
     trials = synthetic.run(vary={"program_name": names}, workload=None, accesses=None)
     axes = figure("programs", trials)
@@ -390,7 +390,7 @@ def test_a_dollar_in_a_program_s_name_is_a_dollar(tmp_path: Path) -> None:
 
 
 def test_long_names_are_broken_into_lines_and_leave_the_panel_its_height() -> None:
-    """Turned by 30 degrees they took two thirds of the figure, and the axis label was cut."""
+    """Turned by 30 degrees, the labels took two thirds of the figure, and the axis label was cut off."""
     names = [f"inject.bpf.c, rodata delay_every=321 delay_ns={delay}" for delay in (0, 2000)]
     two = synthetic.run(vary={"program_name": names}, workload=None, accesses=None, mode="native")
     sheet = sheet_of(draw(view("programs", two), STYLES["paper-1col"]))

@@ -1,4 +1,4 @@
-"""What a packet's time on shared CPUs is made of, and what a figure of a closed loop's rates says."""
+"""The parts of a packet's time on shared CPUs, and the caption of a closed loop's rates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODES = ("native", "generic")
 
 
 def with_drops(repetitions: int = 3, name: str = "drop.bpf.c", receiver_ns: float = 12.0) -> pd.DataFrame:
-    """N = 0 reflecting at 75 and 190 ns, a program that drops at 50 and 120 ns; 6 and 2 ns are the programs'.
+    """N = 0 reflects in 75 and 190 ns, a program that drops takes 50 and 120 ns, of which the programs take 6 and 2 ns.
 
     The generator alone takes 30 ns to send a frame and ``receiver_ns`` to receive it.
     """
@@ -54,7 +54,7 @@ def test_the_pieces_pile_up_to_the_packets_time() -> None:
 
 
 def test_pieces_that_exceed_the_whole_are_told() -> None:
-    """Two pieces that take longer than what reflecting takes more than dropping: something was measured wrong."""
+    """Two parts that take longer than the difference between reflecting and dropping: a measurement was wrong."""
     words = " ".join(view("harness", with_drops(receiver_ns=25.0)).look.caption)
     assert "The pieces do not sum to the whole: link, way back in native mode is -4 ns" in words
 

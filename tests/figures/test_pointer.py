@@ -1,4 +1,4 @@
-"""What an SVG tells a pointer: words over each mark where it is drawn, and ids by which a page hides a hue."""
+"""The SVG's text for a pointer over each mark, at the place where it is drawn, and ids by which a page hides a hue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_each_mark_says_value_interval_verdict_and_trials() -> None:
 
 
 def test_the_words_lie_on_the_mark() -> None:
-    """By the file alone: where matplotlib has written the marker, and where the disc is."""
+    """Read from the file: where matplotlib has written the marker, and where the disc is."""
     _, svg = drawn()
     group = re.findall(r'<g id="series-0-\d+">(.*?)</g>\s*</g>', svg, re.DOTALL)
     marker = [
@@ -52,7 +52,7 @@ def test_the_words_lie_on_the_mark() -> None:
 def test_each_hue_and_its_entry_in_the_legend_have_ids_in_the_file_alone() -> None:
     sheet, svg = drawn()
     assert len(re.findall(r'id="series-0-\d+"', svg)) >= 2  # marker and interval
-    assert len(re.findall(r'<g aria-label="a&lt;b" id="legend-0-\d+"', svg)) == 2  # handle and words
+    assert len(re.findall(r'<g aria-label="a&lt;b" id="legend-0-\d+"', svg)) == 2  # handle and text
     assert len(re.findall(r'id="legend-1-\d+"', svg)) == 2
     assert not [one for one in sheet.findobj() if str(one.get_gid()).startswith(("series", "legend"))]
 

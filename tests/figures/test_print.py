@@ -1,4 +1,4 @@
-"""Figures fit to print: short captions, honest axes, readable values, colours that keep their meaning."""
+"""Printable figures: short captions, honest axes, readable values, colours that keep their meaning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZES = {"frame_bytes": (64, 512, 1500), "mode": synthetic.MODES}
 
 
 def bars(values: dict[str, list[tuple[str, float, float]]], **look: object) -> View:
-    """Bars by hue: (x, value, half of the interval)."""
+    """Return the bars by hue: (x, value, half of the interval)."""
     rows = [
         {"kind": "bar", "panel": "", "hue": hue, "x": x, "value": value, "low": value - half, "high": value + half}
         for hue, places in values.items()

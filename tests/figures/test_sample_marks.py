@@ -1,4 +1,4 @@
-"""Every figure of the sample in results/, against its rows: each mark's value and interval, computed here once more."""
+"""Every figure of the sample in results/ against its rows: this file computes each mark's value and interval again."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ COLUMNS = {
     "service_time": ("ns_per_packet", 1.0),
     "latency": ("latency_{hue}_ns", 1e-3),
 }
-"""Of each figure: the column of its values, and the factor to the axis' unit."""
+"""For each figure: the column of its values, and the factor to the axis' unit."""
 NOT_HERE = {"programs", "harness", "counters", "evenness", "labs"}
 OF_SEVERAL = {"access_cost"}
-"""Its marks are slopes over several points: tests of the slope hold them."""
+"""Its marks are differences of two points, computed by `costs`."""
+MODES = {"native": "native", "generic": "generic", "AF_XDP": "af_xdp"}
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +35,29 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 
 def values(figure: str, hue: str, points: str) -> pd.Series:
-    """The values that valid trials of some points have, in the axis' unit."""
+    """Return the values of the valid trials of some points, in the axis' unit."""
     column, scale = COLUMNS[figure]
     rows = pd.read_parquet(SAMPLE / "trials.parquet")
     chosen = rows[rows["point_id"].isin(points.split(",")) & (rows["verdict"] == "valid")]
     return chosen[column.format(hue=hue.replace(".", ""))].dropna().astype(float) * scale
+
+
+def costs(kind: str, hue: str) -> list[float]:
+    """The CPU time of an access in each repetition, in ns: from the rates at N and 0, or from their test runs."""
+    rows = pd.read_parquet(SAMPLE / "trials.parquet")
+    rows = rows[(rows["mode"] == MODES[hue]) & (rows["load"] == "max") & (rows["verdict"] == "valid")]
+    rows = rows.assign(bar=1e9 * rows["dut_cpus"] / rows["forwarded_pps"], point=rows["testrun_raw_ns"])
+    by = rows.pivot(index="repetition", columns="accesses", values=kind).astype(float)
+    zero, most = by.columns.min(), by.columns.max()
+    assert zero == 0 < most
+    return list(((by[most] - by[0]) / most).dropna())
+
+
+def interval(found: list[float]) -> tuple[float, float]:
+    """Return the 95 % interval of the mean."""
+    series = pd.Series(found)
+    half = t.ppf(0.975, len(series) - 1) * series.std() / len(series) ** 0.5
+    return series.mean() - half, series.mean() + half
 
 
 def test_each_figure_is_drawn_or_says_why_not(drawn: tuple[str, Path]) -> None:
@@ -58,8 +77,7 @@ def test_each_mark_is_computed_from_its_rows(drawn: tuple[str, Path], figure: st
         middle = found.median() if figure == "latency" else found.mean()
         assert mark.value == pytest.approx(middle), mark
         if figure != "latency" and not pd.isna(mark.low):
-            half = t.ppf(0.975, len(found) - 1) * found.std() / len(found) ** 0.5
-            assert (mark.low, mark.high) == pytest.approx((middle - half, middle + half)), mark
+            assert (mark.low, mark.high) == pytest.approx(interval(list(found))), mark
 
 
 @pytest.mark.parametrize("figure", COLUMNS)
@@ -70,3 +88,20 @@ def test_each_repetition_is_a_dot_of_its_own(drawn: tuple[str, Path], figure: st
     for (hue, points), dots in raw.groupby(["hue", "points"], dropna=False):
         found = values(figure, str(hue), str(points))
         assert sorted(dots["value"]) == pytest.approx(sorted(found))
+
+
+def test_the_cost_of_an_access_is_computed_from_rates_and_test_runs(drawn: tuple[str, Path]) -> None:
+    marks = pd.read_csv(drawn[1] / "access_cost.csv")
+    raw = marks["kind"] == "raw"
+    shown = marks[~raw]
+    assert {(mark.kind, mark.hue) for mark in shown.itertuples()} == {
+        *(("bar", hue) for hue in MODES),
+        *(("point", hue) for hue in MODES if hue != "AF_XDP"),  # its program has no test run in the kernel
+    }
+    for mark in shown.itertuples():
+        found = costs(mark.kind, mark.hue)
+        assert (mark.value, mark.n) == (pytest.approx(sum(found) / len(found)), len(found)), mark
+        assert (mark.low, mark.high) == pytest.approx(interval(found)), mark
+    for hue in MODES:
+        dots = marks[raw & (marks["hue"] == hue)]["value"]
+        assert sorted(dots) == pytest.approx(sorted([*costs("bar", hue), *costs("point", hue)]))

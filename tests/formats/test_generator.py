@@ -1,4 +1,4 @@
-"""A generator's lines: whole outputs are read, everything else is refused, and a histogram's numbers are right."""
+"""A generator's lines: complete outputs are read, all others are refused, and a histogram's numbers are right."""
 
 import json
 import math

@@ -25,7 +25,7 @@ def test_each_line_of_a_recorded_log():
     assert all(t.passed and t.suite == "test_bpf" and t.jited is not True for t in tests)
     assert (tests[0].name, tests[0].ns) == ("TAX", (425, 425, 425))
     assert tests[29].name == "JGE (jt 0), test 1"
-    assert [t.number for t in tests if t.jited is None] == [50, 51, 52, 53, 55, 56, 59]  # must be refused, and were
+    assert [t.number for t in tests if t.jited is None] == [50, 51, 52, 53, 55, 56, 59]  # rightly refused
 
 
 def test_a_wrong_result_is_no_time():
@@ -51,7 +51,7 @@ def test_suites_are_told_by_their_ends():
 @pytest.mark.parametrize(
     "log",
     [
-        LOG.replace("#30 ", "30 "),  # a line that was broken by another message
+        LOG.replace("#30 ", "30 "),  # a line that another message interrupts
         "".join(LOG.splitlines(keepends=True)[:-1]),
         "\n".join(LOG.splitlines()[5:]) + "\n",
         "nothing of it\n",

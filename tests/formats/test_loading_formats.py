@@ -1,4 +1,4 @@
-"""What the loading study reads: function_graph's traces, loadbench's lines, stacks that perf sampled."""
+"""The loading study's formats: function_graph's traces, loadbench's lines, stacks sampled by perf."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def test_columns_of_a_line(line, duration_ns):
 
 def test_what_a_trace_does_not_hold_whole_is_left_out():
     lines = [
-        " 0)   5.000 us    |  }",  # it began before the trace
+        " 0)   5.000 us    |  }",  # the call began before the trace
         " 0)   ==========> |",
         " 0)   <========== |",
         " ------------------------------------------",
         " 0)  a-1  =>  b-2 ",
         " 0)               |  f() {",
-        " 1)               |  g() {",  # another CPU's calls are no callers of these
+        " 1)               |  g() {",  # calls of another CPU are not callers of these
         " 0)   1.000 us    |    h();",
         " 0)   3.000 us    |  } /* f */",
         "",
@@ -153,7 +153,7 @@ def test_stacks_of_the_kernel():
     "line", [" 0)" + " " * 60_000 + "x\n", " " * 60_000 + "0) x\n", " 0) $" + " " * 60_000 + "1 us\n"]
 )
 def test_a_line_of_spaces_is_refused_at_once(line):
-    """Each split of the spaces was tried: 4 kB took 43 s, and this would take days."""
+    """The parser tried each split of the spaces: 4 kB took 43 s, and this input would have taken days."""
     began = time.monotonic()
     with pytest.raises(FormatError, match="no line of a trace"):
         parse_function_graph(line)

@@ -1,4 +1,4 @@
-"""Whatever is handed to a parser, it answers with rows or with FormatError; `nightly` tries 100,000 inputs on each."""
+"""For any input, a parser returns rows or raises FormatError; `nightly` tries 100,000 inputs on each parser."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ THESIS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "sar log": (parse_sar_text, sar_log(2)),
     "perf log": (parse_perf_text, perf_log()),
 }
-"""These answer with anomalies and raise nothing at all."""
+"""These parsers return anomalies and never raise."""
 
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
-    """Draw a recorded output with a piece cut out, replaced, doubled or put in."""
+    """Draw a recorded output with a piece cut out, replaced, doubled or inserted."""
     start = draw(st.integers(0, len(whole)))
     stop = draw(st.integers(start, min(len(whole), start + 40)))
     piece = draw(

@@ -1,4 +1,4 @@
-"""A pcap is read whole or refused in words; its sizes and flows are its own."""
+"""A pcap is read completely or refused with a message; frame sizes and flows come from the file."""
 
 from __future__ import annotations
 

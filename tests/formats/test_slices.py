@@ -1,4 +1,4 @@
-"""Slices of two programs under one sender: what xdpload prints, and the ratio of rates that they tell."""
+"""Slices of two programs under one sender: the output of xdpload, and the ratio of rates that follows from it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def printed(slices: Sequence[Sequence[int]]) -> bytes:
 def measured(
     rng: np.random.Generator, ratio: float, pairs: int = 100, exchange_s: float = 1e-5, swing: float = 0.2
 ) -> list[Slice]:
-    """Slices of programs whose true rates have ``ratio``, while the machine's speed swings by ``swing``."""
+    """Return slices of programs whose true rates have ``ratio``, while the machine's speed varies by ``swing``."""
     found = []
     for number in range(pairs):
         speed = 5e6 * (1 + swing * np.sin(number / 7))

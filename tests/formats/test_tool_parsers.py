@@ -1,4 +1,4 @@
-"""Each parser reads what the tools printed on a real machine, and says what it cannot read."""
+"""Each parser reads the tools' output from a real machine, and names what it cannot read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_perf_intervals_and_cpus_are_kept_apart() -> None:
     ("version", "switches"), [("6.1.192", [33, 13]), ("6.12.107", [13, 185]), ("7.2.13", [23, 332])]
 )
 def test_perf_names_events_as_they_were_asked_for(version: str, switches: list[float]) -> None:
-    """perf 6.12 prints `context-switches [software]` and `L1-dcache-loads [cpu]` where it does not sum CPUs."""
+    """perf 6.12 prints `context-switches [software]` and `L1-dcache-loads [cpu]` if it does not sum CPUs."""
     by_cpu = perf.parse_perf_json(recorded(f"perf_by_cpu_{version}.jsonl"))
     assert [count.value for count in by_cpu if count.event == "context-switches"] == switches
     assert [count.cpu for count in by_cpu][:2] == [0, 1]
@@ -248,7 +248,7 @@ def test_bpftool_programs_and_attachments() -> None:
 
 
 def test_bpftool_tells_the_card_of_a_program_and_what_runs_beside_it() -> None:
-    """As bpftool 7.1 printed them for netdevsim in a guest of 6.1."""
+    """Output of bpftool 7.1 for netdevsim in a guest of 6.1."""
     programs = bpftool.parse_programs(recorded("bpftool_program_offloaded.json"))
     assert [(p.program_id, p.device, p.jited_bytes) for p in programs] == [(5, "eth1", None)]
     both = (bpftool.OffloadAttachment("eth1", "native", 116), bpftool.OffloadAttachment("eth1", "offload", 110))
@@ -256,7 +256,7 @@ def test_bpftool_tells_the_card_of_a_program_and_what_runs_beside_it() -> None:
 
 
 TOOLS = sorted((RECORDED / "tools").iterdir())
-"""What the tools of each distribution print of one veth with two queues and a program named reflect."""
+"""Output of each distribution's tools for one veth with two queues and a program named reflect."""
 
 
 @pytest.mark.parametrize("folder", TOOLS, ids=lambda folder: folder.name)
@@ -282,7 +282,7 @@ def test_each_distributions_tools_tell_the_same(folder: Path) -> None:
 
 
 def test_a_link_of_which_a_value_is_missing_has_none() -> None:
-    """`Speed: ` at the end of a line, as a cut answer has it, was a ValueError."""
+    """An answer cut after `Speed: ` caused a ValueError."""
     found = ethtool.parse_link("Settings for eth0:\n\tSpeed: \n\tDuplex:\n\tLink detected: yes\n")
     assert (found.speed_bps, found.detected) == (None, True)
 

@@ -1,4 +1,4 @@
-"""The verifier's statistics over versions, bpfverify's lines, and what both generations of PREVAIL printed."""
+"""The verifier's statistics over versions, bpfverify's lines, and the output of both generations of PREVAIL."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_what_prevail_cannot_read_is_no_verdict_on_the_program(name, words):
     answer = recorded(name)
     assert answer.verdict == "loader"
     assert words in answer.cause
-    assert ".o" not in answer.cause  # where the object lay is this machine's business
+    assert ".o" not in answer.cause  # the path is of this machine
 
 
 def test_a_source_line_behind_the_complaint_does_not_hide_it():

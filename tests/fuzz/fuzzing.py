@@ -1,7 +1,7 @@
-"""`make fuzz`: libFuzzer under ASan and UBSan on the C tools' parsers, atheris on those in Python, and their table.
+"""`make fuzz`: libFuzzer with ASan and UBSan on the C tools' parsers, atheris on the Python parsers, and their table.
 
-What coverage found worth keeping stays in `build/fuzz/corpus` from night to night. An input that broke a parser lies in
-`build/fuzz/broken`; once its cause is mended it belongs into `tests/fuzz/found`, which is fed first each time.
+Inputs that reach new code stay in `build/fuzz/corpus` from night to night. An input that broke a parser is in
+`build/fuzz/broken`; once its cause is fixed, it belongs in `tests/fuzz/found`, which is fed first each time.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ const volatile long rates[3] = {1, 2, 3};
 __attribute__((section("xdp"))) int front(void *packet) { return limit > 2 && ready ? (int)rates[1] : 2; }
 char terms[] __attribute__((section("license"))) = "GPL";
 """
-"""An object with constants of several sizes and a map, as the compiler makes it."""
+"""Compile an object with constants of several sizes and a map."""
 
 
 @dataclass(frozen=True)
 class Fuzzed:
-    """What came of one parser. ``broken`` is the first thing that broke it; ``missing`` says why it was not run."""
+    """The result of one parser. ``broken`` is the first fault; ``missing`` is the reason why it was not run."""
 
     name: str
     tool: str
@@ -80,7 +80,7 @@ class Fuzzed:
 
 
 def built(name: str) -> Path:
-    """Build a C target. Raises CalledProcessError where clang has no libFuzzer (Debian: libclang-rt-NN-dev)."""
+    """Build a C target. Raises CalledProcessError if clang has no libFuzzer (Debian: libclang-rt-NN-dev)."""
     tool, harness, files, libraries = C_TARGETS[name]
     folder = next(place for place in (ROOT / "native" / tool, ROOT / tool) if place.is_dir())
     common = ROOT / "native" / "common"
@@ -103,7 +103,7 @@ def _object_with_constants() -> Path:
 
 
 def fuzzed(name: str, tool: str, argv: Sequence[str | Path], seeds: Sequence[bytes], runs: int, most_s: int) -> Fuzzed:
-    """Feed one parser ``runs`` inputs, within ``most_s`` seconds (0: as long as it takes)."""
+    """Feed one parser ``runs`` inputs, for at most ``most_s`` seconds (0: no limit)."""
     slug = _slug(tool, name)
     corpus, broken, first = BUILD / "corpus" / slug, BUILD / "broken" / slug, BUILD / "seeds" / slug
     for folder in (corpus, broken, first):
@@ -147,7 +147,7 @@ def _why(text: str) -> str:
 
 
 def with_atheris() -> str | None:
-    """Put atheris into build/fuzz; returns why there is none."""
+    """Install atheris into build/fuzz; return the reason if that fails."""
     if importlib.util.find_spec("atheris") or (BUILD / "atheris" / "atheris").is_dir():
         return None
     uv = [Path(sys.executable).parent / "uv", "pip", "install", "-q", "--python", sys.executable]
@@ -158,7 +158,7 @@ def with_atheris() -> str | None:
 
 
 def campaign(wanted: str, runs: int, most_s: int) -> Iterator[Fuzzed]:
-    """Yield what came of each parser whose name or tool is asked for."""
+    """Yield the result of each parser whose name or tool was requested."""
     from tests.fuzz.parsers import every
 
     for name, (tool, *_) in C_TARGETS.items():

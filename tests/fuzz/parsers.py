@@ -1,6 +1,6 @@
-"""What `make fuzz` feeds: each parser of text that others wrote, with outputs that it must read and what it may raise.
+"""The Python parsers that `make fuzz` feeds: each with outputs that it must read, and the errors that it may raise.
 
-`python -m tests.fuzz.parsers NAME [libFuzzer's options]` is the process that atheris guides by coverage.
+`python -m tests.fuzz.parsers NAME [libFuzzer's options]` is the process that atheris guides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _files(*names: str) -> tuple[bytes, ...]:
 
 
 def every() -> dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], ...]]]:
-    """Return each parser by name, what it reads, and the errors that are an answer."""
+    """Return each parser by name, with sample inputs and the errors that it may raise."""
     from tests.formats.test_parsers_any_input import PARSERS, THESIS
     from xdplab.errors import XdplabError
     from xdplab.formats import cpuclock, ethtool, generator, pcap, verifier_log
@@ -71,7 +71,7 @@ def _journal(journal: Callable[[Path], object]) -> Callable[[Path], object]:
 
 
 def _file(reader: Callable[[Path], object]) -> Parser:
-    """Return a parser of a file that has no name: nothing of it is left, however the process ends."""
+    """Return a parser that reads a nameless file, of which nothing is left, however the process ends."""
     file = os.memfd_create("input")
 
     def read(data: bytes) -> object:
@@ -83,7 +83,7 @@ def _file(reader: Callable[[Path], object]) -> Parser:
 
 
 def read(parser: Parser, data: bytes, allowed: tuple[type[Exception], ...]) -> None:
-    """Feed one input; any error but those ``allowed`` is the parser's fault."""
+    """Feed one input; an error that is not ``allowed`` is a fault of the parser."""
     with contextlib.suppress(*allowed):
         parser(data)
 

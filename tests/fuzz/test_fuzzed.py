@@ -1,4 +1,4 @@
-"""A slice of `make fuzz`: the targets are built, fed and counted, and an input that breaks one is told."""
+"""A part of `make fuzz`: the targets are built, fed and counted, and an input that breaks one is reported."""
 
 from __future__ import annotations
 

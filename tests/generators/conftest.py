@@ -1,4 +1,4 @@
-"""A netns lab of these tests' own, xdpgen built on its TG, and DUTs of several kinds."""
+"""A netns lab for these tests, with xdpgen built on its TG, and several kinds of DUT."""
 
 import json
 import os
@@ -19,12 +19,12 @@ from xdplab.labs import Lab, use_lab
 
 HERE = Path(__file__).parent
 FIFO = 20
-"""Above the labs that may be at work on the same CPUs: a sender of equal priority would wait for theirs to end."""
+"""Higher than that of other labs on the same CPUs: a sender of equal priority would wait until their senders end."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """The lab with everything on its hosts."""
+    """The lab with all tools on its hosts."""
 
     lab: Lab
     xdpgen: str
@@ -74,7 +74,7 @@ class Bench:
 
     @contextmanager
     def counting(self) -> Iterator[list[int]]:
-        """Fill the list, at the block's end, with the frames each DUT queue gave its XDP program within the block."""
+        """At the block's end, fill the list with the frames that each DUT queue gave its XDP program in it."""
         gained: list[int] = []
         before = self._queue_packets()
         yield gained
@@ -107,7 +107,7 @@ def traffic_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture
 def one_burst(traffic_bench: Bench) -> Callable[..., Any]:
-    """Send one burst of ``seconds`` with settings changed as given, and return what came of it."""
+    """Send one burst of ``seconds`` with changed settings, and return its result."""
 
     def send(engine: str = "live", seconds: float = 0.2, **changes: Any) -> Any:
         with traffic_bench.generator(engine, **changes) as generator:

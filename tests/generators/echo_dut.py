@@ -1,8 +1,8 @@
-"""A slow DUT in user space with exact faults: returns test frames, and does to frame i what its argument says.
+"""A slow DUT in user space with exact faults: it returns test frames with the faults that its argument names.
 
-Usage: echo_dut.py INTERFACE FAULTS SECONDS; FAULTS is a JSON object from a fault to the remainders of i modulo 10 that
-suffer it; "late": [a, b] returns frame a with frame b; "advance": n adds i times n to frame i's number, as if so many
-frames more had been sent; "hostile" returns it with one of each kind that is nearly a test frame. "print" returns
+Usage: echo_dut.py INTERFACE FAULTS SECONDS; FAULTS is a JSON object from a fault to the values of i modulo 10 that have
+it. "late": [a, b] returns frame a with frame b; "advance": n adds i times n to frame i's number, as if that many more
+frames had been sent; "hostile" also returns one of each kind of frame that is nearly a test frame. "print" returns
 nothing and prints every frame as hex instead.
 """
 
@@ -17,7 +17,7 @@ UDP_PORT = (50220).to_bytes(2, "big")
 
 
 def returned(frame: bytes, faults: set[str]) -> list[bytes]:
-    """Return what comes back of one frame."""
+    """Return the frames that come back for one frame."""
     back = bytearray(frame[6:12] + frame[:6] + frame[12:])
     if "other_run" in faults:
         back[45] ^= 1
@@ -34,7 +34,7 @@ def returned(frame: bytes, faults: set[str]) -> list[bytes]:
 
 
 def with_sum(frame: bytearray) -> bytes:
-    """Return the frame with the IP header checksum that belongs to it (RFC 1071), of as many words as it says."""
+    """Return the frame with the right IP header checksum (RFC 1071), over the header length that it states."""
     frame[24:26] = b"\0\0"
     header = frame[14 : 14 + 4 * (frame[14] & 15)]
     total = sum(int.from_bytes(header[at : at + 2], "big") for at in range(0, len(header), 2))
@@ -49,7 +49,7 @@ def changed(frame: bytes, at: int, new: bytes) -> bytearray:
 
 
 def hostile(frame: bytes) -> dict[str, bytes]:
-    """Return frames that are nearly ``frame``, a test frame, by name: its magic, run id and number are in most."""
+    """Return frames that are nearly the test frame ``frame``, by name: most have its magic, run id and number."""
     ip_bytes = int.from_bytes(frame[16:18], "big")
     wrong_sum = int.from_bytes(frame[24:26], "big") ^ 1
     options = bytearray(frame[:34] + bytes(4) + frame[34:])
@@ -86,7 +86,7 @@ def say(line: str) -> None:
 
 
 def send(link: socket.socket, frame: bytes) -> None:
-    """Send a frame; the socket takes it when the link's ring has room again."""
+    """Send a frame; wait while the link's ring is full."""
     while True:
         try:
             link.send(frame)
@@ -130,7 +130,7 @@ def main() -> None:
         if number == late_with:
             back += late
         number += 1
-        if "swap" in faults:  # comes back behind the next one
+        if "swap" in faults:  # comes back after the next one
             held = back
             continue
         for one in back + held:

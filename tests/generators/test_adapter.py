@@ -1,4 +1,4 @@
-"""Settings become xdpgen's arguments, and what an engine cannot do is said before anything starts."""
+"""Settings become xdpgen's arguments; what an engine does not support is reported before anything starts."""
 
 import pytest
 
@@ -78,12 +78,12 @@ def test_an_unknown_engine_names_the_known_ones() -> None:
 
 @pytest.mark.parametrize(("engine", "paced", "full"), [(LIVE, 8, 60), (AFXDP, 32, 256)])
 def test_the_batch_is_the_same_at_every_paced_rate(engine: Capabilities, paced: int, full: int) -> None:
-    """It followed the rate (1, 4, 8, 16, 60) and put steps into latency against load."""
+    """The batch followed the rate (1, 4, 8, 16, 60) and caused steps in the latency against the load."""
     assert (engine.batch(paced=True), engine.batch(paced=False)) == (paced, full)
 
 
 def test_a_kernel_without_live_frames_is_unsupported() -> None:
-    """What a guest of 5.10 answered; xdpgen asks its kernel before anything is sent."""
+    """The answer of a guest of 5.10; xdpgen asks its kernel before it sends anything."""
     said = (
         "support: this kernel has no live frames, which engine live sends: Linux 5.18 and newer have them (EOPNOTSUPP)"
     )

@@ -90,7 +90,7 @@ def test_a_task_that_dies_ends_the_session_with_its_words(installed: Path, tmp_p
 
 
 def test_a_run_has_files_of_its_own_and_opens_its_own_card_only() -> None:
-    """A killed run left DPDK's lock to the next, and DPDK took every card that was bound to its driver."""
+    """A killed run left DPDK's lock to the next run, and DPDK took every card that was bound to its driver."""
     first, second = (own_arguments((), "0000:3b:00.0") for _ in range(2))
     assert first[0] == second[0] == "--file-prefix"
     assert first[1] != second[1]
@@ -125,7 +125,7 @@ def test_what_a_real_moongen_wrote() -> None:
 
 
 def test_what_a_real_moongen_wrote_without_a_link() -> None:
-    """The same, while the DUT's end of the veth was down: it hands 985 frames over, and its port sends none."""
+    """The same with the DUT's end of the veth down: MoonGen hands over 985 frames, and its port sends none."""
     (burst,) = parse_output(RECORDED.with_name("moongen_link_down.jsonl").read_bytes()).bursts
     s = burst.summary
     assert (s.tx_packets, s.rx_packets, s.device_tx_packets, s.device_rx_missed) == (985, 0, 0, 0)
@@ -138,11 +138,11 @@ def test_what_a_real_moongen_wrote_without_a_link() -> None:
 @pytest.mark.parametrize(
     ("said", "told", "remedy"),
     [
-        # The words of a real MoonGen (gcc 12, DPDK 17.08), which goes on where DPDK did not start.
-        ("EAL: No free hugepages reported in hugepages-2048kB", "DPDK has 0 ports, none of the number 0", "hugepages"),
-        ("EAL: lcore 9 unavailable EAL: invalid coremask", "DPDK has 0 ports, none of the number 0", "tg.cpus"),
-        ("", "DPDK has 1 ports, none of the number 3", "generator.ports"),
-        ("", "the port has 1 queues, 9 were asked for", "fewer queues"),
+        # The messages of a real MoonGen (gcc 12, DPDK 17.08), which continues if DPDK did not start.
+        ("EAL: No free hugepages reported in hugepages-2048kB", "DPDK has 0 ports, and no port 0", "hugepages"),
+        ("EAL: lcore 9 unavailable EAL: invalid coremask", "DPDK has 0 ports, and no port 0", "tg.cpus"),
+        ("", "DPDK has 1 ports, and no port 3", "generator.ports"),
+        ("", "the port has 1 queues, but 9 were requested", "fewer queues"),
     ],
 )
 def test_what_cannot_be_had_is_unsupported_with_the_cause(said: str, told: str, remedy: str, tmp_path: Path) -> None:

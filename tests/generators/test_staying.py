@@ -1,4 +1,4 @@
-"""A generator stays from trial to trial while the same is asked of it, and each trial has its own bursts."""
+"""A generator stays from trial to trial while its settings stay the same, and each trial has its own bursts."""
 
 import pytest
 from tests.generators.conftest import Bench

@@ -85,7 +85,7 @@ def test_exact_faults_are_found_exactly(traffic_bench: Bench, one_burst: Send) -
     assert summary.foreign_packets == 100
     assert summary.damaged_packets == 50
     assert summary.rx_packets == 350
-    assert summary.lost_packets == 200  # dropped, and those nobody can recognise any more
+    assert summary.lost_packets == 200  # dropped frames, and frames that the receiver cannot recognise
 
 
 @pytest.fixture(scope="module", params=["as built", "with sanitizers"])
@@ -103,8 +103,8 @@ def any_build(request: pytest.FixtureRequest, traffic_bench: Bench, tmp_path_fac
     return replace(traffic_bench, xdpgen=on_tg)
 
 
-WITHOUT_MAGIC = {"one byte short", "foreign magic"}  # where it belongs
-PASSED_ON = {"runt", "vlan", "options"}  # not to the port of the test, where that is looked for
+WITHOUT_MAGIC = {"one byte short", "foreign magic"}  # at its offset
+PASSED_ON = {"runt", "vlan", "options"}  # not the port of the test, if the port is checked
 
 
 def test_frames_that_are_nearly_ours_are_counted_apart(any_build: Bench) -> None:
@@ -124,7 +124,7 @@ def test_frames_that_are_nearly_ours_are_counted_apart(any_build: Bench) -> None
 
 
 def test_numbers_go_on_beyond_what_a_frame_has_room_for(traffic_bench: Bench, one_burst: Send) -> None:
-    """As if 2**30 frames were lost between two that come back: a burst of 42 thousand million, over 2**31 and 2**32."""
+    """As if 2**30 frames were lost between two that come back: a burst of 42 billion frames, across 2**31 and 2**32."""
     with traffic_bench.echo({"advance": 2**30}):
         summary = one_burst(seconds=1.0, max_frames=40, rate_pps=1000.0, settle_s=0.3).summary
     assert (summary.rx_packets, summary.stale_packets, summary.lost_packets) == (40, 0, 0)
@@ -138,7 +138,7 @@ def test_faults_are_found_beyond_2_to_the_32_too(traffic_bench: Bench, one_burst
 
 
 def test_order_is_asked_of_a_flow_and_not_of_several(traffic_bench: Bench, one_burst: Send) -> None:
-    """Frames that change places with a neighbour of another flow are in order; with one of their own they are not."""
+    """A frame that changes places with one of another flow is in order; with one of its own flow it is not."""
     settings: dict[str, Any] = {"seconds": 1.0, "max_frames": 200, "rate_pps": 2000.0, "settle_s": 0.3}
     with traffic_bench.echo({"swap": [3, 7]}):
         assert one_burst(flows=2, **settings).summary.reordered == 0
@@ -155,7 +155,7 @@ def test_latency_counts_from_the_time_a_frame_was_due(traffic_bench: Bench, one_
     assert late is not None
     assert burst.latency is due
     assert sent.count == due.count == late.count == burst.summary.tx_packets
-    # Each frame's own; a schedule rounds down. AF_XDP reads the clock once per batch for lateness and once per stamp.
+    # Lateness is per frame, and a schedule rounds down. AF_XDP reads the clock once per batch and once per stamp.
     apart = due.sum - sent.sum - late.sum
     assert -2 * due.count <= apart <= (2 if engine == "live" else 10_000) * due.count
     assert late.max == burst.summary.tx_late_max_ns
@@ -179,7 +179,7 @@ def test_at_max_load_nothing_is_due(traffic_bench: Bench, one_burst: Send) -> No
 
 
 def test_what_drains_after_the_window_is_told_apart(traffic_bench: Bench, one_burst: Send) -> None:
-    """The echo in user space is far behind when the sender stops, and goes on while the burst settles."""
+    """The echo in user space is far behind when the sender stops, and continues while the burst settles."""
     with traffic_bench.echo({}):
         summary = one_burst(seconds=0.1, settle_s=1.0, rate_pps=500e3).summary
     assert summary.rx_packets is not None
@@ -196,7 +196,7 @@ def took_s(burst: Callable[[], Burst]) -> tuple[float, Burst]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_burst_ends_when_all_of_it_is_seen_to_be_back(traffic_bench: Bench, engine: str) -> None:
-    """--settle is the most: it is needed where frames are missing, which may be late or lost."""
+    """--settle is a maximum: the time is used up only if frames are missing, which may be late or lost."""
     with traffic_bench.generator(engine, settle_s=4.0, rate_pps=20_000.0) as generator:
         generator.start()
         with traffic_bench.dut("reflect"):
@@ -235,7 +235,7 @@ ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct so
 
 
 def slowed(bench: Bench, folder: Path, words: str = "") -> Bench:
-    """xdpgen over a kernel that takes at most 256 frames every 15 ms: its ring of 2048 is full at the end."""
+    """xdpgen over a kernel that accepts at most 256 frames every 15 ms: xdpgen's ring of 2048 is full at the end."""
     (folder / "slow.c").write_text(SLOW_KERNEL)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "slow.so", folder / "slow.c"], check=True)
     script = f"{bench.lab.work_dir(bench.lab.tg)}/slow-xdpgen-{folder.name}"
@@ -247,7 +247,7 @@ def slowed(bench: Bench, folder: Path, words: str = "") -> Bench:
 
 
 def test_what_a_slow_kernel_takes_late_is_sent_in_its_own_burst(traffic_bench: Bench, tmp_path: Path) -> None:
-    """It was given up after 20 ms and went out in the next burst: the DUT then counted more frames than the TG."""
+    """xdpgen gave up after 20 ms, and the rest left in the next burst: the DUT then counted more frames than the TG."""
     with (
         traffic_bench.dut("drop"),
         slowed(traffic_bench, tmp_path).generator("afxdp", receive=False, batch=256) as generator,
@@ -268,16 +268,16 @@ def test_frames_that_the_kernel_never_takes_are_an_error(traffic_bench: Bench, t
 
 
 def test_a_late_frame_is_waited_for(traffic_bench: Bench) -> None:
-    """The echo returns the 50th frame with the 150th: 0.1 s after those around it."""
+    """The echo returns the 50th frame with the 150th, 0.1 s after its neighbours."""
     with traffic_bench.echo({"late": [50, 150]}), traffic_bench.generator(rate_pps=1000.0, settle_s=1.0) as generator:
         generator.start()
         assert generator.burst("late", 0.2).summary.lost_packets == 0
 
 
 def test_the_sender_is_held_where_nothing_of_it_is_seen_or_left(traffic_bench: Bench) -> None:
-    """A burst needs no update of the kernel's XDP dispatcher, and a kill takes the device that spared it along."""
+    """A burst needs no update of the kernel's XDP dispatcher; a kill also removes the device that avoids the update."""
     lab = traffic_bench.lab
-    await_nothing_attached(lab.tg, lab.tg_interface)  # the kernel takes some ms to drop what an earlier test killed
+    await_nothing_attached(lab.tg, lab.tg_interface)  # the kernel takes some ms to remove what an earlier test killed
     links = lab.tg.run(["ip", "-o", "link"]).text
     argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--step"]
     process = lab.tg.start(["sh", "-c", 'echo $$; exec "$@"', "sh", *argv], deadline_s=30.0)
@@ -308,7 +308,7 @@ def test_a_burst_has_four_intervals_and_its_cpu_time(traffic_bench: Bench, one_b
 
 
 def test_a_sender_that_is_stopped_says_how_long(traffic_bench: Bench) -> None:
-    """0.3 s of a window in SIGSTOP: the sender stood still as long."""
+    """SIGSTOP for 0.3 s of a window: the sender stands still for as long."""
     lab = traffic_bench.lab
     argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--bursts", "long:3", "--fifo", str(FIFO)]
     with traffic_bench.dut("reflect"):
@@ -357,7 +357,7 @@ def test_a_deaf_dut_is_0_received_and_a_dropping_one_loses_what_it_drops(traffic
 
 
 def test_sender_and_receiver_work_without_a_link(traffic_bench: Bench, one_burst: Send) -> None:
-    """The DUT counts no frame; the receiver counts each that it was handed, once and in order."""
+    """The DUT counts no frame; the receiver counts each frame that it gets, once and in order."""
     with traffic_bench.counting() as dut_packets:
         sender = one_burst(alone="sender", receive=False, seconds=0.2).summary
         both = one_burst(alone="receiver", seconds=0.2).summary
@@ -390,7 +390,7 @@ def test_pace(traffic_bench: Bench, one_burst: Send, engine: str, rate_pps: floa
         assert summary.tx_packets <= due + 1
         assert (summary.limited is None) == (summary.tx_packets + 1 >= 0.999 * due)
         assert summary.tx_late_max_ns is not None
-    assert max(summary.tx_packets for summary in summaries) >= 0.999 * due  # the best: others may hold the CPU
+    assert max(summary.tx_packets for summary in summaries) >= 0.999 * due  # the best: other processes may use the CPU
 
 
 def test_a_pace_that_cannot_be_kept_is_said(traffic_bench: Bench, one_burst: Send) -> None:
@@ -422,7 +422,7 @@ def test_live_reaches_a_queue_per_cpu(traffic_bench: Bench, one_burst: Send) -> 
     with traffic_bench.queues(2), traffic_bench.dut("reflect"), traffic_bench.counting() as dut_packets:
         summary = one_burst(queues=2, cpus=(0, 1), rate_pps=20_000.0).summary
     assert dut_packets == list(summary.tx_by_queue)
-    assert summary.tx_by_queue == pytest.approx((2000, 2000), rel=0.05)  # a CPU may be busy as the window ends
+    assert summary.tx_by_queue == pytest.approx((2000, 2000), rel=0.05)  # a CPU may be busy when the window ends
     assert (summary.rx_packets, summary.reordered) == (summary.tx_packets, 0)
 
 
@@ -489,7 +489,7 @@ def test_what_cannot_be_is_refused_with_its_reason(traffic_bench: Bench) -> None
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_generator_starts_where_another_was_just_killed(traffic_bench: Bench, engine: str) -> None:
-    """Its program stays on the interface for some ms, until the kernel has ended it."""
+    """Its program stays on the interface for some ms, until the kernel has removed it."""
     for _ in range(12):
         with traffic_bench.generator(engine) as generator:
             generator.start()
@@ -522,7 +522,7 @@ def test_a_signal_ends_it_within_100_ms_with_all_it_has(traffic_bench: Bench, en
             assert result.exit_code == 0
             assert output.bursts[0].summary.interrupted
             assert output.bursts[0].summary.rx_packets == output.bursts[0].summary.tx_packets > 0
-    assert min(times) < 0.1, times  # the best: the kernel's network lock may be held by others
+    assert min(times) < 0.1, times  # the best of several: others may hold the kernel's network lock
 
 
 def sends(line: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""A local host and one behind SSH (in a lab of these tests' own), for tests of what both must do."""
+"""A local host and one behind SSH (in a lab for these tests), for tests of their common behaviour."""
 
 import os
 from collections.abc import Iterator

@@ -45,7 +45,7 @@ print(result.exit_code, len(result.stdout), (after - before) * 1024, result.ok, 
 
 @pytest.mark.parametrize("where", ["local", pytest.param("ssh", marks=pytest.mark.root)])
 def test_what_never_stops_printing_goes_to_a_file_and_it_is_said(where: str, request: pytest.FixtureRequest) -> None:
-    """It was 1.7 GB of memory after four seconds of `yes`."""
+    """It used 1.7 GB of memory after four seconds of `yes`."""
     place = where if where == "local" else request.getfixturevalue("ssh_lab").name
     argv = [sys.executable, "-c", MEMORY, place, "20", "sh", "-c", "yes | head -c 400000000; yes | timeout 4 cat"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
@@ -80,7 +80,7 @@ def test_lines_are_read_however_many_come(host: Host) -> None:
 
 
 class SlowSink(io.BytesIO):
-    """Takes a while for each write."""
+    """A file whose writes are slow."""
 
     def write(self, data: Any) -> int:
         time.sleep(0.05)
@@ -174,7 +174,7 @@ def test_kill_ends_it_now(host: Host) -> None:
 
 @pytest.mark.root
 def test_kill_over_ssh_ends_what_has_no_group_yet(ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The far side tells its process id before `timeout` makes it a group: a kill in between found no group to end."""
+    """The remote side reports its process id before `timeout` makes a group of it: a kill in between found no group."""
     monkeypatch.setattr(ssh, "TELL_GROUP", 'echo "xdplab-group $$ " >&2; while :; do :; done')
     process = ssh_lab.dut.start(["true"], deadline_s=30)
     process.kill()
@@ -210,7 +210,7 @@ def test_files_go_and_come_back(host: Host, tmp_path: Path) -> None:
         host.put(what, remote, mode=0o750)
         assert host.get(remote) == data
         assert host.run(["stat", "-c", "%a", remote]).text == "750\n"
-    assert host.run(["ls", f"{tmp_path}/remote/new folder"]).text == "0\n1\n"  # no temporary file stays
+    assert host.run(["ls", f"{tmp_path}/remote/new folder"]).text == "0\n1\n"  # no temporary file is left
 
 
 def test_files_of_the_kernel_can_be_read(host: Host) -> None:
@@ -230,7 +230,7 @@ def test_a_command_costs_milliseconds(host: Host) -> None:
 
 
 def test_a_file_is_whole_or_not_there_on_a_full_disk(ssh_lab: Lab) -> None:
-    """Pipelined writes would drop the error: the file would be there, empty, and its writer none the wiser."""
+    """Pipelined writes would drop the error: an empty file would exist, and its writer would not know."""
     host = ssh_lab.dut
     host.run(["sh", "-c", "mkdir /tmp/small && mount -t tmpfs -o size=64k small /tmp/small"])
     try:

@@ -1,4 +1,4 @@
-"""A connection that goes silent is given up at both its ends, though no packet says that the other is gone."""
+"""Both ends give up a silent connection, although no packet says that the other end has gone."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ while ! grep -q '^sshd' "/proc/$pid/comm"; do pid=$(awk '$1 == "PPid:" { print $
 echo "$pid"
 """
 
-# A controller in a process of its own, so that it can be stopped or killed while its connection stays open: the
-# socket is kept by this test too.
+# A controller in its own process, which can be stopped or killed while its connection stays open, because this test
+# also holds the socket.
 CONTROLLER = """
 import sys, time
 from xdplab import labs
@@ -63,7 +63,7 @@ def let_go(lab: Lab) -> bool:
 def test_a_holder_lets_go_of_a_controller_that_is_silent(ssh_lab: Lab, controller: subprocess.Popen[str]) -> None:
     time.sleep(2 * SILENCE_S)
     assert not let_go(ssh_lab), "a controller that lives holds on"
-    os.kill(controller.pid, signal.SIGSTOP)  # its sockets stay open, nothing comes: as from a machine without power
+    os.kill(controller.pid, signal.SIGSTOP)  # sockets stay open, nothing arrives: as from a machine without power
     until = time.monotonic() + 10 * SILENCE_S
     while not let_go(ssh_lab) and time.monotonic() < until:
         time.sleep(0.2)

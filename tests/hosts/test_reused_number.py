@@ -1,4 +1,4 @@
-"""A process that has ended and whose number another one has got: whatever is done to ours, the stranger lives."""
+"""A process has ended, and another process has its number: no action against ours ends the other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xdplab.labs import Lab
 
 pytestmark = pytest.mark.root
 
-# Hold the output open beyond the end, in a session of its own: the channel stays, the number is free.
+# Keep the output open after the process' end, in another session: the channel stays, and the number is free.
 STAYS_OPEN = "setsid sleep 60 & echo ready"
 NEXT_PID = "/proc/sys/kernel/ns_last_pid"
 TAKE = f"""
@@ -37,7 +37,7 @@ time.sleep(0.3)
 print(taken.strip(), open(f"/proc/{{ours._child.pid}}/cmdline").read())
 """
 
-# An sshd by name, whose number another process gets while the lifeline below it hears nothing.
+# A process with sshd's name, whose number another process gets while the lifeline below it receives nothing.
 SILENT = f"""
 import subprocess, time
 from xdplab.hosts.lifeline import host_end
@@ -52,7 +52,7 @@ time.sleep(0.3)
 print(taken.strip(), open(f"/proc/{{ours.pid}}/cmdline").read())
 """
 
-# A recorder whose collector has ended while packets still pass.
+# A recorder whose collector has ended while packets still arrive.
 RECORDER = f"""
 import os, pathlib, subprocess, tempfile, time
 from xdplab import counters

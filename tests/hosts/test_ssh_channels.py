@@ -1,4 +1,4 @@
-"""A connection that has run very many commands holds no more memory than one that has run a few."""
+"""A connection holds no more memory after very many commands than after a few."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ A_ROUND = 150
 
 
 def commands(host: SshHost) -> int:
-    """Run some and return the bytes that Python holds afterwards."""
+    """Run some commands and return the bytes that Python holds afterwards."""
     for _ in range(A_ROUND):
         host.run(["true"])
     gc.collect()
@@ -34,7 +34,7 @@ def test_what_a_connection_remembers_of_its_commands_is_bounded(ssh_lab: Lab, mo
         tracemalloc.stop()
     assert len(host._transport().channels_seen) <= 40
     assert held[-1] - held[1] < 2 * A_ROUND * 32, f"{held}: paramiko alone kept 100 bytes per command"
-    late = host.start(["sh", "-c", "sleep 0.5; echo late"], deadline_s=10)  # it outlives the memory of its number
+    late = host.start(["sh", "-c", "sleep 0.5; echo late"], deadline_s=10)  # it outlives the record of its number
     for _ in range(50):
         host.run(["true"])
     assert late.read_line(5) == "late"

@@ -1,4 +1,4 @@
-"""A host with a user who is not root, the machine's real sudo, and an sshd that is reached over TCP."""
+"""A host with a user who is not root, the machine's real sudo, and an sshd over TCP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SSHD = (
     '-o SetEnv="PATH=/usr/local/bin:/usr/bin:/bin"'
 )
 
-# Joins its standard input and output to the DUT's port 22, from inside of the TG (standard library only).
+# Connects its standard input and output to the DUT's port 22, from inside the TG (standard library only).
 RELAY = f"""
 import os, socket, threading
 s = socket.create_connection(({DUT!r}, 22))
@@ -34,10 +34,10 @@ while data := s.recv(65536): os.write(1, data)
 
 @contextlib.contextmanager
 def account(host: Host, sudoers: str = ALL) -> Iterator[None]:
-    """Give a netns host the user `USER`, who may what ``sudoers`` says; the rest of sudoers is the machine's own."""
+    """Give a netns host the user `USER`, with the rights in ``sudoers``; the rest of sudoers is the machine's."""
     lines = {"passwd": f"{USER}:x:{UID}:{UID}::/tmp:/bin/sh", "shadow": f"{USER}:*:19000:0:99999:7:::"}
     before = {name: host.get(f"/etc/{name}") for name in lines}
-    for name, line in lines.items():  # bound over the machine's by the lab, so that these are the host's alone
+    for name, line in lines.items():  # the lab binds them over the machine's, so only the host has them
         host.run(["tee", f"/etc/{name}"], stdin=before[name] + f"{line}\n".encode())
     rules = SUDO.exists()
     if rules:
@@ -54,7 +54,7 @@ def account(host: Host, sudoers: str = ALL) -> Iterator[None]:
 
 @contextlib.contextmanager
 def over_tcp(servers: Lab, content: dict[str, Any], *, user: str, device: str = "vd0") -> Iterator[None]:
-    """Let an inventory's DUT be reached as ``user`` over the very link that shall be measured."""
+    """Make an inventory whose DUT is reached as ``user`` over the link under test itself."""
     address = f"ip addr add {DUT}/24 dev {device} && {SSHD}"
     bridge = f"ip link add {device} type bridge && ip link set vd0 master {device} && ip link set {device} up && "
     script = address if device == "vd0" else bridge + address

@@ -11,7 +11,7 @@ import yaml
 
 from xdplab.labs import Lab, control, netns
 
-# Joins its standard input and output to the sshd of one host of a netns lab (standard library only: it starts at once).
+# Connects its standard input and output to the sshd of a netns lab's host (standard library only: it starts at once).
 PIPE = """
 import os, selectors, socket, sys
 ours = socket.socket(socket.AF_UNIX)
@@ -61,7 +61,7 @@ def rack(lab: Lab, folder: Path, name: str = "rack") -> dict[str, Any]:
 
 
 def written(content: dict[str, Any], folder: Path, name: str = "rack") -> str:
-    """Write an inventory and return what a person would call the lab."""
+    """Write an inventory and return the lab's name for --lab."""
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(content))
     return str(path)

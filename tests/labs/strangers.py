@@ -1,4 +1,4 @@
-"""Users who have nothing to do with a lab's maker."""
+"""Users who are unrelated to a lab's maker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SYSTEM_PYTHON = Path("/usr/bin/python3")
 
 
 def as_user(uid: int, code: str, *, python: Sequence[str] = (), home: str = "/nonexistent") -> list[str]:
-    """Return the vector that runs ``code`` with no right but that of ``uid``."""
+    """Return the argument vector that runs ``code`` with only the rights of ``uid``."""
     drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     clean = ["env", "-u", "SUDO_UID", "-u", "XDG_RUNTIME_DIR", f"HOME={home}"]
     return [*drop, *clean, *(python or [sys.executable]), "-B", "-c", code]
@@ -26,7 +26,7 @@ def outcome(argv: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 class Stranger:
-    """A user who has nothing to do with the lab's maker, and a Python that this user can run."""
+    """A user who is unrelated to the lab's maker, and a Python that this user can run."""
 
     def __init__(self, python: Sequence[str]) -> None:
         self.uid, self.python = STRANGER, python

@@ -1,6 +1,6 @@
-"""An ordinary user's account attacks a lab that root made, and another user's lab on the same machine.
+"""An ordinary user attacks a lab that root made, and another user's lab on the same machine.
 
-Each attack says what it got, which is nothing; the lab then does what it did before.
+Each attack reports what it achieved, which must be nothing; afterwards the lab works as before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = [
 
 OTHER = 54399
 
-# What a user can try with a shell, against processes and files that belong to a lab. Prints what worked.
+# Attacks that a user can try with a shell, against a lab's processes and files. Prints those that worked.
 ATTACK = """
 import ctypes, fcntl, json, os, signal, socket, sys
 name, pids, places = json.loads(sys.argv[1])
@@ -139,7 +139,7 @@ def places_of(name: str, uid: int) -> list[str]:
 
 
 def answers(name: str, uid: int, attacker: Stranger) -> str:
-    """Ask a lab's host something, as the lab's owner."""
+    """Run a command on a lab's host as the lab's owner."""
     code = f"from xdplab import labs; lab = labs.open_lab({name!r}); print(lab.dut.run(['hostname']).text.strip())"
     return outcome(as_user(uid, code, python=attacker.python)).stdout.strip()
 
@@ -159,7 +159,7 @@ def test_nothing_comes_of_what_a_user_can_try(victim: tuple[str, int], attacker:
 
 
 def test_a_lab_of_the_same_name_is_the_attackers_own_affair(victim: tuple[str, int], attacker: Stranger) -> None:
-    """Names are per user: making one, even by root for the attacker, gives and takes nothing of the other."""
+    """Names are per user: a lab of the same name, even one made by root for the attacker, does not affect the other."""
     name, uid = victim
     pids = processes_of(name)
     labs.up(name, for_user=str(attacker.uid))
@@ -174,7 +174,7 @@ def test_a_lab_of_the_same_name_is_the_attackers_own_affair(victim: tuple[str, i
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that each user can look into, as /var/lib/xdplab on a server."""
+    """A folder that every user can read, like /var/lib/xdplab on a server."""
     with tempfile.TemporaryDirectory(prefix="xdplab-open-") as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -183,7 +183,7 @@ def open_folder() -> Iterator[Path]:
 def test_no_lock_can_be_held_by_another_user(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch, attacker: Stranger
 ) -> None:
-    """Whoever can open a file can hold its lock for ever, and the next run waits as long."""
+    """A user who can open a file can hold its lock forever, and the next run would wait as long."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(open_folder / "cache"))
     (open_folder / "device-vd0.owner.lock").touch(0o644)  # of an earlier version
     (open_folder / "jit.lock").touch(0o644)
@@ -193,7 +193,7 @@ def test_no_lock_can_be_held_by_another_user(
     run = RunDirectory.create(open_folder, "quick", run_id="r", plan_yaml="name: quick\n")
     monkeypatch.setattr(places, "_LOCK", str(open_folder / "jit.lock"))
     monkeypatch.setenv("PATH", f"{open_folder}:{os.environ['PATH']}")
-    (open_folder / "sysctl").write_text("#!/bin/sh\necho 1\n")  # this test's own: the machine's is everybody's
+    (open_folder / "sysctl").write_text("#!/bin/sh\necho 1\n")  # for this test only: the machine's own is for all users
     (open_folder / "sysctl").chmod(0o755)
     with (
         unthrottled(host, folder=str(open_folder / "throttling"), switches=switches),
@@ -216,7 +216,7 @@ def test_no_lock_can_be_held_by_another_user(
 
 
 def test_a_run_that_each_user_can_read_is_held_by_its_writer_alone(open_folder: Path, attacker: Stranger) -> None:
-    """Readers see that it is under way; whatever they hold of it, the next `resume` is not refused."""
+    """Readers see that the run is going on; no lock that they hold makes the next `resume` fail."""
     run = RunDirectory.create(open_folder, "quick", run_id="r", plan_yaml="name: quick\n")
     look = f"from pathlib import Path; from xdplab.run.disk import is_locked; print(is_locked(Path({str(run.path)!r})))"
     assert attacker.run(look).stdout.strip() == "False"

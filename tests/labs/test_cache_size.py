@@ -1,4 +1,4 @@
-"""What guests keep on this disk: its size, its limit, and what goes first."""
+"""The cache of guests: its size, its limit, and what is removed first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xdplab.labs.doctor import cache_size
 
 MB = 1_000_000
 DAYS = {"kernels/6.1.0_1": 30, "kernels/5.10.0_1": 20, "headers/6.1.0_1": 10, "modules/abc": 1, "vm/states/s": 0.1}
-"""What is kept in these tests, and how many days ago it was used."""
+"""The content of the cache in these tests, and how many days ago each item was used."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The doctor: what it says of a host that has things, and of one that lacks them."""
+"""The doctor: its report on a host that has everything, and on one that lacks things."""
 
 import json
 import os
@@ -21,7 +21,7 @@ Answer = str | None
 
 
 class PlayedHost:
-    """A host of which only a few answers are known: commands by their words after ``env PATH``, and files."""
+    """A host with a few prepared answers: commands by their arguments after ``env PATH``, and files."""
 
     name = "played"
 
@@ -80,7 +80,7 @@ def test_lockdown_is_what_the_kernel_says_where_securityfs_is_not_mounted_too() 
         (doctor.kernel, {"uname": "4.19.0"}, {}, "missing"),
         (doctor.btf, {"test -r": ""}, {}, "ok"),
         (doctor.btf, {}, {}, "warn"),
-        (doctor.lockdown, {}, {}, "warn"),  # unknown is not none
+        (doctor.lockdown, {}, {}, "warn"),  # unknown is not the same as none
         (doctor.lockdown, LOCKED, {}, "ok"),
         (doctor.lockdown, {}, {"/sys/kernel/security/lockdown": "[none] integrity confidentiality"}, "ok"),
         (doctor.lockdown, {}, {"/sys/kernel/security/lockdown": "none integrity [confidentiality]"}, "warn"),

@@ -1,4 +1,4 @@
-"""What the doctor says of servers, from their own words; what it tunes, and that it comes back."""
+"""The doctor's report on servers, from their tools' output; what it tunes, and that the old settings return."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CPU = "/sys/devices/system/cpu"
 
 
 class Server:
-    """A host of prepared files, and of commands by their last words."""
+    """A host with prepared files, and commands by their last arguments."""
 
     name = "dut"
 
@@ -162,7 +162,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 @pytest.fixture
 def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A systemctl whose word is its exit code: the way back is a script of plain commands."""
+    """A systemctl whose argument is its exit code: the way back is a script of plain commands."""
     tool = tmp_path / "bin" / "systemctl"
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\nexit 0\n")

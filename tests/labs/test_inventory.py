@@ -1,4 +1,4 @@
-"""Inventories: what a file may say, and what is refused, each before anything on a server is changed."""
+"""Inventories: what a file may contain, and what is refused before anything on a server changes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_published_schema_is_the_models() -> None:
     assert published == Inventory.model_json_schema(), "make it anew: see docs/hardware.md"
 
 
-# --- on hosts that there are ---
+# --- on existing hosts ---
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the servers are namespaces")
 
@@ -165,7 +165,7 @@ def test_the_hosts_of_an_inventory_are_a_lab(content: dict[str, Any], tmp_path: 
 def test_split_has_receiving_threads_on_cpus_of_their_own(content: dict[str, Any], tmp_path: Path) -> None:
     with labs.use_lab(written(content, tmp_path)) as lab:
         for host, interface in ((lab.dut, lab.dut_interface), (lab.tg, lab.tg_interface)):
-            host.run(["ethtool", "-K", interface, "gro", "on"])  # only then a veth receives by NAPI
+            host.run(["ethtool", "-K", interface, "gro", "on"])  # only then does a veth receive by NAPI
         found = lab.place("split", 2)
         assert found["dut_threads"] >= 2
         assert found["tg_threads"] >= 1
@@ -222,7 +222,7 @@ with labs.open_lab(sys.argv[1]).lock('one that stands still'):
 def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
     content: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Lab
 ) -> None:
-    """The shell that holds the lock on the host is stopped: it neither lets go nor notes that it heard of anyone."""
+    """The shell that holds the lock on the host is stopped: it neither releases the lock nor answers."""
     monkeypatch.setattr(inventory_lock, "SILENT_S", 10)
     name = written(content, tmp_path)
     holder = subprocess.Popen([sys.executable, "-c", HOLDS, name], stdout=subprocess.PIPE, text=True)
@@ -348,7 +348,7 @@ def test_a_proxy_that_is_not_there_is_said(content: dict[str, Any], tmp_path: Pa
         _ = labs.open_lab(written(content, tmp_path)).dut
 
 
-# --- what needs no host ---
+# --- without a host ---
 
 
 class Answers:
@@ -414,7 +414,7 @@ def test_cpu_lists() -> None:
 @pytest.mark.root
 @needs_root
 def test_without_root_everything_goes_through_sudo(servers: Lab) -> None:
-    """With a sudo of three lines in the host: the commands, the files and the end of a process pass through it."""
+    """With a sudo of three lines on the host: commands, files and the end of a process go through it."""
     servers.dut.put(b'#!/bin/sh\nshift 2\necho "$1" >>/tmp/sudo.log\nexec "$@"\n', "/tmp/bin/sudo", mode=0o755)
     plain = servers.dut
     servers.dut.run(["mount", "--bind", "/tmp/bin", "/usr/local/sbin"])

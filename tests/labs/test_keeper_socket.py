@@ -1,4 +1,4 @@
-"""A keeper's socket: out of reach of containers and other users, and no request, flood or dead keeper ends a lab."""
+"""A keeper's socket: containers and other users cannot reach it, and no request, flood or dead keeper ends a lab."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def place(lab: Lab) -> Path:
 
 @pytest.fixture
 def common() -> Iterator[Path]:
-    """A folder in which every user may write, as in /tmp; pytest's own are closed to others."""
+    """A folder that every user may write to, like /tmp; pytest's own folders are closed to others."""
     with tempfile.TemporaryDirectory() as made:
         Path(made).chmod(0o1777)
         yield Path(made)
@@ -72,7 +72,7 @@ def assert_works(lab: Lab) -> None:
         assert again.dut.run(["hostname"]).text == "dut\n"
 
 
-# Connects as root without a capability; what it then gets, it prints.
+# Connects as root without any capability, and prints what it gets.
 ASK = """
 import socket, sys
 s = socket.socket(socket.AF_UNIX); s.settimeout(10); s.connect(sys.argv[1])
@@ -83,7 +83,7 @@ print(s.recv(65536).decode())
 
 
 def as_container(place: Path, *, folder_too: bool) -> subprocess.CompletedProcess[str]:
-    """Run `ASK` as uid 0 without capabilities that shares the network namespace only, as a container does."""
+    """Run `ASK` as uid 0 without capabilities, sharing only the network namespace, as a container does."""
     hide = ":" if folder_too else "mount -t tmpfs tmpfs /run"
     bare = "setpriv --bounding-set=-all --inh-caps=-all --ambient-caps=-all"
     script = f'{hide} && exec {bare} {Path(sys.base_prefix)}/bin/python3 -I -S -c "$@"'
@@ -214,7 +214,7 @@ def test_labs_of_two_network_namespaces_do_not_meet(lab: Lab) -> None:
 def test_squatters_block_neither_status_nor_up(
     stranger: Stranger, common: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder in which others may write is the worst choice; what they put there is not looked at, and said."""
+    """A folder that others may write to is the worst choice: the keeper ignores what they put there, and says so."""
     monkeypatch.setenv("XDPLAB_RUNTIME_DIR", str(common))
     squat = common / "0" / keeper_socket.namespace()
     made = stranger.run(
@@ -247,7 +247,7 @@ def test_an_impostor_is_noticed(stranger: Stranger, common: Path) -> None:
         impostor.wait()
 
 
-# A keeper of a user who is not root, as those of guests are: it takes its place and listens.
+# A keeper of a user who is not root, like those of guests: it creates its socket and listens.
 OWN_KEEPER = """
 import os, socket
 from pathlib import Path

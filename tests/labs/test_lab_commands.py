@@ -1,4 +1,4 @@
-"""`xdplab lab` and `xdplab doctor` as a person types them."""
+"""`xdplab lab` and `xdplab doctor` as a user types them."""
 
 import json
 import os

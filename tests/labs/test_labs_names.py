@@ -1,4 +1,4 @@
-"""Which labs there are, who owns them, and how CPUs are shared out: all without making one."""
+"""The list of labs, their owners, and the assignment of CPUs, without making a lab."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Modules built outside the guest: what is kept, and what is said of a module or compiler that will not do."""
+"""Modules built outside the guest: what is kept, and the errors for an unusable module or compiler."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ modules:
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuildTree:
-    """A tree whose kbuild only does as if."""
+    """A tree whose kbuild only pretends to build."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "Makefile").write_text(KBUILD)
     return BuildTree("6.1.0-test", "6.1.1-1", tmp_path, "x86", "gcc")
@@ -77,7 +77,7 @@ def compilers(folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str, versio
 def test_the_kernels_own_compiler_is_taken_else_a_newer_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shell = os.environ["PATH"]
     compilers(tmp_path, monkeypatch, "gcc", "gcc-10")
-    monkeypatch.setenv("PATH", f"{tmp_path}:{shell}")  # the doubles are scripts
+    monkeypatch.setenv("PATH", f"{tmp_path}:{shell}")  # the fakes are scripts
     assert compiler_for("5.10", "CONFIG_GCC_VERSION=100201\n") == "gcc-10"
     assert compiler_for("4.19", "CONFIG_GCC_VERSION=80300\n") in ("gcc", "gcc-12")
 
@@ -94,7 +94,7 @@ def test_an_older_compiler_is_refused_with_the_way_out(tmp_path: Path, monkeypat
 
 
 def test_a_folder_whose_name_make_would_expand_is_refused(tree: BuildTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """make took `$HOME` in a name for a variable, and said that there is no such directory."""
+    """make took `$HOME` in a name for a variable and reported a missing directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tree.path / "a$HOME"))
     with pytest.raises(LabError, match=r"'\$' is a special character of make .*XDG_CACHE_HOME"):
         build(tree, "one", {"one.c": b""})

@@ -1,4 +1,4 @@
-"""Streams over one line: nothing is lost or mixed up, and a client that does not read holds up no other."""
+"""Streams over one line: nothing is lost or mixed up, and a client that does not read delays no other."""
 
 import os
 import selectors
@@ -12,7 +12,7 @@ from xdplab.labs.mux import FULL, HEAD, Mux
 
 
 class End(threading.Thread):
-    """One end of a line with a loop of its own, which ends when the line is closed."""
+    """One end of a line with its own event loop, which ends when the line is closed."""
 
     def __init__(self, line: socket.socket, *, inside: bool) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""The netns lab: what it is, that labs do not meet, and that nothing of one is ever left."""
+"""The netns lab: what it consists of, that labs are isolated, and that nothing is left of one."""
 
 import contextlib
 import json
@@ -56,20 +56,20 @@ def row(name: str) -> dict[str, object]:
 
 
 def namespaces(lab: Lab) -> set[str]:
-    """Return the lab's namespaces, as the kernel names them."""
+    """Return the lab's namespaces by their kernel names."""
     kinds = ("net", "mnt", "pid", "uts", "ipc")
     hosts = (lab.dut, lab.tg)
     return {host.run(["readlink", f"/proc/self/ns/{kind}"]).text.strip() for host in hosts for kind in kinds}
 
 
 def processes_in(spaces: set[str], started_before: float = float("inf")) -> list[str]:
-    """Return what runs in any of these namespaces, seen from outside.
+    """Return the processes in any of these namespaces, seen from outside.
 
-    The kernel gives a namespace's number to a later one, so who came after the lab is none of its processes.
+    The kernel reuses a namespace's number, so a process that began after the lab ended does not belong to it.
     """
     found = []
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it may end while it is looked at
+        with contextlib.suppress(OSError):  # it may end during the look
             for link in (process / "ns").iterdir():
                 if str(link.readlink()) in spaces and started(process) < started_before:
                     found.append(f"{link}: {(process / 'cmdline').read_text()}")
@@ -77,20 +77,20 @@ def processes_in(spaces: set[str], started_before: float = float("inf")) -> list
 
 
 def started(process: Path) -> float:
-    """Return when a process began, in seconds since the machine did."""
+    """Return when a process began, in seconds since the machine's boot."""
     ticks = int((process / "stat").read_text().rsplit(")", 1)[1].split()[19])
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def files_of_labs() -> set[Path]:
-    """Return what lies where labs could leave files, less the temporary folders of other tests: no lab makes these."""
+    """Return the files in places where labs could leave some, without other tests' temporary folders."""
     roots = (Path("/tmp"), Path("/run"), Path("/var/tmp"), Path("/dev/shm"))
     names = re.compile(r"(?!xdplab-[a-z]+-[a-z0-9_]{8}$).*xdplab.*|sshd")
     return {path for root in roots for path in root.glob("*") if names.fullmatch(path.name)}
 
 
 def mounts_here() -> list[str]:
-    """Return what is mounted, less the named namespaces that others on this machine make and delete meanwhile."""
+    """Return the mounts, without the named namespaces that others on this machine make and delete meanwhile."""
     return [line for line in Path("/proc/mounts").read_text().splitlines() if " /run/netns/" not in line]
 
 
@@ -324,7 +324,7 @@ def test_an_ordinary_user_uses_and_downs_a_lab_that_root_made(stranger: Stranger
 
 
 def test_who_comes_before_its_maker_has_the_lease_does_not_take_a_lab_away(name: str) -> None:
-    """Of two that began at once the second held a lock on a lab that the first one's leaving took down."""
+    """Of two users that began at once, the second held a lock on a lab that the first one took down when it left."""
     netns.up(name.partition(":")[2], control.owner(), lease=True)
     with labs.use_lab(name) as early:
         with labs.use_lab(name):

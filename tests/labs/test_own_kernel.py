@@ -1,4 +1,4 @@
-"""A kernel that the user built: taken into the cache under its own name, refused in one line where it cannot be."""
+"""A kernel that the user built: it goes into the cache under its own name, or is refused in one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = "6.18.0-rc3-mine (me@here) #7 SMP"
 
 
 def bzimage(version: str = VERSION) -> bytes:
-    """As much of the header as the kernel's boot.rst has of a version."""
+    """The part of the header that contains the version, by the kernel's boot.rst."""
     content = bytearray(0x2000)
     content[0x202:0x206] = b"HdrS"
     struct.pack_into("<H", content, 0x20E, 0x800)

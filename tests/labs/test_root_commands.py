@@ -23,7 +23,7 @@ from xdplab.labs.root_commands import COMMANDS, page, sudoers
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "src" / "xdplab"
-# What an inventory's servers are asked to execute is started in these.
+# The modules that start commands on an inventory's servers.
 FOLDERS = ("hosts", "deploy", "generators", "counters", "programs", "labs", "studies/traffic", "studies/search")
 OWN_LABS = {"vm", "uml"}
 STARTS = {"run", "start", "tool", "text", "_read", "_answer"}
@@ -59,9 +59,9 @@ def _started(path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def reached_as_user(servers: Lab, content: dict[str, Any], *, without: str = "") -> Iterator[None]:
-    """Have both servers reached as a user who may what the generated drop-in says, and nothing else.
+    """Reach both servers as a user whose rights are those of the generated drop-in, and no others.
 
-    ``without``: words that the drop-in lacks, as one of an earlier version does.
+    ``without``: lines that the drop-in lacks, as one of an earlier version does.
     """
     config = ["-o", f"AllowUsers={USER}", "-o", "SetEnv=PATH=/usr/local/bin:/usr/bin:/bin"]
     for role in ("dut", "tg"):
@@ -102,7 +102,7 @@ def test_a_smoke_run_over_ssh_needs_the_drop_in_and_no_more(tmp_path: Path) -> N
 @needs_root
 @needs_sudo
 def test_a_drop_in_of_an_earlier_version_is_told_with_the_command_that_prints_it(tmp_path: Path) -> None:
-    """It holds the very scripts that a version sends: the one that starts a command once told no start time."""
+    """The drop-in contains a version's exact scripts: the one that starts a command once reported no start time."""
     with labs.use_lab(f"netns:sudoers-{os.getpid()}") as servers:
         content = rack(servers, tmp_path)
         with reached_as_user(servers, content, without="read -r line "):

@@ -1,4 +1,4 @@
-"""The port that carries the SSH connection, or the default route, is refused: with real sudo, and below a bridge."""
+"""The port that carries the SSH connection or the default route is refused: with real sudo, and below a bridge."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_sshd_behind_a_unix_socket_is_on_no_port(servers: Lab) -> None:
     assert ssh_connections(servers.dut) == set()
 
 
-# --- words of servers that there are not here ---
+# --- outputs of servers that are not here ---
 
 SOCKETS = "lrwx------ 1 root root 64 Nov 22 14:00 4 -> 'socket:[4711]'\n"
 ABOVE = f"process sh\nl-wx------ 1 root root 64 Nov 22 14:00 1 -> 'pipe:[1]'\nprocess sshd\n{SOCKETS}process systemd\n"
@@ -78,7 +78,7 @@ DEFAULT_4, DEFAULT_6 = (f"ip -j {family} route show table all default" for famil
 
 
 class Server:
-    """A host of prepared answers; ``lowers``: which device lies on which."""
+    """A host with prepared answers; ``lowers``: which device is below which."""
 
     name = "dut"
 
@@ -97,7 +97,7 @@ class Server:
         self.lowers = lowers
 
     def run(self, argv: list[str], *, check: bool = True, **_: Any) -> Result:
-        if argv[-2] == "sh":  # what lies below the device
+        if argv[-2] == "sh":  # the devices below the device
             text: str | None = "".join(f"/sys/class/net/{argv[-1]}/lower_{n}\n" for n in self.lowers.get(argv[-1], []))
         else:
             text = self.answers.get(" ".join(argv))

@@ -28,7 +28,7 @@ for _ in range(int(sys.argv[1])):
 
 @pytest.fixture
 def cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two CPUs that no other test measures on."""
+    """Two CPUs on which no other test measures."""
     for name in ("cpu0", "cpu1"):
         (tmp_path / name).mkdir()
     monkeypatch.setattr(kept, "_CPUS", tmp_path)

@@ -1,4 +1,4 @@
-"""The lab `uml`: one host that is reached over one line; its modules; what it has not got, and how it ends."""
+"""The lab `uml`: one host, reached over one line; its modules, what it lacks, and how it ends."""
 
 import errno
 import os
@@ -56,7 +56,7 @@ def test_what_it_is(lab: UmlLab) -> None:
 
 
 def test_the_kernel_needs_no_modprobe_of_its_own_for_a_link(lab: UmlLab) -> None:
-    """The one that it starts dies on CPUs with AMX; each load of the loading study was `unsupported` there."""
+    """The process that it starts dies on CPUs with AMX; there, each load of the loading study was `unsupported`."""
     setting = "kernel.modprobe"
     before = lab.guest.run(["sysctl", "-n", setting]).text.strip()
     lab.guest.run(["sysctl", "-q", "-w", f"{setting}=/bin/false"])
@@ -68,7 +68,7 @@ def test_the_kernel_needs_no_modprobe_of_its_own_for_a_link(lab: UmlLab) -> None
 
 
 def test_its_memory_holds_what_empties_this_machines_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server's L3 of 480 MiB is walked through twice: the driver was killed in a guest of 1024 MB."""
+    """The driver walks through a server's L3 of 480 MiB twice, and was killed in a guest of 1024 MB."""
     monkeypatch.setattr(uml_lab, "evicted_bytes", lambda: 960 << 20)
     assert uml_lab.memory_mb() == 1024 + 960
 
@@ -96,7 +96,7 @@ def test_two_commands_at_once_and_lines_both_ways(lab: UmlLab) -> None:
 
 
 def test_what_it_writes_stays_in_it(lab: UmlLab) -> None:
-    """What is compiled too: this machine runs what lies in that folder. Inside it is seen as it is outside."""
+    """Also what is compiled: this machine runs the files of that folder, which look the same inside and outside."""
     target = Path.home() / f".xdplab-test-{os.getpid()}"
     lab.guest.run(["touch", str(target)])
     assert not target.exists()
@@ -116,7 +116,7 @@ def test_what_it_writes_stays_in_it(lab: UmlLab) -> None:
 
 
 def test_root_inside_cannot_mount_its_way_out(lab: UmlLab) -> None:
-    """hostfs, mounted anew and writable, is still this machine's files; the kernel's process may not write these."""
+    """hostfs, mounted again and writable, still shows this machine's files, which uml's process may not write."""
     target = Path.home() / f".xdplab-test-{os.getpid()}"
     script = (
         f"mkdir /mnt/out && mount -t hostfs -o / none /mnt/out && ls -d /mnt/out{Path.home()} && touch /mnt/out{target}"
@@ -160,7 +160,7 @@ def test_what_needs_a_link_is_told_that_there_is_none(lab: UmlLab) -> None:
 
 
 def processes() -> list[int]:
-    """Return the processes of this lab's kernel: its helpers and hosted processes bear its name too."""
+    """Return the processes of this lab's kernel: its helpers and hosted processes have its name too."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -180,7 +180,7 @@ def gone(within_s: float) -> bool:
 
 
 def test_a_panic_is_told_with_the_kernels_words_and_a_killed_keeper_leaves_nothing(lab: UmlLab) -> None:
-    """The last test of this lab: it ends it twice."""
+    """The last test of this lab, which takes it down twice."""
     assert processes()
     lab.guest.start(["sh", "-c", "echo c >/proc/sysrq-trigger"], deadline_s=5.0)
     assert gone(within_s=20.0)

@@ -1,4 +1,4 @@
-"""The virtual lab: one guest of kernel 6.1 for most tests; what it is, what it can, and that nothing of it is left."""
+"""The virtual lab: one guest of kernel 6.1 for most tests; what it has and can do, and that nothing of it is left."""
 
 import contextlib
 import errno
@@ -106,7 +106,7 @@ def test_the_hosts_are_namespaces_with_the_links_two_ends(lab: VmLab) -> None:
 
 def test_what_the_guest_writes_stays_in_it(lab: VmLab) -> None:
     target = Path.home() / f".xdplab-test-{os.getpid()}"
-    lab.guest.run(["touch", str(target)])  # into the memory over the root, which the guest may do
+    lab.guest.run(["touch", str(target)])  # into the memory above the root file system, as the guest may do
     assert not target.exists()
 
 
@@ -118,7 +118,7 @@ def test_only_what_is_forwarded_can_be_reached_and_the_guest_reaches_nothing(lab
 
 
 def test_what_a_guest_writes_stays_in_it(lab: VmLab) -> None:
-    """What is compiled too: this machine runs what lies in that folder. Inside it is seen as it is outside."""
+    """Also what is compiled: this machine runs the files of that folder, which look the same inside and outside."""
     assert lab.native_dir is not None
     mine, later = (lab.native_dir / f"test-{os.getpid()}-{name}" for name in ("inside", "outside"))
     inside = f"{lab.work_dir(lab.guest)}/native"
@@ -219,7 +219,7 @@ with labs.use_lab({NAME!r}):
 
 
 def test_a_killed_owner_leaves_nothing(kernel: kernels.Kernel, lab: VmLab) -> None:
-    """After the panic the name is free: a process that uses the lab is killed, then nothing of it runs."""
+    """After the panic the name is free: a process that uses the lab is killed, and then nothing of the lab runs."""
     with subprocess.Popen([sys.executable, "-c", USE], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == "up\n"
@@ -284,7 +284,7 @@ def test_a_disk_that_fills_up_meanwhile_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_guest_that_hangs_is_ended_and_its_console_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.syspath_prepend(str(Path(labs.__file__).parent))  # as the keeper's script finds it
+    monkeypatch.syspath_prepend(str(Path(labs.__file__).parent))  # where the keeper's script finds it
     keeper_module = importlib.import_module("guest_keeper")
     monkeypatch.setattr(keeper_module, "SILENT_S", 0.3)
     keeper = keeper_module.GuestKeeper({"socket": "never", "uid": 0, "lease": False, "ping_s": 0.05})
@@ -308,7 +308,7 @@ def test_a_name_that_is_no_kernels_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["6.1@arm64", "6.1@riscv64", "6.12@vax", "6.1@amd64", "6.1@"])
 def test_a_labs_architecture_cannot_be_chosen_and_the_refusal_says_so(name: str) -> None:
-    """`'6.1@arm64' is not a kernel's name` sent the reader to look for another spelling."""
+    """The error `'6.1@arm64' is not a kernel's name` made users look for another spelling."""
     with pytest.raises(LabError, match=rf"kernel {name}: labs are amd64 only") as refused:
         kernels.require_name(name)
     assert refused.value.remedy == f"write {name.partition('@')[0]}"

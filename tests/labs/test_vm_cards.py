@@ -1,4 +1,4 @@
-"""Labs whose DUT has a card that QEMU has a model of, with the kernel's own driver: settings, counters, put back."""
+"""Labs whose DUT has a NIC that QEMU emulates, with the kernel's own driver: settings, counters, restoring."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from xdplab.deploy.device import remember, restore_remembered, snapshot
 from xdplab.deploy.native import build_tool
 from xdplab.deploy.queues import Endpoint, set_queues
 from xdplab.deploy.settings import FEATURES, Values
+from xdplab.deploy.settings_nic import IrqAffinity
 from xdplab.deploy.watchdog import script_path
 from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import LabError, MissingToolError, UnsupportedError
 from xdplab.hosts import LocalHost
+from xdplab.labs.interrupts import place_interrupts
 from xdplab.labs.vm import kernels, qemu, tap
 from xdplab.programs.build import build
 from xdplab.programs.spec import ProgramSpec
@@ -66,7 +68,7 @@ def vmxnet3() -> Iterator[tap.TapLab]:
 
 @pytest.mark.nightly
 def test_what_a_driver_switches_off_by_itself_is_put_back(vmxnet3: tap.TapLab, tmp_path: Path) -> None:
-    """vmxnet3 takes LRO off for a program and leaves it off; the kernel does nothing for a wish it has already."""
+    """vmxnet3 switches LRO off for a program and leaves it off; the kernel ignores a request for the state it has."""
     lab = vmxnet3
     program = build(ProgramSpec(workload="array", accesses=0), tmp_path).object
     build_tool(LocalHost(), "xdpload", str(lab.native_dir))
@@ -99,7 +101,7 @@ def test_queues_that_the_driver_does_not_set_are_named(vmxnet3: tap.TapLab) -> N
 @pytest.mark.nightly
 @pytest.mark.parametrize(("card", "queues"), [("vmxnet3", 1), ("igb", 2)])
 def test_trials_are_valid_and_the_counts_of_both_ends_agree(card: str, queues: int, tmp_path: Path) -> None:
-    """Of what the tap takes: on a busy machine an emulated guest may be late to the rest, and the TG says so."""
+    """Only frames that the tap accepts count: a busy machine's emulated guest may miss others, as the TG reports."""
     (tmp_path / "card.yaml").write_text(PLAN.replace("QUEUES", str(queues)))
     with lab_with(card) as lab:
         assert lab.label == f"virtual lab, vm 6.12, functional: no times, {card}"
@@ -210,13 +212,13 @@ def test_a_plan_sets_rss_hash_fields_and_private_flags_and_the_frames_follow(tmp
         after = snapshot(lab.dut, lab.dut_interface).values
         assert {key: value for key, value in after.items() if before.get(key) != value} == {}
         assert kept == "on", "this driver begins without it"
-        lab.dut.run(["ethtool", "-L", lab.dut_interface, "combined", "1"])  # no table is left that needs more queues
+        lab.dut.run(["ethtool", "-L", lab.dut_interface, "combined", "1"])  # no table that needs more queues is left
     trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
     for queues, own in trials.groupby("queues"):
         rows = own.set_index("device")
         verdicts = {"valid": 3, "invalid": 1, "unsupported": 1}
         assert rows["verdict"].value_counts().to_dict() == verdicts, rows["reason"].tolist()
-        # Without headroom before the frame igb has no place for what XDP_TX needs, and sends nothing back.
+        # Without headroom in front of the frame, igb has no room for XDP_TX's data, and sends nothing back.
         reason = rows["reason"][f"flags.legacy-rx={kept}"]
         assert "the path carried none of 300 frames" in reason
         assert "the DUT received 300, sent back 0" in reason
@@ -252,3 +254,47 @@ def until(lab: tap.TapLab, true: Callable[[Values], bool]) -> None:
     while not true(now := snapshot(lab.dut, lab.dut_interface).values):
         assert time.monotonic() < end, now
         time.sleep(0.2)
+
+
+SEND = """
+import socket, struct, sys
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+wire.bind((sys.argv[1], 0))
+for number in range(400):
+    ends = b"\\xc6\\x12\\x00" + bytes([number % 200]) + b"\\xc6\\x13\\x00\\x01"
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, 46, 0, 0, 64, 17, 0) + ends
+    wire.send(bytes.fromhex(sys.argv[2]) * 2 + b"\\x08\\x00" + ip + struct.pack("!HHHH", 1, 2, 26, 0) + bytes(18))
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("card", "queues"), [("vmxnet3", 1), ("igb", 2)])
+def test_each_queue_is_served_by_the_cpu_that_it_was_given(card: str, queues: int) -> None:
+    with lab_with(card) as lab:
+        dut, name, cpus = lab.dut, lab.dut_interface, lab.cpus().dut
+        before = IrqAffinity().read(dut, name)
+        set_queues(Endpoint(dut, name), None, queues)
+        for shift in (0, 1):  # the second placement must move them: the first one may match the old one by chance
+            wanted = [cpus[(queue + shift) % len(cpus)] for queue in range(queues)]
+            assert place_interrupts(dut, name, wanted) == dict(enumerate(map(str, wanted)))
+            send_frames(lab)  # an interrupt moves when it next fires
+            counts = served(lab)
+            send_frames(lab)
+            for queue, by_cpu in served(lab).items():
+                busy = [cpu for cpu, count in enumerate(by_cpu) if count > counts[queue][cpu]]
+                assert busy == [wanted[queue]], (queue, by_cpu, counts[queue])
+        for command in IrqAffinity().commands(name, before):
+            dut.run(command.argv, stdin=command.stdin.encode())
+
+
+def send_frames(lab: tap.TapLab) -> None:
+    lab.tg.run([sys.executable, "-c", SEND, lab.tg_interface, lab.dut_mac.replace(":", "")])
+    time.sleep(1)
+
+
+def served(lab: tap.TapLab) -> dict[int, list[int]]:
+    """Return the interrupts so far, by receive queue and CPU."""
+    lines = [line.split() for line in lab.dut.get("/proc/interrupts").decode().splitlines()]
+    count = len(lines[0])
+    rows = {words[-1]: [int(word) for word in words[1 : 1 + count]] for words in lines[1:] if "-rx" in words[-1]}
+    return {int(name.rpartition("-")[2]): counts for name, counts in rows.items()}

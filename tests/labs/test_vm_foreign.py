@@ -1,4 +1,4 @@
-"""Guests of another architecture without one: names, the cache, what is missing, and the talk over the console."""
+"""Guests of another architecture, without booting one: names, the cache, missing tools, and the console's protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xdplab.labs import cache
 from xdplab.labs.vm import architectures, archive, foreign, initramfs, kernels
 
 _LOOP = foreign._INIT.read_text().partition("cd /tmp\n")[2].replace("poweroff -f", "exit")
-"""What the guest's first script does once it has a root."""
+"""The guest's first script, after the root file system is there."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Guests that go on from a saved state: each is a guest of its own, and a damaged state stops no guest."""
+"""Guests that start from a saved state: each is independent, and a damaged state stops no guest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATE = b"what QEMU wrote" * 100_000
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kernels.Kernel]:
-    """Give the kernel in a cache where no guest has saved anything yet."""
+    """Return the kernel, in a cache without any saved state."""
     try:
         qemu.require_tools()
         folder = kernels.kernel("6.1").folder
@@ -47,7 +47,7 @@ def states() -> list[Path]:
 
 
 def started(name: str) -> dict[str, Any]:
-    """Bring a lab up and down; return how its guest came up, and what only it should have."""
+    """Bring a lab up and down; return how its guest started, and the values that only this guest may have."""
     with labs.use_lab(name) as lab:
         (row,) = [row for row in labs.status() if row["lab"] == name]
         said = lab.host("guest").run(["sh", "-c", "date +%s; head -c 32 /dev/urandom | od -An -tx8; dmesg"]).text
@@ -164,7 +164,7 @@ def test_only_the_states_used_last_are_kept_and_no_half_written_one(tmp_path: Pa
     for number in range(KEPT + 2):
         kept(Saved(tmp_path / str(number)), STATE[:100])
         os.utime(tmp_path / str(number), (number, number))
-    loaded(Saved(tmp_path / "2"))  # the oldest of those left, and used again
+    loaded(Saved(tmp_path / "2"))  # the oldest that is left, used again
     (tmp_path / ".half.1").touch()
     os.utime(tmp_path / ".half.1", (0, 0))
     (tmp_path / ".half.2").touch()
@@ -173,7 +173,7 @@ def test_only_the_states_used_last_are_kept_and_no_half_written_one(tmp_path: Pa
 
 
 def test_a_kernel_that_would_not_notice_keeps_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(qemu.__file__).parent))  # as the keeper's script is found
+    monkeypatch.syspath_prepend(str(Path(qemu.__file__).parent))  # where the keeper's script is found
     keeper = importlib.import_module("keeper")
     guest = keeper.VmKeeper({"socket": "never", "uid": 0, "lease": False})
     guest.came = "booted"

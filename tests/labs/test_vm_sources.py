@@ -1,4 +1,4 @@
-"""The source of a guest's kernel: of what Debian packs, one folder is taken."""
+"""The source of a guest's kernel: only one folder of Debian's package is unpacked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_folder_of_the_source_is_whole_though_its_own_folders_lie_among_its_fi
     names = ("s/lib/842/x.c", "s/lib/a.c", "s/lib/crypto/y.c", "s/lib/test_bpf.c", "s/mm/z.c", "s/lib-like/b.c")
     with tarfile.open(fileobj=io.BytesIO(archive_of(*names)), mode="r|") as members:
         _write(members, "s/lib", tmp_path)
-        assert members.next().name == "s/lib-like/b.c"  # what comes after the folder is not unpacked
+        assert members.next().name == "s/lib-like/b.c"  # files after the folder are not unpacked
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.c", "test_bpf.c"]
 
 
@@ -34,7 +34,7 @@ def test_a_folder_of_the_source_is_whole_though_its_own_folders_lie_among_its_fi
 def test_a_folder_is_whole_though_one_of_its_own_folders_was_asked_for_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: tuple[str, ...]
 ) -> None:
-    """The kept folder of the inner one was taken for the outer one, which then had no files and a folder."""
+    """The cached inner folder was mistaken for the outer one, which then had one folder and no files."""
 
     def fill(_kernel: object, wanted: str, folder: Path) -> None:
         (folder / "of").write_text(wanted)

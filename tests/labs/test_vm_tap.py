@@ -1,4 +1,4 @@
-"""The lab of a guest behind a tap: traffic from a namespace of this machine through virtio-net, and nothing left."""
+"""A lab with a guest behind a tap: traffic from a namespace of this machine through virtio-net, and nothing is left."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_four_queues_carry_what_the_tg_sends_and_both_ends_count_the_same(lab: t
         rate_pps=2000.0,
         src_mac=lab.tg_mac,
         dst_mac=lab.dut_mac,
-        settle_s=0.5,  # an emulated guest may come late to the last frames
+        settle_s=0.5,  # an emulated guest may be late for the last frames
     )
     request = XdpRequest(there, lab.dut_interface, "native", section="xdp")
     with attach(lab.dut, xdpload, request, deadline_s=60.0) as loader, Generator(lab.tg, sending, xdpgen) as generator:

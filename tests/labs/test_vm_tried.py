@@ -1,4 +1,4 @@
-"""The CPU of a guest: the first of its way's that boots with the QEMU at hand, tried once and remembered."""
+"""The CPU model of a guest: the first candidate that boots with this QEMU, tried once and remembered."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ MODELS = qemu.WAYS["functional"].models
 
 
 class FakeQemu:
-    """A QEMU of which each CPU boots, hangs at a line, or ends at once with an error."""
+    """A fake QEMU, whose CPU models boot, hang at a line, or end at once with an error."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class FakeQemu:
 
     @property
     def asked(self) -> list[str]:
-        """The CPUs that a guest was booted with, one after the other."""
+        """Return the CPU models with which guests were booted, in order."""
         asked = self.folder / "asked"
         return asked.read_text().split() if asked.exists() else []
 
@@ -100,7 +100,7 @@ def test_a_torn_memory_is_made_anew(fake: FakeQemu) -> None:
 
 @pytest.mark.parametrize("way", ["functional", "count"])
 def test_no_cpu_of_an_emulated_way_has_fsrm_alone(way: str) -> None:
-    """QEMU 10 hangs kernel 6.1 with it; `max` has both."""
+    """Kernel 6.1 hangs with it in QEMU 10; `max` has both."""
     assert all(("-erms" in model) <= ("-fsrm" in model) for model in qemu.WAYS[way].models)
 
 
@@ -108,7 +108,7 @@ def test_no_cpu_of_an_emulated_way_has_fsrm_alone(way: str) -> None:
 def test_a_guest_boots_with_mitigations_where_its_name_says_so(
     name: str, word: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """They are a factor: one kernel with and without them is two places."""
+    """Mitigations are a factor: one kernel with and without them is two places."""
     kernel = kernels.Kernel("6.1", "6.1.0", "6.1.1-1", (), {}, tmp_path)
     started: dict[str, Any] = {}
     monkeypatch.setattr(kernels, "cached", lambda: [kernel])

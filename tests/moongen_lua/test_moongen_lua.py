@@ -1,4 +1,4 @@
-"""The MoonGen scripts under LuaJIT, against a double of MoonGen's API with a wire that loses, doubles and swaps."""
+"""The MoonGen scripts under LuaJIT, against a fake of MoonGen's API whose wire loses, duplicates and swaps frames."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(shutil.which("luajit") is None, reason="needs lu
 
 @dataclass
 class Bench:
-    """A stand-in for MoonGen's binary, and what its wire has seen."""
+    """A fake of MoonGen's binary, and the frames that its wire has seen."""
 
     folder: Path
 
@@ -38,7 +38,7 @@ class Bench:
     def run(
         self, *words: str, commands: str = "burst measure 0.2\n", **settings: str
     ) -> subprocess.CompletedProcess[str]:
-        """Give the commands, and close the session once their bursts are told: as a session of the program does."""
+        """Send the commands, and close the session after the reports of their bursts, as the program does."""
         with self.start(*words, **settings) as process:
             assert process.stdin is not None
             assert process.stdout is not None
@@ -134,7 +134,7 @@ def test_a_paced_burst_tells_latency_from_the_due_time_and_its_lateness(bench: B
     assert (due.count, late.count) == (burst.histogram.count, burst.summary.tx_packets)
     assert due.sum == pytest.approx(
         burst.histogram.sum + late.sum, abs=5e3 * due.count
-    )  # the double's clock moves by us
+    )  # these calls move the fake's clock
     assert (late.min or 0) < 2e5
     assert (burst.summary.tx_late_max_ns, burst.summary.tx_late_packets) == (late.max, 0)
 
@@ -153,7 +153,7 @@ def test_at_max_load_nothing_is_due(bench: Bench) -> None:
 
 
 def test_numbers_are_made_whole_beyond_32_bits_and_order_is_a_flows_own() -> None:
-    """The receiver is handed numbers as a burst of 2**33 frames would have them."""
+    """The receiver gets sequence numbers as in a burst of 2**33 frames."""
     done = subprocess.run(["luajit", "-e", RECEIVED], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["40", "0", "0", "0", "1", "1"], done.stderr
 
@@ -191,7 +191,7 @@ def test_a_fault_is_counted_as_what_it_is(bench: Bench, fault: str, column: str,
     expected = dict.fromkeys(("lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id"), 0)
     expected[column] = s.tx_packets // share
     found = {name: getattr(s, name) for name in expected}
-    if column == "reordered":  # a swap of two that are alone on the wire finds no partner
+    if column == "reordered":  # a frame that is alone on the wire cannot be swapped
         assert 0 < found.pop("reordered") <= expected.pop("reordered")
     assert found == expected
 
@@ -227,7 +227,7 @@ def test_at_max_load_it_sends_without_a_break(bench: Bench) -> None:
 
 def test_what_a_generator_cannot_keep_up_with_is_said(bench: Bench) -> None:
     (burst,) = bench.output("--load", "5000000", commands="burst measure 0.02\n").bursts
-    assert "of the rate asked for" in (burst.summary.limited or "")
+    assert "of the requested rate" in (burst.summary.limited or "")
 
 
 def test_frames_are_bounded(bench: Bench) -> None:
@@ -253,7 +253,7 @@ def test_a_nics_own_stamps_are_another_engine(bench: Bench) -> None:
 
 
 def test_what_the_port_did_not_send_and_could_not_take_is_told(bench: Bench) -> None:
-    """With the link down MoonGen reports 5000 sent and 0 errors; its port says that it sent none."""
+    """With the link down, MoonGen reports 5000 sent and 0 errors; its port reports that it sent none."""
     s = bench.burst(faults="no_link=1").summary
     assert (s.tx_packets, s.tx_errors, s.device_tx_packets, s.rx_packets) == (4000, 0, 0, 0)
     s = bench.burst(faults="overflow=4").summary
@@ -272,7 +272,7 @@ def test_every_field_is_filled_or_null_with_a_reason(bench: Bench, load: str, st
 
 
 def test_it_ends_soon_after_the_pipes_end(bench: Bench) -> None:
-    """A controller that was killed closes nothing else: MoonGen sent on for up to a minute."""
+    """A killed controller closes only this pipe: MoonGen continued to send for up to a minute."""
     with bench.start("--load", "20000") as process:
         assert process.stdin is not None
         process.stdin.write("burst rate 1000\n")
@@ -280,19 +280,19 @@ def test_it_ends_soon_after_the_pipes_end(bench: Bench) -> None:
     assert process.returncode == 1
     failure = parse_output(output).failure
     assert failure is not None
-    assert "its end is not awaited any more" in failure.message  # 1000 s would take the double minutes
+    assert "ended early" in failure.message  # the double would take minutes for 1000 s
 
 
 @pytest.mark.parametrize(
     ("words", "settings", "message"),
     [
         (["--stamps", "hardware"], {"cores": "3"}, "the task `probes` died"),
-        (["--frame-bytes", "63"], {}, "--frame-bytes is 64 to 1518"),
-        (["--load", "much"], {}, "--load is `max` or frames per second"),
+        (["--frame-bytes", "63"], {}, "--frame-bytes must be 64 to 1518"),
+        (["--load", "much"], {}, "--load must be `max` or frames per second"),
         (["--src-mac", "aa"], {}, "not a MAC address: aa"),
         (["--dst-ip", "1.2.3"], {}, "not an IPv4 address: 1.2.3"),
-        (["--port", "3"], {}, "DPDK has 1 ports, none of the number 3"),
-        (["--queues", "17"], {}, "the port has 16 queues, 17 were asked for"),
+        (["--port", "3"], {}, "DPDK has 1 ports, and no port 3"),
+        (["--queues", "17"], {}, "the port has 16 queues, but 17 were requested"),
     ],
 )
 def test_a_failure_is_a_line_and_an_exit_code(
@@ -341,4 +341,4 @@ def test_what_is_no_number_is_never_written(value: str) -> None:
     script = f"package.path = '{SCRIPTS}/?.lua;' .. package.path; require('xdplab.json').line {{ {{ 'x', {value} }} }}"
     done = subprocess.run(["luajit", "-e", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "a result that is no number" in done.stderr
+    assert "a result is not a finite number" in done.stderr

@@ -1,4 +1,4 @@
-"""A refused BPF object: its loader tells the program, the compiler and the verifier's last words, whichever it is."""
+"""A refused BPF object: every loader names the program, the compiler and the verifier's last line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEC("xdp") int microbench(struct xdp_md *context) { return record + *(volatile _
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 """
 COMPLAINT = "R1 offset is outside of the packet"
-# tool, its BPF text, and a line of it with what makes the verifier refuse it
+# tool, its BPF source, and a line of it with the replacement that the verifier refuses
 OWN_OBJECTS = {
     "xdpgen": ("send.bpf.c", "    __u64 *words = (void *)(long)ctx->data;", "send_frame"),
     "afxdp_user": ("redirect.bpf.c", "int xdplab_redirect(struct xdp_md *ctx) {", "xdplab_redirect"),
@@ -43,7 +43,7 @@ READS_WILDLY = "\n    if (*(volatile int *)(long)ctx->data == 42)\n        retur
 
 
 def tool(name: str, folder: Path) -> Path:
-    """A tool's sources as they lie on a host."""
+    """A tool's sources as on a host."""
     work = folder / name
     shutil.copytree(shipped(name), work, ignore=shutil.ignore_patterns("*.o", name))
     shutil.copytree(shipped("common"), work / "common")
@@ -56,7 +56,7 @@ def made(work: Path) -> Path:
 
 
 def said(*argv: object) -> tuple[str, str]:
-    """What a tool prints in a network namespace of its own, with a veth pair, on both streams."""
+    """Return a tool's output on both streams, in its own network namespace with a veth pair."""
     script = 'ip link add name refused0 type veth peer name refused1; ip link set refused0 up; exec "$@"'
     words = ["unshare", "--net", "sh", "-c", script, "sh", *map(str, argv)]
     done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
@@ -118,7 +118,7 @@ def test_a_row_on_a_refused_program(wild: Path, tmp_path: Path) -> None:
 
 
 def test_a_row_on_a_refused_program_of_raw_instructions(tmp_path: Path) -> None:
-    """No compiler made it: its name is the one on the input."""
+    """No compiler made it, so the error names the input."""
     load = bytes.fromhex("611200000000000061000000000000009500000000000000")  # r0 = *(u32 *)(r0 + 0), unset
     asked = f"wild {load.hex()} {bytes(64).hex()} 0\n".encode()
     command = [made(tool("jitbench", tmp_path)), "programs", "1", "1"]
@@ -129,7 +129,7 @@ def test_a_row_on_a_refused_program_of_raw_instructions(tmp_path: Path) -> None:
 
 
 def test_what_python_says_of_a_refused_program(wild: Path, tmp_path: Path) -> None:
-    """In one line: the program, its compiler, the verifier's last words; through a session and through one call."""
+    """One line has the program, its compiler and the verifier's last line, through a session and through one call."""
     who = f"microbench.*, compiled by .*{re.escape(compiler_version(find_clang()))}.*: .*{COMPLAINT}"
     driver = [str(made(tool("microbench", tmp_path))), "--backend", "bpf", "--benchmark", "x", "--object", str(wild)]
     with pytest.raises(HostError, match=who) as caught:
@@ -148,7 +148,7 @@ def test_what_python_says_of_a_refused_program(wild: Path, tmp_path: Path) -> No
 
 
 def test_every_loader_is_tried_here() -> None:
-    """Each C tool but those that load nothing."""
+    """Each C tool that loads a program."""
     text = Path(__file__).read_text()
     makefiles = [shipped("afxdp_user") / "Makefile", *shipped("common").parent.glob("*/Makefile")]
     tools = [path.parent for path in makefiles if path.parent.name not in LOADS_NOTHING]
@@ -157,7 +157,7 @@ def test_every_loader_is_tried_here() -> None:
 
 
 def test_an_object_that_a_tool_can_do_without(tmp_path: Path, wild: Path) -> None:
-    """Its counts are missing then, and the reason says the same."""
+    """Then its counts are missing, and the reason says the same."""
     work = tool("bpfverify", tmp_path)
     text = (work / "watch.bpf.c").read_text()
     line = "    watch.tgid = current_tgid();"

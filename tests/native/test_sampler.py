@@ -1,4 +1,4 @@
-"""sampler: what the kernel says of CPUs and packets, noted without a process, a file or a line of its own meanwhile."""
+"""sampler: it notes the kernel's CPU ticks and packets, and meanwhile starts no process and writes no file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sampling(sampler: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def await_start(process: subprocess.Popen[bytes]) -> None:
-    """Wait for its first note."""
+    """Wait for the sampler's first note."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(b"started\n")
@@ -80,7 +80,7 @@ def test_it_counts_the_packets_of_its_device(sampler: str) -> None:
         out, _ = process.communicate(timeout=10)
     seen = [note.rx_packets for note in parse_samples(out)]
     assert seen[0] <= before
-    assert seen[-1] >= after > before  # others may use the device too
+    assert seen[-1] >= after > before  # other processes may use the device too
     assert seen == sorted(seen)
 
 
@@ -105,7 +105,7 @@ def test_a_signal_ends_it(sampler: str, number: signal.Signals) -> None:
 
 
 def test_it_starts_no_process_and_takes_little_time(sampler: str) -> None:
-    """In a second of 100 notes: the shell script before it started two processes per note."""
+    """In a second with 100 notes: the earlier shell script started two processes per note."""
     with sampling(sampler, "lo", "0.01") as process:
         time.sleep(1.0)
         fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()

@@ -38,7 +38,7 @@ def as_user(python: list[str], home: Path, *argv: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def python() -> list[str]:
-    """A Python an ordinary user can run with this xdplab, or a skip that says why there is none."""
+    """A Python that an ordinary user can run with this xdplab, or a skip with the reason."""
     if os.geteuid() != 0:
         pytest.skip("needs root: makes a lab for another user")
     paths = os.pathsep.join(path for path in sys.path if path)
@@ -51,7 +51,7 @@ def python() -> list[str]:
 
 @pytest.fixture
 def users_own() -> Iterator[Path]:
-    """A folder of the user's. Not pytest's own: another pytest session shuts the folder above these again."""
+    """A folder of the user's. Not pytest's: another pytest session closes the folder above those to other users."""
     with tempfile.TemporaryDirectory(prefix="xdplab-notebooks-") as name:
         yield Path(name)
 

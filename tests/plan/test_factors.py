@@ -1,4 +1,4 @@
-"""A factor is declared once: whatever two points differ in keeps them apart everywhere, and old ids stay."""
+"""A factor is declared once: any difference of two points keeps them apart everywhere, and old ids stay."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ blocks:
 
 
 def test_the_points_of_older_runs_keep_their_ids_and_their_order(tmp_path: Path) -> None:
-    """Recorded at 623ee55: a run is read by planning it again, and runs of then and now are joined by these ids."""
+    """Recorded at 623ee55: a run is read by planning it again, and these ids join runs of then and now."""
     (tmp_path / "lb.bpf.c").write_text("int x;")
     (tmp_path / "f.pcap").write_bytes(b"pcap")
     (tmp_path / "p.yaml").write_text(EVERY_FACTOR)
@@ -84,7 +84,7 @@ def _file(folder: Path, name: str, text: str) -> str:
 
 
 def two_plans(factor: Factor, folder: Path) -> list[Plan]:
-    """Two plans that differ in one factor only."""
+    """Two plans that differ in only one factor."""
     mine = _file(folder, "lb.bpf.c", "int x;")
     _file(folder, "f.pcap", "frames")
     files = {"file": _file(folder, "other.bpf.c", "int x;"), "frames": str(folder / "f.pcap")}
@@ -104,12 +104,12 @@ def two_plans(factor: Factor, folder: Path) -> list[Plan]:
 
 
 def measured(points: list[Point], scale: float) -> list[synthetic.Row]:
-    """Trials of these points as a lab would measure them, all rates times ``scale``."""
+    """Return trials of these points as a lab would measure them, with all rates times ``scale``."""
     rng, rows = np.random.default_rng(3), []
     for repetition in (1, 2, 3):
         for point in points:
             facts = {"block": 1, "program_tag": None, **point.factors()} | {"frame_bytes": point.frame_bytes}
-            facts["batch"] = facts["batch"] or 60  # as obtained where the plan asks for none
+            facts["batch"] = facts["batch"] or 60  # as obtained, if the plan requests none
             facts["lab"] = facts["lab"] or "netns"
             row = synthetic.measured(synthetic.point(**facts) | facts, rng, repetition)
             rows.append(row | {"forwarded_pps": row["forwarded_pps"] * scale})  # type: ignore[operator]
@@ -145,7 +145,7 @@ def test_two_values_are_two_points_and_two_values_of_a_column(both: Both) -> Non
 
 @pytest.mark.parametrize("both", [f for f in WRITTEN if f.name != "accesses"], ids=lambda f: f.name, indirect=True)
 def test_two_values_are_two_baselines(both: Both) -> None:
-    """An access costs the same, alone or beside the other value: N = 0 is that of the same setting."""
+    """An access costs the same alone and beside the other value: its N = 0 has the same setting."""
     _, _, (first, second, table) = both
     alone = pd.concat([first, second]).drop_duplicates("trial_id").set_index("trial_id")["access_ns"]
     together = table.drop_duplicates("trial_id").set_index("trial_id")["access_ns"]
@@ -211,7 +211,7 @@ def test_no_average_ever_joins_two_points() -> None:
 
 
 def test_programs_that_differ_in_a_constant_are_two_bars(tmp_path: Path) -> None:
-    """They were drawn as one bar, n = 6."""
+    """They were once drawn as one bar, n = 6."""
     factor = next(f for f in FACTORS if f.name == "rodata")
     points = [points_of(plan, "shared") for plan in two_plans(factor, tmp_path)]
     table = derive(judged(frame(measured(points[0], 1.0) + measured(points[1], 0.5))))
@@ -222,7 +222,7 @@ def test_programs_that_differ_in_a_constant_are_two_bars(tmp_path: Path) -> None
 
 
 def test_stamps_have_their_own_baselines_and_rows() -> None:
-    """Every frame stamped costs a closed loop 50 ns: N = 0 of one is no baseline of the other."""
+    """Stamping every frame costs a closed loop 50 ns: N = 0 of one setting is not the baseline of the other."""
     plan = {"name": "p9", "blocks": [
         {"points": {"workload": "chase", "accesses": [0, 100]}, "traffic": {"stamp": [16, "all"]}},
     ]}  # fmt: skip
@@ -252,7 +252,7 @@ def test_a_factor_has_the_uses_that_its_row_says() -> None:
         view("throughput", synthetic.quick(), hue="rate_requested_pps")
 
 
-# --- a made-up factor: one line, and it is everywhere ---
+# --- a made-up factor: one line makes it known everywhere ---
 
 LINE = """    Factor("colour", "traffic", "traffic", Literal["red", "blue"], "red", "what colour they are", unit="nm"),
 """

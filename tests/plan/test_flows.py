@@ -12,7 +12,7 @@ from xdplab.resources import shipped
 
 
 def test_the_most_flows_are_those_of_the_frames_own_field() -> None:
-    """15 bits of each test frame say its flow, whichever generator sends it."""
+    """15 bits of each test frame hold its flow, for every generator."""
     header = (shipped("common") / "payload.h").read_text()
     (mask,) = re.findall(r"#define PAYLOAD_FLOW_MASK (0x[0-9a-f]+)", header)
     most = int(mask, 16) + 1

@@ -1,4 +1,4 @@
-"""A plan says what is wrong with it, crosses its factors, and orders its trials by its seed."""
+"""A plan's errors are named, its factors are crossed, and its seed orders its trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each program of the gallery does what it says: BPF_PROG_TEST_RUN of crafted frames, bytes compared."""
+"""Each program of the gallery does what it claims: BPF_PROG_TEST_RUN of crafted frames, compared byte by byte."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SERVICE = "198.19.0.1"
 
 
 def bpf(command: int, layout: str, *values: int) -> tuple[int, bytes]:
-    """Call bpf(2); return what it returns, and its attributes after it."""
+    """Call bpf(2); return its result and its attributes after the call."""
     attributes = ctypes.create_string_buffer(struct.pack(layout, *values).ljust(128, b"\0"), 128)
     libc = ctypes.CDLL(None, use_errno=True)
     result = libc.syscall(BPF[platform.machine()], command, attributes, 128)
@@ -45,7 +45,7 @@ def bpf(command: int, layout: str, *values: int) -> tuple[int, bytes]:
 
 
 class Loaded:
-    """One program of the gallery in the kernel: `run` gives its answer to a frame, and the frame as it left it."""
+    """One program of the gallery in the kernel: `run` returns its action for a frame, and the frame afterwards."""
 
     def __init__(self, loader: XdpLoader) -> None:
         self._program, _ = bpf(PROG_BY_ID, "<I", loader.loaded.program_id)
@@ -105,7 +105,7 @@ def load(xdpload: str, tmp_path: Path) -> Iterator[Load]:
 
 
 def checksum(data: bytes) -> int:
-    """RFC 1071: 0 over a header that is right."""
+    """RFC 1071: 0 over a correct header."""
     total = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -228,7 +228,7 @@ def test_a_listed_name_is_dropped_in_letters_of_any_size(load: Load, made: Modul
         made.query("adsexample.net", 1): TX,
         made.query("ads.example.net", 1, flags=0x8180): PASS,
         made.query("ads.example.net", 1, port=5353): PASS,
-        made.query("ads.example.net", 1)[:60]: DROP,  # cut within the name: not a name at all
+        made.query("ads.example.net", 1)[:60]: DROP,  # cut within the name: not a name
     }
     for frame, answer in answers.items():
         assert dns.run(frame)[0] == answer, frame

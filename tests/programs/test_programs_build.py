@@ -1,4 +1,4 @@
-"""Objects are cached by content; what the compiler refuses is said in its words; a user's file is built as it is."""
+"""Objects are cached by content; an error has the compiler's message; a user's file is built unchanged."""
 
 from __future__ import annotations
 

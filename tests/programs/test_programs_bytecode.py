@@ -1,4 +1,4 @@
-"""Exactly N accesses, by the object's bytecode; a program with one more or one less is found out."""
+"""Exactly N accesses, by the object's bytecode; a program with one more or one less is found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOV, STORE, LOAD, EXIT = 0xB7, 0x7B, 0x79, 0x95
 
 
 def accesses_per_packet(spec: ProgramSpec, n: int) -> AccessCounts:
-    """What the workloads' definitions promise, written out once more."""
+    """The promises of the workloads' definitions, written a second time."""
     return {
         "array": {"read": AccessCounts(n, 0, 0), "write": AccessCounts(0, n, 0)},
         "packet": {"read": AccessCounts(n, 0, 0), "write": AccessCounts(n, n, 0)},
@@ -40,7 +40,7 @@ def accesses_per_packet(spec: ProgramSpec, n: int) -> AccessCounts:
 def test_every_program_makes_exactly_n_accesses(workload, map_type, op, form, cache):
     for n in EVERY_N:
         if n == 1600 and form == "unrolled" and workload == "lookup":
-            continue  # a minute of clang in all; N = 100 shows the form
+            continue  # clang takes a minute for all; N = 100 shows the form
         spec = ProgramSpec(workload, n, op, form, map_type=map_type)
         assert count_bytecode(build(spec, cache).image, spec) == [accesses_per_packet(spec, n)] * 4
 
@@ -107,7 +107,7 @@ def test_links_that_are_not_followed_are_found_out(cache):
     spec = ProgramSpec("chase", 33)
     image = build(spec, cache).image
     loads = [at for at, insn in enumerate(image.insns) if insn.code == LOAD and insn.src != 10]
-    stuck = replace(image.insns[loads[5]], dst=5)  # loads, but into a register that nobody follows
+    stuck = replace(image.insns[loads[5]], dst=5)  # loads, but into a register that the proof does not follow
     with pytest.raises(ProgramError, match="leaves the cycle"):
         count_bytecode(tampered(image, loads[5], stuck), spec)
 

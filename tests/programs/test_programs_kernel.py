@@ -1,4 +1,4 @@
-"""In the kernel: a counting build counts N, the report says what became of the program, refusals come in its words."""
+"""In the kernel: a counting build counts N, a report describes the program, refusals have the kernel's message."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_run_takes_20_ms(probe_ns, repeat):
 
 
 def test_an_n_too_large_for_the_verifier_is_told_with_the_largest_that_is_not(dut):
-    """The largest N is measured there: the verifier's instructions per access, by two smaller programs."""
+    """The largest N is measured there, from the verifier's instructions per access of two smaller programs."""
     spec = ProgramSpec("array", 250_000)
     lab, tools = SimpleNamespace(dut=dut.host), SimpleNamespace(xdpload=dut.xdpload)
     with pytest.raises(ProgramError) as caught:

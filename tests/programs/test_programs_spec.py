@@ -1,4 +1,4 @@
-"""A program that cannot be is refused by the field's name; every other one is written as a person would write it."""
+"""An impossible program is refused with the field's name; every other one is written as a person would write it."""
 
 from __future__ import annotations
 

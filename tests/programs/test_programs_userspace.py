@@ -1,4 +1,4 @@
-"""The user-space twin makes the same accesses, by its machine code and by counting; and returns the right sum."""
+"""The user-space twin makes the same accesses (by its machine code and by counting) and returns the right sum."""
 
 from __future__ import annotations
 

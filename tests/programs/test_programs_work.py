@@ -1,4 +1,4 @@
-"""What one access is to the machine, in the kernel and in user space: chain, loads, stores and bytes."""
+"""The machine's work per access, in the kernel and in user space: chain, loads, stores and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nulls of a table have no reason."""
+"""Finds the nulls of a table that have no reason."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Measures into a file system on a loop device, and looks at what a power cut would have left.
+"""Measures into a file system on a loop device, and checks what a power cut would leave.
 
 `power_cut.py FOLDER [REPETITIONS]`: three trials per repetition, two cuts per trial.
 
-The backing file of the loop device is the disk: a copy of it, made without a sync, holds what had reached the disk.
-Prints one JSON line per cut. Runs in a mount namespace of its own: nothing stays mounted.
+The loop device's backing file is the disk: a copy of it, made without a sync, holds the data that had reached the disk.
+Prints one JSON line per cut. Runs in its own mount namespace, so nothing stays mounted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QUIET = PlainObserver(Console(quiet=True))
 
 
 class Writing:
-    """A study whose trial leaves as many raw files as a trial of the testbed."""
+    """A study whose trials write as many raw files as those of the testbed."""
 
     facts = dict
 
@@ -50,7 +50,7 @@ class Writing:
 
 
 class Cutting(PlainObserver):
-    """Copies the disk as each trial is begun and as its journal line has been written."""
+    """Copies the disk when a trial begins and after its journal line is written."""
 
     def __init__(self, disk: Path, cuts: list[Path]) -> None:
         super().__init__(Console(quiet=True))
@@ -74,7 +74,7 @@ def mounted(image: Path, there: Path) -> None:
 
 
 def look(image: Path, there: Path) -> dict[str, Any]:
-    """What is on a disk: trials whose raw files are not whole though the journal has them, and whether it resumes."""
+    """Return the state of a disk: trials in the journal whose raw files are incomplete, and whether the run resumes."""
     mounted(image, there)
     began = time.monotonic()
     try:

@@ -27,7 +27,7 @@ CPU = re.compile(r"^(cpu\d+) (.*)$", re.MULTILINE)
 
 
 def spent(before: dict[str, list[int]], after: dict[str, list[int]]) -> dict[str, dict[str, float]]:
-    """The shares of its time that each CPU was busy, in softirqs, and robbed of by the hypervisor (proc(5))."""
+    """The shares of its time that each CPU was busy, in softirqs, and stolen by the hypervisor (proc(5))."""
     shares = {}
     for cpu in (name for name in before if name != "rx"):
         ticks = [last - first for first, last in zip(before[cpu], after[cpu], strict=True)]
@@ -92,12 +92,12 @@ class Attempt:
         return {name: counted[1][name] - counted[0][name] for name in counted[1]}
 
     def sockets(self, key: str, span: str = "dut") -> list[int]:
-        """Growth of a count of the AF_XDP application, by queue."""
+        """Growth of a counter of the AF_XDP application, by queue."""
         ends = [self.applied[f"{span}_{when}"]["queues"] for when in ("before", "after")]
         return [after[key] - before[key] for before, after in zip(*ends, strict=True)]
 
     def inside(self) -> list[dict[str, list[int]]]:
-        """The recorder's notes inside the window: the longest run in which frames came, without its two ends."""
+        """The recorder's notes inside the window: the longest sequence with frames, without its two ends."""
         notes = []
         for block in re.split(r"(?m)^(?=\d+\.\d+ \d+\.\d+$)", self.text("dut.samples.out"))[1:]:
             cpus = {
@@ -114,7 +114,7 @@ class Attempt:
         return [notes[kept[0] - 1], notes[kept[-1]]] if kept else []
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """The share of its time that each CPU was busy, in softirqs, or robbed of by the hypervisor (proc(5))."""
+        """The share of its time that each CPU was busy, in softirqs, or stolen by the hypervisor (proc(5))."""
         notes = self.inside()
         if not notes:
             return {}
@@ -172,12 +172,12 @@ def dut_tx(a: Attempt) -> int | None:
 
 
 def lost(a: Attempt) -> int | None:
-    """Frames that did not come back, where they should: one that came twice came once."""
+    """Frames that should have come back and did not; a duplicate counts once."""
     return a.window["tx_packets"] - a.window["rx_packets"] + a.window["duplicates"] if a.returns else None
 
 
 def by_queue(a: Attempt) -> str | None:
-    """veth counts only what its own XDP took, not frames that reached the generic hook by another way."""
+    """veth counts only frames that its own XDP took, not those that reached the generic hook otherwise."""
     if a.point["mode"] == "af_xdp":
         return json.dumps(a.sockets("rx"))
     counted = a.driver(r"rx_queue_\d+_xdp_packets")
@@ -292,7 +292,7 @@ def stats_cost(a: Attempt) -> float | None:
 
 
 def testruns(a: Attempt) -> list[float]:
-    """The series of nine; those of one only find out how many runs make a slice. Several frames: their mean."""
+    """The series of nine; those of one only determine how many runs make a slice. For several frames, their mean."""
     counted = [line["ns"] for line in a.load if line["type"] == "testrun" and len(line["ns"]) > 1]
     return [statistics.fmean(values) for values in zip(*counted, strict=True)]
 
@@ -306,7 +306,7 @@ def said(kind: str, key: str, scale: float = 1.0) -> Callable[[Attempt], float |
 
 
 def program_of_link(a: Attempt) -> dict[str, Any]:
-    """The program at the DUT's port as `ip link` names it."""
+    """The program at the DUT's port, from `ip link`."""
     link = json.loads(a.text("dut.iplink.before.json"))[0]["xdp"]
     return dict(link["prog"])
 
@@ -363,7 +363,7 @@ def cpus_at_work(a: Attempt) -> int | None:
     return sum(share >= max(busy) / 2 for share in busy) if busy and max(busy) >= 0.05 else None
 
 
-# Tolerances are relative: exact but for rounding, or one bucket of a histogram.
+# Tolerances are relative: exact except for rounding, or one bucket of a histogram.
 EXACT, BUCKET = 1e-9, 1 / 100
 
 COLUMNS: dict[str, tuple[Callable[[Attempt], Any], float]] = {
@@ -467,13 +467,13 @@ def agrees(mine: Any, table: Any, tolerance: float) -> bool:
 
 def ns_per_packet(a: Attempt, row: Row) -> float | None:
     cpus = cpus_at_work(a)
-    # At a paced load a shared CPU idles; a DUT that lost frames was busy all the same.
+    # At a paced load a shared CPU idles; but a DUT that lost frames was busy.
     held = row["limited_by"] == "dut" or (row["limited_by"] == "shared_cpu" and a.point["rate_requested_pps"] is None)
     return None if cpus is None or not held else 1e9 * cpus / forwarded(a)
 
 
 def to_baseline(of: Callable[[Attempt], float | None]) -> Callable[[list[Attempt]], list[float | None]]:
-    """Each trial's difference to that without accesses of the same block and repetition."""
+    """Each trial's difference to the trial without accesses of the same block and repetition."""
     keys = ("mode", "queues", "frame_bytes", "load", "workload", "op", "form", "working_set_bytes", "engine")
 
     def place(a: Attempt) -> tuple[Any, ...]:
@@ -487,7 +487,7 @@ def to_baseline(of: Callable[[Attempt], float | None]) -> Callable[[list[Attempt
 
 
 def cost(a: Attempt) -> float | None:
-    """ns of CPU per packet; at a paced load a shared CPU idles, so that its rate is no cost."""
+    """ns of CPU per packet; at a paced load a shared CPU idles, so its rate is not a cost."""
     cpus = cpus_at_work(a)
     paced = a.point["rate_requested_pps"] is not None
     return None if cpus is None or paced else 1e9 * cpus / forwarded(a)
@@ -500,7 +500,7 @@ ACROSS: dict[str, Callable[[list[Attempt]], list[float | None]]] = {
 
 
 def differences(run: Path) -> dict[str, list[str]]:
-    """For each recomputed column the attempts whose value in the table is another one."""
+    """For each recomputed column, the attempts whose value in the table differs."""
     plan = yaml.safe_load((run / "plan.yaml").read_text())
     table = pd.read_parquet(run / "trials.parquet").to_dict("records")
     rows: Rows = [

@@ -1,4 +1,4 @@
-"""Tables are derived once; reading never writes into a run; what can no longer be derived stays as it was."""
+"""Tables are derived once; reading never writes into a run; rows that can no longer be derived stay unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xdplab.studies.traffic import runs
 
 
 def content(run: RunDirectory) -> dict[str, str]:
-    """Every file of a run by its content."""
+    """Return the content of every file of a run."""
     files = (path for path in run.path.rglob("*") if path.is_file())
     return {str(path.relative_to(run.path)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
@@ -33,7 +33,7 @@ def xdplab(*argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
 
 
 def thinned(run: RunDirectory) -> None:
-    """Counters are gone, the generator's lines stay."""
+    """Remove the counters' files, and keep the generator's lines."""
     for folder in run.path.glob("raw/*/*/counters"):
         shutil.rmtree(folder)
 
@@ -66,7 +66,7 @@ def test_reading_writes_nothing_into_a_run(old_run: RunDirectory) -> None:
 def test_tables_are_derived_once(old_run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.keep_tables(old_run)
     first = runs.trials_table(old_run)
-    monkeypatch.setattr(runs, "attempt_rows", None)  # nothing is parsed any more
+    monkeypatch.setattr(runs, "attempt_rows", None)  # nothing is parsed again
     pd.testing.assert_frame_equal(runs.trials_table(old_run), first)
     runs.keep_tables(old_run)
     assert derived.is_owed(old_run, runs.RECIPE) is False
@@ -123,7 +123,7 @@ def test_what_a_kill_after_the_last_trial_left_undone_is_owed(old_run: RunDirect
     runs.keep_tables(old_run)
     (old_run.path / missing).unlink()
     lines = old_run.journal.path.read_bytes().splitlines(keepends=True)
-    old_run.journal.path.write_bytes(b"".join(lines[:-1]))  # nor was the run's end written down
+    old_run.journal.path.write_bytes(b"".join(lines[:-1]))  # nor was the run's end recorded
     done = xdplab("resume", str(old_run.path))
     assert "nothing is missing; the " in done.stdout
     assert (old_run.path / missing).exists()
@@ -143,8 +143,8 @@ def test_resume_of_a_run_without_a_journal_line_says_so(old_run: RunDirectory) -
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts the run read-only")
 def test_a_run_on_a_read_only_mount_is_drawn_compared_and_audited(old_run: RunDirectory) -> None:
-    """As one user's run that another one reads."""
-    undecided = " || [ $? = 2 ]"  # a run beside itself
+    """As when a user reads another user's run."""
+    undecided = " || [ $? = 2 ]"  # a run compared with itself
     commands = " && ".join(
         f"{{ {sys.executable} -m xdplab {verb}{undecided if verb.startswith('compare') else ''}; }}"
         for verb in (

@@ -1,4 +1,4 @@
-"""What a trial learnt goes through the journal and comes back typed; what an old journal lacks is None."""
+"""A trial's facts go through the journal and come back with their types; facts that an old journal lacks are None."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run on several labs: every trial once, whoever dies, and one journal."""
+"""One run on several labs: each trial is measured once, whichever lab dies, and there is one journal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TRIALS = schedule(PLAN, points_of(PLAN, "shared"))
 
 
 class Labs:
-    """A fleet whose labs answer in turn. ``dies`` is after how many trials a lab is gone, ``fails`` what goes wrong."""
+    """A fleet whose labs answer in turn. ``dies``: after how many trials a lab is lost; ``fails``: its error."""
 
     def __init__(self, labs: Sequence[str], tmp: Path, *, dies: dict[str, int] | None = None, fails: str = "") -> None:
         self.labs, self.tmp, self.dies, self.fails = tuple(labs), tmp, dies or {}, fails
@@ -140,7 +140,7 @@ def test_our_own_workers_listen_on_this_machine_only_and_show_no_page() -> None:
 
 
 def pages_of(port: int) -> list[int]:
-    """Return what a port answers to whoever asks it for Dask's pages."""
+    """Return a port's answer to a request for Dask's pages."""
     codes = []
     for page in (
         "",
@@ -155,7 +155,7 @@ def pages_of(port: int) -> list[int]:
             connection.request("GET", f"/{page}")
             codes.append(connection.getresponse().status)
         except (http.client.HTTPException, OSError):
-            codes.append(0)  # it speaks TLS, and closes
+            codes.append(0)  # it uses TLS, and closes
         finally:
             connection.close()
     return codes
@@ -170,7 +170,7 @@ def test_no_local_user_reads_their_pages() -> None:
 
 
 class LateClient:
-    """A client of a cluster whose first worker of three has started."""
+    """A client of a cluster in which the first of three workers has started."""
 
     def wait_for_workers(self, count: int, timeout: float) -> None:
         raise WorkerStartTimeoutError(1, count, timeout)
@@ -180,7 +180,7 @@ class LateClient:
 
 
 def test_workers_that_do_not_start_are_counted_in_the_error() -> None:
-    """On a busy machine the command said `60.0: 3 (name another file or folder)`: this error has no file."""
+    """On a busy machine it printed `60.0: 3 (name another file or folder)`, although this error has no file."""
     with pytest.raises(LabError, match="1 of 3 workers, one per lab, have started in 180 s"):
         fleet_dask._await_workers(LateClient(), 3)
 
@@ -206,7 +206,7 @@ unpack(pack(Path(sys.argv[1])), Path(sys.argv[2]))
 
 @pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="needs the distribution's own Python")
 def test_the_distributions_python_unpacks_what_a_worker_hands_back(tmp_path: Path) -> None:
-    """Debian 12 has 3.11.2, whose tarfile knows no filter."""
+    """Debian 12 has Python 3.11.2, whose tarfile has no filters."""
     (tmp_path / "from" / "1" / "deep").mkdir(parents=True)
     (tmp_path / "from" / "1" / "deep" / "file").write_bytes(b"content")
     paths = os.pathsep.join(path for path in sys.path if path)

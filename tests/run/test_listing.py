@@ -19,7 +19,7 @@ from xdplab.studies.traffic.planned import create_run
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three runs, of which the one made first was written to last, and what is no run."""
+    """Three runs, of which the one made first was written to last; and folders that are not runs."""
     plan = parse_plan({"name": "p", "blocks": [{"points": {"accesses": 0}}]})
     made = [
         create_run(plan.model_copy(update={"name": name}), tmp_path / "results", lab="netns", arrangement="shared")

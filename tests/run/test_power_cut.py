@@ -1,4 +1,4 @@
-"""What the journal calls finished is on the disk, whatever happens to the machine a moment later."""
+"""A trial that the journal calls finished is on the disk, whatever happens to the machine a moment later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's tables against an independent recomputation from its raw files, and a reason for each null."""
+"""A run's tables against an independent recomputation from its raw files; each null has a reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample with tables derived by today's code."""
+    """The sample, with tables derived by the current code."""
     folder = Path(shutil.copytree(SAMPLE, tmp_path_factory.mktemp("sample") / "sample"))
     for table in folder.glob("*.parquet"):
         table.unlink()
@@ -55,7 +55,7 @@ def test_what_a_raw_file_tells_otherwise_is_found(
 
 
 def test_a_frame_that_came_twice_was_forwarded_once(sample: Path, tmp_path: Path) -> None:
-    """The rate counted it twice, where the loss already counted it once."""
+    """The rate counted a duplicate twice, although the loss counted it once."""
     copy = Path(shutil.copytree(sample, tmp_path / "copy"))
     for file in copy.glob("raw/*/1/xdpgen.jsonl"):
         file.write_text(re.sub(r'("burst":"rate".*"duplicates":)0', r"\g<1>50", file.read_text()))
@@ -78,7 +78,7 @@ def test_each_null_of_a_measured_trial_has_its_reason(sample: Path) -> None:
 
 
 def test_a_socket_s_row_does_not_describe_a_kernel_program(sample: Path) -> None:
-    """The accesses of af_xdp are made in user space: the twin for the kernel is never loaded in such a trial."""
+    """The accesses of af_xdp happen in user space: such a trial never loads the twin for the kernel."""
     trials = pd.read_parquet(sample / "trials.parquet")
     sockets = trials[trials["mode"] == "af_xdp"]
     assert sockets[["program_insns", "verified_insns", "jited_bytes"]].isna().all(axis=None)

@@ -1,4 +1,4 @@
-"""The loop keeps what was measured, owes what was not, and never counts a trial twice."""
+"""The loop keeps measured trials, owes the others, and never counts a trial twice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRIALS = schedule(PLAN, points_of(PLAN, "shared"))
 
 
 class Recorder:
-    """A study that measures nothing but remembers what it was asked."""
+    """A study that measures nothing and records its calls."""
 
     facts = dict
 
@@ -98,7 +98,7 @@ def test_a_failed_trial_is_tried_again_and_its_raw_kept(run: RunDirectory) -> No
 
 
 class CutOff(Recorder):
-    """Under a trial in ``cuts`` a connection is lost so many times."""
+    """During a trial in ``cuts``, a connection is lost so many times."""
 
     def __init__(self, **cuts: int) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ def test_what_the_lab_cannot_is_a_verdict_not_a_failure(run: RunDirectory) -> No
 
 
 def test_what_fails_alike_before_anything_is_measured_stops_the_run_with_the_reason_once(run: RunDirectory) -> None:
-    """With clang 19 the generator could not be loaded: 144 trials failed one after the other, for one reason."""
+    """With clang 19 the generator could not be loaded: 144 trials failed one after the other for the same reason."""
     study, printed = Recorder(block=HostError("tg: the kernel refused 'receive'")), io.StringIO()
     with pytest.raises(StoppedError) as stopped:
         run_trials(run, TRIALS, study, PlainObserver(Console(file=printed)), retries=1, pause_s=0)
@@ -151,7 +151,7 @@ def test_what_fails_alike_before_anything_is_measured_stops_the_run_with_the_rea
 
 
 def test_a_hint_names_the_run_and_its_lab(run: RunDirectory) -> None:
-    """What finds a host lost knows neither; a command that is pasted has to work."""
+    """The code that finds a host lost knows neither plan nor lab, but a command that is pasted must work."""
     run.journal.append("planned", trials=[t.trial_id for t in TRIALS], lab="netns")
     lost = HostLostError("dut: gone", remedy="see `xdplab lab status` and `xdplab doctor`, then `xdplab resume`")
     with pytest.raises(HostLostError) as told:
@@ -161,7 +161,7 @@ def test_a_hint_names_the_run_and_its_lab(run: RunDirectory) -> None:
 
 
 def test_a_hint_in_the_reason_of_a_trial_names_the_lab_too(run: RunDirectory) -> None:
-    """The path of the run stays out of what the run keeps: it may be moved."""
+    """A run does not record its own path, because it may be moved."""
     run.journal.append("planned", trials=[t.trial_id for t in TRIALS], lab="netns:user-stu")
     lossy = HostError("tg: no frame", remedy="see `xdplab doctor`, then `xdplab resume`")
     go(run, Recorder(**{TRIALS[0].trial_id: lossy}))
@@ -182,7 +182,7 @@ def test_a_few_trials_of_every_block_are_asked_before_a_run_is_stopped(tmp_path:
 
 
 def test_a_block_that_waits_is_measured_once_another_one_can_be(tmp_path: Path) -> None:
-    """Where the first block alone fails alike, the run goes on: with what was put off, then with the rest."""
+    """If only the first block fails that way, the run continues with the postponed trials, then with the rest."""
     plan = parse_plan({"name": "t", "blocks": [{"points": {"queues": [1, 2, 4], "accesses": list(range(9))}}]})
     trials = schedule(plan, points_of(plan, "shared"))
     first = trials[0].block
@@ -213,7 +213,7 @@ def test_different_reasons_or_one_block_alone_do_not_stop_a_run(run: RunDirector
 
 
 def test_a_tool_that_this_machine_lacks_ends_the_run_at_once(run: RunDirectory) -> None:
-    """49 of 56 trials of the execution study failed alike without QEMU; what was measured before is kept."""
+    """Without QEMU, 49 of 56 trials of the execution study failed in the same way; trials measured before are kept."""
     missing = MissingToolError("no virtual lab without qemu-system-x86", remedy="apt install qemu-system-x86")
     study = Recorder(**{TRIALS[4].trial_id: missing})
     with pytest.raises(MissingToolError):

@@ -1,4 +1,4 @@
-"""The sample in results/: real, small, of no particular machine, and read without a lab and without root."""
+"""The sample in results/: real, small, anonymous, and read without a lab and without root."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MACHINE = ("/root", "/home", "/work", 'command_line":{"value')
 
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The sample without its tables: they are derived anew from its raw files."""
+    """The sample without its tables: they are derived again from its raw files."""
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     wanted = shutil.ignore_patterns("*.parquet", "figures", "tables", "audit.*")
     return Path(shutil.copytree(SAMPLE, tmp_path / "sample", ignore=wanted))
@@ -50,7 +50,7 @@ def test_it_has_modes_accesses_a_paced_load_and_three_repetitions(copy: Path) ->
 
 
 def test_its_rows_are_what_its_raw_files_say(copy: Path) -> None:
-    """Counts and rates from the lines themselves: a rate is over the window as it was obtained."""
+    """Counts and rates come from the lines themselves: a rate is over the obtained window."""
     run = RunDirectory.open(copy)
     rows = runs.trials_table(run).set_index("trial_id")
     for trial_id, attempt in last_attempts(run).items():
@@ -106,6 +106,19 @@ def test_several_figures_are_asked_for_by_name(copy: Path, tmp_path: Path) -> No
 )
 def test_options_that_exclude_each_other_are_refused(copy: Path, options: tuple[str, ...], words: str) -> None:
     assert words in str(CliRunner().invoke(cli, ["figures", str(copy), *options]).exception)
+
+
+def test_a_mark_is_explained_by_its_value_its_repetitions_and_each_raw_file_once(copy: Path) -> None:
+    done = CliRunner().invoke(cli, ["figures", str(copy), "--explain", "throughput", "native||400"])
+    mark, repetitions, *files = done.output.splitlines()
+    assert mark == "throughput: native |  | 400: 0.852334 line, n = 3"
+    assert repetitions == "  one repetition each: 0.855322, 0.848691, 0.852988"
+    assert [line.split(",")[0] for line in files] == [f"  repetition {number}" for number in (1, 2, 3)]
+    for line in files:
+        folder, _, names = line.partition(", valid: ")[2].partition("/: ")
+        assert {copy / folder / name for name in names.split(", ")} == {
+            path for path in (copy / folder).rglob("*") if path.is_file()
+        }
 
 
 @pytest.mark.parametrize("verb", ["figures", "show", "audit"])

@@ -1,4 +1,4 @@
-"""A trial's bookkeeping costs the same in a run of ten thousand as in one of a hundred, and the time left is right."""
+"""A trial's bookkeeping costs the same in a run of ten thousand as in one of a hundred; the time left is right."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_HELD = 800
 
 @dataclass(frozen=True)
 class Made:
-    """A trial as the runner knows it."""
+    """A trial, as the runner sees it."""
 
     number: int
     repetition: int
@@ -66,7 +66,7 @@ class Nothing:
 
 @contextmanager
 def instructions() -> Iterator[list[int]]:
-    """Count the bytecode instructions that the run package executes: seconds would depend on the machine."""
+    """Count the bytecode instructions that the package `run` executes: seconds would depend on the machine."""
     count = [0]
 
     def inside(frame: FrameType, event: str, _arg: Any) -> Callable[..., Any]:
@@ -92,7 +92,7 @@ def run_of(parent: Path, trials: Sequence[Made]) -> RunDirectory:
 
 
 def counted(parent: Path, repetitions: int) -> float:
-    """Instructions per trial of a whole run with a person watching, and of reading how it stands."""
+    """Return the instructions per trial of a whole run that a user watches, and of reading its state."""
     trials = made(repetitions)
     run = run_of(parent, trials)
     watching = PlainObserver(Console(quiet=True))
@@ -113,7 +113,7 @@ def test_bookkeeping_costs_as_much_per_trial_in_a_large_run_as_in_a_small_one(
 
 
 def test_a_trial_s_bookkeeping_holds_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run keeps how each trial ended, to know what it owes; nothing of its files, facts or messages."""
+    """A run keeps each trial's status, to know what it owes, but none of its files, facts or messages."""
     monkeypatch.setattr(rundir, "sync", lambda path: None)
     held: dict[int, int] = {}
 
@@ -141,9 +141,9 @@ def costs(seed: int) -> dict[int, float]:
 
 
 def after_a_tenth(repetitions: int, seed: int, *, planned: bool) -> float:
-    """The time left that is told after a tenth of a run, as a share of the time it really takes.
+    """Return the time left that is shown after a tenth of a run, as a share of the true one.
 
-    ``planned``: the plan knows the bursts of a trial, and not what else it costs.
+    ``planned``: the plan knows the bursts of a trial, but not its other costs.
     """
     trials, cost, rng = made(repetitions, seed=seed), costs(seed), random.Random(seed)
     took = {trial: cost[trial.block] * rng.lognormvariate(0, 0.1) for trial in trials}

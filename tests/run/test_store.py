@@ -1,4 +1,4 @@
-"""What is written survives a kill at any instant, whole or absent."""
+"""After a kill at any instant, each attempt is complete or absent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_names_do_not_collide(tmp_path: Path, run: RunDirectory) -> None:
 
 
 def killed_while_made(parent: Path, after: str) -> None:
-    """Make a run in another process that is killed once it has written the line ``after`` of its journal."""
+    """Make a run in another process, which is killed after it has written line ``after`` of its journal."""
     code = """
         import os, pathlib, sys
         from xdplab.run.journal import Journal
@@ -86,7 +86,7 @@ def test_a_run_that_cannot_be_filled_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_of_that_name_is_used(tmp_path: Path, run: RunDirectory) -> None:
-    """What an earlier version left when it was killed before its journal was begun."""
+    """The state that an earlier version left if it was killed before its journal began."""
     shutil.rmtree(run.path)
     run.path.mkdir()
     assert RunDirectory.create(tmp_path, "t", run_id="cd34", plan_yaml="").path == run.path
@@ -94,7 +94,7 @@ def test_an_empty_folder_of_that_name_is_used(tmp_path: Path, run: RunDirectory)
 
 @pytest.mark.parametrize("journal", [b"", b'{"event":"created","ti'])
 def test_an_empty_journal_is_said(run: RunDirectory, journal: bytes) -> None:
-    """What an earlier version left when it was killed at its journal's first line."""
+    """The state that an earlier version left if it was killed at its journal's first line."""
     run.journal.path.write_bytes(journal)
     with pytest.raises(ResultsError, match="killed before its plan was written") as told:
         RunDirectory.open(run.path)
@@ -233,12 +233,12 @@ def test_every_metric_is_described_once() -> None:
     for metric in METRICS:
         assert metric.text, metric.name
         for suffix, unit in (("_ns", "ns"), ("_ms", "ms"), ("_pps", "1/s"), ("_bytes", "B"), ("_s", "s")):
-            if metric.name.endswith(suffix) and "_per_" not in metric.name:  # cycles_per_ns is no time
+            if metric.name.endswith(suffix) and "_per_" not in metric.name:  # cycles_per_ns is not a time
                 assert metric.unit == unit, metric.name
 
 
 def test_a_run_with_links_is_not_written(tmp_path: Path) -> None:
-    """The raw files of a stranger's run could lead anywhere: what lies there would be removed."""
+    """The raw folder of a stranger's run may be a link: a removal would follow it."""
     victim = tmp_path / "victim" / "1"
     victim.mkdir(parents=True)
     (victim / "precious").write_text("x")
@@ -277,7 +277,7 @@ def finished(run: RunDirectory, trial_id: str) -> None:
 def test_status_tells_a_run_under_way_from_a_killed_and_from_a_complete_one(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All three were called "under way, or killed"."""
+    """All three once had the state "under way, or killed"."""
     run.record("planned", trials=["a-r1", "b-r1"])
     assert standing(run) == "beginning"
     with monkeypatch.context() as later:

@@ -1,4 +1,4 @@
-"""Watching a run: plain lines where there is no terminal, a sentence after an interrupt, verdicts and the time left."""
+"""Watching a run: plain lines without a terminal, a sentence after an interrupt, verdicts and the time left."""
 
 from __future__ import annotations
 

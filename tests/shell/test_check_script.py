@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shell/check.sh runs the tests in two parts, and with each Python: each decides, and nothing is left."""
+"""shell/check.sh runs the tests in two parts, and with each Python: each part counts, and nothing is left."""
 
 from __future__ import annotations
 
@@ -12,25 +12,58 @@ import pytest
 
 CHECK = Path(__file__).resolve().parents[2] / "shell" / "check.sh"
 SETUP = '#!/bin/sh\n[ "$1" = --where ] && echo "$PWD/venv" || echo "$1" >>"$PWD/given-back"\n'
-PYTEST = '#!/bin/sh\ncase "$*" in *"not lab"*) exit "$REST" ;; *) echo "the traffic part"; exit "$TRAFFIC" ;; esac\n'
+PYTEST = r"""#!/bin/sh
+echo "$*" >>asked
+case "$*" in
+*"not lab"*) exit "$REST" ;;
+*last-failed*) echo "a second time"; exit "$SECOND" ;;
+*) echo "the traffic part"; exit "$TRAFFIC" ;;
+esac
+"""
 
 
-@pytest.mark.parametrize(("rest", "traffic"), [(0, 0), (1, 0), (0, 1), (1, 1)])
-def test_either_part_decides_and_nothing_is_left(tmp_path: Path, rest: int, traffic: int) -> None:
+def check(
+    folder: Path, *argv: str, rest: int = 0, traffic: int = 0, second: int = 1
+) -> subprocess.CompletedProcess[str]:
+    """Run check.sh with a pytest whose parts end with these exit codes, and see that nothing is left."""
     tools = dict.fromkeys(("ruff", "mypy", "lint-imports"), "#!/bin/sh\n") | {"pytest": PYTEST}
     files = {"shell/setup.sh": SETUP, **{f"venv/bin/{name}": text for name, text in tools.items()}}
     for path, text in files.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-        (tmp_path / path).chmod(0o755)
-    shutil.copy(CHECK, tmp_path / "shell" / "check.sh")
-    (temporary := tmp_path / "temporary").mkdir()
-    own = {"REST": str(rest), "TRAFFIC": str(traffic), "TMPDIR": str(temporary)}
-    result = subprocess.run(["shell/check.sh"], cwd=tmp_path, env=os.environ | own, capture_output=True, text=True)
-    assert result.returncode == (rest | traffic), result.stderr
-    assert "the traffic part" in result.stdout
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+        (folder / path).chmod(0o755)
+    shutil.copy(CHECK, folder / "shell" / "check.sh")
+    (temporary := folder / "temporary").mkdir()
+    own = {"REST": str(rest), "TRAFFIC": str(traffic), "SECOND": str(second), "TMPDIR": str(temporary)}
+    argv = ("shell/check.sh", *argv)
+    result = subprocess.run(argv, cwd=folder, env=os.environ | own, capture_output=True, text=True)
     assert list(temporary.iterdir()) == []
-    assert (tmp_path / "given-back").read_text() == "--give-back\n"
+    assert (folder / "given-back").read_text() == "--give-back\n"
+    return result
+
+
+@pytest.mark.parametrize(("rest", "traffic"), [(0, 0), (1, 0), (0, 1), (1, 1), (5, 0)])
+def test_either_part_decides_and_nothing_is_left(tmp_path: Path, rest: int, traffic: int) -> None:
+    result = check(tmp_path, rest=rest, traffic=traffic)
+    assert result.returncode == (1 if rest or traffic else 0), result.stderr
+    assert "the traffic part" in result.stdout
+
+
+def test_traffic_that_failed_may_pass_the_second_time(tmp_path: Path) -> None:
+    result = check(tmp_path, traffic=1, second=0)
+    assert result.returncode == 0, result.stderr
+    assert "a second time" in result.stdout
+
+
+@pytest.mark.parametrize(("rest", "second", "code"), [(0, 0, 0), (5, 5, 0), (5, 0, 0), (1, 5, 1), (5, 1, 1)])
+def test_again_runs_what_failed_and_a_part_may_have_nothing_left(
+    tmp_path: Path, rest: int, second: int, code: int
+) -> None:
+    result = check(tmp_path, "again", rest=rest, second=second)
+    assert result.returncode == code, result.stderr
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked
+    assert all("--last-failed --last-failed-no-failures=none" in line for line in asked)
 
 
 UV = """#!/bin/sh

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shell/distros.sh, with doubles of its tools: a part fails alone, is bounded, joins one table, and leaves nothing."""
+"""shell/distros.sh, with fakes of its tools: a part fails alone, is limited, joins one table, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ case "$*" in
 *value_counts*) echo "138 valid, 6 unsupported" ;;
 *run_matrix.sh*) eval "$TRIALS" ;;
 *"make test-fast"*) echo "================ 1500 passed, 2 skipped in 90.15s ================" ;;
+*"check.sh again"*) echo "========= 2 passed, 1055 deselected in 8.15s ========="; exit "$AGAIN" ;;
 *"make test"*)
+    mkdir -p "$CLONE/.pytest_cache/v/cache" && touch "$CLONE/.pytest_cache/v/cache/nodeids"
     echo "================ 2 failed, 17 passed, 40 deselected in 8.15s ================"
     echo "SKIPPED [3] tests/labs/test_vm.py:47: needs root"
     echo "=== 1000 passed, 3 skipped, 17 deselected, 2 warnings in 238.15s (0:03:58) ==="
@@ -28,9 +30,10 @@ case "$*" in
 esac
 """
 DEBOOTSTRAP = r"""#!/bin/sh
-case $3 in "$NO_ROOT") echo "E: no such suite"; exit 1 ;; esac
+case $4 in "$NO_ROOT") echo "E: no such suite"; exit 1 ;; esac
 echo "fresh root" >>"$CALLS"
-mkdir -p "$4/etc/apt" "$4/etc/sudoers.d" "$4/root" "$4/home/user" "$4/usr/local/share/ca-certificates"
+cd "$5" 2>/dev/null || mkdir -p "$5" && cd "$5"
+mkdir -p etc/apt etc/sudoers.d root home/user usr/local/share/ca-certificates
 """
 TOOLS = {
     "id": "#!/bin/sh\necho 0\n",
@@ -44,7 +47,7 @@ TOOLS = {
 
 
 class Checkout:
-    """A checkout that has only this script, and what it calls."""
+    """A checkout with only this script and the scripts that it calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "checkout"
@@ -57,16 +60,22 @@ class Checkout:
                 (folder / path / name).chmod(0o755)
         self.temporary.mkdir()
         shutil.copy(DISTROS, self.folder / "shell")
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        for argv in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "all"]):
-            subprocess.run(["git", *argv], cwd=self.folder, check=True)
+        subprocess.run(["git", "init", "-q"], cwd=self.folder, check=True)
+        self.commit("all")
         own = {
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
             "TMPDIR": str(self.temporary),
             "CALLS": str(self.calls),
         }
         archive = {"XDPLAB_MIRROR": "http://archive.invalid", "XDPLAB_SECURITY_MIRROR": "http://archive.invalid"}
-        self.environment = os.environ | own | archive | {"TRIALS": "true", "NO_ROOT": "none"}
+        self.environment = os.environ | own | archive | {"TRIALS": "true", "NO_ROOT": "none", "AGAIN": "0"}
+        self.environment["CLONE"] = str(folder / "none")
+
+    def commit(self, name: str) -> None:
+        (self.folder / name).touch()
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        for argv in (["add", "."], [*identity, "commit", "-qm", name]):
+            subprocess.run(["git", *argv], cwd=self.folder, check=True)
 
     def start(self, *argv: str, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -79,7 +88,7 @@ class Checkout:
         )
 
     def run(self, *argv: str, **environment: str) -> tuple[int, list[list[str]], str]:
-        """Return the exit code, the rows of the table, and all that was printed."""
+        """Return the exit code, the rows of the table, and the whole output."""
         process = self.start(*argv, **environment)
         out, errors = process.communicate(timeout=120)
         lines = [line.strip("| ").split(" | ") for line in out.splitlines() if line.startswith("| ")]
@@ -136,6 +145,31 @@ def test_the_fast_tests_are_a_part_of_their_own(checkout: Checkout) -> None:
     assert [row[:4] for row in rows] == [["sid", "user", "`make test-fast`", "1500 passed, 2 skipped"]]
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_failed_runs_again_with_the_newest_commit(checkout: Checkout, tmp_path: Path, code: int) -> None:
+    roots = tmp_path / "roots"
+    assert "no root: no tests ran here before" in checkout.run("-w", str(roots), "sid", "root", "again")[2]
+    clone = roots / "sid.root" / "root" / "xdplab"
+    assert checkout.run("-w", str(roots), "sid", "root", "tests", CLONE=str(clone))[0] == 1
+    checkout.commit("newer")
+    result, rows, said = checkout.run("-w", str(roots), "sid", "root", "again", AGAIN=str(code))
+    assert (result, [row[3:5] for row in rows]) == (
+        code,
+        [["1017 passed, 2 failed, 3 skipped", "1"], ["2 passed", str(code)]],
+    ), said
+    assert rows[0][6] != rows[1][6]
+    assert (clone / "newer").exists()
+    assert checkout.run("-w", str(roots), "sid", "root", "tests", CLONE=str(clone))[0] == 1  # the old row is gone
+
+
+def test_roots_share_what_was_fetched(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.run("-w", str(tmp_path / "roots"), "13", "trials")
+    downloads = tmp_path / "roots/downloads"
+    shared = {str(path.relative_to(downloads)) for path in downloads.glob("*/*")}
+    assert shared == {f"{user}/{name}" for user in ("root", "user") for name in ("pip", "xdplab")}
+    assert (downloads / "trixie").is_dir()
+
+
 def test_each_part_is_bounded(checkout: Checkout) -> None:
     code, (row,), said = checkout.run("-m", "0.02", "sid", "user", "trials", TRIALS="sleep 600")
     assert code == 1, said
@@ -157,4 +191,4 @@ def test_ctrl_c_leaves_nothing(checkout: Checkout, tmp_path: Path) -> None:
 def test_a_word_that_is_no_part_is_refused(checkout: Checkout) -> None:
     code, rows, said = checkout.run("14")
     assert (code, rows) == (1, [])
-    assert "14 is not known: 12, 13, sid; root, user; trials, fast, tests; table" in said
+    assert "14 is not known: 12, 13, sid; root, user; trials, fast, tests, again; table" in said

@@ -1,4 +1,4 @@
-"""The files that say what is needed agree with each other."""
+"""The files that list requirements agree with each other."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ from xdplab.labs.vm import qemu
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-NOT_LOCKED = {"compilers"}  # 80 MB that only one axis of the verifier study wants; found where it is installed
+NOT_LOCKED = {"compilers"}  # 80 MB that only one axis of the verifier study needs; it is used if it is installed
 EXTRAS = [lines for extra, lines in PROJECT["optional-dependencies"].items() if extra not in NOT_LOCKED]
 WANTED = [Requirement(line) for line in PROJECT["dependencies"] + [line for lines in EXTRAS for line in lines]]
 LOCK = (ROOT / "requirements.lock").read_text()
@@ -67,7 +67,7 @@ def test_every_need_has_a_package_everywhere() -> None:
 
 
 def test_what_commands_look_for_is_in_the_table() -> None:
-    """`bc` was not: set-up left a machine on which no module of uml could be built."""
+    """`bc` was missing: set-up left a machine on which no module for uml could be built."""
     tools = {*netns.TOOLS, *uml_lab._NEEDED, *uml_source.TOOLS, *qemu._INSIDE, qemu.QEMU, "apt-get", "dpkg-deb"}
     given_with = {"modprobe": "depmod", "insmod": "depmod"}  # kmod's, as depmod is
     listed = {need.name for need in needs() if need.look == "command"}

@@ -1,6 +1,6 @@
 """shell/setup.sh and run_matrix.sh on machines that lack things.
 
-Package managers, sudo and the environment are played, so that nothing here is installed or needs root.
+Package managers, sudo and the environment are faked, so nothing here is installed or needs root.
 """
 
 import os
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = ROOT / "shell/setup.sh"
 
-# Each plays a tool: it notes how it was called, and does what the real one would do to the machine.
+# Each fakes a tool: it records its arguments, and makes the changes that the real one would make.
 FAKE_APT = """#!/bin/sh
 echo "apt-get $*" >> "$LOG"
 test -e "$XDPLAB_POLICY" && echo "policy: $("$XDPLAB_POLICY"; echo $?)" >> "$LOG"
@@ -37,7 +37,7 @@ TABLE = (
 
 
 class Machine:
-    """What setup.sh sees of a machine, all of it below one folder."""
+    """The parts of a machine that setup.sh sees, below one folder."""
 
     def __init__(self, folder: Path, distribution: str = "debian", *, root: bool = True) -> None:
         self.folder, self.bin, self.conda = folder, folder / "bin", folder / "conda"
@@ -137,7 +137,7 @@ def test_each_distribution_has_its_own_words(tmp_path: Path, distribution: str, 
 def test_what_a_release_does_not_have_is_installed_by_its_older_name(
     tmp_path: Path, known: str, installed: str
 ) -> None:
-    """Ubuntu 26.04's linux-tools-generic brings neither perf nor bpftool: since 25.04 they have their own packages."""
+    """Ubuntu 26.04's linux-tools-generic has neither perf nor bpftool: since 25.04 they have their own packages."""
     machine = Machine(tmp_path, "ubuntu")
     (tmp_path / "packages.tsv").write_text(TABLE.replace("ubu-tool ubu-more", "new-tool|old-tool ubu-more"))
     machine.tool(machine.bin / "apt-cache", f'#!/bin/sh\ncase $2 in "{known}") echo "Package: $2" ;; esac\n')
@@ -146,7 +146,7 @@ def test_what_a_release_does_not_have_is_installed_by_its_older_name(
 
 
 def without_python(machine: Machine) -> str:
-    """Return a PATH on which everything is but Python."""
+    """Return a PATH with everything except Python."""
     bare = machine.folder / "bare"
     bare.mkdir()
     for tool in Path("/usr/bin").iterdir():
@@ -156,7 +156,7 @@ def without_python(machine: Machine) -> str:
 
 
 def test_a_machine_without_python_gets_it_with_the_packages(machine: Machine) -> None:
-    """As a fresh root of Debian is, in which the README's command ended with `Python 3.11 or newer is needed`."""
+    """Like a new root of Debian, in which the README's command ended with `Python 3.11 or newer is needed`."""
     (machine.folder / "packages.tsv").write_text(TABLE + "python\tvenv\trun\tdeb-python\tubu\tfed\twhy\n")
     python = shutil.which("python3")
     fake = FAKE_APT.replace("*install*)", f'*install*) ln -s {python} "$BIN/python3";')
@@ -200,7 +200,7 @@ def test_an_ordinary_user_calls_sudo_for_the_packages_alone(tmp_path: Path) -> N
 
 def test_without_sudo_it_says_what_to_ask_root_for(tmp_path: Path) -> None:
     machine = Machine(tmp_path, root=False)
-    others = tmp_path / "others"  # every command of the machine but that one
+    others = tmp_path / "others"  # every command of the machine except that one
     others.mkdir()
     for tool in Path("/usr/bin").iterdir():
         if tool.name != "sudo":

@@ -1,4 +1,4 @@
-"""A wheel built from the checkout and installed elsewhere measures and draws: nothing it needs stays behind."""
+"""A wheel built from the checkout and installed elsewhere measures and draws: it contains all that it needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Installed = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Run the wheel's xdplab in a folder of its own; its dependencies are those of this environment."""
+    """Run the wheel's xdplab in its own folder, with the dependencies of this environment."""
     folder = tmp_path_factory.mktemp("wheel")
     run = {"check": True, "capture_output": True, "text": True, "cwd": folder}
     build = ["-m", "pip", "wheel", str(ROOT), "--no-deps", "-q", "-w", str(folder)]

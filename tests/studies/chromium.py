@@ -1,6 +1,6 @@
-"""A real headless Chromium, spoken to over the pipes of its DevTools protocol: no other package is needed.
+"""A real headless Chromium, driven over the pipes of its DevTools protocol: no other package is needed.
 
-$XDPLAB_CHROMIUM names its binary (libraries beside it: $LD_LIBRARY_PATH); else it is looked for in $PATH.
+$XDPLAB_CHROMIUM names its binary (set $LD_LIBRARY_PATH for libraries beside it); otherwise it is searched in $PATH.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ DEADLINE_S = 60.0
 
 
 def binary() -> str | None:
-    """Return the binary; None where there is none."""
+    """Return the binary, or None if there is none."""
     named = os.environ.get("XDPLAB_CHROMIUM")
     return named if named else next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Page:
-    """One page that is open: what it logged, what a script says of it, how it looks."""
+    """An open page: its log, results of scripts in it, and its picture."""
 
     def __init__(self, path: str, profile: Path) -> None:
         out_read, self._out = os.pipe()
@@ -62,7 +62,7 @@ class Page:
         os.close(self._in)
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """Return the browser's answer. Raises AssertionError with its words."""
+        """Return the browser's answer. Raises AssertionError with the browser's message."""
         self._count += 1
         message = {"id": self._count, "method": method, "params": parameters}
         message |= {"sessionId": self._session} if self._session else {}
@@ -96,7 +96,7 @@ class Page:
             self.asked.append(told["request"]["url"])
 
     def open(self, path: Path, *, width: int = 1100, height: int = 900, dark: bool = False) -> None:
-        """Load a file at a width, light or dark, and wait until it is there."""
+        """Load a file at a width, light or dark, and wait until it is loaded."""
         self.logged, self.asked = [], []
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -108,7 +108,7 @@ class Page:
             time.sleep(0.05)
 
     def run(self, expression: str) -> Any:
-        """Return what an expression is worth in the page; a promise is awaited."""
+        """Return the value of an expression in the page; a promise is awaited."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
@@ -120,10 +120,10 @@ class Page:
                       text=text if kind == "keyDown" else "")  # fmt: skip
 
     def picture(self, path: Path) -> None:
-        """Write what the whole page looks like as a PNG."""
+        """Write a picture of the whole page as PNG."""
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
         path.write_bytes(base64.b64decode(data))
 
     def pdf(self) -> bytes:
-        """Return the page as it is printed."""
+        """Return the printed page."""
         return base64.b64decode(self.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"])

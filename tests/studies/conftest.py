@@ -1,4 +1,4 @@
-"""bpfverify as the study builds it, and with sanitizers; objects of the generated families."""
+"""Fixtures: bpfverify as the study builds it, and with sanitizers; objects of the generated families."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def sanitized(folder: Path) -> str:
 
 @pytest.fixture(scope="session")
 def verify(bpfverify: str) -> Verify:
-    """Programs of the objects, as bpfverify sees them on this machine's kernel."""
+    """Return the programs of the objects, with bpfverify's results on this machine's kernel."""
     if os.geteuid() != 0:
         pytest.skip("the verifier asks for root")
 
@@ -58,7 +58,7 @@ def verify(bpfverify: str) -> Verify:
 
 @pytest.fixture(scope="session")
 def compile_text(folder: Path) -> Compile:
-    """A C text as an object, by the oldest clang that is here unless another is given."""
+    """Compile a C text, with the oldest installed clang unless another is given."""
     compilers = find_compilers()
     if not compilers:
         pytest.skip("there is no clang here")

@@ -1,4 +1,4 @@
-"""C texts whose verdict is known, and objects changed byte by byte."""
+"""C sources with known verdicts, and objects that are changed byte by byte."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ def sections(content: bytes) -> list[list[int]]:
 
 
 def with_sections(content: bytes, table: list[list[int]]) -> bytes:
-    """The object with another section table, put at its end."""
+    """Return the object with another section table, which is appended."""
     padded = bytearray(content + bytes(-len(content) % 8))
     struct.pack_into("<Q", padded, 40, len(padded))
     return bytes(padded) + b"".join(SECTION.pack(*row) for row in table)
 
 
 def to_rela(content: bytes) -> bytes:
-    """Relocations without addends rewritten as ones with addend 0."""
+    """Return the object with its relocations rewritten as relocations with addend 0."""
     table, out = sections(content), content
     for row in table:
         if row[1] == SHT_REL:
@@ -139,9 +139,49 @@ def to_rela(content: bytes) -> bytes:
 
 
 def cyclic(content: bytes) -> bytes:
-    """Relocations of relocations: every such section is said to relocate itself."""
+    """Return the object with relocations of relocations: every such section claims to relocate itself."""
     table = sections(content)
     for rank, row in enumerate(table):
         if row[1] in (SHT_REL, SHT_RELA):
             row[7] = rank
     return with_sections(content, table)
+
+
+STATIC_AND_PINNED = (
+    HEAD
+    + """
+#define PIN_OF_ANOTHER_LOADER 16
+struct {
+    __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+    __uint(max_entries, 2);
+    __uint(key_size, 4);
+    __uint(value_size, 4);
+    __uint(pinning, PIN_OF_ANOTHER_LOADER);
+} calls SEC(".maps");
+static __attribute__((used, section("xdp/tail"))) int reached_by_a_tail_call(struct xdp_md *context) {
+    return context->rx_queue_index ? XDP_PASS : XDP_DROP;
+}
+SEC("xdp/entry")
+int entry(struct xdp_md *context) {
+    bpf_tail_call(context, &calls, 1);
+    return XDP_PASS;
+}
+"""
+)
+HUGE_HASH = (
+    HEAD
+    + """
+struct {
+    __uint(type, BPF_MAP_TYPE_%s);
+    __uint(max_entries, %d);
+    __type(key, unsigned int);
+    __type(value, unsigned char[4096]);
+} table SEC(".maps");
+SEC("xdp")
+int looks_up(struct xdp_md *context) {
+    unsigned int key = context->rx_queue_index;
+    unsigned char *value = bpf_map_lookup_elem(&table, &key);
+    return value && value[4095] ? XDP_PASS : XDP_DROP;
+}
+"""
+)

@@ -1,4 +1,4 @@
-"""A bundle without names: what names people and machines is nowhere in it, and its rows are those of the run."""
+"""An anonymous bundle contains no name of people or machines, and has the rows of its run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLANTED = (
     "1b9f7c9e-58a5-4f55-9d8c-6b1f0a2c3d4e", "/vmlinuz root", KEY, "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA",
     "MT2117X09876", "3d1219c7c4c5404aaa1f6d2a48adfda5", "b3BlbnNzaC1rZXktdjEAAAAABG5vbmU",
 )  # fmt: skip
-"""What the run below is full of."""
+"""The names that the run below contains in many places."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def sent(run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str
 
 
 def everything(path: Path) -> dict[str, bytes]:
-    """Every file of a bundle by name, and what is compressed in it."""
+    """Return every file of a bundle by name, including compressed contents."""
     archive = zipfile.ZipFile(path)
     found = {name: archive.read(name) for name in archive.namelist()}
     return found | {
@@ -98,7 +98,7 @@ def holding(path: Path) -> set[tuple[str, str]]:
 
 
 def test_nothing_of_it_is_in_any_file_of_the_bundle(sent: tuple[Path, str]) -> None:
-    source = {("run/files/lb.bpf.c", "kestrel42")}  # a program stays what was measured, and that is said
+    source = {("run/files/lb.bpf.c", "kestrel42")}  # a program stays as measured, and the output says so
     assert holding(sent[0]) == source
     assert "files/lb.bpf.c is a program as it was measured, and holds 1 of these" in sent[1]
     for kind in sorted({form.kind for form in FORMS}):
@@ -106,7 +106,7 @@ def test_nothing_of_it_is_in_any_file_of_the_bundle(sent: tuple[Path, str]) -> N
 
 
 def test_an_export_as_it_is_holds_all_of_it(run: Path, tmp_path: Path) -> None:
-    """So that the test above looks where there is something to find."""
+    """The test above must search where the names are."""
     out = tmp_path / "run.zip"
     assert CliRunner().invoke(cli, ["export", str(run), "--out", str(out)]).exit_code == 0
     assert {word for _, word in holding(out)} == set(PLANTED)
@@ -160,7 +160,7 @@ def test_where_a_file_holds_the_sum_of_another_it_is_that_of_the_file_as_it_is_h
 
 
 def test_a_run_whose_points_hold_an_address_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Points are known by their factors, and the sample's hold the addresses of test frames, which count here."""
+    """A point's id depends on its factors, and the sample's contain addresses of test frames, which count here."""
     monkeypatch.setattr(anonymous, "_NO_MACHINE", [])
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     done = CliRunner().invoke(cli, ["export", str(SAMPLE), "--anonymous", "--out", str(tmp_path / "run.zip")])

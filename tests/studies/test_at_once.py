@@ -23,11 +23,11 @@ from xdplab.studies.points import StudyTrial
 
 QUIET = PlainObserver(Console(quiet=True))
 WORDS = ("a", "aa", "aaa", "b", "bb", "bbb", "c", "cc")
-"""The place of a word is its first letter."""
+"""The place of a trial is its word's first letter."""
 
 
 class Together(Measurer):
-    """A trial in `a` and one in `b` end only when the other is under way too; in `c` nothing else may be."""
+    """A trial in `a` and one in `b` end only while the other is running; during a trial in `c` no other may run."""
 
     meeting = threading.Barrier(2, timeout=20)
     under_way = 0

@@ -1,15 +1,28 @@
-"""The loader: what it says of programs whose verdict is known, in both map styles, and of real objects."""
+"""The loader: its results for programs with known verdicts, in both map styles, and for real objects."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import struct
 import subprocess
 from pathlib import Path
 
 import pytest
-from studies_objects import BTF_MAP, CALLS, GLOBALS, HELPER, LEGACY_MAP, MAP_IN_MAP, OUT_OF_BOUNDS, OVERRIDE, to_rela
+from studies_objects import (
+    BTF_MAP,
+    CALLS,
+    GLOBALS,
+    HELPER,
+    HUGE_HASH,
+    LEGACY_MAP,
+    MAP_IN_MAP,
+    OUT_OF_BOUNDS,
+    OVERRIDE,
+    STATIC_AND_PINNED,
+    to_rela,
+)
 
 from xdplab.errors import PlanError
 from xdplab.studies.verifier.corpora import collect
@@ -50,7 +63,7 @@ def test_budget_ends_the_repetition_of_a_slow_program(verify, compile_member):
 
 
 def _has_override() -> bool:
-    """The helper is a function of the kernel only with CONFIG_BPF_KPROBE_OVERRIDE."""
+    """The kernel has this helper only with CONFIG_BPF_KPROBE_OVERRIDE."""
     return "bpf_override_return" in Path("/proc/kallsyms").read_text().split()
 
 
@@ -82,18 +95,29 @@ def test_the_limit_of_a_million_is_its_own_verdict(verify, compile_member):
 def test_a_table_of_types_decides_for_unknown_sections(verify, compile_text, tmp_path):
     path = compile_text(OUT_OF_BOUNDS.replace('SEC("xdp")', 'SEC("2/1")').replace("data + 4", "data"))
     table = tmp_path / "types"
-    folder = path.parent.name  # where an object lies is no rule's business
+    folder = path.parent.name  # rules ignore an object's folder
     table.write_text(f"# comment\n*{folder}* 2/* kprobe\n*.o 3/* socket_filter\n*.o 2/* xdp\n")
     (program,) = verify(path, "--types", str(table))
     assert program.program_type == "xdp"
 
 
-@pytest.mark.parametrize("line", ["one two", "* * no_such_type"])
+LONG = "x" * 128
+BROKEN = ["one two", "one two three four", f"{LONG} a 1", f"* {LONG} 1", f"* a {'0' * 128}", f"* a 1 {' ' * 512}"]
+
+
+@pytest.mark.parametrize("line", [*BROKEN, "* * no_such_type"])
 def test_a_broken_table_of_types_is_refused(bpfverify, tmp_path, line):
     (tmp_path / "types").write_text(f"# fine\n{line}\n")
     done = subprocess.run([bpfverify, "--types", tmp_path / "types", "x.o"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "line 2" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--types", "--globals"])
+def test_a_directory_is_not_an_empty_table(bpfverify, tmp_path, option):
+    done = subprocess.run([bpfverify, option, tmp_path, "x.o"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "Is a directory" in done.stderr
 
 
 def with_globals(verify, path: Path, folder: Path, text: str):
@@ -105,7 +129,7 @@ def test_global_variables_are_set_before_loading(verify, compile_text, tmp_path)
     """The verifier knows constants, so a loop of 50 rounds costs more than one of 2, and a dead branch nothing."""
     path = compile_text(GLOBALS)
     (usual,) = verify(path)
-    more = with_globals(verify, path, tmp_path, "# rounds\n*.o rounds 50\n*nobody* nothing 1\n")
+    more = with_globals(verify, path, tmp_path, "# rounds\n*.o rounds 50\n*other* nothing 1\n")
     assert more.verdict == "accepted"
     assert more.stats.processed_insns > 5 * usual.stats.processed_insns
     live = with_globals(verify, path, tmp_path, "* shift -3\n* base 0xffffffffffffffff\n")
@@ -117,8 +141,8 @@ def test_global_variables_are_set_before_loading(verify, compile_text, tmp_path)
 @pytest.mark.parametrize(
     ("rule", "why"),
     [
-        ("* nothing 1", "'nothing' of --globals: the object's BTF names none"),
-        ("* table 1", "'table' of --globals: it is no integer"),
+        ("* nothing 1", "'nothing' of --globals: the object's BTF has no such variable"),
+        ("* table 1", "'table' of --globals: it is not an integer"),
         ("* shift 256", "'shift' of --globals: the value does not fit"),
         ("* shift -129", "'shift' of --globals: the value does not fit"),
     ],
@@ -132,10 +156,10 @@ def test_a_variable_that_cannot_be_set_is_told(verify, compile_text, tmp_path, r
 def test_a_legacy_object_has_no_variables_to_set(verify, compile_text, tmp_path):
     program = with_globals(verify, compile_text(CALLS), tmp_path, "* x 1\n")
     assert program.verdict == "loader"
-    assert "only objects that libbpf opens" in program.cause
+    assert "only in objects that libbpf opens" in program.cause
 
 
-@pytest.mark.parametrize("line", ["one two", "* a b", "* a 99999999999999999999"])
+@pytest.mark.parametrize("line", [*BROKEN, "* a b", "* a 99999999999999999999"])
 def test_a_broken_table_of_variables_is_refused(bpfverify, tmp_path, line):
     (tmp_path / "globals").write_text(f"# fine\n{line}\n")
     done = subprocess.run([bpfverify, "--globals", tmp_path / "globals", "x.o"], capture_output=True, text=True)
@@ -144,7 +168,7 @@ def test_a_broken_table_of_variables_is_refused(bpfverify, tmp_path, line):
 
 
 def test_subprograms_are_appended_by_the_raw_loader(verify, compile_text):
-    """Only those that a program calls, directly or not: what nothing reaches, the kernel refuses."""
+    """Only those that a program calls, directly or indirectly: the kernel refuses unreachable ones."""
     first, second = verify(compile_text(CALLS))
     modern = CALLS.replace(LEGACY_MAP, BTF_MAP)
     as_libbpf_does = verify(compile_text(modern))
@@ -173,6 +197,28 @@ def test_map_in_map_of_the_kernels_samples(verify, compile_text):
     assert (program.loader, program.verdict) == ("raw", "accepted")
 
 
+def test_what_only_another_loader_takes_is_loaded_as_it_loads_it(verify, compile_text):
+    """Cilium's objects have static programs and a pinning of their loader's own; libbpf refuses both."""
+    found = {p.name: p for p in verify(compile_text(STATIC_AND_PINNED))}
+    assert {name: (p.loader, p.verdict, p.program_type) for name, p in found.items()} == {
+        "entry": ("libbpf", "accepted", "xdp"),
+        "reached_by_a_tail_call": ("libbpf", "accepted", "xdp"),
+    }
+    plain = STATIC_AND_PINNED.replace("static __attribute__", "__attribute__").replace("LOADER 16", "LOADER 0")
+    assert {p.name: (p.insns_hash, p.stats.processed_insns) for p in verify(compile_text(plain))} == {
+        name: (p.insns_hash, p.stats.processed_insns) for name, p in found.items()
+    }
+
+
+@pytest.mark.parametrize("kind", ["HASH", "PERCPU_HASH", "LRU_HASH", "LRU_PERCPU_HASH"])
+def test_a_hash_map_needs_no_room_for_all_its_entries(verify, compile_text, kind):
+    """A terabyte cannot be allocated; the verifier's work is that of a map with four entries."""
+    (large,), (small,) = (verify(compile_text(HUGE_HASH % (kind, entries))) for entries in (1 << 28, 4))
+    assert large.verdict == small.verdict == "accepted"
+    assert large.stats.processed_insns == small.stats.processed_insns
+    assert (large.insns_hash, large.xlated_bytes) == (small.insns_hash, small.xlated_bytes)
+
+
 def test_memory_grows_with_the_program_and_is_not_timed(verify, compile_member):
     small, large = (verify(compile_member("branches", n), "--watch")[0] for n in (10, 1000))
     assert small.load_ns == large.load_ns == ()
@@ -188,22 +234,33 @@ def test_memory_grows_with_the_program_and_is_not_timed(verify, compile_member):
     # A state has at least one frame of eleven registers, 120 bytes each. clang 14 makes 15 MB of it, later ones 3 MB.
     assert large.peak_bytes > large.stats.peak_states * 11 * 120
     assert large.kmalloc_peak_bytes > 4 * small.kmalloc_peak_bytes > 0
-    if large.cgroup_peak_bytes is not None:  # what was allocated, followed one by one, against what was charged
+    if large.cgroup_peak_bytes is not None:  # traced allocations against charged memory
         assert large.kmalloc_peak_bytes == pytest.approx(large.cgroup_peak_bytes, rel=0.25)
-    if large.cgroup_peak_bytes is not None:  # two ways to count; interrupts free others' pages meanwhile
+    if large.cgroup_peak_bytes is not None:  # two ways to count; meanwhile interrupts free pages of others
         assert large.peak_bytes == pytest.approx(large.cgroup_peak_bytes, rel=0.3)
 
 
 def test_memory_of_a_rolled_loop_is_what_is_charged_where_pages_hide_it(verify, compile_member):
-    """Its states come from slabs that are half empty when the load begins."""
+    """Its states are in slabs that are half empty when the load begins."""
     (program,) = verify(compile_member("double_strcmp", 100), "--watch")
     if program.cgroup_peak_bytes is None:
         pytest.skip(program.cgroup_reason)
     assert program.kmalloc_peak_bytes == pytest.approx(program.cgroup_peak_bytes, rel=0.25)
 
 
+def test_branches_are_those_that_the_verifiers_log_goes_back_to(verify, compile_member, tmp_path):
+    """An accepted program's verifier comes back to each pushed branch once, and its log says so: from 4 to 9."""
+    for path in (compile_member("double_strcmp", 10), compile_member("branches", 40), compile_member("pruning", 4)):
+        (watched,), (logged,) = verify(path, "--watch"), verify(path, "--logs", str(tmp_path))
+        if watched.branches is None:
+            pytest.skip(watched.branches_reason)
+        log = (tmp_path / f"{logged.name}.log").read_text(errors="replace")
+        assert watched.branches == len(re.findall(r"^from \d+ to \d+", log, re.MULTILINE)) > 10
+        assert watched.branches_reason is None
+
+
 def test_each_load_has_the_kernels_own_time_and_none_is_longer_than_its_load(verify, compile_member):
-    (program,) = verify(compile_member("double_strcmp", 20), "--loads", "5")
+    (program,) = verify(compile_member("double_strcmp", 20), "--loads", "5", "--budget-ms", "60000")
     assert len(program.verify_us) == len(program.load_ns) == 5
     assert all(0 < us * 1000 <= ns for us, ns in zip(program.verify_us, program.load_ns, strict=True))
 
@@ -225,7 +282,7 @@ def test_every_object_gets_its_verdict_whatever_stands_before_it(verify, compile
 
 
 def test_objects_of_debian_packages(verify, tmp_path):
-    """Real objects that nobody here wrote: xdp-tools, and what executables carry."""
+    """Real objects of other projects: xdp-tools, and objects embedded in executables."""
     try:
         subjects = collect(["system"])
     except PlanError as error:
@@ -260,7 +317,7 @@ char _license[] SEC("license") = "GPL";
 
 
 def test_the_log_tells_the_stack_that_each_subprogram_stores_to(verify, compile_text):
-    """The source says at which depth each of them stores."""
+    """The source shows the depth at which each of them stores."""
     depths = {program.name: program.stats.stack_depths for program in verify(compile_text(STORES))}
     assert depths["alone"] == (0,)
     assert depths["outer"][0] == 24

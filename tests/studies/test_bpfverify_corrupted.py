@@ -1,4 +1,4 @@
-"""Objects that are none any more: a verdict each, never a crash, under both sanitizers."""
+"""Corrupted objects: each gets a verdict and never causes a crash, under both sanitizers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEED = 20250131
 
 
 def corruptions(content: bytes, rng: random.Random) -> Iterator[bytes]:
-    """Cut at every 1 %; a few random bytes each; fields of the tables; another machine; circles."""
+    """Objects cut at every 1 %, with random bytes, with changed table fields, for another machine, and with cycles."""
     yield from (content[: len(content) * percent // 100] for percent in range(100))
     for _ in range(120):
         changed = bytearray(content)
@@ -27,7 +27,7 @@ def corruptions(content: bytes, rng: random.Random) -> Iterator[bytes]:
             changed[rng.randrange(len(changed))] = rng.randrange(256)
         yield bytes(changed)
     table = int.from_bytes(content[40:48], "little")
-    for _ in range(120):  # the section table is where a reader is led astray
+    for _ in range(120):  # the section table can mislead a reader the most
         changed = bytearray(content)
         at = rng.randrange(table, len(changed))
         changed[at] = rng.choice((0, 1, 0x7F, 0xFF, changed[at] ^ (1 << rng.randrange(8))))
@@ -50,7 +50,7 @@ def corrupted(compile_text, compile_member, tmp_path: Path) -> list[Path]:
 
 
 def test_a_verdict_for_every_corrupted_object(sanitized: str, corrupted: list[Path]):
-    """Root hands them to the kernel; anybody else gets as far as the reading goes: nobody crashes."""
+    """Root loads them into the kernel; other users only read them: bpfverify never crashes."""
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"}
     argv = [sanitized, "--deadline", "20", *map(str, corrupted)]
     done = subprocess.run(argv, capture_output=True, env=environment, timeout=120)
@@ -62,7 +62,7 @@ def test_a_verdict_for_every_corrupted_object(sanitized: str, corrupted: list[Pa
     whole = {row.verdict for row in rows}
     assert "loader" in whole
     broken = [row for row in rows if row.cause and "broke on it" in row.cause]
-    assert len(broken) <= len(corrupted) / 50, [row.cause for row in broken]  # libbpf's own faults, contained
+    assert len(broken) <= len(corrupted) / 50, [row.cause for row in broken]  # libbpf's own faults, which are contained
 
 
 @pytest.fixture

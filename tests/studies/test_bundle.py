@@ -1,4 +1,4 @@
-"""A run goes to another machine and gives the same rows there; a bundle of a stranger does no harm on its way in."""
+"""A run gives the same rows on another machine; importing a stranger's bundle does no harm."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_crate_names_every_file_with_its_sum(sent: Path) -> None:
 
 
 def test_what_came_in_a_bundle_is_not_run(sent: Path, tmp_path: Path) -> None:
-    """Its files belong to whoever imported it; what they name was written by another."""
+    """Its files belong to the user who imported it, but another user wrote their content."""
     taken = import_bundle(sent, tmp_path / "results").path
     ask_by(None)
     with pytest.raises(StrangersFileError, match=r"came in a bundle.*remove bundle\.json"):

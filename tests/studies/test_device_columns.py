@@ -1,4 +1,4 @@
-"""A device setting in the trial's row: what was obtained; where the driver rounded, what was asked for and a reason."""
+"""A device setting in the trial's row: the obtained value; if the driver rounded, the requested one and a reason."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_other_factors_set_is_no_device_setting() -> None:
         ("rss.table", "weight 1 -3", "write `equal QUEUES`, or"),
         ("rss.hkey", "6D:5A", "small letters"),
         ("hash.udp4", "fnsd", "in this order"),
-        ("hash.udp4", False, "in this order"),  # YAML's `n`
+        ("hash.udp4", False, "in this order"),  # `n` in YAML
         ("hash.udp5", "sd", "tcp4, udp4, tcp6, udp6"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A plan of which the lab's generator can send nothing is refused before anything is changed, with what to write."""
+"""A plan that the lab's generator cannot send is refused before anything changes, with a remedy."""
 
 from __future__ import annotations
 

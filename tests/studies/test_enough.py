@@ -1,4 +1,4 @@
-"""A run that decides by itself how long it goes on: what is known is released, and a kill changes nothing of it."""
+"""A run that decides when it has enough: trials of known answers are not needed, and a kill does not change that."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPREAD = {"native": 0.003, "generic": 0.03}
 
 
 class MadeUp:
-    """Rates of 1 Mpps in native mode and 0.3 in generic, whose spread is a tenth of that of generic mode."""
+    """Rates of 1 Mpps in native mode and 0.3 in generic; native's spread is a tenth of generic's."""
 
     facts = dict
 
@@ -77,7 +77,7 @@ def test_a_quiet_point_is_known_soon_and_a_noisy_one_goes_on(tmp_path: Path) -> 
     run = made(tmp_path)
     state = go(run)
     counts = by_mode(run, state)
-    # N = 0 goes on as long as any N does: costs are against the baseline of the same repetition.
+    # N = 0 continues as long as any N does: a cost needs the baseline of the same repetition.
     assert 12 + 8 <= counts["native"] < 12 + 12  # fewer than eight values have no interval
     assert counts["generic"] == 2 * 12
     assert state.owed == []
@@ -97,7 +97,7 @@ def test_the_time_that_is_left_is_said_to_be_the_most(tmp_path: Path) -> None:
 
 
 def test_a_kill_at_any_instant_changes_nothing_of_what_is_measured(tmp_path: Path) -> None:
-    """The journal is cut after each of its lines in turn, those that release trials among them; then it goes on."""
+    """The journal is cut after each line in turn, also those that release trials; then the run resumes."""
     whole = made(tmp_path / "whole")
     measured = set(go(whole).last)
     journal = whole.journal.path.read_bytes().splitlines(keepends=True)
@@ -122,14 +122,14 @@ def test_a_race_measures_its_two_sides_in_turns_and_no_baseline() -> None:
     assert {trial.point.program.accesses for trial in trials} == {100, 400}
     turns = [[t.point.program.accesses for t in trials if t.repetition == n] for n in range(1, 41)]
     assert all(sorted(turn) == [100, 400] for turn in turns)
-    assert 10 <= sum(turn == [100, 400] for turn in turns) <= 30  # who begins is drawn from the seed
+    assert 10 <= sum(turn == [100, 400] for turn in turns) <= 30  # the seed decides which side begins
 
 
 def test_a_race_stops_when_it_knows(tmp_path: Path) -> None:
     plan = racing({"mode": "generic"})
     run = create_run(plan, tmp_path, lab="netns", arrangement="shared")
     state = go(run)
-    assert len(state.last) == 16  # eight pairs have an interval, and one side is three times as fast
+    assert len(state.last) == 16  # eight pairs give an interval, and one side is three times as fast
     (why,) = [event["why"] for event in run.journal.events("released")]
     assert why.startswith("differs: b is slower; b over a 0.3")
     assert go(RunDirectory.open(run.path)).attempts == state.attempts

@@ -1,4 +1,4 @@
-"""XDP traffic, a search and a study of the execution side are asked the same things by the same functions."""
+"""The same functions serve XDP traffic, a search and a study."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def guests() -> None:
 
 
 def study(out: Path, *arguments: str) -> tuple[pd.DataFrame, Path, str]:
-    """Run the study; return its rows, its directory and what it printed."""
+    """Run the study; return its rows, its directory and its output."""
     done = CliRunner().invoke(cli, ["study", "execution", "--out", str(out), *arguments], catch_exceptions=False)
     (path,) = out.iterdir()
     assert done.return_value in (0, None), done.output
@@ -54,7 +54,7 @@ def smallest(guests: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[pd
 
 @pytest.fixture(scope="module")
 def second_boot(smallest) -> Iterator[None]:
-    """A guest of its own for what comes behind the first run, held so that it boots once."""
+    """A separate guest for the tests after the first run, held so that it boots only once."""
     with labs.use_lab(COUNTED):
         yield
 
@@ -73,7 +73,7 @@ def test_every_backend_is_counted_in_one_guest(smallest) -> None:
     assert (found["interpreter"] > found["module"]).all()
     assert found.loc["matrix", "interpreter"] > 5 * found.loc["matrix", "jit"]
     counted = table[table["clock"] == "instructions"]
-    assert counted["elapsed_ns"].isna().all()  # a count is no time
+    assert counted["elapsed_ns"].isna().all()  # a count is not a time
 
 
 def test_interpreted_is_what_has_no_machine_code(smallest) -> None:

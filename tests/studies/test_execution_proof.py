@@ -1,4 +1,4 @@
-"""The proof of a benchmark finds clocks that moved: deliberately broken wrappers, and control flows made by hand."""
+"""The proof of a benchmark finds misplaced clock reads: wrappers broken on purpose, and control flows made by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RIGHT = (
     "    BEFORE(result);\n    record->end = CLOCK();\n"
 )
 BROKEN = {
-    # As a compiler was once seen to do it: both looks in a row, the work behind them.
+    # As a compiler once did: both clock reads in a row, the work after them.
     "both first": "begin = CLOCK();\n record->end = CLOCK();\n result = kernel(set, data, data_end, input);\n",
     "both last": "result = kernel(set, data, data_end, input);\n begin = CLOCK();\n record->end = CLOCK();\n",
     "one only": "begin = 0; result = kernel(set, data, data_end, input);\n record->end = CLOCK();\n",
@@ -132,16 +132,16 @@ DOCTORED: dict[str, Doctored] = {
     "twice": (MEASURE, KERNEL, AGAIN, ("primes", "packet 100", "chase 100", "lookup 100")),
     "twice in BPF": (MEASURE, KERNEL, only("__bpf__", AGAIN, KERNEL), ("primes", "packet 100")),
     "twice in user space": (MEASURE, KERNEL, only("__bpf__", KERNEL, AGAIN), ("primes", "packet 100")),
-    # It does not run, or does only some of its work.
+    # It does not run, or does only a part of its work.
     "skipped in BPF": (MEASURE, KERNEL, only("__bpf__", "    result = 25;\n", KERNEL), ("primes", "packet 100")),
     "no even number": (PRIMES, "number <= highest; number++", "number <= highest; number += 2", ("primes",)),
-    # Work of another kind lies between the clocks.
+    # Other work is between the clock reads.
     "a spin": (MEASURE, KERNEL, SPIN + KERNEL, ("empty", "primes", "packet 100")),
     "a spin in BPF": (MEASURE, KERNEL, only("__bpf__", SPIN + KERNEL, KERNEL), ("primes", "packet 100")),
     "a straight line": (MEASURE, KERNEL, STRAIGHT + KERNEL, ("empty",)),
     "empty divides": (EMPTY, "return input;", "set->unused = xorshift(input) / 3;\n    return input;", ("empty",)),
     "empty spins": (EMPTY, "return input;", SPIN + "    return input;", ("empty",)),
-    # The same result comes by a slower way.
+    # The same result is computed in a slower way.
     "divides up to the number": (PRIMES, UP_TO_THE_ROOT, "divisor < number", ("primes",)),
     "divides up to the number in BPF": (PRIMES, UP_TO_THE_ROOT, "\n" + FASTER_IN_USER_SPACE, ("primes",)),
     "a slow random source": (MATRIX, "random = NEXT", SLOW_RANDOM + "random = NEXT", ("matrix",)),
@@ -160,7 +160,7 @@ def doctored(sources: Path, name: str, edit: Doctored) -> Path:
 
 @pytest.mark.parametrize("name", DOCTORED)
 def test_a_wrapper_that_does_other_work_is_found(name: str, sources: Path) -> None:
-    """What is loaded is executed: between the clocks lie the algorithm's own steps, and no more than those."""
+    """The loaded code is executed: between the clock reads are the algorithm's steps, and nothing else."""
     folder = doctored(sources, name, DOCTORED[name])
     wanted = [all_benchmarks()[benchmark] for benchmark in DOCTORED[name][-1]]
     names = [object_name(benchmark, wrapper) for benchmark in wanted for wrapper in (BPF, USER)]
@@ -199,7 +199,7 @@ def test_a_module_that_does_other_work_is_found(
 
 
 def test_the_module_as_it_is_does_the_work_of_user_space(objects: Path, tree: modules.BuildTree) -> None:
-    """Every step of the algorithm, and as many instructions but for the clock's and a stack that is aligned."""
+    """Every step of the algorithm, and equally many instructions, except for the clock's and an aligned stack's."""
     module = build_module(tree, all_benchmarks().values())
     for benchmark in all_benchmarks().values():
         found = examine(benchmark, MODULE, module, objects)
@@ -212,7 +212,7 @@ def test_the_module_as_it_is_does_the_work_of_user_space(objects: Path, tree: mo
 
 
 def test_the_steps_of_the_algorithms_are_counted_by_hand() -> None:
-    """The primes' divisions, written out once more; what the kernel's text says of all others."""
+    """The divisions for the primes, written a second time; for all others, the statement in the benchmark's source."""
     divisions = 0
     for number in range(2, 101):
         for divisor in range(2, number):
@@ -258,7 +258,7 @@ LOOP = TimedWork(loop=True)
         (steps("clock", "work", "clock", "return"), WORK),
         (steps("?4", "clock", "work", "clock", "return"), WORK),  # gives up before the clock
         (steps("clock", "move", "?1", "clock", "return"), LOOP),
-        (steps("clock", "->4", "clock", "return", "move", "?4", "->2"), LOOP),  # the loop laid out behind the end
+        (steps("clock", "->4", "clock", "return", "move", "?4", "->2"), LOOP),  # the loop is laid out after the end
         (steps("clock", "clock", "?1", "clock", "return"), TimedWork(loop=True, clocks=1)),
     ],
 )
@@ -397,4 +397,4 @@ def test_a_run_is_opened_as_it_was_asked_for(run: ExecutionRun) -> None:
     assert again.request == run.request
     assert again.points == run.points
     assert set(again.table()["benchmark"]) == {"primes"}
-    assert again.metric == "elapsed_ns"  # of whole numbers: compare had nothing to compare by itself
+    assert again.metric == "elapsed_ns"  # integers: compare had no column to compare

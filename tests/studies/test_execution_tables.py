@@ -35,7 +35,7 @@ COSTS = {"interpreter": 400, "jit": 110, "module": 100, "user": 130}
 
 
 def calls(place: str, backend: str, benchmark: str, repetition: int = 1, **factors: object) -> list[dict[str, object]]:
-    """Twenty calls around the backend's cost: the first five take ten times as long, the last is a maximum."""
+    """Return twenty calls around the backend's cost: the first five take ten times as long, the last is a maximum."""
     clock = "instructions" if place.endswith("count") else "time"
     base = {"run_id": "r", "trial_id": f"{place}-{backend}-{benchmark}-{factors}-r{repetition}", "place": place}
     base |= {"label": LABELS[place], "clock": clock, "backend": backend, "benchmark": benchmark, "cold": False}
@@ -74,7 +74,7 @@ def test_a_median_is_without_the_first_five_calls_and_with_its_interval(measured
 
 
 def test_a_coarse_clock_is_read_between_its_steps() -> None:
-    """A call of 700 ns, seen by a clock of 256 ns at every phase: 512 or 768, and one call was disturbed."""
+    """A call of 700 ns, timed at every phase of a clock with steps of 256 ns: 512 or 768; one call was disturbed."""
     seen = [(700 + phase) // 256 * 256 for phase in range(256)] + [25_600]
     assert typical(pd.Series(seen, dtype=float), 256) == pytest.approx(700, abs=1)
     assert typical(pd.Series([256.0, 4096.0]), 256) == 2176  # two modes, and nothing between them
@@ -94,7 +94,7 @@ def test_what_is_over_before_the_clocks_next_step_is_no_zero() -> None:
     assert found["value"].isna().to_dict() == {"interpreter": False, "module": True}
     assert found["ratio"].isna().all()
     again = medians(table(unseen, seen, calls("uml", "module", "empty", 2), calls("uml", "interpreter", "empty", 2)))
-    assert again["ratio"].isna().all()  # a repetition that was not seen leaves no ratio to the others alone
+    assert again["ratio"].isna().all()  # a repetition without a value gives no ratio
     assert again["value"].notna().all()
     cells = tables_of(table(unseen, seen))["medians"].frame.iloc[0]
     assert (cells["module"], cells["interpreter"][:3]) == ("less than a step of the clock", "402")
@@ -142,7 +142,7 @@ def test_primes_are_shown_as_they_were_published(measured: pd.DataFrame) -> None
 
 
 def test_what_an_object_does_stands_beside_what_a_guest_counted_of_it() -> None:
-    """The counted clock is that of `empty`: what is left of a count is the emulator's, of the same machine code."""
+    """The counted clock is that of `empty`: the rest of a count is due to the emulator, for the same machine code."""
     place = "vm:6.1:count"
     made = [
         *calls(place, "user", "empty", work="nothing", work_steps=6, work_instructions=6),
@@ -155,7 +155,7 @@ def test_what_an_object_does_stands_beside_what_a_guest_counted_of_it() -> None:
     assert shown.loc[("primes", "user"), ["must do", "did", "instructions", "counted", "apart"]].tolist() == [
         *("236 divisions", 236, 3119, 3119, "+0.0%")
     ]
-    assert pd.isna(shown.loc[("primes", "jit"), "counted"])  # no `empty` of that backend
+    assert pd.isna(shown.loc[("primes", "jit"), "counted"])  # that backend has no `empty`
     assert work(table()).empty
 
 
@@ -182,7 +182,7 @@ def test_an_interval_of_times_does_not_reach_below_nothing() -> None:
 
 
 def test_calls_below_a_step_of_the_clock_are_drawn_as_such() -> None:
-    """They are triangles at the step with their number: leaving them out would show the slow calls alone."""
+    """They are triangles at the step, with their number: without them, the figure would show only the slow calls."""
     seen = calls("uml", "module", "primes")
     for row in seen:
         row["elapsed_ns"] = 256 * (int(str(row["call"])) % 2)
@@ -307,7 +307,7 @@ def test_the_docs_have_the_columns_of_the_table() -> None:
 
 
 def test_a_pause_is_a_factor_and_warm_means_back_to_back() -> None:
-    """Medians after a pause and without one are two rows, and no table of warm calls takes one for the other."""
+    """Medians after a pause and without one are two rows, and a table of warm calls has only the latter."""
     made = table(
         *(calls("uml", backend, "chain 32", links=32, pause_us=pause) for backend in COSTS for pause in (0, 1000))
     )

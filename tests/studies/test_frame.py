@@ -1,4 +1,4 @@
-"""The frame of all studies, with a study that measures nothing but the length of a word."""
+"""The framework of all studies, with a study that measures the length of a word."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_this_machine_as_a_place_interprets_only_where_its_kernel_can() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a network namespace")
 @pytest.mark.parametrize("enabled", [True, False])
 def test_in_a_network_namespace_that_hides_the_setting_this_is_said(enabled: bool) -> None:
-    """It was said that the kernel has no JIT, and what was compiled was taken for interpreted."""
+    """The study reported that the kernel has no JIT, and treated compiled code as interpreted."""
     code = f"from xdplab.studies.places import *\nwith place_of(HOST) as p, p.jit({enabled}): print('held')"
     done = subprocess.run(["unshare", "-n", sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "the setting net.core.bpf_jit_enable is not visible in this network namespace" in done.stderr
@@ -193,7 +193,7 @@ def test_in_a_network_namespace_that_hides_the_setting_this_is_said(enabled: boo
 def test_a_study_that_needs_a_hidden_setting_ends_at_once_with_the_reason(
     study: tuple[str, ...], exit_code: int, tmp_path: Path
 ) -> None:
-    """Of each trial it was said that it is unsupported; `resume` would never have measured it."""
+    """Each trial was reported as unsupported, and `resume` would never have measured it."""
     argv = [sys.executable, "-m", "xdplab", "study", *study, "--place", "host", "--out", str(tmp_path)]
     done = subprocess.run(["unshare", "-n", *argv], capture_output=True, text=True, check=False)
     assert done.returncode == exit_code, done.stdout + done.stderr
@@ -225,7 +225,7 @@ def jit_setting(folder: Path) -> tuple[Path, dict[str, str]]:
 
 
 def test_two_studies_do_not_switch_each_others_jit(tmp_path: Path) -> None:
-    """What one has switched off, another one's measurement of compiled code would run on."""
+    """If one study switches the JIT off, another one would measure interpreted code as compiled."""
     setting, environment = jit_setting(tmp_path)
 
     def study(mode: str, patience_s: float) -> subprocess.Popen[str]:
@@ -264,7 +264,7 @@ case "$1" in -n) cat "$SETTING" ;; -q) echo "${3#*=}" >"$SETTING" ;; esac
 
 
 def test_the_jit_is_back_after_a_study_was_killed(tmp_path: Path) -> None:
-    """It is a switch of the whole machine: the next study would take what was left for the original."""
+    """It is a machine-wide switch: the next study would take the changed value for the original one."""
     setting, environment = jit_setting(tmp_path)
     done = subprocess.run([sys.executable, "-c", KILLED], env=environment, capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("0\n", -signal.SIGKILL), done.stderr
@@ -277,7 +277,7 @@ def test_the_jit_is_back_after_a_study_was_killed(tmp_path: Path) -> None:
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a folder that root cannot write, and another user")
 def test_the_setting_is_not_held_without_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root would switch it under another study. A user who is not root can change nothing, and needs no lock."""
+    """Root would switch it during another study. A user who is not root cannot change it, and needs no lock."""
     _, environment = jit_setting(tmp_path)
     monkeypatch.setenv("PATH", environment["PATH"])
     monkeypatch.setenv("SETTING", environment["SETTING"])
@@ -340,7 +340,7 @@ def test_another_architecture_is_refused_by_the_studies_that_cannot_measure_it(s
 
 
 def test_one_reason_is_said_once_with_the_first_of_its_points(tmp_path: Path) -> None:
-    """A place that could not be had was told 58 times, once per trial."""
+    """An unavailable place was reported 58 times, once per trial."""
     attempt = {"attempt": 1, "status": "unsupported", "duration_s": 0.1, "facts": {}}
     run = STUDY.start(Request(words=tuple("abcdefgh"), repetitions=2), tmp_path)
     for trial in run.trials:
@@ -361,7 +361,7 @@ def test_a_run_with_failed_trials_is_not_called_complete(tmp_path: Path) -> None
 
 
 class LabOfTest:
-    """A lab that is in use for so many looks; ``clock`` is what its nanoseconds are."""
+    """A lab that is in use for so many looks; ``clock`` says what its nanoseconds count."""
 
     def __init__(self, clock: str, looks: int) -> None:
         self.clock, self.looks = clock, looks
@@ -385,7 +385,7 @@ def labs_of_test(monkeypatch: pytest.MonkeyPatch, **labs: LabOfTest) -> None:
 
 
 def test_a_counting_guest_in_use_gives_the_study_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second study was sent to an option, --lab, that studies lack."""
+    """The second study's error named the option --lab, which studies lack."""
     labs_of_test(monkeypatch, vm_6_count=LabOfTest("instructions", 9), vm_6_count_2=LabOfTest("instructions", 0))
     with place_of("vm:6:count") as place:
         assert place.name == "vm:6:count", "the point is the same, whichever guest measures it"
@@ -420,7 +420,7 @@ def test_what_tells_time_is_waited_for_and_this_is_written_down(
 
 
 def test_a_place_this_machine_lacks_the_tool_for_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run ended there, and what other places can was not measured."""
+    """The run ended there, and the other places were not measured."""
 
     def missing(_name: str) -> nullcontext[None]:
         raise MissingToolError("no virtual lab without qemu-system-x86", remedy="apt install qemu-system-x86")

@@ -1,7 +1,7 @@
-"""From raw files to a row: one recorded attempt per mode, engine and N, and the rows they gave. Needs no root, no lab.
+"""From raw files to rows: one recorded attempt per mode, engine and N, and its row. Needs neither root nor a lab.
 
-Where a rule or a column changes on purpose, `python tests/studies/test_golden_attempts.py` writes the rows anew: read
-the difference before it is committed.
+If a rule or a column changes on purpose, `python tests/studies/test_golden_attempts.py` writes the rows again: read the
+difference before you commit it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MEASURED = (
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return what each recorded attempt gives today, by its point in words."""
+    """Return the current row of each recorded attempt, by its point's name."""
     unpacked(ATTEMPTS, folder)
     table = runs.trials_table(RunDirectory.open(folder / "golden"))
     shown = json.loads(table[["mode", "engine", "accesses", "load", *MEASURED]].to_json(orient="records"))

@@ -1,4 +1,4 @@
-"""What the generator alone takes per frame: a difference of two bursts, which a disturbance may turn round."""
+"""The generator's own time per frame: a difference of two bursts, which a disturbance may make negative."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_receiver_never_takes_less_than_nothing(both_ns: float) -> None:
 
 
 def test_other_work_is_unknown_where_the_cpus_at_work_were_not_recorded() -> None:
-    """It was all that was busy: the trial's own work with it."""
+    """It once included everything that kept the CPU busy, also the trial's own work."""
     reasons: dict[str, str] = {}
     row = {"arrangement": "shared", "host_busy_cores": 1.1, "tx_busy_cores": 0.9, "host_softirq_cores": 0.1}
     assert _other_work(row, TrialFacts(), reasons) == {}

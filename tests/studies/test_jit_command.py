@@ -122,7 +122,7 @@ def of_architecture(kernel: str) -> str:
 
 
 def ratios(rows: pd.DataFrame) -> pd.Series:
-    """Return the speed-up of each test that ran in both modes and cost something."""
+    """Return the speed-up of each test that ran in both modes with a cost above 0."""
     tests = rows[rows["subject"].eq("test_bpf") & rows["cost"].gt(0)]
     costs = tests.groupby(["number", "mode"])["cost"].mean().unstack("mode").dropna()
     return costs["interpreter"] / costs["jit"]
@@ -140,7 +140,7 @@ def test_another_architecture_runs_the_same_tests_in_both_modes(tmp_path: Path):
     assert set(rows["unit"]) == {"instructions"}
     assert ratios(rows).min() > 1
     sizes = rows[rows["mode"].eq("jit")].drop_duplicates("number").set_index("number")["machine_bytes"]
-    assert (sizes % 4 == 0).all()  # its instructions are of four bytes
+    assert (sizes % 4 == 0).all()  # its instructions have four bytes
     assert sizes.between(32, 4096).all()
     assert rows.loc[rows["mode"].eq("interpreter"), "machine_bytes"].isna().all()
     (run,) = out.iterdir()
@@ -162,7 +162,7 @@ def test_user_mode_linux_runs_the_kernels_tests_in_time(tmp_path: Path):
         pytest.skip(f"no module of user-mode Linux can be had here: {error}")
     asked = ("--place", "uml", "--part", "test_bpf", "--suite", "test_bpf", "--tests", "0-70", "--repetitions", "1")
     rows = command(tmp_path / "results", *asked)
-    assert set(rows["number"]) == set(range(71))  # two runs of the module: its log holds no more
+    assert set(rows["number"]) == set(range(71))  # two runs of the module: the log holds no more
     assert rows["passed"].all()
     assert not rows["jited"].dropna().any()
     assert set(rows["unit"]) == {"ns"}

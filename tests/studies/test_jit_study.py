@@ -1,4 +1,4 @@
-"""The study without a kernel: programs and their model, filters and theirs, points, joined tables, figures."""
+"""The study without a kernel: programs and filters with their models, points, joined tables, figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ M64 = 2**64 - 1
 
 
 def folded(a: int, total: int = 0, stack: int = A, stored: bytes = FRAME[STORED_AT : STORED_AT + 8]) -> int:
-    """What a program returns of A, its sum, the stack's word and the packet's."""
+    """Return a program's result from A, its sum, the stack's word and the packet's word."""
     whole = (a ^ total ^ stack ^ int.from_bytes(stored, "little")) & M64
     return (whole ^ whole >> 32) & 0xFFFFFFFF
 
@@ -226,7 +226,7 @@ def test_both_modes_are_joined_by_test():
     assert made.loc[0, ["interpreter", "jit", "speed_up"]].tolist() == [200, 20, 10]
     assert pd.isna(made.loc[4, "speed_up"])
     times = joined.tests(BOTH.assign(unit="ns", clock="time")).set_index("number")
-    assert times.loc[0, "interpreter"] == (105 + 300) / 2  # of times the median, not the least
+    assert times.loc[0, "interpreter"] == (105 + 300) / 2  # the median of times, not the minimum
 
 
 def test_means_of_the_speed_up_stand_beside_the_published_one():
@@ -290,7 +290,7 @@ def test_every_test_is_accounted_for_by_place_and_kind():
     assert pd.isna(there["machine code, bytes"])
     published = made[made.index.get_level_values("where").str.contains("Elbrus")]
     assert published["speed-up, arithmetic"].tolist() == [10.4, 10.3]
-    alone = summaries.tables_of(BOTH)["architectures"].frame  # of one place, which the title names
+    alone = summaries.tables_of(BOTH)["architectures"].frame  # for one place, which the title names
     assert alone["where"].str.contains("Elbrus").sum() == 2
     (left,) = summaries.left(pd.concat([sized, elsewhere])).to_dict("records")
     assert (left["place"], left["number"]) == ("there", 2)
@@ -339,7 +339,7 @@ def test_figures_show_what_there_is_and_say_what_there_is_not():
     classic = VIEWS["classic"](BOTH)
     assert classic.marks["value"].tolist() == [200, 90, 20, 45]
     assert classic.marks["x"].tolist() == [0, 1, 0, 1]
-    assert VIEWS["test_bpf"](BOTH).marks["x"].tolist() == [0, 1, 2, 4, 0, 1, 2]  # 3 was refused
+    assert VIEWS["test_bpf"](BOTH).marks["x"].tolist() == [0, 1, 2, 4, 0, 1, 2]  # test 3 was refused
     assert classic.look.y_scale == "log"
     for name in ("classes-memory", "filters", "traffic"):
         with pytest.raises(NotApplicableError):

@@ -1,4 +1,4 @@
-"""jitbench on this machine's kernel: every class and every filter returns what the models say."""
+"""jitbench on this machine's kernel: every class and every filter returns the model's result."""
 
 from __future__ import annotations
 

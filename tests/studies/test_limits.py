@@ -1,4 +1,4 @@
-"""What bounds a trial from outside the DUT: the cable's rate in the trial's row, and when there is none, why."""
+"""Limits of a trial outside the DUT: the link's rate in the trial's row, or the reason if it has none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xdplab.studies.trial_facts import Limit, TrialFacts
 
 
 class End:
-    """A host whose interface has one speed, or says nothing."""
+    """A host whose interface reports one speed, or none."""
 
     name = "dut"
 

@@ -62,7 +62,7 @@ def test_a_run_that_is_no_search_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_share_of_the_line_goes_by_the_size_of_the_frames_and_the_speed_of_the_cable() -> None:
-    """10 Gbit/s carry 14,880,952 frames of 64 bytes and 812,744 of 1518, as RFC 2544's tables of it have it."""
+    """10 Gbit/s carry 14,880,952 frames per second of 64 bytes and 812,744 of 1518, as in the usual tables."""
     plan = {"points": {"accesses": [0], "frame_bytes": [64, 1518]}, "traffic": {"load": ["100% of line", "10Gbit/s"]}}
     made = points_of(parse_plan({"name": "t", "blocks": [plan]}), "split")
     rates = {(p.load, p.frame_bytes): offered_rate(p, {}, Limit(10e9)) for p in made}

@@ -1,8 +1,9 @@
-"""loadbench on this machine's kernel: what it times, what it says of a program that is refused."""
+"""loadbench on this machine's kernel: the steps that it times, and its error for a refused program."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_each_step_of_each_repetition(bench: Bench, simple: Path):
     assert [cycle["rank"] for cycle in found.cycles] == [0, 1, 2]
     assert all((cycle[step] or 0) > 0 for cycle in found.cycles for step in STEPS)
     assert found.sizes["insns"] == 3
-    assert not interfaces() - before  # its veth pair is its own and goes with it
+    assert not interfaces() - before  # its own veth pair disappears with it
 
 
 def test_the_log_is_no_more_than_its_load(bench: Bench):
@@ -62,7 +63,7 @@ def test_the_log_is_no_more_than_its_load(bench: Bench):
     assert len(found.cycles) == 5
     shares = [cycle["logged_us"] * 1000 / cycle["load_ns"] for cycle in found.cycles]  # in whole µs, rounded down
     assert max(shares) <= 1
-    assert median(shares) > 0.3  # one load may have waited for a CPU, which its log does not see
+    assert median(shares) > 0.3  # one load may have waited for a CPU, which its log does not include
 
 
 def test_the_budget_ends_the_repetitions(bench: Bench, simple: Path):
@@ -105,12 +106,27 @@ def test_whole_processes_and_those_that_undo_them(bench: Bench, tmp_path: Path):
 
 def test_a_process_that_fails_is_told(bench: Bench):
     for words, said in (
-        (("/bin/false",), "/bin/false has ended with 1"),
-        (("/nowhere",), "/nowhere cannot be started"),
+        (("/bin/false",), "/bin/false ended with exit code 1"),
+        (("/nowhere",), "cannot start /nowhere"),
     ):
         error = bench("process", *words).error
         assert error is not None
         assert (error.step, said in error.message) == ("process", True)
+
+
+@pytest.mark.parametrize("words", [("then", "/bin/true"), ("/bin/true", "then")])
+def test_a_missing_command_is_refused(words: tuple[str, ...]):
+    done = subprocess.run([study.driver(), "process", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "a command is missing" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("bpftool") is None, reason="bpftool is not installed")
+def test_a_command_without_its_undo_leaves_no_pinned_program(bench: Bench, simple: Path):
+    pin = Path("/sys/fs/bpf/xdplab-test-pin")
+    found = bench("--repetitions", "1", "process", str(shutil.which("bpftool")), "prog", "load", str(simple), str(pin))
+    assert len(found.cycles) == 1
+    assert not pin.exists()
 
 
 def test_the_loader_loads_and_says_nothing(bench: Bench, simple: Path, tmp_path: Path):

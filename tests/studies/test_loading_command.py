@@ -59,7 +59,7 @@ def test_every_part_of_both_kinds_is_counted(smallest):
         own = found[found["kind"].eq(kind)]
         assert len(own) == 3
         assert own[list(names)].gt(0).all(axis=None)
-    assert table.loc[table["task"].eq("load"), "ns"].isna().all()  # a count is no time
+    assert table.loc[table["task"].eq("load"), "ns"].isna().all()  # a count is not a time
 
 
 def test_log_and_trace_agree_and_parts_are_within_the_whole(smallest):
@@ -68,7 +68,7 @@ def test_log_and_trace_agree_and_parts_are_within_the_whole(smallest):
     assert len(checked) == 3
     assert set(checked["parts ≤ whole"]) == {"yes"}
     large = checked[checked["accesses"].eq(1600).fillna(False)]
-    assert large["log / traced"].between(0.98, 1.0).all()  # the log ends a little before bpf_check() does
+    assert large["log / traced"].between(0.98, 1.0).all()  # the log ends shortly before bpf_check() does
 
 
 def test_what_grows_with_the_program(smallest):
@@ -84,7 +84,7 @@ def test_whole_processes_cost_more_than_what_they_call(smallest):
     alone, system_call = counted["a process that does nothing"], summaries.versus(table)
     loader = counted["a libbpf loader"] - alone
     assert loader > float(system_call.loc[system_call["program"].eq("clock"), "BPF"].iloc[0]) / 2
-    assert counted["busybox insmod"] < counted["insmod"]  # Debian's own is linked with a library of cryptography
+    assert counted["busybox insmod"] < counted["insmod"]  # Debian's insmod is linked with a library of cryptography
 
 
 def test_sizes_of_both_kinds(smallest):
@@ -113,4 +113,4 @@ def test_another_boot_counts_the_same(smallest, tmp_path: Path):
     assert first.index.equals(second.index)
     off = (second / first - 1).abs()
     assert off[first > 1e6].max() < 0.001, off.to_string()
-    assert off.max() < 0.05, off.to_string()  # up to 900 of 60,000 instructions differ: where memory was found
+    assert off.max() < 0.05, off.to_string()  # up to 900 of 60,000 instructions differ, with the allocation of memory

@@ -1,4 +1,4 @@
-"""What a pass makes of loadbench's answer: a refusal, a tracer that is not to be had, the next one in turn."""
+"""How a pass treats loadbench's answer: a refusal, an unavailable tracer, the next tracer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_TRACER = {"type": "error", "step": "trace", "message": "this kernel cannot", 
 
 
 class FakeHost:
-    """Answers by the word after ``--watch``; ``said`` keeps what was asked."""
+    """Answers by the argument of ``--watch``; ``said`` keeps the requests."""
 
     name = "fake"
 
@@ -48,7 +48,7 @@ def test_a_refusal_is_unsupported_in_the_verifiers_words(tmp_path: Path):
     host = FakeHost(loadbench=[REFUSED])
     with pytest.raises(UnsupportedError, match="load: p is refused: R1 is not allowed"):
         passes.measure(bench(host), tmp_path)
-    assert (tmp_path / passes.PLAIN).read_text()  # what was said stays
+    assert (tmp_path / passes.PLAIN).read_text()  # the output stays
 
 
 def test_a_tool_that_says_nothing_is_an_error_of_its_host(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""The loading study without a kernel: what is asked for, what raw files come to, tables, findings, figures."""
+"""The loading study without a kernel: points, rows of raw files, tables, findings, figures."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _PROCESSES = {"insmod": 100_000, "busybox": 20_000, "libbpf": 50_000, "bpftool":
 
 
 class Recorded:
-    """Writes what passes would have left; one program is refused."""
+    """Writes the raw files that passes would leave; one program is refused."""
 
     place, facts = None, LoadingFacts
 
@@ -146,7 +146,7 @@ def test_whole_processes_are_compared_with_insmod_of_their_place(table: pd.DataF
         "busybox rmmod",
         "rmmod",
     ]
-    assert counted["median"].tolist() == [4, 50, 60, 20, 100, 10, 50]  # a process's own, in thousands
+    assert counted["median"].tolist() == [4, 50, 60, 20, 100, 10, 50]  # the process's own CPU time, in thousands
     assert counted["by insmod"].tolist() == [0.04, 0.5, 0.6, 0.2, 1, 0.1, 0.5]
     timed = made[made["place"].eq(OWN)].set_index("process")
     assert timed["median"].to_dict() == {
@@ -154,7 +154,7 @@ def test_whole_processes_are_compared_with_insmod_of_their_place(table: pd.DataF
         "a libbpf loader": 150,
         "bpftool prog load": 180,
     }
-    assert timed["by insmod"].isna().all()  # none is inserted here, and no ratio compares two places
+    assert timed["by insmod"].isna().all()  # no module is inserted here, and no ratio compares two places
     assert made.iloc[-1]["by insmod"] == 1.2
     marks = VIEWS["processes-counts"](table).marks
     assert list(dict.fromkeys(marks["x"])) == list(counted.index)
@@ -198,7 +198,7 @@ def test_parts_add_up_to_the_whole(table: pd.DataFrame):
     found = part(parts.parts(table), GUEST, BPF, 1)
     assert found["verify"] == 60_000
     assert found["jit"] == 30_000
-    assert found["rest of load"] == 10_000  # of the untraced pass's 100000, not of the traced one's 110000
+    assert found["rest of load"] == 10_000  # a share of the untraced pass's 100000, not of the traced one's 110000
     assert found["whole"] == 135_000
     assert sum(found[name] for name in parts.BPF_PARTS) == found["whole"]
 
@@ -226,7 +226,7 @@ def test_a_module_has_parts_only_where_it_was_traced(table: pd.DataFrame):
 
 def test_samples_divide_what_the_log_leaves(table: pd.DataFrame):
     found = part(parts.parts(table), OWN, BPF, 1)
-    assert found["verify"] == pytest.approx(58_000)  # the log's word goes before a share
+    assert found["verify"] == pytest.approx(58_000)  # the log's number takes precedence over a share
     assert found["jit"] == pytest.approx(21_000)  # one sample each in the JIT and in the rest
     assert found["rest of load"] == pytest.approx(21_000)
     found = passes.shares(STACKS.encode())

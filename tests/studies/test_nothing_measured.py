@@ -1,4 +1,4 @@
-"""A study of which nothing was measured has figures that say so."""
+"""The figures of a study without a measurement say so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The offload study without a guest: what is asked, how answers become rows, whose words are told."""
+"""The offload study without a guest: its questions, the rows of the answers, and whose message is shown."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_probe_compiles_as_it_is_asked_for(defines: dict[str, Any], tmp_path
 
 
 class Told(OffloadStudy):
-    """Answers as told; one kernel's driver cannot be built."""
+    """Gives prepared answers; one kernel's driver cannot be built."""
 
     def enter_block(self, trials: Any) -> None:
         if trials[0].point.place == "vm:7.2":

@@ -1,4 +1,4 @@
-"""The offload study in a guest of 6.1, end to end; and what a plan makes of offload points there."""
+"""The offload study in a guest of 6.1, end to end; and a plan's offload points there."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_cards_rings_coalescing_and_flow_control_are_set_and_put_back(guest: s
 
 
 def test_the_link_of_a_guests_lab_is_not_offloaded_to(guest: str) -> None:
-    """What a plan's offload points there come to: `unsupported`, in these words."""
+    """A plan's offload points are `unsupported` there, with these reasons."""
     with labs.use_lab(guest) as lab:
         build_tool(LocalHost(), "xdpload", str(lab.native_dir))
         xdpload = build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")

@@ -1,4 +1,4 @@
-"""A user's program is test-run with the frames that its point sends."""
+"""The test run of a user's program uses the frames that its point sends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_generators_flows_are_made_again(tmp_path: Path) -> None:
 
 
 def _sums_to_all_ones(header: bytes) -> bool:
-    """What a receiver checks of an IPv4 header (RFC 791)."""
+    """Check an IPv4 header as a receiver does (RFC 791)."""
     total = sum(struct.unpack(">10H", header))
     return (total & 0xFFFF) + (total >> 16) == 0xFFFF
 

@@ -1,4 +1,4 @@
-"""The path is proved before a trial, and both ends' counts are compared around each rate of a search."""
+"""The path is proved before a trial; a search compares both ends' counts around each rate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def point(**factors: Any) -> Any:
 
 
 class Sender:
-    """A generator of which nothing comes back until the burst called ``link_up``."""
+    """A generator whose frames do not come back before the burst ``link_up``."""
 
     def __init__(self, link_up: int, taken: int = 300) -> None:
         self.bursts: list[float] = []
@@ -29,7 +29,7 @@ class Sender:
         assert name == "path"
         self.bursts.append(seconds)
         back = 300 if len(self.bursts) >= self._link_up else 0
-        sent = back or self._taken  # a card without a link may take none
+        sent = back or self._taken  # a NIC without a link may accept none
         return SimpleNamespace(summary=SimpleNamespace(tx_packets=sent, rx_packets=back, foreign_packets=0))
 
 
@@ -85,15 +85,16 @@ def test_of_a_program_that_drops_nothing_is_awaited() -> None:
         ({"engine": "moongen", "mode": "af_xdp", "xsk_attach": "generic"}, True, False),
         ({"engine": "moongen", "mode": "generic"}, True, False),
         ({"engine": "moongen"}, False, False),
+        ({"engine": "testpmd"}, True, True),
         ({"engine": "live"}, True, False),
     ],
 )
 def test_a_trial_that_would_poison_the_lab_is_refused(factors: dict[str, str], virtual: bool, refused: bool) -> None:
-    """Its ring filled; the next search said MRR 0, and the next generic trial lost 100 % and was valid."""
+    """Its ring filled; the next search reported MRR 0, and the next generic trial lost 100 % and was valid."""
     lab: Any = SimpleNamespace(virtual=virtual)
     if not refused:
         return require_way_back(lab, point(**factors))
-    with pytest.raises(UnsupportedError, match="which MoonGen does not have"):
+    with pytest.raises(UnsupportedError, match="MoonGen and testpmd have none"):
         require_way_back(lab, point(**factors))
     return None
 

@@ -1,4 +1,4 @@
-"""A run directory alone tells what it owes."""
+"""A run directory alone shows which trials it owes."""
 
 from __future__ import annotations
 

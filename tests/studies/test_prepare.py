@@ -1,4 +1,4 @@
-"""A tool that dies on its host while programs are prepared is started again; what cannot be helped is said."""
+"""A tool that dies on its host while programs are prepared is started again; other failures are reported."""
 
 from __future__ import annotations
 

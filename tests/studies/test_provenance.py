@@ -1,4 +1,4 @@
-"""What a study's run was measured with: asked of each place, kept, shown, and the first thing that compare lists."""
+"""The environment of a study's run: each place is asked, the answers are kept, shown, and listed first by compare."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Nap(StudyPoint):
 
 
 class Sleeper:
-    """Its place is a guest, which is this machine under another name."""
+    """The run's place is a guest, which is this machine under another name."""
 
     facts = dict
 
@@ -102,7 +102,7 @@ def test_each_place_is_asked_once_per_session(run: StudyRun[StudyRequest, Nap]) 
 
 
 def rewritten(run: StudyRun[StudyRequest, Nap], place: str, change: Callable[[dict[str, Any]], object]) -> None:
-    """Rewrite in the journal what a place said before the run."""
+    """Change the journal's record of a place before the run."""
     path = run.directory.path / "journal.jsonl"
     events = [json.loads(line) for line in path.read_text().splitlines()]
     for event in events:
@@ -159,7 +159,7 @@ def test_status_and_captions_say_it(run: StudyRun[StudyRequest, Nap]) -> None:
 def test_the_qemu_that_is_told_is_the_one_that_ran_the_guests(run: StudyRun[StudyRequest, Nap]) -> None:
     ours, theirs = "QEMU emulator version 7.2", "QEMU emulator version 8.1"
     changed(run, CONTROLLER, qemu=f"{ours}\nCopyright")
-    assert "qemu" not in str(summary(run.directory))  # no guest of QEMU's was measured
+    assert "qemu" not in str(summary(run.directory))  # no guest of QEMU was measured
     renamed(run, GUEST, "vm:6.1@arm64")
     changed(run, "vm:6.1@arm64", guest_qemu=theirs)
     said = str(summary(run.directory))
@@ -202,7 +202,7 @@ def test_every_study_has_places_and_the_verifier_its_tools(tmp_path: Path) -> No
     "said", ['{"lscpu": [{"field": "Model na', '{"lscpu": [{}]}', '{"lscpu": 1}', "{}", '{"lscpu": null}']
 )
 def test_half_of_what_lscpu_says_is_kept_as_it_stands(said: str) -> None:
-    """It was a JSONDecodeError where finished runs are compared and reported."""
+    """Comparing and reporting finished runs raised a JSONDecodeError."""
     assert flat("cpus", said) == {"cpus": said}
 
 
@@ -214,7 +214,7 @@ def test_a_tool_that_prints_nothing_is_absent_with_the_reason() -> None:
 
 
 def test_a_tool_that_hangs_costs_its_own_answer_only() -> None:
-    """All that was asked after it was absent too: "the host did not answer"."""
+    """All later answers were absent too: "the host did not answer"."""
     asked = {
         "hangs": ("sh", "-c", "trap '' TERM; sleep 9"),
         "here": ("echo", "x"),

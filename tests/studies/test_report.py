@@ -1,4 +1,4 @@
-"""The page of a run: whole without a network, nothing of a stranger's run is a script in it, readable in a browser."""
+"""A run's page works without a network, makes no script of a stranger's run, and is readable in a browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVIL = "</pre></style></title><script>alert(1)</script><img src=x onerror=alert(
 
 
 class Tags(HTMLParser):
-    """Every tag with its attributes."""
+    """Return every tag with its attributes."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ def part(text: str) -> Part:
 
 
 def test_nothing_that_a_run_says_is_a_tag_or_a_script() -> None:
-    """A stranger's run may say anything in names, notes, plans, reasons."""
+    """A stranger's run may contain anything in names, notes, plans and reasons."""
     plain, evil = (Tags(html([part(text)], part(text), author=text, licence=text)).tags for text in ("plain", EVIL))
     assert [tag for tag, _ in evil] == [tag for tag, _ in plain]
     assert [sorted(attributes) for _, attributes in evil] == [sorted(attributes) for _, attributes in plain]
@@ -229,7 +229,7 @@ def test_a_series_is_hidden_by_the_keyboard_and_by_a_click(browser: chromium.Pag
 
 
 def test_what_lies_under_the_pointer_on_a_mark_has_its_words(browser: chromium.Page, page: Path) -> None:
-    """The disc lies where the browser draws the mark's own shape, and above everything else."""
+    """The disc is where the browser draws the mark's own shape, and above everything else."""
     browser.open(page)
     found = browser.run(
         "[...document.querySelectorAll('figure svg')].map((svg) => {"
@@ -247,7 +247,7 @@ def test_it_prints_on_few_pages(browser: chromium.Page, page: Path) -> None:
 
 
 def test_a_strangers_script_does_not_run(browser: chromium.Page, tmp_path: Path) -> None:
-    """Even where escaping would fail: the page's policy names the one script that runs."""
+    """Even if escaping failed: the page's policy allows only one script."""
     path = tmp_path / "evil.html"
     path.write_text(html([part(EVIL)], None).replace("</main>", "<script>document.title = 'run'</script></main>"))
     browser.open(path)

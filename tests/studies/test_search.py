@@ -1,4 +1,4 @@
-"""Searches of DUTs that are models: what is found must be what was built in."""
+"""Searches with modelled DUTs must find the model's values."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from xdplab.studies.trial_facts import TrialFacts
 
 QUICK = PROFILES["quick"]
 LINE = 4e6
-"""Frames a second the model's generator can send."""
+"""The frames per second that the model's generator can send."""
 
 HISTOGRAM = Histogram("b", 7, 2, 100, 101, 201, ((100, 1), (101, 1)))
 
 
 def dut(forwards: Callable[[float], float], noise: Callable[[], float] = lambda: 0.0) -> Offer:
-    """A DUT by the rate it forwards of an offered one; ``noise`` is a share lost besides."""
+    """Return a DUT that forwards ``forwards`` of an offered rate; it loses a share of ``noise`` in addition."""
 
     def offer(rate: float | None, seconds: float) -> Offered:
         rate = min(rate or LINE, LINE)
@@ -87,7 +87,7 @@ def test_a_dut_that_is_faster_than_the_generator_has_no_upper_bound() -> None:
 
 
 def livelock(rate: float) -> float:
-    """Above 1 Mpps every frame more costs one that would have been forwarded."""
+    """Above 1 Mpps, every further frame costs one that would have been forwarded."""
     return rate if rate <= 1e6 else max(0.0, 1e6 - 0.2 * (rate - 1e6))
 
 
@@ -138,7 +138,7 @@ def test_losses_that_the_senders_own_pauses_make_are_the_generators() -> None:
 
 def test_latency_can_be_left_out() -> None:
     found = search_point(dut(hard(1e6)), replace(QUICK, latency_repeats=0), LINE)
-    assert (found.latency, found.latency_missing) == (None, "not asked for: --no-latency")
+    assert (found.latency, found.latency_missing) == (None, "not requested: --no-latency")
 
 
 def test_latency_is_measured_at_shares_of_the_pdr_and_never_above() -> None:
@@ -191,7 +191,7 @@ def test_what_no_n_slows_has_no_end() -> None:
 
 
 def burst(found: Offered, **changes: Any) -> Burst:
-    """What a generator prints of it."""
+    """Return a generator's output for it."""
     counts = {"duplicates": 0, "reordered": 0, "foreign_packets": 0, "bad_run_id": 0, "rx_by_queue": None}
     counts |= {"tx_by_queue": (found.sent,), "tx_errors": 0, "rate_requested_pps": None, "limited": None}
     lost = found.sent - found.received
@@ -284,13 +284,15 @@ def buffered(rate: float | None, seconds: float) -> Offered:
 
 
 def test_the_longest_burst_without_loss_gives_the_buffer_that_the_dut_has() -> None:
-    found = back_to_back(buffered, CAPACITY, 1.0, 3, 0.001, 0.0)
+    short = {"longest_s": 1.0, "repeats": 3, "width": 0.001, "rest_s": 0.0}
+    found = back_to_back(buffered, CAPACITY, **short)
     assert found is not None
+    assert found.buffer_s is not None
     assert found.mean == pytest.approx(BUFFER / (1 - CAPACITY / LINE), rel=0.002)
     assert found.buffer_s * LINE == pytest.approx(BUFFER, rel=0.002)
     assert found.sd == 0
     assert found.step_frames <= 0.001 * 33_000
-    assert back_to_back(dut(hard(LINE)), LINE, 1.0, 3, 0.001, 0.0) is None
+    assert back_to_back(dut(hard(LINE)), LINE, **short) is None
 
 
 def test_the_loss_curve_ends_after_two_loads_without_loss() -> None:
@@ -313,7 +315,8 @@ def test_a_search_by_rfc2544_has_the_tables_and_figures_that_it_asks_for() -> No
     assert (first["maximum kpps"], first["maximum of the"]) == ("8000", "link")
     assert float(first["share"].rstrip("%")) == pytest.approx(18.75, rel=0.06)
     assert [row["mean µs"] for row in made["latency"]] == ["0.1005", "0.1005"]
-    assert made["loss"][0]["100%"] == "62.00%"  # of 4 million frames a second, for a second: 1.5 million and the buffer
+    assert made["loss"][0]["100%"] == "62.00%"  # 4 million frames in one second; 1.5 million and the buffer arrive
+    assert made["loss"][0]["most offered"] == "50.0%", "the generator reaches half of the link's rate"
     first, second = made["back_to_back"]
     assert float(first["corrected buffer ms"]) == pytest.approx(BUFFER / LINE * 1e3, rel=0.06)
     assert second["average frames"] is None
@@ -329,9 +332,16 @@ def test_a_result_that_cannot_be_had_has_its_reason() -> None:
     found = search_point(lossy, TESTS, LINE)
     assert found.rfc2544 is not None
     assert found.rfc2544.missing["latency"] == "there is no throughput: the lowest load lost frames"
+    assert found.rfc2544.back_to_back is not None
+    assert found.rfc2544.back_to_back.buffer_s is None
+    (trial, *_) = trials("split")
+    facts = as_json(SearchFacts(search=found.short))
+    row = row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts))
+    (bursts,) = rfc2544_tables(pd.DataFrame([row]))["back_to_back"]
+    assert (bursts["corrected buffer ms"], bursts["remark"]) == (None, found.rfc2544.missing["buffer"])
     none = search_point(dut(hard(1e6)), replace(TESTS, latency_repeats=0), LINE).rfc2544
     assert none is not None
-    assert none.missing["latency"] == "not asked for: --no-latency"
+    assert none.missing["latency"] == "not requested: --no-latency"
 
 
 def test_a_search_by_rfc2544_is_resumed_with_its_tests() -> None:

@@ -1,4 +1,4 @@
-"""Negative controls: each is found where it is there, and said to be missing where a tool does not see it."""
+"""Injected events: each is found if it is present, and reported as missed if a tool does not see it."""
 
 from __future__ import annotations
 

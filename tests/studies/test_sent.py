@@ -1,4 +1,4 @@
-"""From what the generator printed of a burst to the columns of its trial."""
+"""From the generator's output of a burst to the columns of its trial."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_reason_of_a_null_is_the_generators_own() -> None:
 @pytest.mark.parametrize(
     ("engine", "link", "expected"),
     [
-        ("moongen", (400, 900), (400, 900, 480)),  # the ring of a software driver ran over, unseen by it
+        ("moongen", (400, 900), (400, 900, 480)),  # a software driver's ring overflowed unnoticed
         ("moongen", None, None),  # DPDK has the port: its own registers stand
         ("live", (400, 900), (None, None, None)),
     ],
@@ -136,7 +136,7 @@ def test_what_drained_after_the_window_is_left_out_of_the_rate() -> None:
 
 
 def test_a_rate_is_over_the_window_obtained_with_a_drain_or_without() -> None:
-    """A watcher that looks 2.7 ms late counts the frames of these 2.7 ms too: both kinds of row divide by its time."""
+    """A watcher that is 2.7 ms late also counts the frames of these 2.7 ms: both kinds of row divide by its time."""
     for rx in ((100, 100, 100, 120), (100, 100, 100, 100)):
         late = burst(rx=rx, rx_window_s=0.4027)
         assert in_window(columns(late)[0], late, sum(rx)) == (400, 0.4027)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +90,22 @@ def test_global_variables_come_from_a_file_that_the_run_keeps(compile_text, tmp_
     assert (run / "globals.txt").read_text() == table.read_text()
     processed = [pd.read_parquet(r / "verifier.parquet")["processed_insns"].max() for r in (run, usual)]
     assert processed[0] > 5 * processed[1]
+    manifests = [(r / "manifest.json").read_text() for r in (run, usual)]
+    assert ["global variables" in text for text in manifests] == [True, False], "compare tells the two runs apart"
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("other.o rounds 50", "line 2: no object matches other.o"),
+        ("* rounds many", "line 2: not a rule: * rounds many"),
+    ],
+)
+def test_a_rule_that_sets_nothing_is_refused_before_the_run(compile_text, tmp_path: Path, rule: str, why: str):
+    table = tmp_path / "mine.globals"
+    table.write_text(f"# mine\n{rule}\n")
+    with pytest.raises(PlanError, match=re.escape(why)):
+        command(str(compile_text(GLOBALS)), *NOTHING_ELSE, "--globals", str(table), "--out", str(tmp_path))
 
 
 def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: Path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Where the verifier's work comes from: steps of its log by source line, which add up to its own count."""
+"""The sources of the verifier's work: steps of its log by source line, which add up to its own count."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_steps_are_counted_by_subprogram_with_its_stack_and_where_it_begins() ->
         [0, 3, 0.5, 3, 8, "return twice(1); @ p.bpf.c:9"],
         [1, 3, 0.5, 3, 104, "static int twice(int n) @ p.bpf.c:2"],
     ]
-    assert by_subprogram(CALLS_LOG.splitlines(), 6, (8,))["stack_bytes"].isna().all()  # of another program
+    assert by_subprogram(CALLS_LOG.splitlines(), 6, (8,))["stack_bytes"].isna().all()  # another program's
     cut = listed(by_subprogram(CALLS_LOG.splitlines(), 9, cut=True), 1)
     assert [(row["begins"], row["processed_insns"]) for row in cut][1] == (NOT_LOGGED, 3)
 
@@ -109,7 +109,7 @@ def test_without_debug_information_there_is_one_row() -> None:
 
 @pytest.mark.parametrize("cut", [LOG.replace("3: (05) goto pc-3\n", ""), LOG + "5: (95) exit\n", ""])
 def test_a_log_that_does_not_add_up_is_refused(cut: str) -> None:
-    with pytest.raises(FormatError, match="by its own words"):
+    with pytest.raises(FormatError, match="but says that"):
         by_line(cut.splitlines(), 8)
 
 
@@ -132,7 +132,7 @@ def test_what_a_cut_log_does_not_have_is_a_row_of_its_own() -> None:
 
 @pytest.mark.parametrize(("first", "kept"), [(200, 300), (60, 200), (None, 200)])
 def test_a_log_in_two_parts_is_read_in_its_order(tmp_path: Path, first: int | None, kept: int) -> None:
-    """The beginning and the end of one log, which overlap, or have a gap between them, or the end alone."""
+    """The beginning and the end of one log, which overlap or have a gap between them; or only the end."""
     whole = LOG.encode()
     (tmp_path / "p.log").write_bytes(whole[-kept:])
     (tmp_path / "p.first.log").write_bytes(whole[: first or 0])
@@ -164,7 +164,7 @@ def test_a_full_log_of_before_6_4_is_its_beginning(tmp_path: Path) -> None:
 
 @pytest.mark.root
 def test_a_log_that_is_larger_than_its_place_is_counted_in_parts(verify, compile_member) -> None:
-    """Two halves that overlap give what the whole log gives; two short parts say how much of the work they show."""
+    """Two overlapping halves give the same as the whole log; two short parts say how much of the work they show."""
     path = compile_member("pruning", 6)
     (program,) = verify(path)
     whole, both, parts = (
@@ -198,7 +198,7 @@ def test_a_listing_adds_up_to_what_the_loader_counts(verify, compile_member, tmp
 def test_a_listing_of_nothing_is_refused() -> None:
     done = CliRunner().invoke(cli, ["study", "verifier", "--lines"])
     assert done.exit_code != 0
-    assert "--lines is of OBJECTS" in str(done.exception) + done.output
+    assert "--lines needs OBJECTS" in str(done.exception) + done.output
 
 
 @pytest.mark.parametrize(

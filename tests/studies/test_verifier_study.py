@@ -1,4 +1,4 @@
-"""The study without a kernel: corpora, points, searches, tables, figures; and PREVAIL by a stand-in that answers."""
+"""The study without a kernel: corpora, points, searches, tables, figures; and PREVAIL, by a fake that answers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from xdplab.studies.frame import draw_views
 from xdplab.studies.points import schedule
 from xdplab.studies.verifier import summaries
 from xdplab.studies.verifier.compilers import Compiler, compile_object, find_compilers
-from xdplab.studies.verifier.corpora import carve, collect
+from xdplab.studies.verifier.corpora import CorpusObject, carve, collect
 from xdplab.studies.verifier.families import FAMILIES, Member, source
 from xdplab.studies.verifier.largest import SizeTried, answer, search
 from xdplab.studies.verifier.paper import INSTRUCTIONS, WIDE_LOADS, against_paper, page
 from xdplab.studies.verifier.points import VerifierPoint
 from xdplab.studies.verifier.prevail import ResourceLimits, Runner, find_prevails
 from xdplab.studies.verifier.rows import COLUMNS, joined, stack_columns
-from xdplab.studies.verifier.runs import VerifierRequest, members, searches
+from xdplab.studies.verifier.runs import VerifierRequest, members, searches, too_large
 from xdplab.studies.verifier.study import object_path
 from xdplab.studies.verifier.views import FIGURES, VIEWS, view_of
 
@@ -61,7 +61,7 @@ def model(processed: Callable[[int], float]) -> Callable[[int], SizeTried]:
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 8, 31, 32, 33, 122, 207, 5000])
 def test_the_search_finds_the_largest_n(limit):
-    """Of a cost that grows with the square, two loads are near the limit."""
+    """If a cost grows with the square, two loads are near the limit."""
     probes = list(search(model(lambda n: LIMIT * (n / (limit + 0.5)) ** 2)))
     assert answer(probes) == (limit or None)
     assert len({p.n for p in probes}) == len(probes)
@@ -107,7 +107,7 @@ def slots(path: Path) -> int:
 
 @pytest.mark.parametrize("build", [build for build in INSTRUCTIONS if build[0] != "clang 8"], ids=" ".join)
 def test_double_strcmp_has_as_many_instructions_as_the_paper_counts(build: tuple[str, str], tmp_path: Path):
-    """The paper counts a wide load once. Of strcmp_return, which was once taken for it, clang 14 makes others."""
+    """The paper counts a wide load once. For strcmp_return, once mistaken for it, clang 14 gives other counts."""
     compiler = next((one for one in find_compilers() if one.name == build[0]), None)
     if compiler is None:
         pytest.skip(f"{build[0]} is not here")
@@ -143,7 +143,7 @@ def test_corpora_of_folders_archives_and_executables(compile_member, tmp_path):
     assert [s.name for s in collect([str(folder)])] == [
         "deep/a.o",
         "x86.o",
-    ]  # the same bytes once; what is called .o gets a verdict
+    ]  # equal bytes only once; every file named .o gets a verdict
     assert [s.name for s in collect([str(tmp_path / "c.tar.gz")])] == ["x/same.o"]
     assert [s.name for s in collect([str(tmp_path / "c.zip")])] == ["same.o"]
     assert list(carve((folder / "tool").read_bytes())) == [content[: len(next(carve((folder / "tool").read_bytes())))]]
@@ -174,7 +174,7 @@ def test_a_guest_searches_for_the_largest_n_of_one_build():
 
 
 def test_an_object_keeps_its_name_in_the_run():
-    """The table of types tells by it."""
+    """The table of types depends on it."""
     point = VerifierPoint("linux", "host", "verify", "c", "cilium/bpf_xdp #1, v3.o", "0123456789abcdef")
     assert point.file_name == "c-cilium-bpf_xdp-1-v3-0123456789ab.o"
     generated = replace(point, corpus="branches", object="branches 10, clang 14 v3", family="branches")
@@ -266,11 +266,11 @@ def prevails(**fields: object) -> dict[str, object]:
 
 
 def test_verifiers_that_name_a_program_differently_are_joined_by_its_section():
-    """The kernel says function, PREVAIL says section, of every object from before sections held several programs."""
+    """In objects from before sections held several programs, the kernel names the function and PREVAIL the section."""
     made = table(
         row(sha256="1", section="classifier", program="cls_main", verdict="rejected", insns=33),
         row(sha256="2", section="xdp", program="one", verdict="rejected"),
-        row(sha256="2", section="xdp", program="two", insns=None),  # two in one section: its name alone says not which
+        row(sha256="2", section="xdp", program="two", insns=None),  # two in one section: its name is ambiguous
         row(sha256="3", section="socket", program="s", verdict="rejected"),
         prevails(sha256="1", section="classifier", program="classifier"),
         prevails(sha256="2", section="xdp", program="xdp"),
@@ -279,7 +279,7 @@ def test_verifiers_that_name_a_program_differently_are_joined_by_its_section():
     counts = summaries.confusion(made).set_index("refused by → accepted by")
     assert counts.loc["Linux 6", "PREVAIL"] == 2
     together = summaries.judged_together(made).set_index("judged by")
-    assert together.loc["Linux 6"].tolist() == [4, 2, 2]  # its own, with PREVAIL, with no other
+    assert together.loc["Linux 6"].tolist() == [4, 2, 2]  # its own, with PREVAIL, with no other verifier
     assert together.loc["PREVAIL"].tolist() == [2, 3, 1]
     assert made[made["verifier"] == "p"]["insns"].tolist() == [33, pd.NA, 10]
 
@@ -316,7 +316,7 @@ def test_a_time_is_never_drawn_without_its_verdict_nor_a_guests_at_all():
 
 
 def test_no_interval_of_a_logarithmic_axis_ends_below_0():
-    """Three times that lie far apart: their t interval in ms is -0.3 to 0.9, and hid the other points."""
+    """Three times that differ much: their t interval in ms is -0.3 to 0.9, and hid the other points."""
     times = (1e5, 2e5, 6e5)
     rows = [row(sha256="1", trial_id=f"1-r{i}", repetition=i, verify_ns=time) for i, time in enumerate(times, 1)]
     (mark,) = view_of(next(f for f in FIGURES if f.name == "time"), table(*rows)).marks.to_dict("records")
@@ -337,7 +337,7 @@ def drawn(name: str, rows: list[dict[str, object]]) -> View:
 def test_a_power_law_that_one_program_is_far_from_is_not_drawn():
     rows = sized()
     assert "fit" in set(drawn("time", rows).marks["kind"])
-    rows[5] |= {"verify_ns": 6e6}  # ten times its own: nine of ten others are still on the line
+    rows[5] |= {"verify_ns": 6e6}  # ten times its own: nine of the ten others are still on the line
     assert "fit" not in set(drawn("time", rows).marks["kind"])
     assert "fit" not in set(drawn("loads", sized()).marks["kind"]), "how many loads were made is a setting"
 
@@ -355,7 +355,7 @@ def test_a_caption_speaks_of_lines_and_intervals_where_there_are_some():
 
 
 def test_a_kernel_without_values_is_told_with_its_reason():
-    """7.2 counts branches, 6.18 does not: the figure has the points of one and says why not of the other."""
+    """Linux 7.2 counts branches, 6.18 does not: the figure has the points of one and the reason for the other."""
     known = [one | {"branches": 5, "label": "Linux 7.2"} for one in sized()]
     unknown = sized(label="Linux 6.18", branches_reason="push_stack() cannot be traced")
     found = drawn("branches", known + unknown)
@@ -366,7 +366,7 @@ def test_a_kernel_without_values_is_told_with_its_reason():
 
 
 def test_loads_are_a_mark_for_each_repetition():
-    """Of five loads and one, a mean with an interval down to half a load says nothing."""
+    """For five loads and one, a mean whose interval reaches half a load is meaningless."""
     twice = [*sized(loads=5), *sized(loads=1, repetition=2)]
     marks = drawn("loads", twice).marks
     assert set(marks["value"]) == {5.0, 1.0}
@@ -407,7 +407,7 @@ HELP = {
 
 
 def stand_in(folder: Path, name: str, body: str) -> str:
-    """A command that answers as recorded: what is under test is the adapter, not PREVAIL."""
+    """A command with recorded answers: the test is of the adapter, not of PREVAIL."""
     path = folder / name
     path.write_text(f"#!/bin/sh\ncase \"$*\" in *--help) echo '{HELP[name]}'; exit 0;; esac\n{body}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -437,7 +437,7 @@ def test_the_adapter_with_recorded_output_of_both_generations(bpfverify, tmp_pat
 
 
 def test_the_generation_of_its_paper_knows_sections_alone(bpfverify, tmp_path):
-    """As of 2019: `-l` prints the sections on one line; a run takes no function."""
+    """The version of 2019: `-l` prints the sections on one line; a run has no option for a function."""
     body = r'case "$*" in *-l) echo "xdp classifier ";; *xdp\ --domain=zoneCrab) echo 1,0.25,9000;; *) exit 3;; esac'
     (prevail,) = find_prevails([f"pldi={stand_in(tmp_path, 'section', body)}"])
     assert prevail.generation == "section"
@@ -503,7 +503,7 @@ def test_the_docs_have_every_column():
 
 
 def answers(*rows: dict[str, object], largest: pd.DataFrame | None = None) -> dict[str, tuple[str, str]]:
-    """Return of each experiment of the paper what the run has, and whether it agrees."""
+    """Return, for each experiment of the paper, the run's result and whether it agrees."""
     found = against_paper(table(*rows), pd.DataFrame() if largest is None else largest)
     return {r.experiment: (r.ours, r.agrees) for r in found.itertuples(index=False)}
 
@@ -556,11 +556,29 @@ def test_a_template_of_ones_own_is_a_family_named_after_its_file(tmp_path: Path)
     path.write_text("{{ m }}")
     with pytest.raises(PlanError, match="'m' is undefined"):
         source(members(request)[0])
+    path.write_text("{{ 1 // (n - 2) }}")
+    with pytest.raises(PlanError, match="the template of queues: integer division"):
+        source(members(request)[0])
+    (tmp_path / "other").mkdir()
+    namesake = tmp_path / "other" / path.name
+    namesake.write_text(OWN)
+    with pytest.raises(PlanError, match="queues is a family of another file"):
+        members(replace(request, families=(str(path), str(namesake))))
+    twice = replace(request, families=(str(path), str(path)), sizes=(2, 2))
+    assert [m.label for m in members(twice)] == ["queues 2"]
     path.rename(tmp_path / "branches.bpf.c.j2")
     with pytest.raises(PlanError, match="study's own"):
         members(replace(request, families=(str(tmp_path / "branches.bpf.c.j2"),)))
     with pytest.raises(PlanError, match="No such file"):
         members(request)
+
+
+def test_what_guests_do_not_get_is_noted():
+    subjects = [CorpusObject("", "", b"", Member("double_strcmp", n)) for n in (3, 100)]
+    subjects.append(CorpusObject("", "", b"", Member("branches", 1000)))
+    request = VerifierRequest(kernels=("host", "6.1"))
+    assert too_large(request, subjects) == ["guests: generated programs of N = 100 are left out: too slow there"]
+    assert too_large(request, subjects[:1]) == too_large(VerifierRequest(kernels=("host",)), subjects) == []
 
 
 def test_a_family_is_drawn_by_its_size():
@@ -639,9 +657,9 @@ def test_programs_that_prevail_accepts_are_counted_among_those_that_it_read():
     rows = [prevails(sha256=str(n)) for n in range(8)]
     rows += [prevails(sha256="8", verdict="loader", cause="no such section")]
     name = "programs accepted by PREVAIL, PREVAIL"
-    assert answers(*rows)[name] == ("8 of 8; 1 it cannot read", "yes")
+    assert answers(*rows)[name] == ("8 of 8; it cannot read 1", "yes")
     rows += [prevails(sha256=f"{n}b", verdict="rejected", cause="21: too bad (r1)") for n in range(2)]
-    assert answers(*rows)[name] == ("8 of 10; 1 it cannot read", "no: refused are 2 × too bad")
+    assert answers(*rows)[name] == ("8 of 10; it cannot read 1", "no: it refuses 2 × too bad")
 
 
 def test_a_rolled_loop_whose_instructions_grow_is_named():
@@ -708,7 +726,7 @@ def test_an_experiment_without_rows_is_unknown_and_not_left_out():
 
 
 def test_instructions_of_a_loop_are_no_average_over_kernels():
-    """With two kernels each object was drawn as the mean of two rows, with an interval of no repetition."""
+    """With two kernels, each object was drawn as the mean of two rows, with an interval that no repetition gave."""
     built = {"family": "double_strcmp", "form": "rolled", "compiler": "clang 14", "mcpu": "v3"}
     rows = [
         row(**built, n=n, insns=20 * n, sha256=str(n), kernel=kernel, label=kernel, trial_id=f"{kernel}-{n}-r1")

@@ -1,4 +1,4 @@
-"""A and B per program: what joins, what is judged, and veristat's own tables as either side."""
+"""A and B per program: which programs are joined and judged, and veristat's own tables as either side."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_is_no_table_of_veristat_is_refused(text):
 
 
 def test_two_tables_of_veristat_in_one_line(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("COLUMNS", raising=False)  # as wide as it needs to be
+    monkeypatch.delenv("COLUMNS", raising=False)  # as wide as necessary
     argv = ["compare", str(OLD), str(NEW), "--programs"]
     said = CliRunner().invoke(cli, [*argv, "--json", "--threshold", "processed_insns=25"])
     found = json.loads(said.stdout)

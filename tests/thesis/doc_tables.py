@@ -1,7 +1,7 @@
-"""The audit's first page and the table of conclusions in docs/thesis.md, as the commands make them.
+"""The audit's first page and the table of conclusions in docs/thesis.md, as made by the commands.
 
-``python -m tests.thesis.doc_tables DATA… --from RUN`` (``make thesis DATA=… RUN=…``) writes them there anew. DATA is
-what `xdplab import thesis` takes, RUN is one's own run. A test makes those of the published data again and compares.
+``python -m tests.thesis.doc_tables DATA… --from RUN`` (``make thesis DATA=… RUN=…``) writes them there again. DATA are
+the arguments of `xdplab import thesis`, RUN is your own run. A test makes those of the published data and compares.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ BEGINS = {"audit": "> ", "conclusions": "| statement | where |"}
 
 
 def block(name: str) -> list[str]:
-    """Return the lines of a block as they stand in the page."""
+    """Return the lines of a block of the page."""
     lines = dropwhile(lambda line: not line.startswith(BEGINS[name]), PAGE.read_text().splitlines())
     return list(takewhile(bool, lines))
 
 
 def quoted(summary: Sequence[str]) -> list[str]:
-    """Return the audit's first page as it stands in the page."""
+    """Return the audit's first page from the docs page."""
     return [f"> {line}".rstrip() for line in "\n".join(summary).strip().splitlines()]
 
 
 def made(data: Sequence[Path], own: Path, folder: Path) -> dict[str, list[str]]:
-    """Return both blocks as made from ``data`` and one's own run; the import goes to ``folder``."""
+    """Return both blocks, made from ``data`` and the user's own run; the import goes to ``folder``."""
     run = import_thesis(data, folder).run
     trials = imported_trials(run)
     source = source_of(trials)

@@ -1,6 +1,6 @@
-"""Whatever the logs of a trial hold, an import ends with rows, named anomalies and no zero that was not counted.
+"""Whatever a trial's logs contain, an import ends with rows, named anomalies and no zero that was not counted.
 
-A quick slice in CI; `nightly` tries 100,000 inputs a kind of log.
+A part of it runs in CI; `nightly` tries 100,000 inputs per kind of log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from xdplab.thesis.source import Found, RawLog, raw_logs
 
 PLACE = names("resultados1", "xdpdrv", 2, 100, 128)
 TOGETHER = 10
-"""Logs of one import. Its rules read whole columns: ten rows take hardly longer than one."""
+"""The logs of one import. Its rules read whole columns: ten rows take hardly longer than one."""
 WHOLE = {
     "generator": generator(1000.0, seconds=6).encode(),
     "sar": sar(1000.0, 900.0, {0: 9.0}, samples=9).encode(),
@@ -79,7 +79,7 @@ def rows_of(kind: str, data: bytes, accesses: int = 100) -> list[dict[str, objec
 
 
 def check(kind: str, logs: list[bytes]) -> None:
-    """Import the logs as one each of so many trials, which differ in their accesses."""
+    """Import the logs as trials that differ in their accesses, one log per trial."""
     rows = [rows_of(kind, data, 100 * n) for n, data in enumerate(logs)]
     table = judged_import(frame([row for own in rows for row in own], TRIAL_COLUMNS))
     corrected(table)
@@ -121,7 +121,7 @@ def test_any_path_has_a_name_or_none(path: str) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(data=st.data())
 def test_an_archive_of_anything(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """A damaged archive is read as far as it goes, or refused in words."""
+    """A damaged archive is read up to the damage, or refused with a message."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as tar:
         for kind, text in WHOLE.items():

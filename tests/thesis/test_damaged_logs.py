@@ -1,4 +1,4 @@
-"""What is damaged, or made to hurt, costs no more than a log of its size, and is named."""
+"""A damaged or malicious log costs no more than another log of its size, and is named."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def digested(text: str) -> tuple[object, list[str]]:
 
 
 def test_a_log_with_the_row_of_all_cpus_alone_is_named() -> None:
-    """It ended the import with an IndexError."""
+    """Such a log ended the import with an IndexError."""
     lines = [line for line in WHOLE.splitlines(keepends=True) if not _of_a_cpu(line)]
     digest, problems = digested("".join(lines))
     assert digest is None
@@ -40,7 +40,7 @@ def _of_a_cpu(line: str) -> bool:
 
 
 def test_a_damaged_cpu_number_is_a_row_less(tmp_path: Path) -> None:
-    """It took 2.4 GB."""
+    """Such a log took 2.4 GB of memory."""
     first = next(line for line in WHOLE.splitlines(keepends=True) if _of_a_cpu(line))
     number = f" {first.split()[1]} "
     damaged = WHOLE.replace(first, first.replace(number, " 99999 ", 1), 1)

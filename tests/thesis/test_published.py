@@ -1,4 +1,4 @@
-"""The thesis' figures again: the list of 110, marks as published, corrected, drawn, checked and explained."""
+"""The thesis' figures: the list of 110; marks as published and corrected, drawn, checked and explained."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ needs_data = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def published() -> pd.DataFrame:
-    """Judged trials of the published data that lie beside the checkout."""
+    """Judged trials of the published data beside the checkout."""
     return judged_import(frame(read_thesis([DATA], "0a0b").rows, TRIAL_COLUMNS))
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """Judged trials of a made tree, in the repetitions that the figures were drawn from."""
+    """Judged trials of a made-up tree, with the repetitions that the figures were drawn from."""
     files = tree()
     for queues in (1, 2):
         for size in (64, 128):
@@ -89,13 +89,13 @@ def test_the_six_development_figures_are_equal_mark_by_mark(published: pd.DataFr
     checks = {check.file: check for check in check_marks(marks, reference)}
     softirq = checks.pop("uso_CPU_ID_CPU_x_algoritmo@64_combined_8.pdf")
     assert all(check.equal for check in checks.values()), checks
-    # The slice of resultados_af_xdp2 has six of the ten access counts: 4 x 8 bars are absent, not 0.
+    # This part of resultados_af_xdp2 has six of the ten access counts: 4 x 8 bars are absent, not 0.
     assert (softirq.off, softirq.absent, softirq.extra) == (0, 32, 0)
 
 
 @needs_data
 def test_every_figure_has_the_listed_labels_where_the_data_are_whole(published: pd.DataFrame) -> None:
-    """resultados3 and resultados_af_xdp3 are whole here: labels, their order, and what is absent, as listed."""
+    """resultados3 and resultados_af_xdp3 are complete here: labels, their order and absent marks are as listed."""
     listed = pd.read_csv(DATA / "figures-list.csv", comment="#", dtype=str).fillna("").set_index("file")
     rows, compared = printed_rows(published), 0
     for spec in published_figures():

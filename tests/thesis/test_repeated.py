@@ -1,4 +1,4 @@
-"""The thesis repeated: one's own trials on the published pages, and what is said of its statements."""
+"""The thesis repeated: a user's own trials in the published figures, and the judgement of its statements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ C_NS = 3.0
 
 
 def own_trials(**factors: object) -> pd.DataFrame:
-    """Trials of a run of one's own: t = t0 + c N on one CPU, three repetitions 1 % apart."""
+    """Trials of the user's own run: t = t0 + c N on one CPU, three repetitions 1 % apart."""
     rows: list[dict[str, object]] = []
     points = [(m, q, s, n) for m in T0_NS for q in (1, 8) for s in (64, 1500) for n in (0, 100, 800, 3200, 12800)]
     for mode, queues, size, n in points:

@@ -1,4 +1,4 @@
-"""Importing the thesis' logs: one row per trial, one row per second, nulls with reasons; whatever a file holds."""
+"""Importing the thesis' logs: one row per trial, one row per second, nulls with reasons, whatever a file contains."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_one_row_a_trial_and_one_a_second(tmp_path: Path) -> None:
 
 
 def test_counts_are_those_of_the_seconds_both_hosts_saw(tmp_path: Path) -> None:
-    """sar ends before the generator does: what changed behind its end is no disagreement."""
+    """sar ends before the generator does: a change after sar's end is not a disagreement."""
     late = generator(1000.0).replace("Time", "Time", 1).splitlines()
     row = one(tmp_path, generator="\n".join(late) + "\n", sar=sar(2000.0, 1000.0, {0: 70.0}))
     assert row["window_s"] == pytest.approx(38.0)

@@ -1,4 +1,4 @@
-"""The thesis' log formats: rows with units, and anomalies that have names; on logs made here, and on the published."""
+"""The thesis' log formats: rows with units, and named anomalies; on logs made here and on the published ones."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def a_line_at_a_time(rows: bytes) -> NoReturn:
 
 
 def test_a_table_read_at_once_is_the_one_read_word_by_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a line leaves the first one's layout: then it is read by word, whatever changed."""
+    """Also if a line departs from the first one's layout: then it is read word by word."""
     changed = [(b"0,00", b"x,00"), (b"0,00", b",000"), (b" 0,00", b"00,00"), (b"10:", b" 0:"), (b"all", b"alt")]
     sars = [sar_log(), sar_log(cpus=12), *(sar_log().replace(*pair, 1) for pair in changed)]
     sars += [sar_log().replace(b"     0,00", b"1 234 000"[:9], 1), sar_log()[:-200]]

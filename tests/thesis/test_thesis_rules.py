@@ -1,4 +1,4 @@
-"""What can be believed of imported trials, found by rule: on made logs, and on the published ones where they are."""
+"""The rules for trustworthy imported trials: on made-up logs, and on the published ones if they are available."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_each_rule_finds_what_was_placed(tmp_path: Path, rule: str, files: Calla
 
 
 def clean() -> Files:
-    """Two repetitions of which nothing is wrong."""
+    """Two repetitions without a fault."""
     files = {}
     for repetition in (1, 2):
         for accesses in (0, 800, 1600, 3200):
@@ -259,7 +259,7 @@ def test_a_mark_leads_to_its_file_and_line(run: RunDirectory) -> None:
 def test_commands_on_imported_data(run: RunDirectory, tmp_path: Path, arguments: list[str]) -> None:
     places = {"run": run.path, "out": tmp_path, "clone": run.path.parents[1] / "clone"}
     result = CliRunner().invoke(cli, [argument.format(**places) for argument in arguments], standalone_mode=False)
-    undecided = 2  # the spread of whole runs is not known: a run beside itself proves nothing
+    undecided = 2  # the spread of whole runs is not known: comparing a run with itself proves nothing
     code = result.exit_code or result.return_value or 0
     assert code == (undecided if arguments[0] == "compare" else 0), result.output
 

@@ -1,4 +1,4 @@
-"""What the regenerated thesis says is so: means undone, clocks, intervals, nulls, and what a finding changes."""
+"""The regenerated thesis is right: running means undone, clocks, intervals, nulls, and the effects of findings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def judged(folder: Path, files: dict[str, str]) -> pd.DataFrame:
 
 
 def log_of(rate: float, latency_s: float, foreign: dict[int, float], decimals: int = 2) -> Latency:
-    """Return the latency of a log: ``foreign`` is second → seconds that frames of others add to the sum."""
+    """Return the latency of a log: ``foreign`` maps a second to the seconds that foreign frames add to the sum."""
     lines = generator(rate, latency_s=latency_s, decimals=decimals).split("\n")
     for at, line in enumerate(lines[1:], 1):
         words = line.split(", ")
@@ -103,7 +103,7 @@ def test_a_count_of_nothing_that_is_not_believed_is_no_rate_of_0(tmp_path: Path)
 
 
 def test_a_rate_is_of_the_whole_run_and_its_step_is_said(tmp_path: Path) -> None:
-    """sar ends 20 s before the run: a rate that changes after it is not seen by both hosts."""
+    """sar ends 20 s before the run, so only one host sees a rate that changes after that."""
     lines = generator(1e5).split("\n")
     for at, line in enumerate(lines):
         words = line.split(", ")
@@ -212,7 +212,7 @@ def test_the_first_page_has_ten_lines_and_nothing_is_said_twice(audit: audits.Au
 
 @needs_data
 def test_the_tables_in_the_docs_are_those_that_the_commands_make(audit: audits.Audit, trials: pd.DataFrame) -> None:
-    """``make thesis`` writes them; one's own run, the last column, is not here."""
+    """``make thesis`` writes them; the last column needs the user's own run, which is not here."""
     assert block("audit") == quoted(audit.summary)
     source = source_of(trials)
     table = in_markdown(conclusions([published_reading(source), corrected_reading(source)]))
@@ -437,7 +437,7 @@ def test_portuguese_figures_are_in_portuguese_and_the_printed_unit_is_kept(trial
     assert "Taxa de transferência" in published_view(source, figure_named("19"), "pt").look.y_label
 
 
-# --- odd files, and the way from a mark to its numbers ---
+# --- unusual files, and the way from a mark to its numbers ---
 
 
 def test_a_fifo_a_folder_with_a_logs_name_and_crlf_stop_no_import(tmp_path: Path) -> None:

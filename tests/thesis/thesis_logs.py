@@ -1,4 +1,4 @@
-"""Logs in the thesis' formats, made here: the published ones have no licence and never enter the project."""
+"""Made-up logs in the thesis' formats: the published ones have no licence and never enter the project."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _row(
 
 
 def sar_log(samples: int = 3, cpus: int = 2, *, start: int = 10 * 3600) -> bytes:
-    """Return ``samples`` of 2 s: CPU c is 10 c + sample % in softirqs, nic0 receives 1000 times the sample."""
+    """Return ``samples`` of 2 s: CPU c spends 10 c + sample % in softirqs, nic0 receives 1000 times the sample."""
     parts = [f"Linux 5.13.0 (host) \t03/01/2022 \t_x86_64_\t({cpus} CPU)"]
     for sample in range(1, samples + 1):
         before, after = _clock(start + 2 * sample - 2), _clock(start + 2 * sample)

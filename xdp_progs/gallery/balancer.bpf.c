@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A balancer on layer 4: UDP to the service's address goes to a backend, the same one for all frames of a
-// flow. A flow is looked up in an LRU table; a miss asks rendezvous hashing (the backend with the highest
-// hash of flow and backend: where one is added or taken away, only its own flows move).
+// A layer 4 load balancer: UDP to the service's address goes to a backend, the same one for all frames of a
+// flow. A flow is looked up in an LRU table; a miss is decided by rendezvous hashing (the backend with the
+// highest hash of flow and backend: if a backend is added or removed, only its flows move).
 #include "gallery.h"
 
 const volatile __u32 service = 0xc6130001; // 198.19.0.1
@@ -22,7 +22,7 @@ struct {
     __type(value, __u32); // the backend's number
 } balancer_flows SEC(".maps");
 
-// How often a flow was found, and how often it was hashed.
+// How many frames found their flow in the table, and how many were hashed.
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 2);
@@ -36,7 +36,7 @@ ALWAYS void count(__u32 kind) {
         ++*value;
 }
 
-// The finalizer of MurmurHash3, twice: every bit of flow and backend changes half of the result's.
+// The finalizer of MurmurHash3, twice: each bit of flow and backend changes half of the result's bits.
 ALWAYS __u32 mixed(__u32 hash) {
     hash ^= hash >> 16;
     hash *= 0x85ebca6b;
@@ -71,7 +71,7 @@ ALWAYS __u32 backend_of(const struct flow *flow) {
     return found;
 }
 
-// RFC 1624: the checksum of a header after one address in it has changed.
+// RFC 1624: the checksum of a header after one of its addresses has changed.
 ALWAYS __u16 corrected(__u16 check, __u32 before, __u32 after) {
     __u32 sum = (__u16)~check;
     sum += (__u16) ~(before >> 16) + (__u16)~before + (after >> 16) + (after & 0xffff);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A token bucket per source address: so many frames a second, and so many at once; what is beyond is dropped.
+// A token bucket per source address: limits frames per second and the length of a burst; drops the rest.
 #include "gallery.h"
 
 const volatile __u64 rate_pps = 10000;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A filter of DNS queries: the name asked for is walked label by label; a listed name is dropped.
-// Names are compared by the FNV-1a hash of their bytes, with the labels' lengths, in small letters; all else
-// is reflected.
+// A filter of DNS queries: it walks the name label by label, and drops the query if the name is listed.
+// Names are compared by the FNV-1a hash of their bytes, with the labels' lengths, in lower case; all other
+// frames are reflected.
 #include "gallery.h"
 
 #define DNS_PORT 53
@@ -24,8 +24,8 @@ struct walk {
     __u32 left; // bytes of the label that are still to come
 };
 
-// Where a walk is. In a map, because the verifier follows each value of a variable through all bytes of a
-// name.
+// The state of a walk. It is in a map, because the verifier would follow each value of a variable through all
+// bytes of a name.
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 1);
@@ -33,8 +33,8 @@ struct {
     __type(value, struct walk);
 } dns_walks SEC(".maps");
 
-// One byte of the name: the length of a label, or a letter of it. False at the end: the root's length of 0,
-// or a pointer, which a query does not need.
+// Takes one byte of the name: the length of a label, or a letter of it. False at the end: the root's length
+// of 0, or a pointer, which a query does not need.
 ALWAYS bool step(struct walk *walk, __u8 byte) {
     if (walk->left) {
         walk->left--;
@@ -76,7 +76,7 @@ SEC("xdp") int filter_dns(struct xdp_md *ctx) {
         return XDP_PASS;
     __u64 hash;
     if (!name_hash(message + HEADER_BYTES, end, &hash))
-        return XDP_DROP; // no name, or a longer one than is looked at
+        return XDP_DROP; // not a name, or a name that is longer than the limit
     if (bpf_map_lookup_elem(&dns_names, &hash))
         return XDP_DROP;
     swap_macs((struct ethhdr *)ip - 1);

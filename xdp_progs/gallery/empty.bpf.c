@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The empty program: swaps the MAC addresses and reflects. What the others cost beyond it is their own.
+// The empty program: swaps the MAC addresses and reflects. It is the baseline for the cost of the others.
 #include "gallery.h"
 
 SEC("xdp") int empty(struct xdp_md *ctx) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forwarding: a frame goes to another device, whose number is in a map of devices.
+// Forwarding: sends each frame to another device, whose index is in a device map.
 #include "gallery.h"
 
 struct {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs of the gallery share: finding the headers of a frame.
+// Shared by the programs of the gallery: finds the headers of a frame.
 #pragma once
 
 #include <linux/bpf.h>
@@ -31,7 +31,7 @@ ALWAYS struct iphdr *ipv4_of(const struct xdp_md *ctx) {
     return ip;
 }
 
-// The UDP header behind it, or NULL.
+// The UDP header behind the IPv4 header, or NULL.
 ALWAYS struct udphdr *udp_of(const struct xdp_md *ctx, struct iphdr *ip) {
     struct udphdr *udp = (void *)(ip + 1);
     if ((void *)(udp + 1) > (void *)(long)ctx->data_end || ip->protocol != IPPROTO_UDP)
@@ -39,7 +39,7 @@ ALWAYS struct udphdr *udp_of(const struct xdp_md *ctx, struct iphdr *ip) {
     return udp;
 }
 
-// The sum of 16-bit words that IPv4 and UDP carry (RFC 1071).
+// Folds a sum of 16-bit words into the checksum of IPv4 and UDP (RFC 1071).
 ALWAYS __u16 folded(__u32 sum) {
     sum = (sum & 0xffff) + (sum >> 16);
     return ~(sum + (sum >> 16));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A filter by prefix: frames from a listed network are dropped, by the longest prefix that matches; the rest
-// is reflected.
+// A filter by prefix: the longest prefix that matches a frame's source decides whether the frame is dropped;
+// all other frames are reflected.
 #include "gallery.h"
 
 struct prefix {
@@ -8,7 +8,7 @@ struct prefix {
     __u32 address;
 };
 
-// 1 drops, 0 lets a network inside a dropped one through.
+// 1 drops; 0 lets a network through that is part of a dropped one.
 struct {
     __uint(type, BPF_MAP_TYPE_LPM_TRIE);
     __uint(map_flags, BPF_F_NO_PREALLOC);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `xdplab selftest` does to frames on purpose: delay, drop, send twice, exchange.
-// Each part does it to every so manieth frame; 0 switches it off.
+// The events that `xdplab selftest` injects: it delays, drops, duplicates and exchanges frames.
+// Each event has a period in frames: n does it to every nth frame, 0 never.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 
@@ -14,7 +14,7 @@ const volatile __u64 delay_ns;
 const volatile __u32 delay_every;
 const volatile __u32 drop_every;
 const volatile __u32 twice_every;
-const volatile __u32 exchange_every; // a frame and the next one change places
+const volatile __u32 exchange_every; // exchange a frame and the next one
 
 // Both entries are the device that the frame came from: a frame broadcast to them is sent there twice.
 struct {
@@ -51,7 +51,7 @@ SEC("xdp") int inject(struct xdp_md *ctx) {
     __u32 number = bpf_ntohl(*place);
     if (is_due(number, drop_every))
         return XDP_DROP;
-    // Two neighbours that exchange their numbers are, to who reads them, two frames in the other order.
+    // For the receiver, two frames that exchange their numbers are two frames in the other order.
     if (is_due(number, exchange_every))
         *place = bpf_htonl(number + 1);
     else if (is_due(number - 1, exchange_every))

@@ -101,7 +101,7 @@ def counted(host: CheckedHost) -> Row:
 
 def _generator(lab: Lab, host: CheckedHost) -> Row:
     """Start the lab's generator and stop it again, as a real check."""
-    name = "MoonGen" if lab.generator.kind == "moongen" else "xdpgen"
+    name = {"moongen": "MoonGen", "testpmd": "dpdk-testpmd"}.get(lab.generator.kind, "xdpgen")
     try:
         ready = study.try_generator(lab)
     except (HostError, UnsupportedError) as error:

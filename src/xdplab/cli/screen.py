@@ -1,43 +1,54 @@
-"""Tables for a terminal, made with rich. A separate module, because help texts and single lines need no rich."""
+"""Tables for a terminal. Those that are too wide for it are made with rich, which takes as long to load as click."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import click
 from rich.cells import cell_len
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from xdplab.text import colour_system
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 WIDE = 10_000
 """Width of an output that is not a terminal: in a file or a pipe, lines are not broken."""
 
 
-def console() -> Console:
-    """Return the current standard output, as wide as the terminal or COLUMNS, else as wide as a line needs."""
+def width() -> int:
+    """Return how wide a line may be: as the terminal or COLUMNS says, else as wide as it needs."""
     told = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(emoji=False, width=None if told else WIDE, color_system=colour_system())
+    return shutil.get_terminal_size().columns if told else WIDE
+
+
+def console() -> Console:
+    """Return the current standard output for rich."""
+    from rich.console import Console
+
+    return Console(emoji=False, width=width(), color_system=colour_system())
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
     """Print rows as a table; if it is too wide, put the values that rows share into headings."""
+    columns = _columns(rows)
+    if _breadth(columns) <= width() and all(cell.isprintable() for cells in columns.values() for cell in cells):
+        _print_unbroken(columns, title)
+        return
     out = console()
     shared = next(iter(rows[0])) if rows else ""
     values = list(dict.fromkeys(row[shared] for row in rows))
-    if _breadth(rows) <= out.width or len(values) > len(rows) // 2:
-        if title:
-            out.print(title, style="italic", markup=False)
-        _print_rows(out, rows)
-        return
     if title:
         out.print(title, style="italic", markup=False)
+    if _breadth(columns) <= out.width or len(values) > len(rows) // 2:
+        _print_rows(out, rows)
+        return
     for value in values:  # a value that many rows share becomes their heading, which leaves more room for the others
         same = [row for row in rows if row[shared] == value]
         heading = _leading(same)
@@ -67,14 +78,43 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     return {name: [name, *(_said(row[name]) for row in rows)] for name in (rows[0] if rows else ())}
 
 
-def _breadth(rows: Sequence[Mapping[str, Any]]) -> int:
-    """Return how wide a table of the rows is if no cell is broken."""
-    widths = [max(map(cell_len, cells)) for cells in _columns(rows).values()]
-    return sum(widths) + GAP * (len(widths) - 1)
+def _widths(columns: Mapping[str, list[str]]) -> list[int]:
+    return [max(map(cell_len, cells)) for cells in columns.values()]
+
+
+def _breadth(columns: Mapping[str, list[str]]) -> int:
+    """Return how wide a table is if no cell is broken."""
+    return sum(_widths(columns)) + GAP * (len(columns) - 1)
+
+
+def _print_unbroken(columns: Mapping[str, list[str]], title: str | None) -> None:
+    """Print a table that fits, as rich does, without loading it."""
+    widths = _widths(columns)
+    lines = [
+        (" " * GAP).join(cell + " " * (wide - cell_len(cell)) for cell, wide in zip(row, widths, strict=True))
+        for row in zip(*columns.values(), strict=True)
+    ]
+    head, *others = lines or [""]
+    coloured = _has_colours()
+    if title:
+        click.echo(click.style(title, italic=True), color=coloured)
+    click.echo(click.style(head, bold=True), color=coloured)
+    for line in others:
+        click.echo(line)
+
+
+def _has_colours() -> bool:
+    """Say whether rich would write bold and italic here."""
+    if colour_system() is None or os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
+        return False
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
 def _print_rows(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print a table that breaks only very long words; if it is too wide, print a paragraph per row."""
+    from rich.markup import escape
+    from rich.table import Table
+
     columns = _columns(rows)
     longest = [max(cell_len(word) for cell in cells for word in [*cell.split(), ""]) for cells in columns.values()]
     widths = [min(words, max(WORD, out.width // 4)) for words in longest]

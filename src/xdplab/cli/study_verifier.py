@@ -53,13 +53,15 @@ else:
     "sizes",
     multiple=True,
     type=click.IntRange(1, MOST_N),
-    help="N of generated programs; each family has its own.",
+    help="Size N of the generated programs (default: each family's own sizes).",
 )
 @click.option("--testbed/--no-testbed", default=True, show_default=True, help="The XDP lab's own programs.")
-@click.option("--largest/--no-largest", default=True, show_default=True, help="Look for the largest N accepted.")
+@click.option("--largest/--no-largest", default=True, show_default=True, help="Search the largest N that is accepted.")
 @click.option("--repetitions", type=click.IntRange(1, 1000), default=3, show_default=True)
-@click.option("--loads", type=click.IntRange(1, 1000), default=20, show_default=True, help="Of a program, at most.")
-@click.option("--limit-s", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="Of one PREVAIL run.")
+@click.option("--loads", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most loads per program.")
+@click.option(
+    "--limit-s", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="Limit of a PREVAIL run."
+)
 @click.option(
     "--flag",
     "flags",
@@ -72,7 +74,20 @@ else:
     "--globals",
     "variables",
     type=click.Path(exists=True, dir_okay=False),
-    help="OBJECT VARIABLE INTEGER lines: set before loading.",
+    help="Global variables to set before loading: OBJECT VARIABLE INTEGER lines (see the docs).",
+)
+@click.option(
+    "--targets",
+    "attached",
+    type=click.Path(exists=True, dir_okay=False),
+    help="OBJECT SECTION TARGET-OBJECT PROGRAM FUNCTION lines: the BPF programs that programs attach to.",
+)
+@click.option(
+    "--load-module",
+    "loaded",
+    multiple=True,
+    metavar="NAME",
+    help="Guests load this kernel module first, so that its functions can be attached to.",
 )
 @click.option(
     "--compare",
@@ -80,14 +95,12 @@ else:
     is_flag=True,
     help="Then compare two --kernel, or two OBJECTS, per program; exit code as for `compare`. No generated programs.",
 )
-@click.option(
-    "--lines", is_flag=True, help="Only print which source lines of OBJECTS the verifier's work comes from; no run."
-)
-@click.option("--subprograms", is_flag=True, help="Like --lines: which subprograms it comes from, with their stacks.")
+@click.option("--lines", is_flag=True, help="Only print the verifier's work per source line of OBJECTS; make no run.")
+@click.option("--subprograms", is_flag=True, help="Like --lines, but per subprogram, with its stack.")
 @click.option(
     "--logs",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="With --lines or --subprograms: keep the verifier's whole logs there.",
+    help="With --lines or --subprograms: keep the verifier's full logs there.",
 )
 @click.option(
     "--paper",
@@ -120,13 +133,13 @@ def verifier(
     if lines or subprograms:
         _require_only(click.get_current_context(), "--subprograms" if subprograms else "--lines", _OF_LINES)
         if lines and subprograms:
-            raise PlanError("--lines and --subprograms are two listings", remedy="ask for one of them")
+            raise PlanError("--lines and --subprograms exclude each other", remedy="use one of them")
         _require_image(chosen["modules"], chosen["kernels"])
         kernels = [_kernel(kernel, chosen["modules"]) for kernel in chosen["kernels"] or (HOST,)]
         by: hotspots.By = "subprogram" if subprograms else "line"
         return _show_work(objects, kernels, logs, judged["top"], by, chosen["flags"], as_json=as_json)
     if logs:
-        raise PlanError("--logs keeps what --lines reads", remedy="add --lines")
+        raise PlanError("--logs keeps what --lines or --subprograms reads", remedy="add one of them")
     if as_json and compare:
         raise PlanError("--json prints the rows", remedy="`xdplab compare RUN --programs --json` prints the comparison")
     if any(judged.values()) and not compare:
@@ -168,7 +181,7 @@ def _show_work(
     as_json: bool,
 ) -> int:
     if not objects:
-        raise PlanError(f"--{by}s is of OBJECTS", remedy="name a BPF object file")
+        raise PlanError(f"--{by}s needs OBJECTS", remedy="name a BPF object file")
     machines.require_kernels(kernels)
     machines.require_flags(flags)
     rows: list[dict[str, Any]] = []

@@ -146,7 +146,10 @@ class IrqAffinity:
     prefix: str = "irq"
 
     def read(self, host: Host, interface: str) -> Values:
-        script = 'for i in $(ls "/sys/class/net/$1/device/msi_irqs" 2>/dev/null); do '
+        # The interrupts of a virtio device are those of the PCI device above it.
+        script = 'cd "/sys/class/net/$1/device" 2>/dev/null || exit 0; '
+        script += '[ -d msi_irqs ] || { [ "$(basename "$(readlink subsystem)")" = virtio ] && cd -P ..; }; '
+        script += "for i in $(ls msi_irqs 2>/dev/null); do "
         script += 'read -r cpus <"/proc/irq/$i/smp_affinity_list" && echo "$i $cpus"; done; true'
         lines = tool(host, ["sh", "-c", script, "sh", interface]).splitlines()
         return {number: cpus for number, _, cpus in (line.partition(" ") for line in lines)}

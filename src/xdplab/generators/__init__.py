@@ -5,9 +5,30 @@ An adapter is an argument vector and a table of capabilities; the output is the 
 
 from xdplab.generators.adapter import XDPGEN, Adapter, xdpgen_argv
 from xdplab.generators.capabilities import Capabilities
+from xdplab.generators.moongen import CAPABILITIES as moongen_engines
 from xdplab.generators.moongen import moongen
 from xdplab.generators.session import Generator
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.generators.staying import Staying
+from xdplab.generators.testpmd import CAPABILITIES as testpmd_engines
+from xdplab.generators.testpmd import testpmd
 
-__all__ = ["XDPGEN", "Adapter", "Capabilities", "Generator", "GeneratorSettings", "Staying", "moongen", "xdpgen_argv"]
+BY_DPDK = (*moongen_engines, *testpmd_engines)
+"""Engines whose generator is a DPDK program: it polls the TG's port, and no program of the kernel's is there."""
+
+ENGINES = {"xdpgen": XDPGEN.capabilities, "moongen": moongen_engines, "testpmd": testpmd_engines}
+"""The engines of each kind of generator, its usual one first."""
+
+__all__ = [
+    "BY_DPDK",
+    "ENGINES",
+    "XDPGEN",
+    "Adapter",
+    "Capabilities",
+    "Generator",
+    "GeneratorSettings",
+    "Staying",
+    "moongen",
+    "testpmd",
+    "xdpgen_argv",
+]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from xdplab.errors import UnsupportedError
 from xdplab.generators.settings import GeneratorSettings
@@ -15,7 +16,8 @@ class Capabilities:
 
     ``batches``: frames handed over at once at a paced load, where a small batch keeps the pace, and at the largest.
     ``queue_per_cpu``: a CPU reaches one queue only (its number modulo the queues), so that queues need CPUs.
-    ``pieces``: its sender and its receiver can be measured without a link.
+    ``pieces``: its sender and its receiver can be measured without a link. ``addresses``: those of its frames, by
+    setting, if it has no others.
     """
 
     generator: str
@@ -29,6 +31,7 @@ class Capabilities:
     latency: bool
     frames_from_file: bool
     pieces: bool = False
+    addresses: Mapping[str, Any] = field(default_factory=dict)
 
     def batch(self, *, paced: bool) -> int:
         """Return the batch of a plan that asks for none: the same at every paced rate, so that no curve has a step."""
@@ -51,8 +54,17 @@ class Capabilities:
             (self.latency or settings.stamp == "none", "does not stamp frames"),
             (self.pieces or settings.alone is None, "has no piece that works alone"),
             (self.frames_from_file or settings.frames is None, "does not send the frames of a file"),
+            (not self._others(settings), f"has addresses of its own: write `{self.own_addresses}`"),
         )
         return next((reason for possible, reason in checks if not possible), None)
+
+    @property
+    def own_addresses(self) -> str:
+        """Return what a plan's ``traffic`` has to say for the addresses of this engine's frames."""
+        return ", ".join(f"{name}: {value}" for name, value in self.addresses.items())
+
+    def _others(self, settings: GeneratorSettings) -> list[str]:
+        return [name for name, own in self.addresses.items() if getattr(settings, name) != own]
 
     def require(self, settings: GeneratorSettings) -> None:
         """Raise UnsupportedError naming generator, engine and limit where these settings are impossible."""

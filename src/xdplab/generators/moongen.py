@@ -87,16 +87,18 @@ def install(
     return folder
 
 
-def own_arguments(dpdk: Sequence[str], pci: str | None) -> list[str]:
+def own_arguments(dpdk: Sequence[str], pci: str | None, *, allow: str = "-w") -> list[str]:
     """Return DPDK's arguments with those that keep a run apart from others on its host; the user's own stand.
 
-    Each run has files of its own under /var/run and in hugetlbfs, so that what a killed one left locked stops none.
+    ``allow`` is the option that names the one card that DPDK may open. Each run has files of its own under /var/run and
+    in hugetlbfs, so that what a killed one left locked stops none.
     """
     words = list(dpdk)
     if not any(word.startswith("--file-prefix") for word in words):
         words += ["--file-prefix", f"xdplab-{uuid.uuid4().hex[:12]}"]
-    if pci is not None and not any(word in ("-w", "-b", "--no-pci") or word.startswith("--pci-") for word in words):
-        words += ["-w", pci]
+    chosen = any(word in ("-w", "-a", "-b", "--no-pci") or word.startswith("--pci-") for word in words)
+    if pci is not None and not chosen:
+        words += [allow, pci]
     return words
 
 

@@ -47,7 +47,7 @@ class GeneratorPlace:
     @property
     def by_dpdk(self) -> bool:
         """True if DPDK takes the TG's end from the kernel while it sends."""
-        return self.kind == "moongen" and self.pci is not None
+        return self.kind != "xdpgen" and self.pci is not None
 
 
 class Lab(Protocol):

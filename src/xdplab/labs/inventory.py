@@ -52,20 +52,29 @@ class Interface(_Strict):
         return self
 
 
+TESTPMD = "/usr/bin/dpdk-testpmd"
+"""Where Debian's package ``dpdk`` has it."""
+
+
 class GeneratorKeys(_Strict):
-    """The generator on the TG. xdpgen is built there; the user has installed MoonGen in ``path``.
+    """The generator on the TG. xdpgen is built there; the user has installed MoonGen or dpdk-testpmd in ``path``.
 
     ``ports`` has DPDK's number of the TG's end. ``dpdk`` are arguments for DPDK itself.
     """
 
-    kind: Literal["xdpgen", "moongen"] = Field(default="xdpgen", description="the generator that sends the traffic")
-    path: str | None = Field(default=None, description="absolute path of MoonGen on the TG; `moongen` requires it")
+    kind: Literal["xdpgen", "moongen", "testpmd"] = Field(
+        default="xdpgen", description="the generator that sends the traffic"
+    )
+    path: str | None = Field(
+        default=None,
+        description="absolute path of MoonGen's folder on the TG (required), or of testpmd (Debian's by default)",
+    )
     ports: Annotated[list[Annotated[int, Field(ge=0, le=31)]], Field(min_length=1, max_length=1)] = Field(
         default=[0], description="DPDK's number of the TG's port"
     )
     dpdk: list[str] = Field(default=[], description="further arguments for DPDK's EAL, one per entry")
     driver: str = Field(
-        default="vfio-pci", description="driver of the port while MoonGen runs; mlx5, mlx4 and mana cards keep theirs"
+        default="vfio-pci", description="driver of the port while DPDK has it; mlx5, mlx4 and mana cards keep theirs"
     )
     hugepages: Annotated[int, Field(ge=0, le=65536)] = Field(
         default=1024, description="number of hugepages of 2 MiB that a run reserves on the TG for DPDK"
@@ -75,11 +84,14 @@ class GeneratorKeys(_Strict):
     def _installed_somewhere(self) -> GeneratorKeys:
         if self.kind == "moongen" and not (self.path or "").startswith("/"):
             raise ValueError("MoonGen needs its `path` on the TG, from the root: /opt/MoonGen")
+        if self.kind == "testpmd" and not (self.path or TESTPMD).startswith("/"):
+            raise ValueError(f"testpmd's `path` on the TG begins at the root: {TESTPMD}")
         return self
 
     def place(self) -> GeneratorPlace:
         """Return the lab's description of its generator."""
-        return GeneratorPlace(self.kind, self.path, self.ports[0], tuple(self.dpdk), self.driver, self.hugepages)
+        path = self.path or (TESTPMD if self.kind == "testpmd" else None)
+        return GeneratorPlace(self.kind, path, self.ports[0], tuple(self.dpdk), self.driver, self.hugepages)
 
 
 class Machine(_Strict):

@@ -14,6 +14,7 @@ from typing import Any
 from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import Host, SshHost
 from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, share_out
+from xdplab.labs.interrupts import place_interrupts
 from xdplab.labs.inventory import Inventory, Machine, load_inventory
 from xdplab.labs.inventory_checks import Port, find_port, online_cpus
 from xdplab.labs.inventory_host import reach
@@ -128,13 +129,13 @@ class InventoryLab:
             lock.regain()
 
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
-        """Two machines share no CPU: their interrupts stay where the devices' own affinity puts them.
+        """On two machines each queue's interrupts go to a CPU of its own, as far as there are enough.
 
-        In ``split`` both ports of the one machine receive in threads, on their own CPUs. Raises UnsupportedError if
-        these threads are not visible.
+        The TG receives on the CPUs that do not send, if it has any. In ``split`` both ports of the one machine receive
+        in threads, on their own CPUs. Raises UnsupportedError if these threads are not visible.
         """
         if arrangement == "hosts":
-            return {}
+            return self._place_interrupts(queues)
         if self._threaded is not (arrangement == "split"):
             self._threaded = arrangement == "split"
             receive_in_threads(((self.dut, self.dut_interface), (self.tg, self.tg_interface)), self._threaded)
@@ -150,6 +151,14 @@ class InventoryLab:
                 remedy="use two machines, or a netns lab for arrangement split",
             )
         return {"dut_threads": dut, "tg_threads": tg, "dut_cpus": cpus.dut, "tg_cpus": cpus.tg}
+
+    def _place_interrupts(self, queues: int) -> dict[str, Any]:
+        cpus = self.cpus("hosts")
+        placed = {"dut_interrupts": place_interrupts(self.dut, self.dut_interface, cpus.dut)}
+        if not self.generator.by_dpdk:
+            receiving = cpus.tg[queues:] or cpus.tg
+            placed["tg_interrupts"] = place_interrupts(self.tg, self.tg_interface, receiving)
+        return placed
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:

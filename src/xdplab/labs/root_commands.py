@@ -23,7 +23,7 @@ class RootCommand:
     only: str = ""
 
 
-MOONGEN, TUNE = "the TG has MoonGen", "`doctor --tune`"
+DPDK, TUNE = "the TG has MoonGen or testpmd", "`doctor --tune`"
 COMMANDS = (
     RootCommand("bash", "the watchdog that puts a device back, the lock of a port"),
     RootCommand("bpftool", "its version, for the manifest"),
@@ -40,7 +40,7 @@ COMMANDS = (
     RootCommand("make", "its version; `env … make` builds xdplab's C tools"),
     RootCommand("mkdir", "folders in the work directory"),
     RootCommand("mktemp", "makes a folder to build in"),
-    RootCommand("modprobe", "DPDK's driver of the port", MOONGEN),
+    RootCommand("modprobe", "DPDK's driver of the port", DPDK),
     RootCommand("mv", "moves built tools into place"),
     RootCommand("perf", "its version; events by CPU"),
     RootCommand("readlink", "the driver of a PCI device"),

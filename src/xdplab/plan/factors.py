@@ -323,8 +323,8 @@ FACTORS: tuple[Factor, ...] = (
     Factor("arrangement", "run", "block", Literal["auto"] | Arrangement, "auto",
            "shared, split or hosts: who shares a CPU with whom",
            short=_words(ARRANGEMENTS), full=_words(ARRANGEMENTS), apart=True, caption="own"),
-    Factor("engine", "traffic", "traffic", Literal["live", "afxdp", "moongen", "moongen-hw"], "live",
-           "how the generator sends: live, afxdp or moongen", apart=True, caption="own"),
+    Factor("engine", "traffic", "traffic", Literal["live", "afxdp", "moongen", "moongen-hw", "testpmd"], "live",
+           "how the generator sends: live, afxdp, moongen or testpmd", apart=True, caption="own"),
 )  # fmt: skip
 
 # Older runs depend on this list. Their blocks are crossed in this order, outermost first, and these factors are

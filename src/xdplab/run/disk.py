@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
+import functools
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from xdplab.errors import ResultsError
 REMEDY = "free some space, then `xdplab resume`; finished trials are kept"
 LOOK_S = 0.05
 _OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG}
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def reason(error: OSError) -> str:
@@ -51,11 +50,20 @@ def sync(path: Path) -> None:
     with disk_errors(path):
         folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if _LIBC.syncfs(folder):
-                number = ctypes.get_errno()
+            number = _syncfs()(folder)
+            if number:
                 raise OSError(number, os.strerror(number), str(path))
         finally:
             os.close(folder)
+
+
+@functools.cache
+def _syncfs() -> Callable[[int], int]:
+    """Return syncfs(2) as a function that returns 0 or the error's number. Only those who write load ctypes."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    return lambda folder: ctypes.get_errno() if libc.syncfs(folder) else 0
 
 
 @contextmanager

@@ -26,7 +26,7 @@ include common/rules.mk
 
 @pytest.fixture(scope="module")
 def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The harness with AddressSanitizer and UndefinedBehaviorSanitizer, built as a tool is on a host."""
+    """The harness with AddressSanitizer and UndefinedBehaviorSanitizer, built like a tool on a host."""
     folder = tmp_path_factory.mktemp("common")
     shutil.copytree(shipped("common"), folder / "common")
     shutil.copy(Path(__file__).with_name("harness.c"), folder)
@@ -52,7 +52,7 @@ def rows(done: subprocess.CompletedProcess[bytes]) -> list[dict]:
 
 
 def some_strings() -> list[bytes]:
-    """Every byte, every pair of bytes, sequences at Unicode's edges, and mixtures of them."""
+    """Every byte, every pair of bytes, sequences at the limits of Unicode, and mixtures of these."""
     dice = random.Random(SEED)
     edges = [chr(c).encode() for c in (0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFD, 0xFFFF, 0x10000, 0x10FFFF)]
     broken = [b"\xc0\x80", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf0\x80\x80\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"]
@@ -64,7 +64,7 @@ def some_strings() -> list[bytes]:
 
 
 def test_strings_are_what_pythons_decoder_makes_of_them(harness: Harness) -> None:
-    """Valid UTF-8 passes; each byte that belongs to no sequence is \\xHH, as `backslashreplace` has it."""
+    """Valid UTF-8 passes; a byte outside a valid sequence becomes \\xHH, as with `backslashreplace`."""
     texts = some_strings()
     found = rows(harness("strings", stdin=b"".join(text + b"\0" for text in texts)))
     assert [row["text"] for row in found] == [text.decode(errors="backslashreplace") for text in texts]
@@ -214,7 +214,7 @@ def test_the_table_prints_its_help(harness: Harness) -> None:
         assert text.endswith("  --help                    print this\n")
 
 
-# ---- who uses it ----
+# ---- its users ----
 
 
 def test_every_tool_uses_it_and_none_has_its_own() -> None:

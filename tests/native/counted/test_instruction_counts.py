@@ -1,9 +1,9 @@
-"""Instructions per frame of hot paths in C, counted by callgrind: a slow-down shows where time is too noisy to tell.
+"""Instructions per frame of hot paths in C, counted by callgrind: they show a slow-down that noise would hide in times.
 
-Counted are how the AF_XDP engine makes a frame (addresses, number, stamp) and how the AF_XDP application turns one
-round (rings and recycling, without the workload). Not counted: what the kernel does, the live engine and the receiver,
-which are BPF programs, and the Python of tables. A count is exact for one compiler; ``RECORDED`` has those of Debian
-12's. Where a change is meant to cost more, the new count is written here, with the reason in the commit.
+Two paths are counted: the AF_XDP engine makes a frame (addresses, number, stamp), and the AF_XDP application forwards
+one (rings and recycling, without the workload). The kernel's work, the live engine and the receiver (both BPF programs)
+and the Python of tables are not. A count is exact for one compiler; ``RECORDED`` has those of Debian 12's. If a change
+is meant to cost more, it updates the count here, and its commit gives the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECORDED = {
 }
 FRAMES, BATCHES, FRAMES_PER_BATCH = 1000, 100, 64
 STAMPS = {"every frame stamped": "all", "one frame in 16 stamped": "16", "numbers only": "none"}
-SLOWER = {  # one more store for each frame
+SLOWER = {  # one more store per frame
     "xdpgen": ("afxdp.c", "    words[FRAME_STAMP_WORD] = 0;\n", "    *(volatile uint64_t *)&words[1] = words[1];\n"),
     "afxdp_user": ("forward.c", "        queue->sum += work(queue, frame);\n", "        add(&queue->sum, 1);\n"),
 }
@@ -45,7 +45,7 @@ def compiler() -> str:
 
 
 def built(tool: str, harness: str, replaced: str, folder: Path, slower: bool) -> Path:
-    """Build a harness in the place of the tool's `main`, by the tool's own Makefile, with the flags a host uses."""
+    """Build a harness instead of the tool's `main`, with the tool's Makefile and the flags that a host uses."""
     work = folder / f"{tool}-{slower}"
     shutil.copytree(shipped(tool), work, ignore=shutil.ignore_patterns("*.o", tool))
     shutil.copytree(shipped("common"), work / "common")
@@ -61,7 +61,7 @@ def built(tool: str, harness: str, replaced: str, folder: Path, slower: bool) ->
 
 
 def counted(binary: Path, *words: str) -> int:
-    """Return the instructions that `counted()` and what it calls execute."""
+    """Return the instructions that `counted()` and its callees execute."""
     argv = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=counted"]
     done = subprocess.run([*argv, str(binary), *words], capture_output=True, text=True, check=True, timeout=120)
     found = re.search(r"Collected : (\d+)", done.stderr)
@@ -70,7 +70,7 @@ def counted(binary: Path, *words: str) -> int:
 
 
 def per_frame(binary: Path, frames: int, count: int, *words: str) -> float:
-    """Return the instructions per frame: what twice as many calls take more, so that the first ones' cost is not in."""
+    """Return the instructions per frame, from the difference to twice as many calls, without the first calls' cost."""
     more = counted(binary, str(2 * count), *words) - counted(binary, str(count), *words)
     assert more > 0
     return more / (count * frames)

@@ -38,7 +38,7 @@ def microbench() -> Run:
 
 @pytest.fixture(scope="session")
 def called(microbench: Run, objects: Path) -> Callable[..., Microbench]:
-    """Calls a benchmark by name through one wrapper and returns what it printed."""
+    """Call a benchmark by name through one wrapper and return its output."""
 
     def run(name: str, wrapper: str, *options: str) -> Microbench:
         benchmark = all_benchmarks(COUNTS)[name]

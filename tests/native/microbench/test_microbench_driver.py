@@ -1,4 +1,4 @@
-"""microbench: every benchmark gives the same in BPF and in user space; pace, cold calls, refusals."""
+"""microbench: every benchmark gives the same result in BPF and in user space; pace, cold calls, refusals."""
 
 from __future__ import annotations
 

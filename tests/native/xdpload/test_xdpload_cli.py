@@ -1,4 +1,4 @@
-"""xdpload: its lines, its refusals, and that nothing stays attached without it."""
+"""xdpload: its lines, its refusals, and that nothing stays attached after it ends."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from typing import Any
 from xdplab import hosts
 from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace
+from xdplab.labs.interrupts import place_interrupts
 from xdplab.labs.kept import KeptLab
 from xdplab.labs.vm import kernels, lab, qemu, tap_link
 
@@ -90,10 +91,14 @@ class TapLab(lab.VmLab):
         return Cpus(dut=tuple(self._known["cpus"]), tg=here[: max(1, len(here) // 2)])
 
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
-        """Two kernels each have their own softirq work, so there is nothing to place. Raises LabError for ``split``."""
+        """Two kernels each have their own softirq work; the guest's card gets a CPU per queue.
+
+        Raises LabError for ``split``.
+        """
         if arrangement == "split":
             raise LabError(f"lab {self.name}: its guest's CPUs are threads of this machine", remedy="write auto")
-        return {"softirq": "in the guest, and on this machine"}
+        placed = place_interrupts(self.dut, self.dut_interface, self.cpus().dut)
+        return {"softirq": "in the guest, and on this machine", "dut_interrupts": placed}
 
     def _address(self, name: str) -> hosts.SshAddress:
         return KeptLab._address(self, name) if name == "tg" else super()._address(name)

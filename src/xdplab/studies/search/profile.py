@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from xdplab.errors import PlanError
 
@@ -12,8 +12,11 @@ RFC2544_FRAME_BYTES = (64, 128, 256, 512, 1024, 1280, 1518)
 
 @dataclass(frozen=True)
 class Rfc2544Tests:
-    """The tests of RFC 2544 beside throughput: step and length of the loads of the loss curve, the longest burst of
-    back-to-back frames, how often its search is repeated, and the rest after each burst. Times in s.
+    """The tests of RFC 2544 besides throughput. Times in s.
+
+    ``loss_step`` is the distance of two loads of the loss curve, as a share of the maximum rate; each is offered for
+    ``loss_s``. A burst of back-to-back frames lasts at most ``burst_s``, its search is repeated ``burst_repeats``
+    times, and ``rest_s`` passes after each burst.
     """
 
     loss_step: float = 0.1
@@ -30,11 +33,12 @@ class Profile:
     ``initial_s`` and ``final_s`` are the shortest and the longest burst, ``sum_s`` is how long a load must have been
     offered before it is a bound, ``exceed`` the share of that time that may have lost too much. ``frame_bytes``, where
     given, replace the plan's. ``latency_s`` is one latency burst, repeated ``latency_repeats`` times (0: no latency);
-    the MRR is the median of ``mrr_repeats`` bursts of ``mrr_s``. With ``rfc2544`` latency is measured at the
-    throughput, as the RFC asks, and not at shares of the PDR.
+    the MRR is the median of ``mrr_repeats`` bursts of ``mrr_s``. With ``rfc2544``, latency is measured at the
+    throughput, as the RFC requires, and not at shares of the PDR.
     """
 
     name: str
+    _: KW_ONLY
     width: float
     initial_s: float
     final_s: float
@@ -53,20 +57,56 @@ class Profile:
 
 PROFILES = {
     # One or two minutes per point: for a first look, and for virtual labs.
-    "quick": Profile("quick", 0.05, 0.2, 0.5, 2.0, 0.5, 120.0, 1.0, mrr_repeats=3),
+    "quick": Profile(
+        "quick",
+        width=0.05,
+        initial_s=0.2,
+        final_s=0.5,
+        sum_s=2.0,
+        exceed=0.5,
+        search_max_s=120.0,
+        latency_s=1.0,
+        mrr_repeats=3,
+    ),
     # FD.io CSIT's report goals: bursts of 1 s, 21 s per bound, half of them may exceed (RFC draft MLRsearch); MRR 10 s.
-    "csit": Profile("csit", 0.005, 1.0, 1.0, 21.0, 0.5, 1200.0, 5.0, mrr_repeats=10),
+    "csit": Profile(
+        "csit",
+        width=0.005,
+        initial_s=1.0,
+        final_s=1.0,
+        sum_s=21.0,
+        exceed=0.5,
+        search_max_s=1200.0,
+        latency_s=5.0,
+        mrr_repeats=10,
+    ),
     # RFC 2544, 26.1 (throughput: 60 s without a loss), 26.2 (latency: 20 times 120 s), 26.3 (frame loss rate), 26.4
     # (back-to-back frames, as RFC 9004 searches them).
     "rfc2544": Profile(
-        *("rfc2544", 0.005, 1.0, 60.0, 60.0, 0.0, 7200.0, 120.0, 20),
+        "rfc2544",
+        width=0.005,
+        initial_s=1.0,
+        final_s=60.0,
+        sum_s=60.0,
+        exceed=0.0,
+        search_max_s=7200.0,
+        latency_s=120.0,
+        latency_repeats=20,
         mrr_s=60.0,
         frame_bytes=RFC2544_FRAME_BYTES,
         rfc2544=Rfc2544Tests(),
     ),
-    # The same tests in short, to try them; too short for the RFC.
+    # The same tests, too short for the RFC: to try a set-up.
     "rfc2544-short": Profile(
-        *("rfc2544-short", 0.05, 0.2, 0.5, 1.0, 0.0, 120.0, 1.0, 3),
+        "rfc2544-short",
+        width=0.05,
+        initial_s=0.2,
+        final_s=0.5,
+        sum_s=1.0,
+        exceed=0.0,
+        search_max_s=120.0,
+        latency_s=1.0,
+        latency_repeats=3,
         frame_bytes=RFC2544_FRAME_BYTES,
         rfc2544=Rfc2544Tests(loss_s=0.5, burst_s=1.0, burst_repeats=5, rest_s=0.1),
     ),

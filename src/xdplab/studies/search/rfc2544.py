@@ -1,4 +1,4 @@
-"""The tests of RFC 2544 beside throughput: latency at it, frame loss rate, back-to-back frames (as of RFC 9004)."""
+"""The tests of RFC 2544 besides throughput: latency at it, frame loss rate, back-to-back frames (by RFC 9004)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xdplab.studies.search.offer import Offer
 from xdplab.studies.search.profile import Profile
 
 LOSSLESS_IN_TURN = 2
-"""The curve ends after so many loads without loss (RFC 2544, 26.3)."""
+"""The curve ends after so many consecutive loads without loss (RFC 2544, 26.3)."""
 
 _SEARCH_STEPS = 40
 """Most bursts of one back-to-back search: each halves the range, so a search that needs more does not converge."""
@@ -18,8 +18,8 @@ _SEARCH_STEPS = 40
 
 @dataclass(frozen=True)
 class MeanLatency:
-    """Latency at the throughput rate in ns: of each repetition the mean of its stamped frames, and of these means the
-    mean (the value to report), the least and the greatest."""
+    """Latency at the throughput rate in ns: the mean (the value to report), the least and the greatest of the
+    repetitions' means over their stamped frames."""
 
     load_pps: float
     repetitions: int
@@ -30,7 +30,7 @@ class MeanLatency:
 
 @dataclass(frozen=True)
 class LossAt:
-    """One load of the loss curve: the share of the maximum rate that was asked for, and what was offered and lost."""
+    """One load of the loss curve: the requested share of the maximum rate, and the frames offered and lost."""
 
     share: float
     offered_pps: float
@@ -43,15 +43,15 @@ class LossAt:
 class BackToBack:
     """The longest bursts at full rate that lost no frame, one per repetition, in frames.
 
-    ``step_frames`` is the distance to the shortest burst that did, the largest of all repetitions. ``buffer_s`` is the
-    corrected DUT buffer time of RFC 9004, 6.4.
+    ``step_frames`` is the largest distance, over all repetitions, between the longest burst without loss and the
+    shortest one with loss. ``buffer_s`` is the corrected DUT buffer time of RFC 9004, 6.4; None without a throughput.
     """
 
     frames: tuple[int, ...]
     rate_pps: float
     longest_s: float
     step_frames: int
-    buffer_s: float
+    buffer_s: float | None
 
     @property
     def mean(self) -> float:
@@ -64,9 +64,9 @@ class BackToBack:
 
 @dataclass(frozen=True)
 class Rfc2544:
-    """The tests of one frame size; ``max_pps`` is the medium's maximum rate, or the generator's where it has none.
+    """The tests of one frame size; ``max_pps`` is the maximum rate of the link, or of the generator if it has none.
 
-    A result that could not be had is None; ``missing`` has the reason by its name.
+    A result that could not be measured is None; ``missing`` has the reason by its name.
     """
 
     max_pps: float
@@ -78,25 +78,39 @@ class Rfc2544:
 
 
 def rfc2544(
-    offer: Offer, profile: Profile, throughput_pps: float | None, generator_pps: float, medium_pps: float | None
+    offer: Offer, profile: Profile, *, throughput_pps: float | None, generator_pps: float, medium_pps: float | None
 ) -> Rfc2544:
     """Run the tests of one frame size whose throughput has been found; rates in frames per second."""
     missing: dict[str, str] = {}
     max_pps = medium_pps or generator_pps
     latency = None
     if throughput_pps is None:
-        missing["latency"] = "there is no throughput: the lowest load lost frames"
+        missing["latency"] = missing["buffer"] = "there is no throughput: the lowest load lost frames"
     elif not profile.latency_repeats:
-        missing["latency"] = "not asked for: --no-latency"
+        missing["latency"] = "not requested: --no-latency"
     elif (latency := latency_at(offer, throughput_pps, profile.latency_s, profile.latency_repeats)) is None:
         missing["latency"] = "no frame was stamped"
     assert profile.rfc2544 is not None
     asked = profile.rfc2544
     loss = loss_curve(offer, max_pps, asked.loss_step, asked.loss_s)
-    found = back_to_back(offer, throughput_pps or 0.0, asked.burst_s, asked.burst_repeats, profile.width, asked.rest_s)
+    found = back_to_back(
+        offer,
+        throughput_pps,
+        longest_s=asked.burst_s,
+        repeats=asked.burst_repeats,
+        width=profile.width,
+        rest_s=asked.rest_s,
+    )
     if found is None:
         missing["back_to_back"] = f"a burst of {asked.burst_s:g} s at the full rate lost no frame"
-    return Rfc2544(max_pps, "link" if medium_pps else "generator", latency, loss, found, missing)
+    return Rfc2544(
+        max_pps=max_pps,
+        max_is="link" if medium_pps else "generator",
+        latency=latency,
+        loss=loss,
+        back_to_back=found,
+        missing=missing,
+    )
 
 
 def latency_at(offer: Offer, rate_pps: float, seconds: float, repeats: int) -> MeanLatency | None:
@@ -109,7 +123,7 @@ def latency_at(offer: Offer, rate_pps: float, seconds: float, repeats: int) -> M
 
 
 def loss_curve(offer: Offer, max_pps: float, step: float, seconds: float) -> tuple[LossAt, ...]:
-    """Offer 100 % of ``max_pps``, then less by ``step`` each time, until two loads in turn lose no frame (26.3)."""
+    """Offer 100 % of ``max_pps``, then ``step`` less each time, until two consecutive loads lose no frame (26.3)."""
     found: list[LossAt] = []
     for at in range(round(1 / step)):
         share = round(1 - at * step, 9)
@@ -122,9 +136,9 @@ def loss_curve(offer: Offer, max_pps: float, step: float, seconds: float) -> tup
 
 
 def back_to_back(
-    offer: Offer, throughput_pps: float, longest_s: float, repeats: int, width: float, rest_s: float
+    offer: Offer, throughput_pps: float | None, *, longest_s: float, repeats: int, width: float, rest_s: float
 ) -> BackToBack | None:
-    """Search the longest burst without loss (26.4), each repetition anew, to ``width`` of its length.
+    """Search the longest burst without loss (26.4), anew in each repetition, to ``width`` of its length.
 
     ``rest_s`` passes after each burst, for the DUT's buffers to drain. None if the DUT loses nothing in ``longest_s``:
     then no burst fills its buffers (RFC 9004, 6.1).
@@ -136,8 +150,13 @@ def back_to_back(
     frames = tuple(good for good, _, _ in found)
     rate = median(rate for _, _, rate in found)
     implied_s = mean(frames) / rate
-    corrected_s = implied_s * (1 - min(1.0, throughput_pps / rate))
-    return BackToBack(frames, rate, longest_s, max(bad - good for good, bad, _ in found), corrected_s)
+    return BackToBack(
+        frames=frames,
+        rate_pps=rate,
+        longest_s=longest_s,
+        step_frames=max(bad - good for good, bad, _ in found),
+        buffer_s=None if throughput_pps is None else implied_s * (1 - min(1.0, throughput_pps / rate)),
+    )
 
 
 def _longest(offer: Offer, longest_s: float, width: float, rest_s: float) -> tuple[int, int, float] | None:
@@ -152,7 +171,7 @@ def _longest(offer: Offer, longest_s: float, width: float, rest_s: float) -> tup
             break
         burst = offer(None, (good + bad) / 2 / rate)
         if not good < burst.sent < bad:
-            break  # the generator sends no burst between these two
+            break  # the generator cannot send a burst between these two
         if burst.received >= burst.sent:
             good = burst.sent
         else:

@@ -94,7 +94,7 @@ def shown(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def rfc2544_tables(table: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """Return the results as RFC 2544 and RFC 9004 ask for them, a row per frame size; none without such a search."""
+    """Return the tables that RFC 2544 and RFC 9004 require, one row per frame size; empty without such a search."""
     found = [row for row in _rows(table) if row.get("loss_curve") is not None]
     rows = sorted(found, key=lambda row: (point_label(row, of_frames=False), row["frame_bytes"]))
     shares = sorted({at["share"] for row in rows for at in json.loads(row["loss_curve"])}, reverse=True)
@@ -128,18 +128,22 @@ def _throughput(row: Mapping[Hashable, Any]) -> dict[str, Any]:
 
 
 def _losses(row: Mapping[Hashable, Any], shares: list[float]) -> dict[str, str | None]:
-    at = {one["share"]: f"{one['loss_ratio']:.2%}" for one in json.loads(row["loss_curve"])}
-    return {f"{share:.0%}": at.get(share) for share in shares}
+    """Return the loss by requested share; a generator that is slower than the link offers less than was requested."""
+    curve = json.loads(row["loss_curve"])
+    at = {one["share"]: f"{one['loss_ratio']:.2%}" for one in curve}
+    most = max(one["offered_pps"] for one in curve) / row["max_pps"]
+    return {"most offered": f"{most:.1%}", **{f"{share:.0%}": at.get(share) for share in shares}}
 
 
 def _bursts(row: Mapping[Hashable, Any]) -> dict[str, Any]:
     frames = {words: row.get(f"back_to_back_{name}") for name, words in _BURSTS.items()}
+    missing = json.loads(row["rfc2544_missing"])
     return {
         "point": point_label(row),
         **{words: None if number is None else f"{number:.6g}" for words, number in frames.items()},
         "step": _number(row.get("back_to_back_step"), 1),
         "corrected buffer ms": _number(row.get("buffer_s"), 1e-3),
-        "remark": json.loads(row["rfc2544_missing"]).get("back_to_back"),
+        "remark": missing.get("back_to_back", missing.get("buffer")),
     }
 
 

@@ -154,7 +154,10 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
     searched = search(offer, profile, max_pps=limit_pps)
     pdr, received = searched.pdr.lower_pps, [burst.received_pps for burst in mrr]
     merged, missing = _latencies(offer, profile, pdr, limit_pps)
-    tests = rfc2544(offer, profile, searched.ndr.lower_pps, limit_pps, carried_pps) if profile.rfc2544 else None
+    tests = None
+    if profile.rfc2544:
+        found = searched.ndr.lower_pps
+        tests = rfc2544(offer, profile, throughput_pps=found, generator_pps=limit_pps, medium_pps=carried_pps)
     return PointSearch(
         mrr_pps=median(received),
         mrr_low_pps=min(received),
@@ -191,9 +194,9 @@ def _latencies(
     if pdr is None:
         return {}, "no PDR: even the lowest load lost too much"
     if profile.rfc2544 is not None:
-        return {}, "this profile measures it at the throughput, as RFC 2544 asks"
+        return {}, "this profile measures it at the throughput, as RFC 2544 requires"
     if not profile.latency_repeats:
-        return {}, "not asked for: --no-latency"
+        return {}, "not requested: --no-latency"
     merged = {}
     for share in LATENCY_SHARES:
         rate = max(share * pdr, IDLE_SHARE * limit_pps)

@@ -196,24 +196,36 @@ def _line(file: str, line: int | None, data: Sequence[Path]) -> str | None:
 
 
 def _of_run(run: RunDirectory, trials: pd.DataFrame, figure: str, mark: str) -> Iterator[str]:
+    """Yield each mark of a place, the values of its repetitions, and the raw files of its trials, once."""
     count = 0
     for stem, view in views_of(figure, trials):
         if not isinstance(view, View):
             continue
-        for row in view.marks.to_dict("records"):
-            place = (str(row["panel"] or ""), str(row["hue"] or ""), str(row["x"]))
-            if row["kind"] == "fit" or not matches(place, mark):
-                continue
+        marks = view.marks[view.marks["kind"].ne("fit")]
+        places = [(str(row["panel"] or ""), str(row["hue"] or ""), str(row["x"])) for row in marks.to_dict("records")]
+        for place in dict.fromkeys(place for place in places if matches(place, mark)):
             count += 1
-            yield f"{stem}: {' | '.join(place)}: {row['value']:g} {row['kind']}, n = {row['n']}"
-            yield from _raw_lines(run, trials, str(row["points"]).split(","))
+            here = marks[[other == place for other in places]]
+            yield from _mark_lines(f"{stem}: {' | '.join(place)}", here)
+            points = dict.fromkeys(point for one in here["points"].astype(str) for point in one.split(","))
+            yield from _raw_lines(run, trials, list(points))
     if not count:
         raise FigureError(f"{figure} has no mark {mark!r}", remedy="PANEL|HUE|X as in the figure's CSV")
+
+
+def _mark_lines(title: str, marks: pd.DataFrame) -> Iterator[str]:
+    raw = marks["kind"].eq("raw")
+    for row in marks[~raw].to_dict("records"):
+        n = "" if pd.isna(row["n"]) else f", n = {row['n']:.0f}"
+        yield f"{title}: {row['value']:g} {row['kind']}{n}"
+    if raw.any():
+        yield f"  one repetition each: {', '.join(f'{value:g}' for value in marks.loc[raw, 'value'])}"
 
 
 def _raw_lines(run: RunDirectory, trials: pd.DataFrame, points: Sequence[str]) -> Iterator[str]:
     for row in trials[trials["point_id"].isin(points)].itertuples():
         folder = run.raw_dir(str(row.trial_id), int(str(row.attempt)))
-        files = sorted(path.relative_to(run.path).as_posix() for path in folder.rglob("*") if path.is_file())
-        where = f"  repetition {row.repetition}, attempt {row.attempt}, {row.verdict}"
-        yield f"{where}: {', '.join(files) or 'no raw file'}"
+        files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        where = folder.relative_to(run.path).as_posix()
+        said = f"{where}/: {', '.join(files)}" if files else "no raw file"
+        yield f"  repetition {row.repetition}, attempt {row.attempt}, {row.verdict}: {said}"

@@ -267,8 +267,8 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
 
 
 def _recognised_bytes(context: TrialContext, point: Point) -> int | None:
-    """Return the size of the test frames, or None if other frames are sent too: those of a file, a NIC's probes."""
-    own = context.programs[point.program].frames_on_tg is None and point.engine != "moongen-hw"
+    """Return the size of the test frames, or None if others are sent: those of a file, of testpmd, a NIC's probes."""
+    own = context.programs[point.program].frames_on_tg is None and point.engine not in ("moongen-hw", "testpmd")
     return point.frame_bytes if own else None
 
 

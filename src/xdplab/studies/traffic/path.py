@@ -10,7 +10,7 @@ from pathlib import Path
 from xdplab.counters import CounterProbe, derive
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.formats.generator import Burst, Summary, parse_output
-from xdplab.generators import Generator
+from xdplab.generators import BY_DPDK, Generator
 from xdplab.labs import Lab
 from xdplab.plan import Point
 from xdplab.studies.traffic.dut import DutSide
@@ -28,12 +28,12 @@ Files = dict[str, bytes]
 def require_way_back(lab: Lab, point: Point) -> None:
     """Raise UnsupportedError if XDP_TX on a veth would fill a ring that is never emptied, and break the lab.
 
-    A veth accepts such frames if its other end has a native XDP program or GRO: MoonGen has neither.
+    A veth accepts such frames if its other end has a native XDP program or GRO: a program of DPDK's has neither.
     """
     native = point.mode == "native" or (point.mode == "af_xdp" and point.xsk_attach != "generic")
-    if native and point.engine.startswith("moongen") and lab.virtual:
+    if native and point.engine in BY_DPDK and lab.virtual:
         raise UnsupportedError(
-            f"mode {point.mode} on a virtual link needs an XDP program at the TG's end, which MoonGen does not have",
+            f"mode {point.mode} on a virtual link needs an XDP program at the TG's end: MoonGen and testpmd have none",
             remedy="use mode generic, or xdpgen (engine: live)",
         )
 

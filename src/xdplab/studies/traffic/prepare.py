@@ -11,9 +11,10 @@ from typing import TypeVar
 
 from xdplab.deploy.native import build_tool, build_workload
 from xdplab.errors import HostError, HostLostError, ProgramError
-from xdplab.generators import XDPGEN, Adapter, moongen
-from xdplab.generators.moongen import CAPABILITIES as MOONGEN_ENGINES
+from xdplab.generators import ENGINES, XDPGEN, Adapter, Capabilities, moongen, testpmd
 from xdplab.generators.moongen import install
+from xdplab.generators.testpmd import eal_arguments
+from xdplab.generators.testpmd import install as install_testpmd
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs import Lab
 from xdplab.plan import Point, ProgramFactors
@@ -100,14 +101,19 @@ def generator_of(lab: Lab) -> tuple[Adapter, str, str]:
     place = lab.generator
     if place.path is None:
         return XDPGEN, _build_tool(lab, lab.tg, "xdpgen"), lab.tg_interface
-    folder = f"{lab.work_dir(lab.tg)}/moongen"
-    install(lab.tg, folder, place.path, cores=lab.cpus().tg, dpdk=place.dpdk, pci=place.pci if place.by_dpdk else None)
+    folder, cores = f"{lab.work_dir(lab.tg)}/{place.kind}", lab.cpus().tg
+    card = place.pci if place.by_dpdk else None
+    if place.kind == "testpmd":
+        tool = install_testpmd(lab.tg, folder, place.path, cores=cores)
+        adapter = testpmd(place.path, port=place.port, cores=cores, eal=eal_arguments(place.dpdk, card))
+        return adapter, tool, str(place.port)
+    install(lab.tg, folder, place.path, cores=cores, dpdk=place.dpdk, pci=card)
     return moongen(place.path), folder, str(place.port)
 
 
-def engines_of(lab: Lab) -> tuple[str, ...]:
+def engines_of(lab: Lab) -> Mapping[str, Capabilities]:
     """The engines of the generator that the lab names, its usual one first. Nothing is built or installed."""
-    return tuple(XDPGEN.capabilities if lab.generator.path is None else MOONGEN_ENGINES)
+    return ENGINES[lab.generator.kind]
 
 
 def _build_tool(lab: Lab, host: Host, name: str) -> str:

@@ -20,6 +20,7 @@ from xdplab.errors import FormatError
 from xdplab.formats.generator import Burst, parse_output
 from xdplab.formats.pcap import flow_of, l2_bytes, parse_pcap
 from xdplab.formats.slices import SlicedRatio, parse_slices, ratio_of
+from xdplab.generators import BY_DPDK
 from xdplab.plan import Point, Trial
 from xdplab.plan.schedule import SLICES
 from xdplab.run.facts import learnt
@@ -295,7 +296,7 @@ def _port(row: Row, burst: Burst, raw: Path, trial: Trial, reasons: dict[str, st
     The kernel sees frames that reached a port and were never taken from its ring; DPDK's software drivers do not.
     """
     columns = ("tg_port_tx_packets", "tg_port_rx_packets", "tg_missed_packets")
-    if not trial.point.engine.startswith("moongen"):
+    if trial.point.engine not in BY_DPDK:
         reasons |= dict.fromkeys(columns, "the generator uses the kernel's own driver of the port: see its counters")
         return dict.fromkeys(columns)
     found = derive_from_directory(raw / "counters", mode=trial.point.mode, shared=True)

@@ -16,6 +16,9 @@ LATENESS_QUANTILES = ("p50", "p99", "p999")
 
 
 _NAMED = {
+    "duplicate_packets": "duplicates",
+    "reordered_packets": "reordered",
+    "foreign_packets": "foreign_packets",
     "tx_late_packets": "tx_late_packets",
     "tx_paused_ms": "tx_paused_ns",
     "tx_pause_ms": "tx_pause_max_ns",
@@ -56,7 +59,7 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
     else:
         reasons["drained_packets"] = s.rx_missing or "this generator did not count the frames as the window ended"
     if s.bad_run_id is None:
-        reasons["refused_packets"] = s.rx_missing or "this generator did not count them"
+        reasons["refused_packets"] = s.rx_missing or s.missing.get("bad_run_id", "this generator did not count them")
     if s.tx_errors is None:
         reasons["tx_errors"] = s.tx_errors_missing or "this generator does not count them"
     return row | _latency(burst, reasons) | _lateness(burst, reasons) | _steadiness(burst, reasons)
@@ -78,7 +81,8 @@ def _latency(burst: Burst, reasons: Reasons) -> Row:
     sent, headline = burst.histogram, burst.latency
     row: Row = {"latency_samples": sent.count, "latency_from": _counted_from(burst)}
     if not sent.count:
-        reasons["latency_p50_ns"] = reasons["latency_sent_p50_ns"] = "no stamped frame came back"
+        why = burst.summary.missing.get("latency", "no stamped frame came back")
+        reasons["latency_p50_ns"] = reasons["latency_sent_p50_ns"] = why
         return row
     row |= _quantiles(sent, "latency_sent_") | {"latency_sent_max_ns": sent.max}
     if headline is None:

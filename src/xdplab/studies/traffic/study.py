@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import CutOffError, HostError, PlanError, ResultsError, XdplabError
 from xdplab.formats.ethtool import parse_rings
 from xdplab.formats.generator import GeneratorReady
-from xdplab.generators import Generator, GeneratorSettings
+from xdplab.generators import Capabilities, Generator, GeneratorSettings
 from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
@@ -41,6 +41,9 @@ from xdplab.studies.trial_facts import Mended, TrialFacts
 
 # With GRO every mode has the same path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
+
+OTHER_MACS = ("testpmd",)
+"""Engines whose frames go to a MAC of their own, not to the DUT's."""
 
 TRY_S = 120.0
 """The longest a generator may take to start and end that sends nothing."""
@@ -103,8 +106,15 @@ def _check_engines(points: Sequence[Point], lab: Lab) -> None:
         raise PlanError(
             f"traffic.engine: {', '.join(asked)} is not what this lab's generator ({lab.generator.kind}) has: "
             f"{', '.join(has)}",
-            remedy=f"write `traffic: {{engine: {has[0]}}}` in the block, in a copy of the plan",
+            remedy=f"write `traffic: {{{_usual_traffic(has)}}}` in the block, in a copy of the plan",
         )
+
+
+def _usual_traffic(engines: Mapping[str, Capabilities]) -> str:
+    """Return what a plan's ``traffic`` has to say for the usual one of these engines."""
+    engine, able = next(iter(engines.items()))
+    words = [f"engine: {engine}", "" if able.paced else "load: max", "" if able.latency else "stamp: none"]
+    return ", ".join(word for word in (*words, able.own_addresses) if word)
 
 
 def _check_frames(point: Point) -> None:
@@ -145,7 +155,12 @@ def try_generator(lab: Lab) -> GeneratorReady:
     with lab.lock("doctor"), _with_port(lab):
         adapter, binary, port = generator_of(lab)
         engine = next(iter(adapter.capabilities))
-        settings = GeneratorSettings(engine, port, cpus=lab.cpus().tg[:1], src_mac=lab.tg_mac, dst_mac=NOBODY)
+        able = adapter.capabilities[engine]
+        settings = replace(
+            GeneratorSettings(engine, port, cpus=lab.cpus().tg[:1], src_mac=lab.tg_mac, dst_mac=NOBODY),
+            stamp="all" if able.latency else "none",
+            **able.addresses,
+        )
         with Generator(lab.tg, settings, binary, adapter=adapter, deadline_s=TRY_S) as generator:
             ready = generator.start()
             generator.stop()
@@ -264,6 +279,8 @@ class TrialStudy:
         applied = [apply(end.host, end.interface, LINK_SETTINGS).require() for end in ends]
         dut, *tg = queue_ends(self._lab)
         applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
+        if any(trial.point.engine in OTHER_MACS for trial in trials):
+            applied.append(self._receive_all())
         applied += self._set_device(trials[0].point)
         applied += self._steer(trials[0].point)
         self._context.applied = tuple(applied)
@@ -277,6 +294,11 @@ class TrialStudy:
             before = self._dut.before.with_queues(queues_now(host, interface))
             restore(host, interface, before.only(self._device_changed))
             self._device_changed.clear()
+
+    def _receive_all(self) -> Applied:
+        """Make the DUT's port take frames to any MAC."""
+        self._device_changed.add("link.promisc")
+        return apply(self._dut.host, self._dut.interface, {"link.promisc": True}).require()
 
     def _set_device(self, point: Point) -> list[Applied]:
         """Set the plan's settings of the DUT's device. A number may be rounded, a switch must be as requested."""

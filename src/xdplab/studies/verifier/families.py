@@ -19,7 +19,7 @@ else:
 PROGRAMS = Path(__file__).parent / "programs"
 
 MOST_N = 5000
-"""Largest size: of 8,192 pending branches on, some kernels fail in the verifier instead of refusing the program."""
+"""Largest size: from 8,192 pending branches on, some kernels fail in the verifier instead of refusing the program."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ FAMILIES: dict[str, ProgramFamily] = {
 
 @dataclass(frozen=True)
 class Member:
-    """One program of a family: ``options`` as (name, value) pairs, those not named at their default.
+    """One program of a family: ``options`` as (name, value) pairs; other options have their default.
 
-    ``template``: the text of a family of the user's own, which has no options.
+    ``template``: the text of a user's own family, which has no options.
     """
 
     family: str
@@ -97,7 +97,7 @@ def source(member: Member) -> str:
 def _rendered(member: Member, values: Mapping[str, str | int]) -> str:
     try:
         return _templates().from_string(member.template or "").render(values)
-    except jinja2.TemplateError as error:
+    except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
         raise PlanError(
             f"the template of {member.family}{line}: {error}", remedy="it is Jinja2 text, with {{ n }} for the size"
@@ -109,18 +109,26 @@ def is_file(family: str) -> bool:
     return "/" in family or "." in family
 
 
-def own_members(path: Path, sizes: Sequence[int]) -> list[Member]:
-    """Return the programs of a user's template, named after its file. Raises PlanError for one that cannot be used."""
-    name = path.name.partition(".")[0]
-    if name in FAMILIES:
-        raise PlanError(f"--family {path}: {name} is a family of the study's own", remedy="give the file another name")
-    if not sizes:
-        raise PlanError(f"--family {path}: a template of yours has no sizes", remedy="say them, such as --size 10")
+def own_members(paths: Sequence[Path], sizes: Sequence[int]) -> list[Member]:
+    """Return the programs of a user's templates, each a family named after its file. Raises PlanError if unusable."""
+    members: list[Member] = []
+    for path in paths:
+        name = path.name.partition(".")[0]
+        if name in FAMILIES or name in {member.family for member in members}:
+            whose = "of the study's own" if name in FAMILIES else "of another file"
+            raise PlanError(f"--family {path}: {name} is a family {whose}", remedy="give the file another name")
+        if not sizes:
+            raise PlanError(f"--family {path}: your template has no sizes", remedy="give them, such as --size 10")
+        text = _text_of(path)
+        members += [Member(name, n, template=text) for n in dict.fromkeys(sizes)]
+    return members
+
+
+def _text_of(path: Path) -> str:
     try:
-        text = path.read_text()
+        return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(f"--family {path}: {getattr(error, 'strerror', None) or 'not text'}") from error
-    return [Member(name, n, template=text) for n in sizes]
 
 
 @cache

@@ -18,7 +18,7 @@ from xdplab.errors import FormatError, ProgramError, XdplabError
 from xdplab.formats.verifier_log import StepLog, VerifiedProgram, parse_bpfverify
 from xdplab.hosts import Host
 from xdplab.programs.program import cache_directory
-from xdplab.studies.verifier.machines import known_types, machine_of
+from xdplab.studies.verifier.machines import Circumstances, known_types, machine_of
 
 By = Literal["line", "subprogram"]
 OF_SUBPROGRAMS = ("subprogram", "processed_insns", "share", "insns", "stack_bytes", "begins")
@@ -65,8 +65,8 @@ def by_subprogram(
 ) -> pd.DataFrame:
     """Return one row per subprogram, the costliest first: like `by_line`, with `OF_SUBPROGRAMS` instead of the line.
 
-    ``subprogram`` is its place in the order of the code, 0 for the program itself; ``begins`` is the source line of its
-    first instruction, where the log has one; ``stack_bytes`` comes from ``stack_depths``, which have the same order.
+    ``subprogram`` is its rank in the code, 0 for the program itself; ``begins`` is the source line of its first
+    instruction, if the log has one; ``stack_bytes`` comes from ``stack_depths``, which have the same order.
     """
     steps, starts, missing = _steps(log, told, cut=cut)
     lines = steps.drop_duplicates("insn").set_index("insn")["line"]
@@ -80,7 +80,7 @@ def by_subprogram(
 
 
 def _with_shares(found: pd.DataFrame, told: int, missing: int, named: str) -> pd.DataFrame:
-    """Return rows by their share of the work, the largest first, and behind them the steps that the log lacks.
+    """Return rows by their share of the work, the largest first, followed by the steps that the log lacks.
 
     ``named``: the column that says where a row's work comes from.
     """
@@ -94,8 +94,8 @@ def _with_shares(found: pd.DataFrame, told: int, missing: int, named: str) -> pd
 
 
 def _steps(log: Iterable[str], told: int, *, cut: bool) -> tuple[pd.DataFrame, list[int], int]:
-    """Return how often each instruction of each line was processed, where the subprograms begin, and how many steps
-    the log lacks. Raises FormatError if the log has a different number of steps than ``told``, or if not ``cut`` fewer.
+    """Return how often each instruction of each line was processed, the first instructions of the subprograms, and how
+    many steps the log lacks. Raises FormatError if the log has more steps than ``told``, or, if not ``cut``, fewer.
     """
     each: Counter[tuple[str, int]] = Counter()
     starts: set[int] = set()
@@ -110,7 +110,7 @@ def _steps(log: Iterable[str], told: int, *, cut: bool) -> tuple[pd.DataFrame, l
     missing = told - each.total()
     if missing < 0 or (missing and not cut):
         raise FormatError(
-            f"the log tells of {each.total()} steps, but of {told} processed instructions by its own words",
+            f"the log has {each.total()} steps, but says that {told} instructions were processed",
             remedy="look at the log: --logs keeps it",
         )
     return pd.DataFrame(_with_lines(each), columns=["line", "insn", "count"]), sorted(starts), missing
@@ -146,7 +146,7 @@ def hotspots(
     with tempfile.TemporaryDirectory() as folder:
         types = Path(folder) / "types"
         types.write_text(known_types())
-        with machine_of(kernel, cache_directory(), types, flags) as machine:
+        with machine_of(kernel, cache_directory(), types, Circumstances(flags)) as machine:
             place = machine.place
             object_, there = place.put(path), f"/tmp/xdplab-logs-{Path(folder).name}"
             place.host.run(["mkdir", there])

@@ -13,6 +13,7 @@ from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import MITIGATED
 from xdplab.labs.vm import kernels
 from xdplab.studies.places import HOST, Place, place_of
+from xdplab.studies.verifier import targets
 from xdplab.studies.verifier.families import PROGRAMS
 
 NATIVE = "bpfverify"
@@ -20,46 +21,72 @@ _BPF_SETTING = "/proc/sys/kernel/unprivileged_bpf_disabled"
 """There with every kernel from 4.4 on that has bpf(2), which CONFIG_BPF_SYSCALL builds."""
 
 PROGRAM_FLAGS = {"strict_alignment": 1, "test_rnd_hi32": 4, "test_state_freq": 8, "test_reg_invariants": 128}
-"""The kernel's flags of a program (BPF_F_…) that change how its verifier works."""
+"""Flags of a program (BPF_F_…) that change how the kernel's verifier works."""
 
 
 @dataclass(frozen=True)
 class LoaderPlace:
-    """A place with the study's loader: ``command``, its table of ``types`` and of ``globals`` are paths there.
+    """A place with the study's loader: ``command`` and its table of ``types`` are paths there.
 
-    ``flags``: of `PROGRAM_FLAGS`, added to those of each program.
+    ``options``: those of bpfverify for all objects.
     """
 
     place: Place
     command: str
     types: str
-    flags: tuple[str, ...] = ()
-    globals: str | None = None
+    options: tuple[str, ...] = ()
 
     def verify(self, path: str, *options: str, deadline_s: float) -> bytes:
         """Return bpfverify's lines on one object. Raises HostError if it did not end well."""
-        argv = [self.command, "--types", self.types, "--deadline", str(int(deadline_s)), *options, path]
-        mask = sum({PROGRAM_FLAGS[flag] for flag in self.flags})
-        argv[1:1] = ["--program-flags", str(mask)] if mask else []
-        argv[1:1] = ["--globals", self.globals] if self.globals else []
-        done = self.place.host.run(argv, deadline_s=deadline_s * self.place.patience + 10)
+        fixed = [self.command, *self.options, "--types", self.types, "--deadline", str(int(deadline_s))]
+        done = self.place.host.run([*fixed, *options, path], deadline_s=deadline_s * self.place.patience + 10)
         if not done.stdout:
             raise HostError(f"{self.place.label}: bpfverify printed nothing about {path}")
         return done.stdout
 
 
+@dataclass(frozen=True)
+class Circumstances:
+    """What a project's own loader and machine give its programs.
+
+    ``flags``: of `PROGRAM_FLAGS`; ``variables``: a table of global variables to set; ``attached``: a table of the
+    programs that programs attach to; ``modules``: kernel modules that a guest loads before, for their BTF.
+    """
+
+    flags: tuple[str, ...] = ()
+    variables: Path | None = None
+    attached: Path | None = None
+    modules: tuple[str, ...] = ()
+
+
+NOTHING_GIVEN = Circumstances()
+
+
 @contextmanager
 def machine_of(
-    kernel: str, cache_dir: Path, types: Path, flags: tuple[str, ...] = (), variables: Path | None = None
+    kernel: str, cache_dir: Path, types: Path, given: Circumstances = NOTHING_GIVEN
 ) -> Iterator[LoaderPlace]:
-    """Give the machine that runs a kernel; a guest boots for it, and ends with the block."""
+    """Give the machine that runs a kernel; a guest boots for it, and ends with the block.
+
+    Raises UnsupportedError if a guest does not have a module that is to be loaded.
+    """
     command = build_tool(LocalHost(), NATIVE, str(cache_dir))
     with place_of(kernel if kernel == HOST else f"vm:{kernel}:count") as place:
         if kernel != HOST:
             # If it cannot be mounted, the charged peak is null with that reason.
             place.host.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=False)
-        there = place.put(variables) if variables else None
-        yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types), flags, there)
+            _load_modules(place, given.modules)
+        options = ["--program-flags", str(sum({PROGRAM_FLAGS[flag] for flag in given.flags}))] if given.flags else []
+        options += ["--globals", place.put(given.variables)] if given.variables else []
+        options += ["--targets", targets.put(given.attached, place)] if given.attached else []
+        yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types), tuple(options))
+
+
+def _load_modules(place: Place, names: Iterable[str]) -> None:
+    for name in names:
+        done = place.host.run(["modprobe", name], check=False)
+        if not done.ok:
+            raise UnsupportedError(f"{place.label}: module {name} cannot be loaded: {done.error_text.strip()}")
 
 
 def require_kernels(names: Iterable[str]) -> None:

@@ -41,10 +41,11 @@ FEWEST = 5
 """Programs that a rank correlation needs to say anything."""
 
 PREVAIL_REFUSES = 4 / 144
-"""Share of programs that the paper's latest PREVAIL refuses."""
+"""The share of programs that the paper's latest PREVAIL refuses."""
 STEADY = 1.5
-"""At a fixpoint, a cost at the largest N is at most so many times that at N = 3, where the loop is whole."""
+"""At a fixpoint, the cost at the largest N is at most this many times the cost at N = 3."""
 LOOP_IS_WHOLE = 3
+"""From this N on, compilers keep the loop."""
 
 BOTH_WORK = ("processed_insns", "memory_bytes")
 MORE = 1.05
@@ -149,7 +150,7 @@ def _acceptance(rows: pd.DataFrame) -> Iterator[BesidePaper]:
 
 
 def _lacking(rows: pd.DataFrame) -> dict[str, str]:
-    """Return for each kernel what it lacks, with the number of programs, and what became of them elsewhere."""
+    """Return for each kernel what it lacks, the number of programs that need it, and their result elsewhere."""
     causes = environment(rows)
     return {
         str(label): "; ".join(
@@ -162,7 +163,7 @@ def _lacking(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def _mended(rows: pd.DataFrame, published: str) -> BesidePaper:
-    """A program that one kernel's environment stops is mended if another kernel of the run accepts it."""
+    """Count as mended a program that one kernel's environment stops and another kernel of the run accepts."""
     name = "programs accepted, environment mended by another kernel of the run"
     programs = rows.drop_duplicates(PROGRAM)
     once = set(rows.loc[rows["verdict"].eq("accepted"), PROGRAM].itertuples(index=False, name=None))
@@ -228,14 +229,14 @@ def _prevail_accepts(rows: pd.DataFrame) -> Iterator[BesidePaper]:
         refused = judged[judged["verdict"].ne("accepted")]
         ours = f"{len(judged) - len(refused)} of {len(judged)}"
         if len(judged) < len(found):
-            ours += f"; {len(found) - len(judged)} it cannot read"
-        verdict = "yes" if len(refused) <= PREVAIL_REFUSES * len(judged) else f"no: refused are {_causes(refused)}"
+            ours += f"; it cannot read {len(found) - len(judged)}"
+        verdict = "yes" if len(refused) <= PREVAIL_REFUSES * len(judged) else f"no: it refuses {_causes(refused)}"
         verdict = verdict if len(judged) else "unknown: it could read none"
         yield BesidePaper(f"{name}, {label}", said, ours, verdict, "acceptance")
 
 
 def _causes(rows: pd.DataFrame, most: int = 3) -> str:
-    """The causes of these rows, the most frequent first."""
+    """Return the causes of these rows, the most frequent first."""
     counts = rows["cause"].fillna("?").map(general).value_counts()
     told = [f"{n} × {cause}" for cause, n in counts.head(most).items()]
     rest = int(counts.iloc[most:].sum())
@@ -276,13 +277,13 @@ def _fixpoint(rows: pd.DataFrame) -> BesidePaper:
 
 
 def _unless_accepted(verdicts: Iterable[str]) -> str:
-    """A cost is told with its verdict: PREVAIL may need it to refuse a loop, which is another fixpoint."""
+    """Return the verdicts beside a cost: PREVAIL may need it to refuse a loop, which is another fixpoint."""
     others = ", ".join(dict.fromkeys(verdict for verdict in verdicts if verdict != "accepted"))
     return f"; PREVAIL's verdict is {others}" if others else ""
 
 
 def _prevail_loops(rows: pd.DataFrame) -> Iterator[BesidePaper]:
-    """PREVAIL's cost of a rolled loop from N = 3 on, of the newest compiler's newest build that has two sizes."""
+    """Yield PREVAIL's cost of a rolled loop from N = 3 on, in the newest compiler's newest build."""
     said = "hardly grows with N: it reaches a fixpoint"
     found = rows[rows["verifier"].ne(LINUX) & rows["family"].eq("double_strcmp") & rows["form"].eq("rolled")]
     whole = found[found["n"].ge(LOOP_IS_WHOLE) & found["exit"].fillna("<").eq("<")]

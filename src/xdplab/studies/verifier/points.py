@@ -47,9 +47,9 @@ class VerifierPoint(StudyPoint):
 
     @property
     def file_name(self) -> str:
-        """Its object's within a run: corpus and path in it, ``-`` for what is no letter, told apart by its content.
+        """The name of its object in a run: corpus and path, with ``-`` for other characters, and part of its hash.
 
-        The corpus of a project's folder (``cilium``) is what the table of types knows its objects by.
+        The table of types knows objects by their corpus, the project's folder (``cilium``).
         """
         path = self.object if self.family else f"{self.corpus}/{self.object}"
         words = re.sub(r"[^A-Za-z0-9_.]+", "-", path.removesuffix(".o"))

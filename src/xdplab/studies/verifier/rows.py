@@ -85,7 +85,7 @@ COLUMNS = (
     Column("stack_chain_bytes", "Int64", "most along a chain of calls, each rounded up by the kernel", "memory"),
     Column("stack_reason", "string", "why stack_depths is null", "verdict"),
     Column("stack_chain_reason", "string", "why stack_chain_bytes is null", "verdict"),
-    Column("branches", "Int64", "calls of push_stack(); null if the compiler inlined it", "count"),
+    Column("branches", "Int64", "calls of push_stack(); null if the kernel does not have it as a function", "count"),
     Column("memory_bytes", "Float64", "most held at once: by kmalloc less kfree; PREVAIL: by its process", "memory"),
     Column("peak_bytes", "Float64", "page tracepoints: slabs that are filled later are missing", "memory"),
     Column("cgroup_peak_bytes", "Float64", "memory control group", "memory"),

@@ -17,16 +17,17 @@ from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST
 from xdplab.studies.points import Gathered, StudyRequest
 from xdplab.studies.tables import Table
-from xdplab.studies.verifier import corpora
+from xdplab.studies.verifier import corpora, targets
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member, is_file, own_members
-from xdplab.studies.verifier.machines import known_types, own_kernels, require_flags, require_kernels
+from xdplab.studies.verifier.machines import Circumstances, known_types, own_kernels, require_flags, require_kernels
 from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
 from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
 from xdplab.studies.verifier.summaries import tables_of
+from xdplab.studies.verifier.variables import VARIABLES_TOOL, digest, require_matches
 from xdplab.studies.verifier.views import VIEWS
 from xdplab.text import many
 
@@ -40,6 +41,9 @@ GUEST_MOST_N = 50
 """Largest generated size handed to a guest: 100 iterations take it half a minute."""
 
 PROGRAM_FLAGS_TOOL = "program flags"
+MODULES_TOOL = "modules of guests"
+_GIVEN = (PROGRAM_FLAGS_TOOL, VARIABLES_TOOL, targets.TARGETS_TOOL, MODULES_TOOL)
+"""What a user can give a run's programs, by its names among the tools."""
 GLOBALS = "globals.txt"
 
 TESTBED_ACCESSES = (0, 10, 100, 1000)
@@ -50,8 +54,9 @@ class VerifierRequest(StudyRequest):
     """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH;
     empty ``sizes`` each family's own. ``families`` are names, or files of templates.
 
-    ``flags``: those of `PROGRAM_FLAGS` that every program is loaded with.
-    ``variables``: a file of global variables to set.
+    ``flags``: the `PROGRAM_FLAGS` with which every program is loaded.
+    ``variables``: a file of global variables to set. ``attached``: a file of the programs that programs attach to.
+    ``loaded``: kernel modules that guests load first.
     ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
     """
 
@@ -69,6 +74,8 @@ class VerifierRequest(StudyRequest):
     limit_s: float = 60.0
     types: str | None = None
     variables: str | None = None
+    attached: str | None = None
+    loaded: tuple[str, ...] = ()
     apart: bool = False
     flags: tuple[str, ...] = ()
 
@@ -100,16 +107,24 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     own = Path(request.types).read_text() if request.types else ""
     files = {f"objects/{point_of(subject, '', '').file_name}": subject.content for subject in subjects}
     files["known.types"] = (own + known_types()).encode()
+    names = {point.file_name for point in points if point.task != "largest"}
     if request.variables:
+        require_matches(Path(request.variables), names)
         files[GLOBALS] = Path(request.variables).read_bytes()
-    return Gathered(points, files, _left_out(compilers, prevails))
+    if request.attached:
+        files |= targets.gathered(Path(request.attached), names)
+    return Gathered(points, files, [*_left_out(compilers, prevails), *too_large(request, subjects)])
 
 
 def tools(run: VerifierRun) -> dict[str, str]:
-    """Return the full version of each installed compiler and verifier, of users' own kernels, and programs' flags."""
+    """Return the full version of each installed compiler and verifier, of users' own kernels, and what the user set."""
     found = {compiler.name: compiler.version for compiler in find_compilers()}
     found |= own_kernels(run.request.kernels)
     found |= {PROGRAM_FLAGS_TOOL: ", ".join(run.request.flags)} if run.request.flags else {}
+    found |= {VARIABLES_TOOL: digest(run.directory.path / GLOBALS)} if run.request.variables else {}
+    attached, loaded = run.request.attached, run.request.loaded
+    found |= {targets.TARGETS_TOOL: digest(run.directory.path / targets.TARGETS)} if attached else {}
+    found |= {MODULES_TOOL: ", ".join(loaded)} if loaded else {}
     return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
 
 
@@ -125,8 +140,12 @@ def measurer(run: VerifierRun) -> VerifierStudy:
         loads=request.loads,
         budget_ms=request.budget_ms,
         limits=ResourceLimits(wall_s=request.limit_s),
-        flags=request.flags,
-        variables=run.directory.path / GLOBALS if request.variables else None,
+        given=Circumstances(
+            flags=request.flags,
+            variables=run.directory.path / GLOBALS if request.variables else None,
+            attached=run.directory.path / targets.TARGETS if request.attached else None,
+            modules=request.loaded,
+        ),
     )
     return VerifierStudy(means)
 
@@ -146,7 +165,7 @@ def paper_page(path: Path) -> str:
     run = STUDY.open(path)
     table = run.table()
     others = table.loc[table["verifier"] != LINUX, "verifier"]
-    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), PROGRAM_FLAGS_TOOL]
+    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *_GIVEN]
     around = provenance.summary(run.directory, named) or "tools that the run does not name"
     told = page(table, largest_of(run.directory, run.trials), around)
     lost = Counter(trial.point.kernel or trial.point.verifier for trial, last, _ in run.attempts() if _is_lost(last))
@@ -200,8 +219,8 @@ def members(request: VerifierRequest) -> list[Member]:
     members += [
         Member(family, n) for family in request.families if family in growing for n in request.sizes or growing[family]
     ]
-    own = [Path(family) for family in request.families if is_file(family)]
-    return members + [member for path in own for member in own_members(path, request.sizes)]
+    own = [Path(family) for family in dict.fromkeys(request.families) if is_file(family)]
+    return members + own_members(own, request.sizes)
 
 
 def _subjects(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[corpora.CorpusObject]:
@@ -232,6 +251,14 @@ def _points(
 
 def _fits_guest(subject: corpora.CorpusObject) -> bool:
     return subject.member is None or subject.member.family == "branches" or subject.member.n <= GUEST_MOST_N
+
+
+def too_large(request: VerifierRequest, subjects: Sequence[corpora.CorpusObject]) -> list[str]:
+    """Return a note on the generated programs that guests do not get."""
+    sizes = sorted({s.member.n for s in subjects if s.member is not None and not _fits_guest(s)})
+    if not sizes or set(request.kernels) <= {HOST}:
+        return []
+    return [f"guests: generated programs of N = {', '.join(map(str, sizes))} are left out: too slow there"]
 
 
 def searches(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[VerifierPoint]:

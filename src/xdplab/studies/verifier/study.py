@@ -16,7 +16,7 @@ from xdplab.studies.places import Place, PlaceFacts
 from xdplab.studies.verifier.compilers import Compiler, compile_object
 from xdplab.studies.verifier.families import Member, source
 from xdplab.studies.verifier.largest import SizeTried, search
-from xdplab.studies.verifier.machines import NATIVE, LoaderPlace, machine_of
+from xdplab.studies.verifier.machines import NATIVE, NOTHING_GIVEN, Circumstances, LoaderPlace, machine_of
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, VerifierTrial
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, Runner
 
@@ -29,8 +29,7 @@ TIMED, WATCHED, PREVAIL_RAW, PROBES = "bpfverify.jsonl", "watch.jsonl", "prevail
 
 @dataclass(frozen=True)
 class Means:
-    """The tools of a run. ``objects`` is the run's own folder of objects, ``types`` its table of types, ``variables``
-    its table of global variables, if it has one."""
+    """The tools of a run. ``objects`` is the run's own folder of objects, ``types`` its table of types."""
 
     objects: Path
     types: Path
@@ -40,8 +39,7 @@ class Means:
     loads: int = 20
     budget_ms: int = 500
     limits: ResourceLimits = field(default_factory=ResourceLimits)
-    flags: tuple[str, ...] = ()
-    variables: Path | None = None
+    given: Circumstances = NOTHING_GIVEN
 
 
 @dataclass
@@ -69,7 +67,7 @@ class VerifierStudy:
         point = trials[0].point
         if point.verifier == LINUX:
             means = self._means
-            context = machine_of(point.kernel, means.cache_dir, means.types, means.flags, means.variables)
+            context = machine_of(point.kernel, means.cache_dir, means.types, means.given)
             self._machine = self._stack.enter_context(context)
 
     def leave_block(self) -> None:
@@ -128,6 +126,6 @@ class VerifierStudy:
 
 
 def object_path(objects: Path, point: VerifierPoint) -> Path:
-    """Return where a run keeps a point's object. Names in earlier runs had no corpus, which resuming accepts."""
+    """Return where a run keeps a point's object. In earlier runs the file's name had no corpus: resuming accepts it."""
     path = objects / point.file_name
     return path if path.exists() else next(objects.glob(f"*-{point.sha256[:12]}.o"), path)

@@ -76,17 +76,17 @@ REMEDIES = (
     ("not permitted", "root, or a kernel that is not locked down"),
     ("map cannot be created", "a kernel that has the map's type (--kernel VERSION), or more memory"),
     ("version argument", "--types FILE with the right type"),
-    ("is not said", "the project's own loader, which names the program to attach to"),
+    ("is not said", "--targets FILE, which names the program to attach to"),
     ("no memory", "a machine with more memory"),
 )
-"""What is to be changed where a verdict is the environment's, by words of its cause."""
+"""The remedy for a verdict that is due to the environment, by a part of its cause."""
 NO_REMEDY = "none known: see the complaint"
 
 
 def environment(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what stopped programs before each kernel's verifier, the remedy, and how many the run shows it helps.
+    """Return what stopped programs before each kernel's verifier, the remedy, and how many it helped in this run.
 
-    ``accepted elsewhere``: another kernel of the run, which does not lack it, accepts the program; ``by`` names it.
+    ``accepted elsewhere``: programs that another kernel of the run accepts; ``by`` names the kernels.
     """
     linux = first_of_each(table[table["verifier"] == LINUX])
     accepted_by = linux[linux["verdict"].eq("accepted")].groupby(PROGRAM, dropna=False)["label"].agg(list).to_dict()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "words.h"
+#include "warnings.h"
 #include "refusal.h"
 
 #include <xdp/libxdp.h>
@@ -10,7 +10,7 @@ static int keep_libxdp(enum libxdp_print_level level, const char *format, va_lis
     return 0;
 }
 
-void collect_words(void) {
+void collect_warnings(void) {
     refusal_collect();
     libxdp_set_print(keep_libxdp);
 }

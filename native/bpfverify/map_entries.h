@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// How many entries a map of this type is created with; `wanted` is what the object says, 0 if its owner sets
+// it.
+unsigned int map_entries(unsigned int type, unsigned int wanted);

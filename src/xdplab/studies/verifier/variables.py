@@ -1,0 +1,40 @@
+"""The table of global variables (``--globals``), checked before a run begins: the loader on each kernel reads it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from xdplab.errors import PlanError
+
+VARIABLES_TOOL = "global variables"
+"""Their name among the tools of a run."""
+
+_INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
+
+
+def require_matches(path: Path, names: Iterable[str]) -> None:
+    """Raise PlanError for a line that is not a rule, and for one that no object's file name of the run matches."""
+    known = list(names)
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 3 or not _INTEGER.fullmatch(words[2]):
+            raise PlanError(
+                f"--globals {path}, line {number}: not a rule: {line.strip()}",
+                remedy="write OBJECT-PATTERN VARIABLE INTEGER",
+            )
+        if not any(fnmatchcase(name, words[0]) for name in known):
+            raise PlanError(
+                f"--globals {path}, line {number}: no object matches {words[0]}",
+                remedy=f"objects have names such as {known[0] if known else 'none'}",
+            )
+
+
+def digest(path: Path) -> str:
+    """Return what tells one table from another."""
+    return f"sha256 {hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
