@@ -96,7 +96,8 @@ class VethPair:
         Raises PeerError if none arrive.
         """
         with tempfile.TemporaryFile("w+") as log:
-            bounded = ["timeout", "--kill-after=1", str(SENDER_MOST_S + seconds)]
+            # Above the senders: what ends them must run even where they keep its CPU busy.
+            bounded = ["chrt", "-f", SAMPLER_PRIORITY, "timeout", "--kill-after=1", str(SENDER_MOST_S + seconds)]
             command = ["ip", "netns", "exec", self.tg, *bounded, *sender]
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
             try:

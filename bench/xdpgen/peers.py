@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +47,8 @@ def name_missing() -> None:
 
 
 def _testpmd(work: Work, modes: tuple[str, ...]) -> dict[str, list[str]]:
-    # One thread of DPDK per sending CPU, and one that only waits.
-    threads = [f"{number}@{cpu}" for number, cpu in enumerate((*work.cpus, work.cpus[-1]))]
+    # One thread of DPDK per sending CPU, and one that only waits, on a CPU that none of them keeps busy.
+    threads = [f"{number}@{cpu}" for number, cpu in enumerate((*work.cpus, max(os.sched_getaffinity(0))))]
     eal = ["--lcores", ",".join(threads), "--main-lcore", str(len(work.cpus)), "--no-huge", "-m", "512"]
     eal += ["--no-shconf", "--no-pci", "--no-telemetry"]
     drivers = {
