@@ -42,9 +42,9 @@ tidy: setup
 lint: setup
 	shell/check.sh lint
 
-# With DATA=…, the thesis' logs, bench/thesis.py measures too.
+# With DATA=…, the thesis' logs, bench/thesis.py measures too. ONLY=… names the scripts whose rows are measured again.
 bench: setup
-	@$(BIN)/python bench/bounded --page docs/performance.md $(if $(DATA),--data $(DATA))
+	@$(BIN)/python bench/bounded $(ONLY) --page docs/performance.md $(if $(DATA),--data $(DATA))
 
 nightly: setup
 	shell/check.sh tidy

@@ -1,8 +1,10 @@
-"""The AF_XDP application against dpdk-testpmd's net_af_xdp macswap: the same live frames, interleaved runs, medians.
+"""The AF_XDP application against dpdk-testpmd's net_af_xdp macswap and a forwarder written straight on libxdp.
 
-Run as root on a machine with two or more CPUs: ``python bench/afxdp_vs_testpmd.py [--runs 7]``. The sender runs on
-CPU 0, the application on CPU 1, both at real-time priority. A missing peer is named and left out. The last line is a
-JSON object with medians and ratios.
+Run as root on a machine with two CPUs or more. The sender has CPU 0, the application CPU 1, all at real-time priority:
+the same frames, runs in turns, medians of the ratios within rounds. One queue gets live frames at the highest rate. A
+CPU's live frames reach one queue only, so 2, 4 and 8 queues get frames of AF_XDP sockets, which are fewer: where all
+come back, the ratio is 1 and says that the sender is the limit. Our application also polls busily (`--busy`), which
+must not be slower than sleeping. A peer that is missing is named and left out.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from bounded import Aim, run
+from bounded import Aim, run, show
+from xdpgen.lab import VethPair, build_c
+from xdpgen.peers import af_xdp_devices
 
 from xdplab.deploy.native import build_tool, build_workload
 from xdplab.hosts.local import LocalHost
@@ -30,8 +34,10 @@ from xdplab.hosts.local import LocalHost
 SENDER_CPU, FORWARDER_CPU = "0", "1"
 SENDER_PRIORITY, FORWARDER_PRIORITY = "5", "6"
 START_S = 20.0
-LEAST_RATIO = 1.05
-TESTPMD = "dpdk-testpmd"
+LEAST_RATIO, LEAST_BUSY = 1.05, 1.0
+TESTPMD, L2FWD = "dpdk-testpmd", "l2fwd on libxdp"
+QUEUES, FEWER_RUNS = (1, 2, 4, 8), 3
+OURS, BUSY = "afxdp_user", "afxdp_user busy"
 SWAP = """
 #include <string.h>
 const unsigned long xdplab_state_bytes = 0;
@@ -53,6 +59,7 @@ class Tools:
     afxdp_user: str
     xdpgen: str
     workload: str
+    l2fwd: str
 
     @classmethod
     def build(cls, cache: str) -> Tools:
@@ -61,81 +68,34 @@ class Tools:
             build_tool(host, "afxdp_user", cache),
             build_tool(host, "xdpgen", cache),
             build_workload(host, SWAP, cache),
+            build_c(Path(cache), "l2fwd", "-lxdp", "-lpthread"),
         )
 
 
-def forwarders(tools: Tools) -> dict[str, list[str]]:
-    """Return the command line of each contender, ours first."""
-    ours = [tools.afxdp_user, "--interface", "vd0", "--workload", tools.workload, "--cpus", FORWARDER_CPU]
-    eal = [
-        "-l",
-        "0,1",
-        "--main-lcore",
-        SENDER_CPU,
-        "--no-huge",
-        "-m",
-        "512",
-        "--no-shconf",
-        "--no-pci",
-        "--no-telemetry",
-    ]
-    application = ["--", "--forward-mode=macswap", "--auto-start", "--total-num-mbufs=16384"]
-    found = {
-        "afxdp_user": [*ours, "--fifo", FORWARDER_PRIORITY],
-        "afxdp_user busy": [*ours, "--fifo", FORWARDER_PRIORITY, "--busy"],
-    }
+def forwarders(tools: Tools, queues: int) -> dict[str, list[str]]:
+    """Return each contender's command line; ours first."""
+    ours = [tools.afxdp_user, "--interface", "vd0", "--workload", tools.workload, "--queues", str(queues)]
+    ours += ["--cpus", ",".join([FORWARDER_CPU] * queues), "--fifo", FORWARDER_PRIORITY]
+    found = {OURS: ours, BUSY: [*ours, "--busy"]}
+    found[L2FWD] = [tools.l2fwd, "vd0", str(queues), FORWARDER_CPU, FORWARDER_PRIORITY]
     if shutil.which(TESTPMD):
+        eal = ["-l", "0,1", "--main-lcore", SENDER_CPU, "--no-huge", "-m", "512"]
+        eal += ["--no-shconf", "--no-pci", "--no-telemetry"]
+        application = ["--", "--forward-mode=macswap", "--auto-start", "--total-num-mbufs=65536"]
+        application += ["--port-topology=loop"]
         for name, extra in (("testpmd busy-poll", ""), ("testpmd", ",busy_budget=0")):
-            found[name] = [
-                "chrt",
-                "-f",
-                FORWARDER_PRIORITY,
-                TESTPMD,
-                *eal,
-                "--vdev",
-                f"net_af_xdp0,iface=vd0{extra}",
-                *application,
-            ]
-    else:
-        print(f"missing peer: {TESTPMD} (apt install dpdk-dev)")
+            devices = af_xdp_devices("vd0", queues, extra)
+            found[name] = ["chrt", "-f", FORWARDER_PRIORITY, TESTPMD, *eal, *devices, *application]
     return found
 
 
-class Pair:
-    """Two namespaces of our own, joined by a veth pair with one queue."""
-
-    def __init__(self) -> None:
-        self.dut, self.tg = f"xba{os.getpid()}d", f"xba{os.getpid()}g"
-
-    def __enter__(self) -> Pair:
-        for name in (self.dut, self.tg):
-            subprocess.run(["ip", "netns", "add", name], check=True)
-        link = ["ip", "link", "add", "vd0", "netns", self.dut, "type", "veth", "peer", "name", "vg0", "netns", self.tg]
-        subprocess.run(link, check=True)
-        for name, interface in ((self.dut, "vd0"), (self.tg, "vg0")):
-            self.run(name, "sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
-            self.run(name, "ethtool", "-K", interface, "gro", "on")
-            self.run(name, "ip", "link", "set", "dev", interface, "up")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for name in (self.dut, self.tg):
-            subprocess.run(["ip", "netns", "del", name], check=False)
-
-    def run(self, namespace: str, *argv: str) -> str:
-        command = ["ip", "netns", "exec", namespace, *argv]
-        result = subprocess.run(command, check=False, capture_output=True, text=True)
-        if result.returncode:
-            sys.exit(f"{' '.join(command)} failed: {result.stdout[-600:]}{result.stderr[-600:]}")
-        return result.stdout
-
-    def program_attached(self) -> bool:
-        return "xdp" in json.loads(self.run(self.dut, "ip", "-j", "link", "show", "dev", "vd0"))[0]
+def program_attached(pair: VethPair) -> bool:
+    return "xdp" in json.loads(pair.run(pair.dut, "ip", "-j", "link", "show", "dev", "vd0"))[0]
 
 
 @contextlib.contextmanager
-def forwarding(pair: Pair, argv: list[str]) -> Iterator[None]:
-    """Keep one contender running; it ends when its standard input does."""
+def forwarding(pair: VethPair, argv: list[str]) -> Iterator[None]:
+    """Hold one contender running; it ends when its standard input does."""
     with tempfile.TemporaryFile("w+") as log:
         command = ["ip", "netns", "exec", pair.dut, *argv]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, text=True)
@@ -146,9 +106,9 @@ def forwarding(pair: Pair, argv: list[str]) -> Iterator[None]:
             stop(process)
 
 
-def wait_until_attached(pair: Pair, process: subprocess.Popen[str], log: IO[str]) -> None:
+def wait_until_attached(pair: VethPair, process: subprocess.Popen[str], log: IO[str]) -> None:
     deadline = time.monotonic() + START_S
-    while not pair.program_attached():
+    while not program_attached(pair):
         if process.poll() is not None or time.monotonic() > deadline:
             log.seek(0)
             sys.exit(f"{process.args!r} does not start: {log.read()[-600:]}")
@@ -163,52 +123,58 @@ def stop(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def forwarded_pps(pair: Pair, tools: Tools) -> float:
-    """Offer live frames at the highest rate and return how many came back per second."""
-    argv = [tools.xdpgen, "--interface", "vg0", "--engine", "live", "--queues", "1", "--cpus", SENDER_CPU]
-    argv += ["--fifo", SENDER_PRIORITY, "--stamp", "none", "--bursts", "warmup:0.2,measure:1.0"]
+def forwarded_pps(pair: VethPair, tools: Tools, queues: int) -> float:
+    """Offer frames at the highest rate and return how many per second came back."""
+    argv = [tools.xdpgen, "--interface", "vg0", "--engine", "live" if queues == 1 else "afxdp", "--cpus", SENDER_CPU]
+    argv += ["--queues", str(queues), "--fifo", SENDER_PRIORITY, "--stamp", "none"]
+    argv += ["--bursts", "warmup:0.2,measure:1.0"]
     lines = [json.loads(line) for line in pair.run(pair.tg, *argv).splitlines()]
     measured = next(line for line in lines if line["type"] == "summary" and line["burst"] == "measure")
     return float(measured["rx_packets"] / measured["duration_s"])
 
 
-def compare(runs: int) -> dict[str, list[float]]:
-    """Return the rates of each contender, one per round; every round visits all contenders."""
-    with tempfile.TemporaryDirectory() as cache:
-        tools = Tools.build(cache)
-        contenders = forwarders(tools)
-        rates: dict[str, list[float]] = {name: [] for name in contenders}
-        for number in range(runs):
-            for name, argv in contenders.items():
-                # A new pair each time: the queue of a closed socket stays busy for a moment, and testpmd does not wait.
-                with Pair() as pair, forwarding(pair, argv):
-                    rates[name].append(forwarded_pps(pair, tools))
-            print(
-                f"round {number + 1}: " + ", ".join(f"{name} {rates[name][-1] / 1e6:.3f}" for name in rates), flush=True
-            )
+def compare(tools: Tools, queues: int, runs: int) -> dict[str, list[float]]:
+    """Return each contender's rates, one per round; every round visits all of them."""
+    contenders = forwarders(tools, queues)
+    rates: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(runs):
+        for name, argv in contenders.items():
+            # A new pair each time: the queue of a closed socket stays busy for a moment, and testpmd does not wait.
+            with VethPair(queues) as pair, forwarding(pair, argv):
+                rates[name].append(forwarded_pps(pair, tools, queues))
+        shown = ", ".join(f"{name} {rates[name][-1] / 1e6:.3f}" for name in rates)
+        print(f"{queues} queues, round {number + 1}: {shown}", flush=True)
     return rates
 
 
-def report(rates: dict[str, list[float]]) -> dict[str, Any]:
-    """Return medians, and our ratio to the best peer: the ratio of medians, and the median of the rounds' ratios."""
-    ours, peers = ([name for name in rates if name.startswith(kind)] for kind in ("afxdp_user", "testpmd"))
-    medians = {name: statistics.median(values) for name, values in rates.items()}
+def within_rounds(rates: dict[str, list[float]], ours: list[str], peers: list[str]) -> float | None:
+    """Return the median of the rounds' own ratios, best of ours to best of the peers; None if there is no peer."""
+    if not peers:
+        return None
     rounds = [dict(zip(rates, values, strict=True)) for values in zip(*rates.values(), strict=True)]
-    return {
-        "bench": "afxdp_vs_testpmd",
-        "median_pps": {name: round(value) for name, value in medians.items()},
-        "ratio": best_ratio(medians, ours, peers) if peers else None,
-        "ratio_within_rounds": statistics.median(best_ratio(each, ours, peers) for each in rounds) if peers else None,
-        "runs": len(rounds),
-    }
+    best = [max(each[name] for name in ours) / max(each[name] for name in peers) for each in rounds]
+    return float(round(statistics.median(best), 3))
 
 
-def best_ratio(rates: dict[str, float], ours: list[str], peers: list[str]) -> float:
-    return round(max(rates[name] for name in ours) / max(rates[name] for name in peers), 3)
+def aims(queues: int, rates: dict[str, list[float]]) -> list[Aim]:
+    testpmd = [name for name in rates if name.startswith("testpmd")]
+    of = "1 queue" if queues == 1 else f"{queues} queues"
+    found = [
+        Aim(
+            f"{of}: times the best testpmd, within rounds",
+            within_rounds(rates, [OURS, BUSY], testpmd),
+            at_least=LEAST_RATIO,
+            reason=f"{TESTPMD} is not installed",
+        ),
+        Aim(f"{of}: times {L2FWD}", within_rounds(rates, [OURS, BUSY], [L2FWD]), at_least=LEAST_RATIO),
+    ]
+    busy = Aim(f"{of}: busy polling, times sleeping", within_rounds(rates, [BUSY], [OURS]), at_least=LEAST_BUSY)
+    return [*found, busy] if queues == 1 else found
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=7, help="rounds: at least 7 for a trustworthy result (%(default)s)")
+    parser.add_argument("--runs", type=int, default=7, help="rounds on one queue, at least 7 (%(default)s)")
+    parser.add_argument("--queues", type=int, nargs="+", default=QUEUES, help="queue counts (%(default)s)")
 
 
 def measure(arguments: argparse.Namespace) -> list[Aim]:
@@ -216,13 +182,24 @@ def measure(arguments: argparse.Namespace) -> list[Aim]:
         sys.exit("needs root: makes network namespaces")
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit("needs two CPUs: sender and application each have one")
-    if not Path("/proc/self/ns/net").exists():
-        sys.exit("needs network namespaces")
-    found = report(compare(arguments.runs))
-    print(json.dumps(found))
-    ratio = found["ratio_within_rounds"]
-    reason = "" if ratio is not None else f"{TESTPMD} is not installed"
-    return [Aim("times the best testpmd, within rounds", ratio, at_least=LEAST_RATIO, reason=reason)]
+    if not shutil.which(TESTPMD):
+        print(f"missing peer: {TESTPMD} (apt install dpdk-dev)")
+    with tempfile.TemporaryDirectory() as cache:
+        tools = Tools.build(cache)
+        found = {
+            queues: compare(tools, queues, arguments.runs if queues == 1 else min(FEWER_RUNS, arguments.runs))
+            for queues in arguments.queues
+        }
+    show("Frames that AF_XDP applications forward, Mpps, medians", table(found))
+    return [aim for queues, rates in found.items() for aim in aims(queues, rates)]
+
+
+def table(found: dict[int, dict[str, list[float]]]) -> list[dict[str, Any]]:
+    names = dict.fromkeys(name for rates in found.values() for name in rates)
+    return [
+        {"application": name} | {f"{q} queues": statistics.median(rates[name]) / 1e6 for q, rates in found.items()}
+        for name in names
+    ]
 
 
 if __name__ == "__main__":

@@ -214,7 +214,7 @@ def test_a_strangers_pair_and_study_plan_are_not_built(tmp_path: Path) -> None:
 
 @pytest.mark.root
 @needs_root
-def test_who_calls_sudo_owns_what_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_who_calls_sudo_owns_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "plan.yaml"
     file.write_text(PLAN)
     os.chown(file, 54321, 54321)

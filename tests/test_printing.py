@@ -103,7 +103,7 @@ def test_the_width_is_that_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("COLUMNS", "77")
     assert screen.console().width == 77
     monkeypatch.delenv("COLUMNS")
-    assert screen.console().width == screen.WIDE, "what pytest captures is no terminal"
+    assert screen.console().width == screen.WIDE, "the output that pytest captures is not a terminal"
 
 
 @pytest.mark.parametrize(("wanted", "plain"), [("1", True), ("", False)])

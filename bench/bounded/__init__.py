@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 GRACE_S = 15.0
 """The time between SIGTERM, after which the script takes down what it made, and SIGKILL for what is left."""
 _PR_SET_CHILD_SUBREAPER = 36
 AIMS = "XDPLAB_BENCH_AIMS"
-"""The environment variable that names the file to which a script appends its aims, one JSON object each."""
+"""The variable that names a file to which a script appends its aims and its tables, a JSON object each."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,28 @@ class Aim:
 
     def __str__(self) -> str:
         return f"aim {self.verdict}: {self.name}: {self.obtained} ({self.bounds})"
+
+
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+    """Print a table, which `make bench` puts on its page below the aims; a cell that is None was not measured."""
+    columns = list(rows[0])
+    cells = [[_cell(row[column]) for column in columns] for row in rows]
+    lines = [columns, ["---"] * len(columns), *cells]
+    text = "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    print(f"{title}\n\n{text}", flush=True)
+    _keep([{"title": title, "table": text}])
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")
+
+
+def _keep(found: list[dict[str, Any]]) -> None:
+    if kept := os.environ.get(AIMS):
+        with Path(kept).open("a") as file:
+            file.writelines(json.dumps(one) + "\n" for one in found)
 
 
 def by_chance(draws: int, least: float, most: float, *, rare: float) -> tuple[float, float]:
@@ -99,9 +122,7 @@ def _judge(aims: Iterable[Aim]) -> int:
     found = list(aims)
     for aim in found:
         print(aim, flush=True)
-    if kept := os.environ.get(AIMS):
-        with Path(kept).open("a") as file:
-            file.writelines(json.dumps(asdict(aim)) + "\n" for aim in found)
+    _keep([asdict(aim) for aim in found])
     return int(not found or any(aim.missed for aim in found))
 
 

@@ -1,7 +1,8 @@
-"""`make bench`: every script of bench/ in turn, then one table of all their aims and the machine they were measured on.
+"""`make bench`: every script of bench/ in turn, then one table of all their aims and the machine they were measured on,
+and the scripts' own tables, of rates beside those of peers.
 
-``--page FILE`` also writes the table between two marks of a page. The exit code is 1 if an aim is missed or a script
-ends with another exit code.
+``--page FILE`` writes the tables between two marks of a page as well; where only some scripts are named, the others'
+rows on the page stay. The exit code is 1 if an aim is missed or a script ends in another way.
 """
 
 from __future__ import annotations
@@ -34,47 +35,78 @@ def main() -> int:
     parser.add_argument("--data", nargs="*", default=[], help="the thesis' data, for bench/thesis.py")
     arguments = parser.parse_args()
     chosen = [path for path in sorted(BENCH.glob("*.py")) if not arguments.scripts or path.stem in arguments.scripts]
-    rows: list[tuple[str, float, int, list[Aim]]] = []
+    page = arguments.page.read_text() if arguments.page else ""
+    before, _, rest = page.partition(BEGIN)
+    former, _, after = rest.partition(END)
+    found = parts(former) if arguments.scripts else {}
+    failed = False
     for script in chosen:
         print(f"\n== {script.name}", flush=True)
         extra = [*arguments.data, "--figures"] if script.stem == WITH_DATA and arguments.data else []
         began = time.monotonic()
-        code, aims = measured(script, extra)
-        rows.append((script.stem, time.monotonic() - began, code, aims))
-    text = table(rows)
+        code, aims, tables = measured(script, extra)
+        failed |= bool(code)
+        found[script.stem] = (rows_of(script.stem, time.monotonic() - began, code, aims), tables)
+    text = table(found)
     print(f"\n{text}")
     if arguments.page:
-        before, _, rest = arguments.page.read_text().partition(BEGIN)
-        arguments.page.write_text(f"{before}{BEGIN}\n{text}{END}{rest.partition(END)[2]}")
-    return int(any(code for _, _, code, _ in rows))
+        arguments.page.write_text(f"{before}{BEGIN}\n{text}{END}{after}")
+    return int(failed)
 
 
-def measured(script: Path, extra: list[str]) -> tuple[int, list[Aim]]:
-    """Run a script; return its exit code and the aims that it had reported by its end."""
+Found = dict[str, tuple[list[str], list[str]]]
+"""By script: its rows of the table of aims, and its own tables."""
+
+
+def parts(text: str) -> Found:
+    """Return what an earlier run wrote."""
+    found: Found = {}
+    head, *sections = text.split("\n### ")
+    for line in head.splitlines():
+        name = line.partition(" | ")[0].removeprefix("| ")
+        if (BENCH / f"{name}.py").is_file():
+            found.setdefault(name, ([], []))[0].append(line)
+    for section in sections:
+        name = section.partition(":")[0]
+        if name in found:
+            found[name][1].append(f"### {section.rstrip()}\n")
+    return found
+
+
+def measured(script: Path, extra: list[str]) -> tuple[int, list[Aim], list[str]]:
+    """Run a script; return its exit code, its aims, none if it ended before it had any, and its tables as Markdown."""
     with tempfile.NamedTemporaryFile("r") as kept:
         argv = [sys.executable, str(script), *extra]
         code = subprocess.run(argv, env=os.environ | {AIMS: kept.name}, check=False).returncode
-        return code, [Aim(**json.loads(line)) for line in kept]
+        found = [json.loads(line) for line in kept]
+    tables = [f"### {script.stem}: {one['title']}\n\n{one['table']}" for one in found if "table" in one]
+    return code, [Aim(**one) for one in found if "table" not in one], tables
 
 
-def table(rows: list[tuple[str, float, int, list[Aim]]]) -> str:
-    """Return Markdown: one row per aim, and one per script that ended without any.
+def rows_of(name: str, took_s: float, code: int, aims: list[Aim]) -> list[str]:
+    """Return Markdown: one row per aim, or one for a script that ended without any.
 
     If a script has many aims, as a simulation does, only those that were not met have rows of their own.
     """
-    lines = [f"{machine()}\n", "| bench | what | obtained | aim | |", "| --- | --- | --- | --- | --- |"]
-    for name, took_s, code, aims in rows:
-        shown = aims if len(aims) <= MOST_ROWS else [aim for aim in aims if aim.verdict != "met"]
-        if len(aims) > len(shown):
-            lines.append(f"| {name} | {len(aims) - len(shown)} of {len(aims)} aims | each within its bounds | | met |")
-        for aim in shown:
-            cells = (name, aim.name, aim.obtained, aim.bounds, aim.verdict)
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        if not aims:
-            lines.append(
-                f"| {name} | it ended with exit code {code} after {took_s:.0f} s, before its aims | | | MISSED |"
-            )
-    return "\n".join(lines) + "\n"
+    today = f"{datetime.now(UTC):%m-%d}"
+    shown = aims if len(aims) <= MOST_ROWS else [aim for aim in aims if aim.verdict != "met"]
+    rows = [(aim.name, aim.obtained, aim.bounds, aim.verdict) for aim in shown]
+    if len(aims) > len(shown):
+        rows.insert(0, (f"{len(aims) - len(shown)} of {len(aims)} aims", "each within its bounds", "", "met"))
+    if not aims:
+        rows = [(f"it ended with exit code {code} after {took_s:.0f} s, before its aims", "", "", "MISSED")]
+    return ["| " + " | ".join(c.replace("|", "\\|") for c in (name, *row, today)) + " |" for row in rows]
+
+
+def table(found: Found) -> str:
+    """Return Markdown: the machine, the table of aims, the scripts' own tables."""
+    lines = [
+        f"{machine()}\n",
+        "| bench | what | obtained | aim | | measured |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    lines += [row for name in sorted(found) for row in found[name][0]]
+    return "\n".join(["\n".join(lines) + "\n", *(own for name in sorted(found) for own in found[name][1])])
 
 
 def machine() -> str:

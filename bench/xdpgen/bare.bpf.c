@@ -10,6 +10,19 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("xdp/send")
 int bare_send(struct xdp_md *ctx) { return XDP_TX; }
 
+/* As much as a stamped frame must: one read of the clock where it is made, one where it comes back. */
+SEC("xdp/send_clock")
+int bare_send_clock(struct xdp_md *ctx) {
+    bpf_ktime_get_ns();
+    return XDP_TX;
+}
+
+SEC("xdp/drop_clock")
+int bare_drop_clock(struct xdp_md *ctx) {
+    bpf_ktime_get_ns();
+    return XDP_DROP;
+}
+
 SEC("xdp/drop")
 int bare_drop(struct xdp_md *ctx) { return XDP_DROP; }
 

@@ -1,4 +1,4 @@
-"""Two namespaces joined by a veth pair with one queue; they end with their `with` block, whatever happens."""
+"""Two namespaces joined by a veth pair, gone with their block whatever happens."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 
 from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
+
+HERE = Path(__file__).parent
 
 SAMPLER_PRIORITY = "30"
 SAMPLER = """
@@ -36,10 +38,15 @@ SENDER_MOST_S = 60.0
 """Seconds after which a peer's sender ends by itself, even if this bench was killed."""
 
 
-class VethPair:
-    """The DUT has vd0, the TG has vg0, with one queue each."""
+class PeerError(Exception):
+    """A sender that sends nothing; its text is what it said."""
 
-    def __init__(self) -> None:
+
+class VethPair:
+    """DUT with vd0, TG with vg0, and so many queues each."""
+
+    def __init__(self, queues: int = 1) -> None:
+        self._queues = ["numrxqueues", str(queues), "numtxqueues", str(queues)]
         self.dut, self.tg = f"xgb{os.getpid()}d", f"xgb{os.getpid()}g"
 
     def __enter__(self) -> VethPair:
@@ -58,8 +65,10 @@ class VethPair:
     def _make(self) -> None:
         for name in (self.dut, self.tg):
             subprocess.run(["ip", "netns", "add", name], check=True)
-        peer = ["peer", "name", "vg0", "netns", self.tg]
-        subprocess.run(["ip", "link", "add", "vd0", "netns", self.dut, "type", "veth", *peer], check=True)
+        peer = ["peer", "name", "vg0", "netns", self.tg, *self._queues]
+        subprocess.run(
+            ["ip", "link", "add", "vd0", "netns", self.dut, *self._queues, "type", "veth", *peer], check=True
+        )
         for name, interface in ((self.dut, "vd0"), (self.tg, "vg0")):
             self.run(name, "sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
             self.run(name, "ethtool", "-K", interface, "gro", "on")
@@ -82,16 +91,20 @@ class VethPair:
             self.run(self.dut, *link, "off")
 
     def rate(self, sender: list[str], namespace: str, interface: str, seconds: float) -> float:
-        """Run ``sender`` on the TG; return the frames per second that the interface receives once they flow."""
+        """Run ``sender`` on the TG; return the frames per second the interface receives once they flow.
+
+        Raises PeerError if none arrive.
+        """
         with tempfile.TemporaryFile("w+") as log:
-            bounded = ["timeout", "--kill-after=1", str(SENDER_MOST_S + seconds)]
+            # Above the senders: what ends them must run even where they keep its CPU busy.
+            bounded = ["chrt", "-f", SAMPLER_PRIORITY, "timeout", "--kill-after=1", str(SENDER_MOST_S + seconds)]
             command = ["ip", "netns", "exec", self.tg, *bounded, *sender]
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
             try:
                 return self._sampled(namespace, interface, seconds)
             except RuntimeError as error:
                 log.seek(0)
-                sys.exit(f"{' '.join(sender)}: {error}: {log.read()[-600:]}")
+                raise PeerError(f"{' '.join(sender)}: {error}: {log.read()[-600:]}") from error
             finally:
                 end_group(process)
 
@@ -118,11 +131,22 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 def build(cache: Path) -> tuple[str, str, Path]:
     """Return the paths of xdpgen, of the bare sender, and of the BPF object of bare sender and DUTs."""
-    here = Path(__file__).parent
+    bare = build_c(cache, "bare")
+    return build_tool(LocalHost(), "xdpgen", str(cache)), bare, build_bpf(cache, "bare")
+
+
+def build_c(cache: Path, name: str, *libraries: str) -> str:
+    """Compile a C file of this folder and return the program's path."""
+    flags = ["-O2", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"]
+    source, made = HERE / f"{name}.c", str(cache / name)
+    subprocess.run(["cc", *flags, str(source), "-o", made, *libraries, "-lbpf"], check=True)
+    return made
+
+
+def build_bpf(cache: Path, name: str) -> Path:
+    """Compile a BPF file of this folder and return the object's path."""
     machine = subprocess.run(["cc", "-dumpmachine"], check=True, capture_output=True, text=True).stdout.strip()
-    bpf_object, bare = cache / "bare.bpf.o", cache / "bare"
+    made = cache / f"{name}.bpf.o"
     bpf = ["clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", f"-I/usr/include/{machine}"]
-    subprocess.run([*bpf, "-c", str(here / "bare.bpf.c"), "-o", str(bpf_object)], check=True)
-    c = ["cc", "-O2", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", str(here / "bare.c"), "-o", str(bare), "-lbpf"]
-    subprocess.run(c, check=True)
-    return build_tool(LocalHost(), "xdpgen", str(cache)), str(bare), bpf_object
+    subprocess.run([*bpf, "-c", str(HERE / f"{name}.bpf.c"), "-o", str(made)], check=True)
+    return made

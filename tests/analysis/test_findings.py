@@ -91,7 +91,7 @@ def test_a_latency_that_is_a_rings_fill() -> None:
     assert "the same while the rate changes" in named(find(unknown), "latency is a ring's fill")[0].what
 
 
-def test_a_plateau_by_the_generator_and_one_that_nobody_admits() -> None:
+def test_a_plateau_by_the_generator_and_one_without_a_known_limit() -> None:
     split = plain(arrangement="split", queues=2)
     (known,) = named(find(split), "plateau")
     assert "N = 0 to 100 forward the same: the generator limits" in known.what

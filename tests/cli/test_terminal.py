@@ -62,7 +62,7 @@ def test_a_sentence_is_as_wide_as_the_terminal_and_its_command_can_be_pasted(col
     lines = shown.splitlines()
     assert max(len(line) for line in lines if "|" not in line) <= columns
     assert any(command in line for line in lines), "a command is not broken"
-    assert all(line.startswith("    ") for line in lines[2:-1]), "what goes on stands under its beginning"
+    assert all(line.startswith("    ") for line in lines[2:-1]), "a continued cell is below its beginning"
 
 
 def test_a_pipe_gets_sentences_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:

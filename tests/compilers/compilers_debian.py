@@ -51,7 +51,7 @@ def clang(release: int) -> Path:
 
 def _fill(apt: Path, release: int, folder: Path) -> None:
     package = f"clang-{release}"
-    options, version = archive.find_newest(apt, package, releases()[release].suites)
+    options, version = _newest(apt, package, releases()[release].suites)
     tree = folder.parent / "tree"
     names = _with_libraries([package, f"libclang-common-{release}-dev"], options)
     for file in archive.download(names, options, folder.parent):
@@ -59,6 +59,17 @@ def _fill(apt: Path, release: int, folder: Path) -> None:
         file.unlink()
     _keep(tree, tree / f"usr/lib/llvm-{release}", folder)
     (folder / "version").write_text(f"{package} {version}\n")
+
+
+def _newest(apt: Path, package: str, suites: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """Look in one suite after the other: the mirror may have an old copy of one, whose signature has expired."""
+    complaints = []
+    for suite in suites:
+        try:
+            return archive.find_newest(apt, package, (suite,))
+        except LabError as error:
+            complaints.append(error.message)
+    raise LabError("; ".join(complaints))
 
 
 def _with_libraries(packages: list[str], options: tuple[str, ...]) -> list[str]:

@@ -60,7 +60,7 @@ def fetched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     try:
         command = debian.clang(release)
     except LabError as error:
-        pytest.skip(f"clang {release} cannot be had: {error}")
+        pytest.skip(f"clang {release} is not available: {error}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLANG", str(command))
         find_clang.cache_clear()
@@ -136,7 +136,7 @@ def test_every_kernel_takes_every_object(fetched: Clang, kernel: str, bpfverify:
     try:
         kernels.kernel(kernel)
     except LabError as error:
-        pytest.skip(f"no guest of kernel {kernel} can be had: {error}")
+        pytest.skip(f"no guest of kernel {kernel} is available: {error}")
     paths = [path for path in fetched.every_object if kernel != "5.10" or not wants_5_13(Path(path))]
     with use_lab(name) as lab:
         guest = lab.host("guest")

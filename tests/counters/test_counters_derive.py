@@ -149,7 +149,7 @@ def test_nothing_read_is_nothing_known() -> None:
     assert values["cycles"].reason == "perf was not recorded in this pass"
 
 
-def test_the_tools_own_words_are_the_reason() -> None:
+def test_the_tools_own_message_is_the_reason() -> None:
     files = readings()
     del files["dut.ethtool.before.txt"]
     files["dut.ethtool.before.err"] = b"no stats available\n"
@@ -376,7 +376,7 @@ def test_each_reading_that_is_empty_missing_or_cut_is_named(tmp_path: Path, name
     assert unreadable(tmp_path) == f"{name} is missing"
 
 
-def test_a_tool_that_failed_in_its_own_words_is_an_answer(tmp_path: Path) -> None:
+def test_the_message_of_a_tool_that_failed_is_an_answer(tmp_path: Path) -> None:
     words = {"dut.ethtool.before.err": b"no stats available", "dut.ethtool.after.err": b"no stats available"}
     files = {name: data for name, data in readings().items() if "ethtool" not in name} | words
     assert unreadable(written(tmp_path, files)) is None

@@ -195,7 +195,7 @@ def test_perf_counts_the_machine_and_says_what_it_lacks(pair: Pair) -> None:
 
 
 @pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
-def test_perf_that_refuses_an_event_leaves_its_own_words(pair: Pair) -> None:
+def test_perfs_refusal_of_an_event_is_kept(pair: Pair) -> None:
     recording = pair.dut_probe.start(["perf"], events=["no-such-event"], deadline_s=20)
     files = recording.stop()
     assert "dut.perf.out" not in files
@@ -259,7 +259,7 @@ def test_user_metrics_are_numbers_or_say_why_not(pair: Pair, tmp_path: Path) -> 
     assert values == counters.derive(files, mode="native", shared=True)
 
 
-def test_a_missing_interface_is_absent_in_the_tools_own_words(pair: Pair) -> None:
+def test_a_missing_interface_is_absent_with_the_tools_message(pair: Pair) -> None:
     probe = replace(pair.dut_probe, device="nosuch0")
     files = {**probe.snapshot("before"), **probe.snapshot("after"), **probe.start(["samples"], deadline_s=10).stop()}
     values = counters.derive(files, mode="native", shared=False)

@@ -82,7 +82,7 @@ def test_the_counter_is_seventeen_instructions_before_the_program(xdpload: str, 
             plain.decided()
 
 
-def test_a_program_that_leaves_no_stack_for_the_counter_is_refused_in_the_verifiers_words(
+def test_a_program_that_leaves_no_stack_for_the_counter_is_refused_with_the_verifiers_message(
     xdpload: str, tmp_path: Path
 ) -> None:
     target = compiled(tmp_path, ("", "xdp", STACK), "-g")

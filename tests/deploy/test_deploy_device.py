@@ -77,7 +77,7 @@ def test_xps_masks_of_queues_that_went_away_come_back(lab):
         ({"colour.rx": 1}, PlanError, "unknown device setting 'colour'"),
     ],
 )
-def test_what_a_device_cannot_do_is_refused_in_the_tools_words(lab, wanted, error, words):
+def test_an_impossible_setting_is_refused_with_the_tools_message(lab, wanted, error, words):
     before = snapshot(lab.dut.host, "vd0")
     with pytest.raises(error) as caught:
         apply(lab.dut.host, "vd0", {"features.no-such-feature": True, **wanted} if error is PlanError else wanted)
@@ -160,7 +160,7 @@ def test_a_state_file_that_cannot_be_read_is_named_with_the_way_out(lab, tmp_pat
         assert f"`rm {state}/device-vd0.json`" in str(caught.value.remedy)
 
 
-def test_what_cannot_be_restored_is_named_and_stays_remembered(lab, tmp_path, drop_object: Path):
+def test_a_setting_that_is_not_restored_is_named_and_stays_remembered(lab, tmp_path, drop_object: Path):
     host, state = lab.dut.host, str(tmp_path)
     apply(lab.tg.host, "vg0", {"channels.tx": 2})
     apply(host, "vd0", {"channels.rx": 2})

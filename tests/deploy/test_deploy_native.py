@@ -47,7 +47,7 @@ def test_a_room_is_built_once_and_again_when_its_source_changes(small_room: Path
     assert host.run([binary]).text == "hello\n"
 
 
-def test_a_build_that_fails_leaves_nothing_and_says_the_compilers_words(small_room: Path, tmp_path: Path):
+def test_a_build_that_fails_leaves_nothing_and_shows_the_compilers_message(small_room: Path, tmp_path: Path):
     cache = tmp_path / "cache"
     (small_room / "hello.c").write_text("int main(void) { return no_such_name; }\n")
     with pytest.raises(HostError, match=r"hello does not build: hello.c:1:25: error: .no_such_name"):

@@ -139,7 +139,7 @@ esac
 """
 
 
-def test_the_default_table_is_set_as_one_that_nobody_has_chosen(tmp_path: Path) -> None:
+def test_the_default_table_is_not_set_as_the_users_choice(tmp_path: Path) -> None:
     """The kernel refuses fewer queues while a chosen table needs more."""
     (tmp_path / "ethtool").write_text(NIC)
     (tmp_path / "ethtool").chmod(0o755)
@@ -274,7 +274,7 @@ def test_a_port_goes_back_to_the_kernel_where_the_controller_is_gone(tg: PciHost
     assert read_state(tg, PCI, sysfs=str(tg.sys)) == DpdkState(PCI, "ixgbe", "", 16)
 
 
-def test_pages_are_not_taken_from_those_who_have_more(tg: PciHost, tmp_path: Path) -> None:
+def test_hugepages_above_the_wanted_number_stay(tg: PciHost, tmp_path: Path) -> None:
     take(tg, PCI, str(tmp_path), driver="vfio-pci", hugepages=4, sysfs=str(tg.sys))
     assert read_state(tg, PCI, sysfs=str(tg.sys)).hugepages == 16
 

@@ -43,7 +43,7 @@ def card(recorded: str) -> CheckedHost:
     return CheckedHost(Card(recorded), "dut", "ens2np0")  # type: ignore[arg-type]
 
 
-def test_coalescing_of_an_older_ethtool_comes_back_in_the_words_that_set_it() -> None:
+def test_coalescing_of_an_older_ethtool_is_read_back_as_it_is_set() -> None:
     read = Coalescing.parse(words("mlx4_c"))
     assert (read["adaptive-rx"], read["adaptive-tx"], read["rx-usecs"], read["rx-frames"]) == (True, False, 16, 88)
     assert read["pkt-rate-low"] == 400000

@@ -135,7 +135,7 @@ class Odd:
         return [Command(("tee", "/a path/$(id)"), "it's\n")]
 
 
-def test_words_of_a_script_are_quoted() -> None:
+def test_arguments_of_a_script_are_quoted() -> None:
     script = restore_script("e 0", "b 1 02:00", {"odd.x": "1"}, [Odd()])  # type: ignore[list-item]
     assert """printf %s 'it'"'"'s\n' | put tee '/a path/$(id)'""" in script
     assert "/sys/class/net/'e 0'/ifindex" in script

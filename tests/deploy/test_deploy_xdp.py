@@ -116,7 +116,7 @@ def test_offload_on_veth_is_unsupported_with_the_reason(lab, xdpload, drop_objec
     verify_nothing_attached(lab.dut.host, "vd0")
 
 
-def test_too_few_receive_queues_come_with_the_drivers_words(lab, xdpload, request_drop):
+def test_too_few_receive_queues_are_refused_with_the_drivers_message(lab, xdpload, request_drop):
     lab.dut.host.run(["ethtool", "-L", "vd0", "rx", "1"])
     with pytest.raises(UnsupportedError, match="veth: XDP expects number of rx queues not less than peer tx queues"):
         attach(lab.dut.host, xdpload, request_drop)
@@ -133,7 +133,7 @@ def test_an_object_that_is_not_there_is_a_program_error(lab, xdpload):
         attach(lab.dut.host, xdpload, XdpRequest("/nosuch.o", "vd0", "native"))
 
 
-def test_somebody_elses_program_is_named_and_left_alone(lab, xdpload, request_drop, drop_object):
+def test_another_owners_program_is_named_and_left_alone(lab, xdpload, request_drop, drop_object):
     lab.attach(lab.dut, drop_object)
     theirs = attached_program(lab.dut.host, "vd0").program_id
     with pytest.raises(HostError, match=f"already has XDP program {theirs} attached"):

@@ -101,7 +101,7 @@ def test_what_a_locked_down_kernel_hides_is_told_and_left(machine: Machine) -> N
         assert machine.now == ["-1", "", "0"]
 
 
-def test_what_cannot_be_switched_off_is_an_error(machine: Machine) -> None:
+def test_throttling_that_stays_on_is_an_error(machine: Machine) -> None:
     stubborn = {"/proc/sys/kernel/random/boot_id": "-1"}
     with (
         pytest.raises(HostError, match=r"boot_id stays .* cannot be switched off"),

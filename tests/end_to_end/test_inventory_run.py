@@ -31,7 +31,7 @@ blocks:
 """
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="split needs two CPUs, this machine lets us use one")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="split needs two CPUs, and only one is allowed here")
 def test_servers_are_measured_and_put_back(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     if lab.kind == "inventory":
         pytest.skip("XDPLAB_TEST_INVENTORY is set: all tests do this")

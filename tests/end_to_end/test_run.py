@@ -72,7 +72,7 @@ def test_each_null_has_its_reason(trials: pd.DataFrame) -> None:
     assert unexplained(trials, today=True) == []
 
 
-def test_what_the_driver_lacks_is_said_in_its_words(trials: pd.DataFrame) -> None:
+def test_a_feature_that_the_driver_lacks_has_the_drivers_message(trials: pd.DataFrame) -> None:
     reasons = trials[trials["verdict"] == "unsupported"].set_index("mode")["reason"]
     assert "offload" in reasons["offload"]
     assert "zero" in reasons["af_xdp"].lower()
@@ -264,7 +264,7 @@ char _license[] SEC("license") = "GPL";
 """
 
 
-def test_a_program_nobody_here_wrote_is_measured(lab_name: str, tmp_path: Path) -> None:
+def test_a_program_of_another_project_is_measured(lab_name: str, tmp_path: Path) -> None:
     (tmp_path / "mine.bpf.c").write_text(USER_PROGRAM)
     (tmp_path / "mine.yaml").write_text(
         "name: mine\nrepetitions: 2\ntrial: {warmup_s: 0.05, window_s: 0.2}\n"
@@ -281,7 +281,7 @@ def test_a_program_nobody_here_wrote_is_measured(lab_name: str, tmp_path: Path) 
     assert "figure programs, forwarding rate by program" in out.stdout
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="split needs two CPUs, this machine lets us use one")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="split needs two CPUs, and only one is allowed here")
 def test_on_cpus_of_its_own_the_dut_is_an_open_loop(lab_name: str, tmp_path: Path) -> None:
     (tmp_path / "split.yaml").write_text(
         "name: split\nrepetitions: 1\ntrial: {warmup_s: 0.1, window_s: 0.3}\n"

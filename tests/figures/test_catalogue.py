@@ -311,7 +311,7 @@ def test_comparison_of_two_runs() -> None:
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_nothing_measured_is_said_in_words(name: str) -> None:
+def test_a_run_without_a_measurement_says_so(name: str) -> None:
     nothing = synthetic.finish([synthetic.unsupported(accesses=n) for n in (0, 100)])
     for trials in (nothing, nothing.iloc[:0]):
         with pytest.raises(NotApplicableError) as error:

@@ -67,7 +67,7 @@ def seen(sheet: Figure) -> list[Text]:
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", VIEWS)
-def test_words_are_on_the_page_readable_and_apart(name: str, style: str) -> None:
+def test_texts_are_on_the_page_readable_and_apart(name: str, style: str) -> None:
     sheet = sheet_of(draw(VIEWS[name], style))
     sheet.canvas.draw()
     page = sheet.bbox
@@ -372,7 +372,7 @@ def test_forms_of_one_thing_have_its_colour_and_their_own_dashes() -> None:
     assert found["BPF, bounded"].dash != found["BPF, unrolled"].dash
 
 
-def test_words_beside_marks_do_not_lie_on_each_other() -> None:
+def test_labels_beside_marks_do_not_overlap() -> None:
     """All calls of two backends were shorter than a step of the clock: "18 calls" and "17 calls" overlapped."""
     place = {"figure": "f", "file": "f", "kind": "below", "verdict": "valid", "x": "", "value": 256.0}
     rows = [place | {"hue": hue, "label": f"{n} calls", "panel": panel}
@@ -427,7 +427,7 @@ def test_long_names_are_broken_into_lines_and_leave_the_panel_its_height() -> No
     assert sheet.bbox.y0 <= word.y0 < word.y1 <= sheet.bbox.y1
 
 
-def test_words_that_have_no_room_in_four_lines_are_turned() -> None:
+def test_labels_that_need_more_than_four_lines_are_turned() -> None:
     names = [f"{letter * 24}.bpf.c" for letter in "abcdefgh"]
     many = synthetic.run(vary={"program_name": names}, workload=None, accesses=None, mode="native")
     sheet = sheet_of(draw(view("programs", many), STYLES["paper-1col"]))

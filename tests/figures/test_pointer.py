@@ -37,7 +37,7 @@ def test_each_mark_says_value_interval_verdict_and_trials() -> None:
     assert "\ninvalid\n" in said[2][1]
 
 
-def test_the_words_lie_on_the_mark() -> None:
+def test_the_tooltip_is_on_the_mark() -> None:
     """Read from the file: where matplotlib has written the marker, and where the disc is."""
     _, svg = drawn()
     group = re.findall(r'<g id="series-0-\d+">(.*?)</g>\s*</g>', svg, re.DOTALL)

@@ -102,7 +102,7 @@ def test_an_older_paced_burst_has_no_latency_from_the_due_time() -> None:
     assert unpaced.latency is unpaced.histogram
 
 
-def test_nobody_looked_is_null_and_never_0() -> None:
+def test_a_count_that_was_not_taken_is_null_and_never_0() -> None:
     unseen = dict.fromkeys(("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id"))
     summary = SUMMARY | unseen | {"rx_by_queue": None, "rx_missing": "--no-receive"}
     output = parse_output(text(READY, summary, histogram_line([]), DETACHED))

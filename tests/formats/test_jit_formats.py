@@ -73,7 +73,7 @@ def test_a_subject_costs_what_its_best_round_took():
     assert found.subjects["64"].per_run == 10.0
 
 
-def test_a_failure_is_told_in_the_kernels_words():
+def test_a_failure_has_the_kernels_message():
     words = "0: (85) call 1\nR1 type=ctx expected=map_ptr\nprocessed 1 insns (limit 1000000)\n"
     failed = SUBJECT | {"ns": [], "failed": "BPF_PROG_LOAD", "error": "Permission denied", "words": words}
     subject = parse_jitbench(bench(KERNEL, failed)).subjects["64"]

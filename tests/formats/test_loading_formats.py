@@ -108,7 +108,7 @@ def test_lines_of_loadbench():
     assert bench.error is None
 
 
-def test_an_error_line_brings_the_verifiers_words():
+def test_an_error_line_has_the_verifiers_message():
     log = "0: (61) r1 = *(u32 *)(r1 +0)\nR1 pointer arithmetic prohibited\nprocessed 3 insns (limit 1000000)\n"
     line = {"type": "error", "step": "load", "error": "EACCES", "message": "p is refused", "log": log}
     bench = parse_loadbench(printed(CYCLE, line))

@@ -17,7 +17,7 @@ def recorded(name: str) -> bytes:
     return (RECORDED / name).read_bytes()
 
 
-def test_perf_values_are_numbers_or_perfs_own_words() -> None:
+def test_perf_values_are_numbers_or_perfs_message() -> None:
     counts = {count.event: count for count in perf.parse_perf_json(recorded("perf_all.jsonl"))}
     assert (counts["cycles"].value, counts["cycles"].reason) == (None, "<not supported>")
     assert counts["context-switches"].value == 54

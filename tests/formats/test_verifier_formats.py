@@ -68,7 +68,7 @@ from 3 to 5: R0_w=0 R1=ctx()
         ("libbpf: Kernel error message: Peer MTU\n", "Peer MTU"),
     ],
 )  # fmt: skip
-def test_last_words(log, words):
+def test_last_line(log, words):
     assert last_words(log) == words
 
 

@@ -79,7 +79,7 @@ def test_a_session_of_two_bursts(installed: Path, tmp_path: Path) -> None:
     assert len(parse_output(generator.raw).bursts) == 2
 
 
-def test_a_task_that_dies_ends_the_session_with_its_words(installed: Path, tmp_path: Path) -> None:
+def test_a_task_that_dies_ends_the_session_with_its_message(installed: Path, tmp_path: Path) -> None:
     host, folder = LocalHost(), str(tmp_path / "room")
     install(host, folder, str(installed), cores=(0, 1))
     settings = GeneratorSettings("moongen-hw", "0", src_mac="no mac")
@@ -145,7 +145,9 @@ def test_what_a_real_moongen_wrote_without_a_link() -> None:
         ("", "the port has 1 queues, but 9 were requested", "fewer queues"),
     ],
 )
-def test_what_cannot_be_had_is_unsupported_with_the_cause(said: str, told: str, remedy: str, tmp_path: Path) -> None:
+def test_a_missing_port_or_machine_feature_is_unsupported_with_the_cause(
+    said: str, told: str, remedy: str, tmp_path: Path
+) -> None:
     line = f'{{"type":"error","step":"config","error":null,"message":"{told}"}}'
     binary = tmp_path / "build" / "MoonGen"
     binary.parent.mkdir()

@@ -107,7 +107,7 @@ def test_a_command_that_reads_no_input_ends_all_the_same(host: Host) -> None:
     assert host.run(["true"], stdin=b"x" * 3_000_000).ok
 
 
-def test_failure_names_host_command_code_and_last_words(host: Host) -> None:
+def test_failure_names_host_command_code_and_last_line(host: Host) -> None:
     with pytest.raises(HostError, match=rf"{host.name}: `sh -c echo why >&2; exit 3` exited with 3: why"):
         host.run(["sh", "-c", "echo why >&2; exit 3"])
     assert host.run(["sh", "-c", "exit 3"], check=False).exit_code == 3
@@ -154,7 +154,7 @@ def test_line_by_line(host: Host) -> None:
     assert result.exit_code == 0
 
 
-def test_a_line_that_does_not_come_is_an_error_with_the_commands_own_words(host: Host) -> None:
+def test_a_line_that_does_not_come_is_an_error_with_the_commands_message(host: Host) -> None:
     process = host.start(["sh", "-c", "echo busy >&2; sleep 60"], deadline_s=10)
     with pytest.raises(HostError, match=r"printed no line for 2 s: busy"):
         process.read_line(2.0)

@@ -117,4 +117,4 @@ def test_a_group_whose_leader_has_ended_is_still_ours(ssh_lab: Lab) -> None:
 def test_a_stranger_here_is_not_signalled(code: str) -> None:
     argv = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", code]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
-    assert done.stdout.split("\0") == ["taken sleep", "60", "\n"], f"what is killed has no words: {done.stderr}"
+    assert done.stdout.split("\0") == ["taken sleep", "60", "\n"], f"a killed process prints nothing: {done.stderr}"

@@ -138,7 +138,7 @@ def test_the_table_of_versions_is_in_order_and_its_suites_are_known() -> None:
         versions.untried("tcc", "0.9")
 
 
-def test_a_missing_tool_comes_with_the_distributions_own_words() -> None:
+def test_a_missing_tool_comes_with_the_distributions_package() -> None:
     host = played({}, {"/etc/os-release": "ID=fedora\n"})
     (row,) = [row for row in doctor.tools(host) if row.check == "xdp/xsk.h"]
     assert (row.verdict, row.remedy) == ("missing", "dnf install libxdp-devel (AF_XDP sockets)")

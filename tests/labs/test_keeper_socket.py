@@ -169,7 +169,7 @@ def test_a_flood_of_connections_ends_no_lab(many_files: int, place: Path, lab: L
     assert_works(lab)
 
 
-def test_who_asks_nothing_is_dropped(place: Path) -> None:
+def test_a_client_that_asks_nothing_is_dropped(place: Path) -> None:
     with connected(place) as silent, connected(place) as half:
         half.sendall(b'{"do"')
         for connection in (silent, half):

@@ -76,7 +76,7 @@ def test_the_global_option_names_the_lab_too(lab: str) -> None:
     assert xdplab("--lab", lab, "lab", "run", "dut", "--", "hostname").stdout == "dut\n"
 
 
-def test_what_cannot_be_is_one_line_and_an_exit_code() -> None:
+def test_an_impossible_request_is_one_line_and_an_exit_code() -> None:
     for argv, words in (
         (("lab", "run", "--lab", "netns:never", "dut", "true"), "lab netns:never is not up"),
         (("lab", "up", "vm-nonsense"), "no such kind of lab"),

@@ -35,7 +35,7 @@ def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         labs.up("netns:never")
 
 
-def test_the_owner_is_who_called_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_owner_is_the_user_who_called_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("SUDO_UID", "1234")
     assert control.owner() == 1234

@@ -103,7 +103,7 @@ def test_streams_come_back_as_they_went(ends: tuple[End, End]) -> None:
     assert [answers[number] == content for number, content in enumerate(contents)] == [True] * 4
 
 
-def test_who_does_not_read_holds_up_nobody(ends: tuple[End, End]) -> None:
+def test_a_client_that_does_not_read_delays_no_other(ends: tuple[End, End]) -> None:
     near, far = ends
     lazy, busy = stream(near, 1), stream(near, 2)
     lazy.sendall(b".")

@@ -262,7 +262,7 @@ def test_a_leased_lab_ends_with_its_killed_owner(name: str) -> None:
     assert_gone(name, spaces)
 
 
-def test_a_leased_lab_ends_when_nobody_takes_the_lease(name: str) -> None:
+def test_a_leased_lab_ends_if_no_process_takes_the_lease(name: str) -> None:
     instance = name.partition(":")[2]
     netns.up(instance, control.owner(), lease=True)
     spaces = namespaces(labs.open_lab(name))
@@ -323,7 +323,7 @@ def test_an_ordinary_user_uses_and_downs_a_lab_that_root_made(stranger: Stranger
     assert files_of_labs() == files
 
 
-def test_who_comes_before_its_maker_has_the_lease_does_not_take_a_lab_away(name: str) -> None:
+def test_a_user_before_its_maker_has_the_lease_does_not_end_a_lab(name: str) -> None:
     """Of two users that began at once, the second held a lock on a lab that the first one took down when it left."""
     netns.up(name.partition(":")[2], control.owner(), lease=True)
     with labs.use_lab(name) as early:

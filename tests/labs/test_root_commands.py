@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,10 @@ from accounts import SUDO, USER, account
 from rack import rack, written
 
 from xdplab import labs
+from xdplab.generators import GeneratorSettings, moongen
+from xdplab.generators import testpmd as adapter_of_testpmd
+from xdplab.hosts.process import KILL_AFTER_S
+from xdplab.hosts.ssh import TELL_GROUP
 from xdplab.labs import Lab
 from xdplab.labs.inventory import Inventory
 from xdplab.labs.root_commands import COMMANDS, page, sudoers
@@ -55,6 +60,26 @@ def _started(path: Path) -> Iterator[str]:
                         first = argument.elts[0]
                         if isinstance(first, ast.Constant) and isinstance(first.value, str):
                             yield first.value
+
+
+@pytest.mark.parametrize("generator", [{"kind": "moongen", "path": "/opt/MoonGen"}, {"kind": "testpmd"}])
+def test_a_user_with_the_drop_in_can_start_the_generator(generator: dict[str, str]) -> None:
+    """MoonGen is started by a script in the work directory, which the rules did not name: sudo refused it."""
+    end = {"host": "h", "user": "u", "sudo": True, "key": "k", "host_key": "ssh-ed25519 AAAA"}
+    link = {"pci": "0000:3b:00.0", "mac": "00:15:4d:00:00:01"}
+    ends = {"dut": end | {"interface": link}, "tg": end | {"host": "g", "interface": link, "generator": generator}}
+    inventory = Inventory.model_validate(ends)
+    settings, folder = GeneratorSettings("moongen", "0"), f"{inventory.work_dir}/rack/{generator['kind']}"
+    if generator["kind"] == "moongen":
+        argv = moongen(generator["path"]).argv(settings, folder)
+    else:
+        argv = adapter_of_testpmd("/usr/bin/dpdk-testpmd", port=0, cores=(0, 1), eal=()).argv(
+            settings, f"{folder}/t.py"
+        )
+    rules = re.findall(r"sh \^(.*)\$$", sudoers(inventory)["g"], re.MULTILINE)
+    started = f"-c {TELL_GROUP} xdplab timeout --kill-after={KILL_AFTER_S:g} 3600.0 {' '.join(argv)}"
+    assert any(re.fullmatch(rule, started) for rule in rules), started
+    assert not any(re.fullmatch(rule, started.replace(argv[0], "id", 1)) for rule in rules)
 
 
 @contextlib.contextmanager

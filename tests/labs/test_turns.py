@@ -52,7 +52,7 @@ def test_no_two_are_on_a_cpu_at_once_and_each_gets_its_turn(cpus: Path) -> None:
     assert [taker.returncode for taker in takers] == [0, 0, 0]
 
 
-def test_who_waits_is_told_why_and_that_it_goes_on(cpus: Path) -> None:
+def test_a_waiting_lab_says_why_and_that_it_continues(cpus: Path) -> None:
     heard: list[str | None] = []
     with another(cpus, 1, 0.5) as taker:
         assert taker.stdout is not None
@@ -84,7 +84,7 @@ def test_a_killed_holder_lets_go_and_a_hung_one_is_named(cpus: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("cpus")
-def test_other_cpus_are_nobodys_concern() -> None:
+def test_labs_on_other_cpus_do_not_wait() -> None:
     with kept.alone_on([0], "lab a", pytest.fail), kept.alone_on([1], "lab b", pytest.fail):
         pass
 

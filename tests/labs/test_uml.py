@@ -37,7 +37,7 @@ def lab() -> Iterator[UmlLab]:
         uml_lab._require_namespaces()
         package()
     except LabError as error:
-        pytest.skip(f"no user-mode Linux can be had here: {error}")
+        pytest.skip(f"no user-mode Linux is available here: {error}")
     with labs.use_lab(NAME) as lab:
         assert isinstance(lab, UmlLab)
         yield lab
@@ -179,7 +179,7 @@ def gone(within_s: float) -> bool:
     return not processes()
 
 
-def test_a_panic_is_told_with_the_kernels_words_and_a_killed_keeper_leaves_nothing(lab: UmlLab) -> None:
+def test_a_panic_has_the_kernels_message_and_a_killed_keeper_leaves_nothing(lab: UmlLab) -> None:
     """The last test of this lab, which takes it down twice."""
     assert processes()
     lab.guest.start(["sh", "-c", "echo c >/proc/sysrq-trigger"], deadline_s=5.0)

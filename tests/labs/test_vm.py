@@ -42,13 +42,13 @@ def kernel() -> kernels.Kernel:
         qemu.require_tools()
         return kernels.kernel("6.1")
     except LabError as error:
-        pytest.skip(f"no guest can be had here: {error}")
+        pytest.skip(f"no guest is available here: {error}")
 
 
 @pytest.fixture(scope="module")
 def lab(kernel: kernels.Kernel) -> Iterator[VmLab]:
     if any(row["lab"] == NAME for row in labs.status()):
-        pytest.skip(f"somebody uses {NAME}: the tests would end it")
+        pytest.skip(f"{NAME} is in use: the tests would end it")
     with labs.use_lab(NAME) as lab:
         assert isinstance(lab, VmLab)
         yield lab
@@ -199,7 +199,7 @@ def test_up_again_changes_nothing(lab: VmLab) -> None:
     assert labs.up(NAME) is False
 
 
-def test_a_panic_is_told_with_the_kernels_words(kernel: kernels.Kernel, lab: VmLab) -> None:
+def test_a_panic_has_the_kernels_message(kernel: kernels.Kernel, lab: VmLab) -> None:
     guest = qemu_of(lab)
     lab.guest.start(["sh", "-c", "echo c >/proc/sysrq-trigger"], deadline_s=5.0)
     assert gone(guest, within_s=20.0)

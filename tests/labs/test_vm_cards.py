@@ -54,7 +54,7 @@ def lab_with(card: str) -> Iterator[tap.TapLab]:
         tap._require_model(tap.CARDS[card], qemu.require_tools())
         kernels.with_driver(kernels.kernel("6.12"), card)
     except LabError as error:
-        pytest.skip(f"no guest with it can be had here: {error}")
+        pytest.skip(f"no guest with it is available here: {error}")
     with labs.use_lab(f"vm:6.12:functional:{card}") as lab:
         assert isinstance(lab, tap.TapLab)
         yield lab

@@ -23,7 +23,7 @@ def guest(tmp_path: Path):
     made.close()
 
 
-def test_a_command_comes_back_with_its_words_and_its_exit_code(guest: foreign.ForeignGuest) -> None:
+def test_a_command_returns_its_output_and_its_exit_code(guest: foreign.ForeignGuest) -> None:
     done = guest.run(["sh", "-c", "cat; echo 'two  words' >&2; exit 3"], stdin=b"'a'\n\0b\xff", check=False)
     assert (done.exit_code, done.stdout, done.stderr) == (3, b"'a'\n\0b\xff", b"two  words\n")
     assert guest.run(["printf", "%s|", "it's", "$HOME", "a  b"]).text == "it's|$HOME|a  b|"
@@ -70,7 +70,7 @@ def test_the_line_that_wakes_a_guest_changes_nothing(
     assert guest.run(["echo", "next"]).text == "next\n"
 
 
-def test_a_guest_that_does_not_boot_tells_its_last_words() -> None:
+def test_a_guest_that_does_not_boot_shows_its_last_line() -> None:
     guest = foreign.ForeignGuest("vm:test", ["sh", "-c", "echo one; printf 'Kernel panic: no init'"], ())
     with pytest.raises(LabError, match=r"the guest has ended; its console's last line: Kernel panic: no init"):
         guest.await_up()

@@ -34,7 +34,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kernels.Kernel]
         qemu.require_tools()
         folder = kernels.kernel("6.1").folder
     except LabError as error:
-        pytest.skip(f"no guest can be had here: {error}")
+        pytest.skip(f"no guest is available here: {error}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         (cache.cache_dir() / "kernels").mkdir(parents=True)

@@ -52,7 +52,7 @@ def lab() -> Iterator[tap.TapLab]:
         qemu.require_tools()
         kernels.kernel("6.1")
     except LabError as error:
-        pytest.skip(f"no guest can be had here: {error}")
+        pytest.skip(f"no guest is available here: {error}")
     with labs.use_lab(NAME) as lab:
         assert isinstance(lab, tap.TapLab)
         yield lab

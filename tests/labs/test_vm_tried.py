@@ -77,7 +77,7 @@ def test_another_qemu_is_tried_anew(fake: FakeQemu) -> None:
     assert fake.asked == [MODELS[0], *MODELS]
 
 
-def test_where_no_cpu_boots_each_ones_last_words_are_told_and_remembered(fake: FakeQemu) -> None:
+def test_if_no_cpu_boots_the_last_line_of_each_is_shown_and_remembered(fake: FakeQemu) -> None:
     fake.does = {MODELS[0]: "hangs", MODELS[1]: "ends"}
     for _ in range(2):
         with pytest.raises(LabError) as told:

@@ -169,7 +169,7 @@ def test_an_object_that_a_tool_can_do_without(tmp_path: Path, wild: Path) -> Non
     assert re.search(expected, str(row.peak_reason))
 
 
-def test_the_generators_log_reaches_who_asked_for_traffic(tmp_path: Path) -> None:
+def test_the_generators_log_reaches_the_caller(tmp_path: Path) -> None:
     log = (
         "libbpf: prog 'f': BPF program load failed: Permission denied\n5: (79) r1 = *(u64 *)(r2 +0)\nR7 max value is\n"
     )

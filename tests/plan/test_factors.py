@@ -183,7 +183,7 @@ def test_a_value_can_be_chosen_alone(both: Both) -> None:
 
 
 @every
-def test_words_on_a_point_tell_two_values_apart(both: Both) -> None:
+def test_labels_of_a_point_tell_two_values_apart(both: Both) -> None:
     _, points, _ = both
     assert len({str(p) for own in points for p in own}) == len({p.point_id for own in points for p in own})
 

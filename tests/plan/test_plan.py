@@ -166,7 +166,7 @@ def test_a_command_of_setup_keeps_its_numbers_as_they_are_written(tmp_path: Path
         ({"colour": 1}, "points.colour is not a key of a plan"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_plain_words(change: dict[str, object], words: str) -> None:
+def test_an_unusable_program_is_refused_in_plain_language(change: dict[str, object], words: str) -> None:
     points = {"mode": "native", "workload": "array", "accesses": 0} | change
     with pytest.raises(PlanError) as caught:
         parse_plan({"name": "p", "blocks": [{"points": points}]})

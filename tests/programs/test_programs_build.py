@@ -91,7 +91,7 @@ def test_a_copy_holds_only_what_is_whole_while_others_still_write(cache, dut, tm
     assert {"counting.bpf.o", "proof.json"} <= set(there)
 
 
-def test_the_compilers_words_are_handed_on(tmp_path, cache):
+def test_the_compilers_message_is_shown(tmp_path, cache):
     (tmp_path / "bad.bpf.c").write_text("int x = nonsense;\n")
     with pytest.raises(ProgramError, match=r"refuses the program: bad\.bpf\.c:1:9: error: .*'nonsense'"):
         build(UserProgram(str(tmp_path / "bad.bpf.c")), cache)

@@ -92,14 +92,14 @@ def test_a_removed_access_is_found_out(cache):
     spec = ProgramSpec("array", 33)
     image = build(spec, cache).image
     loads = [at for at, insn in enumerate(image.insns) if insn.code == LOAD and insn.off > 64]
-    with pytest.raises(ProgramError, match="promises 33 loads, 0 stores, 0 lookups a packet and makes 32 loads"):
+    with pytest.raises(ProgramError, match="promises 33 loads, 0 stores, 0 lookups per packet and makes 32 loads"):
         count_bytecode(tampered(image, loads[3], Insn(MOV, image.insns[loads[3]].dst, 0, 0, 0)), spec)
 
 
 def test_one_access_too_many_is_found_out(cache):
     spec = ProgramSpec("lookup", 100)
     more = build(replace(spec, accesses=101), cache).image
-    with pytest.raises(ProgramError, match=r"100 lookups a packet and makes 101 loads, 0 stores, 101 lookups"):
+    with pytest.raises(ProgramError, match=r"100 lookups per packet and makes 101 loads, 0 stores, 101 lookups"):
         count_bytecode(more, spec)
 
 

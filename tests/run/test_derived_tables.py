@@ -168,7 +168,7 @@ def test_a_run_on_a_read_only_mount_is_drawn_compared_and_audited(old_run: RunDi
     assert content(old_run) == before
     assert (old_run.cache / "figures" / "throughput.png").exists()
     assert (old_run.cache / "audit.md").exists()
-    assert str(old_run.cache) in done.stdout, "where they are is said"
+    assert str(old_run.cache) in done.stdout, "the output says where they are"
 
 
 def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(

@@ -70,6 +70,11 @@ def test_tags_are_given_found_and_taken_away(folder: Path) -> None:
     runs("--untag", "latest", "baseline")
     assert [run["tags"] for run in json.loads(runs("--json"))] == ["6.12", None, "baseline"]
     assert "holds no run with the tag base" in runs("--tagged", "base")
+    runs("--untag", str(two), "baseline")
+    runs("--note", str(two), "a note")
+    runs("--note", str(two), "")
+    assert not list(two.glob("*.txt")), "a run without tags and note has no file of them"
+    runs("--tag", str(two), "baseline")
     done = CliRunner().invoke(cli, ["runs", "--tag", "latest", "two words"])
     assert isinstance(done.exception, PlanError)
     assert list(xl.runs()["tags"].dropna()) == ["6.12", "baseline"]

@@ -135,7 +135,7 @@ def test_git_keeps_the_sample_and_no_other_run() -> None:
         return subprocess.run(asked, check=False, capture_output=True).returncode == 0
 
     if not (ROOT / ".git").exists():
-        pytest.skip("this is no git checkout")
+        pytest.skip("this is not a git checkout")
     assert ignored("results/2026-01-31-quick/journal.jsonl")
     assert ignored("results/sample/figures/throughput.png")
     assert not ignored("results/README.md")

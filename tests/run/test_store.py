@@ -63,7 +63,7 @@ def test_a_run_that_was_killed_before_it_was_whole_is_none_and_in_no_ones_way(tm
     killed_while_made(tmp_path, after)
     assert [p for p in tmp_path.iterdir() if not p.name.startswith(".")] == []
     run = RunDirectory.create(tmp_path, "t", run_id="cd34", plan_yaml="")
-    assert list(tmp_path.iterdir()) == [run.path], "what the kill left is swept"
+    assert list(tmp_path.iterdir()) == [run.path], "the remains of the kill are removed"
     assert not run.path.name.endswith("-2")
 
 

@@ -85,7 +85,7 @@ case "$0" in */3.13/*) echo "1 of 9 failed"; exit "${TESTS:-0}" ;; *) echo "9 pa
 @pytest.mark.parametrize(
     ("own", "code"), [({}, 0), ({"TESTS": "1"}, 1), ({"SYNC": "2"}, 1), ({"SYNC": "2", "PIP": "0"}, 0)]
 )
-def test_each_python_decides_but_one_that_cannot_be_had(tmp_path: Path, own: dict[str, str], code: int) -> None:
+def test_each_python_counts_except_an_unavailable_one(tmp_path: Path, own: dict[str, str], code: int) -> None:
     for path, text in {"shell/setup.sh": SETUP, "venv/bin/uv": UV, "venv/bin/python": OWN, "double": OTHER}.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)

@@ -127,7 +127,7 @@ def test_tests_need_more(machine: Machine) -> None:
         ("linuxmint\nID_LIKE='ubuntu debian'", "apt-get"),
     ],
 )
-def test_each_distribution_has_its_own_words(tmp_path: Path, distribution: str, expected: str) -> None:
+def test_each_distribution_has_its_own_commands(tmp_path: Path, distribution: str, expected: str) -> None:
     machine = Machine(tmp_path, distribution)
     assert machine.run().returncode == 0
     assert machine.calls[0].startswith(expected)

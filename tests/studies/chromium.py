@@ -79,7 +79,7 @@ class Page:
         while b"\0" not in self._rest:
             ready, _, _ = select.select([self._in], [], [], max(0, until - time.monotonic()))
             data = os.read(self._in, 1 << 20) if ready else b""
-            assert data, "the browser says nothing any more"
+            assert data, "the browser does not answer any more"
             self._rest += data
         text, _, self._rest = self._rest.partition(b"\0")
         return json.loads(text)

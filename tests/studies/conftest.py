@@ -45,7 +45,7 @@ def sanitized(folder: Path) -> str:
 def verify(bpfverify: str) -> Verify:
     """Return the programs of the objects, with bpfverify's results on this machine's kernel."""
     if os.geteuid() != 0:
-        pytest.skip("the verifier asks for root")
+        pytest.skip("needs root: loads programs into the kernel")
 
     def run(paths: Path | Iterable[Path], *options: str) -> tuple[VerifiedProgram, ...]:
         named = [paths] if isinstance(paths, Path) else list(paths)
@@ -61,7 +61,7 @@ def compile_text(folder: Path) -> Compile:
     """Compile a C text, with the oldest installed clang unless another is given."""
     compilers = find_compilers()
     if not compilers:
-        pytest.skip("there is no clang here")
+        pytest.skip("no clang is installed")
 
     def build(text: str, mcpu: str = "v2", newest: bool = False) -> Path:
         return compile_object(text, compilers[-1 if newest else 0], mcpu, folder / "objects")

@@ -268,7 +268,7 @@ def test_each_load_has_the_kernels_own_time_and_none_is_longer_than_its_load(ver
 def test_nothing_stays_loaded(verify, compile_member):
     verify([compile_member("double_strcmp", n) for n in (1, 2, 3)], "--loads", "3")
     if not shutil.which("bpftool"):
-        pytest.skip("bpftool is not here")
+        pytest.skip("bpftool is not installed")
     loaded = json.loads(subprocess.run(["bpftool", "-j", "prog"], capture_output=True, check=True).stdout)
     assert not [p for p in loaded if p.get("name") == "double_strcmp"]
 

@@ -60,7 +60,7 @@ def test_what_other_factors_set_is_no_device_setting() -> None:
         ("rss.table", "equal 0", "write `equal QUEUES`, or"),
         ("rss.table", "weight 0 0", "write `equal QUEUES`, or"),
         ("rss.table", "weight 1 -3", "write `equal QUEUES`, or"),
-        ("rss.hkey", "6D:5A", "small letters"),
+        ("rss.hkey", "6D:5A", "lower case"),
         ("hash.udp4", "fnsd", "in this order"),
         ("hash.udp4", False, "in this order"),  # `n` in YAML
         ("hash.udp5", "sd", "tcp4, udp4, tcp6, udp6"),

@@ -33,9 +33,9 @@ def guests() -> None:
         qemu.require_tools()
         kernels.kernel("6.1")
     except LabError as error:
-        pytest.skip(f"no guest can be had here: {error}")
+        pytest.skip(f"no guest is available here: {error}")
     if {COUNTED, "uml"} & {row["lab"] for row in labs.status()}:
-        pytest.skip(f"somebody uses {COUNTED} or uml: this would change its JIT")
+        pytest.skip(f"{COUNTED} or uml is in use: this test would change its JIT")
 
 
 def study(out: Path, *arguments: str) -> tuple[pd.DataFrame, Path, str]:

@@ -33,7 +33,7 @@ def guest() -> None:
         qemu.require_tools()
         kernels.kernel("6.1")
     except LabError as error:
-        pytest.skip(f"no guest can be had here: {error}")
+        pytest.skip(f"no guest is available here: {error}")
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def of_architecture(kernel: str) -> str:
         architecture.tool()
         kernels.kernel(kernel)
     except LabError as error:
-        pytest.skip(f"no guest of {kernel} can be had here: {error}")
+        pytest.skip(f"no guest of {kernel} is available here: {error}")
     return f"vm:{kernel}"
 
 
@@ -159,7 +159,7 @@ def test_user_mode_linux_runs_the_kernels_tests_in_time(tmp_path: Path):
     try:
         uml_source.tests_module()
     except LabError as error:
-        pytest.skip(f"no module of user-mode Linux can be had here: {error}")
+        pytest.skip(f"no module of user-mode Linux is available here: {error}")
     asked = ("--place", "uml", "--part", "test_bpf", "--suite", "test_bpf", "--tests", "0-70", "--repetitions", "1")
     rows = command(tmp_path / "results", *asked)
     assert set(rows["number"]) == set(range(71))  # two runs of the module: the log holds no more

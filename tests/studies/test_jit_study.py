@@ -108,7 +108,7 @@ def test_packet_filters_match_what_they_say():
 
 def test_what_tcpdump_compiles_is_our_filter_of_ip():
     if filters.tcpdump() is None:
-        pytest.skip("no tcpdump is here")
+        pytest.skip("tcpdump is not installed")
     assert filters.compiled("ip") == filters.IP
     with pytest.raises(PlanError, match="syntax error"):
         filters.compiled("ip and and")

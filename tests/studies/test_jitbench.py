@@ -18,7 +18,7 @@ from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
 from xdplab.studies.jit.jitbench import JitBench, parse_jitbench
 from xdplab.studies.jit.subjects import JitLoad
 
-root = pytest.mark.skipif(os.geteuid() != 0, reason="loading raw programs and own networks ask for root")
+root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loads raw programs and makes networks")
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def test_the_budget_ends_the_repetitions(bench: Bench, simple: Path):
     assert 1 <= len(bench("bpf", str(simple), "--repetitions", "10000", "--budget-ms", "200").cycles) < 1000
 
 
-def test_a_refused_program_ends_with_the_verifiers_words(bench: Bench, tmp_path: Path):
+def test_a_refused_program_ends_with_the_verifiers_message(bench: Bench, tmp_path: Path):
     (tmp_path / "bad.c").write_text(REFUSED)
     headers = f"-I/usr/include/{os.uname().machine}-linux-gnu"
     subprocess.run(
@@ -139,7 +139,7 @@ def test_the_loader_loads_and_says_nothing(bench: Bench, simple: Path, tmp_path:
     "arguments",
     [(), ("riddle",), ("process",), ("loader",), ("bpf",), ("bpf", "a.o", "--watch", "graph"), ("start", "--loads")],
 )
-def test_words_it_does_not_know(bench: Bench, arguments: tuple[str, ...]):
+def test_unknown_arguments(bench: Bench, arguments: tuple[str, ...]):
     done = subprocess.run([study.driver(), *arguments], capture_output=True, timeout=10, check=False)
     assert done.returncode == 2
     assert done.stdout == b""

@@ -33,9 +33,9 @@ def guests() -> None:
         kernels.kernel("6.1")
         headers.tree("6.1")
     except LabError as error:
-        pytest.skip(f"no guest can be had here: {error}")
+        pytest.skip(f"no guest is available here: {error}")
     if GUEST in {row["lab"] for row in labs.status()}:
-        pytest.skip(f"somebody uses {GUEST}: what they do there is counted too")
+        pytest.skip(f"{GUEST} is in use: the work of others there would be counted too")
 
 
 @pytest.fixture(scope="module")

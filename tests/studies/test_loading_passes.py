@@ -44,7 +44,7 @@ def bench(
     return passes.LoadRunner(there, "/loadbench", mode, "/p.o", LoadingRequest(loads=7, budget_s=2.0))
 
 
-def test_a_refusal_is_unsupported_in_the_verifiers_words(tmp_path: Path):
+def test_a_refusal_is_unsupported_with_the_verifiers_message(tmp_path: Path):
     host = FakeHost(loadbench=[REFUSED])
     with pytest.raises(UnsupportedError, match="load: p is refused: R1 is not allowed"):
         passes.measure(bench(host), tmp_path)

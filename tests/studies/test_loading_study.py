@@ -203,7 +203,7 @@ def test_parts_add_up_to_the_whole(table: pd.DataFrame):
     assert sum(found[name] for name in parts.BPF_PARTS) == found["whole"]
 
 
-def test_the_rest_is_unknown_where_the_jit_ran_and_nobody_timed_it(table: pd.DataFrame):
+def test_the_rest_is_unknown_if_the_jit_ran_untimed(table: pd.DataFrame):
     untimed = table[~table["step"].eq("jit")]
     assert pd.isna(part(parts.parts(untimed), GUEST, BPF, 1)["rest of load"])
     interpreted = untimed[~untimed["step"].eq("jited")]

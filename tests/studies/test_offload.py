@@ -57,7 +57,7 @@ def test_a_small_run_asks_of_every_group_in_one_kernel() -> None:
         ("Error: netdevsim: refused.\nWe have an error talking to the kernel\n", "Error: netdevsim: refused."),
     ],
 )
-def test_the_kernels_words_are_taken_out_of_a_tools_complaint(complaint: str, words: str) -> None:
+def test_the_kernels_message_is_extracted_from_a_tools_error(complaint: str, words: str) -> None:
     assert kernels_words(Result("guest", ("bpftool",), 255, b"", complaint.encode(), 0.1)) == words
 
 

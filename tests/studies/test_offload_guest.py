@@ -43,7 +43,7 @@ def guest() -> Iterator[str]:
         kernels.kernel("6.1")
         build("6.1")
     except LabError as error:
-        pytest.skip(f"no guest with netdevsim can be had here: {error}")
+        pytest.skip(f"no guest with netdevsim is available here: {error}")
     with labs.use_lab(NAME):
         yield NAME
 

@@ -82,7 +82,7 @@ def run(tmp_path: Path) -> StudyRun[StudyRequest, Nap]:
     return made
 
 
-def test_an_answer_is_a_value_or_absent_with_the_last_words() -> None:
+def test_an_answer_is_a_value_or_absent_with_the_last_line() -> None:
     asked = {"greeting": ("printf", "%s", "it's; $HOME"), "lines": ("printf", "a\\nb"), "none": ("cat", "/nowhere")}
     found = answers(LocalHost(), asked)
     assert found["greeting"] == {"value": "it's; $HOME"}

@@ -228,7 +228,7 @@ def test_a_series_is_hidden_by_the_keyboard_and_by_a_click(browser: chromium.Pag
     assert (browser.run(SEEN), browser.run(f"{ENTRY}.getAttribute('aria-pressed')")) == (shown, "true")
 
 
-def test_what_lies_under_the_pointer_on_a_mark_has_its_words(browser: chromium.Page, page: Path) -> None:
+def test_the_element_under_the_pointer_on_a_mark_has_its_tooltip(browser: chromium.Page, page: Path) -> None:
     """The disc is where the browser draws the mark's own shape, and above everything else."""
     browser.open(page)
     found = browser.run(

@@ -99,7 +99,7 @@ def test_a_dut_whose_mrr_lies_below_its_pdr_is_shown_as_livelock() -> None:
     assert search_point(dut(hard(1e6)), QUICK, LINE).livelock is False
 
 
-def test_livelock_is_said_in_words(tmp_path: Path) -> None:
+def test_livelock_is_reported(tmp_path: Path) -> None:
     (trial, *_) = trials("split")
     facts = as_json(SearchFacts(search=search_point(dut(livelock), QUICK, LINE).short))
     row = row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts))
@@ -327,7 +327,7 @@ def test_a_search_by_rfc2544_has_the_tables_and_figures_that_it_asks_for() -> No
     assert marks["value"].max() == pytest.approx(62)
 
 
-def test_a_result_that_cannot_be_had_has_its_reason() -> None:
+def test_a_missing_result_has_its_reason() -> None:
     lossy = dut(lambda rate: 0.9 * rate)
     found = search_point(lossy, TESTS, LINE)
     assert found.rfc2544 is not None

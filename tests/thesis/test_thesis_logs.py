@@ -123,7 +123,7 @@ def test_sar_anomalies(data: bytes, kinds_found: list[str], cpu_rows: int) -> No
     assert len(log.cpus) == cpu_rows
 
 
-def test_perf_numbers_of_that_locale_and_its_own_words() -> None:
+def test_perf_numbers_of_that_locale_and_its_own_messages() -> None:
     log = parse_perf_text(perf_log())
     counts = {count.event: count for count in log.counts.values()}
     assert (counts["task-clock"].value, counts["task-clock"].unit) == (1.28, "msec")

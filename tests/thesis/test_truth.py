@@ -376,7 +376,7 @@ def test_a_corrected_figure_stands_on_the_printed_page_and_says_what_limits_a_ma
     assert entries[-2:] == ["link\nlimits", "interval\ngoes on"]
     assert [bars.get_hatch() for bars in native.collections if isinstance(bars, PolyCollection)] == [None, "....."]
     text = render(sheet, "svg", style_named("paper-2col"), "x", {}).decode()
-    assert "<title>8, XDP Native" in text, "each mark of an SVG has its words"
+    assert "<title>8, XDP Native" in text, "each mark of an SVG has its tooltip"
     plain = printed_sheet(_view("19", [row | {"n": None} for row in rows[:1]]), spec, ())
     assert plain.axes[-1].get_ylim()[1] > 90, "as printed, the axis holds the interval"
 

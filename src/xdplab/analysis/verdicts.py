@@ -144,7 +144,7 @@ def path_carries(row: Row) -> str | None:
     return f"the path carried none of {proof['sent']} frames sent before the trial: the DUT {counts}"
 
 
-def somebody_counted(row: Row) -> str | None:
+def a_side_counted(row: Row) -> str | None:
     if forwarded(row) is not None:
         return None
     if returns_frames(row):
@@ -224,7 +224,7 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
     tg_port_sent,
     tg_took_what_came,
     path_carries,
-    somebody_counted,
+    a_side_counted,
     frames_reached_dut,
     tg_hears,
     received_within_sent,

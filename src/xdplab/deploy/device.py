@@ -36,7 +36,7 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Snapshot:
-        """Read what `to_json` gave, also that of a version whose RSS table was a number or a list of weights."""
+        """Read the result of `to_json`, also of a version whose RSS table was a number or a list of weights."""
         taken = cls(**data)
         values = dict(taken.values)
         for kind in ("equal", "weight"):
@@ -51,7 +51,7 @@ class Snapshot:
     def with_queues(self, queues: int) -> Snapshot:
         """Return the snapshot of a device that has ``queues`` queues now.
 
-        An RSS table that spread over all queues spreads over all of these, and so does one that needs more queues.
+        An RSS table that used all queues, or that needs more queues than there are, becomes one over all of these.
         """
         table = str(self.values.get("rss.table", "")).split()
         if not table:
@@ -82,7 +82,7 @@ class Applied:
     def require(self, *, rounded: bool = False) -> Applied:
         """Return self, or raise UnsupportedError naming the first setting that is not as requested.
 
-        ``rounded``: a number and the weights of queues may differ, a switch or text may not.
+        ``rounded``: numbers and the weights of queues may differ, but not switches and texts.
         """
         for key, (requested, obtained) in self.differing.items():
             if rounded and (type(requested) is type(obtained) is int or _both_weights(requested, obtained)):
@@ -97,7 +97,7 @@ class Applied:
 
 
 def _both_weights(requested: Value, obtained: Value | None) -> bool:
-    """Tell whether both are weights of as many queues: a table's entries can only be near to some weights."""
+    """Tell whether both are weights of equally many queues: a table only approximates some weights."""
     weights = [str(value).split() for value in (requested, obtained)]
     return all(words[:1] == ["weight"] for words in weights) and len(weights[0]) == len(weights[1])
 
@@ -139,8 +139,8 @@ def restore(host: Host, interface: str, remembered: Snapshot) -> None:
     """Restore an interface in reverse order, and verify. Restoring twice is harmless.
 
     A second pass goes forward: for example, a queue's XPS mask can only return after the queue. Then features that the
-    driver switched off by itself are requested again. An RSS table fits the queues that there are at each step: one
-    that is written for other queues counts as chosen, and the kernel then refuses fewer queues. Raises HostError naming
+    driver switched off by itself are requested again. At each step, the RSS table is written for the queues of that
+    step: the kernel treats another table as the user's choice, and then refuses fewer queues. Raises HostError naming
     the settings that still differ.
     """
     for order in (tuple(reversed(SETTINGS)), SETTINGS):

@@ -59,8 +59,8 @@ class Pause:
         return ethtool("-A", interface, [word for name, value in values.items() for word in (name, on_off(value))])
 
 
-# `default` alone tells the kernel that nobody has chosen a table: otherwise a later `ethtool -L` with fewer queues is
-# refused. So a table that is the default is set as this.
+# Only `default` tells the kernel that the table is not the user's choice; otherwise it refuses a later `ethtool -L`
+# with fewer queues. So a table that equals the default is set by `default`.
 _SET_TABLE = """\
 table() { ethtool -x "$1" | grep -E '^ *[0-9]+:'; }
 ethtool -X "$1" default 2>/dev/null && default=$(table "$1")
@@ -73,8 +73,8 @@ ethtool -X "$@" || exit
 class Rss:
     """Receive-side scaling: the table from a frame's hash to a queue, the hash's key and its function.
 
-    ``table`` is a text of `formats.ethtool.spread`. Whether an even table is in blocks is not part of it: ``equal``
-    sets the kernel's own order.
+    ``table`` is a text of `formats.ethtool.spread`. The order of an even table is not part of it: ``equal`` sets the
+    kernel's own order.
     """
 
     prefix: str = "rss"
@@ -105,12 +105,12 @@ class Rss:
 
 @dataclass(frozen=True)
 class HashFields:
-    """Which fields of a frame the RSS hash covers, by type of flow: ``udp4`` is ``sdfn`` with ports, ``sd`` without."""
+    """The fields of a frame that the RSS hash covers, by type of flow: ``udp4`` is ``sdfn`` with ports, else ``sd``."""
 
     prefix: str = "hash"
 
     def read(self, host: Host, interface: str) -> Values:
-        script = f"none=1; for flow in {' '.join(FLOWS)}; do "  # a driver may hash some types only
+        script = f"none=1; for flow in {' '.join(FLOWS)}; do "  # a driver may hash only some types
         script += 'echo "# $flow"; ethtool -n "$1" rx-flow-hash "$flow" && none=0; done; exit $none'
         return self.parse(tool(host, ["sh", "-c", script, "sh", interface]))
 

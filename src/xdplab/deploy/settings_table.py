@@ -44,7 +44,7 @@ _NAMES = ("link.mtu", "link.promisc")
 
 
 def require_in_plans(device: Mapping[str, Value]) -> None:
-    """Raise PlanError for a name that no plan may set on any device, and for a value that no device has."""
+    """Raise PlanError for a name that a plan may not set, and for a value that no device can have."""
     for name, value in device.items():
         if name.partition(".")[0] not in _ROWS and name not in _NAMES:
             known = ", ".join((*(f"{row}.NAME" for row in _ROWS), *_NAMES))
@@ -53,21 +53,21 @@ def require_in_plans(device: Mapping[str, Value]) -> None:
                 remedy=f"write {known}; `queues` sets the number of queues",
             )
         if remedy := _better(name, value):
-            raise PlanError(f"device: {name}: {value} is not a value of it", remedy=remedy)
+            raise PlanError(f"device: {name}: {value} is not a possible value", remedy=remedy)
 
 
 def _better(name: str, value: Value) -> str | None:
-    """Return what to write instead of a value that is never read back as it is written."""
+    """Return a remedy for a value that would never be read back as written; None for other values."""
     row, _, own = name.partition(".")
     words = str(value).split()
     if name == "rss.table":
         numbers = [int(word) for word in words[1:] if word.isdecimal()]
         form = spread(words[0], numbers) if words and len(numbers) == len(words) - 1 else None
-        remedy = f"write `{form}`" if form else "write `equal QUEUES`, or `weight` and a number for each queue"
+        remedy = f"write `{form}`" if form else "write `equal QUEUES`, or `weight` and a number per queue"
         return None if form == value else remedy
     if name == "rss.hkey":
         wrong = not re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2})+", str(value))
-        return 'write it in quotes, in small letters, as `ethtool -x` prints it: "6d:5a:…"' if wrong else None
+        return 'write it in quotes and in lower case, as `ethtool -x` prints it: "6d:5a:…"' if wrong else None
     if row == "hash":
         if own not in FLOWS:
             return f"the types of flows are {', '.join(FLOWS)}"

@@ -14,6 +14,7 @@ from xdplab.errors import FigureError
 from xdplab.figures.catalogue import CATALOGUE, entry_named, prepared
 from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, Layout, levels
 from xdplab.figures.marks import View
+from xdplab.figures.reading import narrowed
 from xdplab.figures.save import provenance, save
 from xdplab.figures.styles import Style
 from xdplab.figures.views import FigureRequest, believable
@@ -40,6 +41,7 @@ def draw_all(
     source: Mapping[str, str] | None = None,
 ) -> list[Drawn]:
     """Draw every figure of the catalogue (or ``names``) into ``folder``; one entry per figure, drawn or not."""
+    trials = narrowed(trials)
     source = provenance(trials) if source is None else source
     done: list[Drawn] = []
     for name in names or CATALOGUE:

@@ -37,9 +37,9 @@ from xdplab.figures.styles import Style, applied, style_named
 
 MOST_COLUMNS = 3
 MOST_TICKS = 8
-"""A logarithmic axis of more values than these is labelled by decades, not by its values."""
+"""A logarithmic axis with more values than this is labelled by decades, not by its values."""
 MOST_DECADES = 8
-"""Labels of such an axis, at most; between them, decades are left out evenly."""
+"""The largest number of labels of such an axis; decades between them are left out evenly."""
 
 
 class Sheet(Figure):

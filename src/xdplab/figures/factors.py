@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from xdplab.errors import FigureError
@@ -119,27 +121,45 @@ def _choices(trials: pd.DataFrame, names: Sequence[str]) -> str:
 
 def label_column(trials: pd.DataFrame, names: Sequence[str], *, alone: bool) -> pd.Series:
     """Return one label per row for a combination of factors; ``alone``: no legend title stands above the label."""
-    labels = pd.Series([""] * len(trials), index=trials.index, dtype="object")
+    if not names or trials.empty:
+        return pd.Series([""] * len(trials), index=trials.index, dtype="object")
+    place, combinations = _combined(trials, names)
+    return pd.Series(_labels(combinations, names, alone=alone)[place], index=trials.index, dtype="object")
+
+
+def _combined(trials: pd.DataFrame, names: Sequence[str]) -> tuple[npt.NDArray[np.intp], pd.DataFrame]:
+    """Return each row's number of its combination, and the combinations: a million rows have a few."""
+    numbers = np.zeros(len(trials), dtype=np.int64)
+    for name in names:
+        place, found = pd.factorize(trials[name])
+        numbers = numbers * (len(found) + 1) + place + 1
+    first = ~pd.Series(numbers).duplicated().to_numpy()
+    place, _ = pd.factorize(numbers)
+    return place, trials.loc[first, list(names)]
+
+
+def _labels(combinations: pd.DataFrame, names: Sequence[str], *, alone: bool) -> npt.NDArray[np.object_]:
+    labels = [""] * len(combinations)
     full = alone or len(names) > 1
     for name in names:
         factor = FACTORS[name]
         label = factor.label if full else factor.short
-        words = trials[name].map(lambda v, label=label: "" if pd.isna(v) else label(str(v))).astype("object")
-        joint = [f"{a}, {b}" if a and b else a or b for a, b in zip(labels, words, strict=True)]
-        labels = pd.Series(joint, index=trials.index, dtype="object")
-    return labels
+        words = combinations[name].map(lambda v, label=label: "" if pd.isna(v) else label(str(v))).astype("object")
+        labels = [f"{a}, {b}" if a and b else a or b for a, b in zip(labels, words, strict=True)]
+    return np.array(labels, dtype=object)
 
 
 def label_order(trials: pd.DataFrame, names: Sequence[str], *, alone: bool) -> tuple[str, ...]:
     """Return the labels of all combinations, ordered by the factors' own order."""
     if not names or trials.empty:
         return ("",)
-    ranks = pd.DataFrame(index=trials.index)
+    _, combinations = _combined(trials, names)
+    ranks = pd.DataFrame(index=range(len(combinations)))
     for name in names:
-        order = levels(trials, name)
-        ranks[name] = [order.index(v) if not pd.isna(v) else -1 for v in trials[name]]
+        order = levels(combinations, name)
+        ranks[name] = [order.index(v) if not pd.isna(v) else -1 for v in combinations[name]]
     ordered = ranks.sort_values(list(names), kind="stable").index
-    return tuple(dict.fromkeys(label_column(trials, names, alone=alone).loc[ordered]))
+    return tuple(dict.fromkeys(_labels(combinations, names, alone=alone)[ordered]))
 
 
 def title_of(names: Sequence[str]) -> str:

@@ -43,7 +43,7 @@ class Look:
     colour of its hue; ``rules`` are horizontal lines by panel ("" is every panel). ``point_label`` labels marks of
     kind ``point`` that mean something else than the rest; ``legend`` replaces texts of the legend, such as
     ``invalid``.
-    ``x_limits`` and ``y_limits`` are the ends of linear axes whose range a standard prescribes.
+    ``x_limits`` and ``y_limits`` are the ends of linear axes, if a standard prescribes them.
     ``things``: hues that have the colour of a hue that figures of several studies have.
     """
 

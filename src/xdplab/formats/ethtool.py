@@ -1,4 +1,4 @@
-"""`ethtool` and its options that show: an interface's link, driver, counters, queues, rings, features, RSS, flags."""
+"""The output of `ethtool`: an interface's link, driver, counters, queues, rings, features, RSS and private flags."""
 
 from __future__ import annotations
 
@@ -188,8 +188,8 @@ def rss_table(text: str) -> list[int]:
 def rss_spread(table: list[int]) -> str | None:
     """Return a table as `spread` does; None for a table that ethtool cannot set.
 
-    A table is even if the counts of its queues differ by one entry at most, one queue after another as ``ethtool -X
-    default`` writes them, or in one block per queue as some drivers (igb) do.
+    A table is even if its queues' numbers of entries differ by at most one, and if the queues alternate, as after
+    ``ethtool -X default``, or have one block each, as with some drivers (igb).
     """
     if not table:
         return None
@@ -201,10 +201,10 @@ def rss_spread(table: list[int]) -> str | None:
 
 
 def spread(kind: str, numbers: list[int]) -> str | None:
-    """Return the words of ``ethtool -X`` for a table, in the form that equal tables share; None for no table.
+    """Return the arguments of ``ethtool -X`` for a table, in a canonical form; None if it is not a table.
 
-    ``equal 4`` spreads over the first four queues. ``weight 1 3`` gives the second queue three times as many entries:
-    the smallest whole numbers, none for queues after the last one, and ``equal`` where all are the same.
+    ``equal 4`` spreads over the first four queues. ``weight 1 3`` gives the second queue three times as many entries.
+    Weights are the smallest integers, without zeros after the last queue; equal weights become ``equal``.
     """
     if kind == "equal":
         return f"equal {numbers[0]}" if len(numbers) == 1 and numbers[0] > 0 else None
@@ -227,15 +227,15 @@ HASH_FIELDS = {
     "L4 bytes 0 & 1 [TCP/UDP src port]": "f",
     "L4 bytes 2 & 3 [TCP/UDP dst port]": "n",
 }
-"""The fields of a flow that a NIC hashes, as ``ethtool -n`` names them, and the letter that chooses each."""
+"""The fields of a flow that a NIC can hash, as ``ethtool -n`` names them, and the letter of each."""
 
 
 def parse_hash_fields(text: str) -> str:
-    """Return the letters of ``ethtool -n INTERFACE rx-flow-hash TYPE``; none if the NIC hashes no field."""
+    """Return the letters of the fields in ``ethtool -n INTERFACE rx-flow-hash TYPE``; empty if the NIC hashes none."""
     lines = {line.strip() for line in text.splitlines()}
     return "".join(letter for name, letter in HASH_FIELDS.items() if name in lines)
 
 
 def parse_private_flags(text: str) -> dict[str, bool]:
-    """Return the driver's own switches from ``ethtool --show-priv-flags``."""
+    """Return the driver's private flags from ``ethtool --show-priv-flags``."""
     return {name: word == "on" for name, word in re.findall(r"^(\S.*?)\s*: (on|off)$", text, re.MULTILINE)}

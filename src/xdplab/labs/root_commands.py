@@ -71,8 +71,8 @@ def sudoers(inventory: Inventory) -> dict[str, str]:
 def drop_in(machine: Machine, work_dir: str) -> str:
     """Return the text of /etc/sudoers.d/xdplab for one server."""
     names = "|".join([*(command.name for command in COMMANDS), f"{_literal(work_dir)}/[^ ]+/({'|'.join(TOOLS)})"])
-    if isinstance(machine, TrafficMachine) and machine.generator.path:
-        names += f"|{_literal(machine.generator.path)}/[^ ]+"
+    if isinstance(machine, TrafficMachine) and machine.generator.kind == "moongen":
+        names += f"|{_literal(work_dir)}/[^ ]+/moongen[.]sh"
     started = (
         f"^-c {_literal(TELL_GROUP)} xdplab timeout --kill-after={KILL_AFTER_S:g} [0-9]+[.][0-9]+ ({names})( .*)?$"
     )

@@ -67,7 +67,7 @@ def require(spec: ProgramSpec, counts: AccessCounts, where: str) -> None:
     if counts.lookups is None:
         wanted = AccessCounts(wanted.loads, wanted.stores, None)
     if counts != wanted:
-        raise ProgramError(f"{where}: {spec.name} promises {_words(wanted)} a packet and makes {_words(counts)}")
+        raise ProgramError(f"{where}: {spec.name} promises {_words(wanted)} per packet and makes {_words(counts)}")
 
 
 def _words(counts: AccessCounts) -> str:

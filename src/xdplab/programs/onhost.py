@@ -131,7 +131,7 @@ def calibrated_testrun(
 def count_in_kernel(
     host: Host, xdpload: str, built: BuiltProgram, folder: str, frame_bytes: Sequence[int] = (64, 64, 1518)
 ) -> list[int]:
-    """Return the accesses that a counting build of a generated program makes in the kernel, a packet per frame size."""
+    """Return the accesses that a program's counting build makes in the kernel, for one packet per frame size."""
     _add_counting_build(built)
     counts = []
     with loaded(host, xdpload, built, folder, name=_COUNTING) as (_, ask):

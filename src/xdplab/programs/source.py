@@ -60,7 +60,7 @@ def _summary(spec: ProgramSpec) -> str:
         return "The baseline: no access; MAC addresses swapped, frame sent back."
     where = f" in {spec.working_set_bytes} bytes" if spec.working_set_bytes else ""
     plural = "es" if spec.accesses > 1 else ""
-    return f"{spec.workload}, {spec.op}: {spec.accesses} access{plural} a packet{where}, then the frame is sent back."
+    return f"{spec.workload}, {spec.op}: {spec.accesses} access{plural} per packet{where}, then the frame is sent back."
 
 
 @cache

@@ -45,15 +45,18 @@ def is_owed(run: RunDirectory, recipe: Recipe) -> bool:
     return not _current(run.path, recipe, recipe.stamp(run))
 
 
-def table(run: RunDirectory, recipe: Recipe, name: str) -> pd.DataFrame:
+def table(
+    run: RunDirectory, recipe: Recipe, name: str, read: Callable[[Path], pd.DataFrame] | None = None
+) -> pd.DataFrame:
     """Return a table: the run's own if it is current, else one derived again and kept in the user's cache directory.
 
-    Warns (ResultsWarning) where raw files are gone.
+    ``read`` reads a file that is current, for callers that need only a part. Warns (ResultsWarning) where raw files are
+    gone.
     """
     stamp = recipe.stamp(run)
     for folder in (run.path, run.cache):
         if _current(folder, recipe, stamp):
-            return _read(folder / name)
+            return _read(folder / name, read)
     made = recipe.derive(run, _before(run, recipe))
     with suppress(ResultsError, OSError):  # a cache that cannot be written only costs time
         _write(run.cache, made, stamp)
@@ -120,11 +123,11 @@ def _stamp_of(path: Path) -> bytes | None:
         return None
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path, read: Callable[[Path], pd.DataFrame] | None = None) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        return pd.read_parquet(path)
+        return (read or pd.read_parquet)(path)
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path} cannot be read: {error}", remedy=f"`xdplab tables {path.parent}`") from error
 

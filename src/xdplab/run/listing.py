@@ -73,7 +73,7 @@ def note_of(path: Path) -> str | None:
 
 def write_note(run: RunDirectory, text: str) -> None:
     """Store a note in a run; an empty note removes it. Raises ResultsError."""
-    run.write_bytes(_NOTE, f"{' '.join(text.split())}\n".encode())
+    _write_lines(run, _NOTE, [" ".join(text.split())] if text.strip() else [])
 
 
 def tags_of(path: Path) -> list[str]:
@@ -83,11 +83,22 @@ def tags_of(path: Path) -> list[str]:
 
 
 def write_tag(run: RunDirectory, tag: str, *, away: bool = False) -> None:
-    """Add a tag to a run, or take it ``away``. Raises PlanError for a word that is no tag, ResultsError."""
+    """Add a tag to a run, or take it ``away``. Raises PlanError for an impossible tag, ResultsError."""
     if not _TAG.fullmatch(tag):
         raise PlanError(f"{tag!r} is no tag", remedy="at most 32 letters, digits, . _ -")
     others = [known for known in tags_of(run.path) if known != tag]
-    run.write_bytes(_TAGS, "".join(f"{known}\n" for known in (others if away else [*others, tag])).encode())
+    _write_lines(run, _TAGS, others if away else [*others, tag])
+
+
+def _write_lines(run: RunDirectory, name: str, lines: list[str]) -> None:
+    """Replace a file of a run; without lines, remove it. Raises ResultsError."""
+    if lines:
+        run.write_bytes(name, "".join(f"{line}\n" for line in lines).encode())
+        return
+    try:
+        (run.path / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise ResultsError(f"{run.path / name} cannot be removed: {error.strerror}") from error
 
 
 def run_named(path: Path, folder: Path = RESULTS) -> Path:

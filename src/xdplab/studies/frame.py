@@ -69,13 +69,13 @@ class StudyKind(Generic[R, P]):
     table: Callable[[StudyRun[R, P]], pd.DataFrame]
     tables: Callable[[StudyRun[R, P], pd.DataFrame], dict[str, Table]]
     views: Mapping[str, MakeView]
-    _: KW_ONLY  # several of the rest have types alike, so a new one between them would be taken for another
+    _: KW_ONLY  # several of the following have similar types: by position, one could be taken for another
     version: str = "1"
     """The version of its table: it changes whenever the same raw files would give another table."""
     smallest: Callable[[R], R] = lambda request: request
     """Makes a request as small as still shows everything: a minute or two."""
     possible: Callable[[StudyRun[R, P]], Container[str]] | None = None
-    """The figures that a run's points can give: of others nobody needs to be told that they are missing."""
+    """The figures that a run's points can give; ``draw`` does not report that others are missing."""
     tools: Callable[[StudyRun[R, P]], Mapping[str, str]] = lambda _: {}
     """The tools that only this study uses, by name, with their versions: kept in each session's manifest."""
 

@@ -164,7 +164,7 @@ _TOOLS = ("clang", "cc", "libbpf")
 
 
 def summary(run: RunDirectory, also: Iterable[str] = ()) -> str | None:
-    """Return one line on the run's environment; None if nothing was recorded. ``also``: tools of the study to name."""
+    """Return one line on the run's environment; None if nothing was recorded. ``also``: further tools to name."""
     states = _states(run)
     here = states.get(CONTROLLER)
     if here is None:
@@ -181,7 +181,7 @@ def summary(run: RunDirectory, also: Iterable[str] = ()) -> str | None:
 
 
 def _emulators(states: Mapping[str, Mapping[str, Mapping[str, str]]]) -> list[str]:
-    """Say which QEMU ran the guests: a guest of another architecture has one of its own, named with its place."""
+    """Return which QEMU ran the guests: a guest of another architecture has its own, named with its place."""
     guests = {place: state for place, state in states.items() if place.startswith(_GUEST)}
     others = [f"qemu: {_said(state[OWN_QEMU])} ({place})" for place, state in guests.items() if OWN_QEMU in state]
     here = states[CONTROLLER]["qemu"]

@@ -133,7 +133,7 @@ def test_offload_is_tried_and_refused_with_the_drivers_name(folder, namespace):
     assert attached(namespace) is None
 
 
-def test_the_drivers_own_words_come_with_a_refused_attach(folder, namespace):
+def test_a_refused_attach_has_the_drivers_message(folder, namespace):
     for end in ("va", "vb"):
         subprocess.run(["ip", "-n", namespace, "link", "set", end, "mtu", "9000"], check=True)
     code, lines = run(folder, namespace, "--interface", "va", "--mode", "native")

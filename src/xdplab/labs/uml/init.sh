@@ -33,5 +33,5 @@ mount -t overlay -o nosuid,lowerdir=/mnt/native,upperdir=/mnt/built/upper,workdi
 mount -t proc proc proc && mount -t devtmpfs dev dev || die "no /proc or /dev"
 # Root's home may be closed to the user who runs this kernel, and sshd would complain with each command.
 (cd root) 2>/dev/null || mount -t tmpfs -o mode=700 home root || die "no home"
-pivot_root . mnt/before || die "no way into the new root"
+busybox pivot_root . mnt/before || die "no way into the new root"
 exec chroot . "$@" <dev/null >dev/console 2>&1

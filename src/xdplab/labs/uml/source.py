@@ -74,7 +74,7 @@ def tree() -> BuildTree:
 def tests_module() -> Path:
     """Return the kernel's own test_bpf.ko, which the package of user-mode Linux lacks, built from its source.
 
-    Raises as `tree` does, and ProgramError with the compiler's words.
+    Raises like `tree`, and ProgramError with the compiler's message.
     """
     made = tree()
     return build(made, "test_bpf", {"test_bpf.c": (made.path / _TESTS).read_bytes()})

@@ -32,17 +32,17 @@ _COMMAND_LINE = (
     f"console={{}} quiet loglevel=1 panic=-1 {qemu.NO_MITIGATIONS} random.trust_cpu=on rcupdate.rcu_expedited=1 "
     "cryptomgr.notests log_buf_len=8M"
 )
-"""The kernel's tests of its cryptography would run for seconds after the boot, and be counted with what is measured."""
+"""Without ``notests``, the kernel's tests of its cryptography would run for seconds after the boot, and be counted."""
 
 NUDGE_S = 10.0
-"""Seconds without a word after which a guest gets an empty line, which its first script ignores.
+"""Seconds without output after which a guest gets an empty line, which its first script ignores.
 
-An idle guest of riscv64 sometimes waits for a timer that its QEMU (7.2, counting) never lets expire; any interrupt
-wakes it.
+An idle riscv64 guest sometimes waits for a timer that its QEMU (7.2, counting) never lets expire; any interrupt wakes
+it.
 """
 _LINE = 512
 OWN_QEMU = "guest_qemu"
-"""The name of its QEMU's version among what its numbers depend on: it is not the QEMU of this machine's guests."""
+"""The manifest's name for the version of its QEMU, which differs from the QEMU of this machine's other guests."""
 
 _INIT = Path(__file__).with_name("console_init.sh")
 

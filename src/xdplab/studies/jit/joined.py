@@ -49,15 +49,15 @@ def tests(table: pd.DataFrame) -> pd.DataFrame:
 
 
 FATES = ("compiled", "left to the interpreter", "refused, as they must be", "failed")
-"""How a test of suite test_bpf ends in JIT mode."""
+"""The ways in which a test of suite test_bpf ends in JIT mode."""
 
 ALL = "all tests"
 
 
 def fates(table: pd.DataFrame) -> pd.DataFrame:
-    """Return how many tests of suite test_bpf ended how with the JIT, by place and kind; `ALL` kinds come last.
+    """Return how many tests of suite test_bpf had each fate with the JIT, by place and kind; `ALL` kinds come last.
 
-    A test that failed in any repetition has failed; one that was left to the interpreter in any was left.
+    A test that failed in any repetition counts as failed; one that any repetition left to the interpreter, as left.
     """
     rows = table[table["part"].eq(TEST_BPF) & table["subject"].eq(SUITES[0]) & table["mode"].eq(JIT)]
     if rows.empty:
@@ -76,9 +76,9 @@ def fates(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def kinds(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the means of the tests' speed-ups by place and kind, and the machine code of what was compiled.
+    """Return the means of the tests' speed-ups by place and kind, and the sizes of the compiled tests.
 
-    Sizes are sums over the tests: of bytes of machine code, and of it by the BPF instructions that the JIT got.
+    Sizes are sums over the tests: BPF instructions that the JIT got, bytes of machine code, and their ratio.
     """
     costs = tests(table)
     costs = costs[costs["subject"].eq(SUITES[0])]
@@ -99,7 +99,7 @@ def kinds(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def costs(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the median test's cost by place, kind and mode: also where a place has only one mode."""
+    """Return the median test's cost by place, kind and mode, also for a place with only one mode."""
     rows = tests(table)
     rows = rows[rows["subject"].eq(SUITES[0])]
     rows = rows.assign(kind=_kinds(rows))
@@ -126,14 +126,14 @@ def _code(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _kinds(rows: pd.DataFrame) -> pd.Series:
-    """Return the kind of each row's test. What no module calls classic is eBPF."""
+    """Return the kind of each row's test. A test that the module does not call classic is eBPF."""
     classic = rows["classic"].fillna(False).astype(bool)
     found = [kind_of(str(name), bool(is_classic)) for name, is_classic in zip(rows["name"], classic, strict=True)]
     return pd.Series(found, index=rows.index, dtype=object)
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows kind by kind, the places of one kind beside each other."""
+    """Return rows sorted by kind; the places of a kind keep their order."""
     order = {kind: at for at, kind in enumerate((*KINDS, ALL))}
     return rows.sort_values("kind", key=lambda names: names.map(order), kind="stable").reset_index(drop=True)
 

@@ -16,10 +16,10 @@ from xdplab.studies.places import Place
 MODULE = "test_bpf"
 UML = "uml"
 CHUNK = 256
-"""Tests in one run of the module: their lines fit into the smallest log of a distribution's kernel four times."""
+"""Tests in one run of the module: the smallest log of a distribution's kernel has room for four times their lines."""
 
 CHUNK_OF_UML = 64
-"""The log of user-mode Linux is an eighth of that."""
+"""The log of user-mode Linux has an eighth of that size."""
 
 DEADLINE_S = 900.0
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -27,8 +27,8 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 
 @dataclass(frozen=True)
 class KernelTests:
-    """The tests that a place's module has, the command that loads it (options follow), and how many it may run at once:
-    the kernel log must hold all their lines.
+    """The tests of a place's module, the command that loads it (without its options), and how many tests one load may
+    run: the kernel log must hold all their lines.
     """
 
     tests: list[KnownTest]
@@ -37,7 +37,7 @@ class KernelTests:
 
 
 def find_tests(place: Place) -> KernelTests:
-    """Return what the place's module has. Raises UnsupportedError if there is no module."""
+    """Return the tests of the place's module. Raises UnsupportedError if there is no module."""
     if place.name == UML:
         path = _built()
         return KernelTests(read_module(path.read_bytes()), ("insmod", place.put(path)), CHUNK_OF_UML)

@@ -1,4 +1,4 @@
-"""What the tests of module test_bpf test: one kind of instruction each, by the test's name."""
+"""The kind of instruction that each test of module test_bpf tests, by the test's name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = (CLASSIC, "alu64", "alu32", "shift", "multiply, divide", "byte swap", "l
 def kind_of(name: str, classic: bool) -> str:
     """Return the kind of a test of suite test_bpf: each has exactly one.
 
-    A classic program is of several instructions and becomes eBPF with a prologue, so all of them are one kind.
+    A classic program has several kinds of instructions and becomes eBPF with a prologue, so all of them are one kind.
     """
     if classic:
         return CLASSIC

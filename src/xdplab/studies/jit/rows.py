@@ -80,7 +80,7 @@ def _rows(point: JitPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
 
 
 def suite_rows(raw: Path) -> Iterator[Row]:
-    """Give a row per case of each test in a trial's logs, with the size of what was compiled."""
+    """Yield a row per case of each test in a trial's logs, with the size of its compiled program."""
     known = {test["number"]: test for test in json.loads((raw / TESTS).read_text())}
     for path in sorted(raw.glob(LOG.format(0).replace("00", "*"))):
         tests = parse_test_bpf(path.read_bytes())
@@ -93,10 +93,9 @@ def suite_rows(raw: Path) -> Iterator[Row]:
 def _sizes(path: Path, tests: Sequence[TestLine]) -> dict[int, Row]:
     """Return the size of each test's compiled program by its number, or the reason why it is null.
 
-    The kernel frees the programs in the order of their tests. Runs from before sizes were taken have no such file.
+    The kernel frees the programs in the order of their tests. Runs of earlier versions have no such file.
     """
     compiled = [test.number for test in tests if test.jited]
-    path = path.with_suffix(".txt")
     if not path.exists():
         return {}
     found = parse_sizes(path.read_bytes())

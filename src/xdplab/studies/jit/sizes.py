@@ -1,7 +1,7 @@
-"""Sizes of the programs that test_bpf has compiled: the kernel frees each after its test, and a probe there reads them.
+"""Sizes of the programs that test_bpf compiles, read by a probe when the kernel frees each program after its test.
 
-The module says of a program only that it was compiled. Its structure, which `bpf_prog_free` gets, holds how many BPF
-instructions and how many bytes of machine code it has.
+The module only says that a program was compiled. The program's structure, which `bpf_prog_free` gets, has its numbers
+of BPF instructions and of bytes of machine code.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from xdplab.hosts import Host
 
 TOOL = "the trace of bpf_prog_free"
 ABSENT = "# absent: "
-"""Begins a file of sizes that could not be had; the reason follows."""
+"""The beginning of a file without sizes; the reason follows."""
 
-# From 6.6 on the kernel knows the fields of a function's arguments by name. Before, they lie as written here.
+# From 6.6 on, the kernel finds the fields of a function's arguments by name. Before, they are at these offsets.
 _WATCH = """
 top=/sys/kernel/tracing
 [ -e "$top/trace" ] || mount -t tracefs tracefs "$top" || exit
@@ -51,7 +51,7 @@ _LOADER = "modprobe"
 
 @dataclass(frozen=True)
 class Size:
-    """Of one compiled program: BPF instructions as the JIT got them, and bytes of machine code."""
+    """The size of a compiled program: BPF instructions that the JIT got, and bytes of machine code."""
 
     insns: int
     machine_bytes: int
@@ -59,13 +59,13 @@ class Size:
 
 @dataclass
 class Sizes:
-    """The probe at a place; ``reason`` says why there is none."""
+    """The probe at a place; if there is none, ``reason`` says why."""
 
     host: Host
     reason: str = ""
 
     def taken(self) -> str:
-        """Return the trace since the last call, and empty it; the reason if there is none."""
+        """Return the trace since the last call, and empty it; without a probe, return the reason."""
         if self.reason:
             return f"{ABSENT}{self.reason}\n"
         return self.host.run(["sh", "-c", _READ]).text
@@ -73,7 +73,7 @@ class Sizes:
 
 @contextmanager
 def watched(host: Host) -> Iterator[Sizes]:
-    """Watch programs being freed within this block. What the kernel does not allow is a reason, and no error."""
+    """Watch freed programs within this block. If the kernel does not allow it, the result has the reason."""
     said = host.run(["sh", "-c", _WATCH], check=False)
     if not said.ok:
         yield Sizes(host, said.error_text.strip().splitlines()[-1] if said.error_text.strip() else "no tracefs")
@@ -85,9 +85,9 @@ def watched(host: Host) -> Iterator[Sizes]:
 
 
 def parse_sizes(data: bytes | str) -> tuple[Size, ...] | str:
-    """Return the size of each program that was compiled and that the module freed, in their order; or why not.
+    """Return the size of each compiled program that the module freed, in order; or the reason why there is none.
 
-    Raises FormatError if the text is no such trace, or the kernel lost events.
+    Raises FormatError if the text is not such a trace, or if the kernel lost events.
     """
     found: list[Size] = []
     written = None
@@ -102,10 +102,10 @@ def parse_sizes(data: bytes | str) -> tuple[Size, ...] | str:
             continue
         event = _FREED.fullmatch(line)
         if event is None:
-            refuse(TOOL, "no event of it", line=number, text=line)
+            refuse(TOOL, "not an event of the probe", line=number, text=line)
         insns, size = (count_of(event[at], TOOL, line=number) for at in (2, 3))
         if event[1].strip() == _LOADER and size:
             found.append(Size(insns, size))
     if written is None:
-        refuse(TOOL, "it does not say how many events there were")
+        refuse(TOOL, "it has no number of events")
     return tuple(found)

@@ -25,7 +25,7 @@ from xdplab.studies.points import StudyTrial
 NATIVE = "jitbench"
 TESTS, LOG, BENCH, ASKED = "tests.json", "test_bpf-{:02}.log", "jitbench.jsonl", "asked.jsonl"
 SIZES = "sizes-{:02}.txt"
-NOT_HERE = "programs are watched being freed in guests only"
+NOT_HERE = "freed programs are watched only in guests"
 DEADLINE_S = 120.0
 
 
@@ -100,7 +100,7 @@ class JitStudy:
                     )
 
     def _sizes(self, place: Place, point: JitPoint) -> AbstractContextManager[Sizes | None]:
-        """Watch the sizes of what is compiled; on this machine nothing is traced without being asked for."""
+        """Watch the sizes of compiled programs; on this machine, nothing is traced without a request."""
         if point.mode != JIT or point.subject != FIRST_SUITE:
             return nullcontext()
         return nullcontext(Sizes(place.host, NOT_HERE)) if place.name == HOST else watched(place.host)
@@ -138,9 +138,9 @@ class JitStudy:
 
 
 def _still(place: Place, mode: str) -> bool:
-    """Tell whether what ran against the mode may have done so: a JIT leaves to the interpreter what it cannot compile.
+    """Tell whether tests may run against the mode: a JIT leaves programs to the interpreter that it cannot compile.
 
-    Nothing is compiled while the setting forbids it.
+    The reverse cannot happen: nothing is compiled while the setting forbids it.
     """
     return mode == JIT and place.jit_setting() == "1"
 

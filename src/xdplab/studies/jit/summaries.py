@@ -22,7 +22,7 @@ PUBLISHED = (
     {"set": "test_bpf, about 120 classic tests", "where": "Elbrus-8SV, time (published)", "mean": 10.3},
     {"set": "a program that took 6 % of netperf's CPU", "where": "Elbrus, Linux 6.1, time (published)", "mean": 5.5},
 )
-"""Seed 002: a JIT for Elbrus. It does not say of what kind its means are."""
+"""From the slides "JIT compilation of BPF for Elbrus" (docs/jit.md), which do not say what kind their means are."""
 
 _SETS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
     "test_bpf, all tests": lambda t: t["subject"].eq("test_bpf"),
@@ -57,7 +57,7 @@ def all_tests(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _result(rows: pd.DataFrame) -> pd.Series:
-    """Return the kernel's words; of a program that was refused, as it must be, that it was."""
+    """Return the kernel's message; for a program that the kernel had to refuse, and did, a text that says so."""
     words = rows["words"].fillna("")
     ran = rows["jited"].notna() | ~rows["passed"].fillna(False) | rows["subject"].ne(SUITES[0])
     return words.where(ran, "PASS (refused, as it must be)")
@@ -123,9 +123,9 @@ def _means(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def architectures(table: pd.DataFrame) -> pd.DataFrame:
-    """Return for each kind of test and place: how its tests ended, their speed-up, and the size of what was compiled.
+    """Return for each kind of test and place: how its tests ended, their speed-up, and the size of compiled programs.
 
-    Every test of suite test_bpf is in exactly one of the columns of counts; the published means are below.
+    Each test of suite test_bpf is counted in exactly one column; the published means are below.
     """
     counted = joined.fates(table)
     if counted.empty:
@@ -143,7 +143,7 @@ def _published(said: Mapping[str, object]) -> dict[str, object]:
 
 
 def kinds(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the median test's cost by kind and place, each place in its own unit: no ratio compares two of them."""
+    """Return the median test's cost by kind and place, each place in its own unit: no ratio compares two places."""
     if joined.part(table, TEST_BPF).empty:
         return pd.DataFrame()
     made = joined.costs(table)

@@ -68,7 +68,7 @@ def _panel_of(rows: pd.DataFrame) -> pd.DataFrame:
 def _tests(
     name: str, x_label: str, x: str, choose: Callable[[pd.DataFrame], pd.Series]
 ) -> Callable[[pd.DataFrame], View]:
-    """``x`` is the test's own number, or its rank among those chosen, from 0 as the module counts."""
+    """``x`` is the test's own number, or its rank among the chosen tests, from 0 as in the module."""
 
     def make(table: pd.DataFrame) -> View:
         rows = joined.tests(table)
@@ -89,7 +89,7 @@ def _tests(
 
 
 def _tests_of(rows: pd.DataFrame) -> str:
-    """Return how many tests there are; places that measured other ones each for itself."""
+    """Return the number of tests; if places measured different tests, the number of each."""
     counts = rows.groupby("label")["number"].nunique()
     return f"{' and '.join(map(str, dict.fromkeys(counts)))} tests"
 
@@ -127,7 +127,7 @@ PUBLISHED_AS = "Elbrus, Linux 6.1, in time (published)"
 
 
 def _architectures(table: pd.DataFrame) -> View:
-    """Each kind of test, the places beside each other: ratios have no unit, so all are on one axis."""
+    """Draw each kind of test, its places beside each other: ratios have no unit, so all share one axis."""
     rows = joined.kinds(table) if not table.empty else table
     if rows.empty or rows["speed-up, geometric"].isna().all():
         raise NotApplicableError(NO_RATIO)
@@ -149,7 +149,7 @@ def _architectures(table: pd.DataFrame) -> View:
         columns=1,
         caption=(
             f"Geometric means of the tests' speed-ups in test_bpf ({numbers}).",
-            "Elbrus: the published mean of about 120 classic tests; of which kind it is, is not published.",
+            "Elbrus: the published mean of about 120 classic tests; the kind of mean is not published.",
         ),
     )
     return _view("architectures", marks, look)
@@ -256,7 +256,7 @@ _OF_BOTH = ("speed-up", "architectures")
 
 
 def possible(points: Iterable[JitPoint]) -> set[str]:
-    """Return the figures of the parts that a run measures; ratios need both modes of the kernel's tests at a place."""
+    """Return the figures of the parts that a run measures; ratios need both modes of test_bpf at one place."""
     found: set[str] = set()
     modes: dict[str, set[str]] = {}
     for point in points:

@@ -33,8 +33,8 @@ Watch = Callable[["LoadRunner", Path], str | None]
 
 @dataclass(frozen=True)
 class LoadRunner:
-    """loadbench in a place, with one object. ``mode`` is ``bpf``, ``module``, ``start``, or ``process`` with
-    ``words``."""
+    """loadbench at a place, with one object. ``mode`` is ``bpf``, ``module``, ``start``, or ``process`` with the
+    commands in ``words``."""
 
     place: Place
     driver: str

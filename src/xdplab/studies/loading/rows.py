@@ -29,7 +29,7 @@ GRAPH, FENTRY, SAMPLES = "function_graph", "fentry", "perf samples"
 COLUMNS = (
     Column("run_id", "string", "the run"),
     Column("trial_id", "string", "point and trial"),
-    Column("task", "string", "load, compile, start (of a process that does nothing) or process (a whole one)"),
+    Column("task", "string", "load, compile, start (a process that does nothing) or process (a whole command)"),
     Column("place", "string", "where: host, vm:6.1:count …"),
     Column("label", "string", "the same as figures name it, with what its clock is"),
     Column("clock", "string", "what is measured there: time or instructions"),
@@ -75,7 +75,7 @@ _PROCESS = {
     "time": {"run_ns": ("process", CLOCK), "then_ns": ("undo", CLOCK)},
     "instructions": {"run_own_ns": ("process", CPU_TIME), "then_own_ns": ("undo", CPU_TIME)},
 }
-"""The same of a process that inserts, and of one that takes out again."""
+"""The same for a process that inserts, and for one that removes."""
 
 MODULE_CALLS = {"load_module": "load_module", "do_init_module": "do_init_module", "do_one_initcall": "init"}
 _BYTES = ("xlated", "jited", "program", "map", "core", "init")

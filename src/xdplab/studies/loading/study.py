@@ -88,7 +88,7 @@ class LoadingStudy:
             facts.split_by, facts.split_reason = passes.measure(runner, raw)
 
     def _process(self, point: LoadingPoint, place: Place, raw: Path, folder: Path) -> None:
-        """Insert by a process, and take out again by another, as often as asked."""
+        """Insert by a process and remove by another, as many times as requested."""
         of_module = point.kind in (INSMOD, BUSYBOX)
         path = place.put(_module(point, raw, folder) if of_module else _bpf(point, raw))
         pin = f"/sys/fs/bpf/xdplab-{secrets.token_hex(4)}"
@@ -115,7 +115,7 @@ _PACKAGES = {"insmod": "kmod", "rmmod": "kmod", "bpftool": "bpftool", "rm": "cor
 
 
 def _tool(name: str) -> list[str]:
-    """Return the path of a command of this machine, whose root every lab's guest has. Raises UnsupportedError."""
+    """Return the path of a command of this machine, whose root file system guests have. Raises UnsupportedError."""
     path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin")
     if path is None:
         raise UnsupportedError(f"there is no {name}", remedy=f"apt install {_PACKAGES[name]}")

@@ -135,13 +135,14 @@ def starting(table: pd.DataFrame) -> pd.DataFrame:
 
 
 PUBLISHED_LOADER = {"process": "a loader of the published project", "unit": "ms", "median": 87.0, "by insmod": 1.2}
-"""Seed 000, figure 3: kernel 5.10 in QEMU; "whole insmod" against "a program that only calls load_bpf_file"."""
+"""From the student project of docs/loading.md, figure 3 (kernel 5.10 in QEMU): "whole insmod" against "a program that
+only calls load_bpf_file"."""
 
 
 def processes(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the cost of inserting the simple program by a whole process, and of taking it out, by insmod's.
+    """Return the cost of inserting the simple program by a whole process and of removing it, also relative to insmod.
 
-    Ratios are of one place. The published numbers are below, in the unit they were published in.
+    Each ratio is of one place. The published numbers are below, in their published unit.
     """
     found = medians(table)
     rows = found.loc[found["task"].isin(("process", "start")) & found["step"].isin(PROCESS_STEPS)]
@@ -159,7 +160,7 @@ def processes(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def process_names(rows: pd.DataFrame) -> pd.Series:
-    """Return what rows of tasks ``process`` and ``start`` are called, in the order shown; null for the rest."""
+    """Return the names of rows of tasks ``process`` and ``start``, in the order shown; null for other rows."""
     keys = list(zip(rows["kind"], rows["step"], strict=True))
     named = pd.Series([_PROCESS_NAMES.get(key) for key in keys], index=rows.index, dtype=object)
     rank = {name: at for at, name in enumerate(_PROCESS_NAMES.values())}

@@ -76,7 +76,7 @@ def _shared(row: Row) -> dict[str, object]:
 
 
 def processes(clock: str, table: pd.DataFrame) -> View:
-    """Return every whole process that inserts the simple program, beside rmmod and a process that does nothing."""
+    """Draw every whole process that inserts the simple program, beside rmmod and a process that does nothing."""
     rows = values(table)
     rows = rows.loc[rows["clock"].eq(clock) & rows["task"].isin(("process", "start"))]
     names = process_names(rows).dropna()

@@ -50,7 +50,7 @@ def latency(table: pd.DataFrame) -> View:
 
 
 def throughput(table: pd.DataFrame) -> View:
-    """The throughput by frame size beside the maximum rate, as RFC 2544 asks (26.1)."""
+    """Draw the throughput by frame size beside the maximum rate, as RFC 2544 requires (26.1)."""
     marks = [
         {
             "value": float(row[column]) / 1e6,
@@ -69,7 +69,7 @@ def throughput(table: pd.DataFrame) -> View:
 
 
 def loss(table: pd.DataFrame) -> View:
-    """The frame loss rate by share of the maximum rate, a line per frame size (26.3)."""
+    """Draw the frame loss rate by share of the maximum rate, one line per frame size (26.3)."""
     marks = [
         {
             "value": 100 * at["loss_ratio"],
@@ -96,7 +96,7 @@ def loss(table: pd.DataFrame) -> View:
 
 
 def _rfc2544(table: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
-    """Return each row of RFC 2544's tests, and what tells its point from others of the same frame size."""
+    """Return each row of RFC 2544's tests, and the text that tells its point from others of the same frame size."""
     if "loss_curve" not in table:
         return []
     own = table[table["loss_curve"].notna()].sort_values("frame_bytes")

@@ -222,7 +222,7 @@ def know_before(context: TrialContext, trial: Trial, prepared: Prepared, facts: 
     facts.link, facts.generator_alone = context.link, context.alone[frame_key(point)]
     facts.tg_machine = context.tg_machine
     facts.xps, facts.switched_off = context.xps, context.switched_off
-    facts.xps_missing = None if context.xps else "the DUT's driver does not let its transmit queues' CPUs be chosen"
+    facts.xps_missing = None if context.xps else "the DUT's driver has no choice of CPUs for transmit queues"
     facts.rate_requested_pps = offered_rate(point, context.pdr, context.link)
     facts.cpus = TrialCpus(tuple(cpus.dut), tuple(cpus.tg), working_cpus(context.lab, point))
 

@@ -280,7 +280,11 @@ def keep_tables(run: RunDirectory, recipe: Recipe | None = None) -> Path:
 
 def settled_trials(run: RunDirectory) -> pd.DataFrame:
     """The attempt that counts of each trial: its last."""
-    return trials_table(run).drop_duplicates("trial_id", keep="last", ignore_index=True)
+    return _last(trials_table(run))
+
+
+def _last(attempts: pd.DataFrame) -> pd.DataFrame:
+    return attempts.drop_duplicates("trial_id", keep="last", ignore_index=True)
 
 
 def audit(run: RunDirectory) -> list[Finding]:
@@ -358,8 +362,10 @@ def draw_figures(
     """Draw all figures that apply (or ``names``) and say where they are, and why the others are not."""
     from xdplab.figures.album import draw_all
     from xdplab.figures.catalogue import CATALOGUE
+    from xdplab.figures.reading import read_narrowed
 
-    drawn = draw_all(settled_trials(run), out or run.figures, style=style, names=names)
+    trials = settled_trials(run) if run.imported else _last(table(run, RECIPE, TRIALS, read_narrowed))
+    drawn = draw_all(trials, out or run.figures, style=style, names=names)
     made = [
         f"figure {d.stem}, {CATALOGUE[d.name].text}: {next(f for f in d.files if f.suffix == '.png')}"
         for d in drawn

@@ -13,8 +13,9 @@ from xdplab.later import later
 
 if TYPE_CHECKING:
     import jinja2
+    from jinja2 import sandbox
 else:
-    jinja2 = later("jinja2")
+    jinja2, sandbox = later("jinja2"), later("jinja2.sandbox")
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -91,12 +92,12 @@ def source(member: Member) -> str:
     if member.template is not None:
         return _rendered(member, values)
     constants = FAMILIES[member.family].constants
-    return _templates().get_template(f"{member.family}.bpf.c.j2").render(values | dict(constants))
+    return _templates(jinja2.Environment).get_template(f"{member.family}.bpf.c.j2").render(values | dict(constants))
 
 
 def _rendered(member: Member, values: Mapping[str, str | int]) -> str:
     try:
-        return _templates().from_string(member.template or "").render(values)
+        return _templates(sandbox.SandboxedEnvironment).from_string(member.template or "").render(values)
     except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
         raise PlanError(
@@ -132,8 +133,9 @@ def _text_of(path: Path) -> str:
 
 
 @cache
-def _templates() -> jinja2.Environment:
-    return jinja2.Environment(
+def _templates(kind: type[jinja2.Environment]) -> jinja2.Environment:
+    """Return the environment of the study's templates; a sandbox for those of users, which may come from anyone."""
+    return kind(
         loader=jinja2.FileSystemLoader(PROGRAMS),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

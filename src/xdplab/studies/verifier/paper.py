@@ -371,7 +371,7 @@ def _branches(linux: pd.DataFrame) -> Iterator[BesidePaper]:
             continue
         each = float(known["branches"].sum() / known["insns"].sum())
         ours = f"{each:.3f} per instruction, n = {len(known)}"
-        yield BesidePaper(name, said, ours, "unknown: neither 4.19 nor 5.0 can be had here", "branches")
+        yield BesidePaper(name, said, ours, "unknown: neither 4.19 nor 5.0 is available here", "branches")
 
 
 def _most_iterations(largest: pd.DataFrame) -> BesidePaper:

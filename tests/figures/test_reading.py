@@ -1,0 +1,65 @@
+"""Figures are drawn from narrow tables: no figure may miss a column, and no mark or caption may differ."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from xdplab import analysis, figures
+from xdplab.figures.album import draw_all
+from xdplab.figures.factors import FACTORS
+from xdplab.figures.reading import READ, REASONS, narrowed, read_narrowed
+
+SAMPLE = Path(__file__).parents[2] / "results" / "sample" / "trials.parquet"
+ANALYSIS = ("series", "cost_rules", "intervals", "labs", "fit")
+NOT_OF_AN_ALBUM = ("explore", "comparing")
+"""Modules whose figures the album does not draw."""
+
+
+def sources() -> list[Path]:
+    (of_figures,), (of_analysis,) = ([Path(path) for path in package.__path__] for package in (figures, analysis))
+    own = [path for path in sorted(of_figures.glob("*.py")) if path.stem not in NOT_OF_AN_ALBUM]
+    return [*own, *(of_analysis / f"{name}.py" for name in ANALYSIS)]
+
+
+@pytest.fixture(scope="module")
+def sample() -> pd.DataFrame:
+    return pd.read_parquet(SAMPLE)
+
+
+def test_every_column_that_figures_name_is_read(sample: pd.DataFrame) -> None:
+    named = {word for path in sources() for word in re.findall(r'"([a-z0-9_]+)"', path.read_text())}
+    assert {"forwarded_pps", "null_reasons"} <= named
+    assert [name for name in sample if name in named | set(FACTORS) and name not in READ] == []
+
+
+def test_a_figure_of_the_narrow_table_is_that_of_the_whole(
+    sample: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Marks as CSV and captions as text, to the byte; the pictures are made of these."""
+    draw_all(sample, tmp_path / "narrow")
+    monkeypatch.setattr("xdplab.figures.album.narrowed", lambda trials: trials)
+    draw_all(sample, tmp_path / "whole")
+    made, expected = ({p.name: p.read_bytes() for p in (tmp_path / name).glob("*.*")} for name in ("narrow", "whole"))
+    assert made.keys() == expected.keys()
+    assert len(made) >= 20
+    assert {name for name in made if made[name] != expected[name]} == set()
+
+
+def test_a_file_is_read_as_its_table_is_narrowed(sample: pd.DataFrame) -> None:
+    read = read_narrowed(SAMPLE)
+    pd.testing.assert_frame_equal(read, narrowed(sample))
+    pd.testing.assert_frame_equal(narrowed(read), read)
+    assert len(read.columns) < 0.6 * len(sample.columns)
+    assert read[REASONS].isna().equals(sample[REASONS].isna())
+
+
+def test_null_reasons_stay_null_and_equal_ones_meet() -> None:
+    texts = ['{"access_ns": "a", "xps": "x"}', None, '{"access_ns": "a", "xps": "y"}']
+    found = narrowed(pd.DataFrame({REASONS: pd.Series(texts, dtype="str"), "xps": [1, 2, 3]}))
+    assert list(found) == [REASONS]
+    assert found[REASONS].tolist()[0] == found[REASONS].tolist()[2] == '{"access_ns": "a"}'
+    assert found[REASONS].isna().tolist() == [False, True, False]
