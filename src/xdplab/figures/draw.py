@@ -271,7 +271,7 @@ def _scale_log(ax: Axes, low: float, high: float) -> None:
 
 def _margin(low: float, high: float, least: float) -> float:
     """Return the factor beyond the outermost marks of a logarithmic axis: a twentieth of it, so that none is cut."""
-    return max(least, (high / low) ** 0.05)
+    return max(least, float((high / low) ** 0.05))
 
 
 def _tick_log(axis: Axis, low: float, high: float, most: int = MOST_DECADES) -> None:
