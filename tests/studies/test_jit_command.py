@@ -46,7 +46,7 @@ def results(guest: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_everything_is_measured_in_both_modes(results: Path):
     rows = pd.read_parquet(results / "jit.parquet")
-    assert set(rows["part"]) == {"test_bpf", "classes", "filters", "traffic"}
+    assert set(rows["part"]) == {"test_bpf", "classes", "filters", "traffic", "amplified", "tcp"}
     assert set(rows["unit"]) == {"instructions"}
     for mode, compiled in (("interpreter", False), ("jit", True)):
         assert (rows.loc[rows["mode"] == mode, "jited"].dropna() == compiled).all()
@@ -64,6 +64,11 @@ def test_the_jit_is_faster_and_one_addition_is_one_instruction(results: Path):
     cost = rows[rows["subject"] == "add64 reg"].set_index("mode")["cost"]
     assert cost["jit"] == pytest.approx(1, abs=0.05)
     assert cost["interpreter"] == pytest.approx(14, abs=0.5)
+    once = rows[(rows["part"] == "filters") & rows["name"].eq("ipv4-udp") & rows["subject"].eq("ip")].set_index("mode")
+    many = rows[(rows["part"] == "amplified") & rows["subject"].eq("ip")].set_index("mode")
+    assert many["above"].to_dict() == pytest.approx(
+        once["above"].to_dict(), rel=0.25
+    )  # another socket, the same filter
     share = rows[rows["part"] == "traffic"].set_index(["number", "mode"])["share"]
     assert 0.02 < share[18, "interpreter"] < 0.05
     assert share[18, "jit"] < share[18, "interpreter"] / 2

@@ -36,6 +36,7 @@ from xdplab.studies.every import AnyRun, PlainAudit, Where, not_measured, requir
 from xdplab.studies.places import WAITS, Place, measures_apart, warn
 from xdplab.studies.points import Gathered, P, R, StudyTrial, place_in, schedule, study_of
 from xdplab.studies.provenance import Around
+from xdplab.studies.published import Experiment
 from xdplab.studies.tables import Table, markdown, write_tables
 from xdplab.yaml_file import read_yaml
 
@@ -84,6 +85,8 @@ class StudyKind(Generic[R, P]):
     """The figures that a run's points can give; ``draw`` does not report that others are missing."""
     tools: Callable[[StudyRun[R, P]], Mapping[str, str]] = lambda _: {}
     """The tools that only this study uses, by name, with their versions: kept in each session's manifest."""
+    published: Sequence[Experiment] = ()
+    """The published experiments that this study repeats."""
 
     def start(self, request: R, parent: Path, name: str | None = None) -> StudyRun[R, P]:
         """Gather the points and make a run directory in ``parent``; nothing is measured yet.
