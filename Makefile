@@ -6,7 +6,7 @@ PLAN ?= plans/quick.yaml
 RUN ?= $(lastword $(sort $(wildcard results/2*)))
 
 help:
-	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | docs | test | test-fast | test-pythons | lint | tidy | bench | nightly | distros | faults | soak | fuzz | thesis DATA=… RUN=… | clean"
+	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | docs | test [WITH=pythons] | test-fast | test-pythons | lint | tidy | bench | nightly | distros | faults | soak | fuzz | thesis DATA=… RUN=… | clean"
 
 setup:
 	shell/setup.sh --dev >/dev/null
@@ -28,7 +28,7 @@ docs: setup
 	@echo "build/site/index.html"
 
 test: setup
-	shell/check.sh
+	shell/check.sh $(WITH:%=with-%)
 
 test-fast: setup
 	shell/check.sh fast

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # All checks before a change lands, the cheapest first. `check.sh lint` leaves the tests out; `check.sh fast` runs only the
 # tests of parsers, plans, analysis, figures and refusals, which need no root, no lab and no BPF compiler. `check.sh
-# pythons` runs these with each supported Python besides the environment's own. `check.sh tidy` runs clang-tidy over the
-# C tools; `check.sh sanitized [TEST…]` runs their tests with both sanitizers. `check.sh again` runs the tests that failed
-# the last time.
+# pythons` runs these with each supported Python besides the environment's own, and `check.sh with-pythons` runs all checks
+# and, beside the tests without traffic, these. `check.sh tidy` runs clang-tidy over the C tools; `check.sh sanitized
+# [TEST…]` runs their tests with both sanitizers. `check.sh again` runs the tests that failed the last time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
@@ -76,7 +76,7 @@ passed() {
 # time by itself, as the product tries an invalid trial again. The last lines name what passed only then, and what failed
 # in either part: they are all that is left of a long log at times.
 tests() { # [OPTION…] for pytest
-    local apart=() failed=0 log part traffic=(-m 'lab and not nightly' "$@")
+    local apart=() failed=0 log part beside="" traffic=(-m 'lab and not nightly' "$@")
     log=$(mktemp -d)
     if [ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then
         apart=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
@@ -86,11 +86,19 @@ tests() { # [OPTION…] for pytest
         say "pytest, real traffic that failed, once more"
         passed $# "$log/second" "${apart[@]}" "$bin/pytest" "${FAILED[@]}" "${traffic[@]}" || failed=1
     fi
+    if [ "$with" = pythons ]; then # they measure nothing, and take mostly the CPU time that waiting tests leave
+        env --default-signal=INT,QUIT nice shell/check.sh pythons >"$log/pythons" 2>&1 &
+        beside=$!
+    fi
     say "pytest, all other tests"
     passed $# "$log/others" "$bin/pytest" -n "$(nproc)" --durations=25 -m 'not lab and not nightly' "$@" || failed=1
+    if [ -n "$beside" ]; then
+        wait "$beside" || failed=1
+        cat "$log/pythons"
+    fi
     say "both parts"
     for part in first second others; do [ ! -e "$log/$part" ] || tail -n 1 "$log/$part" | tr -d =; done
-    grep -hE '^(FAILED|ERROR) ' "$log/second" "$log/others" 2>/dev/null || true
+    grep -hE '^(FAILED|ERROR) ' "$log/second" "$log/others" "$log/pythons" 2>/dev/null || true
     grep -hE '^(FAILED|ERROR) ' "$log/first" | sed 's/^/in the first attempt: /' || true
     rm -r "$log"
     return $failed
@@ -133,7 +141,9 @@ pythons() {
         elif ! environment_of "$version" "$made/$version" 2>"$made/log"; then
             echo "skipped: it is not here, and uv cannot fetch it: $(sed '1b;$!d' "$made/log" | tr -s '\n ' ' ')"
         elif packages_of "$made/$version"; then
-            fast 0 env --default-signal=INT,QUIT "$made/$version/bin/python" >"$made/$version.log" 2>&1 &
+            # These leave no note of what failed: `again` reads that of the tests with the environment's own Python.
+            fast 0 env --default-signal=INT,QUIT "PYTEST_ADDOPTS=${PYTEST_ADDOPTS:-} -p no:cacheprovider" \
+                "$made/$version/bin/python" >"$made/$version.log" 2>&1 &
             running[$version]=$!
         else
             failed=1
@@ -147,7 +157,9 @@ pythons() {
     return $failed
 }
 
+with=
 case ${1:-} in
+with-pythons) with=pythons ;;
 fast)
     fast "$(nproc)" "$bin/python"
     exit

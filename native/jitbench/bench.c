@@ -49,7 +49,7 @@ int measure(const struct bench *bench, struct subject *subjects, size_t count, c
         return -1;
     for (size_t i = 0; i < count; i++) {
         subjects[i].fd = subjects[i].peer = subjects[i].tap = -1;
-        subjects[i].xlated = subjects[i].jited = -1;
+        subjects[i].xlated = subjects[i].jited = subjects[i].passed = -1;
         subjects[i].insns = subjects[i].code_bytes / 8;
         subjects[i].ns = calloc(rounds->rounds, sizeof(long long));
         if (!subjects[i].ns)

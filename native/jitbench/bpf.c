@@ -25,22 +25,19 @@ int bpf_load(enum bpf_prog_type type, const void *code, size_t bytes, char *log,
     return bpf(BPF_PROG_LOAD, &attr);
 }
 
-static int set_entry(int map, uint32_t key) {
-    uint64_t value = key + 1;
-    union bpf_attr attr = {.map_fd = map, .key = pointer(&key), .value = pointer(&value)};
+int bpf_set(int map, const void *key, const void *value) {
+    union bpf_attr attr = {.map_fd = map, .key = pointer(key), .value = pointer(value)};
     return bpf(BPF_MAP_UPDATE_ELEM, &attr);
 }
 
-int bpf_array(uint32_t entries) {
-    union bpf_attr attr = {
-        .map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = entries};
-    int map = bpf(BPF_MAP_CREATE, &attr);
-    for (uint32_t key = 0; map >= 0 && key < entries; key++)
-        if (set_entry(map, key)) {
-            close(map);
-            return -1;
-        }
-    return map;
+int bpf_map(enum bpf_map_type type, uint32_t key_bytes, uint32_t value_bytes, uint32_t entries,
+            uint32_t flags) {
+    union bpf_attr attr = {.map_type = type,
+                           .key_size = key_bytes,
+                           .value_size = value_bytes,
+                           .max_entries = entries,
+                           .map_flags = flags};
+    return bpf(BPF_MAP_CREATE, &attr);
 }
 
 int bpf_repeat(int program, const void *packet, size_t bytes, uint32_t times, uint32_t *result,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "input.h"
 #include "command_line.h"
+#include "maps.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -37,13 +38,16 @@ static int read_number(const char *text, long *number) {
 }
 
 static int read_subject(char *line, struct subject *subject) {
-    char *fields[4], *rest = line;
-    for (int i = 0; i < 4; i++)
-        if (!(fields[i] = strtok_r(i ? NULL : line, " \n", &rest)))
+    char *fields[5], *rest = line;
+    for (int i = 0; i < 5; i++)
+        if (!(fields[i] = strtok_r(i ? NULL : line, " \n", &rest)) && i < 4)
             return -1;
     if (strlen(fields[0]) >= NAME_BYTES || strtok_r(NULL, " \n", &rest))
         return -1;
     strcpy(subject->name, fields[0]);
+    if (fields[4] && !map_is_known(fields[4]))
+        return -1;
+    strcpy(subject->map, fields[4] ? fields[4] : "");
     if (read_hex(fields[1], &subject->code, &subject->code_bytes) || subject->code_bytes % 8)
         return -1;
     if (read_hex(fields[2], &subject->data, &subject->data_bytes))
@@ -57,7 +61,7 @@ int read_subjects(FILE *file, struct subject *subjects) {
     int count = 0;
     while (getline(&line, &space, file) >= 0) {
         if (count == MOST_SUBJECTS || read_subject(line, &subjects[count]))
-            command_line_refuse("line %d is not NAME CODE DATA NUMBER, or there are too many lines",
+            command_line_refuse("line %d is not NAME CODE DATA NUMBER [MAP], or there are too many lines",
                                 count + 1);
         count++;
     }

@@ -13,14 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct bench *const BENCHES[] = {&PROGRAMS, &SOCKET_FILTERS, &SECCOMP_FILTERS, &TRAFFIC};
+static const struct bench *const BENCHES[] = {&PROGRAMS, &SOCKET_FILTERS, &SECCOMP_FILTERS,
+                                              &TRAFFIC,  &TCP_RR,         &TCP_STREAM};
 enum { BENCH_COUNT = sizeof(BENCHES) / sizeof(*BENCHES) }; // NOLINT(bugprone-sizeof-expression): of pointers
 
-static char about[1024] =
+static char about[2048] =
     "Runs each program or filter TIMES times per round and prints a JSON line on it. WHAT is one of";
 
 static const struct command_line LINE = {
-    .usage = "WHAT TIMES ROUNDS < lines of NAME CODE DATA NUMBER",
+    .usage = "WHAT TIMES ROUNDS < lines of NAME CODE DATA NUMBER [MAP]",
     .about = about,
     .least_arguments = 3,
     .most_arguments = 3,
@@ -28,7 +29,7 @@ static const struct command_line LINE = {
 
 static void tell_benches(void) {
     for (int i = 0; i < BENCH_COUNT; i++)
-        snprintf(about + strlen(about), sizeof(about) - strlen(about), "\n  %-9s %s", BENCHES[i]->name,
+        snprintf(about + strlen(about), sizeof(about) - strlen(about), "\n  %-10s %s", BENCHES[i]->name,
                  BENCHES[i]->says);
 }
 

@@ -32,6 +32,7 @@ void print_subject(const struct subject *subject, const struct rounds *rounds) {
     json_integer("verdict", subject->verdict);
     json_known("xlated_bytes", subject->xlated);
     json_known("jited_bytes", subject->jited);
+    json_known("passed", subject->passed);
     print_rounds(subject, rounds);
     print_failure(subject);
     json_end();

@@ -2,6 +2,7 @@
 // eBPF programs of raw instructions, run by BPF_PROG_TEST_RUN.
 #include "bench.h"
 #include "bpf.h"
+#include "maps.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -27,7 +28,7 @@ static int load(struct subject *subject) {
 static int open_program(struct subject *subject) {
     if (subject->number <= 0)
         return load(subject);
-    int map = bpf_array(subject->number);
+    int map = map_open(subject->map, subject->number, &subject->ring);
     if (map < 0)
         return blame(subject, "BPF_MAP_CREATE");
     set_map(subject, map);
@@ -38,6 +39,7 @@ static int open_program(struct subject *subject) {
 
 static int run(struct subject *subject, long times) {
     uint32_t result, ns;
+    ring_empty(subject->ring);
     int error = bpf_repeat(subject->fd, subject->data, subject->data_bytes, times, &result, &ns);
     batch_ns = (long long)ns * times;
     subject->verdict = result;
@@ -47,11 +49,12 @@ static int run(struct subject *subject, long times) {
 static void close_program(struct subject *subject) {
     if (subject->fd >= 0)
         close(subject->fd);
+    ring_close(subject->ring);
 }
 
 const struct bench PROGRAMS = {
     .name = "programs",
-    .says = "eBPF: CODE on packet DATA by BPF_PROG_TEST_RUN, with an array of NUMBER entries",
+    .says = "eBPF: CODE on packet DATA by BPF_PROG_TEST_RUN, with a MAP of NUMBER entries",
     .open = open_program,
     .batch = run,
     .close = close_program,

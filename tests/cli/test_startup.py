@@ -17,6 +17,7 @@ from xdplab.cli.common import Verb
 from xdplab.cli.study import STUDIES
 
 RECORDED = Path(__file__).parents[1] / "run" / "recorded" / "run-623ee55.tar.xz"
+SAMPLE = str(Path(__file__).parents[2] / "results" / "sample")
 HEAVY = (
     "pandas", "numpy", "matplotlib", "scipy", "seaborn", "pyarrow", "distributed", "dask", "paramiko", "unicorn",
     "MLRsearch",
@@ -142,6 +143,15 @@ def test_a_plan_is_shown_without_what_measures_it(words: list[str]) -> None:
     assert code == 0
     require_light(loaded, "pydantic", "rich")
     assert "xdplab.formats.verifier_log" not in loaded
+
+
+@pytest.mark.parametrize("verb", ["show", "audit", "compare"])
+def test_what_draws_nothing_loads_no_library_that_draws(verb: str) -> None:
+    """It would be a fifth of the CPU time of `show`, and of what `run --no-figures` does besides measuring."""
+    code, loaded = modules(verb, SAMPLE, *([SAMPLE] if verb == "compare" else []))
+    assert code in (0, 1, 2)  # compare and audit answer with it
+    assert {"pandas", "xdplab.studies.plan_runs"} <= loaded
+    assert not {"matplotlib", "seaborn", "xdplab.figures.draw"} & loaded
 
 
 def test_the_labs_that_are_up_are_listed_without_ssh() -> None:

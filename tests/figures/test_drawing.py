@@ -248,6 +248,29 @@ def test_decades_of_narrow_panels_do_not_touch() -> None:
         assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
 
 
+def test_no_mark_of_a_log_axis_is_cut_by_its_end() -> None:
+    """Over six decades a margin of a fixed factor was less than half a marker: the largest program's was cut."""
+    rows = [
+        PLACE | {"panel": panel, "x": x, "kind": "point", "value": float(x) ** 2}
+        for panel in "abcdef"
+        for x in sorted({round(2 * 1.3**k) for k in range(28)})
+    ]
+    axes = draw(View(marks_frame(rows), Look("x", "y", x_scale="log", y_scale="log")))
+    sheet = sheet_of(axes)
+    sheet.canvas.draw()
+    for ax in sheet.axes:
+        radius = max(line.get_markersize() for line in ax.lines) / 2 * sheet.dpi / 72
+        ends = ax.transData.transform(
+            [
+                (min(r["x"] for r in rows), min(r["value"] for r in rows)),
+                (max(r["x"] for r in rows), max(r["value"] for r in rows)),
+            ]
+        )
+        box = ax.get_window_extent()
+        (left, bottom), (right, top) = ends
+        assert min(left - box.x0, bottom - box.y0, box.x1 - right, box.y1 - top) > radius
+
+
 def test_few_values_on_a_log_axis_are_labelled_each() -> None:
     rows = [PLACE | {"x": x, "kind": "line", "value": float(x)} for x in (1, 4, 32, 700)]
     ax = draw(View(marks_frame(rows), Look("x", "y", x_scale="log")))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 
 import pytest
 
-from xdplab.errors import HostError, LabError, MissingToolError
+from xdplab.errors import HostError, LabError, MissingToolError, ResultsWarning
 from xdplab.labs import cache
 from xdplab.labs.vm import architectures, archive, foreign, initramfs, kernels
 
@@ -99,7 +100,44 @@ def test_an_architecture_that_no_guest_has_names_those_there_are() -> None:
     assert architectures.parted("6.1@arm64") == ("6.1", architectures.KNOWN["arm64"])
     with pytest.raises(LabError, match="no guest has the architecture 'vax'") as refused:
         kernels.kernel("6.1@vax")
-    assert refused.value.remedy == "write 6.1@arm64, 6.1@riscv64"
+    assert refused.value.remedy == "write 6.1@arm64, 6.1@riscv64, 6.1@ppc64el"
+
+
+def test_an_architecture_without_a_jit_is_refused_with_the_reason() -> None:
+    with pytest.raises(LabError, match=r"6\.1@s390x: Debian builds its kernels for z10, .* z196 and later") as refused:
+        kernels.kernel("6.1@s390x")
+    assert refused.value.remedy == "there are arm64, riscv64, ppc64el"
+
+
+def test_kernels_of_another_name_than_the_architecture_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian's packages of ppc64el end with powerpc64le; a suite whose lists are broken is passed over, and told."""
+    shown = "linux-image-6.1.0-56-powerpc64le - Linux 6.1 for Little-endian 64-bit PowerPC\n"
+    says = {"search": shown, "madison": " linux-image-6.1.0-56-powerpc64le | 6.1.192-2 | bookworm\n"}
+    monkeypatch.setattr(archive, "_apt", lambda _, __, verb, *___: says[verb])
+
+    def update(root: Path, suite: str, architecture: str) -> tuple[str, ...]:
+        if suite == "bookworm-security":
+            raise LabError("Mirror sync in progress?")
+        return ()
+
+    monkeypatch.setattr(archive, "_update", update)
+    suites = ("bookworm-security", "bookworm")
+    with pytest.warns(ResultsWarning, match="passed over, though it may be newer: Mirror sync"):
+        offer = archive.find(tmp_path, "6.1", suites, "ppc64el", architectures.KNOWN["ppc64el"].kernels_end)
+    assert offer.release == "6.1.0-56-powerpc64le"
+    with pytest.raises(LabError, match="Mirror sync"):
+        archive.find(tmp_path, "6.1", suites[:1], "ppc64el", "powerpc64le")
+
+
+def test_a_guest_boots_with_its_programs(tmp_path: Path) -> None:
+    """Over the console a program of 800 kB took longer than a trial may."""
+    busybox = tmp_path / "busybox"
+    busybox.write_bytes(b"shell")
+    archived = initramfs.console(busybox, b"init", {}, {"tools/jitbench": b"program"})
+    at = archived.index(b"tools/jitbench\0")
+    assert int(archived[at - 96 : at - 88], 16) == stat.S_IFREG | 0o755
 
 
 def test_a_kernel_of_one_architecture_is_not_taken_for_anothers(

@@ -82,11 +82,17 @@ case "$0" in */3.13/*) echo "1 of 9 failed"; exit "${TESTS:-0}" ;; *) echo "9 pa
 """
 
 
+@pytest.mark.parametrize("argv", [["shell/check.sh", "pythons"], ["shell/check.sh", "with-pythons"]], ids=" ".join)
 @pytest.mark.parametrize(
     ("own", "code"), [({}, 0), ({"TESTS": "1"}, 1), ({"SYNC": "2"}, 1), ({"SYNC": "2", "PIP": "0"}, 0)]
 )
-def test_each_python_counts_except_an_unavailable_one(tmp_path: Path, own: dict[str, str], code: int) -> None:
-    for path, text in {"shell/setup.sh": SETUP, "venv/bin/uv": UV, "venv/bin/python": OWN, "double": OTHER}.items():
+def test_each_python_counts_except_an_unavailable_one(
+    tmp_path: Path, argv: list[str], own: dict[str, str], code: int
+) -> None:
+    """By itself, and beside tests that pass."""
+    tools = dict.fromkeys(("ruff", "mypy", "lint-imports", "pytest"), "#!/bin/sh\n") | {"uv": UV, "python": OWN}
+    files = {"shell/setup.sh": SETUP, "double": OTHER, **{f"venv/bin/{name}": text for name, text in tools.items()}}
+    for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
         (tmp_path / path).chmod(0o755)
@@ -98,7 +104,6 @@ def test_each_python_counts_except_an_unavailable_one(tmp_path: Path, own: dict[
         | own
         | {"PYTHONDONTWRITEBYTECODE": "1"}
     )
-    argv = ["shell/check.sh", "pythons"]
     result = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert result.returncode == code, result.stdout + result.stderr
     assert "== Python 3.11\nleft to make test" in result.stdout

@@ -141,6 +141,9 @@ DOCTORED: dict[str, Doctored] = {
     "a straight line": (MEASURE, KERNEL, STRAIGHT + KERNEL, ("empty",)),
     "empty divides": (EMPTY, "return input;", "set->unused = xorshift(input) / 3;\n    return input;", ("empty",)),
     "empty spins": (EMPTY, "return input;", SPIN + "    return input;", ("empty",)),
+    # The work is right, and the call tells another time than its clock.
+    "ends when it began": (MEASURE, "record->end = CLOCK();", "record->end = begin + 0 * CLOCK();", ("primes",)),
+    "never began": (MEASURE, "    record->begin = begin;\n", "", ("primes", "packet 100")),
     # The same result is computed in a slower way.
     "divides up to the number": (PRIMES, UP_TO_THE_ROOT, "divisor < number", ("primes",)),
     "divides up to the number in BPF": (PRIMES, UP_TO_THE_ROOT, "\n" + FASTER_IN_USER_SPACE, ("primes",)),
@@ -201,7 +204,7 @@ def test_a_module_that_does_other_work_is_found(
 def test_the_module_as_it_is_does_the_work_of_user_space(objects: Path, tree: modules.BuildTree) -> None:
     """Every step of the algorithm, and equally many instructions, except for the clock's and an aligned stack's."""
     module = build_module(tree, all_benchmarks().values())
-    for benchmark in all_benchmarks().values():
+    for benchmark in (one for one in all_benchmarks().values() if MODULE in one.wrappers):
         found = examine(benchmark, MODULE, module, objects)
         assert not found.wrong, benchmark.name
         assert found.executed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import replace
 from itertools import product
@@ -330,3 +332,40 @@ def test_points_of_pauses_are_apart_and_those_of_earlier_runs_keep_their_name() 
         0,
         0,
     ]
+
+
+def test_what_is_executed_several_times_counts_once_and_goes_below_the_clocks_step() -> None:
+    """Sixteen executions that take 512 ns together take 32 each, of a clock with steps of 256 ns."""
+    rows = calls("uml", "module", "primes x16", executions=16)
+    for row in rows:
+        row["elapsed_ns"] = 512 if int(str(row["call"])) % 2 else 256
+    found = medians(table(rows)).iloc[0]
+    assert found["value"] == pytest.approx(384 / 16, rel=0.1)
+    assert clock_steps(table(rows)) == {LABELS["uml"]: 256}
+    assert sorted(["primes x16", "array 100 x16", "primes", "empty x16"], key=rank)[0] == "empty x16"
+
+
+def test_every_cause_of_a_published_ratio_is_a_factor_to_user_space() -> None:
+    found = tables_of(
+        table(
+            calls("uml", "user", "primes"),
+            calls("uml", "jit", "primes"),
+            calls("uml", "jit", "primes", pause_us=1000),
+            calls("uml", "user", "primes, clang"),
+            calls("uml", "user", "packet 100"),
+        )
+    )["causes"].frame
+    assert set(found["form"]) == {"primes", "primes, clang"}
+    by_backend = found[found["measured"].eq("warm")].set_index(["form", "backend"])["by user space's primes"]
+    assert by_backend["primes", "user"] == 1
+    assert by_backend["primes", "jit"] == pytest.approx(112 / 132, abs=0.01)
+
+
+def test_hardening_is_a_factor_and_old_points_keep_their_ids() -> None:
+    request = ExecutionRequest(places=("vm:6.1:count",), benchmarks=("primes",), backends=("jit",), cold=False)
+    (plain,) = points.points(request, chosen(request))
+    both = points.points(replace(request, hardenings=(0, 2)), chosen(request))
+    assert [point.harden for point in both] == [0, 2]
+    assert len({point.point_id for point in (plain, *both)}) == 3
+    old = {"place": "vm:6.1:count", "backend": "jit", "benchmark": "primes", "cold": False, "own": False, "pause_us": 0}
+    assert plain.point_id == hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()[:12]

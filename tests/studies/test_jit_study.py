@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import lzma
 import math
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -19,8 +21,8 @@ from xdplab.studies.jit.frames import FRAMES
 from xdplab.studies.jit.kerneltests import chosen_range
 from xdplab.studies.jit.kinds import KINDS, kind_of
 from xdplab.studies.jit.module import read_module
-from xdplab.studies.jit.points import PARTS, JitRequest, smallest
-from xdplab.studies.jit.rows import COLUMNS, suite_rows
+from xdplab.studies.jit.points import PARTS, JitPoint, JitRequest, smallest
+from xdplab.studies.jit.rows import COLUMNS, _amplified, suite_rows
 from xdplab.studies.jit.runs import STUDY
 from xdplab.studies.jit.sizes import Size, parse_sizes, watched
 from xdplab.studies.jit.study import LOG, TESTS
@@ -160,6 +162,47 @@ def test_places_have_the_modes_they_can():
     assert "test_bpf" not in {p.part for p in host}
     assert {p.part for p in points()} == set(PARTS)
     assert {p.mode for p in points(places=("host",), modes=("interpreter", "jit"))} == {"interpreter", "jit"}
+
+
+def test_another_architecture_runs_all_but_its_system_calls(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("xdplab.studies.jit.runs.compiler_of", lambda place: None)
+    found = points(places=("vm:6.1@arm64",))
+    assert {p.part for p in found} == set(PARTS)
+    assert "seccomp" not in {p.subject for p in found}
+    trials = schedule(found, 3, seed=1)
+    assert {t.point.part for t in trials if t.repetition > 1} == {"test_bpf"}
+
+
+def test_hardening_is_a_factor_of_what_is_compiled():
+    found = points(parts=("classes",), classes=("add32 imm",), hardenings=(0, 2))
+    assert [(p.mode, p.harden) for p in found] == [("interpreter", None), ("jit", 0), ("jit", 2)]
+    assert len({p.point_id for p in found}) == 3
+    plain = JitPoint("host", "classes", "add32 imm", "jit")
+    old = {"place": "host", "part": "classes", "subject": "add32 imm", "mode": "jit", "tests": ""}
+    assert plain.point_id == hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def test_an_amplified_cost_has_an_interval_and_is_null_if_it_is_within_the_noise(tmp_path: Path):
+    runs = 100 * subjects.MANY_TAPS
+
+    def rows(noise: int) -> list[dict[str, object]]:
+        lines = [{"type": "kernel", "compiles": True}]
+        for name, ns in (("open", 1000), ("shortest", 2000), ("same", 2000), ("filter", 5000)):
+            taken = [(ns + (noise if name == "filter" and i % 2 else 0)) * runs for i in range(20)]
+            fields = {"xlated_bytes": None, "jited_bytes": None, "failed": None, "error": None, "words": None}
+            lines.append(
+                {"type": "subject", "name": name, "insns": 3, "verdict": 1, "passed": runs, "times": 100, "ns": taken}
+                | fields
+            )
+        (tmp_path / "jitbench.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return list(_amplified(tmp_path, "time"))
+
+    (steady,) = rows(100)
+    assert (steady["above"], steady["cost"]) == (3050, 4050)
+    assert (steady["low"], steady["high"]) == (4000, 4100)
+    (noisy,) = rows(-4500)
+    assert "cost" not in noisy
+    assert str(noisy["reason"]).startswith("not above the noise")
 
 
 def test_only_what_a_tick_can_hit_is_counted_again():
@@ -323,14 +366,17 @@ def test_places_of_all_architectures_share_one_axis_of_ratios():
 
 
 def test_a_figure_that_no_part_can_give_is_not_missing():
-    both = points(places=("vm:6.1@arm64",))
+    both = points(places=("vm:6.1@arm64",), parts=("test_bpf",))
     assert possible(both) == {"test_bpf", "classic", "speed-up", "architectures"}
     assert possible(points(places=("host",))) == {
         "classes-arithmetic",
         "classes-memory",
         "classes-control",
+        "classes-helpers",
         "filters",
         "traffic",
+        "amplified",
+        "tcp",
     }
     assert possible(points()) == set(VIEWS)
 

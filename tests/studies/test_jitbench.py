@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -75,6 +76,43 @@ def test_every_filter_lets_through_what_the_model_says(sanitized: str, name: str
 
 
 @root
+@pytest.mark.parametrize("name", PACKET_FILTERS)
+def test_many_packet_sockets_run_the_filter_on_every_datagram(sanitized: str, name: str):
+    """A packet that passes is counted by each of them; of one socket less, or one datagram, the count would differ."""
+    asked = subjects.of_many(PACKET_FILTERS[name])
+    found = run(sanitized, "traffic", asked, times=5)
+    all_as_the_model_says(found, asked)
+    for one in asked:
+        assert found.subjects[one.name].passed == one.expected * 5 * subjects.MANY_TAPS
+
+
+@root
+@pytest.mark.parametrize("name", PACKET_FILTERS)
+@pytest.mark.parametrize("kind", subjects.TCP_KINDS)
+def test_a_packet_socket_sees_the_segments_of_a_connection(sanitized: str, name: str, kind: str):
+    bench, payload = subjects.TCP_KINDS[kind]
+    asked = subjects.of_tcp(PACKET_FILTERS[name], payload)
+    found = run(sanitized, bench, asked)
+    all_as_the_model_says(found, asked)
+    assert found.subjects[subjects.OPEN].passed >= 20
+    assert found.subjects[subjects.NONE].passed is None
+    for one in asked:
+        assert bool(found.subjects[one.name].passed) == bool(one.expected)
+
+
+@root
+def test_a_full_ring_buffer_or_a_lost_entry_would_be_seen(command: str):
+    """A program that finds no room, or whose key is not there, does not return what its model says."""
+    reserve = CLASSES["ring buffer reserve, submit"]
+    small = [replace(one, number=4096) for one in subjects.of_class(reserve, ebpf.encode)]
+    found = run(command, "programs", small, times=100)
+    assert found.subjects["256"].verdict != small[1].expected
+    lookup = [replace(one, number=2) for one in subjects.of_class(CLASSES["map lookup hash"], ebpf.encode)]
+    found = run(command, "programs", lookup)
+    assert found.subjects["64"].verdict != lookup[0].expected
+
+
+@root
 def test_a_system_call_is_granted_or_refused(command: str):
     asked = subjects.of_seccomp(SECCOMP_FILTERS["seccomp"], "host", "6.1.0")
     all_as_the_model_says(run(command, "seccomp", asked), asked)
@@ -93,7 +131,15 @@ def test_what_the_kernel_refuses_leaves_the_rest_measured(sanitized: str):
 
 @pytest.mark.parametrize(
     "text",
-    ["one two three\n", "a 0 - 0\n", "a 00 - 0\n", "a " + "0" * 16 + " zz 0\n", "a - - x\n", "a - - 0 more\n"],
+    [
+        "one two three\n",
+        "a 0 - 0\n",
+        "a 00 - 0\n",
+        "a " + "0" * 16 + " zz 0\n",
+        "a - - x\n",
+        "a - - 0 more\n",
+        "a - - 0 hash b\n",
+    ],
 )
 def test_lines_that_are_no_subjects_are_refused(sanitized: str, text: str):
     done = subprocess.run([sanitized, "sockets", "1", "1"], input=text.encode(), capture_output=True, check=False)

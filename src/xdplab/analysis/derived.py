@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import pandas as pd
 
@@ -163,7 +164,15 @@ def _value(answer: Answer) -> float | None:
     return None if isinstance(answer, str) else answer
 
 
-def _merged(row: Row, answers: dict[str, Answer]) -> str | None:
-    reasons = {k: v for k, v in json.loads(text(row, "null_reasons") or "{}").items() if k not in answers}
-    reasons |= {name: answer for name, answer in answers.items() if isinstance(answer, str)}
+def _merged(row: Row, answers: Mapping[str, Answer]) -> str | None:
+    said = tuple((name, answer if isinstance(answer, str) else None) for name, answer in answers.items())
+    return _with_answers(text(row, "null_reasons"), said)
+
+
+@lru_cache(maxsize=512)
+def _with_answers(before: str | None, answers: tuple[tuple[str, str | None], ...]) -> str | None:
+    """Reasons are thousands of characters long, and most trials share theirs: each text is made once."""
+    names = [name for name, _ in answers]
+    reasons = {column: why for column, why in json.loads(before or "{}").items() if column not in names}
+    reasons |= {name: why for name, why in answers if why is not None}
     return json.dumps(reasons, ensure_ascii=False, sort_keys=True) if reasons else None

@@ -48,11 +48,21 @@ NUMBERS = {metric.name for metric in METRICS if metric.dtype in ("int", "float",
 def plain(trials: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Return the columns as float64 (NaN for null) and text: grouping a hundred nullable columns costs seconds."""
     numbers = [name for name in columns if name in NUMBERS]
-    texts = trials[[name for name in columns if name not in NUMBERS]].astype("object")
+    texts = pd.DataFrame({name: objects(trials[name]) for name in columns if name not in NUMBERS}, index=trials.index)
     floats = trials[numbers].astype("Float64").to_numpy(dtype="float64", na_value=float("nan"))
-    return pd.concat(
-        [pd.DataFrame(floats, columns=numbers, index=trials.index), texts.where(texts.notna(), None)], axis=1
-    )
+    return pd.concat([pd.DataFrame(floats, columns=numbers, index=trials.index), texts], axis=1)
+
+
+def objects(column: pd.Series) -> pd.Series:
+    """Return a column as Python objects, None for null; equal texts are one object, because some have thousands of
+    characters and stand in thousands of rows.
+    """
+    if not isinstance(column.dtype, pd.StringDtype):
+        texts = column.astype("object")
+        return texts.where(texts.notna(), None)
+    codes, levels = pd.factorize(column)
+    cells = np.array([*levels.tolist(), None], dtype=object)  # null has the code -1
+    return pd.Series(cells[codes], index=column.index, dtype="object")
 
 
 def settled(trials: pd.DataFrame) -> pd.DataFrame:

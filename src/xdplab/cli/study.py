@@ -12,6 +12,7 @@ STUDIES = {
     "jit": Verb("study_jit", "jit", "What BPF costs interpreted and compiled."),
     "loading": Verb("study_loading", "loading", "What loading costs: BPF, and the same code as a module."),
     "offload": Verb("study_offload", "offload", "What a card that offloads XDP accepts and refuses."),
+    "published": Verb("study_published", "table_of_published", "Published experiments beside runs of these studies."),
     "verifier": Verb("study_verifier", "verifier", "What time and memory the kernel's verifier takes."),
 }
 

@@ -21,6 +21,8 @@ from xdplab.studies.execution.points import smallest as smaller
 @click.option("--repetitions", type=click.IntRange(1, 1000), default=5, show_default=True)
 @click.option("--calls", type=click.IntRange(FEWEST_CALLS, 100000), default=100, show_default=True, help="Warm.")
 @click.option("--pause-us", "pauses_us", multiple=True, type=click.IntRange(0, 1000000), help="Before each call: 0.")
+@click.option("--executions", multiple=True, type=click.IntRange(1, 64), help="Between two looks at the clock: 1.")
+@click.option("--harden", "hardenings", multiple=True, type=click.IntRange(0, 2), help="net.core.bpf_jit_harden.")
 @click.option("--cold/--no-cold", default=True, show_default=True, help="Also loaded anew, with caches evicted.")
 @click.option("--host-module", is_flag=True, help="Insert the module into this machine's own kernel too.")
 @click.option("--config", type=click.Path(dir_okay=False), metavar="FILE", help="Your own BPF and module.")

@@ -26,6 +26,9 @@ from xdplab.studies.jit.points import smallest as smaller
 @click.option("--class", "classes", multiple=True, type=click.Choice(list(CLASSES)), metavar="NAME", help="All.")
 @click.option("--filter", "filters", multiple=True, type=click.Choice([*PACKET_FILTERS, *SECCOMP_FILTERS]), help="All.")
 @click.option("--expression", "expressions", multiple=True, help='A filter in tcpdump\'s syntax: "tcp port 80".')
+@click.option(
+    "--harden", "hardenings", multiple=True, type=click.IntRange(0, 2), help="net.core.bpf_jit_harden; as it is."
+)
 @click.option("--repetitions", type=click.IntRange(1, 1000), default=3, show_default=True)
 @run_options
 def jit(smallest: bool, **chosen: Any) -> int:

@@ -56,13 +56,18 @@ class _Build:
         return digest.hexdigest()[:16]
 
 
-def build_tool(host: Host, name: str, cache_dir: str, *, deadline_s: float = BUILD_DEADLINE_S) -> str:
+def build_tool(
+    host: Host, name: str, cache_dir: str, *, deadline_s: float = BUILD_DEADLINE_S, compiler: str | None = None
+) -> str:
     """Build the C tool ``name`` on ``host`` and return the path of its binary, which has the same name.
 
-    Raises HostError naming the missing tool and its Debian package, or with the compiler's last words.
+    ``compiler``: one for another architecture; the binary then has all its libraries inside. Raises HostError naming
+    the missing tool and its Debian package, or with the compiler's last words.
     """
     common = {f"common/{path}": text for path, text in _sources(shipped("common")).items()}
-    build = _Build(name, _sources(shipped(name)) | common, ("make",), name, ("make", "cc", "clang"))
+    command = ("make", f"CC={compiler}", "LDFLAGS=-static") if compiler else ("make",)
+    tools = ("make", compiler or "cc", "clang")
+    build = _Build(name, _sources(shipped(name)) | common, command, name, tools)
     return _build(host, build, cache_dir, deadline_s)
 
 
@@ -102,7 +107,7 @@ def _build(host: Host, build: _Build, cache_dir: str, deadline_s: float) -> str:
 def _version(host: Host, tool: str) -> str:
     result = host.run([tool, "--version"], check=False)
     if result.exit_code == 127:
-        package = _TOOL_PACKAGES[tool]
+        package = _TOOL_PACKAGES.get(tool, tool)
         raise HostError(f"{host.name}: `{tool}` is not installed", remedy=f"install it there: apt install {package}")
     return result.require().text
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import pandas as pd
-from matplotlib.axes import Axes
 
 from xdplab.analysis.series import SERIES, key_of, settled, with_baselines
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import views, views_cost, views_harness, views_labs, views_traffic
-from xdplab.figures.draw import Drawing, Panels, draw
 from xdplab.figures.factors import ALIASES, FACTORS, arrange, compound, label_column, levels
 from xdplab.figures.marks import View
 from xdplab.figures.views import FigureRequest, need, only
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from xdplab.figures import draw as drawer
+    from xdplab.figures.draw import Drawing, Panels
+else:
+    drawer = later("xdplab.figures.draw")
 
 COMPARE = "compare"  # needs two runs: xdplab.figures.comparing
 
@@ -262,4 +269,4 @@ def figure(
     ``drawing`` is what `draw` takes: style, ax, figsize, caption.
     Raises FigureError with what to choose if the trials do not fit one figure.
     """
-    return draw(view(name, trials, hue=hue, panel=panel, where=where, value=value), **drawing)
+    return drawer.draw(view(name, trials, hue=hue, panel=panel, where=where, value=value), **drawing)

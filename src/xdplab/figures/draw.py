@@ -231,7 +231,8 @@ def _scale_x(ax: Axes, look: Look, places: dict[object, float]) -> None:
         ax.set_xlim(-0.25 if min(ticks) >= 0 else None, max(ticks) * 1.6 if max(ticks) > 0 else 1)
     else:
         ax.set_xscale("log")
-        ax.set_xlim(min(ticks) / 1.4, max(ticks) * 1.4)
+        margin = _margin(min(ticks), max(ticks), 1.4)
+        ax.set_xlim(min(ticks) / margin, max(ticks) * margin)
         if len(ticks) > MOST_TICKS:
             _tick_log(ax.xaxis, *ax.get_xlim(), most=3 if narrow else MOST_DECADES)
             ax.xaxis.set_minor_locator(LogLocator(subs=range(2, 10)))
@@ -262,9 +263,15 @@ def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
 
 def _scale_log(ax: Axes, low: float, high: float) -> None:
     ax.set_yscale("log")
-    ax.set_ylim(low / 1.5, high * 1.5)
+    margin = _margin(low, high, 1.5)
+    ax.set_ylim(low / margin, high * margin)
     _tick_log(ax.yaxis, low, high)
     ax.yaxis.set_minor_locator(NullLocator())
+
+
+def _margin(low: float, high: float, least: float) -> float:
+    """Return the factor beyond the outermost marks of a logarithmic axis: a twentieth of it, so that none is cut."""
+    return max(least, float((high / low) ** 0.05))
 
 
 def _tick_log(axis: Axis, low: float, high: float, most: int = MOST_DECADES) -> None:

@@ -6,9 +6,10 @@ Any browser shows this text over a mark, without a script. A page may hide a hue
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
@@ -84,7 +85,7 @@ def _discs(sheet: Figure, drawn: Group, hue: int, look: Look) -> str:
     width, height = sheet.get_size_inches() * 72
     places = sheet.transFigure.inverted().transform(drawn.ax.transData.transform(np.column_stack([drawn.x, y])))
     made = []
-    for (x, up), (_, mark) in zip(places, marks.iterrows(), strict=True):
+    for (x, up), mark in zip(places, marks.to_dict("records"), strict=True):
         if np.isfinite([x, up]).all():
             place = f'cx="{x * width:.1f}" cy="{(1 - up) * height:.1f}" r="{REACH_PT:g}"'
             said = escape(tooltip(mark, look))
@@ -92,7 +93,7 @@ def _discs(sheet: Figure, drawn: Group, hue: int, look: Look) -> str:
     return "".join(made)
 
 
-def tooltip(mark: pd.Series, look: Look) -> str:
+def tooltip(mark: Mapping[Hashable, Any], look: Look) -> str:
     """Return a mark as text: what it is, value with interval, verdict, and the trials behind it."""
     place = f"{look.x_label}: {mark['x']}"
     lines = [", ".join(str(part) for part in (mark["hue"], mark["panel"], place) if not pd.isna(part) and part != "")]

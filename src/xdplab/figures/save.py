@@ -6,17 +6,24 @@ import io
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from xdplab.errors import ResultsError
-from xdplab.figures.draw import Panels, Sheet, draw
 from xdplab.figures.marks import View
-from xdplab.figures.pointer import named, with_tooltips
 from xdplab.figures.styles import FORMATS, Style, applied, style_named
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from xdplab.figures import draw as drawing
+    from xdplab.figures import pointer
+    from xdplab.figures.draw import Panels
+else:
+    drawing, pointer = later("xdplab.figures.draw"), later("xdplab.figures.pointer")
 
 # A date in the file would make equal figures differ.
 UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
@@ -34,10 +41,10 @@ def render(sheet: Figure, suffix: str, style: Style, title: str, source: Mapping
     note = "; ".join(f"{word} {value}" for word, value in source.items() if value)
     metadata = UNDATED[suffix] | {"Title": title, NOTE_KEY[suffix]: f"xdplab; {note}"}
     stream = io.BytesIO()
-    shown = sheet.shown if isinstance(sheet, Sheet) and suffix == "svg" else None
-    with applied(style), named(sheet, shown) if shown else nullcontext():
+    shown = sheet.shown if isinstance(sheet, drawing.Sheet) and suffix == "svg" else None
+    with applied(style), pointer.named(sheet, shown) if shown else nullcontext():
         sheet.savefig(stream, format=suffix, metadata=metadata)
-    return with_tooltips(stream.getvalue().decode(), sheet, shown).encode() if shown else stream.getvalue()
+    return pointer.with_tooltips(stream.getvalue().decode(), sheet, shown).encode() if shown else stream.getvalue()
 
 
 def save(
@@ -54,7 +61,7 @@ def save(
     Raises ResultsError naming the file if it cannot be written.
     """
     style = style_named(style) if isinstance(style, str) else style
-    sheet = sheet_of(draw(view, style))
+    sheet = sheet_of(drawing.draw(view, style))
     files = {suffix: render(sheet, suffix, style, stem, source or {}) for suffix in formats}
     files["csv"] = view.marks.assign(file=stem).to_csv(index=False, lineterminator="\n").encode()
     if view.look.face:
@@ -64,6 +71,8 @@ def save(
 
 def sheet_of(axes: Axes | Panels) -> Figure:
     """Return the figure that holds one Axes or several."""
+    from matplotlib.figure import Figure
+
     found = axes.figure
     assert isinstance(found, Figure)
     return found

@@ -196,12 +196,12 @@ def frame(rows: list[dict[str, object]], table: tuple[Metric, ...] = METRICS) ->
 
     A key that the table lacks raises KeyError: a column exists only once it is described.
     """
-    known = {metric.name for metric in table}
-    unknown = {key for row in rows for key in row} - known
-    if unknown:
+    named = {key for row in rows for key in row}
+    if unknown := named - {metric.name for metric in table}:
         raise KeyError(f"columns without a description in run.metrics: {sorted(unknown)}")
-    columns = {m.name: pd.array([row.get(m.name) for row in rows], dtype=DTYPES[m.dtype]) for m in table}  # type: ignore[call-overload]
-    return pd.DataFrame(columns)
+    nulls = [None] * len(rows)
+    cells = {m.name: [row.get(m.name) for row in rows] if m.name in named else nulls for m in table}
+    return pd.DataFrame({m.name: pd.array(cells[m.name], dtype=DTYPES[m.dtype]) for m in table})  # type: ignore[call-overload]
 
 
 def completed(table: pd.DataFrame) -> pd.DataFrame:

@@ -11,20 +11,18 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
 
 import pandas as pd
 import yaml
-from matplotlib.axes import Axes
 
 from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding
 from xdplab.errors import FigureError, LabError, NotApplicableError, ResultsError, XdplabError
 from xdplab.figures.album import Drawn
-from xdplab.figures.draw import Drawing, Panels
-from xdplab.figures.draw import draw as draw_view
 from xdplab.figures.marks import View
 from xdplab.figures.save import save, write_whole
+from xdplab.later import later
 from xdplab.own import require_own_run
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
 from xdplab.run.engine import F, OfT, Study, run_trials
@@ -38,8 +36,17 @@ from xdplab.studies.every import AnyRun, PlainAudit, Where, not_measured, requir
 from xdplab.studies.places import WAITS, Place, measures_apart, warn
 from xdplab.studies.points import Gathered, P, R, StudyTrial, place_in, schedule, study_of
 from xdplab.studies.provenance import Around
+from xdplab.studies.published import Experiment
 from xdplab.studies.tables import Table, markdown, write_tables
 from xdplab.yaml_file import read_yaml
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from xdplab.figures import draw as drawer
+    from xdplab.figures.draw import Drawing, Panels
+else:
+    drawer = later("xdplab.figures.draw")
 
 MakeView = Callable[[pd.DataFrame], View]
 
@@ -78,6 +85,8 @@ class StudyKind(Generic[R, P]):
     """The figures that a run's points can give; ``draw`` does not report that others are missing."""
     tools: Callable[[StudyRun[R, P]], Mapping[str, str]] = lambda _: {}
     """The tools that only this study uses, by name, with their versions: kept in each session's manifest."""
+    published: Sequence[Experiment] = ()
+    """The published experiments that this study repeats."""
 
     def start(self, request: R, parent: Path, name: str | None = None) -> StudyRun[R, P]:
         """Gather the points and make a run directory in ``parent``; nothing is measured yet.
@@ -248,7 +257,7 @@ class StudyRun(Generic[R, P]):
         """Draw one figure for a notebook, the first by default. Raises FigureError."""
         chosen = name or next(iter(self.kind.views), "")
         self._require(chosen)
-        return draw_view(self.kind.views[chosen](self.table()), **drawing)
+        return drawer.draw(self.kind.views[chosen](self.table()), **drawing)
 
     def _require(self, name: str) -> None:
         if name not in self.kind.views:

@@ -72,6 +72,14 @@ sysctl -n "$1"
 cat >/dev/null
 """
 _LOCK = "/run/xdplab/bpf_jit_enable.lock"
+_HARDEN, _HARDEN_LOCK = "net.core.bpf_jit_harden", "/run/xdplab/bpf_jit_harden.lock"
+
+
+def harden_words(level: int) -> str:
+    """Return how labels name a value of net.core.bpf_jit_harden."""
+    return f"bpf_jit_harden {level}"
+
+
 LOCK_S = 600.0
 """How long to wait for another study that holds the other setting."""
 
@@ -132,28 +140,50 @@ class Place:
         Raises UnsupportedError if the kernel has no interpreter or no JIT; HiddenSettingError, which ends a run, if
         the setting cannot be seen; HostError if another study holds it for too long.
         """
-        wanted = "1" if enabled else "0"
         if self.jit_setting() is None and not enabled:
             yield
             return
-        argv = ["sh", "-c", _HOLD_SETTING, "sh", _JIT, wanted, _LOCK, f"{LOCK_S:g}"]
+        with self._set(_JIT, "1" if enabled else "0", _NO_CHOICE[enabled]):
+            yield
+
+    @contextmanager
+    def hardened(self, level: int | None) -> Iterator[None]:
+        """Set net.core.bpf_jit_harden within this block; None leaves it. Raises as `jit` does."""
+        if level is None:
+            yield
+            return
+        with self._set(_HARDEN, str(level), "its kernel has no JIT"):
+            yield
+
+    @contextmanager
+    def _set(self, setting: str, wanted: str, no_choice: str) -> Iterator[None]:
+        argv = [
+            "sh",
+            "-c",
+            _HOLD_SETTING,
+            "sh",
+            setting,
+            wanted,
+            _LOCK if setting == _JIT else _HARDEN_LOCK,
+            f"{LOCK_S:g}",
+        ]
         holder = self.host.start(argv, deadline_s=_HOLD_S)
         try:
             obtained = holder.read_line(LOCK_S + _ANSWER_S * self.patience)
             while obtained == "waiting":
-                WAITS.get()(f"another study holds {_JIT} of {self.label}")
+                WAITS.get()(f"another study holds {setting} of {self.label}")
                 obtained = holder.read_line(LOCK_S + _ANSWER_S * self.patience)
             WAITS.get()(None)
             if obtained is None:
                 words = holder.wait(_ANSWER_S * self.patience).error_text
-                raise HostError(f"{self.label}: {_JIT} cannot be held: {words or 'its holder has ended'}")
+                raise HostError(f"{self.label}: {setting} cannot be held: {words or 'its holder has ended'}")
             if obtained == "busy":
                 raise HostError(
-                    f"{self.label}: another study has held {_JIT} for {LOCK_S:g} s",
+                    f"{self.label}: another study has held {setting} for {LOCK_S:g} s",
                     remedy="run the studies one after the other",
                 )
             if obtained != wanted:
-                raise UnsupportedError(f"{self.label}: {_JIT} stays {obtained}: {_NO_CHOICE[enabled]}")
+                raise UnsupportedError(f"{self.label}: {setting} stays {obtained}: {no_choice}")
             yield
         finally:
             holder.close_stdin()
@@ -181,18 +211,26 @@ class ForeignPlace(Place):
     """A guest of another architecture. It is this study's alone, so that no other can want its settings otherwise."""
 
     modules: Mapping[str, bytes] = field(default_factory=dict)
+    programs: Mapping[str, bytes] = field(default_factory=dict)
+    """What it has booted with, by path."""
 
     def module(self, name: str) -> bytes:
         return self.modules[name]
 
+    def put(self, path: Path, *, mode: int = 0o644) -> str:
+        at = f"tools/{path.name}"
+        return f"/{at}" if at in self.programs else super().put(path, mode=mode)
+
     @contextmanager
-    def jit(self, enabled: bool) -> Iterator[None]:
-        wanted = "1" if enabled else "0"
-        if self.jit_setting() is not None or enabled:
-            self.host.run(["sysctl", "-w", f"{_JIT}={wanted}"], check=False)
-            if (obtained := self.jit_setting()) != wanted:
-                raise UnsupportedError(f"{self.label}: {_JIT} stays {obtained}: {_NO_CHOICE[enabled]}")
-        yield
+    def _set(self, setting: str, wanted: str, no_choice: str) -> Iterator[None]:
+        before = self.host.run(["sysctl", "-n", setting], check=False).text.strip()
+        self.host.run(["sysctl", "-w", f"{setting}={wanted}"], check=False)
+        if (obtained := self.host.run(["sysctl", "-n", setting], check=False).text.strip()) != wanted:
+            raise UnsupportedError(f"{self.label}: {setting} stays {obtained}: {no_choice}")
+        try:
+            yield
+        finally:
+            self.host.run(["sysctl", "-w", f"{setting}={before}"], check=False)
 
 
 _WITH_GUEST = ("vm", "uml")
@@ -202,6 +240,15 @@ _NO_CHOICE = {False: "its kernel has no interpreter (CONFIG_BPF_JIT_ALWAYS_ON)",
 def is_foreign(name: str) -> bool:
     """Tell whether the place is a guest of another architecture, ``vm:6.1@arm64``."""
     return MARK in name
+
+
+def compiler_of(name: str) -> str | None:
+    """Return the compiler of programs for a place's architecture; None if it is this machine's.
+
+    Raises MissingToolError naming the packages.
+    """
+    _, architecture = parted(_foreign_kernel(name)) if is_foreign(name) else (name, None)
+    return architecture.compiler() if architecture else None
 
 
 def measures_apart(name: str) -> bool:
@@ -255,19 +302,21 @@ def _foreign_kernel(name: str) -> str:
 
 
 @contextmanager
-def _foreign(name: str, modules: Iterable[str]) -> Iterator[Place]:
-    with foreign.booted(_foreign_kernel(name), tuple(modules)) as (guest, kernel, around):
+def _foreign(name: str, modules: Iterable[str], tools: Iterable[Path]) -> Iterator[Place]:
+    programs = {f"tools/{tool.name}": tool.read_bytes() for tool in tools}
+    with foreign.booted(_foreign_kernel(name), tuple(modules), programs) as (guest, kernel, around):
         release = guest.run(["uname", "-r"]).text.strip()
         there = {one: foreign.module(kernel, one) for one in modules}
         label = _label(name, release, "instructions")
-        yield ForeignPlace(name, guest, "instructions", release, label, around, there)
+        yield ForeignPlace(name, guest, "instructions", release, label, around, there, programs)
 
 
 @contextmanager
-def place_of(name: str, modules: Iterable[str] = ()) -> Iterator[Place]:
+def place_of(name: str, modules: Iterable[str] = (), tools: Iterable[Path] = ()) -> Iterator[Place]:
     """Give the place: ``host``, or a lab's name such as ``vm:6.1:count`` or ``uml``, which is up in this block.
 
-    ``modules`` are what the study loads: a guest of another architecture sees no file but what it boots with.
+    ``modules`` are what the study loads, ``tools`` what it runs: a guest of another architecture sees no file but what
+    it boots with.
 
     Several guests may count instructions side by side: if one is in use, the study gets another. For a place that
     measures time, the study waits, and `WAITS` is called. Raises UnsupportedError for a lab whose clock means nothing,
@@ -278,7 +327,7 @@ def place_of(name: str, modules: Iterable[str] = ()) -> Iterator[Place]:
         yield Place(name, LocalHost(), "time", release, f"this machine, Linux {release}")
         return
     if is_foreign(name):
-        with _foreign(name, tuple(modules)) as place:
+        with _foreign(name, tuple(modules), tuple(tools)) as place:
             yield place
         return
     _, _, way = name.removeprefix("vm:").partition(":")

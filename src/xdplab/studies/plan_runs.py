@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -21,8 +21,8 @@ from xdplab.analysis.summary import constant_words, for_people, points_summary, 
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.catalogue import CATALOGUE
 from xdplab.figures.catalogue import figure as traffic_figure
-from xdplab.figures.draw import draw as draw_view
 from xdplab.labs import Lab, use_lab
+from xdplab.later import later
 from xdplab.own import require_own_run
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, table
@@ -43,6 +43,11 @@ from xdplab.studies.traffic.calibrating import calibrated, usable
 from xdplab.studies.traffic.comparison import around, compared
 from xdplab.studies.traffic.planned import Files, run_trials_of
 from xdplab.studies.traffic.runs import MEASURED, TrafficMethod
+
+if TYPE_CHECKING:
+    from xdplab.figures import draw as drawer
+else:
+    drawer = later("xdplab.figures.draw")
 
 ASKED = "search.json"
 """The file with a search's options in its run: a continued search must use the same."""
@@ -212,7 +217,7 @@ class SearchRun(PlanRun):
     def figure(self, name: str | None = None, **options: Any) -> Any:
         """Draw one figure; ``options``: style, ax, figsize, caption."""
         _require(name or "rates")
-        return draw_view(VIEWS[name or "rates"](self.rows()), **options)
+        return drawer.draw(VIEWS[name or "rates"](self.rows()), **options)
 
     def findings(self) -> list[Finding]:
         return not_measured(last_attempts(self.directory).values(), self.state)

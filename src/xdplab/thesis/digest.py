@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +22,7 @@ Array = NDArray[np.float64]
 CPU_SHARES = ("usr", "sys", "irq", "soft", "idle")
 """Of SarDigest.shares, in percent."""
 _CPU, _INTERFACE = CPU_COLUMNS.index("cpu"), INTERFACE_COLUMNS.index("interface")
+_SHARES = [CPU_COLUMNS.index(share) for share in CPU_SHARES]
 _RX_PPS, _TX_PPS = INTERFACE_COLUMNS.index("rx_pps"), INTERFACE_COLUMNS.index("tx_pps")
 MOST_CELLS_PER_ROW = 16
 """Of the table of samples and CPUs; 1 in a whole log."""
@@ -131,14 +132,36 @@ def _last_row_line(data: bytes) -> int | None:
 
 def _sar(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
     text = parse_sar_text(data)
-    known, lost = _plausible(text.cpus[~np.isnan(text.cpus[:, _CPU])])
-    anomalies = (*text.anomalies, *([Anomaly("damaged", f"{lost} rows of CPUs that cannot be", None)] if lost else ()))
-    if not len(known):
-        return None, anomalies or (Anomaly("damaged", "no row of any CPU", None),)
-    text = replace(text, cpus=known)
-    t_s, shares = _cpu_samples(text)
+    anomalies = text.anomalies
+    samples = _whole_samples(text.cpus)
+    if samples is None:
+        known, lost = _plausible(text.cpus[~np.isnan(text.cpus[:, _CPU])])
+        anomalies += (Anomaly("damaged", f"{lost} rows of CPUs that cannot be", None),) if lost else ()
+        if not len(known):
+            return None, anomalies or (Anomaly("damaged", "no row of any CPU", None),)
+        samples = _cpu_samples(known)
+    t_s, shares = samples
     interface, rx_pps, tx_pps = _busiest(text, t_s)
-    return SarDigest(t_s, shares, interface, rx_pps, tx_pps, _cpu_lines(data)), anomalies
+    return SarDigest(t_s, shares, interface, rx_pps, tx_pps, text.cpu_lines), anomalies
+
+
+_Samples = tuple[Array, NDArray[np.float32]]
+"""The samples' ends, and their shares as (samples, CPUs, CPU_SHARES)."""
+
+
+def _whole_samples(rows: Array) -> _Samples | None:
+    """Return the samples if each has all CPUs together and then each CPU in order, as sar writes them; else None."""
+    firsts = np.flatnonzero(np.isnan(rows[:, _CPU]))
+    size = len(rows) // len(firsts) if len(firsts) else 0
+    if size < 2 or size * len(firsts) != len(rows):
+        return None
+    table = rows.reshape(len(firsts), size, len(CPU_COLUMNS))
+    t_s, cpus = table[:, 0, 0], table[:, 1:, _CPU]
+    if not (
+        (cpus == np.arange(size - 1)).all() and (table[:, :, 0] == t_s[:, None]).all() and (np.diff(t_s) > 0).all()
+    ):
+        return None
+    return t_s.copy(), table[:, 1:, _SHARES].astype(np.float32)
 
 
 def _plausible(rows: Array) -> tuple[Array, int]:
@@ -156,17 +179,12 @@ def _plausible(rows: Array) -> tuple[Array, int]:
     return good, len(rows) - len(good)
 
 
-def _cpu_samples(text: SarText) -> tuple[Array, NDArray[np.float32]]:
-    """Return the samples' ends and (samples, CPUs, shares); a row that is missing is NaN."""
-    rows = text.cpus
-    if np.all(rows[1:, 0] >= rows[:-1, 0]):  # as sar writes them
-        begins = np.concatenate([[True], rows[1:, 0] > rows[:-1, 0]])[: len(rows)]
-        t_s, sample = rows[begins, 0], np.cumsum(begins) - 1
-    else:
-        t_s, sample = np.unique(rows[:, 0], return_inverse=True)
+def _cpu_samples(rows: Array) -> _Samples:
+    """Return the samples of rows of CPUs in any order; a row that is missing is NaN."""
+    t_s, sample = np.unique(rows[:, 0], return_inverse=True)
     cpus = rows[:, _CPU].astype(int)
     shares = np.full((len(t_s), int(cpus.max(initial=-1)) + 1, len(CPU_SHARES)), np.nan, dtype=np.float32)
-    shares[sample, cpus] = rows[:, [CPU_COLUMNS.index(share) for share in CPU_SHARES]]
+    shares[sample, cpus] = rows[:, _SHARES]
     return t_s, shares
 
 
@@ -184,19 +202,6 @@ def _busiest(text: SarText, t_s: Array) -> tuple[str | None, Array, Array]:
     series = np.full((2, len(t_s)), np.nan)
     series[:, at[known]] = own[known][:, [_RX_PPS, _TX_PPS]].T
     return text.interface_names[place], series[0], series[1]
-
-
-def _cpu_lines(data: bytes) -> tuple[int, ...]:
-    """Two lines below the title of each block of CPUs (behind it come `all` and CPU 0)."""
-    average = data.find(b"\nAverage:")
-    end = average if average >= 0 else len(data)
-    found, line, before = [], 1, 0
-    title = data.find(b" CPU ", 0, end)
-    while title >= 0:
-        line += data.count(b"\n", before, title)
-        found.append(line + 2)
-        before, title = title, data.find(b" CPU ", title + 1, end)
-    return tuple(found)
 
 
 def _perf(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:

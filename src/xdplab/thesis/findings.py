@@ -7,17 +7,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from xdplab.analysis import verdicts
-from xdplab.analysis.findings import Finding, Severity, files_of, points_of
+from xdplab.analysis.findings import Finding, points_of
 from xdplab.analysis.series import settled
 from xdplab.plan.factors import L1_EXTRA_BYTES
 from xdplab.text import many
 from xdplab.thesis.classes import RING_MATCH, XDP_MODES, Ring, apart, program_classes, rings
+from xdplab.thesis.evidence import Evidence, ImportRule, by_repetition, finding_of, points_text
 from xdplab.thesis.rules import (
     COUNTS_CLOSE,
     COUNTS_FAR,
@@ -33,60 +33,25 @@ SAMPLE_APART = 5.0  # percent points between the last sample and the steady mean
 QUEUE_SLACK = 1.04  # of one queue's even share of the link: the flows do not hash quite evenly
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """``trials``: judged, last attempts; ``better``: as the better counter tells them; ``attempts``: all of them."""
-
-    trials: pd.DataFrame
-    better: pd.DataFrame
-    attempts: pd.DataFrame
-
-
-ImportRule = Callable[[Evidence], Iterator[Finding]]
-
-
-def _by_repetition(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    for (mode, repetition), group in rows.groupby(["mode", "repetition"], sort=True):
-        yield f"{mode}, repetition {int(str(repetition))}", group
-
-
-def _points(rows: pd.DataFrame, most: int = 4) -> str:
-    """Return some of the points as text: ``8 queues, 64 B, N = 12800``."""
-    columns = zip(rows["queues"], rows["frame_bytes"], rows["accesses"], strict=True)
-    words = list(dict.fromkeys(f"{q} queue{'' if q == 1 else 's'}, {size} B, N = {n}" for q, size, n in columns))
-    return "; ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
-
-
-def _found(
-    rule: str, severity: Severity, what: str, rows: pd.DataFrame, evidence: dict[str, float] | None = None
-) -> Finding:
-    numbers = {"trials": float(len(rows)), **(evidence or {})}
-    return Finding(rule, severity, what, points_of(rows), numbers, files_of(rows))
-
-
-def _mean(rows: pd.DataFrame, column: str) -> float:
-    return float(rows[column].astype("Float64").mean())
-
-
 def deaf(evidence: Evidence) -> Iterator[Finding]:
-    for label, rows in _by_repetition(evidence.trials[deaf_by_count(evidence.trials)]):
+    for label, rows in by_repetition(evidence.trials[deaf_by_count(evidence.trials)]):
         rates = rows["dut_count_pps"].astype(float)
         what = (
             f"{label}: in {many(len(rows), 'trial')} the generator counted 0 frames while the DUT's own interface sent "
-            f"{rates.min():.0f} to {rates.max():.0f} a second ({_points(rows)})"
+            f"{rates.min():.0f} to {rates.max():.0f} a second ({points_text(rows)})"
         )
-        yield _found(
+        yield finding_of(
             "deaf generator", "warning", what, rows, {"dut_pps_least": rates.min(), "dut_pps_most": rates.max()}
         )
 
 
 def deaf_without_counter(evidence: Evidence) -> Iterator[Finding]:
-    for label, rows in _by_repetition(evidence.trials[deaf_by_signature(evidence.trials)]):
+    for label, rows in by_repetition(evidence.trials[deaf_by_signature(evidence.trials)]):
         what = (
             f"{label}: in {many(len(rows), 'trial')} the generator sent all the time and counted 0 from the first row "
-            f"on, while the setting is known to forward ({_points(rows)}): no count of the DUT tells the rate"
+            f"on, while the setting is known to forward ({points_text(rows)}): no count of the DUT tells the rate"
         )
-        yield _found("deaf generator by signature", "warning", what, rows)
+        yield finding_of("deaf generator by signature", "warning", what, rows)
 
 
 def _apart(trials: pd.DataFrame) -> pd.Series:
@@ -98,65 +63,65 @@ def _apart(trials: pd.DataFrame) -> pd.Series:
 def counts_differ(evidence: Evidence) -> Iterator[Finding]:
     shares = _apart(evidence.trials)
     near = shares.between(COUNTS_CLOSE, COUNTS_FAR, inclusive="right").fillna(False)
-    for label, rows in _by_repetition(evidence.trials[near]):
+    for label, rows in by_repetition(evidence.trials[near]):
         most = float(shares[rows.index].max())
         what = (
             f"{label}: the two counts of the same frames differ by up to {most:.1%} in {many(len(rows), 'trial')} "
-            f"({_points(rows)})"
+            f"({points_text(rows)})"
         )
-        yield _found("counts differ", "info", what, rows, {"most_share": most})
+        yield finding_of("counts differ", "info", what, rows, {"most_share": most})
 
 
 def counts_far(evidence: Evidence) -> Iterator[Finding]:
     shares = _apart(evidence.trials)
-    for label, rows in _by_repetition(evidence.trials[shares.gt(COUNTS_FAR).fillna(False)]):
+    for label, rows in by_repetition(evidence.trials[shares.gt(COUNTS_FAR).fillna(False)]):
         most = float(shares[rows.index].max())
         what = (
             f"{label}: generator and DUT disagree by up to {most:.0%} on the same frames in {many(len(rows), 'trial')} "
-            f"({_points(rows)}): invalid by the generator's count"
+            f"({points_text(rows)}): invalid by the generator's count"
         )
-        yield _found("counts disagree", "warning", what, rows, {"most_share": most})
+        yield finding_of("counts disagree", "warning", what, rows, {"most_share": most})
 
 
 def ceiling(evidence: Evidence) -> Iterator[Finding]:
     least = generator_ceiling_pps(evidence.trials)
     capped = evidence.trials["tg_count_pps"].ge(least or float("inf")).fillna(False)
-    for label, rows in _by_repetition(evidence.trials[capped]):
+    for label, rows in by_repetition(evidence.trials[capped]):
         alone = int(rows["dut_count_pps"].isna().sum())
         tg = rows["tg_count_pps"].astype(float)
         what = (
             f"{label}: the generator receives no more than {tg.max() / 1e6:.1f} Mpps, a plateau of its own over "
-            f"{many(len(rows), 'trial')} ({_points(rows)}); {alone} of them have no second count: their rate is not "
-            "known"
+            f"{many(len(rows), 'trial')} ({points_text(rows)}); {alone} of them have no second count: their rate is "
+            "not known"
         )
         numbers = {"ceiling_pps": float(tg.max()), "without_second_count": float(alone)}
-        yield _found("generator-limited plateau", "warning", what, rows, numbers)
+        yield finding_of("generator-limited plateau", "warning", what, rows, numbers)
 
 
 def appended(evidence: Evidence) -> Iterator[Finding]:
     several = evidence.attempts["attempt"].gt(1).fillna(False)
-    for label, rows in _by_repetition(evidence.attempts[several]):
-        what = f"{label}: {len(rows)} files hold runs appended one after another; the last counts ({_points(rows)})"
-        yield _found("appended runs", "warning", what, rows)
+    for label, rows in by_repetition(evidence.attempts[several]):
+        what = f"{label}: {len(rows)} files hold runs appended one after another; the last counts ({points_text(rows)})"
+        yield finding_of("appended runs", "warning", what, rows)
 
 
 def without_traffic(evidence: Evidence) -> Iterator[Finding]:
     silent = evidence.trials["reason"].str.startswith("no traffic").fillna(False)
-    for label, rows in _by_repetition(evidence.trials[silent]):
-        what = f"{label}: {many(len(rows), 'trial')} without traffic: no counter saw a frame ({_points(rows)})"
-        yield _found("no traffic", "warning", what, rows)
+    for label, rows in by_repetition(evidence.trials[silent]):
+        what = f"{label}: {many(len(rows), 'trial')} without traffic: no counter saw a frame ({points_text(rows)})"
+        yield finding_of("no traffic", "warning", what, rows)
 
 
 def negative_latency(evidence: Evidence) -> Iterator[Finding]:
     negative = evidence.trials["published_latency_s"].lt(0).fillna(False)
-    for label, rows in _by_repetition(evidence.trials[negative]):
+    for label, rows in by_repetition(evidence.trials[negative]):
         saved = int(rows["latency_mean_ns"].notna().sum())
         what = (
-            f"{label}: {len(rows)} printed latencies are negative, driven there by frames of others ({_points(rows)}); "
-            f"{saved} could be had by undoing the running mean"
+            f"{label}: {len(rows)} printed latencies are negative, driven there by frames of others "
+            f"({points_text(rows)}); {saved} could be had by undoing the running mean"
         )
         numbers = {"least_s": float(rows["published_latency_s"].min()), "recovered": float(saved)}
-        yield _found("negative latency", "warning", what, rows, numbers)
+        yield finding_of("negative latency", "warning", what, rows, numbers)
 
 
 def ring_depth(evidence: Evidence) -> Iterator[Finding]:
@@ -178,7 +143,7 @@ def ring_depth(evidence: Evidence) -> Iterator[Finding]:
             "entries": float(ring.entries), "full": float(ring.full), "limited_by_dut": float(ring.trials),
             "frames_least": ring.least, "frames_median": ring.median, "frames_most": ring.most,
         }  # fmt: skip
-        yield _found(name, "warning", what, rows, numbers)
+        yield finding_of(name, "warning", what, rows, numbers)
 
 
 def _ring_words(ring: Ring) -> str:
@@ -208,7 +173,7 @@ def other_program(evidence: Evidence) -> Iterator[Finding]:
         )
         what = f"{mode}: {named} ran different programs, by their service time ({ratios})"
         numbers = {f"ratio_{p.b}_to_{p.a}_at_{p.queues}_queues": p.ratio for p in own}
-        yield _found("other program", "warning", what, rows, numbers)
+        yield finding_of("other program", "warning", what, rows, numbers)
 
 
 def _counted(rows: pd.DataFrame) -> list[dict[str, int | None]]:
@@ -230,7 +195,7 @@ def accesses_not_as_labelled(evidence: Evidence) -> Iterator[Finding]:
             f"lookups for each packet; in {unread} of {many(len(rows), 'trial')} no value that they return is read "
             "(the C files, compiled and executed)"
         )
-        yield _found("accesses not as labelled", "warning", what, rows, {"unread": float(unread)})
+        yield finding_of("accesses not as labelled", "warning", what, rows, {"unread": float(unread)})
 
 
 def other_program_by_source(evidence: Evidence) -> Iterator[Finding]:
@@ -251,7 +216,7 @@ def other_program_by_source(evidence: Evidence) -> Iterator[Finding]:
             f"({many(len(rows), 'trial')}; the C files' own function, compiled without optimisation and executed)"
         )
         numbers = {"repeated_stores_most": float(max(stores))}
-        yield _found("other program, by its source", "warning", what, rows, numbers)
+        yield finding_of("other program, by its source", "warning", what, rows, numbers)
 
 
 def service_times_differ(evidence: Evidence) -> Iterator[Finding]:
@@ -266,7 +231,7 @@ def service_times_differ(evidence: Evidence) -> Iterator[Finding]:
                 f"{pair.ratio:.2f} times the service time of {pair.a} over {pair.loads} N ({pair.sigmas:.0f} SE): "
                 "another program, or loads of one that differ this much"
             )
-            yield _found("service times differ", "info", what, rows, {"ratio": pair.ratio, "sigmas": pair.sigmas})
+            yield finding_of("service times differ", "info", what, rows, {"ratio": pair.ratio, "sigmas": pair.sigmas})
 
 
 def wrong_perf_target(evidence: Evidence) -> Iterator[Finding]:
@@ -278,7 +243,7 @@ def wrong_perf_target(evidence: Evidence) -> Iterator[Finding]:
             f"perf counted the {target.replace(' ', ' `', 1)}` in {count} of {len(rows)} logs, not the machine: its "
             "counts are refused, they say nothing of XDP"
         )
-        yield _found("perf of the wrong target", "warning", what, rows)
+        yield finding_of("perf of the wrong target", "warning", what, rows)
 
 
 def one_socket(evidence: Evidence) -> Iterator[Finding]:
@@ -296,7 +261,9 @@ def one_socket(evidence: Evidence) -> Iterator[Finding]:
             f"AF_XDP, {int(times)} queues: no trial forwards more than 1/{int(times)} of the link ({most:.1%} of it), "
             f"{full} of {len(group)} just that: one socket serves one queue, the steering gives it its share"
         )
-        yield _found("one AF_XDP socket", "warning", what, group, {"most_of_a_queues_share": most, "full": float(full)})
+        yield finding_of(
+            "one AF_XDP socket", "warning", what, group, {"most_of_a_queues_share": most, "full": float(full)}
+        )
 
 
 def missing_trials(evidence: Evidence) -> Iterator[Finding]:
@@ -310,7 +277,7 @@ def missing_trials(evidence: Evidence) -> Iterator[Finding]:
                 lost = int(own["generator_file"].isna().sum())
                 what = (
                     f"{mode}, repetition {int(str(repetition))}: {len(gone)} of {len(points)} points that other "
-                    f"repetitions have are missing ({_points(gone)}); {lost} of them have other logs"
+                    f"repetitions have are missing ({points_text(gone)}); {lost} of them have other logs"
                 )
                 numbers = {"missing": float(len(gone)), "points": float(len(points))}
                 yield Finding("missing points", "info", what, points_of(gone), numbers, ())
@@ -326,13 +293,13 @@ def last_sample(evidence: Evidence) -> Iterator[Finding]:
         for last, mean in zip(known["published_softirq_percent"], known["softirq_by_cpu_percent"], strict=True)
     ]
     apart_by = pd.Series(off, index=known.index, dtype=float)
-    for label, rows in _by_repetition(known[apart_by > SAMPLE_APART]):
+    for label, rows in by_repetition(known[apart_by > SAMPLE_APART]):
         most = float(apart_by[rows.index].max())
         what = (
             f"{label}: the last sample of a CPU, which was drawn, is off its steady mean by up to {most:.0f} "
-            f"points in {many(len(rows), 'trial')} ({_points(rows)})"
+            f"points in {many(len(rows), 'trial')} ({points_text(rows)})"
         )
-        yield _found("last sample for a run", "info", what, rows, {"most_points": most})
+        yield finding_of("last sample for a run", "info", what, rows, {"most_points": most})
 
 
 def sender_counts_too_much(evidence: Evidence) -> Iterator[Finding]:
@@ -345,7 +312,7 @@ def sender_counts_too_much(evidence: Evidence) -> Iterator[Finding]:
             f"in {many(len(over), 'trial')} the generator says it sent more than the link carries "
             f"(up to {most:.1f} times): its count of sent frames says nothing about loss"
         )
-        yield _found("sent more than the link carries", "info", what, over, {"most_share": most})
+        yield finding_of("sent more than the link carries", "info", what, over, {"most_share": most})
 
 
 def clocks(evidence: Evidence) -> Iterator[Finding]:
@@ -356,18 +323,18 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
             f"the generator counts {100 * (ratio - 1):+z.2f} % against the DUT in the median of "
             f"{many(len(both), 'trial')}: its clock is off by that; corrected rates are over the DUT's seconds"
         )
-        yield _found("clocks", "info", what, both, {"ratio": ratio})
+        yield finding_of("clocks", "info", what, both, {"ratio": ratio})
 
 
 def rate_steps(evidence: Evidence) -> Iterator[Finding]:
-    for label, rows in _by_repetition(evidence.trials[evidence.trials["rate_step_share"].notna()]):
+    for label, rows in by_repetition(evidence.trials[evidence.trials["rate_step_share"].notna()]):
         shares = rows["rate_step_share"].to_numpy(dtype=float)
         most = float(shares[np.abs(shares).argmax()])
         what = (
             f"{label}: in {many(len(rows), 'trial')} the rate changes in mid-run, by up to {most:+.0%}, and stays so "
-            f"({_points(rows)}): their mean is of two states"
+            f"({points_text(rows)}): their mean is of two states"
         )
-        yield _found("rate steps in mid-run", "warning", what, rows, {"most_share": most})
+        yield finding_of("rate steps in mid-run", "warning", what, rows, {"most_share": most})
 
 
 def foreign_in_mean(evidence: Evidence) -> Iterator[Finding]:
@@ -379,14 +346,14 @@ def foreign_in_mean(evidence: Evidence) -> Iterator[Finding]:
     off = (printed - undone).abs()
     one = evidence.trials["latency_levels_ns"].isna()
     wrong = (one & printed.gt(0) & (off > left_open + digit) & (off > FOREIGN_SHARE * undone)).fillna(False)
-    for label, rows in _by_repetition(evidence.trials[wrong]):
+    for label, rows in by_repetition(evidence.trials[wrong]):
         shares = (printed / undone - 1)[rows.index].astype(float)
         what = (
             f"{label}: {len(rows)} printed latencies are off by {shares.min():+.0%} to {shares.max():+.0%}: "
-            f"frames of others, most of them of the first second, stay in the running mean ({_points(rows)})"
+            f"frames of others, most of them of the first second, stay in the running mean ({points_text(rows)})"
         )
         numbers = {"least_share": float(shares.min()), "most_share": float(shares.max())}
-        yield _found("frames of others in the mean", "warning", what, rows, numbers)
+        yield finding_of("frames of others in the mean", "warning", what, rows, numbers)
 
 
 def axis_unit(evidence: Evidence) -> Iterator[Finding]:
@@ -404,28 +371,41 @@ def axis_unit(evidence: Evidence) -> Iterator[Finding]:
             f"{frames.median():.0f} frames on their way in the median, as nanoseconds {frames.median() * 1e-9:.1g}"
         )
         numbers = {"frames_as_seconds": float(frames.median())}
-        yield _found("axis in another unit", "warning", what, evidence.trials[known], numbers)
+        yield finding_of("axis in another unit", "warning", what, evidence.trials[known], numbers)
 
 
 def two_latencies(evidence: Evidence) -> Iterator[Finding]:
-    for label, rows in _by_repetition(evidence.trials[evidence.trials["latency_levels_ns"].notna()]):
+    for label, rows in by_repetition(evidence.trials[evidence.trials["latency_levels_ns"].notna()]):
         most = max(high / low for low, high in map(json.loads, rows["latency_levels_ns"]))
         what = (
             f"{label}: in {many(len(rows), 'trial')} the seconds have two latencies, up to {most:.1f} times apart "
-            f"({_points(rows)}): no single number stands for the run"
+            f"({points_text(rows)}): no single number stands for the run"
         )
-        yield _found("two latencies in a run", "warning", what, rows, {"most_ratio": most})
+        yield finding_of("two latencies in a run", "warning", what, rows, {"most_ratio": most})
+
+
+SWAPPED = "swapped_labels"
 
 
 def file_anomalies(evidence: Evidence) -> Iterator[Finding]:
+    yield from _problems(evidence, "file anomaly", lambda kind: kind != SWAPPED)
+
+
+def labels_swapped(evidence: Evidence) -> Iterator[Finding]:
+    yield from _problems(evidence, "rate labels swapped", lambda kind: kind == SWAPPED)
+
+
+def _problems(evidence: Evidence, rule: str, chosen: Callable[[str], bool]) -> Iterator[Finding]:
+    """One finding for each kind of problem that the logs have."""
     named = evidence.attempts[evidence.attempts["anomalies"].notna()].drop_duplicates("trial_id")
     problems = [problem for text in named["anomalies"] for problem in json.loads(text)]
-    for kind, count in sorted(Counter(problem["kind"] for problem in problems).items()):
+    counts = Counter(problem["kind"] for problem in problems if chosen(problem["kind"]))
+    for kind, count in sorted(counts.items()):
         own = [p for p in problems if p["kind"] == kind]
         rows = named[[any(p["kind"] == kind for p in json.loads(text)) for text in named["anomalies"]]]
         examples = "; ".join(f"{p['file']}: {p['text']}" for p in own[:2])
-        what = f"{count} log{'s are' if count > 1 else ' is'} {kind.replace('_', ' ')} ({examples})"
-        yield _found("file anomaly", "warning", what, rows, {"files": float(count)})
+        what = f"{many(count, 'file')}: {kind.replace('_', ' ')} ({examples})"
+        yield finding_of(rule, "warning", what, rows, {"files": float(count)})
 
 
 RULES: dict[str, tuple[ImportRule, str]] = {
@@ -491,6 +471,11 @@ RULES: dict[str, tuple[ImportRule, str]] = {
     "sent more than the link carries": (sender_counts_too_much, "frames sent × wire size against the link's rate"),
     "clocks": (clocks, "median ratio of the two counts where they agree within 1 %"),
     "file anomaly": (file_anomalies, "the parsers' anomalies"),
+    "rate labels swapped": (
+        labels_swapped,
+        "in the CSV file beside a log, the column whose label says average holds the log's rates of the last moment, "
+        "and the other one its averages",
+    ),
 }
 
 

@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -25,6 +25,7 @@ from xdplab.thesis.programs import count
 from xdplab.thesis.rows import ProgramFound, TrialLogs, trial_id_of, trial_rows
 from xdplab.thesis.samples import TrialSamples, generator_part, samples_tables, sar_parts
 from xdplab.thesis.source import Found, Problem, RawLog, raw_logs
+from xdplab.thesis.twin import swapped_labels
 
 BATCH = 48
 WAITING_BATCHES = 4  # a process: an archive is read no faster than it is digested
@@ -71,6 +72,7 @@ def read_thesis(
     for trial in trials.values():
         own = trial.measured
         trial.program = programs.get(MeasuredProgram(own.mode == "af_xdp", own.repetition, own.accesses))
+        _check_twin(trial, found)
         trial.logs = dict(sorted(trial.logs.items()))  # the order in which they lie somewhere says nothing
     ordered = [trials[key] for key in sorted(trials, key=lambda m: tuple(vars(m).values()))]
     rows = [row for trial in ordered for row in trial_rows(trial, run_id)]
@@ -100,6 +102,20 @@ def _join(trial: TrialLogs, digest: LogDigest, found: Found) -> None:
     if before is not digest and before.sha256 != digest.sha256:
         text = f"{before.name.path} says otherwise of the same trial, and came first"
         found.problems.append(Problem(digest.name.path, "conflict", text))
+
+
+def _check_twin(trial: TrialLogs, found: Found) -> None:
+    """A CSV twin whose labels are swapped is a problem of its log."""
+    log, generator = trial.logs.get("generator"), trial.generator
+    head = found.twin_heads.get(log.name.stem) if log else None
+    if log is None or generator is None or head is None:
+        return
+    pairs = [f"{a!r} and {b!r}" for run in generator.runs[:1] for a, b in swapped_labels(head, run.rows)]
+    if pairs:
+        problem = Problem(
+            f"{log.name.stem}.csv", "swapped_labels", f"{', '.join(pairs)} are above each other's numbers", 1
+        )
+        trial.logs["generator"] = replace(log, problems=(*log.problems, problem))
 
 
 def _parts(trial: TrialLogs) -> Iterator[TrialSamples]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from xdplab.analysis.derived import COLUMNS
@@ -53,13 +55,23 @@ _REASONS = {
     if metric.kind != "factor" and metric.name not in (*COLUMNS, *JUDGED, "null_reasons")
 }
 """Columns that the logs give, or could have given; a factor may be null without a reason."""
+_NAMES = frozenset(_REASONS)
 
 
-def with_reasons(row: Mapping[str, Any], reasons: dict[str, str]) -> dict[str, str]:
-    """Return ``reasons`` with one more for each column that is null and has none."""
-    found = dict(reasons)
-    for column, why in _REASONS.items():
-        if row.get(column) is None and column not in reasons:
-            told = (reasons[head] for head in _HEADS.get(column, ()) if head in reasons)
-            found[column] = next(told, why)
-    return found
+def reasons_text(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
+    """Return ``reasons`` as a JSON object, with one more reason for each column that is null and has none."""
+    known = frozenset(column for column, value in row.items() if value is not None)
+    return _text_of(known & _NAMES, frozenset(reasons.items()))
+
+
+@lru_cache(maxsize=1024)
+def _text_of(known: frozenset[str], reasons: frozenset[tuple[str, str]]) -> str:
+    """The same columns are null in most trials: thousands of trials share some dozens of texts."""
+    said = dict(reasons)
+    added = {column: _told(column, said) for column in _REASONS if column not in known and column not in said}
+    return json.dumps(said | added, sort_keys=True)
+
+
+def _told(column: str, reasons: Mapping[str, str]) -> str:
+    heads = (reasons[head] for head in _HEADS.get(column, ()) if head in reasons)
+    return next(heads, _REASONS[column])

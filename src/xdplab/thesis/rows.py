@@ -19,7 +19,7 @@ from xdplab.thesis.digest import CPU_SHARES, EVENTS, GeneratorDigest, LogDigest,
 from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
 from xdplab.thesis.latency import SETTLING_ROWS, latency
 from xdplab.thesis.names import Kind, Measured
-from xdplab.thesis.nulls import with_reasons
+from xdplab.thesis.nulls import reasons_text
 from xdplab.thesis.programs import PacketWork as ProgramCounts
 from xdplab.thesis.window import Busy, WindowCount, busy_samples, counted, whole_run
 
@@ -145,7 +145,7 @@ def _row(
     row |= _cpu(sar, busy, reasons)
     row |= _perf(perf, logs, reasons)
     row |= published(run, sar, perf)
-    row["null_reasons"] = json.dumps(with_reasons(row, reasons), sort_keys=True)
+    row["null_reasons"] = reasons_text(row, reasons)
     return row
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 
 from xdplab.analysis import verdicts
 from xdplab.analysis.derived import derive
-from xdplab.analysis.series import SERIES, key_of, plain
+from xdplab.analysis.series import SERIES, key_of, objects, plain
 from xdplab.analysis.values import Row, number, records, text
 from xdplab.analysis.verdicts import Verdict
 
@@ -114,7 +115,8 @@ def judged_import(trials: pd.DataFrame) -> pd.DataFrame:
     table = _without_unknown_rates(_with_signature(_with_ceiling(table)))
     unlimited = table["verdict"].ne("valid").fillna(True).astype(bool)
     why = pd.Series("only a valid trial has a limit", index=table.index)
-    return _with_stage(with_derived(said_null(table, unlimited, ("limited_by",), why)))
+    table = said_null(table, unlimited, ("limited_by",), why)
+    return _with_stage(with_derived(table))
 
 
 FULL_CORE_PERCENT = 95.0
@@ -164,13 +166,16 @@ def said_null(trials: pd.DataFrame, rows: pd.Series, names: Sequence[str], why: 
     """Return ``trials`` whose null_reasons say, in ``rows``, why the columns ``names`` are null."""
     if not rows.any():
         return trials
-    texts = trials["null_reasons"].astype("object").where(trials["null_reasons"].notna(), "{}")
-    said = [
-        json.loads(text) | dict.fromkeys(names, str(words)) for text, words in zip(texts[rows], why[rows], strict=True)
-    ]
-    nulls = trials["null_reasons"].astype("object")
-    nulls[rows] = [json.dumps(reasons, sort_keys=True) for reasons in said]
-    return trials.assign(null_reasons=nulls.where(nulls.notna(), None).astype("string"))
+    nulls = objects(trials["null_reasons"])
+    whys = zip(nulls[rows], why[rows], strict=True)
+    nulls[rows] = [_also(text, tuple(names), str(words)) for text, words in whys]
+    return trials.assign(null_reasons=nulls.astype("string"))
+
+
+@lru_cache(maxsize=1024)
+def _also(reasons: str | None, names: tuple[str, ...], why: str) -> str:
+    """Return reasons of nulls with one more: many trials share one text."""
+    return json.dumps(json.loads(reasons or "{}") | dict.fromkeys(names, why), sort_keys=True)
 
 
 def generator_ceiling_pps(trials: pd.DataFrame) -> float | None:

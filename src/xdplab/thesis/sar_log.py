@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from math import nan
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xdplab.thesis.anomalies import Anomaly, unreadable
-from xdplab.thesis.fixed_width import grid_of, layout_of
 
 Rows = NDArray[np.float64]
 CPU_COLUMNS = ("t_s", "cpu", "usr", "nice", "sys", "iowait", "steal", "irq", "soft", "guest", "gnice", "idle")
@@ -23,76 +24,90 @@ _INTERFACE_TITLE = b"IFACE rxpck/s txpck/s rxkB/s txkB/s rxcmp/s txcmp/s rxmcst/
 _TITLES = {b"CPU": _CPU_TITLE, b"IFACE": _INTERFACE_TITLE}
 _TIME = rb"[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _NUMBER = rb" +[0-9]{1,15}[,.][0-9]{2}"
-_ROWS = {
-    b"CPU": re.compile(rb"(?:" + _TIME + rb" +(?:all|[0-9]{1,5})(?:" + _NUMBER + rb"){10}\n)*"),
-    b"IFACE": re.compile(rb"(?:" + _TIME + rb" +[^\s:,]{1,16}(?:" + _NUMBER + rb"){8}\n)*"),
+_BEHIND_TIME = {
+    b"CPU": re.compile(rb" +(?:all|[0-9]{1,5})(?:" + _NUMBER + rb"){10}"),
+    b"IFACE": re.compile(rb" +[^\s:,]{1,16}(?:" + _NUMBER + rb"){8}"),
 }
-_INTERFACE_ROW = re.compile(
-    rb" +([^\s:,]{1,16}) +([0-9]{1,15}[,.][0-9]{2}) +([0-9]{1,15}[,.][0-9]{2})(?:" + _NUMBER + rb"){6}"
-)
-_ALL = re.compile(rb" (all) ")
+_ROWS = {name: re.compile(rb"(?:" + _TIME + row.pattern + rb"\n)*") for name, row in _BEHIND_TIME.items()}
 _START = re.compile(_TIME)
+_CPU_ROW, _RATES = Struct(f"{len(CPU_COLUMNS) - 1}d"), Struct("2d")
 _DECIMAL = bytes.maketrans(b",", b".")
+_ANY_DIGIT = bytes.maketrans(b"0123456789", b"0" * 10)
+
+
+class _NoRowError(Exception):
+    """A line of a block is no row: its lines are then checked one by one."""
 
 
 @dataclass(frozen=True, eq=False)
 class SarText:
-    """The samples of one file: one row per sample and CPU, one per sample and interface; and what is wrong with it."""
+    """The samples of one file: one row per sample and CPU, one per sample and interface; and what is wrong with it.
+
+    ``cpu_lines``: 1-based line of CPU 0 in each block of CPUs, two below its title (behind it comes ``all``).
+    """
 
     cpus: Rows
     interface_names: tuple[str, ...]
     interfaces: Rows
+    cpu_lines: tuple[int, ...]
     anomalies: tuple[Anomaly, ...]
 
 
 def parse_sar_text(data: bytes) -> SarText:
     """Return the content of a sar log. Raises nothing: anomalies are part of the result."""
     if anomaly := unreadable(data, b"Linux "):
-        return SarText(np.zeros((0, len(CPU_COLUMNS))), (), np.zeros((0, len(INTERFACE_COLUMNS))), (anomaly,))
+        return SarText(np.zeros((0, len(CPU_COLUMNS))), (), np.zeros((0, len(INTERFACE_COLUMNS))), (), (anomaly,))
     start = _START.search(data, data.find(b"\n"))
-    start_s = _clock_s(start[0]) if start else 0.0
-    bodies, anomalies = _bodies(data, checked=False)
-    cpus, interfaces = _cpus_at_once(bodies[b"CPU"]), _interfaces(bodies[b"IFACE"])
-    if cpus is None or interfaces is None:
-        bodies, anomalies = _bodies(data, checked=True)
-        cpus, interfaces = _numbers(bodies[b"CPU"]), _interfaces(bodies[b"IFACE"])
-    assert interfaces is not None  # each of its rows was checked
-    names, rows = interfaces
+    try:
+        blocks, lines, anomalies = _blocks(data, checked=False)
+        cpus, (names, rows) = _cpus(blocks[b"CPU"]), _interfaces(blocks[b"IFACE"])
+    except _NoRowError:
+        blocks, lines, anomalies = _blocks(data, checked=True)
+        cpus, (names, rows) = _cpus(blocks[b"CPU"]), _interfaces(blocks[b"IFACE"])
     for table in (cpus, rows):
-        table[:, 0] = (table[:, 0] - start_s) % 86400  # a run may pass midnight
-    return SarText(cpus, names, rows, tuple(anomalies))
+        # A run may pass midnight.
+        table[:, 0] = (table[:, 0] - (_clock_s(start[0]) if start else 0.0)) % 86400
+    return SarText(cpus, names, rows, tuple(lines), tuple(anomalies))
 
 
-def _bodies(data: bytes, *, checked: bool) -> tuple[dict[bytes, bytes], list[Anomaly]]:
-    """Return the rows of all CPU blocks and of all interface blocks, without the averages at the end.
+_Clocked = tuple[bytes, list[bytes]]
+"""The clock of rows, and what stands behind it in each of them."""
+
+
+def _blocks(data: bytes, *, checked: bool) -> tuple[dict[bytes, list[_Clocked]], list[int], list[Anomaly]]:
+    """Return the blocks of CPUs and those of interfaces, without the averages at the end; the lines of CPU 0.
 
     ``checked``: each line is checked, and lines that are not rows are left out and reported.
     """
-    parts: dict[bytes, list[bytes]] = {b"CPU": [], b"IFACE": []}
+    found: dict[bytes, list[_Clocked]] = {b"CPU": [], b"IFACE": []}
+    lines: list[int] = []
     anomalies: list[Anomaly] = []
     heading, *blocks = data.split(b"\n\n")
     if b"\n" in heading.strip():
         anomalies.append(Anomaly("damaged", "no empty line behind the first", 2))
     averages = 0
-    offset = len(heading) + 2
+    offset, line = len(heading) + 2, heading.count(b"\n") + 3
     for block in blocks:
         title, _, rows = block.partition(b"\n")
         time, _, columns = title.partition(b" ")
         if time == b"Average:":
             averages += 1
         elif kind := _kind(columns):
-            whole = rows.rstrip(b"\n") + b"\n"
-            good, bad = _rows(whole, kind) if checked else (whole, 0)
-            parts[kind].append(good)
+            good, bad = _rows(rows, kind) if checked else (_one_clock(rows), 0)
+            found[kind] += good
+            if kind == b"CPU":
+                lines.append(line + 2)
             cut = offset + len(block) == len(data)  # its last line is the cut that `truncated` names
             if bad > cut:
-                anomalies.append(Anomaly("damaged", f"{bad} lines that are no rows", _line(data, offset)))
+                anomalies.append(Anomaly("damaged", f"{bad} lines that are no rows", line))
         elif block.strip():
-            anomalies.append(Anomaly("damaged", "a block that is not one of sar's", _line(data, offset)))
+            anomalies.append(Anomaly("damaged", "a block that is not one of sar's", line))
         offset += len(block) + 2
+        line += block.count(b"\n") + 2
     if averages != 2 or not data.endswith(b"\n"):
-        anomalies.append(Anomaly("truncated", "no averages of CPUs and interfaces at the end", _line(data, len(data))))
-    return {name: b"".join(rows) for name, rows in parts.items()}, anomalies
+        text = "no averages of CPUs and interfaces at the end"
+        anomalies.append(Anomaly("truncated", text, data.count(b"\n") + 1))
+    return found, lines, anomalies
 
 
 @lru_cache(maxsize=64)
@@ -102,73 +117,69 @@ def _kind(columns: bytes) -> bytes | None:
     return words[0] if words and _TITLES.get(words[0]) == words else None
 
 
-def _rows(rows: bytes, name: bytes) -> tuple[bytes, int]:
+def _one_clock(rows: bytes) -> list[_Clocked]:
+    """Return the rows of one block, split by the clock of the first; where another one stands, a piece is no row."""
+    clock = rows[:8]
+    if not _START.fullmatch(clock):
+        raise _NoRowError
+    return [(clock, rows.rstrip(b"\n")[8:].split(b"\n" + clock))]
+
+
+def _rows(rows: bytes, name: bytes) -> tuple[list[_Clocked], int]:
     """Return the rows of one block, and how many of its lines are not rows."""
-    if _ROWS[name].fullmatch(rows):
-        return rows, 0
-    lines = [line for line in rows.splitlines(keepends=True) if line.strip()]
-    good = [line for line in lines if _ROWS[name].fullmatch(line)]
-    return b"".join(good), len(lines) - len(good)
+    lines = [line for line in rows.splitlines() if line.strip()]
+    good = [(line[:8], [line[8:]]) for line in lines if _ROWS[name].fullmatch(line + b"\n")]
+    return good, len(lines) - len(good)
 
 
-def _line(data: bytes, offset: int) -> int:
-    return data.count(b"\n", 0, offset) + 1
-
-
-def _cpus_at_once(rows: bytes) -> Rows | None:
-    """Return the table of rows of CPUs where they all stand in the columns of the first one, else None."""
-    grid = grid_of(rows)
-    first = grid[0].tobytes() if grid is not None else b""
-    word = _ALL.search(first)
-    if grid is None or word is None or not _ROWS[b"CPU"].fullmatch(first):
-        return np.zeros((0, len(CPU_COLUMNS))) if not rows else None
-    name = slice(word.start(1), word.end(1))
-    of_all = (grid[:, name] == grid[0, name]).all(axis=1)
-    named = grid.copy()
-    named[of_all, name] = np.frombuffer(b"  0", np.uint8)
-    numbers = layout_of(named[0].tobytes(), signed=False).read(named)
-    if numbers is None or numbers.shape[1] != len(CPU_COLUMNS) + 2:
-        return None
-    table = numbers[:, 2:]
-    table[:, 0] = numbers[:, :3] @ _SECONDS
-    table[of_all, 1] = np.nan
+def _cpus(blocks: list[_Clocked]) -> Rows:
+    """Return the table of rows of CPUs. Raises _NoRowError."""
+    numbers = b"".join([_cpu(row) for _, rows in blocks for row in rows])
+    table = np.empty((sum(len(rows) for _, rows in blocks), len(CPU_COLUMNS)))
+    table[:, 0] = _times(blocks)
+    table[:, 1:] = np.frombuffer(numbers).reshape(-1, len(CPU_COLUMNS) - 1)
     return table
 
 
-def _numbers(rows: bytes) -> Rows:
-    """Return the table of rows of CPUs, a word at a time."""
-    table = np.zeros((rows.count(b"\n"), len(CPU_COLUMNS)))
-    for place, row in enumerate(rows.translate(_DECIMAL).splitlines()):
-        clock, name, *shares = row.split()
-        table[place] = [_clock_s(clock), np.nan if name == b"all" else float(name), *map(float, shares)]
-    return table
-
-
-def _interfaces(rows: bytes) -> tuple[tuple[str, ...], Rows] | None:
-    """Return the names and the table of rows of interfaces, None if one of them is no row."""
+def _interfaces(blocks: list[_Clocked]) -> tuple[tuple[str, ...], Rows]:
+    """Return the names and the table of rows of interfaces. Raises _NoRowError."""
+    found = [_interface(row) for _, rows in blocks for row in rows]
     places: dict[bytes, int] = {}
-    seconds: dict[bytes, float] = {}
-    table: list[tuple[float, int, float, float]] = []
-    for row in rows.splitlines():
-        found, clock = _interface(row[8:]), row[:8]
-        if found is None or (clock not in seconds and not _START.fullmatch(clock)):
-            return None
-        if clock not in seconds:
-            seconds[clock] = _clock_s(clock)
-        name, rx_pps, tx_pps = found
-        table.append((seconds[clock], places.setdefault(name, len(places)), rx_pps, tx_pps))
-    return tuple(name.decode() for name in places), np.array(table, float).reshape(-1, len(INTERFACE_COLUMNS))
+    table = np.empty((len(found), len(INTERFACE_COLUMNS)))
+    table[:, 0] = _times(blocks)
+    table[:, 1] = [places.setdefault(name, len(places)) for name, _ in found]
+    table[:, 2:] = np.frombuffer(b"".join([rates for _, rates in found])).reshape(-1, 2)
+    return tuple(name.decode() for name in places), table
 
 
-@lru_cache(maxsize=4096)
-def _interface(row: bytes) -> tuple[bytes, float, float] | None:
-    """Return name and rates of a row after its time (cached, because most interfaces are idle and repeat the same
-    row)."""
-    match = _INTERFACE_ROW.fullmatch(row)
-    return match and (match[1], float(match[2].translate(_DECIMAL)), float(match[3].translate(_DECIMAL)))
+def _times(blocks: list[_Clocked]) -> Rows:
+    return np.repeat([_clock_s(clock) for clock, _ in blocks], [len(rows) for _, rows in blocks])
 
 
-_SECONDS = np.array([3600.0, 60.0, 1.0])
+# A CPU has 200 ticks in two seconds, and most CPUs and interfaces are idle: most rows were seen before.
+
+
+@lru_cache(maxsize=1 << 14)
+def _cpu(row: bytes) -> bytes:
+    """Return the numbers of a row behind its time, packed: CPU (NaN for all), shares. Raises _NoRowError."""
+    _require_row(b"CPU", row.translate(_ANY_DIGIT))
+    name, *shares = row.translate(_DECIMAL).split()
+    return _CPU_ROW.pack(nan if name == b"all" else float(name), *map(float, shares))
+
+
+@lru_cache(maxsize=1 << 14)
+def _interface(row: bytes) -> tuple[bytes, bytes]:
+    """Return the name and the packed rates of a row behind its time. Raises _NoRowError."""
+    _require_row(b"IFACE", row.translate(_ANY_DIGIT))
+    name, rx, tx = row.translate(_DECIMAL).split(None, 3)[:3]
+    return name, _RATES.pack(float(rx), float(tx))
+
+
+@lru_cache(maxsize=1 << 12)
+def _require_row(name: bytes, shape: bytes) -> None:
+    """Raise _NoRowError unless a row with all its digits 0 is one of CPUs or of interfaces."""
+    if not _BEHIND_TIME[name].fullmatch(shape):
+        raise _NoRowError
 
 
 def _clock_s(clock: bytes) -> float:

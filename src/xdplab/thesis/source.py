@@ -16,6 +16,7 @@ from xdplab.thesis.names import LogName, below_folder, is_log_place, parse_name,
 
 ARCHIVES = (".tar", ".tar.xz", ".tar.gz", ".tar.bz2", ".tgz", ".txz")
 MOST_BYTES = 1 << 20  # the longest log has 0.1 MB: a larger file is not a log
+HEAD_BYTES = 8192  # of a twin: its labels and some dozens of rows
 MOST_TIMES, UNPACKED_BYTES = 100, 16 << 20
 """An archive of logs unpacks to 30 times its size. More than so many times, beyond so many bytes, and it is none."""
 
@@ -47,13 +48,14 @@ class RawLog:
 class Found:
     """Files other than logs: problems, twins (the same log as CSV) and unrelated files.
 
-    ``programs`` are the C files beside the logs, path → text.
+    ``programs`` are the C files beside the logs, path → text; ``twin_heads`` the beginnings of the twins, stem → bytes.
     """
 
     problems: list[Problem] = field(default_factory=list)
     twins: int = 0
     others: int = 0
     programs: dict[str, str] = field(default_factory=dict)
+    twin_heads: dict[str, bytes] = field(default_factory=dict)
 
     def add_program(self, path: str, data: bytes) -> None:
         """Keep a C file, once."""
@@ -100,6 +102,7 @@ def _of_folder(folder: Path, found: Found) -> Iterator[RawLog]:
     for path, file in files.items():
         if path.endswith(".csv") and path.removesuffix(".csv") in stems:
             found.twins += 1
+            found.twin_heads[path.removesuffix(".csv")] = _head(file)
         elif sizes[path] > MOST_BYTES:
             found.problems.append(Problem(path, "foreign", f"larger than {MOST_BYTES >> 20} MB: no log"))
         elif log_name := _log_name(path, found):
@@ -116,6 +119,14 @@ def _kind_and_size(file: str) -> tuple[str, int]:
     except OSError:
         return "file", 0  # reading it will say why
     return "file" if stat.S_ISREG(found.st_mode) else "other", found.st_size
+
+
+def _head(file: str) -> bytes:
+    try:
+        with Path(file).open("rb") as stream:
+            return stream.read(HEAD_BYTES)
+    except OSError:
+        return b""  # it is a duplicate: nothing is missing without it
 
 
 def _log_name(path: str, found: Found) -> LogName | None:
@@ -150,8 +161,10 @@ def _of_archive(archive: Path, found: Found) -> Iterator[RawLog]:
         if not stems:
             raise ResultsError(f"{archive} cannot be read as an archive: {error}") from error
         found.problems.append(Problem(archive.name, "truncated", f"the archive ends early: {error}"))
-    found.twins += sum(log.name.stem in stems for log in waiting)
-    yield from (log for log in waiting if log.name.stem not in stems)
+    twins = {log.name.stem: log.data[:HEAD_BYTES] for log in waiting if log.name.stem in stems}
+    found.twins += len(twins)
+    found.twin_heads |= twins
+    yield from (log for log in waiting if log.name.stem not in twins)
 
 
 def _members(archive: Path) -> Iterator[tuple[str, bytes | None]]:

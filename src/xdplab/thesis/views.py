@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from typing import cast
 
@@ -263,8 +264,13 @@ def _why(row: tuple[object, ...], column: str) -> str:
         return str(reason)
     if column == "forwarded_l2_bps" and limit == "generator":
         return "at the generator's ceiling: the DUT may have forwarded more"
-    found: dict[str, str] = json.loads(str(nulls)) if nulls else {}
-    return found.get(_NULL_REASON.get(column, column), "not recorded")
+    return _null_reasons(str(nulls or "{}")).get(_NULL_REASON.get(column, column), "not recorded")
+
+
+@lru_cache(maxsize=256)
+def _null_reasons(text: str) -> dict[str, str]:
+    """Thousands of characters that most trials share."""
+    return cast(dict[str, str], json.loads(text))
 
 
 def corrected_marks(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:

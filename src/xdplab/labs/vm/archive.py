@@ -6,13 +6,14 @@ import re
 import shutil
 import subprocess
 import tarfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
-from xdplab.errors import LabError, MissingToolError
+from xdplab.errors import LabError, MissingToolError, ResultsWarning
 
 MAIN, SECURITY = "debian", "debian-security"
 # suite → archive, which every Debian mirror holds under these names
@@ -66,23 +67,36 @@ class Offer:
     options: tuple[str, ...]
 
 
-def find(root: Path, name: str, suites: Sequence[str], architecture: str = ARCHITECTURE) -> Offer:
+def find(
+    root: Path, name: str, suites: Sequence[str], architecture: str = ARCHITECTURE, ends: str | None = None
+) -> Offer:
     """Return the newest kernel whose release begins with ``name``, from the first suite that has one.
 
-    ``root`` is where apt keeps its lists. Raises LabError if no suite has one.
+    ``root`` is where apt keeps its lists; ``ends``: how releases end, if not with the architecture's name. A suite
+    whose lists cannot be fetched is passed over with a warning. Raises LabError if no suite has one.
     """
     _require_apt()
     wanted = re.compile(re.escape(name) + r"(?![0-9])")
+    broken: list[LabError] = []
     for suite in suites:
-        options = _update(root / suite, suite, architecture)
+        try:
+            options = _update(root / suite, suite, architecture)
+        except LabError as error:
+            broken.append(error)
+            continue
         shown = _apt("apt-cache", options, "search", "--names-only", f"^linux-(image|binary)-{name}")
-        offered = re.findall(_OFFERED.format(architecture), shown, re.MULTILINE)
+        offered = re.findall(_OFFERED.format(ends or architecture), shown, re.MULTILINE)
         releases = {release for _, release in offered if wanted.match(release) and not _OTHER_FLAVOURS.search(release)}
         if releases:
             newest = max(releases, key=natural)
             parts = _PARTS if ("binary", newest) in offered else (_WHOLE,)
             packages = tuple(part.format(newest) for part in parts)
+            for one in broken:
+                words = f"kernel {name}: passed over, though it may be newer: {one.message}"
+                warnings.warn(words, ResultsWarning, stacklevel=2)
             return Offer(newest, versions(options, packages[0])[0], packages, options)
+    if broken:
+        raise broken[0]
     raise LabError(
         f"kernel {name}: Debian's archive has no package of it (any more); looked in {', '.join(suites)}",
         remedy="`xdplab lab kernels` shows what is known and what is in the cache",

@@ -14,7 +14,7 @@ import select
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, cast
 
@@ -76,7 +76,8 @@ class ForeignGuest:
         end = began + deadline_s
         command = shlex.join(argv)
         if stdin:
-            command = f"base64 -d <<'xdplab' | {command}\n{base64.encodebytes(stdin).decode()}xdplab\n"
+            packed = base64.encodebytes(gzip.compress(stdin, mtime=0)).decode()
+            command = f"base64 -d <<'xdplab' | gunzip | {command}\n{packed}xdplab\n"
         script = base64.b64encode(command.encode()).decode()
         for at in range(0, len(script), _LINE):
             self._send(f"+{script[at : at + _LINE]}\n")
@@ -178,8 +179,12 @@ def argv(architecture: Architecture, tool: str, kernel: Kernel, initrd: str) -> 
 
 
 @contextlib.contextmanager
-def booted(name: str, modules: Sequence[str]) -> Iterator[tuple[ForeignGuest, Kernel, dict[str, str]]]:
+def booted(
+    name: str, modules: Sequence[str], programs: Mapping[str, bytes] | None = None
+) -> Iterator[tuple[ForeignGuest, Kernel, dict[str, str]]]:
     """Boot a guest of ``6.1@arm64`` with these modules to load, and give it, its kernel, and what it is run by.
+
+    ``programs`` are executable files by their path in the guest: a console takes minutes for what a boot has at once.
 
     Raises MissingToolError without its QEMU, LabError for a kernel that is not to be had or does not boot.
     """
@@ -192,7 +197,7 @@ def booted(name: str, modules: Sequence[str]) -> Iterator[tuple[ForeignGuest, Ke
     files = {f"{tree}/{one}.ko": module(kernel, one) for one in modules}
     files[f"{tree}/modules.dep"] = "".join(f"{one}.ko:\n" for one in modules).encode()
     with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
-        file.write(initramfs.console(kernel.file("busybox"), _INIT.read_bytes(), files))
+        file.write(initramfs.console(kernel.file("busybox"), _INIT.read_bytes(), files, programs or {}))
         file.flush()
         words = argv(architecture, tool, kernel, f"/proc/self/fd/{file.fileno()}")
         guest = ForeignGuest(f"vm:{name}", words, (file.fileno(),))

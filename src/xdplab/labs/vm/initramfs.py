@@ -83,11 +83,15 @@ def shell(busybox: Path, init: bytes) -> bytes:
     return _cpio([*entries, ("init", _SCRIPT, init), ("bin/busybox", _SCRIPT, busybox.read_bytes())])
 
 
-def console(busybox: Path, init: bytes, files: Mapping[str, bytes]) -> bytes:
-    """Return an archive that is the whole root of a guest: a busybox, the script it runs first, and files by path."""
-    folders = sorted({str(folder) for name in files for folder in PurePath(name).parents} - {"."})
-    entries = [(name, _FOLDER, b"") for name in ("bin", "proc", "sys", "dev", "tmp", *folders)]
+def console(busybox: Path, init: bytes, files: Mapping[str, bytes], programs: Mapping[str, bytes] = {}) -> bytes:
+    """Return an archive that is the whole root of a guest: a busybox, the script it runs first, files by path.
+
+    ``programs`` are files too, which may be executed.
+    """
+    folders = sorted({str(folder) for name in (*files, *programs) for folder in PurePath(name).parents} - {"."})
+    entries = [(name, _FOLDER, b"") for name in ("bin", "proc", "sys", "dev", "tmp", *folders) if name]
     entries += [(name, _FILE, content) for name, content in files.items()]
+    entries += [(name, _SCRIPT, content) for name, content in programs.items()]
     return _cpio([*entries, ("init", _SCRIPT, init), ("bin/busybox", _SCRIPT, busybox.read_bytes())])
 
 

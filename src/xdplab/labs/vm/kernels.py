@@ -225,7 +225,7 @@ def _find(apt: Path, name: str) -> archive.Offer:
         return archive.find(apt, plain, suites(plain))
     first = suites(plain)
     looked = sorted(architecture.suites, key=lambda suite: suite not in first)
-    return archive.find(apt / architecture.name, plain, looked, architecture.name)
+    return archive.find(apt / architecture.name, plain, looked, architecture.name, architecture.kernels_end)
 
 
 def suites(name: str) -> tuple[str, ...]:

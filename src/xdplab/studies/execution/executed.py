@@ -7,6 +7,7 @@ instruction, and the steps that make up the benchmark: its divisions, its access
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,7 +31,7 @@ FRAME_BYTES = 256
 STEP_NS = 7
 """How far the emulated clock advances with each call."""
 
-_INPUT, _RESULT, _RECORD_BYTES = 0, 24, 32  # of struct bench_record
+_INPUT, _RECORD_BYTES = 0, 32  # of struct bench_record
 _MOST = 5_000_000
 _SET_BYTES = 1 << 20
 _TABLE_OFFSET = 64  # of the table in a working set that begins with the state of a walk
@@ -41,7 +42,8 @@ class Executed:
     """Counts between the first look at the clock and the last: ``instructions`` of its own (callees' are not).
 
     ``divisions``; ``loads`` and ``stores`` in what the benchmark works on; ``clocks``: looks at the clock between the
-    two; ``links`` of a chain that were entered. ``result``: what the call gave.
+    two; ``links`` of a chain that were entered. ``result``: what the call gave. ``looks``: what the clock said first
+    and last, ``recorded``: what the call says that it said.
     """
 
     instructions: int
@@ -51,6 +53,8 @@ class Executed:
     clocks: int
     links: int
     result: int
+    looks: tuple[int, int]
+    recorded: tuple[int, int]
 
 
 class _Looks:
@@ -65,12 +69,15 @@ class _Looks:
         self._then.append(dict(self.now))
         return STEP_NS * len(self._then)
 
-    def between(self, result: int) -> Executed:
-        """Raises ProgramError if there were fewer than two looks."""
+    def between(self, record: bytes) -> Executed:
+        """Return the counts, and what the call's record says. Raises ProgramError for fewer than two looks."""
         if len(self._then) < 2:
             raise ProgramError(f"the emulated call looked at its clock {len(self._then)} times")
         first, last = self._then[0], self._then[-1]
-        return Executed(clocks=len(self._then) - 2, result=result, **{name: last[name] - first[name] for name in first})
+        _, begin, end, result = struct.unpack("<4Q", record)
+        looks = (STEP_NS, STEP_NS * len(self._then))
+        counts = {name: last[name] - first[name] for name in first}
+        return Executed(clocks=len(self._then) - 2, result=result, looks=looks, recorded=(begin, end), **counts)
 
 
 @lru_cache(maxsize=256)
@@ -114,7 +121,7 @@ class _Bytecode(Interpreter):
         record = self.region(".data.record").data
         record[_INPUT : _INPUT + 8] = self._input.to_bytes(8, "little")
         self.run(bytes(range(FRAME_BYTES)))
-        return self._looks.between(int.from_bytes(record[_RESULT:_RECORD_BYTES], "little"))
+        return self._looks.between(bytes(record[:_RECORD_BYTES]))
 
     def _execute(self, registers: Registers) -> int:
         self._frames = []
@@ -205,7 +212,7 @@ class _MachineCode:
             self.uc.emu_start(self._entry, _END, count=_MOST)
         except unicorn.unicorn.UcError as error:
             raise ProgramError(f"{benchmark.name}: the emulated call fails: {error}") from None
-        return looks.between(int.from_bytes(self.uc.mem_read(_RECORD + _RESULT, 8), "little"))
+        return looks.between(bytes(self.uc.mem_read(_RECORD, _RECORD_BYTES)))
 
     def _prepare(self, benchmark: Benchmark) -> None:
         self.uc.mem_write(_SET, benchmark.state)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xdplab.errors import PlanError
 from xdplab.later import later
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, Benchmark, all_benchmarks
-from xdplab.studies.places import HOST
+from xdplab.studies.places import HOST, harden_words
 
 if TYPE_CHECKING:
     from xdplab.studies.execution import absent
@@ -38,6 +38,8 @@ class ExecutionRequest(StudyRequest):
     ``calls``: warm calls per trial; a tenth as many are cold. If instructions are counted, few calls do: counts repeat.
     ``pauses_us``: sleep before each call, in µs; 0 means back to back, that is, warm. ``pause_us``: that of
     runs made when a pause was no factor. ``host_module``: insert the module into this machine's own kernel too.
+    ``executions``: of a kernel between two looks at the clock; ``hardenings``: values of net.core.bpf_jit_harden (if
+    empty, it is left as it is).
     """
 
     repetitions: int = 5
@@ -51,13 +53,16 @@ class ExecutionRequest(StudyRequest):
     cold: bool = True
     host_module: bool = False
     config: str | None = None
+    executions: tuple[int, ...] = (1,)
+    hardenings: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class ExecutionPoint(StudyPoint):
     """``benchmark`` by name; ``own``: a user's own pair, of that name; ``pause_us``: asleep before each call.
 
-    A point of a run made when a pause was no factor has none: that run's request has it.
+    A point of a run made when a pause was no factor has none: that run's request has it. ``harden``:
+    net.core.bpf_jit_harden, None if it is left as it is.
     """
 
     place: str
@@ -66,11 +71,13 @@ class ExecutionPoint(StudyPoint):
     cold: bool = False
     own: bool = False
     pause_us: int | None = None
+    harden: int | None = None
 
     @property
     def point_id(self) -> str:
-        """Hash of the factors; one that has no pause of its own is called as it was before there were any."""
-        factors = {name: value for name, value in asdict(self).items() if (name, value) != ("pause_us", None)}
+        """Hash of the factors; one without a pause or a hardening is called as it was before there were any."""
+        later = ("pause_us", "harden")
+        factors = {name: value for name, value in asdict(self).items() if name not in later or value is not None}
         return hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
@@ -83,7 +90,8 @@ class ExecutionPoint(StudyPoint):
         return counts(self.place)
 
     def __str__(self) -> str:
-        return f"{self.place}, {self.backend}: {self.benchmark}, {state_words(self.cold, self.pause_us)}"
+        hardened = "" if self.harden is None else f", {harden_words(self.harden)}"
+        return f"{self.place}, {self.backend}: {self.benchmark}, {state_words(self.cold, self.pause_us)}{hardened}"
 
 
 Trial = StudyTrial[ExecutionPoint]
@@ -109,7 +117,7 @@ def smallest(request: ExecutionRequest) -> ExecutionRequest:
 
 def chosen(request: ExecutionRequest) -> dict[str, Benchmark]:
     """Return the benchmarks asked for. Raises PlanError for one that does not exist."""
-    known = all_benchmarks(request.accesses)
+    known = all_benchmarks(request.accesses, executions=request.executions)
     if unknown := [name for name in request.benchmarks if name not in known]:
         raise PlanError(f"--benchmark: there is no {', '.join(unknown)}", remedy=f"there are {', '.join(known)}")
     return {name: known[name] for name in request.benchmarks} if request.benchmarks else known
@@ -122,7 +130,11 @@ def points(request: ExecutionRequest, benchmarks: dict[str, Benchmark]) -> list[
         for benchmark in benchmarks.values():
             for backend in _backends(request, place):
                 if BACKENDS[backend] in benchmark.wrappers:
-                    made += [_point(place, backend, benchmark.name, *state) for state in _states(request, place)]
+                    made += [
+                        ExecutionPoint(place, backend, benchmark.name, cold, pause_us=pause_us, harden=harden)
+                        for cold, pause_us in _states(request, place)
+                        for harden in request.hardenings or (None,)
+                    ]
     return made
 
 
@@ -145,10 +157,6 @@ def calls_of(request: ExecutionRequest, point: ExecutionPoint) -> int:
 
 def _backends(request: ExecutionRequest, place: str) -> list[str]:
     return [backend for backend in request.backends if backend not in absent.absent(place, request.host_module)]
-
-
-def _point(place: str, backend: str, benchmark: str, cold: bool, pause_us: int) -> ExecutionPoint:
-    return ExecutionPoint(place, backend, benchmark, cold, pause_us=pause_us)
 
 
 def _states(request: ExecutionRequest, place: str) -> list[tuple[bool, int]]:

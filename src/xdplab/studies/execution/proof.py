@@ -71,6 +71,8 @@ def _partner(benchmark: Benchmark, wrapper: str, objects: Path) -> Executed | No
 def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) -> Iterator[str]:
     """Yield each difference between a call's work and that of the algorithm, or that of its partner."""
     task, made = benchmark.task, executed.instructions
+    if executed.recorded != executed.looks:
+        yield f"a call says that it began and ended at {executed.recorded}, and its clock said {executed.looks}"
     done = getattr(executed, task.kind)
     if task.count and done != task.count:
         yield f"a call makes {done:,} {task.kind} between its clocks, and the algorithm {task.count:,}"

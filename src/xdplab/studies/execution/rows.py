@@ -44,6 +44,7 @@ COLUMNS = (
         *("work_instructions", "Int64"),
         *("its instructions between its clocks there, without those of what it calls; null: not proved so", "count"),
     ),
+    Column("executions", "Int64", "of the work between the two looks at the clock", "factor"),
     Column("call", "Int64", "index of the execution, from 0", "factor"),
     Column("elapsed_ns", "Int64", "between the two looks at the clock; null where instructions are counted", "time"),
     Column("instructions", "Int64", "the same where the place's nanosecond is an instruction; else null", "count"),
@@ -75,7 +76,7 @@ _WORK = ("work_steps", "work_instructions")
 
 def _factors(request: ExecutionRequest, trial: Trial, attempt: Attempt) -> dict[str, Any]:
     point, facts = trial.point, learnt(ExecutionFacts, attempt)
-    benchmark = None if point.own else all_benchmarks(request.accesses)[point.benchmark]
+    benchmark = None if point.own else all_benchmarks(request.accesses, executions=request.executions)[point.benchmark]
     known = ("label", "kernel_release", "clock", "jited_bytes", "xlated_bytes", "evicted_bytes", *_WORK)
     return {
         "trial_id": trial.trial_id,
@@ -87,6 +88,7 @@ def _factors(request: ExecutionRequest, trial: Trial, attempt: Attempt) -> dict[
         "own": point.own,
         "trap": benchmark.trap if benchmark else None,
         "links": benchmark.input if benchmark and benchmark.kernel == "chain" else None,
+        "executions": benchmark.executions if benchmark else 1,
         "work": str(benchmark.task) if benchmark else None,
         "cold": point.cold,
         "pause_us": request.pause_us if point.pause_us is None else point.pause_us,

@@ -20,6 +20,7 @@ from xdplab.studies.execution.points import (
     points,
     smallest,
 )
+from xdplab.studies.execution.published import EXPERIMENTS
 from xdplab.studies.execution.rows import table_of
 from xdplab.studies.execution.study import OBJECTS, REFERENCE, ExecutionStudy, reference
 from xdplab.studies.execution.summaries import tables_of
@@ -72,4 +73,5 @@ STUDY: StudyKind[ExecutionRequest, ExecutionPoint] = StudyKind(
     views=VIEWS,
     version="2",
     smallest=smallest,
+    published=EXPERIMENTS,
 )

@@ -23,7 +23,7 @@ from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, ExecutionR
 from xdplab.studies.execution.proof import examine, require_results
 from xdplab.studies.execution.trees import tree_of
 from xdplab.studies.frame import StudyRun
-from xdplab.studies.places import Place, PlaceFacts, place_of
+from xdplab.studies.places import Place, PlaceFacts, harden_words, place_of
 
 CALLS, DISASSEMBLY, PROOF = "calls.jsonl", "disassembly.txt", "proof.json"
 OBJECTS, REFERENCE = "objects", "reference.json"
@@ -79,8 +79,15 @@ class ExecutionStudy:
         place, point = self.place, trial.point
         assert place is not None  # the runner has entered the block
         place.told(facts)
+        if point.harden is not None:
+            facts.label = f"{facts.label}, {harden_words(point.harden)}"
         if point.backend in _JIT:
             self._set_jit(_JIT[point.backend])
+        with place.hardened(point.harden if point.backend == "jit" else None):
+            self._call(trial, place, raw, facts)
+
+    def _call(self, trial: Trial, place: Place, raw: Path, facts: ExecutionFacts) -> None:
+        point = trial.point
         argv = self._own_argv(place, point) if point.own else self._argv(place, point, raw, facts)
         done = place.host.run([self._driver, *argv], deadline_s=DEADLINE_S * place.patience)
         (raw / CALLS).write_bytes(done.stdout)

@@ -35,8 +35,18 @@ THEIRS = {
 
 
 def values(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with ``value``: nanoseconds or instructions, whichever the place's clock is."""
-    return table.assign(value=table["elapsed_ns"].fillna(table["instructions"]).astype(float))
+    """Return the table with ``value``: nanoseconds or instructions of one execution, whichever the place's clock is."""
+    return table.assign(value=_looked(table) / _executions(table))
+
+
+def _looked(table: pd.DataFrame) -> pd.Series:
+    """Return what the clock said from look to look."""
+    return table["elapsed_ns"].fillna(table["instructions"]).astype(float)
+
+
+def _executions(table: pd.DataFrame) -> pd.Series:
+    """Return how often the work was done between two looks; runs from before that was a factor did it once."""
+    return table["executions"].fillna(1).astype(float)
 
 
 def is_warm(table: pd.DataFrame) -> pd.Series:
@@ -54,11 +64,11 @@ def settled(table: pd.DataFrame) -> pd.DataFrame:
 
 def clock_steps(table: pd.DataFrame) -> dict[str, int]:
     """Return the clock step of each place, by label: user-mode Linux' clock has steps of 256 ns."""
-    known = values(table).groupby("label", sort=False)["value"]
+    known = table.assign(looked=_looked(table)).groupby("label", sort=False)["looked"]
     return {str(label): int(np.gcd.reduce(group.astype("int64").to_numpy())) or 1 for label, group in known}
 
 
-def typical(calls: pd.Series, step: int) -> float:
+def typical(calls: pd.Series, step: float) -> float:
     """Return the median; if the clock's step is not small compared with it, return the mean of the calls around it.
 
     A median would be a multiple of the step. The phase of the clock is random, so the mean of the undisturbed calls
@@ -86,7 +96,10 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
     step = clock_steps(table)
     groups = known.groupby(keys, sort=False, dropna=False)
     each = groups.agg(calls=("value", "size"), trap=("trap", "first"))
-    each["value"] = [typical(group["value"], step[str(group["label"].iloc[0])]) for _, group in groups]
+    each["value"] = [
+        typical(group["value"], step[str(group["label"].iloc[0])] / float(_executions(group).iloc[0]))
+        for _, group in groups
+    ]
     wide = each["value"].unstack("backend")
     rows = []
     for key, group in each.reset_index().groupby([*POINT, "backend"], sort=False, dropna=False):
@@ -99,7 +112,7 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
 
 def rank(benchmark: str) -> tuple[int, int, str]:
     """Return the position of a benchmark among all; a user's own comes last."""
-    kind, _, size = str(benchmark).partition(" ")
+    kind, _, size = str(benchmark).partition(" x")[0].partition(" ")
     known = [name.partition(" ")[0] for name in all_benchmarks()]
     return (known.index(kind) if kind in known else len(known), int(size) if size.isdigit() else 0, str(benchmark))
 
@@ -239,7 +252,7 @@ def traps(table: pd.DataFrame) -> pd.DataFrame:
     """Return what the random source alone does to one benchmark: each beside our own source, warm, without a ratio."""
     warm = table[is_warm(table)]
     places = set(warm.loc[warm["trap"].notna(), "label"])
-    found = medians(warm[warm["label"].isin(places) & warm["benchmark"].astype(str).str.startswith("matrix")])
+    found = medians(warm[warm["label"].isin(places) & warm["benchmark"].isin(_SOURCES)])
     if found.empty:
         return found
     why = table.drop_duplicates("benchmark").set_index("benchmark")["trap"]
@@ -255,6 +268,37 @@ _SOURCES = {
     "matrix, kernel's random": _PRANDOM | {"module": "get_random_u32()"},
     "matrix, get_random_bytes": {"module": "get_random_bytes()"},
 }
+
+
+def causes(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the prime counter in each of its forms, beside user space's plain one at the same place: a factor each.
+
+    The published ratio of 15 was of BPF to user space; forms of the code, compilers, kernels and pauses are its causes.
+    """
+    prime = table[table["benchmark"].astype(str).str.match(r"primes(, |$)") & ~table["cold"].astype(bool)]
+    if prime.empty:
+        return pd.DataFrame()
+    found = medians(prime)
+    plain = found[found["benchmark"].eq("primes") & found["backend"].eq("user") & found["pause_us"].eq(0)]
+    base = plain.drop_duplicates("label").set_index("label")["value"]
+    executed = prime.drop_duplicates(["label", "benchmark", "backend"]).set_index(["label", "benchmark", "backend"])
+    rows = [_cause(row, base, executed) for row in found.to_dict("records") if pd.notna(row["value"])]
+    return pd.DataFrame(rows)
+
+
+def _cause(row: Row, base: pd.Series, executed: pd.DataFrame) -> dict[str, object]:
+    counted = executed["work_instructions"].get((row["label"], row["benchmark"], row["backend"]))
+    known = base.get(row["label"])
+    return {
+        "place": row["label"],
+        "form": row["benchmark"],
+        "backend": row["backend"],
+        "measured": state_words(bool(row["cold"]), int(row["pause_us"])),
+        "value": round(row["value"], 1),
+        "unit": _unit(row["clock"]),
+        "by user space's primes": round(row["value"] / known, 2) if known else None,
+        "instructions between the clocks": counted,
+    }
 
 
 def work(table: pd.DataFrame) -> pd.DataFrame:
@@ -292,6 +336,7 @@ def _counted(known: pd.DataFrame, benchmark: str, place: str, backend: str, own:
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "medians": ("Medians, with 95 % intervals over repetitions, and ratios to the reference", median_table),
     "primes": ("Primes up to 100: mean ± standard deviation of ten calls after five", primes),
+    "causes": ("The prime counter in several forms: each cause as a factor", causes),
     "chains": ("Chains: tail calls in BPF, recursion in the module and in user space", chains),
     "work": ("Proof of equal work: what one call does between its clocks", work),
     "trap": ("The trap: one benchmark, several random functions", traps),

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdplab.programs.image import Image, Insn, Reference
-from xdplab.programs.machine import LOOKUP_ELEM, SMP_PROCESSOR_ID, Interpreter, Map
+from xdplab.programs.machine import SMP_PROCESSOR_ID
 from xdplab.studies.jit import ebpf as e
+from xdplab.studies.jit import mapclasses
+from xdplab.studies.jit.mapclasses import MapUse, lookup, model
 
 A_AT, B_AT, LOADED_AT, STORED_AT = 6, 14, 22, 30
 """Packet offsets at which bodies find A and B, load and store; aligned if frames begin two bytes off, as in UML."""
@@ -18,7 +20,6 @@ A_AT, B_AT, LOADED_AT, STORED_AT = 6, 14, 22, 30
 FRAME = bytes(A_AT) + bytes.fromhex("efcdab896745230115cd5b0700000000") + bytes(range(42))
 """The packet: A and B, 64 bytes in all; a kernel's test run takes no shorter one of every program type."""
 
-MAP_ENTRIES = 4
 SIZES = (64, 256)
 """Values of K. The larger one keeps a run in the interpreter short against the pause between two timer ticks."""
 
@@ -32,8 +33,8 @@ Body = Sequence[Insn]
 class InsnClass:
     """``body`` is one instruction, or the few that it needs; it gets the distance to the end of the program.
 
-    ``forget`` comes once after the last body if a model cannot know A; ``after`` are subprograms after the end;
-    ``uses_map`` says whether the program has the array of `MAP_ENTRIES`.
+    ``before`` and ``forget`` come once, before the first body, and after the last if a model cannot know A; ``after``
+    are subprograms after the end; ``map`` is the kind of the program's map.
     """
 
     name: str
@@ -41,22 +42,22 @@ class InsnClass:
     body: Callable[[int], Body]
     forget: Body = ()
     after: Body = ()
-    uses_map: bool = False
+    map: MapUse | None = None
+    before: Body = ()
 
     def program(self, k: int) -> tuple[Insn, ...]:
         """Return the instructions of a program with ``k`` bodies. It returns A and `SUM`, folded to 32 bits."""
         end = (*self.forget, *_EPILOGUE)
         length = len(self.body(0))
         bodies = [insn for i in range(k) for insn in self.body((k - i) * length + len(end))]
-        return (*_PROLOGUE, *bodies, *end, *self.after)
+        return (*_PROLOGUE, *self.before, *bodies, *end, *self.after)
 
     def expected(self, k: int) -> int:
         """Return what the program of ``k`` bodies must return. Raises ProgramError if the model has no answer."""
         insns = self.program(k)
         places = [at for at, insn in enumerate(insns) if insn.code == e.DOUBLE and insn.src == 1]
         image = Image(self.name, "xdp", insns, {}, dict.fromkeys(places, _THE_MAP), {})
-        values = b"".join((key + 1).to_bytes(8, "little") for key in range(MAP_ENTRIES))
-        return Interpreter(image, {"map": Map(bytearray(values), 8)}).run(FRAME).verdict
+        return model(image, self.map).run(FRAME).verdict
 
 
 _THE_MAP = Reference(".maps", "map", 0)
@@ -72,7 +73,7 @@ _PROLOGUE = (
     e.load(e.DOUBLE, B, PACKET, B_AT),
     e.alu_imm(e.MOV, SUM, 0),
     e.store(e.DOUBLE, STACK, -8, A),
-    e.store_imm(e.WORD, STACK, -16, MAP_ENTRIES - 1),
+    e.store_imm(e.WORD, STACK, mapclasses.KEY_AT, mapclasses.MAP_ENTRIES - 1),
 )
 _EPILOGUE = (
     e.alu(e.XOR, A, SUM),
@@ -154,19 +155,6 @@ def _atomics() -> list[InsnClass]:
     ]
 
 
-def _lookup(to_end: int) -> Body:
-    """Look up a key that lies on the stack, and add its value."""
-    return (
-        *e.map_handle(1),
-        e.alu(e.MOV, 2, STACK),
-        e.alu_imm(e.ADD, 2, -16),
-        e.helper(LOOKUP_ELEM),
-        e.jump_imm(e.JEQ, A, 0, 2),
-        e.load(e.DOUBLE, A, A, 0),
-        e.alu(e.ADD, SUM, A),
-    )
-
-
 def _calls() -> list[InsnClass]:
     subprogram = (e.alu_imm(e.MOV, A, 1), e.leave())
     return [
@@ -174,11 +162,24 @@ def _calls() -> list[InsnClass]:
             "call helper", "call", lambda to_end: (e.helper(SMP_PROCESSOR_ID),), forget=(e.alu_imm(e.MOV, A, 0),)
         ),
         InsnClass("call bpf-to-bpf", "call", lambda to_end: (e.call(to_end - 1),), after=subprogram),
-        InsnClass("map lookup", "call", _lookup, uses_map=True),
+        InsnClass("map lookup", "map lookup", lambda to_end: lookup(), map=mapclasses.MAPS["array"]),
     ]
 
 
+def _maps() -> list[InsnClass]:
+    """Every kind of map and helper in `mapclasses`."""
+    forget = (e.alu_imm(e.MOV, A, 0),)
+    return [
+        InsnClass(name, group, _always(body), forget, map=mapclasses.MAPS.get(kind), before=before)
+        for name, group, kind, body, before in mapclasses.BODIES
+    ]
+
+
+def _always(body: Body) -> Callable[[int], Body]:
+    return lambda to_end: body
+
+
 CLASSES: dict[str, InsnClass] = {
-    found.name: found for found in (*_arithmetic(), *_swaps(), *_memory(), *_jumps(), *_atomics(), *_calls())
+    found.name: found for found in (*_arithmetic(), *_swaps(), *_memory(), *_jumps(), *_atomics(), *_calls(), *_maps())
 }
 """Every class by name, in the order figures have."""

@@ -54,3 +54,7 @@ def on_loopback(payload_bytes: int) -> bytes:
     """Return a UDP datagram as a packet socket sees it on the loopback device."""
     inner = ipv4(UDP, udp(40000, 40001, bytes(payload_bytes)), "127.0.0.1", "127.0.0.1")
     return bytes(12) + struct.pack(">H", ETHER_IPV4) + inner
+
+
+TCP_ON_LOOPBACK = bytes(12) + struct.pack(">H", ETHER_IPV4) + ipv4(TCP, tcp(40000, 40001, 0x10), *(["127.0.0.1"] * 2))
+"""A segment of a TCP connection as a packet socket sees it on the loopback device."""

@@ -13,7 +13,8 @@ TOOL = "jitbench"
 class JitTiming:
     """One program. ``ns`` has one entry per round: the time of ``times`` runs together, in nanoseconds of that clock.
 
-    ``failed`` says what did not work, and why; ``ns`` is empty then. Sizes are null for classic filters.
+    ``failed`` says what did not work, and why; ``ns`` is empty then. Sizes are null for classic filters. ``passed``:
+    packets of the last round that all its packet sockets together let through; null where it has none.
     """
 
     name: str
@@ -24,6 +25,7 @@ class JitTiming:
     times: int
     ns: tuple[int, ...]
     failed: str | None
+    passed: int | None = None
 
     @property
     def per_run(self) -> float:
@@ -70,6 +72,7 @@ def _subject(fields: dict[str, object], line: int) -> JitTiming:
         times=max(1, int(number_field(fields, "times", TOOL, line=line))),
         ns=ns,  # type: ignore[arg-type]
         failed=failed,
+        passed=_known(fields, "passed", line),
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
 
 from xdplab.studies.jit.classes import CLASSES
-from xdplab.studies.places import is_foreign
+from xdplab.studies.places import harden_words, is_foreign
 from xdplab.studies.points import StudyPoint, StudyRequest
 
 INTERPRETER, JIT = "interpreter", "jit"
@@ -15,14 +17,15 @@ MODES_OF = {"uml": (INTERPRETER,), "host": (JIT,)}
 
 SUITES = ("test_bpf", "test_tail_calls", "test_skb_segment")
 TEST_BPF, INSN_CLASSES, FILTERS, TRAFFIC = "test_bpf", "classes", "filters", "traffic"
-PARTS = (TEST_BPF, INSN_CLASSES, FILTERS, TRAFFIC)
+AMPLIFIED, TCP = "amplified", "tcp"
+PARTS = (TEST_BPF, INSN_CLASSES, FILTERS, TRAFFIC, AMPLIFIED, TCP)
 """What is measured. ``test_bpf`` is a kernel module."""
 
 PARTS_OF = {"host": PARTS[1:]}
 """On this machine the module is loaded only if requested by name."""
 
-FOREIGN_PARTS = (TEST_BPF,)
-"""In a guest of another architecture: what needs no program of this machine's."""
+SECCOMP = "seccomp"
+"""The filter of system calls, by whose numbers on x86-64 it is written: it is not of other architectures."""
 
 COUNTING = ":count"
 DEFAULT_PLACE = "vm:6.1:count"
@@ -32,7 +35,8 @@ DEFAULT_PLACE = "vm:6.1:count"
 class JitRequest(StudyRequest):
     """The request. Empty tuples mean all; ``tests`` is a range of suite test_bpf such as ``0-33``.
 
-    ``expressions`` are tcpdump's; ``modes`` are by default those of the place.
+    ``expressions`` are tcpdump's; ``modes`` are by default those of the place; ``hardenings`` are values of
+    net.core.bpf_jit_harden (if empty, it is left as it is).
     """
 
     places: tuple[str, ...] = (DEFAULT_PLACE,)
@@ -43,17 +47,27 @@ class JitRequest(StudyRequest):
     classes: tuple[str, ...] = ()
     filters: tuple[str, ...] = ()
     expressions: tuple[str, ...] = ()
+    hardenings: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class JitPoint(StudyPoint):
-    """``subject`` is a suite, an instruction class or a filter, after its part; ``tests`` limits a suite."""
+    """``subject`` is a suite, an instruction class or a filter, after its part; ``tests`` limits a suite.
+
+    ``harden``: net.core.bpf_jit_harden; None leaves it as it is, and the point's id as it was before there was any.
+    """
 
     place: str
     part: str
     subject: str
     mode: str
     tests: str = ""
+    harden: int | None = None
+
+    @property
+    def point_id(self) -> str:
+        factors = {name: value for name, value in asdict(self).items() if (name, value) != ("harden", None)}
+        return hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def block(self) -> tuple[str, ...]:
@@ -63,10 +77,11 @@ class JitPoint(StudyPoint):
     def once(self) -> bool:
         """A guest gives the same count again, unless a timer tick falls into a test of test_bpf, which runs only
         once."""
-        return self.place.endswith(COUNTING) and self.part != TEST_BPF
+        return (self.place.endswith(COUNTING) or is_foreign(self.place)) and self.part != TEST_BPF
 
     def __str__(self) -> str:
-        return f"{self.part}: {self.subject}, {self.mode}, {self.place}"
+        hardened = "" if self.harden is None else f", {harden_words(self.harden)}"
+        return f"{self.part}: {self.subject}, {self.mode}, {self.place}{hardened}"
 
 
 SMALLEST_CLASSES = ("add64 reg", "div64 reg", "packet load 32", "jump taken", "call helper", "map lookup")
@@ -88,16 +103,23 @@ def modes_of(place: str, request: JitRequest) -> tuple[str, ...]:
     return request.modes or MODES_OF.get(place, MODES)
 
 
+def hardenings_of(mode: str, request: JitRequest) -> tuple[int | None, ...]:
+    """Return the values of the setting; it concerns only what is compiled."""
+    return request.hardenings or (None,) if mode == JIT else (None,)
+
+
 def parts_of(place: str, request: JitRequest) -> tuple[str, ...]:
-    return request.parts or (FOREIGN_PARTS if is_foreign(place) else PARTS_OF.get(place, PARTS))
+    return request.parts or PARTS_OF.get(place, PARTS)
 
 
-def subjects_of(part: str, request: JitRequest, filters: tuple[str, ...]) -> tuple[str, ...]:
+def subjects_of(part: str, place: str, request: JitRequest, filters: tuple[str, ...]) -> tuple[str, ...]:
     """Return what a part consists of; ``filters`` are all filters of the run, of packets and of system calls."""
-    packets = tuple(name for name in filters if name != "seccomp")
+    packets = tuple(name for name in filters if name != SECCOMP)
     return {
         TEST_BPF: request.suites or SUITES,
         INSN_CLASSES: request.classes or tuple(CLASSES),
-        FILTERS: filters,
+        FILTERS: packets if is_foreign(place) else filters,
         TRAFFIC: packets,
+        AMPLIFIED: packets,
+        TCP: packets,
     }[part]

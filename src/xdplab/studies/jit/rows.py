@@ -6,20 +6,22 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pandas as pd
 
+from xdplab.analysis.intervals import median_interval
 from xdplab.run.facts import learnt
 from xdplab.run.state import Attempt
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.jit.classes import SIZES
 from xdplab.studies.jit.jitbench import JitTiming, parse_jitbench
-from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, TEST_BPF, TRAFFIC, JitPoint, JitRequest
+from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, TCP, TEST_BPF, TRAFFIC, JitPoint, JitRequest
 from xdplab.studies.jit.sizes import parse_sizes
 from xdplab.studies.jit.study import ASKED, BENCH, LOG, TESTS
 from xdplab.studies.jit.study import SIZES as SIZES_FILE
-from xdplab.studies.jit.subjects import NONE, OPEN, PAYLOADS, SHORTEST, same
+from xdplab.studies.jit.subjects import FILTER, MANY_TAPS, NONE, OPEN, PAYLOADS, SAME, SHORTEST, TCP_KINDS, same
 from xdplab.studies.jit.testbpf_log import TestLine, parse_test_bpf
 from xdplab.studies.places import PlaceFacts
 from xdplab.studies.tables import Column, typed
@@ -37,9 +39,9 @@ COLUMNS = (
     Column("clock", "string", "what a nanosecond of the place is: time or instructions"),
     Column("unit", "string", "of cost, above and total: ns or instructions"),
     Column("mode", "string", "interpreter or jit"),
-    Column("part", "string", "test_bpf, classes, filters, traffic"),
+    Column("part", "string", "test_bpf, classes, filters, traffic, amplified, tcp"),
     Column("subject", "string", "suite, instruction class or filter"),
-    Column("number", "Int64", "of a test in its suite; payload of traffic, bytes"),
+    Column("number", "Int64", "of a test in its suite; payload of traffic, bytes; packet sockets (amplified)"),
     Column("name", "string", "a test's; the packet or system call a filter looks at"),
     Column("case", "Int64", "of a test, 1 …; null if nothing was run"),
     Column("classic", "boolean", "test_bpf: classic BPF, by the module's own table; null in other suites"),
@@ -48,9 +50,12 @@ COLUMNS = (
     Column("words", "string", "the end of the kernel's line on a test"),
     Column("cost", "Float64", "of one run (test), one body (class), one run of the filter with entering it"),
     Column("above", "Float64", "filters: cost above the shortest filter with the same verdict"),
-    Column("total", "Float64", "traffic: of a datagram from send() to recv(), seen through the filter"),
-    Column("untapped", "Float64", "traffic: of a datagram that no socket looks at"),
-    Column("share", "Float64", "traffic: cost by total"),
+    Column("low", "Float64", "amplified, time: 95 % interval of the median round's cost, lower end"),
+    Column("high", "Float64", "amplified, time: its upper end"),
+    Column("packets", "Float64", "tcp: runs of the filter per send (TCP_STREAM) or transaction (TCP_RR)"),
+    Column("total", "Float64", "traffic, tcp: of a datagram, send or transaction, seen through the filter"),
+    Column("untapped", "Float64", "traffic, tcp: of one that no packet socket looks at"),
+    Column("share", "Float64", "traffic, tcp: cost by total"),
     Column("reason", "string", "why cost, above or share is null (filters, traffic), or machine_bytes (test_bpf)"),
     Column("insns", "Int64", "instructions of the filter, of the class' larger program, or as the JIT got the test"),
     Column("machine_bytes", "Float64", "jit: machine code of one body (classes), of the whole program (test_bpf)"),
@@ -75,7 +80,8 @@ def _rows(point: JitPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
     facts = learnt(PlaceFacts, attempt)
     base = asdict(facts) | {"unit": UNITS[str(facts.clock)], "place": point.place, "mode": point.mode}
     base |= {"part": point.part, "subject": point.subject}
-    for row in _READERS[point.part](raw):
+    rows = _amplified(raw, str(facts.clock)) if point.part == AMPLIFIED else _READERS[point.part](raw)
+    for row in rows:
         yield base | row
 
 
@@ -117,13 +123,15 @@ def _cases(test: TestLine) -> Iterator[Row]:
         yield base | {"case": case, "cost": cost}
 
 
-def _subjects(raw: Path) -> dict[str, JitTiming]:
-    return parse_jitbench((raw / BENCH).read_bytes()).subjects
+def _bench(raw: Path, end: str = "") -> tuple[dict[str, JitTiming], bool]:
+    """Return the subjects of one call of jitbench, and whether they were compiled."""
+    found = parse_jitbench((raw / BENCH.format(end)).read_bytes())
+    return found.subjects, found.compiles
 
 
 def _class(raw: Path) -> Iterator[Row]:
     """The difference of two values of K: costs per program or per run are in both."""
-    small, large = (_subjects(raw)[str(k)] for k in SIZES)
+    small, large = (_bench(raw)[0][str(k)] for k in SIZES)
     more = SIZES[1] - SIZES[0]
     images = large.jited_bytes, small.jited_bytes
     code = (images[0] - images[1]) / more if images[0] and images[1] else None
@@ -133,7 +141,7 @@ def _class(raw: Path) -> Iterator[Row]:
 
 def _filter(raw: Path) -> Iterator[Row]:
     """The cost of the shortest filter compared with no filter is that of entering a filter."""
-    found, compiled = _subjects(raw), parse_jitbench((raw / BENCH).read_bytes()).compiles
+    found, compiled = _bench(raw)
     entering = found[SHORTEST].per_run - found[OPEN].per_run if OPEN in found else None
     for name in (name for name in found if same(name) in found):
         above = found[name].per_run - found[same(name)].per_run
@@ -153,8 +161,10 @@ def _resolved(values: Row, found: dict[str, JitTiming], names: tuple[str, ...]) 
 
 
 def _traffic(raw: Path) -> Iterator[Row]:
-    found, compiled = _subjects(raw), parse_jitbench((raw / BENCH).read_bytes()).compiles
-    verdicts = {one["name"]: one["expected"] for one in map(json.loads, (raw / ASKED).read_text().splitlines())}
+    found, compiled = _bench(raw)
+    verdicts = {
+        one["name"]: one["expected"] for one in map(json.loads, (raw / ASKED.format("")).read_text().splitlines())
+    }
     for size in map(str, PAYLOADS):
         entering = found[f"{size}/{SHORTEST}"].per_run - found[f"{size}/{OPEN}"].per_run
         above = found[size].per_run - found[same(size)].per_run
@@ -165,9 +175,48 @@ def _traffic(raw: Path) -> Iterator[Row]:
         yield row | {"untapped": found[f"{size}/{NONE}"].per_run, "passed": True, "jited": compiled}
 
 
+def _amplified(raw: Path, clock: str) -> Iterator[Row]:
+    """Many packet sockets have run the filter on one datagram: the rounds' differences, by their number.
+
+    The subjects of a round follow each other, so that a disturbance that lasts is in both sides of a difference.
+    """
+    found, compiled = _bench(raw)
+    runs = found[FILTER].times * MANY_TAPS
+    above, entering = (
+        [(one - other) / runs for one, other in zip(found[upper].ns, found[lower].ns, strict=True)]
+        for upper, lower in ((FILTER, SAME), (SHORTEST, OPEN))
+    )
+    row: Row = {"number": MANY_TAPS, "name": "passed" if found[FILTER].verdict else "refused", "passed": True}
+    row |= {"insns": found[FILTER].insns, "jited": compiled}
+    if clock == "instructions":
+        cost = [found[name].per_run / MANY_TAPS for name in (FILTER, SAME, SHORTEST, OPEN)]
+        yield row | {"cost": cost[0] - cost[1] + cost[2] - cost[3], "above": cost[0] - cost[1]}
+        return
+    whole = [one + other for one, other in zip(above, entering, strict=True)]
+    low, high = median_interval(whole)
+    if low > 0:
+        yield row | {"cost": median(whole), "above": median(above), "low": low, "high": high}
+    else:
+        yield row | {"reason": f"not above the noise: {low:.1f} to {high:.1f}"}
+
+
+def _tcp(raw: Path) -> Iterator[Row]:
+    for kind, (_, payload) in TCP_KINDS.items():
+        found, compiled = _bench(raw, f"-{kind}")
+        entering = found[SHORTEST].per_run - found[OPEN].per_run
+        above = found[FILTER].per_run - found[SAME].per_run
+        cost, total = above + entering, found[FILTER].per_run
+        passes = "passed" if found[FILTER].verdict else "refused"
+        row: Row = {"number": payload, "name": f"{kind}, {passes}", "insns": found[FILTER].insns, "total": total}
+        row |= _resolved({"cost": cost, "above": above, "share": cost / total}, found, (FILTER, SAME, SHORTEST, OPEN))
+        row |= {"packets": (found[OPEN].passed or 0) / found[OPEN].times, "untapped": found[NONE].per_run}
+        yield row | {"passed": True, "jited": compiled}
+
+
 _READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
     TEST_BPF: suite_rows,
     INSN_CLASSES: _class,
     FILTERS: _filter,
     TRAFFIC: _traffic,
+    TCP: _tcp,
 }

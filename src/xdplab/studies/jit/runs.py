@@ -16,20 +16,21 @@ from xdplab.studies.jit.classes import CLASSES
 from xdplab.studies.jit.filters import EXPRESSIONS, PACKET_FILTERS, SECCOMP_FILTERS, compiled, tcpdump
 from xdplab.studies.jit.kerneltests import chosen_range
 from xdplab.studies.jit.points import (
-    FOREIGN_PARTS,
     PARTS,
     SUITES,
     TEST_BPF,
     JitPoint,
     JitRequest,
+    hardenings_of,
     modes_of,
     parts_of,
     smallest,
     subjects_of,
 )
+from xdplab.studies.jit.published import EXPERIMENTS
 from xdplab.studies.jit.rows import table_of
 from xdplab.studies.jit.study import JitStudy
-from xdplab.studies.places import is_foreign, require_places
+from xdplab.studies.places import compiler_of, require_places
 from xdplab.studies.points import Gathered
 from xdplab.studies.tables import Table
 
@@ -42,11 +43,12 @@ def _gather(request: JitRequest) -> Gathered[JitPoint]:
     _check(request)
     filters, notes = _filters(request)
     points = [
-        JitPoint(place, part, subject, mode, request.tests if (part, subject) == (TEST_BPF, SUITES[0]) else "")
+        JitPoint(place, part, subject, mode, request.tests if (part, subject) == (TEST_BPF, SUITES[0]) else "", harden)
         for place in request.places
         for part in parts_of(place, request)
-        for subject in subjects_of(part, request, tuple(filters))
+        for subject in subjects_of(part, place, request, tuple(filters))
         for mode in modes_of(place, request)
+        for harden in hardenings_of(mode, request)
     ]
     if not points:
         raise PlanError("there is nothing to measure", remedy="name a part, or leave --part out")
@@ -56,12 +58,9 @@ def _gather(request: JitRequest) -> Gathered[JitPoint]:
 
 def _check(request: JitRequest) -> None:
     chosen_range(request.tests)
-    foreign = [place for place in request.places if is_foreign(place)]
-    if foreign and (others := set(request.parts) - set(FOREIGN_PARTS)):
-        raise PlanError(
-            f"--part {', '.join(sorted(others))}: not at {foreign[0]}, where nothing of this machine runs",
-            remedy=f"there is {', '.join(FOREIGN_PARTS)}",
-        )
+    for place in request.places:
+        if set(parts_of(place, request)) - {TEST_BPF}:
+            compiler_of(place)  # that it is missing is said before anything starts
     for option, said, known in (
         ("--part", request.parts, PARTS),
         ("--suite", request.suites, SUITES),
@@ -110,4 +109,5 @@ STUDY = StudyKind(
     version="2",
     possible=lambda run: views.possible(run.points),
     smallest=smallest,
+    published=EXPERIMENTS,
 )

@@ -16,14 +16,14 @@ from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import CLASSES
 from xdplab.studies.jit.jitbench import parse_jitbench
 from xdplab.studies.jit.kerneltests import MODULE, KernelTests, find_tests, run_suite
-from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, JIT, TEST_BPF, TRAFFIC, JitPoint
+from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, JIT, TCP, TEST_BPF, TRAFFIC, JitPoint
 from xdplab.studies.jit.sizes import Sizes, watched
 from xdplab.studies.jit.testbpf_log import FIRST_SUITE, parse_test_bpf
-from xdplab.studies.places import HOST, Place, PlaceFacts, place_of
+from xdplab.studies.places import HOST, Place, PlaceFacts, compiler_of, harden_words, place_of
 from xdplab.studies.points import StudyTrial
 
 NATIVE = "jitbench"
-TESTS, LOG, BENCH, ASKED = "tests.json", "test_bpf-{:02}.log", "jitbench.jsonl", "asked.jsonl"
+TESTS, LOG, BENCH, ASKED = "tests.json", "test_bpf-{:02}.log", "jitbench{}.jsonl", "asked{}.jsonl"
 SIZES = "sizes-{:02}.txt"
 NOT_HERE = "freed programs are watched only in guests"
 DEADLINE_S = 120.0
@@ -46,10 +46,16 @@ EFFORTS: dict[tuple[str, str], Effort] = {
     ("sockets", "instructions"): Effort(50, 15),
     ("seccomp", "instructions"): Effort(50, 9),
     ("traffic", "instructions"): Effort(20, 15),
+    ("amplified", "instructions"): Effort(5, 9),
+    ("tcp-rr", "instructions"): Effort(20, 15),
+    ("tcp-stream", "instructions"): Effort(20, 15),
     ("programs", "time"): Effort(1000, 41),
     ("sockets", "time"): Effort(500, 41),
     ("seccomp", "time"): Effort(2000, 21),
     ("traffic", "time"): Effort(200, 41),
+    ("amplified", "time"): Effort(200, 101),
+    ("tcp-rr", "time"): Effort(200, 41),
+    ("tcp-stream", "time"): Effort(200, 41),
 }
 
 
@@ -67,9 +73,10 @@ class JitStudy:
         self._tests: KernelTests | None = None
 
     def enter_block(self, trials: Sequence[StudyTrial[JitPoint]]) -> None:
+        name = trials[0].point.place
         benches = any(trial.point.part != TEST_BPF for trial in trials)
-        command = build_tool(LocalHost(), NATIVE, str(self._cache_dir)) if benches else None
-        self.place = self._stack.enter_context(place_of(trials[0].point.place, (MODULE,)))
+        command = build_tool(LocalHost(), NATIVE, str(self._cache_dir), compiler=compiler_of(name)) if benches else None
+        self.place = self._stack.enter_context(place_of(name, (MODULE,), (Path(command),) if command else ()))
         self._command = self.place.put(Path(command), mode=0o755) if command else ""
         self._tests = None
 
@@ -81,7 +88,9 @@ class JitStudy:
         point, place = trial.point, self.place
         assert place is not None
         place.told(facts)
-        with place.jit(point.mode == JIT):
+        if point.harden is not None:
+            facts.label = f"{facts.label}, {harden_words(point.harden)}"
+        with place.jit(point.mode == JIT), place.hardened(point.harden):
             _PARTS[point.part](self, place, point, raw)
 
     def _test_bpf(self, place: Place, point: JitPoint, raw: Path) -> None:
@@ -118,14 +127,32 @@ class JitStudy:
     def _traffic(self, place: Place, point: JitPoint, raw: Path) -> None:
         self._bench(place, point, raw, "traffic", subjects.of_traffic(self._filters[point.subject]))
 
-    def _bench(self, place: Place, point: JitPoint, raw: Path, bench: str, asked: Sequence[subjects.JitLoad]) -> None:
-        """Run jitbench on the subjects; every verdict must be the model's."""
-        effort = EFFORTS[bench, place.clock]
-        (raw / ASKED).write_text("".join(json.dumps(asdict(one)) + "\n" for one in asked))
-        argv = [self._command, bench, str(effort.times), str(effort.rounds)]
+    def _amplified(self, place: Place, point: JitPoint, raw: Path) -> None:
+        asked = subjects.of_many(self._filters[point.subject])
+        self._bench(place, point, raw, "traffic", asked, effort="amplified")
+
+    def _tcp(self, place: Place, point: JitPoint, raw: Path) -> None:
+        for kind, (bench, payload) in subjects.TCP_KINDS.items():
+            self._bench(place, point, raw, bench, subjects.of_tcp(self._filters[point.subject], payload), f"-{kind}")
+
+    def _bench(
+        self,
+        place: Place,
+        point: JitPoint,
+        raw: Path,
+        bench: str,
+        asked: Sequence[subjects.JitLoad],
+        end: str = "",
+        *,
+        effort: str = "",
+    ) -> None:
+        """Run jitbench on the subjects; every verdict must be the model's. ``end``: of the raw files' names."""
+        spent = EFFORTS[effort or bench, place.clock]
+        (raw / ASKED.format(end)).write_text("".join(json.dumps(asdict(one)) + "\n" for one in asked))
+        argv = [self._command, bench, str(spent.times), str(spent.rounds)]
         stdin = "".join(one.line for one in asked).encode()
         done = place.host.run(argv, stdin=stdin, deadline_s=DEADLINE_S * place.patience)
-        (raw / BENCH).write_bytes(done.stdout)
+        (raw / BENCH.format(end)).write_bytes(done.stdout)
         found = parse_jitbench(done.stdout)
         if found.compiles != (point.mode == JIT):
             raise HostError(f"{place.label}: the kernel {_DOES[found.compiles]} what it loads, against its setting")
@@ -155,4 +182,6 @@ _PARTS: dict[str, Callable[[JitStudy, Place, JitPoint, Path], None]] = {
     INSN_CLASSES: JitStudy._class,
     FILTERS: JitStudy._filter,
     TRAFFIC: JitStudy._traffic,
+    AMPLIFIED: JitStudy._amplified,
+    TCP: JitStudy._tcp,
 }

@@ -9,16 +9,21 @@ from dataclasses import dataclass
 from xdplab.studies.jit import cbpf
 from xdplab.studies.jit import filters as f
 from xdplab.studies.jit.cbpf import Op
-from xdplab.studies.jit.classes import FRAME, MAP_ENTRIES, SIZES, InsnClass
-from xdplab.studies.jit.frames import FRAMES, on_loopback
+from xdplab.studies.jit.classes import FRAME, SIZES, InsnClass
+from xdplab.studies.jit.frames import FRAMES, TCP_ON_LOOPBACK, on_loopback
 
 SECCOMP = "seccomp"
 NONE, OPEN, SHORTEST = "none", "open", "shortest"
 """The baselines: no socket; a socket without a filter (or with one that is not run); the shortest filter that lets
 everything through."""
 
+FILTER, SAME = "filter", "same"
+
 PAYLOADS = (18, 1400)
 """UDP payloads: the least frame and nearly the largest."""
+
+TCP_KINDS = {"TCP_RR": ("tcp-rr", 1), "TCP_STREAM": ("tcp-stream", 16384)}
+"""The tests of netperf by name: the bench that does it, and the bytes of one request, or of one send."""
 
 CACHED_SINCE = (5, 11)
 _PLACES_WITHOUT_CACHE = ("uml",)
@@ -26,24 +31,29 @@ _PLACES_WITHOUT_CACHE = ("uml",)
 
 @dataclass(frozen=True)
 class JitLoad:
-    """A line for jitbench; ``expected`` is what it must return, null if nothing is run that returns anything."""
+    """A line for jitbench; ``expected`` is what it must return, null if nothing is run that returns anything.
+
+    ``map`` is the kind of the program's map, of ``number`` entries.
+    """
 
     name: str
     code: str
     data: str
     number: int
     expected: int | None
+    map: str = ""
 
     @property
     def line(self) -> str:
-        return f"{self.name} {self.code or '-'} {self.data or '-'} {self.number}\n"
+        words = (self.name, self.code or "-", self.data or "-", str(self.number), *([self.map] if self.map else []))
+        return f"{' '.join(words)}\n"
 
 
 def of_class(insn_class: InsnClass, encode: Callable[..., bytes]) -> list[JitLoad]:
     """Return the class' program of each size; named by it."""
-    entries = MAP_ENTRIES if insn_class.uses_map else 0
+    kind, number = (insn_class.map.kind, insn_class.map.number) if insn_class.map else ("", 0)
     return [
-        JitLoad(str(k), encode(insn_class.program(k)).hex(), FRAME.hex(), entries, insn_class.expected(k))
+        JitLoad(str(k), encode(insn_class.program(k)).hex(), FRAME.hex(), number, insn_class.expected(k), kind)
         for k in SIZES
     ]
 
@@ -84,6 +94,36 @@ def of_traffic(code: Sequence[Op]) -> list[JitLoad]:
             _classic(str(size), code, payload, 1, passed),
         ]
     return asked
+
+
+MANY_TAPS = 256
+"""Packet sockets with the same filter: a datagram runs it so often, which lifts it above the noise of a clock."""
+
+
+def of_many(code: Sequence[Op]) -> list[JitLoad]:
+    """Return many packet sockets without a filter, with the shortest ones, and with the filter, on one datagram."""
+    payload, frame = bytes(PAYLOADS[0]), on_loopback(PAYLOADS[0])
+    passes = int(cbpf.run(code, frame) > 0)
+    verdict = f.ALL if passes else f.NOTHING
+    return [
+        _classic(OPEN, (), payload, MANY_TAPS, 1),
+        _classic(SHORTEST, _ALL, payload, MANY_TAPS, 1),
+        _classic(SAME, (cbpf.ret(verdict),), payload, MANY_TAPS, passes),
+        _classic(FILTER, code, payload, MANY_TAPS, passes),
+    ]
+
+
+def of_tcp(code: Sequence[Op], payload: int) -> list[JitLoad]:
+    """Return a TCP connection without packet sockets, and with one: without a filter, the shortest ones, the filter."""
+    data, passes = bytes(payload), int(cbpf.run(code, TCP_ON_LOOPBACK) > 0)
+    verdict = f.ALL if passes else f.NOTHING
+    return [
+        _classic(NONE, (), data, 0, None),
+        _classic(OPEN, (), data, 1, 1),
+        _classic(SHORTEST, _ALL, data, 1, 1),
+        _classic(SAME, (cbpf.ret(verdict),), data, 1, passes),
+        _classic(FILTER, code, data, 1, passes),
+    ]
 
 
 def of_seccomp(code: Sequence[Op], place: str, release: str) -> list[JitLoad]:

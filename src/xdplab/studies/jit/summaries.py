@@ -9,7 +9,18 @@ import pandas as pd
 
 from xdplab.studies.jit import joined
 from xdplab.studies.jit.joined import SPEED_UP
-from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, INTERPRETER, JIT, MODES, SUITES, TEST_BPF, TRAFFIC
+from xdplab.studies.jit.points import (
+    AMPLIFIED,
+    FILTERS,
+    INSN_CLASSES,
+    INTERPRETER,
+    JIT,
+    MODES,
+    SUITES,
+    TCP,
+    TEST_BPF,
+    TRAFFIC,
+)
 from xdplab.studies.tables import Table
 
 PUBLISHED_MEAN = 10.4
@@ -198,6 +209,39 @@ def traffic(table: pd.DataFrame) -> pd.DataFrame:
     return _rounded(made).rename(columns=names)
 
 
+def amplified(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what one run of each filter costs, found with many packet sockets: whole, interval, above the shortest."""
+    rows = joined.part(table, AMPLIFIED)
+    keys = ["subject", "insns", "name", "number"]
+    whole = joined.side_by_side(rows, keys)
+    made = whole[["label", *keys, "unit", *MODES, SPEED_UP]].copy()
+    for mode in MODES:
+        ends = {end: joined.side_by_side(rows, keys, end)[mode] for end in ("low", "high", "above")}
+        texts = [
+            None if pd.isna(low) else f"{low:.2f}–{high:.2f}"
+            for low, high in zip(ends["low"], ends["high"], strict=True)
+        ]
+        made[f"{mode}, 95 %"] = texts
+        made[f"{mode}, above the shortest"] = ends["above"]
+    names = {"label": "place", "subject": "filter", "insns": "instructions", "name": "datagram is"}
+    return _rounded(made).rename(columns=names | {"number": "packet sockets", SPEED_UP: "speed-up"})
+
+
+def tcp(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the filter's share of a TCP transaction and of a send, as netperf's tests have them."""
+    rows = joined.part(table, TCP)
+    keys = ["subject", "name"]
+    cost, total, runs = (joined.side_by_side(rows, keys, value) for value in ("cost", "total", "packets"))
+    made = cost[["label", *keys, "unit"]].assign(
+        **{"filter runs": runs[list(MODES)].max(axis=1)},
+        **{f"{mode}: in all": total[mode] for mode in MODES},
+        **{f"{mode}: filter": cost[mode] for mode in MODES},
+        **{f"{mode}: share, %": 100 * cost[mode] / total[mode] for mode in MODES},
+        **{"speed-up": cost[SPEED_UP], "speed-up of all": total[INTERPRETER] / total[JIT]},
+    )
+    return _rounded(made).rename(columns={"label": "place", "subject": "filter", "name": "test, segments are"})
+
+
 def _rounded(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**{str(name): rows[name].round(2) for name in rows if rows[name].dtype == "Float64"})
 
@@ -213,6 +257,8 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "classes": ("One body of each instruction class", classes),
     "filters": ("Classic filters, one run", filters),
     "traffic": ("Classic filters under traffic, one datagram from send() to recv()", traffic),
+    "amplified": ("Classic filters, one run, by many packet sockets with the same filter", amplified),
+    "tcp": ("Classic filters beside netperf's TCP tests over loopback", tcp),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.jit import joined
 from xdplab.studies.jit.joined import SPEED_UP
 from xdplab.studies.jit.kinds import CLASSIC
-from xdplab.studies.jit.points import FILTERS, INSN_CLASSES, MODES, TEST_BPF, TRAFFIC, JitPoint
+from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, MODES, TCP, TEST_BPF, TRAFFIC, JitPoint
 from xdplab.studies.jit.summaries import PUBLISHED_MEAN
 
 WORDS = {"interpreter": "interpreter", "jit": "JIT"}
@@ -24,6 +25,7 @@ CLASS_FIGURES = {
     "arithmetic": ("alu64", "alu32", "mul, div", "shift", "byte swap"),
     "memory": ("packet", "stack", "atomic"),
     "control": ("jump", "jump32", "call"),
+    "helpers": ("map lookup", "map update", "ring buffer", "helper"),
 }
 """Figures of instruction classes, and the groups that are their panels."""
 
@@ -174,7 +176,7 @@ def _classes(name: str, groups: tuple[str, ...]) -> Callable[[pd.DataFrame], Vie
         rows = found[found["group"].isin(groups)]
         of_place = _of_place(rows)
         short = [
-            _shortened(subject.removeprefix(f"{group} "))
+            _shortened("array" if subject == group else subject.removeprefix(f"{group} "))
             for subject, group in zip(rows["subject"], rows["group"], strict=True)
         ]
         rows = rows.assign(panel=rows["group"] + of_place, short=short)
@@ -232,6 +234,51 @@ def _traffic(table: pd.DataFrame) -> View:
     return _view("traffic", _both(rows, "bar", "short", "panel", 100.0), look)
 
 
+def _amplified(table: pd.DataFrame) -> View:
+    rows = joined.part(table, AMPLIFIED)
+    keys = ["subject", "number"]
+    costs, lows, highs = (joined.side_by_side(rows, keys, value) for value in ("cost", "low", "high"))
+    rows = _panel_of(costs).assign(short=costs["subject"].map(_shortened))
+    marks = [
+        _mark("beside", str(row["panel"]), WORDS[mode], row["short"], float(row[mode]))
+        | {"low": _known(lows[mode][at]), "high": _known(highs[mode][at])}
+        for mode in MODES
+        for at, row in zip(rows.index, rows.to_dict("records"), strict=True)
+        if pd.notna(row[mode]) and row[mode] > 0
+    ]
+    sockets = "; ".join(f"{number:.0f} packet sockets" for number in rows["number"].unique())
+    look = Look(
+        x_label="classic filter of a packet socket",
+        y_label=f"one run, {_unit(rows)}",
+        y_scale="log",
+        hues=HUES,
+        share_y=False,
+        columns=1,
+        caption=(f"Entering the filter included; {sockets} run it on each datagram; {_places(rows)}.",),
+    )
+    return _view("amplified", marks, look)
+
+
+def _known(value: Any) -> float | None:
+    return None if pd.isna(value) else float(value)
+
+
+def _tcp(table: pd.DataFrame) -> View:
+    rows = joined.side_by_side(joined.part(table, TCP), ["subject", "name"], "share")
+    of_place = _of_place(rows)
+    kind = rows["name"].astype(str).str.split(",").str[0]
+    rows = rows.assign(panel=kind + of_place, short=rows["subject"].map(_shortened))
+    look = Look(
+        x_label="classic filter of a packet socket",
+        y_label="filter's share of all work, %",
+        hues=HUES,
+        columns=1,
+        bar_values=True,
+        caption=(f"One TCP connection over loopback, as netperf's tests of these names; {_places(rows)}.",),
+    )
+    return _view("tcp", _both(rows, "bar", "short", "panel", 100.0), look)
+
+
 def _all(rows: pd.DataFrame) -> pd.Series:
     return rows["number"].notna()
 
@@ -248,10 +295,12 @@ VIEWS: Mapping[str, Callable[[pd.DataFrame], View]] = {
     **{f"classes-{name}": _classes(f"classes-{name}", groups) for name, groups in CLASS_FIGURES.items()},
     "filters": _filters,
     "traffic": _traffic,
+    "amplified": _amplified,
+    "tcp": _tcp,
 }
 
 _PARTS = {TEST_BPF: ("test_bpf", "classic"), INSN_CLASSES: tuple(f"classes-{name}" for name in CLASS_FIGURES),
-          FILTERS: ("filters",), TRAFFIC: ("traffic",)}  # fmt: skip
+          FILTERS: ("filters",), TRAFFIC: ("traffic",), AMPLIFIED: ("amplified",), TCP: ("tcp",)}  # fmt: skip
 _OF_BOTH = ("speed-up", "architectures")
 
 

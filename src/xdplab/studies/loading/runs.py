@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.loading.points import LoadingPoint, LoadingRequest, gather, smallest
+from xdplab.studies.loading.published import EXPERIMENTS
 from xdplab.studies.loading.rows import table_of
 from xdplab.studies.loading.study import LoadingStudy
 from xdplab.studies.loading.summaries import tables_of
@@ -22,4 +23,5 @@ STUDY: StudyKind[LoadingRequest, LoadingPoint] = StudyKind(
     views=VIEWS,
     version="2",
     smallest=smallest,
+    published=EXPERIMENTS,
 )

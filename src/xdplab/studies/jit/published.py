@@ -1,0 +1,101 @@
+"""What was published of a JIT for Elbrus, and where a run's table has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+
+from xdplab.studies.jit import joined
+from xdplab.studies.jit.joined import SPEED_UP
+from xdplab.studies.jit.points import INTERPRETER, JIT, SUITES, TCP, TRAFFIC
+from xdplab.studies.published import Experiment, Ours, ratio
+
+_ELBRUS = "Elbrus"
+Finder = Callable[[pd.DataFrame], Iterator[Ours]]
+_WHY = "another architecture, and instructions instead of time: its interpreter needs more of both"
+
+
+def _mean(table: pd.DataFrame) -> Iterator[Ours]:
+    costs = joined.tests(table)
+    chosen = costs[costs["subject"].eq(SUITES[0]) & costs["classic"].fillna(False).astype(bool)].dropna(
+        subset=[SPEED_UP]
+    )
+    for label, there in chosen.groupby("label", sort=False):
+        found = there[SPEED_UP].astype(float)
+        yield Ours(
+            str(label), float(found.mean()), f"× {found.mean():.3g} (arithmetic mean of {len(found)} classic tests)"
+        )
+
+
+def _test(number: int) -> Finder:
+    def find(table: pd.DataFrame) -> Iterator[Ours]:
+        costs = joined.tests(table)
+        for row in costs[costs["subject"].eq(SUITES[0]) & costs["number"].eq(number)].to_dict("records"):
+            if pd.notna(row[SPEED_UP]):
+                a, b = float(row[INTERPRETER]), float(row[JIT])
+                yield Ours(str(row["label"]), a / b, ratio(a, b, str(row["unit"])))
+
+    return find
+
+
+def _passed(table: pd.DataFrame) -> Iterator[Ours]:
+    rows = joined.part(table, "test_bpf")
+    rows = rows[rows["subject"].eq(SUITES[0])].drop_duplicates(["label", "mode", "number"])
+    for (label, mode), there in rows.groupby(["label", "mode"], sort=False):
+        passed = int(there["passed"].sum())
+        yield Ours(f"{label}, {mode}", passed / len(there), f"{passed} of {len(there)} pass")
+
+
+def _filter(part: str, value: str) -> Finder:
+    """Find, for the costliest filter of a part, the interpreter's by the JIT's; ``value``: cost, or its share."""
+
+    def find(table: pd.DataFrame) -> Iterator[Ours]:
+        keys = ["subject", "name", "number"]
+        rows = joined.part(table, part)
+        cost, share = joined.side_by_side(rows, keys), joined.side_by_side(rows, keys, "share")
+        known = cost.assign(share=share[INTERPRETER]).dropna(subset=[SPEED_UP, "share"])
+        for label, there in known.groupby("label", sort=False):
+            best = there.sort_values("share").iloc[-1]
+            what = f"{best['subject']}, {best['name']}, {best['number']} bytes"
+            percent = 100 * float(best["share"])
+            if value == "share":
+                yield Ours(str(label), percent, f"{percent:.2g} % ({what})")
+            else:
+                a, b = float(best[INTERPRETER]), float(best[JIT])
+                yield Ours(str(label), a / b, f"{ratio(a, b, str(best['unit']))} ({what})")
+
+    return find
+
+
+_TESTS = {
+    0: ("TAX", "1,115 and 127 ns, × 8.8", 8.78),
+    1: ("TXA", "363 and 40 ns, × 9.1", 9.08),
+    2: ("ADD_SUB_MUL_K", "473 and 50 ns, × 9.5", 9.46),
+    3: ("DIV_MOD_KX", "1,094 and 160 ns, × 6.8", 6.84),
+}
+"""By number: name, the first of the published times of each mode, and their ratio."""
+
+EXPERIMENTS = (
+    Experiment(_ELBRUS, "–", "test_bpf: tests that pass", "not said", 1.0, _passed, "tests failed"),
+    Experiment(_ELBRUS, "mean", "test_bpf, classic: interpreter by JIT", "× 10.4; 8SV: × 10.3", 10.4, _mean, _WHY),
+    *(
+        Experiment(_ELBRUS, "log", f"test {number}, {name}: interpreter by JIT", said, value, _test(number), _WHY)
+        for number, (name, said, value) in _TESTS.items()
+    ),
+    Experiment(
+        _ELBRUS, "netperf", "a filter's share of all work, interpreted: UDP", "6 % of netperf's CPU time", 6.0,
+        _filter(TRAFFIC, "share"), "netperf's test and its filter are not published",
+    ),
+    Experiment(
+        _ELBRUS, "netperf", "… compiled, that filter: interpreter by JIT", "× 5.5", 5.5, _filter(TRAFFIC, "cost"), _WHY,
+    ),
+    Experiment(
+        _ELBRUS, "netperf", "a filter's share of all work, interpreted: TCP", "6 % of netperf's CPU time", 6.0,
+        _filter(TCP, "share"), "netperf's test and its filter are not published",
+    ),
+    Experiment(
+        _ELBRUS, "netperf", "… compiled, that filter: interpreter by JIT, TCP", "× 5.5", 5.5, _filter(TCP, "cost"),
+        _WHY,
+    ),
+)  # fmt: skip

@@ -1,0 +1,75 @@
+"""What was published on inserting BPF programs and modules, and where a run's table has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+
+from xdplab.studies.loading.points import BPF, BUSYBOX, INSMOD, LIBBPF
+from xdplab.studies.published import Experiment, Ours, ratio
+
+_SIMPLE, _MODULES = "clock", "modules"
+_SCALE = {"time": (1000.0, "µs"), "instructions": (1000.0, "thousand instructions")}
+
+
+def _values(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(value=table["ns"].fillna(table["instructions"]))
+
+
+def _processes(kind: str) -> Callable[[pd.DataFrame], Iterator[Ours]]:
+    def find(table: pd.DataFrame) -> Iterator[Ours]:
+        rows = _values(table[table["step"].eq("process")])
+        for label, there in rows.groupby("label", sort=False):
+            known = there.groupby("kind")["value"].median()
+            if {LIBBPF, kind} <= set(known.index):
+                scale, unit = _SCALE[str(there["clock"].iloc[0])]
+                a, b = float(known[LIBBPF]) / scale, float(known[kind]) / scale
+                yield Ours(str(label), a / b, ratio(a, b, unit))
+
+    return find
+
+
+def _steps(table: pd.DataFrame) -> Iterator[tuple[str, pd.Series, pd.Series, str]]:
+    """Give each place with the medians of the simple program's verify and jit, and of the loader's process."""
+    rows = _values(table)
+    for label, there in rows.groupby("label", sort=False):
+        simple = there[there["kind"].eq(BPF) & there["program"].eq(_SIMPLE)]
+        scale, unit = _SCALE[str(there["clock"].iloc[0])]
+        whole = there[there["step"].eq("process") & there["kind"].eq(LIBBPF)]["value"]
+        yield str(label), simple.groupby("step")["value"].median() / scale, whole / scale, unit
+
+
+def _verifier_by_jit(table: pd.DataFrame) -> Iterator[Ours]:
+    for label, steps, _, unit in _steps(table):
+        if {"verify", "jit"} <= set(steps.index):
+            yield Ours(label, steps["verify"] / steps["jit"], ratio(steps["verify"], steps["jit"], unit))
+
+
+def _share(table: pd.DataFrame) -> Iterator[Ours]:
+    for label, steps, whole, unit in _steps(table):
+        if {"verify", "jit"} <= set(steps.index) and len(whole):
+            both, process = steps["verify"] + steps["jit"], float(whole.median())
+            yield Ours(
+                label, 100 * both / process, f"{100 * both / process:.2g} %: {both:,.0f} of {process:,.0f} {unit}"
+            )
+
+
+EXPERIMENTS = (
+    Experiment(
+        _MODULES, "3", "insertion as whole processes: a BPF loader by insmod", "× 1.2 (loader 87 ms)", 1.2,
+        _processes(INSMOD), "kmod's insmod of today is linked with a library of cryptography: most of it is that",
+    ),
+    Experiment(
+        _MODULES, "3", "… by busybox insmod", "× 1.2", 1.2, _processes(BUSYBOX),
+        "a static insmod costs less than a loader that is linked with libbpf and libelf",
+    ),
+    Experiment(
+        _MODULES, "4", "simple program: verifier by JIT", "460 and 95 µs, × 4.8", 4.8, _verifier_by_jit,
+        "instructions, not time: the JIT changes page tables, which takes time in few instructions",
+    ),
+    Experiment(
+        _MODULES, "4", "share of verifier and JIT in the insertion", "0.633 %", 0.633, _share,
+        "the published loader took 87 ms; libbpf's is a hundredth of it, of which these are more",
+    ),
+)  # fmt: skip

@@ -1,0 +1,107 @@
+"""Published experiments that the studies repeat: what was published, what runs of today give, and whether they agree.
+
+A study lists its experiments (`StudyKind.published`); this makes the page that sets them beside each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from xdplab.studies.tables import markdown
+
+NOTHING = pd.DataFrame()
+"""The table of a study without a run."""
+
+CLOSE = 1.5
+"""By what factor a ratio may differ from the published one and agree: other CPUs, kernels and compilers."""
+
+SOURCES = {
+    "modules": "A student project, 2021: BPF against kernel modules, Linux 5.10 in QEMU",
+    "primes": "A blog, 2022: eBPF, and counting primes in BPF and in user space; Core i3-10110U, Linux 5.15",
+    "Elbrus": "Slides: a BPF JIT for Elbrus, Linux 6.1",
+}
+"""Where each experiment was published."""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What one place gives. ``value``: the number that is compared (a ratio, or a share); ``text``: with its parts."""
+
+    place: str
+    value: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One published experiment.
+
+    ``source``: a name of `SOURCES`; ``figure``: where in it; ``published`` in words, ``value`` the number that ours is
+    compared with (null: nothing is compared); ``ours`` finds it in a study's table; ``why`` explains a disagreement.
+    """
+
+    source: str
+    figure: str
+    what: str
+    published: str
+    value: float | None
+    ours: Callable[[pd.DataFrame], Iterable[Ours]]
+    why: str
+
+
+def rows(experiments: Sequence[Experiment], table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return a row per experiment and place that measured it; an experiment of no place has one that says so."""
+    made: list[dict[str, Any]] = []
+    for one in experiments:
+        base: dict[str, Any] = {
+            "source": one.source,
+            "figure": one.figure,
+            "experiment": one.what,
+            "published": one.published,
+        }
+        found = list(one.ours(table)) if len(table) else []
+        made += [base | {"place": o.place, "ours": o.text, "agrees": agrees(one, o.value)} for o in found]
+        if not found:
+            made.append(base | {"place": None, "ours": None, "agrees": "not measured in these runs"})
+    return made
+
+
+def agrees(experiment: Experiment, value: float) -> str:
+    """Return ``yes`` if two ratios are on the same side of 1, or near it, and at most `CLOSE` apart; else why not."""
+    if experiment.value is None:
+        return experiment.why
+    few, many = sorted((experiment.value, value))
+    return "yes" if few > 0 and many <= CLOSE * few else f"no: {experiment.why}"
+
+
+def page(found: Mapping[str, Sequence[Mapping[str, Any]]], around: Sequence[str]) -> str:
+    """Return the page of all rows by study, with what the runs were measured with."""
+    every = pd.DataFrame([row for of_study in found.values() for row in of_study])
+    order = {name: at for at, name in enumerate(SOURCES)}
+    every = every.sort_values("source", key=lambda names: names.map(order), kind="stable")
+    measured = every[every["place"].notna()]
+    missing = every[every["place"].isna() & ~every["experiment"].isin(measured["experiment"])]
+    parts = [
+        "# Published experiments, and what we get",
+        "`xdplab study published RUN …` makes this page from runs of the studies execution, loading and jit. "
+        "A ratio agrees if it is at most a factor of "
+        f"{CLOSE:g} from the published one. Counts are instructions in a guest that counts; times are of one place.",
+    ]
+    for name, words in SOURCES.items():
+        mine = pd.concat([measured, missing])
+        mine = mine[mine["source"].eq(name)]
+        if len(mine):
+            parts += [f"## {words}", markdown(mine.drop(columns="source")).rstrip()]
+    parts += ["## Measured with", *(f"* {words}" for words in around)]
+    return "\n\n".join(parts[: -len(around)] if around else parts) + "\n\n" + "\n".join(parts[-len(around) :]) + "\n"
+
+
+def ratio(upper: float, lower: float, unit: str, *names: str) -> str:
+    """Return ``× 1.04 (47 by 45 instructions)``."""
+    digits = ",.0f" if min(upper, lower) >= 10 else ",.3g"
+    said = f" ({names[0]}, {names[1]})" if names else ""
+    return f"× {upper / lower:.3g}: {upper:{digits}} by {lower:{digits}} {unit}{said}"

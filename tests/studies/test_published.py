@@ -1,0 +1,77 @@
+"""Published experiments beside runs: what agrees, what does not and why, and what was not measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from xdplab.cli import cli
+from xdplab.errors import PlanError
+from xdplab.studies import published
+from xdplab.studies.catalogue import STUDIES, study
+from xdplab.studies.execution.rows import COLUMNS
+from xdplab.studies.published import SOURCES, Experiment, Ours
+
+
+def of(value: float | None, *ours: float) -> Experiment:
+    found = [Ours(f"place {at}", one, f"x {one:g}") for at, one in enumerate(ours)]
+    return Experiment("modules", "1", "something", "as published", value, lambda table: found, "why it differs")
+
+
+TABLE = pd.DataFrame({"some": [1]})
+
+
+@pytest.mark.parametrize(
+    ("value", "ours", "said"),
+    [
+        (10.0, 14.9, "yes"),
+        (10.0, 6.7, "yes"),
+        (10.0, 15.1, "no: why it differs"),
+        (10.0, 0.0, "no: why it differs"),
+        (None, 3.0, "why it differs"),
+    ],
+)
+def test_a_ratio_agrees_within_a_factor(value: float | None, ours: float, said: str) -> None:
+    (row,) = published.rows([of(value, ours)], TABLE)
+    assert row["agrees"] == said
+
+
+def test_what_no_run_measured_is_told_once() -> None:
+    rows = published.rows([of(1.0), of(2.0, 2.0, 9.0)], TABLE)
+    assert [row["place"] for row in rows] == [None, "place 0", "place 1"]
+    text = published.page({"a": rows, "b": published.rows([of(2.0)], published.NOTHING)}, ["this machine"])
+    assert text.count("not measured in these runs") == 0  # one of that name was measured
+    assert "* this machine" in text
+
+
+def test_every_study_lists_experiments_of_known_sources_and_finds_none_in_nothing() -> None:
+    kinds = {name: study(name) for name in STUDIES}
+    listed = {name: kind.published for name, kind in kinds.items() if kind.published}
+    assert set(listed) == {"execution", "loading", "jit"}
+    for experiments in listed.values():
+        assert {one.source for one in experiments} <= set(SOURCES)
+        assert all(row["place"] is None for row in published.rows(experiments, published.NOTHING))
+
+
+def test_a_ratio_is_found_in_the_calls_of_a_run() -> None:
+    base = {"label": "here", "place": "host", "clock": "time", "benchmark": "chain 32", "cold": False, "pause_us": 0}
+    rows = [
+        base | {"trial_id": backend, "backend": backend, "repetition": 1, "call": call, "elapsed_ns": cost}
+        for backend, cost in (("interpreter", 780), ("jit", 100), ("module", 95))
+        for call in range(20)
+    ]
+    table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS]).astype({c.name: c.dtype for c in COLUMNS})
+    found = {row["experiment"]: row for row in published.rows(study("execution").published, table) if row["place"]}
+    assert set(found) == {"chain of 32: interpreter by JIT", "chain of 32: JIT by module"}
+    assert found["chain of 32: interpreter by JIT"]["ours"] == "× 7.8: 780 by 100 ns"
+    assert {row["agrees"] for row in found.values()} == {"yes"}
+
+
+def test_a_run_of_another_kind_is_refused() -> None:
+    sample = Path(__file__).resolve().parents[2] / "results/sample"
+    done = CliRunner().invoke(cli, ["study", "published", str(sample)])
+    assert isinstance(done.exception, PlanError)
+    assert "loading, execution, jit" in str(done.exception)
