@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from xdplab.cli import cli
-from xdplab.errors import LabError, PlanError
+from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.uml import source as uml_source
 from xdplab.labs.vm import architectures, kernels, qemu
 from xdplab.studies.jit.points import DEFAULT_PLACE, SMALLEST_CLASSES
@@ -137,8 +138,7 @@ def ratios(rows: pd.DataFrame) -> pd.Series:
 def test_another_architecture_runs_the_same_tests_in_both_modes(tmp_path: Path):
     place = of_architecture("6.1@arm64")
     out = tmp_path / "results"
-    rows = command(out, "--smallest", "--repetitions", "1", "--place", place)
-    assert set(rows["part"]) == {"test_bpf"}
+    rows = command(out, "--smallest", "--repetitions", "1", "--part", "test_bpf", "--place", place)
     assert set(rows["number"]) == set(range(13))
     assert rows["passed"].all()
     assert (rows["jited"] == rows["mode"].eq("jit")).all()
@@ -175,21 +175,29 @@ def test_user_mode_linux_runs_the_kernels_tests_in_time(tmp_path: Path):
     assert rows["cost"].dropna().between(1, 100_000).all()
 
 
-def test_a_part_that_needs_this_machines_programs_is_refused_before_anything_runs(tmp_path: Path):
-    arguments = [
-        "study",
-        "jit",
-        "--place",
-        of_architecture("6.1@arm64"),
-        "--part",
-        "classes",
-        "--out",
-        str(tmp_path / "r"),
-    ]
-    done = CliRunner().invoke(cli, arguments)
-    assert isinstance(done.exception, PlanError)
-    assert "--part classes" in str(done.exception)
-    assert not (tmp_path / "r").exists()
+def test_another_architecture_runs_programs_that_are_compiled_for_it(tmp_path: Path):
+    place = of_architecture("6.1@arm64")
+    try:
+        architectures.KNOWN["arm64"].compiler()
+    except LabError as error:
+        pytest.skip(f"no program for arm64 can be compiled here: {error}")
+    rows = command(tmp_path / "results", "--part", "classes", "--class", "add64 reg", "--place", place)
+    cost = rows.set_index("mode")["cost"]
+    assert cost["jit"] == pytest.approx(1, abs=0.05)
+    assert cost["interpreter"] > 5
+
+
+def test_a_part_that_needs_a_missing_compiler_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    place = of_architecture("6.1@arm64")
+    found = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, **how: None if name.endswith("-gcc") else found(name, **how))
+    out = tmp_path / "r"
+    done = CliRunner().invoke(cli, ["study", "jit", "--place", place, "--part", "classes", "--out", str(out)])
+    assert isinstance(done.exception, MissingToolError)
+    assert "aarch64-linux-gnu-gcc" in str(done.exception)
+    assert not out.exists()
 
 
 @pytest.mark.nightly
