@@ -440,6 +440,7 @@ def _closed(connection: socket.socket) -> bool:
 
 def keep(options: argparse.Namespace, say: Callable[[Answer], None]) -> None:
     """Make the lab, report it, and keep it."""
+    signal.signal(signal.SIGALRM, _too_late)
     signal.alarm(START_S)
     keeper = Keeper(options)
     try:
@@ -453,8 +454,15 @@ def keep(options: argparse.Namespace, say: Callable[[Answer], None]) -> None:
         keeper.end()
 
 
+def _too_late(*_: object) -> None:
+    raise KeeperError(f"it was not up after {START_S} s", "the machine is busy: try again when it is less so")
+
+
 def in_background(work: Callable[[Callable[[Answer], None]], None]) -> None:
-    """Do ``work`` in a detached process; return once it has printed its one line, or ended."""
+    """Do ``work`` in a detached process; return once it has printed its one line, or ended.
+
+    An error before that line is the line: nothing else of the process can be seen.
+    """
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
@@ -468,11 +476,20 @@ def in_background(work: Callable[[Callable[[Answer], None]], None]) -> None:
     for stream in (0, 1, 2):
         os.dup2(null, stream)
 
-    def say(answer: Answer) -> None:
-        os.write(writer, json.dumps(answer).encode() + b"\n")
-        os.close(writer)
+    told = False
 
-    work(say)
+    def say(answer: Answer) -> None:
+        nonlocal told
+        if not told:  # afterwards the pipe is closed, and its number may be a client's
+            told = True
+            os.write(writer, json.dumps(answer).encode() + b"\n")
+            os.close(writer)
+
+    try:
+        work(say)
+    except Exception as error:
+        say({"error": f"{type(error).__name__}: {error}", "remedy": None})
+        raise
 
 
 def main() -> None:
