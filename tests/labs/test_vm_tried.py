@@ -89,6 +89,19 @@ def test_if_no_cpu_boots_the_last_line_of_each_is_shown_and_remembered(fake: Fak
     assert fake.asked == list(MODELS)
 
 
+def test_a_machine_that_was_too_busy_to_boot_any_is_asked_again_later(
+    fake: FakeQemu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.does = dict.fromkeys(MODELS, "ends")
+    with pytest.raises(LabError):
+        fake.choose()
+    fake.does = dict.fromkeys(MODELS, "boots")
+    with pytest.raises(LabError):
+        fake.choose()
+    monkeypatch.setattr(tried, "RETRY_S", 0.0)
+    assert fake.choose().cpu == MODELS[0]
+
+
 def test_a_torn_memory_is_made_anew(fake: FakeQemu) -> None:
     fake.choose()
     (memory,) = (fake.folder / "cache/xdplab/vm/tried").iterdir()

@@ -84,16 +84,16 @@ def grid_of(lines: bytes) -> Grid | None:
     return np.frombuffer(lines, np.uint8).reshape(-1, width)
 
 
-def layout_of(line: bytes, *, signed: bool) -> LineLayout:
-    """Return the layout of a line (with its end) that others share; ``signed`` numbers may be below 0.
+def layout_of(line: bytes) -> LineLayout:
+    """Return the layout of a line (with its end) that others share; their numbers may be below 0.
 
     Where the line has blanks before a number, others may have digits there.
     """
-    return _layout(line.translate(_ANY_DIGIT), signed)
+    return _layout(line.translate(_ANY_DIGIT))
 
 
 @lru_cache(maxsize=256)
-def _layout(line: bytes, signed: bool) -> LineLayout:
+def _layout(line: bytes) -> LineLayout:
     blank, minus, digit, inside = (np.zeros(len(line), bool) for _ in range(4))
     fields: list[_NumberColumns] = []
     decimals: list[int] = []
@@ -104,7 +104,7 @@ def _layout(line: bytes, signed: bool) -> LineLayout:
         inside[start : point - 1] = True
         if match["blank"]:
             blank[start : point - 1] = True
-            minus[start : point - 1] = signed
+            minus[start : point - 1] = True
         if fields and fields[-1].end == start:
             digit[start] = minus[start] = False  # else two numbers could touch
         weights = np.zeros(end - start)

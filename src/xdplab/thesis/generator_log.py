@@ -131,7 +131,7 @@ def _even(lines: bytes, width: int) -> Table | None:
     grid = grid_of(lines)
     if grid is None or not _ROW[width].fullmatch(first := grid[0].tobytes()):
         return None
-    layout = layout_of(first, signed=True)
+    layout = layout_of(first)
     numbers = layout.read(grid) if len(layout.fields) == width else None
     if numbers is None:
         return None

@@ -2,6 +2,7 @@
 
 The test is a guest that boots to its first process. It is done once per boot of this machine, version of QEMU and
 kernel, and stored: KVM may exist and not work, and a CPU model that works in one QEMU may hang a kernel in the next.
+That no model boots is stored for `RETRY_S` only: the machine may have been too busy.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from xdplab.labs.vm.kernels import Kernel
 from xdplab.labs.vm.qemu import WAYS, Acceleration
 
 DEVICE = Path("/dev/kvm")
+RETRY_S = 600.0
 
 _MARK = b"xdplab: a process runs"
 _INIT = b"#!/bin/busybox sh\necho '" + _MARK + b"'\nexec /bin/busybox reboot -f\n"
@@ -86,9 +89,10 @@ def _remembered(way: Acceleration, kernel: Kernel, tools: dict[str, str]) -> tup
         known = json.loads(memory.read_text())
     except (OSError, ValueError):
         known = {}
-    if {name: known.get(name) for name in asked} != asked:
+    failed_long_ago = known.get("cpu") is None and not 0 <= time.time() - known.get("tried_at", 0) < RETRY_S
+    if {name: known.get(name) for name in asked} != asked or failed_long_ago:
         cpu, refused = _first_that_boots(way, kernel, tools)
-        known = asked | {"cpu": cpu, "refused": refused}
+        known = asked | {"cpu": cpu, "refused": refused, "tried_at": time.time()}
         memory.parent.mkdir(parents=True, exist_ok=True)
         memory.write_text(json.dumps(known) + "\n")
     return known["cpu"], known["refused"], memory
