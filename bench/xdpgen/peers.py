@@ -78,8 +78,9 @@ def af_xdp_devices(interface: str, queues: int, extra: str = "") -> list[str]:
 def _trafgen(cache: Path, work: Work) -> list[str]:
     frame = cache / f"frame-{work.frame_bytes}.cfg"
     frame.write_text(f"{{ {HEADER}, fill(0x00, {work.frame_bytes - 14}) }}\n")
-    rate = ["--rate", f"{work.rate_pps}pps"] if work.rate_pps else []
-    return [*work.real_time, "trafgen", "-i", str(frame), "-o", "vg0", "-P", str(len(work.cpus)), *rate]
+    # Its --rate sends all frames of a second at once: --gap paces them.
+    pace = ["--gap", f"{round(1e9 / work.rate_pps)}ns"] if work.rate_pps else []
+    return [*work.real_time, "trafgen", "-i", str(frame), "-o", "vg0", "-P", str(len(work.cpus)), *pace]
 
 
 def _trafficgen(work: Work) -> list[str]:

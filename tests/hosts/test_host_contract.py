@@ -90,12 +90,28 @@ class SlowSink(io.BytesIO):
 def test_what_is_passed_through_arrives_whole_at_a_slow_reader(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "STORED_BYTES", 4 << 20)
     sink = SlowSink()
-    done = host.start(["seq", "3000000"], deadline_s=100).pass_through(sink, io.BytesIO())
+    command = ["sh", "-c", "sleep 1; exec seq 3000000"]  # it is passed through from its first byte on
+    done = host.start(command, deadline_s=100).pass_through(sink, io.BytesIO())
     assert done.exit_code == 0
+    assert done.cut is None
     assert (
         hashlib.sha256(sink.getvalue()).digest()
         == hashlib.sha256(b"".join(b"%d\n" % number for number in range(1, 3000001))).digest()
     )
+
+
+class SlowEnd(io.BytesIO):
+    """A file whose last write, after the command has ended, is slow."""
+
+    def write(self, data: Any) -> int:
+        time.sleep(3)
+        return super().write(data)
+
+
+def test_what_a_reader_takes_after_the_end_is_waited_for(host: Host) -> None:
+    sink = SlowEnd()
+    assert host.start(["echo", "all of it"], deadline_s=20).pass_through(sink, io.BytesIO()).cut is None
+    assert sink.getvalue() == b"all of it\n"
 
 
 def test_input_goes_in_while_output_comes_out(host: Host) -> None:

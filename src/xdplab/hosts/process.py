@@ -10,6 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import BinaryIO
 
 from xdplab.errors import HostError
@@ -269,8 +270,10 @@ class StreamedProcess(ABC):
         for copy in copies:
             copy.start()
         result = self.wait(self._deadline - time.monotonic() + GUARD_S)
-        for copy in copies:
-            copy.join(1.0)
+        for copy in copies:  # a slow reader takes the rest after the command has ended
+            copy.join(max(self._deadline + GUARD_S - time.monotonic(), 1.0))
+        if any(copy.is_alive() for copy in copies):
+            return replace(result, cut="its reader did not take all of it in time")
         return result
 
     def kill(self) -> None:

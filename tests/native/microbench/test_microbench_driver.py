@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import FormatError
-from xdplab.studies.execution.benchmarks import all_benchmarks
+from xdplab.studies.execution.benchmarks import BPF, all_benchmarks
 from xdplab.studies.execution.microbench import parse_microbench
 
 COUNTS = (1, 100)
-NAMES = [b.name for b in all_benchmarks(COUNTS).values() if not b.trap]
+COMPARED = [b for b in all_benchmarks(COUNTS).values() if not b.trap]
+NAMES = [b.name for b in COMPARED if BPF in b.wrappers]
+FOR_USER_SPACE = [b.name for b in COMPARED if BPF not in b.wrappers]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it loads programs into the kernel")
 FIXED = {"empty": 1, "primes": 25}
 
@@ -33,6 +35,14 @@ def test_bpf_gives_what_user_space_gives(name: str, called) -> None:
     assert bpf.jited_bytes > 0 or Path("/proc/sys/net/core/bpf_jit_enable").read_text().strip() == "0"
     assert user.jited_bytes is None
     assert user.xlated_bytes is None
+
+
+@pytest.mark.parametrize("name", FOR_USER_SPACE)
+def test_what_another_compiler_makes_gives_the_same(name: str, called) -> None:
+    """Such a benchmark exists in user space alone, beside the one whose text it shares."""
+    (shared,) = {b.name for b in COMPARED if b.kernel == all_benchmarks(COUNTS)[name].kernel.rpartition("_")[0]}
+    found = [called(one, "user", "--calls", "3").calls for one in (name, shared)]
+    assert [call.result for call in found[0]] == [call.result for call in found[1]]
 
 
 @pytest.mark.parametrize("links", [1, 2, 31, 32])
