@@ -28,7 +28,9 @@ def sampler() -> str:
 
 @contextmanager
 def sampling(sampler: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sampler, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    """Run it with the signals that a recorder gives it, even if these tests run under nohup."""
+    argv = ["env", "--default-signal", sampler, *words]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         yield process
     finally:
