@@ -85,10 +85,15 @@ def test_possible_settings_pass() -> None:
 
 
 @pytest.mark.parametrize("able", [*MOONGEN.values(), *TESTPMD.values()], ids=lambda able: able.engine)
-def test_generators_without_tags_or_ipv6_say_so(able: Capabilities) -> None:
+def test_generators_without_tags_ipv6_or_files_say_so(able: Capabilities) -> None:
     own = {"stamp": "none", **able.addresses}
     able.require(GeneratorSettings(able.engine, "0", **own))
-    for more, reason in (({"vlan": 5}, "sends no VLAN tag"), ({"ip_version": 6}, "sends no IPv6")):
+    refused = (
+        ({"vlan": 5}, "sends no VLAN tag"),
+        ({"ip_version": 6}, "sends no IPv6"),
+        ({"frames": "x.pcap"}, "does not send the frames of a file"),
+    )
+    for more, reason in refused:
         with pytest.raises(UnsupportedError, match=f"{able.generator}, engine {able.engine}: {reason}"):
             able.require(GeneratorSettings(able.engine, "0", frame_bytes=512, **own, **more))
 
