@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,13 @@ static void allow_memory(void) {
     setrlimit(RLIMIT_MEMLOCK, &all); // before 5.11 maps and programs are charged to it
 }
 
+// Each object takes megabytes for the kernel's BTF and gives them back. The process keeps them: page faults
+// took a fifth of the time.
+static void keep_memory(void) {
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); // the most that glibc takes
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+}
+
 int main(int argument_count, char **arguments) {
     if (argument_count > 1 && !strcmp(arguments[1], "--run"))
         return spawn(arguments + 2);
@@ -118,6 +126,7 @@ int main(int argument_count, char **arguments) {
     if (at == MAP_FAILED)
         fail("start", errno, NULL, "no memory: %s", strerror(errno));
     allow_memory();
+    keep_memory();
     refusal_collect();
     while (*at < count) {
         int status = 0;

@@ -98,20 +98,45 @@ static bool wants_stamp(struct queue *queue) {
     return true;
 }
 
+/* Writes number and stamp behind the head, which has so many words. */
+static inline uint64_t number_frame(struct queue *queue, uint64_t *words, unsigned head_words) {
+    uint64_t *stamp = words + head_words;
+
+    *(uint32_t *)(stamp + 1) = htonl(queue->sequence);
+    *stamp = 0;
+    if (wants_stamp(queue)) {
+        ((uint8_t *)stamp)[-2] |= PAYLOAD_STAMPED >> 8;
+        *stamp = now_ns();
+    }
+    return *stamp;
+}
+
+/* With a tag or of IPv6. */
+static __attribute__((cold, noinline)) void fill_longer_head(struct queue *queue, uint64_t *words,
+                                                             const struct frame_head *head) {
+    const struct frame_layout *layout = &afxdp.session->options.layout;
+    uint16_t *sum = (uint16_t *)((uint8_t *)words + layout->sum_at);
+
+    memcpy(words, head, sizeof(*head));
+    const uint64_t stamp = number_frame(queue, words, layout->head_words);
+    if (layout->sum_at)
+        *sum = frame_udp_sum(*sum, stamp, htonl(queue->sequence), stamp != 0);
+}
+
 static void fill_test_frame(struct queue *queue, unsigned stream) {
     const struct session *session = afxdp.session;
+    const struct frame_head *head = &session->heads[queue->flow];
     uint64_t *words = (uint64_t *)xsk_frame(&queue->xsk, session->options.frame_bytes - ETH_FCS_LEN);
 
-    memcpy(words, &session->heads[queue->flow], sizeof(*session->heads));
     queue->flow += session->streams;
     if (queue->flow >= session->flows)
         queue->flow = stream;
-    *(uint32_t *)&words[FRAME_SEQUENCE_WORD] = htonl(queue->sequence);
-    words[FRAME_STAMP_WORD] = 0;
-    if (wants_stamp(queue)) {
-        ((uint8_t *)words)[46] |= PAYLOAD_STAMPED >> 8;
-        words[FRAME_STAMP_WORD] = now_ns();
+    if (session->options.layout.head_words != PLAIN_HEAD_WORDS) {
+        fill_longer_head(queue, words, head);
+        return;
     }
+    memcpy(words, head, 8 * PLAIN_HEAD_WORDS);
+    number_frame(queue, words, PLAIN_HEAD_WORDS);
 }
 
 /* How many frames are due; all there may be where there is no pace. */

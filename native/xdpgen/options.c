@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
-#include "payload.h"
+#include "frame_options.h"
 #include "run_id.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <linux/if_ether.h>
 #include <net/if.h>
 #include <netinet/ether.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,6 +102,10 @@ static const struct option_row ROWS[] = {
      "SCHED_FIFO priority of the sending threads; the controlling one has one "
      "more; 0: none"},
     {"frame-bytes", "BYTES", "64", option_unsigned, AT(frame_bytes), 64, 1518, "frame size, FCS included"},
+    {"vlan", "ID|none", "none", option_vlan, AT(vlan), 0, 4094,
+     "VLAN tag of every frame, which then has 72 bytes at least"},
+    {"ip-version", "4|6", "4", option_ip_version, AT(ip_version), 4, 6,
+     "6: frames of at least 88 bytes; an address A becomes 2001:2::A"},
     {"flows", "F", "64", option_unsigned, AT(flows), 1, MAX_FLOWS,
      "flows, each with its own addresses and port"},
     {"load", "max|PPS", "max", parse_rate, AT(rate_pps), 0.1, 1e9, "frames per second over all queues"},
@@ -145,6 +151,14 @@ static const struct command_line LINE = {
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),
 };
 
+static const char *too_short(const struct options *options) {
+    static char text[64];
+    const unsigned least = frame_least_bytes(&options->layout) + ETH_FCS_LEN;
+
+    snprintf(text, sizeof(text), "--frame-bytes: these frames have at least %u bytes", least);
+    return options->frame_bytes < least ? text : NULL;
+}
+
 static const char *contradiction(const struct options *options) {
     if (!options->interface)
         return "--interface is missing";
@@ -156,12 +170,13 @@ static const char *contradiction(const struct options *options) {
         return "--alone needs --engine live";
     if (options->alone == ALONE_RECEIVER && options->no_receive)
         return "--alone receiver and --no-receive contradict each other";
-    return NULL;
+    return too_short(options);
 }
 
 void options_parse(struct options *options, int argc, char **argv) {
     memset(options, 0, sizeof(*options));
     command_line_read(&LINE, options, argc, argv);
+    options->layout = frame_layout(options->vlan, options->ip_version);
     if (contradiction(options))
         command_line_refuse("%s", contradiction(options));
 }

@@ -30,6 +30,9 @@ struct options {
     struct cpu_list cpus; /* empty: the first ones this process may use */
     unsigned fifo;        /* 0: no real-time priority */
     unsigned frame_bytes; /* with FCS */
+    unsigned vlan;        /* NO_VLAN: no tag */
+    unsigned ip_version;
+    struct frame_layout layout; /* of these two */
     unsigned flows;
     double rate_pps; /* 0: max */
     unsigned run_id;

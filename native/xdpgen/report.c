@@ -73,6 +73,8 @@ void report_ready(const struct session *session) {
     json_count("queues_reached", session_queues_reached(session));
     ready_threads(session);
     optional_field("frame_bytes", session->recognised ? &(__u64){options->frame_bytes} : NULL);
+    optional_field("vlan", options->vlan == NO_VLAN ? NULL : &(__u64){options->vlan});
+    json_count("ip_version", options->ip_version);
     json_string("frames", options->frames);
     json_count("flows", options->flows);
     rate_field(options->rate_pps);

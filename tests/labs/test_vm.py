@@ -73,6 +73,24 @@ def gone(pid: int, within_s: float) -> bool:
     return False
 
 
+def test_the_clock_of_a_guest_runs_like_this_machines(lab: VmLab) -> None:
+    """Otherwise deadlines inside pass early. A busy machine's guest may measure the TSC's frequency wrong by 8 ×."""
+    guest = lab.host("guest")
+
+    def read() -> tuple[float, float, float]:
+        before = time.monotonic()
+        uptime_s = float(guest.run(["cat", "/proc/uptime"]).text.split()[0])
+        return before, uptime_s, time.monotonic()
+
+    first = read()
+    time.sleep(2.0)
+    last = read()
+    passed_s = last[1] - first[1]
+    assert 0.95 * (last[0] - first[2]) < passed_s < 1.05 * (last[2] - first[0])
+    source = guest.get("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    assert source == b"acpi_pm\n", "the TSC's frequency is the kernel's guess"
+
+
 def test_the_link_is_made_when_it_is_first_asked_for(lab: VmLab) -> None:
     def row() -> dict[str, Any]:
         return next(row for row in labs.status() if row["lab"] == NAME)

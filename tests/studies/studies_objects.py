@@ -40,6 +40,18 @@ int overrides(void *context) {
 }
 """
 )
+OF_THE_KERNEL = (
+    HEAD
+    + """
+SEC("tp_btf/sched_switch")
+int seen(void *context)
+{
+    return 0;
+}
+"""
+)
+"""It attaches to what the kernel's BTF describes, so libbpf reads that."""
+
 GLOBALS = (
     HEAD
     + """

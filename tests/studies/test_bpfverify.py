@@ -18,6 +18,7 @@ from studies_objects import (
     HUGE_HASH,
     LEGACY_MAP,
     MAP_IN_MAP,
+    OF_THE_KERNEL,
     OUT_OF_BOUNDS,
     OVERRIDE,
     STATIC_AND_PINNED,
@@ -217,6 +218,23 @@ def test_a_hash_map_needs_no_room_for_all_its_entries(verify, compile_text, kind
     assert large.verdict == small.verdict == "accepted"
     assert large.stats.processed_insns == small.stats.processed_insns
     assert (large.insns_hash, large.xlated_bytes) == (small.insns_hash, small.xlated_bytes)
+
+
+def test_the_kernels_btf_is_read_once_for_all_objects(bpfverify, compile_text):
+    """Counted by the kernel: bytes that reads returned, and pages that a process touched first."""
+
+    def read_and_touched(count: int) -> tuple[int, int]:
+        script = '"$@" >&2 && cat /proc/$$/io && cut -d" " -f11 /proc/$$/stat'  # with the children that ended
+        argv = ["sh", "-c", script, "sh", str(bpfverify), *[str(path)] * count]
+        *io, touched = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+        return int(next(line for line in io if line.startswith("rchar")).split()[1]), int(touched)
+
+    path = compile_text(OF_THE_KERNEL)
+    btf = Path("/sys/kernel/btf/vmlinux").stat().st_size
+    (read_1, touched_1), (read_9, touched_9) = read_and_touched(1), read_and_touched(9)
+    assert read_1 > btf
+    assert (read_9 - read_1) / 8 < btf / 10
+    assert (touched_9 - touched_1) / 8 < btf / 4096 / 4  # each object's own copy takes btf / 4096
 
 
 def test_memory_grows_with_the_program_and_is_not_timed(verify, compile_member):

@@ -43,6 +43,8 @@ def traffic_options(s: GeneratorSettings) -> dict[str, object]:
     return {
         "queues": s.queues,
         "frame-bytes": s.frame_bytes,
+        "vlan": s.vlan,
+        "ip-version": s.ip_version if s.ip_version != 4 else None,
         "flows": s.flows,
         "load": "max" if s.rate_pps is None else f"{s.rate_pps:.15g}",
         "run-id": s.run_id,
@@ -97,6 +99,8 @@ _LIVE = Capabilities(
     latency=True,
     frames_from_file=False,
     pieces=True,
+    vlan=True,
+    ip_versions=(4, 6),
 )
 _AFXDP = Capabilities(
     generator="xdpgen",
@@ -109,6 +113,8 @@ _AFXDP = Capabilities(
     paced=True,
     latency=True,
     frames_from_file=True,
+    vlan=True,
+    ip_versions=(4, 6),
 )
 
 XDPGEN = Adapter(

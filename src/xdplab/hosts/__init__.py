@@ -6,16 +6,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from xdplab.hosts.base import Host, Process, Result
-from xdplab.hosts.local import LocalHost
 
 if TYPE_CHECKING:
+    from xdplab.hosts.local import LocalHost
     from xdplab.hosts.ssh import SshAddress, SshHost
 
 __all__ = ["Host", "LocalHost", "Process", "Result", "SshAddress", "SshHost"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load SSH when it is first used: paramiko takes longer than most commands."""
+    """Load a kind of host when it is first used: paramiko takes longer than most commands."""
     if name in __all__:
-        return getattr(importlib.import_module("xdplab.hosts.ssh"), name)
+        module = "local" if name == "LocalHost" else "ssh"
+        return getattr(importlib.import_module(f"xdplab.hosts.{module}"), name)
     raise AttributeError(f"module 'xdplab.hosts' has no attribute {name!r}")

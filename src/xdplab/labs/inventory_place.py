@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
+from xdplab import hosts
 from xdplab.errors import UnsupportedError
-from xdplab.hosts import Host, LocalHost
+from xdplab.hosts import Host
 
 # Only the machine's own root sees kernel threads. $1 interface, $2 priority, then the CPUs, used in turn.
 _PIN = """
@@ -43,15 +44,15 @@ def pin_threads(host: Host, interface: str, cpus: Sequence[int], fifo: int) -> i
     A host that is a namespace of the controller's own machine does not see them: then the controller places them.
     """
     found = _pinned(host, interface, cpus, fifo)
-    return found or (_pinned(LocalHost(), interface, cpus, fifo) if _is_here(host) else 0)
+    return found or (_pinned(hosts.LocalHost(), interface, cpus, fifo) if _is_here(host) else 0)
 
 
 def _pinned(host: Host, interface: str, cpus: Sequence[int], fifo: int) -> int:
-    sudo = ["sudo", "-n", "--"] if isinstance(host, LocalHost) and os.geteuid() != 0 else []
+    sudo = ["sudo", "-n", "--"] if isinstance(host, hosts.LocalHost) and os.geteuid() != 0 else []
     argv = [*sudo, "sh", "-c", _PIN, "sh", interface, str(fifo), *map(str, cpus)]
     return host.run(argv, check=False).text.count("pinned")
 
 
 def _is_here(host: Host) -> bool:
     boot = "/proc/sys/kernel/random/boot_id"
-    return host.get(boot) == LocalHost().get(boot)
+    return host.get(boot) == hosts.LocalHost().get(boot)

@@ -23,6 +23,7 @@ Action = Literal["tx", "drop", "pass", "redirect", "mixed"]
 FrameBytes = Annotated[int, Field(ge=64, le=1518)]
 Address = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
+Vlan = Literal["none"] | Annotated[int, Field(ge=0, le=4094)]
 Stamp = Literal["all", "none"] | Annotated[int, Field(ge=1, le=1 << 20)]
 
 L1_EXTRA_BYTES = 20
@@ -307,6 +308,10 @@ FACTORS: tuple[Factor, ...] = (
            in_pcap=True),
     Factor("dst_port", "traffic", "traffic", Port, 50220, "UDP destination port", dtype="int", title="UDP port",
            in_pcap=True),
+    Factor("vlan", "traffic", "traffic", Vlan, "none", "id of the VLAN tag of every frame; none: no tag",
+           canonical=str, title="VLAN", full=lambda v: "no VLAN tag" if v == "none" else f"VLAN {v}", in_pcap=True),
+    Factor("ip_version", "traffic", "traffic", Literal[4, 6], 4, "4 or 6; IPv6 has an address A as 2001:2::A",
+           dtype="int", title="IP version", full="IPv{}".format, in_pcap=True),
     Factor("stamp", "traffic", "traffic", Stamp, 16, "which frames carry a time stamp: all, none, or one in N",
            canonical=str, short=_stamped, full=_stamped, in_pcap=True),
     Factor("batch", "traffic", "traffic", Literal["auto"] | Annotated[int, Field(ge=1, le=256)], "auto",

@@ -26,7 +26,7 @@ from xdplab.programs.work import AccessWork
 from xdplab.run.facts import as_json
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
 from xdplab.studies.traffic.limits import FrameKey, frame_key
-from xdplab.studies.traffic.own_frames import frames_of
+from xdplab.studies.traffic.own_frames import frames_of, vlan_of
 from xdplab.studies.traffic.passes import PASSES, RawFiles, Running, warm_up
 from xdplab.studies.traffic.path import DutCount, prove, require_way_back
 from xdplab.studies.traffic.pdr import offered_rate
@@ -262,6 +262,8 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
             fifo=APPLICATION_FIFO,
             run_id=context.run_id[:RUN_ID_DIGITS],
             frame_bytes=_recognised_bytes(context, point),
+            vlan=vlan_of(point),
+            ip_version=point.ip_version,
         ),
     )
 
@@ -304,6 +306,8 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
         cpus=sending_cpus(lab, point),
         fifo=SENDER_FIFO,
         frame_bytes=point.frame_bytes,
+        vlan=vlan_of(point),
+        ip_version=point.ip_version,
         flows=point.flows,
         rate_pps=offered_rate(point, context.pdr, context.link),
         src_mac=lab.tg_mac,

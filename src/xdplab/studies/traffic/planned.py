@@ -8,15 +8,20 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import PlanError, ResultsError
+from xdplab.later import later
 from xdplab.plan import Arrangement, Plan, Point, Trial, load_plan, parse_plan, points_of, schedule, trial_s
 from xdplab.plan.points import block_points, select
 from xdplab.plan.schedule import SLICES
 from xdplab.run.disk import disk_errors
-from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import record_planned
+
+if TYPE_CHECKING:
+    from xdplab.run import rundir, state
+    from xdplab.run.rundir import RunDirectory
+else:
+    rundir, state = later("xdplab.run.rundir"), later("xdplab.run.state")
 
 Files = Mapping[str, Mapping[str, Any]]
 """Files of a run by name, each written as JSON."""
@@ -118,7 +123,7 @@ def create_run(
         _keep(run, files)
         _add(run, "plan.yaml", plan, trials, lab=lab, arrangement=arrangement, only=only)
 
-    return RunDirectory.create(parent, plan.name, run_id=secrets.token_hex(4), plan_yaml="", fill=fill)
+    return rundir.RunDirectory.create(parent, plan.name, run_id=secrets.token_hex(4), plan_yaml="", fill=fill)
 
 
 def extend_run(
@@ -174,7 +179,7 @@ def _add(run: RunDirectory, name: str, plan: Plan, trials: list[Trial], **facts:
     costs = [trial_s(plan, trial) for trial in trials]
     if plan.open_ended:
         facts["open_ended"] = True
-    record_planned(run, trials, costs_s=costs, plan=name, sha256=_sha256(run.path / name), **facts)
+    state.record_planned(run, trials, costs_s=costs, plan=name, sha256=_sha256(run.path / name), **facts)
 
 
 def _with_own_files(run: RunDirectory, plan: Plan) -> Plan:

@@ -14,7 +14,7 @@ from xdplab import counters
 from xdplab.deploy.device import Applied, apply, queues_now, restore
 from xdplab.deploy.held import HeldDevice, HeldPort
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
-from xdplab.deploy.settings import Xps
+from xdplab.deploy.settings import FEATURES, Xps
 from xdplab.deploy.settings_table import require_in_plans
 from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.xdp import await_nothing_attached
@@ -41,6 +41,9 @@ from xdplab.studies.trial_facts import Mended, TrialFacts
 
 # With GRO every mode has the same path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
+
+WHOLE_FRAMES = {"features.rxvlan": False}
+"""For tagged frames: a port that takes the tag off hands XDP another frame than was sent."""
 
 OTHER_MACS = ("testpmd",)
 """Engines whose frames go to a MAC of their own, not to the DUT's."""
@@ -281,6 +284,8 @@ class TrialStudy:
         applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
         if any(trial.point.engine in OTHER_MACS for trial in trials):
             applied.append(self._receive_all())
+        if any(trial.point.vlan != "none" for trial in trials):
+            applied += self._receive_tags()
         applied += self._set_device(trials[0].point)
         applied += self._steer(trials[0].point)
         self._context.applied = tuple(applied)
@@ -299,6 +304,16 @@ class TrialStudy:
         """Make the DUT's port take frames to any MAC."""
         self._device_changed.add("link.promisc")
         return apply(self._dut.host, self._dut.interface, {"link.promisc": True}).require()
+
+    def _receive_tags(self) -> list[Applied]:
+        """Make both ends give XDP frames with their tag, and the DUT's port take any: a filter of tags has no id yet.
+
+        A port that cannot be switched either has no such offload (a tap, virtio_net) or takes the tag off, and then
+        the trial's frames come back altered.
+        """
+        self._device_changed.update(WHOLE_FRAMES)
+        ends = [end for end in endpoints(self._lab) if "rxvlan" in FEATURES.read(end.host, end.interface)]
+        return [self._receive_all(), *(apply(end.host, end.interface, WHOLE_FRAMES).require() for end in ends)]
 
     def _set_device(self, point: Point) -> list[Applied]:
         """Set the plan's settings of the DUT's device. A number may be rounded, a switch must be as requested."""
