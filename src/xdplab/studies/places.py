@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from xdplab.deploy.native import build_tool
 from xdplab.errors import (
     HiddenSettingError,
     HostError,
@@ -26,8 +26,16 @@ from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, require_name, use_lab
 from xdplab.labs.base import MITIGATED, Clock
-from xdplab.labs.vm import foreign, headers, kernels, libraries
+from xdplab.labs.vm import foreign, kernels
 from xdplab.labs.vm.architectures import MARK, Architecture, parted
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.deploy import native
+    from xdplab.labs.vm import headers, libraries
+else:  # only another architecture needs them
+    native = later("xdplab.deploy.native")
+    headers, libraries = later("xdplab.labs.vm.headers"), later("xdplab.labs.vm.libraries")
 
 HOST = "host"
 _JIT = "net.core.bpf_jit_enable"
@@ -279,9 +287,9 @@ def linked_tool(name: str, tool: str, cache: str) -> Path:
     """
     architecture = architecture_of(name)
     if architecture is None:
-        return Path(build_tool(LocalHost(), tool, cache))
+        return Path(native.build_tool(LocalHost(), tool, cache))
     compiler, there = architecture.compiler(), libraries.folder(architecture)
-    return Path(build_tool(LocalHost(), tool, cache, compiler=compiler, libraries=there))
+    return Path(native.build_tool(LocalHost(), tool, cache, compiler=compiler, libraries=there))
 
 
 def measures_apart(name: str) -> bool:
