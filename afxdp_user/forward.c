@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "forward.h"
 #include "fail.h"
-#include "payload.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -50,13 +49,13 @@ static void recycle(struct queue *queue) {
 
 // Returns whether the generator sent the frame: checks length, headers, magic and run id.
 static bool is_test_frame(const struct queue *queue, const unsigned char *data, uint32_t bytes) {
-    __u64 words[FRAME_HEAD_WORDS];
+    __u64 words[MOST_HEAD_WORDS];
     uint32_t magic;
     if (bytes != queue->frame_bytes)
         return false;
     memcpy(words, data, sizeof(words)); // a zero-copy driver may put a frame at an odd address
-    memcpy(&magic, data + PAYLOAD_OFFSET, sizeof(magic));
-    return magic == queue->magic && frame_has_shape(words, bytes);
+    memcpy(&magic, data + frame_payload_at(&queue->layout), sizeof(magic));
+    return magic == queue->magic && frame_has_shape(words, bytes, &queue->layout);
 }
 
 static unsigned long work(struct queue *queue, const struct xdp_desc *frame) {
@@ -157,6 +156,7 @@ void queue_open(struct queue *queue, const struct options *options, unsigned int
     queue->busy = options->busy;
     queue->magic = htonl(PAYLOAD_MAGIC ^ options->run_id);
     queue->frame_bytes = options->frame_bytes ? options->frame_bytes - ETH_FCS_LEN : 0;
+    queue->layout = frame_layout(options->vlan, options->ip_version);
     queue->state = workload_state(queue->workload, index);
     socket_open(&queue->socket, options->interface, index, options->zerocopy);
 }

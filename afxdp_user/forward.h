@@ -3,6 +3,7 @@
 #pragma once
 
 #include "options.h"
+#include "payload.h"
 #include "socket.h"
 #include "workload.h"
 
@@ -16,6 +17,7 @@ struct queue {
     bool busy;
     uint32_t magic;       // of the test frames, in network byte order
     uint32_t frame_bytes; // of each test frame, without FCS; 0: frames are not checked
+    struct frame_layout layout;
     const struct workload *workload;
     void *state;
     unsigned long sum; // of the workload's results, so that the compiler cannot remove the work

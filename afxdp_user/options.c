@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
+#include "frame_options.h"
 #include "run_id.h"
 #include "socket.h"
 
@@ -25,6 +26,10 @@ static const struct option_row ROWS[] = {
      "run id of the generator's test frames (with --frame-bytes)"},
     {"frame-bytes", "BYTES", NULL, option_unsigned, AT(frame_bytes), 64, 1518,
      "size of the test frames, FCS included: count frames that are not test frames (default: no check)"},
+    {"vlan", "ID|none", "none", option_vlan, AT(vlan), 0, 4094,
+     "VLAN tag of the test frames (with --frame-bytes)"},
+    {"ip-version", "4|6", "4", option_ip_version, AT(ip_version), 4, 6,
+     "IP version of the test frames (with --frame-bytes)"},
     {"busy", NULL, NULL, option_flag, AT(busy), 0, 0, "spin instead of sleeping in poll()"},
 };
 

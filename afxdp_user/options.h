@@ -20,6 +20,8 @@ struct options {
     bool busy;
     unsigned int run_id;      // of the test frames
     unsigned int frame_bytes; // of each test frame, with FCS; 0: frames are not checked
+    unsigned int vlan;        // of the test frames; NO_VLAN: no tag
+    unsigned int ip_version;
 };
 
 // Fills the options. --help prints the help and exits with 0; a wrong option prints an error and exits

@@ -4,21 +4,24 @@
 #include <linux/types.h>
 
 /*
- * A test frame: Ethernet, IPv4, UDP, and 18 bytes of payload. The sender of one
+ * A test frame: Ethernet, perhaps a VLAN tag, IPv4 or IPv6, UDP, and 18 bytes of payload. The sender of one
  * writes the same bytes:
  *
- *   42..45  magic, its low 16 bits xor the run id     (network byte order)
- *   46..47  bit 15: stamped; bits 0..14: flow         (network byte order)
- *   48..55  time the frame was made, ns               (the sender's clock and byte order: only it reads them)
- *   56..59  sequence number within its stream         (network byte order)
+ *   IPv4   IPv4, tagged   IPv6, tagged or not
+ *   42..45    50..53      66..69   magic, its low 16 bits xor the run id   (network byte order)
+ *   46..47    54..55      70..71   bit 15: stamped; bits 0..14: flow       (network byte order)
+ *   48..55    56..63      72..79   time the frame was made, ns             (the sender's clock and byte
+ * order: only it reads them) 56..59    64..67      80..83   sequence number within its stream       (network
+ * byte order)
  *
  * A stream is what one sending CPU or queue numbers. It needs no field: stream
  * = flow mod streams, because a stream sends only the flows that leave this
  * remainder.
  *
  * All of it lies on 8-byte words of the frame, which is how both sides read and
- * write it: five words of headers, word 5 ends with magic and flow, word 6 is
- * the stamp, the lower half of word 7 the sequence number.
+ * write it: the head's last word ends with magic and flow, the next word is the
+ * stamp, the first half of the one after it the sequence number. Where the UDP header
+ * does not end there, zeros fill the gap.
  */
 #define PAYLOAD_MAGIC 0x78646c62u /* "xdlb" */
 #define PAYLOAD_RUN_ID_MASK 0xffffu
@@ -26,45 +29,140 @@
 #define PAYLOAD_FLOW_MASK 0x7fffu
 #define MAX_FLOWS (PAYLOAD_FLOW_MASK + 1)
 
-#define PAYLOAD_OFFSET 42
-#define FRAME_HEAD_WORDS 6 /* headers, magic and flow: the same in every frame of a flow */
-#define FRAME_STAMP_WORD 6
-#define FRAME_SEQUENCE_WORD 7
-#define TEST_FRAME_BYTES 60 /* the shortest: 64 less the FCS */
+#define ETHERNET_BYTES 14u
+#define VLAN_BYTES 4u
+#define IP_BYTES 20u
+#define IPV6_BYTES 40u
+#define UDP_BYTES 8u
+
+#define NO_VLAN 0xffffu
+#define VLAN_ID_MASK 0x0fffu
+
+/* Where the parts of a run's frames are, in bytes from their start, or in words. */
+struct frame_layout {
+    __u32 vlan; /* the tag's id, or NO_VLAN */
+    __u32 ip_version;
+    __u32 ip_at, udp_at;
+    __u32 sum_at; /* the UDP checksum, which IPv6 asks for; 0: it stays 0, which in IPv4 says that there is
+                     none */
+    __u32 head_words; /* headers, magic and flow: the same in every frame of a flow but for the checksum */
+};
+
+static inline struct frame_layout frame_layout(__u32 vlan, __u32 ip_version) {
+    const __u32 ip_at = ETHERNET_BYTES + (vlan == NO_VLAN ? 0 : VLAN_BYTES);
+    const __u32 udp_at = ip_at + (ip_version == 6 ? IPV6_BYTES : IP_BYTES);
+
+    return (struct frame_layout){
+        .vlan = vlan,
+        .ip_version = ip_version,
+        .ip_at = ip_at,
+        .udp_at = udp_at,
+        .sum_at = ip_version == 6 ? udp_at + 6 : 0,
+        .head_words = (udp_at + UDP_BYTES + 6 + 7) / 8,
+    };
+}
+
+#define PLAIN_HEAD_WORDS 6 /* IPv4 without a tag */
+#define MOST_HEAD_WORDS 9
+
+/* Where magic and flow begin. */
+static inline __attribute__((always_inline)) __u32 frame_payload_at(const struct frame_layout *layout) {
+    return layout->head_words * 8 - 6;
+}
+
+/* The shortest frame with such a head, without FCS: 60, 68 or 84. */
+static inline __u32 frame_least_bytes(const struct frame_layout *layout) {
+    return layout->head_words * 8 + 12;
+}
 
 struct frame_head {
-    __u64 words[FRAME_HEAD_WORDS];
+    __u64 words[MOST_HEAD_WORDS];
 };
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define FRAME_WORD(value) __builtin_bswap64(value)
+#define FRAME_HALF(value) __builtin_bswap16(value)
 #else
 #define FRAME_WORD(value) ((__u64)(value))
+#define FRAME_HALF(value) ((__u16)(value))
 #endif
 
-#define ETHERNET_BYTES 14u
-#define IP_BYTES 20u
+/* Sums of RFC 1071: any 16 aligned bits of a word count alike, in any byte order. */
+static inline __attribute__((always_inline)) __u64 frame_sum_word(__u64 word) {
+    return (word >> 32) + (__u32)word;
+}
 
-/* The sum of RFC 1071 over the IP header, bytes 14 to 33. Any 16 aligned bits of a word count alike. */
+static inline __attribute__((always_inline)) __u32 frame_sum_fold(__u64 sum) {
+    sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return (sum & 0xffff) + (sum >> 16);
+}
+
+/*
+ * The UDP checksum of a frame: `rest` is the sum of what every frame of its flow has, which the head holds in
+ * the checksum's place. A checksum of 0 is written as its other form, because 0 means that there is none (RFC
+ * 768).
+ */
+static inline __attribute__((always_inline)) __u16 frame_udp_sum(__u16 rest, __u64 stamp, __u32 sequence,
+                                                                 __u32 stamped) {
+    const __u64 sum = rest + frame_sum_word(stamp) + sequence + (stamped ? FRAME_HALF(PAYLOAD_STAMPED) : 0);
+    const __u16 found = ~frame_sum_fold(sum);
+
+    return found ? found : 0xffff;
+}
+
+/* The sum of RFC 1071 over the IPv4 header of a frame without a tag, bytes 14 to 33. */
 static inline __attribute__((always_inline)) int frame_ip_sum_holds(const __u64 *words) {
     const __u64 ends = (words[1] & FRAME_WORD(0xffffull)) | (words[4] & FRAME_WORD(0xffffull << 48));
-    __u64 sum =
-        (words[2] >> 32) + (__u32)words[2] + (words[3] >> 32) + (__u32)words[3] + (ends >> 32) + (__u32)ends;
+    __u64 sum = frame_sum_word(words[2]) + frame_sum_word(words[3]) + frame_sum_word(ends);
 
     sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
     return (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
-/*
- * Whether the headers are those of a test frame of so many bytes (without FCS): IPv4 without options or
- * fragments, UDP, both lengths, a header checksum that holds. A DUT may change what else there is: addresses,
- * ports, TOS, id, TTL.
- */
-static inline __attribute__((always_inline)) int frame_has_shape(const __u64 *words, __u32 bytes) {
+/* For a frame without a tag: IPv4 without options or fragments, UDP, both lengths, a header checksum that
+ * holds. */
+static inline __attribute__((always_inline)) int frame_is_plain_ipv4(const __u64 *words, __u32 bytes) {
     const __u64 ip_bytes = bytes - ETHERNET_BYTES;
     const __u64 kind = (words[1] ^ FRAME_WORD(0x08004500ull)) & FRAME_WORD(0xffffff00ull);
     const __u64 whole = (words[2] ^ FRAME_WORD(ip_bytes << 48 | 17)) & FRAME_WORD(0xffff00003fff00ffull);
     const __u64 udp = (words[4] ^ FRAME_WORD(ip_bytes - IP_BYTES)) & FRAME_WORD(0xffffull);
 
     return !(kind | whole | udp) && frame_ip_sum_holds(words);
+}
+
+/* The same from the IP header on, wherever it is. */
+static inline __attribute__((always_inline)) int frame_is_ipv4(const __u16 *ip, __u32 bytes) {
+    __u64 sum = 0;
+
+    for (int i = 0; i < 10; i++)
+        sum += ip[i];
+    return (ip[0] & FRAME_HALF(0xff00)) == FRAME_HALF(0x4500) && ip[1] == FRAME_HALF(bytes) &&
+           !(ip[3] & FRAME_HALF(0x3fff)) && (ip[4] & FRAME_HALF(0xff)) == FRAME_HALF(17) &&
+           frame_sum_fold(sum) == 0xffff && ip[12] == FRAME_HALF(bytes - IP_BYTES);
+}
+
+/* IPv6 without extension headers, UDP, both lengths. */
+static inline __attribute__((always_inline)) int frame_is_ipv6(const __u16 *ip, __u32 bytes) {
+    return (ip[0] & FRAME_HALF(0xf000)) == FRAME_HALF(0x6000) && ip[2] == FRAME_HALF(bytes - IPV6_BYTES) &&
+           (ip[3] & FRAME_HALF(0xff00)) == FRAME_HALF(17 << 8) && ip[22] == FRAME_HALF(bytes - IPV6_BYTES);
+}
+
+/*
+ * Whether the headers are those of a test frame of so many bytes (without FCS). A DUT may change what else
+ * there is: addresses, ports, TOS, id, TTL, the tag's priority. The UDP checksum is not looked at.
+ */
+static inline __attribute__((always_inline)) int frame_has_shape(const __u64 *words, __u32 bytes,
+                                                                 const struct frame_layout *layout) {
+    const __u16 *halves = (const __u16 *)words;
+    const __u32 ip = layout->ip_at / 2;
+
+    if (layout->head_words == PLAIN_HEAD_WORDS)
+        return frame_is_plain_ipv4(words, bytes);
+    if (layout->vlan != NO_VLAN && (halves[6] != FRAME_HALF(0x8100) ||
+                                    (halves[7] & FRAME_HALF(VLAN_ID_MASK)) != FRAME_HALF(layout->vlan)))
+        return 0;
+    if (layout->ip_version == 6)
+        return halves[ip - 1] == FRAME_HALF(0x86dd) && frame_is_ipv6(halves + ip, bytes - layout->ip_at);
+    return halves[ip - 1] == FRAME_HALF(0x0800) && frame_is_ipv4(halves + ip, bytes - layout->ip_at);
 }

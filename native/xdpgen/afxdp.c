@@ -78,7 +78,13 @@ static int afxdp_open(struct session *session) {
     if (options->frames)
         error = pcap_read(&afxdp.pcap, options->frames, XSK_FRAME_BYTES);
     for (unsigned queue = 0; !error && queue < session->streams; queue++)
-        error = xsk_open(&afxdp.queues[queue].xsk, options->interface, queue);
+        error = xsk_open(&afxdp.queues[queue].xsk, &(struct xsk_request){
+                                                       .interface = options->interface,
+                                                       .queue = queue,
+                                                       .zerocopy = options->zerocopy,
+                                                       .need_wakeup = options->need_wakeup,
+                                                       .busy_poll_us = options->busy_poll_us,
+                                                   });
     return error;
 }
 
@@ -98,20 +104,45 @@ static bool wants_stamp(struct queue *queue) {
     return true;
 }
 
+/* Writes number and stamp behind the head, which has so many words. */
+static inline uint64_t number_frame(struct queue *queue, uint64_t *words, unsigned head_words) {
+    uint64_t *stamp = words + head_words;
+
+    *(uint32_t *)(stamp + 1) = htonl(queue->sequence);
+    *stamp = 0;
+    if (wants_stamp(queue)) {
+        ((uint8_t *)stamp)[-2] |= PAYLOAD_STAMPED >> 8;
+        *stamp = now_ns();
+    }
+    return *stamp;
+}
+
+/* With a tag or of IPv6. */
+static __attribute__((cold, noinline)) void fill_longer_head(struct queue *queue, uint64_t *words,
+                                                             const struct frame_head *head) {
+    const struct frame_layout *layout = &afxdp.session->options.layout;
+    uint16_t *sum = (uint16_t *)((uint8_t *)words + layout->sum_at);
+
+    memcpy(words, head, sizeof(*head));
+    const uint64_t stamp = number_frame(queue, words, layout->head_words);
+    if (layout->sum_at)
+        *sum = frame_udp_sum(*sum, stamp, htonl(queue->sequence), stamp != 0);
+}
+
 static void fill_test_frame(struct queue *queue, unsigned stream) {
     const struct session *session = afxdp.session;
+    const struct frame_head *head = &session->heads[queue->flow];
     uint64_t *words = (uint64_t *)xsk_frame(&queue->xsk, session->options.frame_bytes - ETH_FCS_LEN);
 
-    memcpy(words, &session->heads[queue->flow], sizeof(*session->heads));
     queue->flow += session->streams;
     if (queue->flow >= session->flows)
         queue->flow = stream;
-    *(uint32_t *)&words[FRAME_SEQUENCE_WORD] = htonl(queue->sequence);
-    words[FRAME_STAMP_WORD] = 0;
-    if (wants_stamp(queue)) {
-        ((uint8_t *)words)[46] |= PAYLOAD_STAMPED >> 8;
-        words[FRAME_STAMP_WORD] = now_ns();
+    if (session->options.layout.head_words != PLAIN_HEAD_WORDS) {
+        fill_longer_head(queue, words, head);
+        return;
     }
+    memcpy(words, head, 8 * PLAIN_HEAD_WORDS);
+    number_frame(queue, words, PLAIN_HEAD_WORDS);
 }
 
 /* How many frames are due; all there may be where there is no pace. */
@@ -269,6 +300,16 @@ static int afxdp_errors(const struct session *session, uint64_t sent, uint64_t *
     return error;
 }
 
+static struct socket_state afxdp_socket(void) {
+    struct socket_state state = {.zerocopy = true, .napi = true};
+
+    for (unsigned queue = 0; queue < afxdp.session->streams; queue++) {
+        state.zerocopy &= xsk_is_zerocopy(&afxdp.queues[queue].xsk);
+        state.napi &= xsk_has_napi(&afxdp.queues[queue].xsk);
+    }
+    return state;
+}
+
 static void afxdp_close(void) {
     for (unsigned queue = 0; afxdp.queues && queue < afxdp.session->streams; queue++)
         xsk_close(&afxdp.queues[queue].xsk);
@@ -288,5 +329,6 @@ const struct engine afxdp_engine = {
     .lateness = afxdp_lateness,
     .stop = afxdp_stop,
     .errors = afxdp_errors,
+    .socket = afxdp_socket,
     .close = afxdp_close,
 };

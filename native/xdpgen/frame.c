@@ -5,53 +5,110 @@
 #include <linux/if_ether.h>
 #include <linux/ip.h>
 #include <linux/udp.h>
+#include <netinet/ip6.h>
+#include <stddef.h>
 #include <string.h>
-
-struct head_bytes {
-    struct ethhdr eth;
-    struct iphdr ip;
-    struct udphdr udp;
-    uint32_t magic;
-    uint16_t flow;
-} __attribute__((packed));
-
-_Static_assert(sizeof(struct head_bytes) == sizeof(struct frame_head), "the headers fill the words");
 
 uint32_t frame_magic(const struct options *options) { return PAYLOAD_MAGIC ^ options->run_id; }
 
-/* RFC 1071. */
-static uint16_t ip_checksum(struct iphdr ip) {
-    uint16_t words[sizeof(ip) / 2];
-    uint32_t sum = 0;
+/* RFC 1071, not yet folded. */
+static uint64_t sum_of(const void *bytes, size_t size) {
+    uint16_t word;
+    uint64_t sum = 0;
 
-    memcpy(words, &ip, sizeof(words));
-    for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        sum += words[i];
-    sum = (sum & 0xffff) + (sum >> 16);
-    return ~(sum + (sum >> 16));
+    for (size_t at = 0; at < size; at += sizeof(word)) {
+        memcpy(&word, (const uint8_t *)bytes + at, sizeof(word));
+        sum += word;
+    }
+    return sum;
 }
 
 static uint32_t stride_ip(uint32_t ip, uint32_t stride, unsigned flow) {
     return htonl(ntohl(ip) + stride * flow);
 }
 
-void frame_head_fill(struct frame_head *head, const struct options *options, unsigned flow) {
-    uint16_t ip_bytes = options->frame_bytes - ETH_FCS_LEN - sizeof(struct ethhdr);
-    unsigned address = flow % options->flows;
-    struct head_bytes bytes = {
-        .eth.h_proto = htons(ETH_P_IP),
-        .ip = {.version = 4, .ihl = 5, .tot_len = htons(ip_bytes), .ttl = 64, .protocol = IPPROTO_UDP},
-        .udp.source = htons(options->src_port + options->port_stride * address),
-        .udp.dest = htons(options->dst_port),
-        .udp.len = htons(ip_bytes - sizeof(struct iphdr)),
-        .magic = htonl(frame_magic(options)),
-        .flow = htons(flow),
+static void put(uint8_t *head, unsigned at, const void *value, size_t size) {
+    memcpy(head + at, value, size);
+}
+
+static void put_ethernet(uint8_t *head, const struct options *options) {
+    const uint16_t type = htons(options->layout.ip_version == 6 ? ETH_P_IPV6 : ETH_P_IP);
+    const uint16_t tag[] = {htons(ETH_P_8021Q), htons(options->layout.vlan)};
+
+    put(head, 0, options->dst_mac, ETH_ALEN);
+    put(head, ETH_ALEN, options->src_mac, ETH_ALEN);
+    if (options->layout.vlan != NO_VLAN)
+        put(head, 2 * ETH_ALEN, tag, sizeof(tag));
+    put(head, options->layout.ip_at - sizeof(type), &type, sizeof(type));
+}
+
+static void put_ipv4(uint8_t *head, const struct options *options, uint16_t ip_bytes, unsigned address) {
+    struct iphdr ip = {
+        .version = 4,
+        .ihl = 5,
+        .tot_len = htons(ip_bytes),
+        .ttl = 64,
+        .protocol = IPPROTO_UDP,
+        .saddr = stride_ip(options->src_ip, options->src_ip_stride, address),
+        .daddr = stride_ip(options->dst_ip, options->dst_ip_stride, address),
     };
 
-    memcpy(bytes.eth.h_source, options->src_mac, ETH_ALEN);
-    memcpy(bytes.eth.h_dest, options->dst_mac, ETH_ALEN);
-    bytes.ip.saddr = stride_ip(options->src_ip, options->src_ip_stride, address);
-    bytes.ip.daddr = stride_ip(options->dst_ip, options->dst_ip_stride, address);
-    bytes.ip.check = ip_checksum(bytes.ip);
-    memcpy(head, &bytes, sizeof(*head));
+    ip.check = ~frame_sum_fold(sum_of(&ip, sizeof(ip)));
+    put(head, options->layout.ip_at, &ip, sizeof(ip));
+}
+
+/* The prefix for benchmarks (RFC 5180), with the IPv4 address at the end. */
+static struct in6_addr in_prefix(uint32_t ip) {
+    struct in6_addr address = {.s6_addr = {0x20, 0x01, 0x00, 0x02}};
+
+    memcpy(&address.s6_addr[12], &ip, sizeof(ip));
+    return address;
+}
+
+static void put_ipv6(uint8_t *head, const struct options *options, uint16_t ip_bytes, unsigned address) {
+    const struct ip6_hdr ip = {
+        .ip6_flow = htonl(6u << 28),
+        .ip6_plen = htons(ip_bytes - sizeof(ip)),
+        .ip6_nxt = IPPROTO_UDP,
+        .ip6_hlim = 64,
+        .ip6_src = in_prefix(stride_ip(options->src_ip, options->src_ip_stride, address)),
+        .ip6_dst = in_prefix(stride_ip(options->dst_ip, options->dst_ip_stride, address)),
+    };
+
+    put(head, options->layout.ip_at, &ip, sizeof(ip));
+}
+
+/* What the UDP checksum covers and every frame of the flow has: the pseudo header of RFC 8200, ports, length,
+ * magic and flow. */
+static uint16_t common_sum(const uint8_t *head, const struct options *options) {
+    const unsigned from = options->layout.ip_at + offsetof(struct ip6_hdr, ip6_src);
+    uint16_t udp_bytes;
+
+    memcpy(&udp_bytes, head + options->layout.udp_at + offsetof(struct udphdr, len), sizeof(udp_bytes));
+    return frame_sum_fold(sum_of(head + from, 8 * options->layout.head_words - from) + udp_bytes +
+                          htons(IPPROTO_UDP));
+}
+
+void frame_head_fill(struct frame_head *head, const struct options *options, unsigned flow) {
+    const struct frame_layout *layout = &options->layout;
+    const uint16_t ip_bytes = options->frame_bytes - ETH_FCS_LEN - layout->ip_at, own = htons(flow);
+    const uint32_t magic = htonl(frame_magic(options));
+    const unsigned address = flow % options->flows;
+    uint8_t *bytes = (uint8_t *)head;
+    struct udphdr udp = {
+        .source = htons(options->src_port + options->port_stride * address),
+        .dest = htons(options->dst_port),
+        .len = htons(ip_bytes - (layout->udp_at - layout->ip_at)),
+    };
+
+    memset(head, 0, sizeof(*head));
+    put_ethernet(bytes, options);
+    (layout->ip_version == 6 ? put_ipv6 : put_ipv4)(bytes, options, ip_bytes, address);
+    put(bytes, layout->udp_at, &udp, sizeof(udp));
+    put(bytes, frame_payload_at(layout), &magic, sizeof(magic));
+    put(bytes, frame_payload_at(layout) + sizeof(magic), &own, sizeof(own));
+    if (layout->sum_at) {
+        udp.check = common_sum(bytes, options);
+        put(bytes, layout->udp_at, &udp, sizeof(udp));
+    }
 }

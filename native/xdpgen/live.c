@@ -81,6 +81,7 @@ static int load_sender(const struct session *session) {
         .streams = session->streams,
         .flows = session->flows,
         .alone = session->options.alone,
+        .layout = session->options.layout,
     };
     int error;
 

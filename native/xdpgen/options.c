@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
-#include "payload.h"
+#include "frame_options.h"
 #include "run_id.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <linux/if_ether.h>
 #include <net/if.h>
 #include <netinet/ether.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +37,12 @@ static bool parse_alone(const struct option_row *row, void *target, const char *
                           : !strcmp(text, "receiver") ? ALONE_RECEIVER
                                                       : ALONE_NOT;
     return *(unsigned *)target != ALONE_NOT;
+}
+
+static bool parse_bind(const struct option_row *row, void *target, const char *text) {
+    (void)row;
+    *(bool *)target = !strcmp(text, "zerocopy");
+    return *(bool *)target || !strcmp(text, "copy");
 }
 
 static bool parse_mac(const struct option_row *row, void *target, const char *text) {
@@ -90,7 +98,7 @@ static bool parse_bursts(const struct option_row *row, void *target, const char 
 static const struct option_row ROWS[] = {
     {"interface", "IF", NULL, option_text, AT(interface), 0, 0, "the TG's device: sends and receives"},
     {"engine", "live|afxdp", "live", option_text, AT(engine), 0, 0,
-     "how to send: BPF live frames, or AF_XDP sockets in copy mode"},
+     "how to send: BPF live frames, or AF_XDP sockets"},
     {"queues", "Q", "1", option_unsigned, AT(queues), 1, MAX_STREAMS,
      "queues to reach; live: CPU c reaches queue c mod Q"},
     {"cpus", "C,C", NULL, option_cpus, AT(cpus), 0, 0,
@@ -100,6 +108,10 @@ static const struct option_row ROWS[] = {
      "SCHED_FIFO priority of the sending threads; the controlling one has one "
      "more; 0: none"},
     {"frame-bytes", "BYTES", "64", option_unsigned, AT(frame_bytes), 64, 1518, "frame size, FCS included"},
+    {"vlan", "ID|none", "none", option_vlan, AT(vlan), 0, 4094,
+     "VLAN tag of every frame, which then has 72 bytes at least"},
+    {"ip-version", "4|6", "4", option_ip_version, AT(ip_version), 4, 6,
+     "6: frames of at least 88 bytes; an address A becomes 2001:2::A"},
     {"flows", "F", "64", option_unsigned, AT(flows), 1, MAX_FLOWS,
      "flows, each with its own addresses and port"},
     {"load", "max|PPS", "max", parse_rate, AT(rate_pps), 0.1, 1e9, "frames per second over all queues"},
@@ -128,6 +140,12 @@ static const struct option_row ROWS[] = {
      "seconds to wait for the last frames of a burst, at most"},
     {"batch", "N", NULL, option_unsigned, AT(batch), 1, 256,
      "frames handed over at once (default: the engine's own choice)"},
+    {"bind", "copy|zerocopy", "copy", parse_bind, AT(zerocopy), 0, 0,
+     "afxdp: how the kernel takes the frames; zerocopy is refused where the driver has none"},
+    {"need-wakeup", NULL, NULL, option_flag, AT(need_wakeup), 0, 0,
+     "afxdp: call the kernel only when it asks for it (XDP_USE_NEED_WAKEUP)"},
+    {"busy-poll", "US", "0", option_unsigned, AT(busy_poll_us), 0, 10000,
+     "afxdp: poll the device's queue in the sending call (SO_PREFER_BUSY_POLL), so long at most; 0: not"},
     {"frames", "FILE", NULL, option_text, AT(frames), 0, 0,
      "afxdp: send this pcap's frames unchanged, over and over; they are not "
      "recognised when they come back"},
@@ -145,6 +163,14 @@ static const struct command_line LINE = {
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),
 };
 
+static const char *too_short(const struct options *options) {
+    static char text[64];
+    const unsigned least = frame_least_bytes(&options->layout) + ETH_FCS_LEN;
+
+    snprintf(text, sizeof(text), "--frame-bytes: these frames have at least %u bytes", least);
+    return options->frame_bytes < least ? text : NULL;
+}
+
 static const char *contradiction(const struct options *options) {
     if (!options->interface)
         return "--interface is missing";
@@ -152,16 +178,20 @@ static const char *contradiction(const struct options *options) {
         return "--interface: no device has so long a name";
     if (options->frames && strcmp(options->engine, "afxdp"))
         return "--frames needs --engine afxdp: live frames are all of one size";
+    if ((options->zerocopy || options->need_wakeup || options->busy_poll_us) &&
+        strcmp(options->engine, "afxdp"))
+        return "--bind zerocopy, --need-wakeup and --busy-poll need --engine afxdp";
     if (options->alone && strcmp(options->engine, "live"))
         return "--alone needs --engine live";
     if (options->alone == ALONE_RECEIVER && options->no_receive)
         return "--alone receiver and --no-receive contradict each other";
-    return NULL;
+    return too_short(options);
 }
 
 void options_parse(struct options *options, int argc, char **argv) {
     memset(options, 0, sizeof(*options));
     command_line_read(&LINE, options, argc, argv);
+    options->layout = frame_layout(options->vlan, options->ip_version);
     if (contradiction(options))
         command_line_refuse("%s", contradiction(options));
 }

@@ -30,6 +30,9 @@ struct options {
     struct cpu_list cpus; /* empty: the first ones this process may use */
     unsigned fifo;        /* 0: no real-time priority */
     unsigned frame_bytes; /* with FCS */
+    unsigned vlan;        /* NO_VLAN: no tag */
+    unsigned ip_version;
+    struct frame_layout layout; /* of these two */
     unsigned flows;
     double rate_pps; /* 0: max */
     unsigned run_id;
@@ -43,7 +46,10 @@ struct options {
     bool step;
     unsigned long long max_frames; /* per burst; 0: no limit */
     double settle_s;
-    unsigned batch; /* 0: the engine's own choice */
+    unsigned batch;        /* 0: the engine's own choice */
+    bool zerocopy;         /* afxdp: bind with zero copy, or not at all */
+    bool need_wakeup;      /* afxdp: call the kernel only if it asks for that */
+    unsigned busy_poll_us; /* afxdp: 0: none */
     const char *frames;
     bool no_receive;
     unsigned alone; /* enum alone */

@@ -13,8 +13,10 @@
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/udp.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -96,12 +98,55 @@ static __always_inline void record_times(struct receive_counters *counts, __u32 
 }
 
 static __always_inline bool goes_to_test_port(void *data, void *data_end) {
-    struct ethhdr *eth = data;
-    struct iphdr *ip = (void *)(eth + 1);
-    struct udphdr *udp = (void *)(ip + 1);
+    const bool ipv6 = settings.layout.ip_version == 6;
+    __u16 *type = data + settings.layout.ip_at - sizeof(*type);
+    __u8 *protocol = data + settings.layout.ip_at +
+                     (ipv6 ? offsetof(struct ipv6hdr, nexthdr) : offsetof(struct iphdr, protocol));
+    struct udphdr *udp = data + settings.layout.udp_at;
 
-    return (void *)(udp + 1) <= data_end && eth->h_proto == bpf_htons(ETH_P_IP) &&
-           ip->protocol == IPPROTO_UDP && udp->dest == bpf_htons(settings.udp_port);
+    return (void *)(udp + 1) <= data_end && *type == bpf_htons(ipv6 ? ETH_P_IPV6 : ETH_P_IP) &&
+           *protocol == IPPROTO_UDP && udp->dest == bpf_htons(settings.udp_port);
+}
+
+#define MOST_WORDS (ETH_FRAME_LEN / 8)
+
+/* The sum of RFC 1071 from the IPv6 addresses to the frame's end, and the rest of the pseudo header (RFC
+ * 8200). */
+static __always_inline bool udp_sum_holds(void *data, void *data_end) {
+    const __u32 from = settings.layout.ip_at + offsetof(struct ipv6hdr, saddr);
+    const __u32 udp_bytes = settings.frame_bytes - settings.layout.udp_at;
+    __u64 sum = bpf_htons(udp_bytes) + bpf_htons(IPPROTO_UDP);
+    __u16 *half = data + from;
+    __u64 *word;
+
+    for (int i = 0; i < 4 && (void *)(half + 1) <= data_end && (from + 2 * i) % 8; i++)
+        sum += *half++;
+    word = (void *)half;
+    for (int i = 0; i < MOST_WORDS && (void *)(word + 1) <= data_end; i++)
+        sum += frame_sum_word(*word++);
+    half = (void *)word;
+    for (int i = 0; i < 4 && (void *)(half + 1) <= data_end; i++)
+        sum += *half++;
+    if ((void *)half + 1 <= data_end)
+        sum += bpf_htons(*(__u8 *)half << 8);
+    return frame_sum_fold(sum) == 0xffff;
+}
+
+/* With a tag or of IPv6. */
+static __always_inline bool has_longer_head(void *data, void *data_end) {
+    const struct frame_layout layout = settings.layout;
+
+    return frame_has_shape(data, settings.frame_bytes, &layout) &&
+           (!layout.sum_at || udp_sum_holds(data, data_end));
+}
+
+static __always_inline bool is_as_sent(void *data, void *data_end, __u32 head_words) {
+    const __u32 bytes = settings.frame_bytes;
+
+    if (data_end - data != bytes)
+        return false;
+    return head_words == PLAIN_HEAD_WORDS ? frame_is_plain_ipv4(data, bytes)
+                                          : has_longer_head(data, data_end);
 }
 
 static __always_inline int take_other(struct receive_counters *counts, void *data, void *data_end,
@@ -123,11 +168,10 @@ static __always_inline int refuse_altered(struct receive_counters *counts) {
     return XDP_DROP;
 }
 
-SEC("xdp")
-int receive_frame(struct xdp_md *ctx) {
+static __always_inline int receive(struct xdp_md *ctx, __u32 head_words) {
     void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
-    __u64 *words = data;
-    __u32 *sequence = (__u32 *)(words + FRAME_SEQUENCE_WORD);
+    __u64 *stamp = (__u64 *)data + head_words;
+    __u32 *sequence = (__u32 *)(stamp + 1);
     const __u32 zero = 0;
 
     struct receive_counters *counts = bpf_map_lookup_elem(&counters, &zero);
@@ -135,11 +179,11 @@ int receive_frame(struct xdp_md *ctx) {
         return XDP_ABORTED;
     if ((void *)(sequence + 1) > data_end)
         return take_other(counts, data, data_end, 0);
-    __u64 word = bpf_be64_to_cpu(words[FRAME_HEAD_WORDS - 1]);
+    __u64 word = bpf_be64_to_cpu(stamp[-1]);
     __u32 magic = word >> 16, flow = word & PAYLOAD_FLOW_MASK;
     if (magic != settings.magic)
         return take_other(counts, data, data_end, magic);
-    if (data_end - data != settings.frame_bytes || !frame_has_shape(words, settings.frame_bytes))
+    if (!is_as_sent(data, data_end, head_words))
         return refuse_altered(counts);
     __u64 number = whole_number(&memory.streams[stream_of(flow)], bpf_ntohl(*sequence));
     if (!record_sequence(counts, flow, number)) {
@@ -148,6 +192,14 @@ int receive_frame(struct xdp_md *ctx) {
     }
     counts->by_queue[ctx->rx_queue_index & (MAX_QUEUES - 1)]++;
     if (word & PAYLOAD_STAMPED)
-        record_times(counts, flow, number, words[FRAME_STAMP_WORD]);
+        record_times(counts, flow, number, *stamp);
     return XDP_DROP;
+}
+
+/* With the usual head as a constant; the verifier takes out the branch that is not asked for. */
+SEC("xdp")
+int receive_frame(struct xdp_md *ctx) {
+    const __u32 head_words = settings.layout.head_words;
+
+    return head_words == PLAIN_HEAD_WORDS ? receive(ctx, PLAIN_HEAD_WORDS) : receive(ctx, head_words);
 }

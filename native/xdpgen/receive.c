@@ -65,6 +65,7 @@ int receive_open(const struct session *session) {
         .streams = session->streams,
         .udp_port = session->options.dst_port,
         .frame_bytes = session->options.frame_bytes - ETH_FCS_LEN,
+        .layout = session->options.layout,
     };
     int error;
 

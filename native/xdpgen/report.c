@@ -62,6 +62,23 @@ static void ready_threads(const struct session *session) {
     json_string("sched_policy", session->sched_policy);
 }
 
+/* What the sockets are; each null where the engine has none. */
+static void ready_socket(const struct session *session) {
+    const struct options *options = &session->options;
+    const bool has = session->engine->socket != NULL;
+    const struct socket_state state = has ? session->engine->socket() : (struct socket_state){0};
+
+    json_string("bind", !has ? NULL : state.zerocopy ? "zerocopy" : "copy");
+    if (has)
+        json_bool("need_wakeup", options->need_wakeup);
+    else
+        json_null("need_wakeup");
+    optional_field("busy_poll_us", has ? &(__u64){options->busy_poll_us} : NULL);
+    json_string("busy_poll_missing", options->busy_poll_us && !state.napi
+                                         ? "the kernel gave the socket no NAPI instance to poll"
+                                         : NULL);
+}
+
 void report_ready(const struct session *session) {
     const struct options *options = &session->options;
     char run_id[9];
@@ -73,6 +90,8 @@ void report_ready(const struct session *session) {
     json_count("queues_reached", session_queues_reached(session));
     ready_threads(session);
     optional_field("frame_bytes", session->recognised ? &(__u64){options->frame_bytes} : NULL);
+    optional_field("vlan", options->vlan == NO_VLAN ? NULL : &(__u64){options->vlan});
+    json_count("ip_version", options->ip_version);
     json_string("frames", options->frames);
     json_count("flows", options->flows);
     rate_field(options->rate_pps);
@@ -82,6 +101,7 @@ void report_ready(const struct session *session) {
     json_count("stamp_every", session->recognised ? options->stamp_every : 0);
     optional_field("max_frames", options->max_frames ? &(__u64){options->max_frames} : NULL);
     json_count("batch", options->batch);
+    ready_socket(session);
     json_number("settle_s", options->settle_s);
     json_bool("receives", !options->no_receive);
     json_string("not_held", session->not_held);

@@ -105,12 +105,28 @@ static __always_inline bool wants_stamp(struct sender *sender) {
     return true;
 }
 
-SEC("xdp")
-int send_frame(struct xdp_md *ctx) {
+static __always_inline void write_head(__u64 *words, const struct frame_head *head, __u32 head_words) {
+    for (int i = 0; i < PLAIN_HEAD_WORDS; i++)
+        words[i] = head->words[i];
+    if (head_words > PLAIN_HEAD_WORDS)
+        words[PLAIN_HEAD_WORDS] = head->words[PLAIN_HEAD_WORDS];
+    if (head_words == MOST_HEAD_WORDS)
+        for (int i = PLAIN_HEAD_WORDS + 1; i < MOST_HEAD_WORDS; i++)
+            words[i] = head->words[i];
+}
+
+static __always_inline void write_sum(__u64 *words, __u64 stamp, __u32 sequence) {
+    __u16 *sum = (void *)words + settings.layout.sum_at;
+
+    *sum = frame_udp_sum(*sum, stamp, sequence, stamp != 0);
+}
+
+static __always_inline int send(struct xdp_md *ctx, __u32 head_words) {
     __u64 *words = (void *)(long)ctx->data;
-    __u32 *sequence = (__u32 *)(words + FRAME_SEQUENCE_WORD);
+    __u64 *stamp = words + head_words;
+    __u32 *sequence = (__u32 *)(stamp + 1);
     const __u32 zero = 0;
-    __u64 now = 0;
+    __u64 now = 0, stamped = 0;
 
     if ((void *)(sequence + 1) > (void *)(long)ctx->data_end)
         return XDP_ABORTED;
@@ -120,19 +136,28 @@ int send_frame(struct xdp_md *ctx) {
     sender->armed = 1;
     if (settings.paced ? !is_due(sender, &now) : !may_send(sender))
         return XDP_DROP;
-    const struct frame_head *head = next_head(sender);
 
     /* Pages are recycled with whatever the DUT wrote: the headers are written
      * anew on every frame. */
-    for (int i = 0; i < FRAME_HEAD_WORDS; i++)
-        words[i] = head->words[i];
+    write_head(words, next_head(sender), head_words);
     *sequence = bpf_htonl((__u32)sender->sequence++);
     if (wants_stamp(sender)) {
-        words[FRAME_HEAD_WORDS - 1] |= bpf_cpu_to_be64(PAYLOAD_STAMPED);
-        words[FRAME_STAMP_WORD] = now ?: bpf_ktime_get_ns();
+        stamp[-1] |= bpf_cpu_to_be64(PAYLOAD_STAMPED);
+        *stamp = stamped = now ?: bpf_ktime_get_ns();
     }
-    /* Known when it is loaded: the verifier takes out what is not asked for. */
+    if (head_words != PLAIN_HEAD_WORDS && settings.layout.sum_at) {
+        *stamp = stamped;
+        write_sum(words, stamped, *sequence);
+    }
     if (settings.alone == ALONE_RECEIVER)
         bpf_tail_call(ctx, &receiver, 0);
     return settings.alone ? XDP_DROP : XDP_TX;
+}
+
+/* With the usual head as a constant; the verifier takes out the branch that is not asked for. */
+SEC("xdp")
+int send_frame(struct xdp_md *ctx) {
+    const __u32 head_words = settings.layout.head_words;
+
+    return head_words == PLAIN_HEAD_WORDS ? send(ctx, PLAIN_HEAD_WORDS) : send(ctx, head_words);
 }

@@ -18,6 +18,7 @@ struct send_settings {
     __u32 streams;
     __u32 flows;
     __u32 alone; /* enum alone: the frames do not leave */
+    struct frame_layout layout;
 };
 
 /* What of sender, link and receiver is measured by itself. */
@@ -106,6 +107,7 @@ struct receive_settings {
     __u32 streams;
     __u32 udp_port;
     __u32 frame_bytes; /* without FCS */
+    struct frame_layout layout;
 };
 
 /* A frame is a duplicate if its number was seen among the last SEEN_SLOTS

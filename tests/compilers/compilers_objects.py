@@ -32,15 +32,26 @@ SAMPLE = (33,)
 EVERY_N = (1, 31, 32, 33, 100, 400, 1600)
 
 # A loader writes these into .rodata before loading, and the verifier follows only the code that they enable.
+PLAIN, TAGGED, SIX = (0xFFFF, 4, 14, 34, 0, 6), (5, 4, 18, 38, 0, 7), (0xFFFF, 6, 14, 54, 60, 9)  # `frame_layout`
+TAGGED_SIX = (5, 6, 18, 58, 64, 9)
 SETTINGS = {
     "send.bpf.o": {
-        "max": (0, 0, 1, 1, 0),
-        "stamped": (0, 1, 4, 64, 0),
-        "paced": (1, 7, 4, 64, 0),
-        "sender alone": (0, 0, 1, 1, 1),
-        "receiver alone": (0, 1, 4, 64, 2),
+        "max": (0, 0, 1, 1, 0, *PLAIN),
+        "stamped": (0, 1, 4, 64, 0, *PLAIN),
+        "paced": (1, 7, 4, 64, 0, *PLAIN),
+        "sender alone": (0, 0, 1, 1, 1, *PLAIN),
+        "receiver alone": (0, 1, 4, 64, 2, *PLAIN),
+        "tagged": (0, 1, 4, 64, 0, *TAGGED),
+        "IPv6": (1, 7, 4, 64, 0, *SIX),
+        "tagged IPv6": (0, 0, 4, 64, 0, *TAGGED_SIX),
     },
-    "receive.bpf.o": {"one stream": (0x58445000, 1, 9, 60), "streams": (0x58445000, 4, 9, 1514)},
+    "receive.bpf.o": {
+        "one stream": (0x58445000, 1, 9, 60, *PLAIN),
+        "streams": (0x58445000, 4, 9, 1514, *PLAIN),
+        "tagged": (0x58445000, 4, 9, 68, *TAGGED),
+        "IPv6": (0x58445000, 1, 9, 1513, *SIX),
+        "tagged IPv6": (0x58445000, 4, 9, 84, *TAGGED_SIX),
+    },
 }
 PROBES = (
     {},

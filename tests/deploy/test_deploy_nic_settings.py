@@ -18,6 +18,7 @@ from xdplab.deploy.settings import Command
 from xdplab.deploy.settings_nic import Coalescing, Governor, HashFields, IrqAffinity, Pause, PrivateFlags, Rss
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
 from xdplab.errors import HostError, UnsupportedError
+from xdplab.formats.ethtool import divided, spread
 from xdplab.hosts.base import Result
 from xdplab.hosts.local import LocalHost
 
@@ -122,8 +123,30 @@ def test_a_state_that_an_older_version_stored_is_read(key: str, value: object, t
 def test_weights_that_the_table_is_too_small_for_are_rounded_and_another_form_is_not() -> None:
     applied = Applied("dut", "e", {"rss.table": "weight 1 2"}, {}, {"rss.table": "weight 21 43"})
     applied.require(rounded=True)
-    with pytest.raises(UnsupportedError):
-        replace(applied, obtained={"rss.table": "equal 2"}).require(rounded=True)
+    for other in ("equal 2", "weight 1 3", "weight 22 42", "weight 43 21", "weight 1 2 3", "weight 20 44", None):
+        with pytest.raises(UnsupportedError, match=f"rss.table is {other} instead of the requested weight 1 2"):
+            replace(applied, obtained={"rss.table": other} if other else {}).require(rounded=True)
+
+
+def filled(weights: list[int], entries: int) -> list[int]:
+    """Return entries per queue by ethtool's own loop: an entry goes to the next queue once the share so far is full."""
+    counts, queue, partial = [0] * len(weights), -1, 0
+    for entry in range(entries):
+        while entry >= entries * partial // sum(weights):
+            queue += 1
+            partial += weights[queue]
+        counts[queue] += 1
+    return counts
+
+
+@pytest.mark.parametrize("weights", [[1, 2], [1, 3], [7, 5, 3], [100, 1], [1, 1, 1, 5], [3, 0, 4]], ids=str)
+@pytest.mark.parametrize("entries", [16, 32, 64, 100, 128, 512])
+def test_any_size_of_table_is_known_as_the_requested_weights(weights: list[int], entries: int) -> None:
+    counts = filled(weights, entries)
+    assert divided(weights, entries) == counts
+    asked, found = (f"weight {' '.join(map(str, weights))}", str(spread("weight", counts)))
+    if found.startswith("weight"):
+        Applied("dut", "e", {"rss.table": asked}, {}, {"rss.table": found}).require(rounded=True)
 
 
 NIC = """#!/bin/sh

@@ -9,11 +9,93 @@ nothing and prints every frame as hex instead.
 import errno
 import json
 import socket
+import struct
 import sys
 import time
 
 ALL_PROTOCOLS = 3
 UDP_PORT = (50220).to_bytes(2, "big")
+PACKET, AUXDATA, VLAN_VALID = 263, 8, 1 << 4  # of linux/if_packet.h
+VLAN, IPV6 = b"\x81\x00", b"\x86\xdd"
+
+
+def received(link: socket.socket) -> tuple[bytes, int]:
+    """Return a frame and where it came from; the kernel keeps its VLAN tag beside it."""
+    frame, ancillary, _, address = link.recvmsg(2048, 256)
+    for level, kind, data in ancillary:
+        if (level, kind) == (PACKET, AUXDATA):
+            status, tag, protocol = struct.unpack_from("=I12xHH", data)
+            if status & VLAN_VALID:
+                frame = frame[:12] + struct.pack("!HH", protocol, tag) + frame[12:]
+    return frame, address[2]
+
+
+def ip_at(frame: bytes) -> int:
+    return 18 if frame[12:14] == VLAN else 14
+
+
+def udp_at(frame: bytes) -> int:
+    return ip_at(frame) + (40 if frame[ip_at(frame) - 2 : ip_at(frame)] == IPV6 else 20)
+
+
+def udp_sum(frame: bytes) -> int:
+    """Return the sum of RFC 1071 over an IPv6 frame's pseudo header, UDP header and payload: 0xffff if it is right."""
+    at = udp_at(frame)
+    body = frame[ip_at(frame) + 8 : at] + struct.pack("!I3xB", len(frame) - at, 17) + frame[at:]
+    total = sum(struct.unpack(f"!{len(body) // 2 + len(body) % 2}H", body + bytes(len(body) % 2)))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+def with_udp_sum(frame: bytes) -> bytes:
+    at = udp_at(frame) + 6
+    bare = frame[:at] + bytes(2) + frame[at + 2 :]
+    return frame[:at] + ((0xFFFF ^ udp_sum(bare)) or 0xFFFF).to_bytes(2, "big") + frame[at + 2 :]
+
+
+def nearly(frame: bytes) -> dict[str, bytes]:
+    """Return frames that are nearly the test frame ``frame``, which has a tag or is of IPv6, by name."""
+    ip, udp = ip_at(frame), udp_at(frame)
+    found = {
+        "one byte long": frame + b"\0",
+        "other type": bytes(changed(frame, ip - 2, b"\x88\xb5")),
+        "UDP length": bytes(changed(frame, udp + 4, b"\0\1")),
+        "other run": bytes(changed(frame, payload_at(frame) + 2, bytes([frame[payload_at(frame) + 2] ^ 1]))),
+    }
+    if ip == 18:
+        found["other tag"] = bytes(changed(frame, 14, bytes([frame[14] ^ 1])))
+        found["other tag protocol"] = bytes(changed(frame, 12, b"\x88\xa8"))
+        found["tag taken off"] = frame[:12] + frame[16:]
+    if udp - ip == 40:
+        found |= {
+            "no IPv6": bytes(changed(frame, ip, b"\x40")),
+            "IPv6 length": bytes(changed(frame, ip + 4, b"\0\1")),
+            "next header": bytes(changed(frame, ip + 6, b"\x06")),
+            "UDP checksum": bytes(changed(frame, udp + 6, bytes([frame[udp + 6] ^ 1]))),
+            "no UDP checksum": bytes(changed(frame, udp + 6, b"\0\0")),
+            "last byte": frame[:-1] + bytes([frame[-1] ^ 1]),
+        }
+    else:
+        found["IP checksum"] = bytes(changed(frame, ip + 10, bytes([frame[ip + 10] ^ 1])))
+        found["fragment"] = bytes(changed(frame, ip + 6, b"\x20\0"))
+    return found
+
+
+def payload_at(frame: bytes) -> int:
+    """Return where a test frame's magic is."""
+    return (udp_at(frame) + 8 + 6 + 7) // 8 * 8 - 6
+
+
+def rewritten(frame: bytes) -> bytes:
+    """Return the frame with another hop limit and destination, and another priority in its tag, as a router may."""
+    ip = ip_at(frame)
+    if ip == 18:
+        frame = bytes(changed(frame, 14, bytes([frame[14] | 0xE0])))
+    if udp_at(frame) - ip == 40:
+        return with_udp_sum(bytes(changed(frame, ip + 7, b"\x3f" + frame[ip + 8 : ip + 39] + b"\x77")))
+    header = changed(frame[ip - 14 :], 22, b"\x3f")
+    return frame[: ip - 14] + with_sum(header)
 
 
 def returned(frame: bytes, faults: set[str]) -> list[bytes]:
@@ -28,6 +110,10 @@ def returned(frame: bytes, faults: set[str]) -> list[bytes]:
         back[42] ^= 0xFF
     if "drop" in faults:
         return []
+    if "rewritten" in faults:
+        return [rewritten(bytes(back))]
+    if "nearly" in faults:
+        return [bytes(back), *nearly(bytes(back)).values()]
     if "hostile" in faults:
         return [bytes(back), *hostile(bytes(back)).values()]
     return [bytes(back)] * (2 if "duplicate" in faults else 1)
@@ -102,6 +188,7 @@ def main() -> None:
     by_fault = json.loads(faults_text)
     link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS))
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+    link.setsockopt(PACKET, AUXDATA, 1)
     link.bind((interface, ALL_PROTOCOLS))
     say("ready")
     end = time.monotonic() + float(seconds)
@@ -112,10 +199,10 @@ def main() -> None:
     while (left := end - time.monotonic()) > 0:
         link.settimeout(min(left, 0.02))
         try:
-            frame, address = link.recvfrom(2048)
+            frame, way = received(link)
         except TimeoutError:
             frame = b""
-        if len(frame) < 60 or address[2] == socket.PACKET_OUTGOING or frame[36:38] != UDP_PORT:
+        if len(frame) < 60 or way == socket.PACKET_OUTGOING or frame[udp_at(frame) + 2 : udp_at(frame) + 4] != UDP_PORT:
             continue
         if by_fault == "print":
             say(frame.hex())

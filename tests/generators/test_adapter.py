@@ -5,6 +5,8 @@ import pytest
 from xdplab.errors import UnsupportedError
 from xdplab.generators import XDPGEN, Generator, GeneratorSettings, xdpgen_argv
 from xdplab.generators.capabilities import Capabilities
+from xdplab.generators.moongen import CAPABILITIES as MOONGEN
+from xdplab.generators.testpmd import CAPABILITIES as TESTPMD
 
 
 def options(settings: GeneratorSettings) -> dict[str, str]:
@@ -16,25 +18,33 @@ def options(settings: GeneratorSettings) -> dict[str, str]:
 
 def test_every_setting_becomes_an_option() -> None:
     given = GeneratorSettings(
-        "afxdp", "vg0", queues=8, cpus=(0, 2), fifo=3, frame_bytes=1518, flows=7, rate_pps=12345.5, run_id="beef",
+        "afxdp", "vg0", queues=8, cpus=(0, 2), fifo=3, frame_bytes=1518, vlan=5, ip_version=6, flows=7,
+        rate_pps=12345.5, run_id="beef",
         src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02", src_ip="10.0.0.1", dst_ip="10.0.0.2",
         src_ip_stride="0.0.0.2", dst_ip_stride="0.0.0.255", src_port=1, dst_port=2, port_stride=3, stamp=16,
         settle_s=0.2, max_frames=99, batch=4, frames="/tmp/x.pcap",
+        bind="zerocopy", busy_poll_us=50,
     )  # fmt: skip
     assert options(given) == {
         "--interface": "vg0", "--engine": "afxdp", "--queues": "8", "--cpus": "0,2", "--fifo": "3",
-        "--frame-bytes": "1518", "--flows": "7", "--load": "12345.5", "--run-id": "beef",
+        "--frame-bytes": "1518", "--vlan": "5", "--ip-version": "6",
+        "--flows": "7", "--load": "12345.5", "--run-id": "beef",
         "--src-mac": "02:00:00:00:00:01", "--dst-mac": "02:00:00:00:00:02", "--src-ip": "10.0.0.1",
         "--dst-ip": "10.0.0.2", "--src-ip-stride": "0.0.0.2", "--dst-ip-stride": "0.0.0.255", "--src-port": "1",
         "--dst-port": "2", "--port-stride": "3", "--stamp": "16", "--settle": "0.2", "--max-frames": "99",
         "--batch": "4", "--frames": "/tmp/x.pcap",
+        "--bind": "zerocopy", "--busy-poll": "50",
     }  # fmt: skip
 
 
 def test_what_is_left_open_is_left_out() -> None:
     found = options(GeneratorSettings("live", "vg0"))
     assert found["--load"] == "max"
-    assert not {"--cpus", "--src-mac", "--max-frames", "--batch", "--frames"} & set(found)
+    assert not {"--cpus", "--src-mac", "--max-frames", "--batch", "--frames", "--vlan", "--ip-version"} & set(found)
+    assert not {"--bind", "--busy-poll", "--need-wakeup"} & set(
+        xdpgen_argv(GeneratorSettings("afxdp", "vg0"), "xdpgen")
+    )
+    assert "--need-wakeup" in xdpgen_argv(GeneratorSettings("afxdp", "vg0", need_wakeup=True), "xdpgen")
     assert "--no-receive" in xdpgen_argv(GeneratorSettings("live", "vg0", receive=False), "xdpgen")
 
 
@@ -59,6 +69,9 @@ def test_queues_reached_follow_from_cpus(
         (GeneratorSettings("live", "vg0", flows=40000), "32768 flows"),
         (GeneratorSettings("live", "vg0", frames="x.pcap"), "frames of a file"),
         (GeneratorSettings("afxdp", "vg0", queues=65), "64 queues"),
+        (GeneratorSettings("live", "vg0", frame_bytes=71, vlan=5), "72 to 1518"),
+        (GeneratorSettings("live", "vg0", frame_bytes=87, ip_version=6), "88 to 1518"),
+        (GeneratorSettings("live", "vg0", frame_bytes=87, ip_version=6, vlan=5), "88 to 1518"),
     ],
 )
 def test_the_impossible_is_unsupported_with_a_reason(settings: GeneratorSettings, reason: str) -> None:
@@ -69,6 +82,15 @@ def test_the_impossible_is_unsupported_with_a_reason(settings: GeneratorSettings
 def test_possible_settings_pass() -> None:
     LIVE.require(GeneratorSettings("live", "vg0", queues=2, cpus=(0, 1), rate_pps=1000))
     AFXDP.require(GeneratorSettings("afxdp", "vg0", queues=8, cpus=(0,), frames="x.pcap"))
+
+
+@pytest.mark.parametrize("able", [*MOONGEN.values(), *TESTPMD.values()], ids=lambda able: able.engine)
+def test_generators_without_tags_or_ipv6_say_so(able: Capabilities) -> None:
+    own = {"stamp": "none", **able.addresses}
+    able.require(GeneratorSettings(able.engine, "0", **own))
+    for more, reason in (({"vlan": 5}, "sends no VLAN tag"), ({"ip_version": 6}, "sends no IPv6")):
+        with pytest.raises(UnsupportedError, match=f"{able.generator}, engine {able.engine}: {reason}"):
+            able.require(GeneratorSettings(able.engine, "0", frame_bytes=512, **own, **more))
 
 
 def test_an_unknown_engine_names_the_known_ones() -> None:

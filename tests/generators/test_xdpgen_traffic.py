@@ -545,7 +545,18 @@ def test_a_killed_generator_leaves_nothing_attached(traffic_bench: Bench) -> Non
 
 def test_the_help_names_every_option_of_the_adapter(traffic_bench: Bench) -> None:
     shown = traffic_bench.lab.tg.run([traffic_bench.xdpgen, "--help"]).text
-    everything = traffic_bench.settings(cpus=(0,), max_frames=1, batch=1, frames="x.pcap", receive=False)
+    everything = traffic_bench.settings(
+        cpus=(0,),
+        max_frames=1,
+        batch=1,
+        frames="x.pcap",
+        receive=False,
+        vlan=5,
+        ip_version=6,
+        bind="zerocopy",
+        need_wakeup=True,
+        busy_poll_us=1,
+    )
     options = [word for word in xdpgen_argv(everything, "xdpgen") if word.startswith("--")]
-    assert len(options) == 25
+    assert len(options) == 30
     assert [option for option in options if f"  {option} " not in shown] == []

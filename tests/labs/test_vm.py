@@ -74,7 +74,7 @@ def gone(pid: int, within_s: float) -> bool:
 
 
 def test_the_clock_of_a_guest_runs_like_this_machines(lab: VmLab) -> None:
-    """Otherwise deadlines inside pass early. On a busy machine a kernel may measure the TSC's frequency wrong by 8 ×."""
+    """Otherwise deadlines inside pass early. A busy machine's guest may measure the TSC's frequency wrong by 8 ×."""
     guest = lab.host("guest")
 
     def read() -> tuple[float, float, float]:

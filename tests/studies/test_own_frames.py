@@ -5,6 +5,9 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import pytest
+from tests.generators.echo_dut import ip_at, udp_at, udp_sum
+
 from xdplab.formats.pcap import flow_of
 from xdplab.plan import Point, parse_plan, points_of
 from xdplab.studies.traffic.own_frames import MOST_FRAMES, evenly, frames_of
@@ -34,6 +37,27 @@ def test_the_generators_flows_are_made_again(tmp_path: Path) -> None:
     assert last[30:34] == bytes([10, 0, 2, 1]), "an address step carries over"
     assert struct.unpack_from(">HH", first, 34) == (7, 53)
     assert _sums_to_all_ones(first[14:34])
+
+
+@pytest.mark.parametrize(("ip", "vlan", "size"), [(4, 5, 72), (6, "none", 101), (6, 4094, 1518)])
+def test_tags_and_ipv6_are_made_as_the_generator_makes_them(tmp_path: Path, ip: int, vlan: object, size: int) -> None:
+    asked = {"flows": 2, "src_ip": "10.0.0.1", "dst_ip": "10.0.1.255", "src_port": 7, "ip_version": ip, "vlan": vlan}
+    frame = frames_of(point(tmp_path, frame_bytes=size, **asked), **MACS)[1]
+    assert len(frame) == size - 4
+    assert (frame[12:14] == b"\x81\0") == (vlan != "none")
+    if vlan != "none":
+        assert frame[14:16] == int(str(vlan)).to_bytes(2, "big")
+    at = ip_at(frame)
+    if ip == 4:
+        assert frame[at - 2 : at + 2] == b"\x08\0\x45\0"
+        assert frame[at + 12 : at + 20] == bytes([10, 0, 0, 1, 10, 0, 2, 0])
+        assert _sums_to_all_ones(frame[at : at + 20])
+    else:
+        assert frame[at - 2 : at + 1] == b"\x86\xdd\x60"
+        assert frame[at + 8 : at + 24] == bytes.fromhex("20010002") + bytes(8) + bytes([10, 0, 0, 1])
+        assert frame[at + 24 : at + 40] == bytes.fromhex("20010002") + bytes(8) + bytes([10, 0, 2, 0])
+        assert udp_sum(frame) == 0xFFFF
+    assert struct.unpack_from(">HHH", frame, udp_at(frame)) == (7, 50220, len(frame) - udp_at(frame))
 
 
 def _sums_to_all_ones(header: bytes) -> bool:

@@ -327,6 +327,29 @@ def test_a_search_by_rfc2544_has_the_tables_and_figures_that_it_asks_for() -> No
     assert marks["value"].max() == pytest.approx(62)
 
 
+def test_the_maximum_is_that_of_the_link_the_generator_or_said_per_line() -> None:
+    """Of two labs in one run, one may have a link without a rate: their maxima were all called the generator's."""
+    rows = []
+    for trial, medium in zip(trials("split"), (2 * LINE, None), strict=True):
+        found = search_point(dut(hard(1e6)), TESTS, LINE, medium)
+        facts = as_json(SearchFacts(search=found.short))
+        rows.append(row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts)))
+    table = pd.DataFrame(rows)
+    said = {}
+    for name, own in (("link", table[:1]), ("generator", table[1:]), ("both", table)):
+        view = VIEWS["throughput"](own)
+        hues = {hue.partition(",")[0] for hue in view.marks["hue"]} - {"throughput"}
+        said[name] = (hues, view.look.caption[1])
+    assert said == {
+        "link": ({"maximum"}, "The maximum is that of the medium."),
+        "generator": ({"maximum"}, "The maximum is that of the generator."),
+        "both": (
+            {"maximum of the medium", "maximum of the generator"},
+            "The maximum is that of the medium or, if the link has no rate, of the generator.",
+        ),
+    }
+
+
 def test_a_missing_result_has_its_reason() -> None:
     lossy = dut(lambda rate: 0.9 * rate)
     found = search_point(lossy, TESTS, LINE)

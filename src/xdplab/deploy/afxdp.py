@@ -24,7 +24,8 @@ _ERRORS = {
 class AfxdpRequest:
     """The options of afxdp_user. Paths are on the host; ``fifo`` is a real-time priority, ``busy`` spins.
 
-    With ``frame_bytes`` (FCS included) it counts the frames that are not test frames of this size and ``run_id``.
+    With ``frame_bytes`` (FCS included) it counts the frames that are not test frames of this size, ``vlan``,
+    ``ip_version`` and ``run_id``.
     """
 
     interface: str
@@ -39,6 +40,8 @@ class AfxdpRequest:
     busy: bool = False
     run_id: str | None = None
     frame_bytes: int | None = None
+    vlan: int | None = None
+    ip_version: int = 4
 
     def argv(self, binary: str) -> list[str]:
         """Return the command line."""
@@ -54,6 +57,8 @@ class AfxdpRequest:
             "--batch": self.batch,
             "--run-id": self.run_id,
             "--frame-bytes": self.frame_bytes,
+            "--vlan": self.vlan,
+            "--ip-version": None if self.ip_version == 4 else self.ip_version,
         }
         words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
         return [binary, *words, *(["--busy"] if self.busy else [])]

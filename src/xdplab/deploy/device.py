@@ -14,11 +14,15 @@ from xdplab.deploy.settings import CHANNELS, FEATURES, Setting, Value, Values, t
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
 from xdplab.deploy.watchdog import restore_script, said_path, script_path
 from xdplab.errors import HostError, PlanError, UnsupportedError
-from xdplab.formats.ethtool import spread
+from xdplab.formats.ethtool import divided, spread
 from xdplab.hosts.base import Host
 
 NAMES_TOLD = 8
 """How many setting names an error lists at most: a NIC has sixty features."""
+
+
+RSS_ENTRIES = (16, 4096)
+"""The sizes that an RSS table may have: Linux drivers have 32 to 2048 entries."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +86,10 @@ class Applied:
     def require(self, *, rounded: bool = False) -> Applied:
         """Return self, or raise UnsupportedError naming the first setting that is not as requested.
 
-        ``rounded``: numbers and the weights of queues may differ, but not switches and texts.
+        ``rounded``: numbers may differ, and weights of queues as a table approximates them, but not switches and texts.
         """
         for key, (requested, obtained) in self.differing.items():
-            if rounded and (type(requested) is type(obtained) is int or _both_weights(requested, obtained)):
+            if rounded and (type(requested) is type(obtained) is int or _rounded_weights(requested, obtained)):
                 continue
             raise UnsupportedError(
                 f"{self.host}: {self.interface}: {key} is {obtained} instead of the requested {requested}"
@@ -96,10 +100,17 @@ class Applied:
         return asdict(self)
 
 
-def _both_weights(requested: Value, obtained: Value | None) -> bool:
-    """Tell whether both are weights of equally many queues: a table only approximates some weights."""
+def _rounded_weights(requested: Value, obtained: Value | None) -> bool:
+    """Tell whether a table approximates the requested weights: ethtool's own division gives the obtained ones.
+
+    The table's size is not among the values: a multiple of the obtained weights' sum.
+    """
     weights = [str(value).split() for value in (requested, obtained)]
-    return all(words[:1] == ["weight"] for words in weights) and len(weights[0]) == len(weights[1])
+    if any(words[:1] != ["weight"] for words in weights):
+        return False
+    wanted, found = ([int(word) for word in words[1:]] for words in weights)
+    sizes = range(sum(found), RSS_ENTRIES[1] + 1, sum(found))
+    return any(spread("weight", divided(wanted, size)) == obtained for size in sizes if size >= RSS_ENTRIES[0])
 
 
 def snapshot(host: Host, interface: str) -> Snapshot:

@@ -218,6 +218,14 @@ def spread(kind: str, numbers: list[int]) -> str | None:
     return f"weight {' '.join(str(number // common) for number in numbers)}"
 
 
+def divided(weights: list[int], entries: int) -> list[int]:
+    """Return how many of a table's entries each queue gets for these weights, as ethtool divides them
+    (``fill_indir_table``): each but the last has its exact share of the entries so far, rounded down.
+    """
+    ends = [entries * sum(weights[: queue + 1]) // sum(weights) for queue in range(len(weights))]
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+
+
 HASH_FIELDS = {
     "L2DA": "m",
     "VLAN tag": "v",

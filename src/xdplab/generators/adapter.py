@@ -43,6 +43,8 @@ def traffic_options(s: GeneratorSettings) -> dict[str, object]:
     return {
         "queues": s.queues,
         "frame-bytes": s.frame_bytes,
+        "vlan": s.vlan,
+        "ip-version": s.ip_version if s.ip_version != 4 else None,
         "flows": s.flows,
         "load": "max" if s.rate_pps is None else f"{s.rate_pps:.15g}",
         "run-id": s.run_id,
@@ -78,9 +80,12 @@ def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
         "fifo": s.fifo,
         "frames": s.frames,
         "alone": s.alone,
+        "bind": s.bind if s.bind != "copy" else None,
+        "busy-poll": s.busy_poll_us or None,
     }
     words = as_words({**own, **traffic_options(s)})
-    return [binary, "--step", *([] if s.receive else ["--no-receive"]), *words]
+    flags = ("--no-receive",) * (not s.receive) + ("--need-wakeup",) * s.need_wakeup
+    return [binary, "--step", *flags, *words]
 
 
 # A live frame leaves when its batch ends. One that was reflected natively came back after 0.65 us (p50) in batches of
@@ -97,6 +102,8 @@ _LIVE = Capabilities(
     latency=True,
     frames_from_file=False,
     pieces=True,
+    vlan=True,
+    ip_versions=(4, 6),
 )
 _AFXDP = Capabilities(
     generator="xdpgen",
@@ -109,6 +116,8 @@ _AFXDP = Capabilities(
     paced=True,
     latency=True,
     frames_from_file=True,
+    vlan=True,
+    ip_versions=(4, 6),
 )
 
 XDPGEN = Adapter(
@@ -116,5 +125,10 @@ XDPGEN = Adapter(
     xdpgen_argv,
     {"live": _LIVE, "afxdp": _AFXDP},
     stays=True,
-    refusals=(("this kernel has no live frames", "write `traffic: {engine: afxdp}` in the plan's block"),),
+    refusals=(
+        ("this kernel has no live frames", "write `traffic: {engine: afxdp}` in the plan's block"),
+        (r"no AF_XDP socket with zerocopy.*(E?OPNOTSUPP|EINVAL)", "`tx_bind: copy`: the TG's driver has no zero copy"),
+        ("is bound with copy instead of zerocopy", "`tx_bind: copy`: the TG's driver has no zero copy"),
+        ("the kernel refuses busy polling", "`tx_busy_poll_us: 0`, or Linux 5.11 and newer on the TG"),
+    ),
 )

@@ -10,6 +10,13 @@ from xdplab.errors import UnsupportedError
 from xdplab.generators.settings import GeneratorSettings
 
 
+def least_frame_bytes(settings: GeneratorSettings) -> int:
+    """Return the smallest test frame with these headers, FCS included (native/common/payload.h)."""
+    if settings.ip_version == 6:
+        return 88
+    return 64 if settings.vlan is None else 72
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """One engine. ``frame_bytes`` are the smallest and the largest frame, FCS included.
@@ -17,7 +24,7 @@ class Capabilities:
     ``batches``: frames handed over at once at a paced load, where a small batch keeps the pace, and at the largest.
     ``queue_per_cpu``: a CPU reaches one queue only (its number modulo the queues), so that queues need CPUs.
     ``pieces``: its sender and its receiver can be measured without a link. ``addresses``: those of its frames, by
-    setting, if it has no others.
+    setting, if it has no others. ``vlan``: its frames can have a tag.
     """
 
     generator: str
@@ -31,6 +38,8 @@ class Capabilities:
     latency: bool
     frames_from_file: bool
     pieces: bool = False
+    vlan: bool = False
+    ip_versions: tuple[int, ...] = (4,)
     addresses: Mapping[str, Any] = field(default_factory=dict)
 
     def batch(self, *, paced: bool) -> int:
@@ -43,9 +52,11 @@ class Capabilities:
 
     def refusal(self, settings: GeneratorSettings) -> str | None:
         """Return why these settings are impossible, or None."""
-        smallest, largest = self.frame_bytes
+        smallest, largest = max(self.frame_bytes[0], least_frame_bytes(settings)), self.frame_bytes[1]
         reached = self.queues_reached(settings.queues, settings.cpus)
         checks = (
+            (self.vlan or settings.vlan is None, "sends no VLAN tag"),
+            (settings.ip_version in self.ip_versions, f"sends no IPv{settings.ip_version}"),
             (smallest <= settings.frame_bytes <= largest, f"sends frames of {smallest} to {largest} bytes"),
             (1 <= settings.queues <= self.max_queues, f"reaches at most {self.max_queues} queues"),
             (1 <= settings.flows <= self.max_flows, f"sends at most {self.max_flows} flows"),

@@ -12,11 +12,12 @@ HEX_DIGITS_OF_RUN_ID = 16
 class GeneratorSettings:
     """One session of a generator. None leaves a choice to it; what it chose is in its ready line.
 
-    ``frame_bytes`` counts the FCS. ``rate_pps`` is frames per second over all queues, None at maximum load. ``fifo``
-    is the senders' SCHED_FIFO priority, 0 none. Flow f has ``src_ip`` + f × ``src_ip_stride``, and so on. ``stamp``:
-    "all", "none" or one frame in N. ``frames`` is a pcap on the generator's host whose frames are sent unchanged.
-    ``max_frames`` bounds each burst. ``alone``: the frames do not leave; they are dropped as they are made (sender), or
-    handed to the receiver without a link (receiver).
+    ``frame_bytes`` counts the FCS and the tag of ``vlan``, if there is one. ``rate_pps`` is frames per second over all
+    queues, None at maximum load. ``fifo`` is the senders' SCHED_FIFO priority, 0 none. Flow f has ``src_ip`` + f ×
+    ``src_ip_stride``, and so on; IPv6 has these as the last 32 bits of an address. ``stamp``: "all", "none" or one
+    frame in N. ``frames`` is a pcap on the generator's host whose frames are sent unchanged. ``max_frames`` bounds each
+    burst. ``alone``: the frames do not leave; they are dropped as they are made (sender), or handed to the receiver
+    without a link (receiver). ``bind``, ``need_wakeup``, ``busy_poll_us``: of the sending AF_XDP sockets.
     """
 
     engine: str
@@ -25,6 +26,8 @@ class GeneratorSettings:
     cpus: tuple[int, ...] = ()
     fifo: int = 5
     frame_bytes: int = 64
+    vlan: int | None = None
+    ip_version: int = 4
     flows: int = 64
     rate_pps: float | None = None
     run_id: str = "0"
@@ -43,4 +46,7 @@ class GeneratorSettings:
     batch: int | None = None
     frames: str | None = None
     receive: bool = True
+    bind: Literal["copy", "zerocopy"] = "copy"
+    need_wakeup: bool = False
+    busy_poll_us: int = 0
     alone: Literal["sender", "receiver"] | None = None

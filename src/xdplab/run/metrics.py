@@ -47,6 +47,7 @@ repetition          | int   |      | id      | independent trial of the same poi
     *_table("""
 mode_obtained       | str   |      | state   | the attach mode the kernel reports
 device_settings     | json  |      | state   | settings of the DUT's device that the plan asks for, a JSON object: name to requested and obtained
+tx_socket           | json  |      | state   | what the kernel says of the TG's AF_XDP sockets (engine afxdp), a JSON object: bind, need_wakeup, busy_poll_us, and why busy polling has nothing to poll
 queues_reached      | int   |      | state   | queues that received at least one test frame
 frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent, with FCS: frame_bytes, or the mean over a pcap's frames
 window_requested_s  | float | s    | time    | length of the window that the plan asks for

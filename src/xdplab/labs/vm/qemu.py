@@ -96,9 +96,9 @@ WAYS: dict[str, Acceleration] = {
             0.5,
             5.0,
             restored=True,
-            # At boot the kernel compares the TSC, which is this machine's own, with an emulated timer. On a busy machine
-            # it measured 312 MHz for 2592; each later guest, restored from that boot, then ran 7.3 times too fast, and
-            # its deadlines passed early. QEMU emulates the PM timer from this machine's time.
+            # At boot the kernel compares the TSC, which is this machine's own, with an emulated timer. On a busy
+            # machine it measured 312 MHz for 2592; each later guest, restored from that boot, then ran 7.3 times too
+            # fast, and its deadlines passed early. QEMU emulates the PM timer from this machine's time.
             clock_words="clocksource=acpi_pm",
         ),
     )

@@ -51,6 +51,9 @@ def latency(table: pd.DataFrame) -> View:
 
 def throughput(table: pd.DataFrame) -> View:
     """Draw the throughput by frame size beside the maximum rate, as RFC 2544 requires (26.1)."""
+    rows = _rfc2544(table)
+    whose = sorted({str(row["max_is"]) for _, row in rows})
+    mixed = len(whose) > 1  # of labs whose links have a rate or have none: then each line says which
     marks = [
         {
             "value": float(row[column]) / 1e6,
@@ -58,11 +61,14 @@ def throughput(table: pd.DataFrame) -> View:
             "x": row["frame_bytes"],
             "points": row["point_id"],
         }
-        for place, row in _rfc2544(table)
-        for words, column in (("maximum", "max_pps"), ("throughput", "ndr_pps"))
+        for place, row in rows
+        for words, column in (
+            (f"maximum of the {_OF[row['max_is']]}" if mixed else "maximum", "max_pps"),
+            ("throughput", "ndr_pps"),
+        )
         if pd.notna(row[column])
     ]
-    most = "of the generator" if any(row["max_is"] == "generator" for _, row in _rfc2544(table)) else "of the medium"
+    most = " or, if the link has no rate, ".join(f"of the {_OF[name]}" for name in reversed(whose))
     caption = ("Throughput: the highest rate without loss (RFC 2544, 26.1).", f"The maximum is that {most}.")
     look = Look("frame (bytes)", "frames (Mpps)", x_scale="linear", caption=caption)
     return _view("throughput", "line", marks, look)
@@ -106,6 +112,7 @@ def _rfc2544(table: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
     return [(f", {word}" if several else "", row) for word, row in zip(words, rows, strict=True)]
 
 
+_OF = {"link": "medium", "generator": "generator"}
 _REPEATED = "Medians over repetitions; lines reach from the least to the most."
 _NDR = "NDR: no loss. PDR: the loss ratio of the profile. MRR: received at the most offered."
 

@@ -36,15 +36,39 @@ def evenly(items: Sequence[T]) -> list[T]:
     return [items[number * len(items) // count] for number in range(count)]
 
 
+def vlan_of(point: Point) -> int | None:
+    """Return the id of the frames' VLAN tag; None if they have none."""
+    return None if point.vlan == "none" else int(point.vlan)
+
+
 def _udp_frame(point: Point, flow: int, macs: bytes) -> bytes:
     """The frame of flow f: addresses at ``src_ip`` + f × ``src_ip_stride``, and so on, as generators make it."""
+    tag = b"" if vlan_of(point) is None else struct.pack(">HH", 0x8100, vlan_of(point))
+    length = point.frame_bytes - FCS_BYTES - len(macs) - len(tag) - 2
     source = _address(point.src_ip, point.src_ip_stride, flow)
     target = _address(point.dst_ip, point.dst_ip_stride, flow)
-    length = point.frame_bytes - FCS_BYTES - len(macs) - 2
+    rest = _ipv6(point, length, source, target) if point.ip_version == 6 else _ipv4(point, length, source, target)
+    return macs + tag + rest
+
+
+def _ipv4(point: Point, length: int, source: bytes, target: bytes) -> bytes:
     header = bytearray(struct.pack(">BBHHHBBH4s4s", 0x45, 0, length, 0, 0, 64, 17, 0, source, target))
     header[10:12] = struct.pack(">H", _checksum(bytes(header)))
-    udp = struct.pack(">HHHH", point.src_port, point.dst_port, length - len(header), 0)
-    return (macs + b"\x08\x00" + header + udp).ljust(point.frame_bytes - FCS_BYTES, b"\0")
+    return b"\x08\x00" + header + _udp(point, length - len(header))
+
+
+def _ipv6(point: Point, length: int, source: bytes, target: bytes) -> bytes:
+    """The addresses are in the prefix for benchmarks (RFC 5180), and the UDP checksum is not optional (RFC 8200)."""
+    size = length - 40
+    addresses = b"".join(bytes.fromhex("20010002") + bytes(8) + address for address in (source, target))
+    udp = bytearray(_udp(point, size))
+    covered = addresses + struct.pack(">I3xB", size, 17) + udp
+    udp[6:8] = struct.pack(">H", _checksum(covered + bytes(len(covered) % 2)) or 0xFFFF)
+    return b"\x86\xdd" + struct.pack(">IHBB", 6 << 28, size, 17, 64) + addresses + udp
+
+
+def _udp(point: Point, length: int) -> bytes:
+    return struct.pack(">HHHH", point.src_port, point.dst_port, length, 0).ljust(length, b"\0")
 
 
 def _address(first: str, stride: str, flow: int) -> bytes:

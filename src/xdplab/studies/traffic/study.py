@@ -14,7 +14,7 @@ from xdplab import counters
 from xdplab.deploy.device import Applied, apply, queues_now, restore
 from xdplab.deploy.held import HeldDevice, HeldPort
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
-from xdplab.deploy.settings import Xps
+from xdplab.deploy.settings import FEATURES, Xps
 from xdplab.deploy.settings_table import require_in_plans
 from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.xdp import await_nothing_attached
@@ -41,6 +41,9 @@ from xdplab.studies.trial_facts import Mended, TrialFacts
 
 # With GRO every mode has the same path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
+
+WHOLE_FRAMES = {"features.rxvlan": False}
+"""For tagged frames: a port that takes the tag off hands XDP another frame than was sent."""
 
 OTHER_MACS = ("testpmd",)
 """Engines whose frames go to a MAC of their own, not to the DUT's."""
@@ -208,6 +211,7 @@ class TrialStudy:
             stack.callback(self._unthrottled.close)
             self._switch_off()
             self._context = self._made_context()
+            stack.callback(lambda: self._context.close_probes())
             stack.callback(self._await_let_go)
             stack.callback(lambda: self._context.staying.end())
             self._stack = stack.pop_all()
@@ -243,9 +247,16 @@ class TrialStudy:
             programs=self._prepared([*points, *against.values()], tools),
             rivals=against,
             dut_probe=counters.install(
-                lab.dut, "dut", lab.dut_interface, f"{lab.work_dir(lab.dut)}/counters", sampler=tools.sampler
+                lab.dut,
+                "dut",
+                lab.dut_interface,
+                f"{lab.work_dir(lab.dut)}/counters",
+                reader=tools.reader,
+                sampler=tools.sampler,
             ),
-            tg_probe=counters.install(lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters"),
+            tg_probe=counters.install(
+                lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters", reader=tools.reader_on_tg
+            ),
             run_id=run.run_id,
             kernel=lab.dut.run(["uname", "-r"]).text.strip(),
             rx_ring_entries=_rx_ring_entries(lab),
@@ -281,6 +292,8 @@ class TrialStudy:
         applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
         if any(trial.point.engine in OTHER_MACS for trial in trials):
             applied.append(self._receive_all())
+        if any(trial.point.vlan != "none" for trial in trials):
+            applied += self._receive_tags()
         applied += self._set_device(trials[0].point)
         applied += self._steer(trials[0].point)
         self._context.applied = tuple(applied)
@@ -299,6 +312,16 @@ class TrialStudy:
         """Make the DUT's port take frames to any MAC."""
         self._device_changed.add("link.promisc")
         return apply(self._dut.host, self._dut.interface, {"link.promisc": True}).require()
+
+    def _receive_tags(self) -> list[Applied]:
+        """Make both ends give XDP frames with their tag, and the DUT's port take any: a filter of tags has no id yet.
+
+        A port that cannot be switched either has no such offload (a tap, virtio_net) or takes the tag off, and then
+        the trial's frames come back altered.
+        """
+        self._device_changed.update(WHOLE_FRAMES)
+        ends = [end for end in endpoints(self._lab) if "rxvlan" in FEATURES.read(end.host, end.interface)]
+        return [self._receive_all(), *(apply(end.host, end.interface, WHOLE_FRAMES).require() for end in ends)]
 
     def _set_device(self, point: Point) -> list[Applied]:
         """Set the plan's settings of the DUT's device. A number may be rounded, a switch must be as requested."""
@@ -393,6 +416,7 @@ class TrialStudy:
             held.host.await_return()
         self._lab.regain()
         self._context.staying.end()
+        self._context.close_probes()
         self._switch_off()
         booted = tuple(held.host.name for held in self._held if held.take())
         for end in endpoints(self._lab):

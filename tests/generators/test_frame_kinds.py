@@ -1,0 +1,116 @@
+"""Frames with a VLAN tag, and of IPv6: what xdpgen sends, what it recognises, what it refuses."""
+
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.generators.conftest import Bench
+from tests.generators.echo_dut import nearly, udp_sum
+
+from xdplab.errors import UnsupportedError
+from xdplab.formats.generator import Burst
+
+pytestmark = [pytest.mark.root, pytest.mark.lab]
+
+Send = Callable[..., Burst]
+ENGINES = ["live", "afxdp"]
+KINDS = [(4, 5), (6, None), (6, 4094)]  # IP version and tag
+LEAST = {(4, 5): 72, (6, None): 88, (6, 4094): 88}
+kinds = pytest.mark.parametrize(("ip", "vlan"), KINDS)
+
+
+@kinds
+@pytest.mark.parametrize("engine", ENGINES)
+def test_frames_on_the_wire(traffic_bench: Bench, one_burst: Send, engine: str, ip: int, vlan: int | None) -> None:
+    changes: dict[str, Any] = {
+        "frame_bytes": 101, "flows": 3, "src_ip": "10.1.0.1", "dst_ip": "10.2.0.1", "src_ip_stride": "0.0.1.0",
+        "dst_ip_stride": "0.0.0.2", "src_port": 2000, "port_stride": 10, "stamp": 4, "max_frames": 40,
+        "rate_pps": 2000.0, "settle_s": 0.3,
+    }  # fmt: skip
+    with traffic_bench.echo("print") as dut:
+        started = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        one_burst(engine, vlan=vlan, ip_version=ip, **changes)
+        frames = [bytes.fromhex(dut.read_line(5.0) or "") for _ in range(40)]
+    for number, frame in enumerate(frames):
+        flow, stamped = number % 3, number % 4 == 0
+        assert len(frame) == 97
+        assert frame[:12].hex(":") == f"{traffic_bench.lab.dut_mac}:{traffic_bench.lab.tg_mac}"
+        rest = frame[12:]
+        if vlan is not None:
+            assert struct.unpack("!HH", rest[:4]) == (0x8100, vlan)
+            rest = rest[4:]
+        source, target = bytes([10, 1, flow, 1]), bytes([10, 2, 0, 1 + 2 * flow])
+        if ip == 4:
+            assert struct.unpack("!HBBH4xBB", rest[:12]) == (0x0800, 0x45, 0, len(rest) - 2, 64, 17)
+            assert rest[14:22] == source + target
+            udp = rest[22:]
+            assert udp[6:8] == bytes(2)
+        else:
+            assert struct.unpack("!HIHBB", rest[:10]) == (0x86DD, 6 << 28, len(rest) - 42, 17, 64)
+            prefix = bytes.fromhex("20010002") + bytes(8)
+            assert rest[10:42] == prefix + source + prefix + target
+            udp = rest[42:]
+            assert udp[6:8] != bytes(2)
+            assert udp_sum(frame) == 0xFFFF
+        assert struct.unpack("!HHH", udp[:6]) == (2000 + 10 * flow, 50220, len(udp))
+        payload = frame[{72: 50, 88: 66}[LEAST[ip, vlan]] :]
+        assert struct.unpack("!I", payload[:4])[0] == 0x78646C62 ^ 0xBEEF
+        assert struct.unpack("!H", payload[4:6])[0] == flow | (0x8000 if stamped else 0)
+        assert struct.unpack("!I", payload[14:18])[0] == number
+        if stamped:
+            assert 0 < struct.unpack("=Q", payload[6:14])[0] - started < 10e9
+
+
+@kinds
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_size_comes_back(traffic_bench: Bench, one_burst: Send, engine: str, ip: int, vlan: int | None) -> None:
+    least = LEAST[ip, vlan]
+    with traffic_bench.dut("reflect"):
+        for size in (least, least + 1, 1518):
+            burst = one_burst(engine, vlan=vlan, ip_version=ip, frame_bytes=size)
+            summary = burst.summary
+            assert summary.rx_packets == summary.tx_packets > 10_000
+            assert (summary.duplicates, summary.reordered, summary.foreign_packets, summary.bad_stamps) == (0, 0, 0, 0)
+            assert burst.histogram.count == summary.rx_packets
+
+
+@kinds
+def test_frames_that_are_nearly_ours_are_counted_apart(traffic_bench: Bench, ip: int, vlan: int | None) -> None:
+    settings = {"vlan": vlan, "ip_version": ip, "frame_bytes": 101, "rate_pps": 500.0}
+    with traffic_bench.echo({"nearly": [4]}), traffic_bench.generator(**settings) as generator:
+        generator.start()
+        summary = generator.burst("measure", 0.4).summary
+        generator.stop()
+    times = summary.tx_packets // 10
+    assert times == 20
+    frame = bytearray(97)
+    frame[12:18] = b"\x81\0\0\0" + (b"\x86\xdd" if ip == 6 else b"\x08\0") if vlan is not None else b"\x86\xdd\0\0\0\0"
+    others = len(nearly(bytes(frame))) - 1  # the other run's frames have a counter of their own
+    assert (summary.rx_packets, summary.lost_packets, summary.duplicates) == (summary.tx_packets, 0, 0)
+    assert summary.bad_run_id == times
+    assert summary.foreign_packets == times * others
+
+
+@kinds
+def test_what_a_router_changes_is_still_the_test_frame(
+    traffic_bench: Bench, one_burst: Send, ip: int, vlan: int | None
+) -> None:
+    with traffic_bench.echo({"rewritten": list(range(10))}):
+        changes: dict[str, Any] = {"frame_bytes": 101, "rate_pps": 1000.0, "settle_s": 0.3}
+        summary = one_burst(vlan=vlan, ip_version=ip, **changes).summary
+    assert (summary.rx_packets, summary.foreign_packets) == (summary.tx_packets, 0)
+    assert summary.tx_packets == 200
+
+
+@kinds
+def test_a_frame_too_short_for_its_headers_is_refused(traffic_bench: Bench, ip: int, vlan: int | None) -> None:
+    least, lab = LEAST[ip, vlan], traffic_bench.lab
+    short = traffic_bench.generator(vlan=vlan, ip_version=ip, frame_bytes=least - 1)
+    with short, pytest.raises(UnsupportedError, match=f"frames of {least} to 1518 bytes"):
+        short.start()
+    argv = [*short.argv, "--bursts", "a:1"]
+    result = lab.tg.run([word for word in argv if word != "--step"], check=False)
+    assert result.exit_code == 2
+    assert f"these frames have at least {least} bytes" in result.error_text
