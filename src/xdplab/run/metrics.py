@@ -81,6 +81,7 @@ tg_port_rx_packets  | int   |      | count   | frames that the TG's port counted
 tg_missed_packets   | int   |      | count   | frames that reached the TG's port but not its generator: lost by the TG
 probes_sent         | int   |      | count   | extra frames that the TG's NIC stamps (engine moongen-hw)
 probes_lost         | int   |      | count   | probes that did not come back with a stamp
+rx_unstamped_packets | int   |      | count   | stamped frames that came back without a stamp of the TG's device, where the plan asks for its stamps (rx_stamp: device)
 tx_pause_ms         | float | ms   | time    | longest time in the window in which the sender stood still or fell behind
 tx_paused_ms        | float | ms   | time    | total time that the sender stood still; null at a paced load, where lateness shows it
 tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
