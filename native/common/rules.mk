@@ -20,7 +20,8 @@ C_FLAGS := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -I$(COMMON)
 # From v3 on clang 21 writes atomics with a result, which kernels before 5.12 refuse.
 BPF_CPU ?= v2
 BPF_CFLAGS = -O2 -g -target bpf -mcpu=$(BPF_CPU) -Wall -Wextra -Werror -Wno-unused-parameter
-BPF_CFLAGS += -I$(COMMON) -I/usr/include/$(shell $(CC) -dumpmachine)
+# The second is there for this machine's compiler, the third for one of another architecture.
+BPF_CFLAGS += -I$(COMMON) -I/usr/include/$(shell $(CC) -dumpmachine) -I/usr/$(shell $(CC) -dumpmachine)/include
 
 ifdef SANITIZE
 C_FLAGS += -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer

@@ -25,6 +25,7 @@ struct subject {
     int *taps;                      // or all of them, where they are many
     long long insns, xlated, jited; // instructions; bytes after the verifier; bytes of machine code
     long long verdict;              // of its last run
+    const char *policy_wanted, *policy; // scheduling policy asked for, and the one it has; NULL: none was
     long long passed;        // packets of the last round that a packet socket let through; -1: not counted
     struct ring *ring;       // the program's ring buffer; NULL: it has none
     long long *ns;           // of each round

@@ -33,6 +33,8 @@ void print_subject(const struct subject *subject, const struct rounds *rounds) {
     json_known("xlated_bytes", subject->xlated);
     json_known("jited_bytes", subject->jited);
     json_known("passed", subject->passed);
+    json_string("policy_requested", subject->policy_wanted);
+    json_string("policy", subject->policy);
     print_rounds(subject, rounds);
     print_failure(subject);
     json_end();

@@ -30,18 +30,31 @@ static int loopback_up(void) {
 
 static int own_network(void) { return unshare(CLONE_NEWNET) || loopback_up() ? -1 : 0; }
 
+static const char *policy_now(void) {
+    switch (sched_getscheduler(0)) {
+    case SCHED_FIFO:
+        return "SCHED_FIFO";
+    case SCHED_OTHER:
+        return "SCHED_OTHER";
+    default:
+        return "another";
+    }
+}
+
 // Where the machine allows it, nothing else runs on this CPU in a round: what is sought is a few ns of 256
 // runs.
-static void run_alone(void) {
+static void run_alone(struct subject *subject) {
     const struct sched_param least = {.sched_priority = 1};
     sched_setscheduler(0, SCHED_FIFO, &least);
+    subject->policy_wanted = "SCHED_FIFO";
+    subject->policy = policy_now();
 }
 
 // Many packet sockets are in a network of their own: others of this process do not pay for them.
 static int open_many(struct subject *subject) {
     if (subject->number <= 1)
         return 0;
-    run_alone();
+    run_alone(subject);
     if (own_network())
         return blame(subject, "a network of its own");
     return taps_open(subject);

@@ -90,6 +90,7 @@ static int watch(struct burst *burst) {
             error = print_interval(burst, now);
             next += interval;
         }
+        receive_follow_clock();
         error = error ?: workers_check() ?: session->engine->read(session, burst->counts);
         if (sent(burst) >= burst->quota)
             break;

@@ -43,6 +43,7 @@ struct options {
     unsigned src_port, dst_port, port_stride;
     unsigned stamp_every; /* 0: none */
     struct burst_list bursts;
+    bool device_stamps; /* received frames are timed by the device */
     bool step;
     unsigned long long max_frames; /* per burst; 0: no limit */
     double settle_s;

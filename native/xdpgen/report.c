@@ -2,6 +2,7 @@
 #include "report.h"
 #include "histograms.h"
 #include "json.h"
+#include "receive.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -104,6 +105,7 @@ void report_ready(const struct session *session) {
     ready_socket(session);
     json_number("settle_s", options->settle_s);
     json_bool("receives", !options->no_receive);
+    json_string("rx_stamp", session->options.device_stamps ? "device" : "software");
     json_string("not_held", session->not_held);
     json_end();
 }
@@ -154,6 +156,18 @@ static void summary_rx(const struct session *session, const struct burst_report 
         list_field("rx_by_queue", rx->by_queue, rx_queues_seen(session, rx));
 }
 
+/* Where the device's stamps are asked for: how many frames have none, and why. */
+static void summary_stamps(const struct session *session, const struct burst_report *report) {
+    const struct receive_counters *rx = &report->rx;
+    const bool device = session->options.device_stamps && !report->rx_missing;
+
+    optional_field("rx_unstamped", device ? &rx->unstamped : NULL);
+    json_open_object("missing");
+    if (device && rx->unstamped && !histogram_count(&rx->latency))
+        json_string("latency", receive_no_stamp());
+    json_close();
+}
+
 void report_summary(const struct session *session, const struct burst_report *report) {
     const bool paced = session->options.rate_pps > 0;
 
@@ -171,6 +185,7 @@ void report_summary(const struct session *session, const struct burst_report *re
     json_decimal("tx_busy_cores", report->tx_busy_cores, 6);
     optional_field("tx_late_max_ns", paced ? &report->tx_late_max_ns : NULL);
     optional_field("tx_late_packets", paced ? &report->tx_late_packets : NULL);
+    summary_stamps(session, report);
     json_string("limited", report->limited);
     json_bool("interrupted", report->interrupted);
     json_end();

@@ -17,9 +17,8 @@
 #endif
 #define SKB_BUDGET 256
 
-#ifndef SO_PREFER_BUSY_POLL
-#define SO_PREFER_BUSY_POLL 69 /* Linux 5.11 */
-#define SO_BUSY_POLL_BUDGET 70
+#ifndef SO_BUSY_POLL_BUDGET
+#define SO_BUSY_POLL_BUDGET 70 /* Linux 5.11 */
 #endif
 #define POLL_BUDGET 64
 
@@ -97,11 +96,12 @@ bool xsk_has_napi(const struct xsk *xsk) {
     return !getsockopt(xsk_socket__fd(xsk->socket), SOL_SOCKET, SO_INCOMING_NAPI_ID, &napi, &length) && napi;
 }
 
+/* SO_PREFER_BUSY_POLL would also leave out the driver's wake-up (xsk_no_wakeup): where a card's transmit
+ * queue has a NAPI instance of its own, as igb's with one queue, nothing would be sent. */
 static int poll_busily(const struct xsk *xsk, unsigned microseconds) {
     const struct {
         int option, value;
-    } options[] = {
-        {SO_PREFER_BUSY_POLL, 1}, {SO_BUSY_POLL, microseconds}, {SO_BUSY_POLL_BUDGET, POLL_BUDGET}};
+    } options[] = {{SO_BUSY_POLL, microseconds}, {SO_BUSY_POLL_BUDGET, POLL_BUDGET}};
 
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
         if (setsockopt(xsk_socket__fd(xsk->socket), SOL_SOCKET, options[i].option, &options[i].value,
@@ -118,7 +118,9 @@ int xsk_open(struct xsk *xsk, const struct xsk_request *request) {
         return failed("socket", error, NULL, "no AF_XDP socket with %s on queue %u of %s: %s",
                       request->zerocopy ? "zerocopy" : "copy", request->queue, request->interface,
                       strerror(-error));
-    xsk->need_wakeup = request->need_wakeup;
+    /* Where the calls are what polls the queue, without them nothing is sent, whether the kernel asks or not.
+     */
+    xsk->asked_only = request->need_wakeup && !request->busy_poll_us;
     if (xsk_is_zerocopy(xsk) != request->zerocopy)
         return failed("socket", EOPNOTSUPP, NULL, "queue %u of %s is bound with %s instead of %s",
                       request->queue, request->interface, request->zerocopy ? "copy" : "zerocopy",
@@ -153,7 +155,7 @@ uint8_t *xsk_frame(struct xsk *xsk, unsigned bytes) {
 
 void xsk_end(struct xsk *xsk, unsigned frames) {
     xsk_ring_prod__submit(&xsk->tx, frames);
-    if (xsk->need_wakeup && !xsk_ring_prod__needs_wakeup(&xsk->tx))
+    if (xsk->asked_only && !xsk_ring_prod__needs_wakeup(&xsk->tx))
         return;
     /* EAGAIN, EBUSY and ENOBUFS mean that the rest waits for the next call. */
     sendto(xsk_socket__fd(xsk->socket), NULL, 0, MSG_DONTWAIT, NULL, 0);

@@ -20,7 +20,7 @@ struct xsk_request {
 /* One sending AF_XDP socket, with memory of its own. */
 struct xsk {
     struct xsk_socket *socket;
-    bool need_wakeup;
+    bool asked_only; /* call the kernel only if it asks for it */
     struct xsk_umem *umem;
     uint8_t *area;
     struct xsk_ring_prod tx, fill;

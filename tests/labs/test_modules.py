@@ -83,10 +83,12 @@ def test_the_kernels_own_compiler_is_taken_else_a_newer_one(tmp_path: Path, monk
 
 
 def test_an_older_compiler_is_refused_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modules, "_gcc_version", lambda: 12)
+    monkeypatch.setattr(modules, "_gcc_version", lambda _: 12)
     with pytest.raises(LabError, match=r"kernel 9\.9.*built by gcc 99, and gcc here is 12.*install gcc-99"):
         compiler_for("9.9", "CONFIG_GCC_VERSION=990200\n")
-    monkeypatch.setattr(modules, "_gcc_version", lambda: None)
+    with pytest.raises(LabError, match=r"riscv64-linux-gnu-gcc here is 12.*install gcc-99-riscv64-linux-gnu"):
+        compiler_for("9.9@riscv64", "CONFIG_GCC_VERSION=990200\n", "riscv64-linux-gnu-")
+    monkeypatch.setattr(modules, "_gcc_version", lambda _: None)
     with pytest.raises(LabError, match="there is no gcc here"):
         compiler_for("9.9", "CONFIG_GCC_VERSION=990200\n")
     with pytest.raises(LabError, match="not built by gcc"):

@@ -269,6 +269,22 @@ def test_a_kernel_that_has_left_the_archive_is_said_to_be_gone(monkeypatch: pyte
         archive.find_exactly(tmp_path, "linux-headers-x", "1-1", ("bookworm",))
 
 
+def test_a_version_is_found_behind_a_suite_that_cannot_be_fetched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def update(_root: Path, suite: str, _architecture: str) -> tuple[str, ...]:
+        if suite == "bookworm-security":
+            raise LabError("the mirror is being updated")
+        return (suite,)
+
+    monkeypatch.setattr(archive, "_update", update)
+    monkeypatch.setattr(archive, "_apt", lambda *_: " linux-headers-x | 2-2 | x\n")
+    suites = ("bookworm-security", "bookworm")
+    assert archive.find_exactly(tmp_path, "linux-headers-x", "2-2", suites, "arm64") == ("bookworm",)
+    with pytest.raises(LabError, match="is being updated"):
+        archive.find_exactly(tmp_path, "linux-headers-x", "1-1", suites, "arm64")
+
+
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [

@@ -456,6 +456,7 @@ COLUMNS: dict[str, tuple[Callable[[Attempt], Any], float]] = {
     "sched_policy": (lambda a: a.ready["sched_policy"], EXACT),
     "batch": (lambda a: str(a.ready["batch"]), EXACT),
     "tx_socket": (sockets, EXACT),
+    "rx_unstamped_packets": (lambda a: a.burst("rate")[0].get("rx_unstamped"), EXACT),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -331,11 +332,23 @@ def test_a_place_that_cannot_exist_is_refused_before_anything_runs(study: str, p
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("study", ["execution", "loading", "offload"])
-def test_another_architecture_is_refused_by_the_studies_that_cannot_measure_it(study: str, tmp_path) -> None:
-    done = CliRunner().invoke(cli, ["study", study, "--place", "vm:6.1@arm64", "--out", str(tmp_path / "runs")])
+def test_another_architecture_is_refused_by_the_study_that_cannot_measure_it(tmp_path) -> None:
+    done = CliRunner().invoke(cli, ["study", "offload", "--place", "vm:6.1@arm64", "--out", str(tmp_path / "runs")])
     assert isinstance(done.exception, LabError)
-    assert "`study jit` alone" in str(done.exception)
+    assert "studies jit, execution and loading" in str(done.exception)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("study", ["execution", "loading"])
+@pytest.mark.parametrize("missing", ["qemu-system-aarch64", "aarch64-linux-gnu-gcc"])
+def test_a_missing_tool_of_another_architecture_is_refused_before_anything_runs(
+    study: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None if name == missing else f"/bin/{name}")
+    argv = ["study", study, "--place", "vm:6.1@arm64", "--out", str(tmp_path / "runs")]
+    done = CliRunner().invoke(cli, argv)
+    assert isinstance(done.exception, LabError)
+    assert missing in str(done.exception)
     assert not (tmp_path / "runs").exists()
 
 

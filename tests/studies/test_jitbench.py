@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,8 @@ from xdplab.studies.jit import ebpf, subjects
 from xdplab.studies.jit.classes import CLASSES, SIZES
 from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
 from xdplab.studies.jit.jitbench import JitBench, parse_jitbench
+from xdplab.studies.jit.rows import _amplified
+from xdplab.studies.jit.study import BENCH
 from xdplab.studies.jit.subjects import JitLoad
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loads raw programs and makes networks")
@@ -84,6 +87,23 @@ def test_many_packet_sockets_run_the_filter_on_every_datagram(sanitized: str, na
     all_as_the_model_says(found, asked)
     for one in asked:
         assert found.subjects[one.name].passed == one.expected * 5 * subjects.MANY_TAPS
+
+
+@root
+@pytest.mark.parametrize(
+    ("bound", "obtained"), [([], "SCHED_FIFO"), (["setpriv", "--bounding-set", "-sys_nice"], "SCHED_OTHER")]
+)
+def test_a_refused_scheduling_policy_is_told(command: str, tmp_path: Path, bound: list[str], obtained: str):
+    """Ordinary scheduling was measured as if nothing else had run."""
+    argv = ["prlimit", "--rtprio=0", *bound, command, "traffic", "5", "3"]
+    asked = subjects.of_many(PACKET_FILTERS["ip"])
+    done = subprocess.run(argv, input="".join(one.line for one in asked), capture_output=True, text=True, check=True)
+    found = parse_jitbench(done.stdout).subjects.values()
+    policies = {(one.policy_requested, one.policy) for one in found if one.passed is not None}
+    assert policies == {("SCHED_FIFO", obtained)}
+    (tmp_path / BENCH.format("")).write_text(done.stdout)
+    (row,) = _amplified(tmp_path, "time")
+    assert (row["policy_requested"], row["policy"]) == ("SCHED_FIFO", obtained)
 
 
 @root

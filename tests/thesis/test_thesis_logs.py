@@ -210,13 +210,18 @@ def published() -> Iterator[tuple[str, bytes]]:
                     yield member.name.removeprefix("./"), file.read()
 
 
-def a_line_at_a_time(rows: bytes) -> NoReturn:
+def a_line_at_a_time(blocks: list[bytes]) -> NoReturn:
     raise sar_log_module._NoRowError
 
 
 def test_a_table_read_at_once_is_the_one_read_word_by_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if a line departs from the first one's layout: then it is read word by word."""
     changed = [(b"0,00", b"x,00"), (b"0,00", b",000"), (b" 0,00", b"00,00"), (b"10:", b" 0:"), (b"all", b"alt")]
+    changed += [
+        (b" 0,00", b"-0,00"),
+        (b"\n10:00:02          0", b"\n10:00:03          0"),
+        (b"          0 ", b"          1 "),
+    ]
     sars = [sar_log(), sar_log(cpus=12), *(sar_log().replace(*pair, 1) for pair in changed)]
     sars += [sar_log().replace(b"     0,00", b"1 234 000"[:9], 1), sar_log()[:-200]]
     runs = [generator_log(decimals=decimals) for decimals in (None, 2, 10)]
@@ -224,7 +229,7 @@ def test_a_table_read_at_once_is_the_one_read_word_by_word(monkeypatch: pytest.M
     runs += [runs[2].replace(b" 0.25000", b"-0.25000"), runs[1].replace(b"1000,", b"10 0,", 1)]
     read = [(parse_sar_text, sars), (parse_generator_log, runs)]
     at_once = [parse(data) for parse, logs in read for data in logs]
-    monkeypatch.setattr(sar_log_module, "_one_clock", a_line_at_a_time)
+    monkeypatch.setattr(sar_log_module, "_cpus_at_once", a_line_at_a_time)
     monkeypatch.setattr(generator_log_module, "_at_once", lambda body, width: None)
     by_word = [parse(data) for parse, logs in read for data in logs]
     for one, other in zip(at_once, by_word, strict=True):

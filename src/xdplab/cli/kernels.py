@@ -45,7 +45,9 @@ def kernels(names: tuple[str, ...], again: bool, as_json: bool) -> None:
         click.echo(f"{row['name']}: {what}")
     if not as_json:
         click.echo(f"As labs: vm:KERNEL, or with the way to run it, vm:{next(iter(cache.KNOWN))}:{'|'.join(qemu.WAYS)}")
-        click.echo(f"For `study jit --place vm:KERNEL@ARCH` alone: KERNEL@{'|'.join(architectures.KNOWN)}")
+        click.echo(
+            f"For studies jit, execution and loading, --place vm:KERNEL@ARCH: KERNEL@{'|'.join(architectures.KNOWN)}"
+        )
 
 
 def _labs(kernel: str) -> list[str]:

@@ -14,7 +14,9 @@ from xdplab.studies.execution.points import smallest as smaller
 
 @click.command()
 @click.option("--smallest", is_flag=True, help="Few benchmarks, one repetition, warm: a minute or two.")
-@click.option("--place", "places", multiple=True, metavar="PLACE", help=f"{', '.join(PLACES)} by default.")
+@click.option(
+    "--place", "places", multiple=True, metavar="PLACE", help=f"{', '.join(PLACES)} by default; vm:6.1@arm64 …"
+)
 @click.option("--backend", "backends", multiple=True, type=click.Choice([*BACKENDS]), help="All by default.")
 @click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help='Such as "chain 32"; all by default.')
 @click.option("--accesses", multiple=True, type=click.IntRange(1, 10000), help="N of the testbed's workloads: 100.")

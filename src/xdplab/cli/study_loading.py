@@ -22,7 +22,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str) -> t
 
 @click.command()
 @click.option("--smallest", is_flag=True, help="One kernel that counts, three programs, few repetitions: a minute.")
-@click.option("--place", "places", multiple=True, help=f"{', '.join(DEFAULT_PLACES)} by default; uml, vm:6.12:kvm …")
+@click.option("--place", "places", multiple=True, help=f"{', '.join(DEFAULT_PLACES)} by default; uml, vm:6.1@arm64 …")
 @click.option("--accesses", callback=_numbers, default="", metavar="N,N,…", help=f"{','.join(map(str, ACCESSES))}.")
 @click.option("--form", "forms", multiple=True, type=click.Choice(FORMS), help="bounded and unrolled.")
 @click.option("--workload", type=click.Choice(WORKLOADS), default="array", show_default=True)

@@ -57,18 +57,33 @@ class _Build:
 
 
 def build_tool(
-    host: Host, name: str, cache_dir: str, *, deadline_s: float = BUILD_DEADLINE_S, compiler: str | None = None
+    host: Host,
+    name: str,
+    cache_dir: str,
+    *,
+    deadline_s: float = BUILD_DEADLINE_S,
+    compiler: str | None = None,
+    libraries: Path | None = None,
 ) -> str:
     """Build the C tool ``name`` on ``host`` and return the path of its binary, which has the same name.
 
-    ``compiler``: one for another architecture; the binary then has all its libraries inside. Raises HostError naming
-    the missing tool and its Debian package, or with the compiler's last words.
+    ``compiler``: one for another architecture; the binary then has all its libraries inside, or is linked with those of
+    ``libraries`` (a folder with ``include`` and ``lib``). Raises HostError naming the missing tool and its Debian
+    package, or with the compiler's last words.
     """
     common = {f"common/{path}": text for path, text in _sources(shipped("common")).items()}
-    command = ("make", f"CC={compiler}", "LDFLAGS=-static") if compiler else ("make",)
+    command = ("make", *(_across(compiler, libraries) if compiler else ()))
     tools = ("make", compiler or "cc", "clang")
     build = _Build(name, _sources(shipped(name)) | common, command, name, tools)
     return _build(host, build, cache_dir, deadline_s)
+
+
+def _across(compiler: str, libraries: Path | None) -> tuple[str, ...]:
+    """Return make's variables. The libraries may want a newer C library than the compiler's: the guest has theirs."""
+    if libraries is None:
+        return (f"CC={compiler}", "LDFLAGS=-static")
+    linked = f"-L{libraries}/lib -Wl,--allow-shlib-undefined"
+    return (f"CC={compiler}", f"CPPFLAGS=-I{libraries}/include", f"LDFLAGS={linked}")
 
 
 def build_workload(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from xdplab.errors import LabError, PlanError
 
-PARTS = ("kernels", "headers", "sources", "modules", "uml-kernel", "vm/states")
+PARTS = ("kernels", "headers", "libraries", "sources", "modules", "uml-kernel", "vm/states")
 """The folders whose entries are fetched or made again when missing; an entry is removed as a whole."""
 LIMIT_MB = 4000
 """The default limit of their size; the variable `LIMIT_NAME` sets another one."""

@@ -29,7 +29,8 @@ class BuildTree:
     """The build tree for modules of one kernel.
 
     ``release`` is what ``uname -r`` says there, ``version`` the package's, ``arch`` what kbuild calls ``ARCH``
-    (``x86``, ``um``), ``compiler`` the command that builds for it here.
+    (``x86``, ``um``), ``compiler`` the command that builds for it here, ``cross`` how the names of the tools begin
+    where it is of another architecture (``aarch64-linux-gnu-``).
     """
 
     release: str
@@ -37,33 +38,36 @@ class BuildTree:
     path: Path
     arch: str
     compiler: str
+    cross: str = ""
 
 
-def compiler_for(kernel: str, config: str) -> str:
+def compiler_for(kernel: str, config: str, cross: str = "") -> str:
     """Return the gcc of this machine that can build for the kernel of that configuration.
 
-    That is the kernel's own, else a newer one: an older one lacks options its Makefiles use. Raises LabError.
+    That is the kernel's own, else a newer one: an older one lacks options its Makefiles use. ``cross``: how the
+    compiler's name begins where the kernel is of another architecture. Raises LabError.
     """
     found = re.search(r"^CONFIG_GCC_VERSION=(\d+)$", config, re.MULTILINE)
     if found is None:
         raise LabError(f"kernel {kernel}: it was not built by gcc: its modules cannot be built here")
-    wanted = int(found[1]) // 10000
-    if shutil.which(f"gcc-{wanted}"):
-        return f"gcc-{wanted}"
-    here = _gcc_version()
+    wanted, gcc = int(found[1]) // 10000, f"{cross}gcc"
+    if shutil.which(f"{gcc}-{wanted}"):
+        return f"{gcc}-{wanted}"
+    here = _gcc_version(gcc)
     what = f"kernel {kernel}: its modules cannot be built here: it was built by gcc {wanted}, and "
-    remedy = f"install gcc-{wanted} or newer; its Debian release has it"
+    package = f"gcc-{wanted}-{cross.rstrip('-')}" if cross else f"gcc-{wanted}"
+    remedy = f"install {package} or newer; its Debian release has it"
     if here is None:
-        raise MissingToolError(f"{what}there is no gcc here", remedy=remedy)
+        raise MissingToolError(f"{what}there is no {gcc} here", remedy=remedy)
     if here < wanted:
-        raise LabError(f"{what}gcc here is {here}, which lacks options it uses", remedy=remedy)
-    return f"gcc-{here}" if shutil.which(f"gcc-{here}") else "gcc"
+        raise LabError(f"{what}{gcc} here is {here}, which lacks options it uses", remedy=remedy)
+    return f"{gcc}-{here}" if shutil.which(f"{gcc}-{here}") else gcc
 
 
-def _gcc_version() -> int | None:
-    if shutil.which("gcc") is None:
+def _gcc_version(gcc: str) -> int | None:
+    if shutil.which(gcc) is None:
         return None
-    said = subprocess.run(["gcc", "-dumpversion"], capture_output=True, text=True, check=False).stdout
+    said = subprocess.run([gcc, "-dumpversion"], capture_output=True, text=True, check=False).stdout
     return int(said.split(".")[0])
 
 
@@ -127,6 +131,7 @@ def _make(tree: BuildTree, name: str, folder: Path) -> None:
     if shutil.which("make") is None:
         raise MissingToolError("no module can be built without make", remedy="apt install make")
     argv = ["make", "-C", str(tree.path), f"M={folder}", f"ARCH={tree.arch}", f"CC={tree.compiler}", "modules"]
+    argv += [f"CROSS_COMPILE={tree.cross}"] if tree.cross else []
     clean = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ} | {"LC_ALL": "C"}
     try:
         done = subprocess.run(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xdplab.errors import (
     HiddenSettingError,
@@ -25,7 +27,15 @@ from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, require_name, use_lab
 from xdplab.labs.base import MITIGATED, Clock
 from xdplab.labs.vm import foreign, kernels
-from xdplab.labs.vm.architectures import MARK, parted
+from xdplab.labs.vm.architectures import MARK, Architecture, parted
+from xdplab.later import later
+
+if TYPE_CHECKING:
+    from xdplab.deploy import native
+    from xdplab.labs.vm import headers, libraries
+else:  # only another architecture needs them
+    native = later("xdplab.deploy.native")
+    headers, libraries = later("xdplab.labs.vm.headers"), later("xdplab.labs.vm.libraries")
 
 HOST = "host"
 _JIT = "net.core.bpf_jit_enable"
@@ -242,13 +252,44 @@ def is_foreign(name: str) -> bool:
     return MARK in name
 
 
+def architecture_of(name: str) -> Architecture | None:
+    """Return a place's architecture; None if it is this machine's."""
+    return parted(_foreign_kernel(name))[1] if is_foreign(name) else None
+
+
 def compiler_of(name: str) -> str | None:
     """Return the compiler of programs for a place's architecture; None if it is this machine's.
 
     Raises MissingToolError naming the packages.
     """
-    _, architecture = parted(_foreign_kernel(name)) if is_foreign(name) else (name, None)
+    architecture = architecture_of(name)
     return architecture.compiler() if architecture else None
+
+
+@functools.cache
+def module_refusal(name: str) -> str | None:
+    """Return why no module can be built here for a guest of another architecture; None if one can.
+
+    Its headers are fetched if they are not in the cache.
+    """
+    try:
+        headers.tree(_foreign_kernel(name))
+    except LabError as error:
+        return str(error)
+    return None
+
+
+def linked_tool(name: str, tool: str, cache: str) -> Path:
+    """Build a C tool that uses libbpf for a place, by this machine's compiler or a cross compiler; return its path.
+
+    Every lab's guest has this machine's root; one of another architecture boots with the tool and its libraries.
+    Raises MissingToolError naming the packages, LabError, HostError.
+    """
+    architecture = architecture_of(name)
+    if architecture is None:
+        return Path(native.build_tool(LocalHost(), tool, cache))
+    compiler, there = architecture.compiler(), libraries.folder(architecture)
+    return Path(native.build_tool(LocalHost(), tool, cache, compiler=compiler, libraries=there))
 
 
 def measures_apart(name: str) -> bool:
@@ -302,21 +343,38 @@ def _foreign_kernel(name: str) -> str:
 
 
 @contextmanager
-def _foreign(name: str, modules: Iterable[str], tools: Iterable[Path]) -> Iterator[Place]:
+def _foreign(name: str, modules: Sequence[str], tools: Sequence[Path]) -> Iterator[Place]:
     programs = {f"tools/{tool.name}": tool.read_bytes() for tool in tools}
-    with foreign.booted(_foreign_kernel(name), tuple(modules), programs) as (guest, kernel, around):
+    programs |= _libraries(architecture_of(name), [programs[at] for at in programs])
+    with foreign.booted(_foreign_kernel(name), modules, programs) as (guest, kernel, around):
+        around |= _packages(architecture_of(name)) if len(programs) > len(tools) else {}
         release = guest.run(["uname", "-r"]).text.strip()
         there = {one: foreign.module(kernel, one) for one in modules}
         label = _label(name, release, "instructions")
         yield ForeignPlace(name, guest, "instructions", release, label, around, there, programs)
 
 
+def _libraries(architecture: Architecture | None, programs: Iterable[bytes]) -> dict[str, bytes]:
+    """Return what these programs are started with, by path; other files ask for nothing."""
+    assert architecture is not None
+    found: dict[str, bytes] = {}
+    for program in programs:
+        if libraries.is_program(program):
+            found |= libraries.needed(program, libraries.folder(architecture))
+    return found
+
+
+def _packages(architecture: Architecture | None) -> dict[str, str]:
+    assert architecture is not None
+    return {"libraries": (libraries.folder(architecture) / libraries.PACKAGES).read_text().strip().replace("\n", "; ")}
+
+
 @contextmanager
 def place_of(name: str, modules: Iterable[str] = (), tools: Iterable[Path] = ()) -> Iterator[Place]:
     """Give the place: ``host``, or a lab's name such as ``vm:6.1:count`` or ``uml``, which is up in this block.
 
-    ``modules`` are what the study loads, ``tools`` what it runs: a guest of another architecture sees no file but what
-    it boots with.
+    ``modules`` are what the study loads, ``tools`` what it runs, and files that these read: a guest of another
+    architecture sees no file but what it boots with.
 
     Several guests may count instructions side by side: if one is in use, the study gets another. For a place that
     measures time, the study waits, and `WAITS` is called. Raises UnsupportedError for a lab whose clock means nothing,

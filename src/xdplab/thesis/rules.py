@@ -112,6 +112,8 @@ def judged_import(trials: pd.DataFrame) -> pd.DataFrame:
     columns = {name: [getattr(v, name) for v in found] for name in ("verdict", "reason", "limited_by")}
     columns["rules_version"] = [RULES_VERSION] * len(found)
     table = trials.assign(**{name: pd.array(cells, dtype="string") for name, cells in columns.items()})
+    # Until all are known, reasons of nulls are objects that thousands of rows share: as a column they have 40 MB.
+    table["null_reasons"] = objects(table["null_reasons"])
     table = _without_unknown_rates(_with_signature(_with_ceiling(table)))
     unlimited = table["verdict"].ne("valid").fillna(True).astype(bool)
     why = pd.Series("only a valid trial has a limit", index=table.index)
@@ -169,7 +171,7 @@ def said_null(trials: pd.DataFrame, rows: pd.Series, names: Sequence[str], why: 
     nulls = objects(trials["null_reasons"])
     whys = zip(nulls[rows], why[rows], strict=True)
     nulls[rows] = [_also(text, tuple(names), str(words)) for text, words in whys]
-    return trials.assign(null_reasons=nulls.astype("string"))
+    return trials.assign(null_reasons=nulls)
 
 
 @lru_cache(maxsize=1024)
@@ -248,7 +250,7 @@ def corrected(trials: pd.DataFrame) -> pd.DataFrame:
     """
     missed = trials["verdict"].eq("invalid").fillna(False) & trials["forwarded_source"].eq("dut").fillna(False)
     missed &= trials["dut_tx_packets"].gt(0).fillna(False)
-    alone = plain(trials[missed], NEEDED).assign(rx_packets=np.nan, tg_count_pps=np.nan)
+    alone = plain(trials.loc[missed, list(NEEDED)], NEEDED).assign(rx_packets=np.nan, tg_count_pps=np.nan)
     found = [judge(row) for row in records(alone)]
     table = trials.copy()
     for name in ("verdict", "limited_by"):

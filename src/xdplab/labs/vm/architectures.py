@@ -15,7 +15,8 @@ MARK = "@"
 class Architecture:
     """``suites``: where its kernels are looked for, of ``shells`` where its busybox-static is.
 
-    ``triplet`` begins the names of the compiler that builds for it here; ``flavour`` ends the names of its kernels.
+    ``triplet`` begins the names of the compiler that builds for it here; ``flavour`` ends the names of its kernels;
+    ``kbuild`` is what their Makefiles call it.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Architecture:
     suites: tuple[str, ...]
     shells: tuple[str, ...]
     flavour: str = ""
+    kbuild: str = ""
 
     @property
     def kernels_end(self) -> str:
@@ -61,10 +63,11 @@ KNOWN: dict[str, Architecture] = {
             "aarch64-linux-gnu",
             "qemu-system-aarch64",
             ("qemu-system-arm",),
-            ("-M", "virt", "-cpu", "cortex-a72"),
+            ("-M", "virt", "-cpu", "cortex-a72,cntfrq=1000000000"),
             "ttyAMA0",
             ("bookworm-security", "bookworm", "trixie-security", "trixie"),
             ("bookworm", "trixie"),
+            kbuild="arm64",
         ),
         # Its first release is trixie, whose kernel is 6.12. `-cpu max` ends at once with OpenSBI 1.1.
         Architecture(
@@ -76,6 +79,7 @@ KNOWN: dict[str, Architecture] = {
             "ttyS0",
             ("trixie-security", "trixie", "sid"),
             ("sid",),
+            kbuild="riscv",
         ),
         # Its firmware of ten seconds is left out (x-vof); a processor without protections has to be asked for.
         Architecture(
@@ -91,6 +95,7 @@ KNOWN: dict[str, Architecture] = {
             ("bookworm-security", "bookworm", "trixie-security", "trixie"),
             ("bookworm", "trixie"),
             "powerpc64le",
+            "powerpc",
         ),
     )
 }

@@ -108,13 +108,25 @@ def natural(text: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(digits or 0), other) for digits, other in re.findall(r"(\d+)|(\D+)", text))
 
 
-def find_exactly(root: Path, package: str, version: str, suites: Sequence[str]) -> tuple[str, ...]:
-    """Return apt's options for the first suite that has this version of a package. Raises LabError if none has."""
+def find_exactly(
+    root: Path, package: str, version: str, suites: Sequence[str], architecture: str = ARCHITECTURE
+) -> tuple[str, ...]:
+    """Return apt's options for the first suite that has this version of a package. Raises LabError if none has.
+
+    A suite whose lists cannot be fetched is passed over: the version is the same in any.
+    """
     _require_apt()
+    broken: list[LabError] = []
     for suite in suites:
-        options = _update(root / suite, suite)
+        try:
+            options = _update(root / suite, suite, architecture)
+        except LabError as error:
+            broken.append(error)
+            continue
         if version in versions(options, package):
             return options
+    if broken:
+        raise broken[0]
     raise LabError(
         f"{package} {version} is not in Debian's archive (any more); looked in {', '.join(suites)}",
         remedy="`xdplab lab kernels --again KERNEL` fetches the kernel of today, which has it",

@@ -11,7 +11,8 @@ from pathlib import Path
 from xdplab.errors import LabError
 from xdplab.labs.cache import locked, make, mark_used
 from xdplab.labs.modules import BuildTree, compiler_for
-from xdplab.labs.vm import archive, kernels
+from xdplab.labs.vm import architectures, archive, kernels
+from xdplab.labs.vm.architectures import Architecture
 
 ARCH = "x86"
 _SPACE_MB = 250
@@ -27,45 +28,71 @@ _MOVED = (
 
 
 def tree(kernel: str) -> BuildTree:
-    """Return the build tree of a guest's kernel (``6.1``), fetched if it is not in the cache.
+    """Return the build tree of a guest's kernel (``6.1``, ``6.1@arm64``), fetched if it is not in the cache.
 
     Raises LabError if the archive no longer has the headers of just this kernel, or this machine lacks a compiler
     or C library new enough for them.
     """
+    _, architecture = architectures.parted(kernel)
+    cross = f"{architecture.triplet}-" if architecture else ""
     found = kernels.kernel(kernel)
-    compiler = compiler_for(kernel, found.file("config").read_text())
+    compiler = compiler_for(kernel, found.file("config").read_text(), cross)
     with locked("headers") as root:
         folder = root / f"{found.release}_{found.version}"
         if not folder.exists():
-            make(folder, functools.partial(_fill, found), what=f"the headers of {kernel}", space_mb=_SPACE_MB)
+            make(
+                folder,
+                functools.partial(_fill, found, architecture),
+                what=f"the headers of {kernel}",
+                space_mb=_SPACE_MB,
+            )
         mark_used(folder)
     path = folder / "usr/src" / f"linux-headers-{found.release}"
     _require_tools_run(kernel, path)
-    return BuildTree(found.release, found.version, path, ARCH, compiler)
+    return BuildTree(found.release, found.version, path, _kbuild(architecture), compiler, cross)
 
 
-def _fill(kernel: kernels.Kernel, folder: Path) -> None:
+def _kbuild(architecture: Architecture | None) -> str:
+    return architecture.kbuild if architecture else ARCH
+
+
+def _fill(kernel: kernels.Kernel, architecture: Architecture | None, folder: Path) -> None:
     package = f"linux-headers-{kernel.release}"
     with locked("kernels") as root:  # apt's lists are there
-        options = archive.find_exactly(root / "apt", package, kernel.version, kernels.suites(kernel.name))
-        brought = [name for name in archive.needed(options, package) if _BROUGHT.fullmatch(name)]
-        packages = archive.download([f"{package}={kernel.version}", *brought], options, folder.parent)
+        packages = _of_architecture(root / "apt", kernel, architecture, package, folder.parent)
     for file in packages:
         archive.extract(file, folder)
     shutil.rmtree(folder / "usr/share", ignore_errors=True)
     own = folder / "usr/src" / package
     (own / "vmlinux").unlink(missing_ok=True)  # only for a module's BTF, which needs pahole
-    _adapt(own, kernel.release)
+    _adapt(own, kernel.release, _kbuild(architecture))
 
 
-def _adapt(own: Path, release: str) -> None:
+def _of_architecture(
+    apt: Path, kernel: kernels.Kernel, architecture: Architecture | None, package: str, folder: Path
+) -> list[Path]:
+    """Download the headers and what they bring. Their programs run here: those of another architecture stay there."""
+    suites = kernels.suites(kernel.name)
+    lists, name = (apt / architecture.name, architecture.name) if architecture else (apt, archive.ARCHITECTURE)
+    options = archive.find_exactly(lists, package, kernel.version, suites, name)
+    brought = [one for one in archive.needed(options, package) if _BROUGHT.fullmatch(one)]
+    programs = [one for one in brought if one.startswith("linux-kbuild-")] if architecture else []
+    rest = [one for one in brought if one not in programs]
+    found = archive.download([f"{package}={kernel.version}", *rest], options, folder)
+    if programs:
+        here = archive.find_exactly(apt, programs[0], kernel.version, suites)
+        found += archive.download([f"{one}={kernel.version}" for one in programs], here, folder)
+    return found
+
+
+def _adapt(own: Path, release: str, arch: str) -> None:
     """Make the headers usable in their folder, with the compiler that `build` names."""
     makefile = own / "Makefile"
     text = makefile.read_text()
     for pattern, moved in _MOVED:
         text = pattern.sub(moved, text)
     makefile.write_text(text)
-    variables = {"override ARCH": ARCH, "override KERNELRELEASE": release, "DEBIAN_KERNEL_NO_CC_VERSION_CHECK": "y"}
+    variables = {"override ARCH": arch, "override KERNELRELEASE": release, "DEBIAN_KERNEL_NO_CC_VERSION_CHECK": "y"}
     (own / ".kernelvariables").write_text("".join(f"{name} = {value}\n" for name, value in variables.items()))
 
 

@@ -223,14 +223,16 @@ def _find(apt: Path, name: str) -> archive.Offer:
     plain, architecture = architectures.parted(name)
     if architecture is None:
         return archive.find(apt, plain, suites(plain))
-    first = suites(plain)
-    looked = sorted(architecture.suites, key=lambda suite: suite not in first)
-    return archive.find(apt / architecture.name, plain, looked, architecture.name, architecture.kernels_end)
+    return archive.find(apt / architecture.name, plain, suites(name), architecture.name, architecture.kernels_end)
 
 
 def suites(name: str) -> tuple[str, ...]:
-    """Return the suites to search for a kernel of that name."""
-    return KNOWN.get(name, archive.ALL)
+    """Return the suites to search for a kernel of that name; of another architecture, those that have it."""
+    plain, architecture = architectures.parted(name)
+    first = KNOWN.get(plain, archive.ALL)
+    if architecture is None:
+        return first
+    return tuple(sorted(architecture.suites, key=lambda suite: suite not in first))
 
 
 def _fill(offer: archive.Offer, name: str, folder: Path) -> None:
@@ -299,7 +301,8 @@ def require_name(name: str) -> None:
     plain, asks, _ = name.partition(MARK)
     if asks and _NAME.fullmatch(plain):
         raise LabError(
-            f"kernel {name}: labs are {archive.ARCHITECTURE} only; `study jit` alone measures other architectures",
+            f"kernel {name}: labs are {archive.ARCHITECTURE} only; "
+            "studies jit, execution and loading measure other architectures",
             remedy=f"write {plain}",
         )
     _require_form(name)

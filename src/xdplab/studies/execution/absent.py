@@ -7,7 +7,7 @@ from functools import cache
 
 from xdplab.errors import HiddenSettingError, UnsupportedError
 from xdplab.studies.execution.trees import tree_of
-from xdplab.studies.places import HOST, Place, place_of
+from xdplab.studies.places import HOST, Place, architecture_of, compiler_of, module_refusal, place_of
 
 _UML = {
     "jit": "user-mode Linux has no JIT",
@@ -17,6 +17,11 @@ _UML = {
 _NOT_ASKED = "a fault in it would take this machine down: --host-module inserts it here too"
 
 
+_UNPROVED = "the proof of equal work cannot read what it is compiled to"
+_NOT_PROVED = {"riscv64": ("module",), "ppc64el": ("user", "module")}
+"""By architecture, the backends whose code the proof does not know."""
+
+
 @cache
 def absent(place: str, host_module: bool = False) -> Mapping[str, str]:
     """Return the backends that a place cannot have, each with the reason. What a guest lacks is found by trying.
@@ -24,6 +29,8 @@ def absent(place: str, host_module: bool = False) -> Mapping[str, str]:
     ``host_module``: whether this machine's own kernel may be given the module.
     """
     kind = place.partition(":")[0]
+    if architecture := architecture_of(place):
+        return _of_another(place) | dict.fromkeys(_NOT_PROVED.get(architecture.name, ()), _UNPROVED)
     if kind == HOST:
         return _of_this_machine() | ({} if host_module else {"module": _NOT_ASKED})
     return _UML if kind == "uml" else {}
@@ -33,6 +40,13 @@ def left_out(places: Sequence[str], backends: Sequence[str], host_module: bool =
     """Return notes on which backends are not measured at which place."""
     found = ((place, backend, why) for place in places for backend, why in absent(place, host_module).items())
     return [f"{place}: {backend} is left out: {why}" for place, backend, why in found if backend in backends]
+
+
+def _of_another(place: str) -> dict[str, str]:
+    """Check whether a module can be built for a kernel of another architecture. Raises MissingToolError."""
+    compiler_of(place)  # without one, not even the driver can be built
+    why = module_refusal(place)
+    return {"module": why} if why else {}
 
 
 def _of_this_machine() -> dict[str, str]:
@@ -57,4 +71,8 @@ def _jit(place: Place) -> None:
         pass
 
 
-_ATTEMPTS: dict[str, Callable[[Place], object]] = {"interpreter": _interpreter, "jit": _jit, "module": tree_of}
+def _module(place: Place) -> None:
+    tree_of(place.name)
+
+
+_ATTEMPTS: dict[str, Callable[[Place], object]] = {"interpreter": _interpreter, "jit": _jit, "module": _module}

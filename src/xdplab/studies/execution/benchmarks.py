@@ -82,6 +82,11 @@ class Benchmark:
         return replace(work, outside=HOUSEKEEPING[wrapper] | work.outside)
 
     @property
+    def family(self) -> str:
+        """The kernel's name without the number of accesses or executions."""
+        return self.spec.workload if self.spec else self.kernel.partition("_x")[0]
+
+    @property
     def works_on_frame(self) -> bool:
         """Whether its accesses are to the packet; those of all others are to the working set."""
         return self.spec is not None and self.spec.workload == "packet"

@@ -9,14 +9,13 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import unicorn
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
-from unicorn import x86_const
 
 from xdplab.errors import ProgramError
 from xdplab.programs.image import Image, read_image
@@ -24,6 +23,7 @@ from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.steps import Registers
 from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCKS, MODULE, Benchmark
 from xdplab.studies.execution.bytecode import HELPERS, divides
+from xdplab.studies.execution.machines import PAGE, machine_of
 
 FRAME_BYTES = 256
 """FRAME_BYTES of record.h."""
@@ -43,7 +43,7 @@ class Executed:
 
     ``divisions``; ``loads`` and ``stores`` in what the benchmark works on; ``clocks``: looks at the clock between the
     two; ``links`` of a chain that were entered. ``result``: what the call gave. ``looks``: what the clock said first
-    and last, ``recorded``: what the call says that it said.
+    and last, ``recorded``: what the call says that it said. ``machine``: whose code it is; '' for BPF.
     """
 
     instructions: int
@@ -55,6 +55,7 @@ class Executed:
     result: int
     looks: tuple[int, int]
     recorded: tuple[int, int]
+    machine: str = ""
 
 
 class _Looks:
@@ -77,7 +78,7 @@ class _Looks:
         _, begin, end, result = struct.unpack("<4Q", record)
         looks = (STEP_NS, STEP_NS * len(self._then))
         counts = {name: last[name] - first[name] for name in first}
-        return Executed(clocks=len(self._then) - 2, result=result, looks=looks, recorded=(begin, end), **counts)
+        return Executed(clocks=len(self._then) - 2, result=result, looks=looks, recorded=(begin, end), **counts)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=256)
@@ -162,33 +163,27 @@ _CALL = 0x85
 _RANDOM = 0x5DEECE66
 _BASE, _STUBS, _END = 0x100_0000, 0x500_0000, 0x600_0000
 _RECORD, _SET, _FRAME, _STACK = 0x1000_0000, 0x2000_0000, 0x3000_0000, 0x4000_0000
-_CODE_BYTES, _PAGE, _STACK_BYTES, _STUB_BYTES = 1 << 24, 1 << 12, 1 << 20, 16
-_RETURN = b"\xc3"
-
-
-def _x86_64() -> Any:
-    return unicorn.Uc(unicorn.UC_ARCH_X86, unicorn.UC_MODE_64)  # type: ignore[attr-defined, no-untyped-call]
+_CODE_BYTES, _STACK_BYTES, _STUB_BYTES = 1 << 24, 1 << 20, 16
 
 
 class _MachineCode:
-    """A shared object, or a module before it is linked to a kernel, of x86-64.
+    """A shared object, or a module before it is linked to a kernel, of a machine that is known.
 
     What it calls elsewhere are stubs that return at once; the clock's says the time.
     """
 
     def __init__(self, content: bytes, function: str, clock: str) -> None:
         self._elf = ELFFile(io.BytesIO(content))
-        if self._elf["e_machine"] != "EM_X86_64":
-            raise ProgramError(f"the proof of equal work does not know machine {self._elf['e_machine']}")
+        self._machine = machine_of(self._elf["e_machine"])
         self._is_module = self._elf["e_type"] == "ET_REL"
         self._clock = clock
         self._stubs: dict[str, int] = {}
         self._sections = list(self._elf.iter_sections())
-        self.uc = _x86_64()
+        self.uc = self._machine.start()
         sizes = {_BASE: _CODE_BYTES, _STUBS: _CODE_BYTES, _SET: 4 * _SET_BYTES, _STACK: _STACK_BYTES}
         for address in (0, _BASE, _STUBS, _END, _RECORD, _SET, _FRAME, _STACK):  # 0: where the stack's canary lies
-            self.uc.mem_map(address, sizes.get(address, _PAGE))
-        self.uc.mem_write(_STUBS, _RETURN * _CODE_BYTES)
+            self.uc.mem_map(address, sizes.get(address, PAGE))
+        self.uc.mem_write(_STUBS, self._machine.code * (_CODE_BYTES // len(self._machine.code)))
         self._placed = self._place()
         for section in self._sections:
             if isinstance(section, RelocationSection):
@@ -212,17 +207,22 @@ class _MachineCode:
             self.uc.emu_start(self._entry, _END, count=_MOST)
         except unicorn.unicorn.UcError as error:
             raise ProgramError(f"{benchmark.name}: the emulated call fails: {error}") from None
-        return looks.between(bytes(self.uc.mem_read(_RECORD, _RECORD_BYTES)))
+        found = looks.between(bytes(self.uc.mem_read(_RECORD, _RECORD_BYTES)))
+        return replace(found, machine=self._machine.name)
 
     def _prepare(self, benchmark: Benchmark) -> None:
         self.uc.mem_write(_SET, benchmark.state)
         self.uc.mem_write(_FRAME, bytes(range(FRAME_BYTES)))
         self.uc.mem_write(_RECORD, benchmark.input.to_bytes(8, "little"))
-        stack = _STACK + _STACK_BYTES - 72  # as after a call: eight bytes off a multiple of 16
-        self.uc.mem_write(stack, _END.to_bytes(8, "little"))
-        values = {"RDI": _RECORD, "RSI": _SET, "RDX": _FRAME, "RSP": stack}
-        for register, value in values.items():
-            self.uc.reg_write(getattr(x86_const, f"UC_X86_REG_{register}"), value)
+        stack = _STACK + _STACK_BYTES - 64
+        if self._machine.link is None:
+            stack -= 8  # as after a call: eight bytes off a multiple of 16
+            self.uc.mem_write(stack, _END.to_bytes(8, "little"))
+        else:
+            self.uc.reg_write(self._machine.link, _END)
+        self.uc.reg_write(self._machine.stack, stack)
+        for register, value in zip(self._machine.arguments, (_RECORD, _SET, _FRAME), strict=True):
+            self.uc.reg_write(register, value)
 
     def _on_instruction(self, looks: _Looks) -> Callable[[Any, int, int, object], None]:
         names = {address: name for name, address in self._stubs.items()}
@@ -234,20 +234,20 @@ class _MachineCode:
                 return
             now["instructions"] += 1
             now["links"] += address in self._links
-            now["divisions"] += _divides(bytes(uc.mem_read(address, size)))
+            now["divisions"] += self._machine.divides(bytes(uc.mem_read(address, size)))
 
         return note
 
     def _answer(self, name: str, looks: _Looks) -> None:
         """Do what a function of elsewhere does; what is neither clock nor random (`__fentry__`) only returns."""
         if name == "get_random_u32":
-            self.uc.reg_write(x86_const.UC_X86_REG_RAX, _RANDOM)
+            self.uc.reg_write(self._machine.result, _RANDOM)
         if name != self._clock:
             return
         time = looks.look()
         if name == "clock_gettime":
-            self.uc.mem_write(self.uc.reg_read(x86_const.UC_X86_REG_RSI), bytes(8) + time.to_bytes(8, "little"))
-        self.uc.reg_write(x86_const.UC_X86_REG_RAX, 0 if name == "clock_gettime" else time)
+            self.uc.mem_write(self.uc.reg_read(self._machine.second), bytes(8) + time.to_bytes(8, "little"))
+        self.uc.reg_write(self._machine.result, 0 if name == "clock_gettime" else time)
 
     def _place(self) -> Mapping[int, int]:
         """Put the code and data into memory; return where each section begins (of a shared object: its address)."""
@@ -271,15 +271,18 @@ class _MachineCode:
             return
         symbols: Any = self._sections[relocations["sh_link"]]
         for one in relocations.iter_relocations():
-            kind = _RELOCATIONS.get(one["r_info_type"])
+            kind = self._machine.relocations.get(one["r_info_type"])
             if kind is None:
                 continue  # thread-local storage and the like: a call that needs it goes astray and is found
-            size, relative, from_symbol = kind
-            symbol = symbols.get_symbol(one["r_info_sym"])
-            target = self._at(symbol) if from_symbol else _BASE
-            at = base + one["r_offset"]
-            value = target + (0 if one["r_info_type"] in _WITHOUT_ADDEND else one["r_addend"]) - (at if relative else 0)
-            self.uc.mem_write(at, (value & ((1 << 8 * size) - 1)).to_bytes(size, "little"))
+            target = self._at(symbols.get_symbol(one["r_info_sym"])) if kind.symbol else _BASE
+            at, value = base + one["r_offset"], target + (one["r_addend"] if kind.addend else 0)
+            if kind.page:
+                value &= ~(PAGE - 1)
+            if kind.relative:
+                value -= at & ~(PAGE - 1) if kind.page else at
+            old = int.from_bytes(self.uc.mem_read(at, kind.size), "little")
+            new = kind.put(old, value) & ((1 << 8 * kind.size) - 1)
+            self.uc.mem_write(at, new.to_bytes(kind.size, "little"))
 
     def _at(self, symbol: Any) -> int:
         where = symbol["st_shndx"]
@@ -299,19 +302,6 @@ class _MachineCode:
 
 
 _SHF_ALLOC = 2
-# psABI of x86-64, table 4.10: bytes, whether relative to where it stands, whether the symbol counts.
-_RELOCATIONS = {
-    1: (8, False, True),  # R_X86_64_64
-    2: (4, True, True),  # PC32
-    4: (4, True, True),  # PLT32
-    6: (8, False, True),  # GLOB_DAT
-    7: (8, False, True),  # JUMP_SLOT
-    8: (8, False, False),  # RELATIVE
-    10: (4, False, True),  # 32
-    11: (4, False, True),  # 32S
-    24: (8, True, True),  # PC64
-}
-_WITHOUT_ADDEND = (6, 7)
 
 
 def _on_access(looks: _Looks) -> Callable[[Any, int, int, int, int, object], None]:
@@ -319,11 +309,3 @@ def _on_access(looks: _Looks) -> Callable[[Any, int, int, int, int, object], Non
         looks.now["stores" if kind == unicorn.UC_MEM_WRITE else "loads"] += 1
 
     return note
-
-
-def _divides(code: bytes) -> bool:
-    """Tell whether an instruction of x86-64 is DIV or IDIV: opcodes F6 and F7 with /6 and /7."""
-    code = code.lstrip(b"\x66")
-    if code and code[0] & 0xF0 == 0x40:  # a REX prefix
-        code = code[1:]
-    return len(code) > 1 and code[0] in (0xF6, 0xF7) and code[1] >> 3 & 7 in (6, 7)

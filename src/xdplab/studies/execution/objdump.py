@@ -1,9 +1,9 @@
-"""``objdump -dr --no-show-raw-insn`` of x86-64: one step per instruction, with its jump target and callee."""
+"""``objdump -dr --no-show-raw-insn``: one step per instruction, with its jump target and callee."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Literal
@@ -16,12 +16,33 @@ Kind = Literal["call", "jump", "branch", "return", "divide", "other"]
 _FUNCTION = re.compile(r"^(?P<at>[0-9a-f]+) <(?P<name>[^>]+)>:$")
 _INSTRUCTION = re.compile(r"^\s*(?P<at>[0-9a-f]+):\t\s*(?P<text>[^#\s](?:.*\S)?)\s*$")
 _RELOCATION = re.compile(r"^\s*(?P<at>[0-9a-f]+): R_\w+\s+(?P<symbol>[^\s+-]+)(?P<offset>[+-]0x[0-9a-f]+)?")
-_TARGET = re.compile(r"\s(?P<at>[0-9a-f]+) <(?P<symbol>[^>+]+)(?P<offset>\+0x[0-9a-f]+)?>")
+_TARGET = re.compile(r"[\s,](?P<at>[0-9a-f]+) <(?P<symbol>[^>+]+)(?P<offset>\+0x[0-9a-f]+)?>")
 _ADDRESS_TO = re.compile(r"^movabs \$0x0,(?P<register>%\w+)$")
-_LONGEST = 15  # bytes of an instruction: a relocation further on belongs to another one
 _PREFIXES = ("bnd", "notrack", "rep", "repz", "lock", "cs", "ds", "data16")
 _RETURNS = ("__x86_return_thunk",)
 """Where a kernel jumps to instead of returning."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one machine's instructions are written: the mnemonics of each kind (``*``: and all that begin so).
+
+    ``comment`` begins what objdump adds. ``relocated``: at which bytes of an instruction its relocation may stand;
+    one further on belongs to another. ``memory``: whether an instruction reads and writes memory.
+    """
+
+    objdump: str
+    comment: str
+    relocated: range
+    kinds: tuple[tuple[Kind, tuple[str, ...]], ...]
+    indirect: tuple[str, ...]
+    memory: Callable[[str, str], tuple[bool, bool]]
+
+    def kind(self, mnemonic: str) -> Kind:
+        for kind, names in self.kinds:
+            if any(mnemonic == name or (name[-1] == "*" and mnemonic.startswith(name[:-1])) for name in names):
+                return kind
+        return "other"
 
 
 @dataclass(frozen=True)
@@ -41,15 +62,16 @@ class CodeLine:
     stores: bool = False
 
 
-def parse_objdump(data: bytes | str) -> dict[str, list[CodeLine]]:
-    """Return the steps of each function. Raises FormatError naming the line."""
+def parse_objdump(data: bytes | str, machine: str = "x86-64") -> dict[str, list[CodeLine]]:
+    """Return the steps of each function of a machine in `DIALECTS`. Raises FormatError naming the line."""
+    dialect = DIALECTS[machine]
     lines = lines_of(data, TOOL)
     named = {int(found["at"], 16): _plain(found["name"]) for line in lines if (found := _FUNCTION.match(line))}
     functions: dict[str, list[CodeLine]] = {}
     reader = None
     for number, line in enumerate(lines, start=1):
         if found := _FUNCTION.match(line):
-            reader = _Reader(_plain(found["name"]), named)
+            reader = _Reader(_plain(found["name"]), named, dialect)
             functions[reader.name] = reader.steps
         elif found := _INSTRUCTION.match(line):
             if reader is None:
@@ -73,8 +95,8 @@ class _Reader:
     function's address, since the last instruction that wrote them.
     """
 
-    def __init__(self, name: str, named: Mapping[int, str]) -> None:
-        self.name, self.named = name, named
+    def __init__(self, name: str, named: Mapping[int, str], dialect: Dialect) -> None:
+        self.name, self.named, self.dialect = name, named, dialect
         self.steps: list[CodeLine] = []
         self.registers: dict[str, str] = {}
 
@@ -82,15 +104,15 @@ class _Reader:
         symbol = self._relocated(at, relocations)
         target = _TARGET.search(text)
         callee = symbol or (_plain(target["symbol"]) if target else None)
-        words = _words(text)
+        words = _words(text, self.dialect.comment)
         if words[0].startswith("call") and words[-1].startswith("*%"):
             callee = self.registers.get(words[-1][1:], "?")
         self._remember(text, symbol)
-        self.steps.append(_step(at, text, words, target, callee, self.name))
+        self.steps.append(_step(at, text, words, target, callee, self.name, self.dialect))
 
     def _relocated(self, at: int, relocations: Iterable[re.Match[str] | None]) -> str | None:
         """Return the symbol of this instruction's relocation; objdump also prints those of earlier ones beside it."""
-        found = next((r for r in relocations if r and 0 < int(r["at"], 16) - at < _LONGEST), None)
+        found = next((r for r in relocations if r and int(r["at"], 16) - at in self.dialect.relocated), None)
         if found is None:
             return None
         if not found["symbol"].startswith("."):
@@ -106,42 +128,98 @@ class _Reader:
             self.registers[found["register"]] = symbol
 
 
-def _words(text: str) -> list[str]:
-    words = text.split("#")[0].split()
+def _words(text: str, comment: str) -> list[str]:
+    words = text.split(comment)[0].split()
     while len(words) > 1 and words[0] in _PREFIXES:
         words.pop(0)
     return words
 
 
 def _step(
-    at: int, text: str, words: list[str], target: re.Match[str] | None, callee: str | None, function: str
+    at: int,
+    text: str,
+    words: list[str],
+    target: re.Match[str] | None,
+    callee: str | None,
+    function: str,
+    dialect: Dialect,
 ) -> CodeLine:
     mnemonic = words[0]
-    if mnemonic.startswith("call"):
-        return CodeLine(at, "call", text, callee=callee)
-    if mnemonic.startswith("ret"):
-        return CodeLine(at, "return", text)
-    if mnemonic.startswith("j"):
-        return _jump(at, text, mnemonic, target, callee, function)
-    kind: Kind = "divide" if mnemonic.startswith(("div", "idiv")) else "other"
-    loads, stores = _memory(mnemonic, " ".join(words[1:]))
+    kind = dialect.kind(mnemonic)
+    if mnemonic in dialect.indirect:
+        callee, target = callee or "?", None
+    if kind == "call":
+        return CodeLine(at, kind, text, callee=callee)
+    if kind == "return":
+        return CodeLine(at, kind, text)
+    if kind in ("jump", "branch"):
+        return _jump(at, text, kind, target, callee, function)
+    loads, stores = dialect.memory(mnemonic, " ".join(words[1:]))
     return CodeLine(at, kind, text, loads=loads, stores=stores)
 
 
-def _jump(
-    at: int, text: str, mnemonic: str, target: re.Match[str] | None, callee: str | None, function: str
-) -> CodeLine:
+def _jump(at: int, text: str, kind: Kind, target: re.Match[str] | None, callee: str | None, function: str) -> CodeLine:
     if callee in _RETURNS:
         return CodeLine(at, "return", text)
     if callee != function or target is None:
         return CodeLine(at, "return", text, callee=callee or "?")
-    return CodeLine(at, "jump" if mnemonic.startswith("jmp") else "branch", text, target=int(target["at"], 16))
+    return CodeLine(at, kind, text, target=int(target["at"], 16))
 
 
-def _memory(mnemonic: str, operands: str) -> tuple[bool, bool]:
+def _x86_memory(mnemonic: str, operands: str) -> tuple[bool, bool]:
     """Return whether an instruction reads and whether it writes memory (AT&T order: the destination is the last)."""
     if "(" not in operands or mnemonic.startswith(("lea", "nop", "push", "pop")):
         return False, False
     written = operands.rstrip().endswith(")") and not mnemonic.startswith(("cmp", "test", "imul", "mul", "div", "idiv"))
     only_written = written and mnemonic.startswith(("mov", "set"))
     return not only_written, written
+
+
+def _arm64_memory(mnemonic: str, operands: str) -> tuple[bool, bool]:
+    """Loads and stores are instructions of their own; those of the stack save registers."""
+    if "[" not in operands or "[sp" in operands:
+        return False, False
+    return mnemonic.startswith("ld"), mnemonic.startswith("st")
+
+
+_RISCV_LOADS = frozenset({"lb", "lbu", "lh", "lhu", "lw", "lwu", "ld"})
+_RISCV_STORES = frozenset({"sb", "sh", "sw", "sd"})
+
+
+def _riscv_memory(mnemonic: str, operands: str) -> tuple[bool, bool]:
+    """As on arm64."""
+    if "(sp)" in operands:
+        return False, False
+    return mnemonic in _RISCV_LOADS, mnemonic in _RISCV_STORES
+
+
+DIALECTS: dict[str, Dialect] = {
+    "x86-64": Dialect(
+        "objdump",
+        "#",
+        range(1, 15),
+        (("call", ("call*",)), ("return", ("ret*",)), ("jump", ("jmp*",)), ("branch", ("j*",)),
+         ("divide", ("div*", "idiv*"))),
+        (),
+        _x86_memory,
+    ),
+    "arm64": Dialect(
+        "aarch64-linux-gnu-objdump",
+        "//",
+        range(1),
+        (("call", ("bl", "blr")), ("return", ("ret*",)), ("jump", ("b", "br")),
+         ("branch", ("b.*", "cbz", "cbnz", "tbz", "tbnz")), ("divide", ("udiv", "sdiv"))),
+        ("blr", "br"),
+        _arm64_memory,
+    ),
+    "riscv64": Dialect(
+        "riscv64-linux-gnu-objdump",
+        "#",
+        range(1),
+        (("call", ("jal", "jalr")), ("return", ("ret",)), ("jump", ("j", "jr")),
+         ("branch", ("beq*", "bne*", "blt*", "bge*", "bgt*", "ble*")), ("divide", ("div*", "rem*"))),
+        ("jalr", "jr"),
+        _riscv_memory,
+    ),
+}  # fmt: skip
+"""By the names of `machines`."""

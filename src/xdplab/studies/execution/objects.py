@@ -31,16 +31,29 @@ def build(benchmarks: Iterable[Benchmark]) -> dict[str, bytes]:
     Raises ProgramError with the compiler's first error.
     """
     chosen = list(benchmarks)
-    wanted = sorted({object_name(b, w) for b in chosen for w in b.wrappers if w != MODULE})
+    files = _compiled(chosen, sorted({object_name(b, w) for b in chosen for w in b.wrappers if w != MODULE}))
+    files |= {f"{b.kernel}.h": b.header for b in chosen}
+    return files | {f"{b.kernel}.state": b.state for b in chosen if b.state}
+
+
+def _compiled(chosen: Iterable[Benchmark], wanted: Iterable[str], *variables: str) -> dict[str, bytes]:
+    """Return the products by name; ``variables`` are make's."""
     with tempfile.TemporaryDirectory(prefix="xdplab-microbench-") as name:
         folder = Path(name)
         for relative, content in (_sources(chosen) | _common()).items():
             (folder / relative).parent.mkdir(parents=True, exist_ok=True)
             (folder / relative).write_bytes(content)
-        _make(folder, wanted)
-        files = {file: (folder / file).read_bytes() for file in wanted}
-    files |= {f"{b.kernel}.h": b.header for b in chosen}
-    return files | {f"{b.kernel}.state": b.state for b in chosen if b.state}
+        _make(folder, [*variables, *wanted])
+        return {file: (folder / file).read_bytes() for file in wanted}
+
+
+def build_for(compiler: str, benchmarks: Iterable[Benchmark]) -> dict[str, bytes]:
+    """Compile the user-space functions by the compiler of another architecture; return them by name.
+
+    Raises ProgramError with the compiler's first error.
+    """
+    chosen = list(benchmarks)
+    return _compiled(chosen, sorted({object_name(b, USER) for b in chosen if USER in b.wrappers}), f"CC={compiler}")
 
 
 def build_module(tree: BuildTree, benchmarks: Iterable[Benchmark]) -> Path:
@@ -72,6 +85,7 @@ def _common() -> dict[str, bytes]:
 
 
 def _make(folder: Path, wanted: Iterable[str]) -> None:
+    """Run make; ``wanted`` are what to make, and variables."""
     try:
         done = subprocess.run(
             ["make", "-s", f"CLANG={find_clang()}", *wanted],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xdplab.errors import PlanError
 from xdplab.later import later
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, Benchmark, all_benchmarks
-from xdplab.studies.places import HOST, harden_words
+from xdplab.studies.places import HOST, harden_words, is_foreign
 
 if TYPE_CHECKING:
     from xdplab.studies.execution import absent
@@ -106,7 +106,7 @@ def state_words(cold: bool, pause_us: int | None) -> str:
 
 def counts(place: str) -> bool:
     """Tell whether a place counts instructions."""
-    return place.endswith(":count")
+    return place.endswith(":count") or is_foreign(place)
 
 
 def smallest(request: ExecutionRequest) -> ExecutionRequest:

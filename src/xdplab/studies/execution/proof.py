@@ -5,9 +5,12 @@ The control flow of a wrapper's code is checked (`enclosure`), and an emulator e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
 
 from xdplab.errors import ProgramError
 from xdplab.programs.build import run_tool
@@ -15,16 +18,14 @@ from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCK_READS, CL
 from xdplab.studies.execution.bytecode import entry_of, steps_of
 from xdplab.studies.execution.enclosure import Flow, complaints
 from xdplab.studies.execution.executed import Executed, execute
+from xdplab.studies.execution.machines import clock_instructions, machine_of, share
 from xdplab.studies.execution.microbench import TimedCall
-from xdplab.studies.execution.objdump import CodeLine, parse_objdump
+from xdplab.studies.execution.objdump import DIALECTS, CodeLine, parse_objdump
 from xdplab.studies.execution.objects import object_name
 
 MOST_APART = 1.3
 """How many times the instructions of one wrapper another may execute, and of the algorithm either; gcc 12 and 16 and
 clang 14 to 23 come to 1.25 between two wrappers."""
-
-CLOCK_INSTRUCTIONS = 10
-"""Instructions of a wrapper per clock call: user space computes nanoseconds from two numbers."""
 
 PARTNERS = {BPF: USER, MODULE: USER, USER: BPF}
 """Whose work each wrapper's is compared with."""
@@ -42,46 +43,54 @@ class Examined:
     executed: Executed | None = None
 
 
-def examine(benchmark: Benchmark, wrapper: str, path: Path, objects: Path | None = None) -> Examined:
+def examine(
+    benchmark: Benchmark, wrapper: str, path: Path, objects: Path | None = None, users: Path | None = None
+) -> Examined:
     """Check that the loaded object has its clock calls around its work, and that it does the required work.
 
     ``objects``: the folder with the benchmark's objects for BPF and user space, which it is compared with; the folder
-    of ``path`` if not given. Raises ProgramError if it cannot be disassembled, FormatError where the disassembly is
-    not understood.
+    of ``path`` if not given. ``users``: that of user space, if it is of another architecture. Raises ProgramError if
+    it cannot be disassembled, FormatError where the disassembly is not understood.
     """
     found = _enclosed(benchmark, wrapper, path)
     if found.wrong:
         return found
     try:
         executed = execute(benchmark, wrapper, path.read_bytes())
-        partner = _partner(benchmark, wrapper, objects or path.parent)
+        folder = objects or path.parent
+        partner = _partner(benchmark, wrapper, {BPF: folder, USER: users or folder})
     except ProgramError as error:
         return replace(found, wrong=(error.message,))
     return replace(found, executed=executed, wrong=tuple(unequal(benchmark, executed, partner)))
 
 
-def _partner(benchmark: Benchmark, wrapper: str, objects: Path) -> Executed | None:
+def _partner(benchmark: Benchmark, wrapper: str, objects: Mapping[str, Path]) -> Executed | None:
     """Return what the wrapper's partner does; null for a trap, which compares with nothing."""
     other = PARTNERS[wrapper]
     if benchmark.trap or other not in benchmark.wrappers:
         return None
-    return execute(benchmark, other, (objects / object_name(benchmark, other)).read_bytes())
+    return execute(benchmark, other, (objects[other] / object_name(benchmark, other)).read_bytes())
 
 
 def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) -> Iterator[str]:
-    """Yield each difference between a call's work and that of the algorithm, or that of its partner."""
+    """Yield each difference between a call's work and that of the algorithm, or that of its partner.
+
+    Instructions of two machines are compared by what a step comes to on each.
+    """
     task, made = benchmark.task, executed.instructions
+    here = share(executed.machine, benchmark.family)
     if executed.recorded != executed.looks:
         yield f"a call says that it began and ended at {executed.recorded}, and its clock said {executed.looks}"
     done = getattr(executed, task.kind)
     if task.count and done != task.count:
         yield f"a call makes {done:,} {task.kind} between its clocks, and the algorithm {task.count:,}"
-    expected, clocks = task.per_step * task.count, CLOCK_INSTRUCTIONS * (1 + executed.clocks)
+    expected, clocks = here * task.per_step * task.count, clock_instructions(executed.machine) * (1 + executed.clocks)
     if not expected / MOST_APART <= made <= expected * MOST_APART + task.around + clocks:
         yield f"a call executes {made:,} instructions between its clocks, and the algorithm about {expected:,.0f}"
     if partner is None:
         return
-    few, many = sorted((made, partner.instructions))
+    clocks = max(clocks, clock_instructions(partner.machine) * (1 + partner.clocks))
+    few, many = sorted((made / here, partner.instructions / share(partner.machine, benchmark.family)))
     if many > MOST_APART * few + clocks:
         yield f"a call executes {made:,} instructions between its clocks, and its partner {partner.instructions:,}"
     if not benchmark.clock_result and executed.result != partner.result:
@@ -93,8 +102,9 @@ def _enclosed(benchmark: Benchmark, wrapper: str, path: Path) -> Examined:
         return _examine_bpf(benchmark, path.read_bytes())
     function = f"microbench_{benchmark.kernel}" if wrapper == MODULE else "microbench"
     symbols = [function, *([CHAIN_LINK] if benchmark.work.needs_call == CHAIN_LINK else [])]
-    text = "".join(_objdump(path, symbol) for symbol in symbols)
-    functions = parse_objdump(text)
+    machine = machine_of(ELFFile(io.BytesIO(path.read_bytes()))["e_machine"]).name
+    text = "".join(_objdump(DIALECTS[machine].objdump, path, symbol) for symbol in symbols)
+    functions = parse_objdump(text, machine)
     for symbol in symbols:
         if not functions.get(symbol):
             return Examined(text, (f"there is no function {symbol}",))
@@ -117,8 +127,8 @@ def _not_recursive(steps: Sequence[CodeLine] | None) -> tuple[str, ...]:
     return (f"{CHAIN_LINK} does not call itself: it is no longer a recursion",)
 
 
-def _objdump(path: Path, symbol: str) -> str:
-    command = ["objdump", "-dr", "--no-show-raw-insn", f"--disassemble={symbol}", path.name]
+def _objdump(tool: str, path: Path, symbol: str) -> str:
+    command = [tool, "-dr", "--no-show-raw-insn", f"--disassemble={symbol}", path.name]
     return run_tool(command, path.parent)
 
 

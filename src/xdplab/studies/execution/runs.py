@@ -10,7 +10,8 @@ from pathlib import Path
 from xdplab.errors import PlanError
 from xdplab.studies.execution import own
 from xdplab.studies.execution.absent import left_out
-from xdplab.studies.execution.objects import build
+from xdplab.studies.execution.machines import is_known
+from xdplab.studies.execution.objects import build, build_for
 from xdplab.studies.execution.points import (
     BACKENDS,
     ExecutionPoint,
@@ -26,7 +27,7 @@ from xdplab.studies.execution.study import OBJECTS, REFERENCE, ExecutionStudy, r
 from xdplab.studies.execution.summaries import tables_of
 from xdplab.studies.execution.views import VIEWS
 from xdplab.studies.frame import StudyKind, StudyRun
-from xdplab.studies.places import require_places
+from xdplab.studies.places import architecture_of, is_foreign, require_places
 from xdplab.studies.points import Gathered
 
 ExecutionRun = StudyRun[ExecutionRequest, ExecutionPoint]
@@ -39,9 +40,11 @@ def gather(request: ExecutionRequest) -> Gathered[ExecutionPoint]:
     """
     if unknown := set(request.backends) - set(BACKENDS):
         raise PlanError(f"--backend: there is no {', '.join(sorted(unknown))}", remedy=f"{', '.join(BACKENDS)}")
-    require_places(request.places)
+    require_places(request.places, any_architecture=True)
     notes = left_out(request.places, request.backends, request.host_module)
     if request.config:
+        if foreign := [place for place in request.places if is_foreign(place)]:
+            raise PlanError(f"--config: the event of a pair of your own cannot run in {foreign[0]}, which has no files")
         pair, files = own.load(Path(request.config))
         return _gathered(own_points(request, pair.name), files, notes)
     benchmarks = chosen(request)
@@ -51,6 +54,10 @@ def gather(request: ExecutionRequest) -> Gathered[ExecutionPoint]:
             (Path(name) / file).write_bytes(content)
         expected = reference(benchmarks, Path(name), max(3, request.calls))
     files[REFERENCE] = json.dumps(expected).encode()
+    others = {found.name: found for place in request.places if (found := architecture_of(place))}
+    for architecture in (found for found in others.values() if is_known(found.name)):
+        theirs = build_for(architecture.compiler(), benchmarks.values())
+        files |= {f"{architecture.name}/{name}": content for name, content in theirs.items()}
     return _gathered(points(request, benchmarks), files, notes)
 
 

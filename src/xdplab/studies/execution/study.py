@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError, MissingToolError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import modules
 from xdplab.labs.caches import evicted_bytes
 from xdplab.programs.program import cache_directory
 from xdplab.studies.execution import own
-from xdplab.studies.execution.benchmarks import MODULE, NATIVE, Benchmark
+from xdplab.studies.execution.benchmarks import MODULE, NATIVE, USER, Benchmark
+from xdplab.studies.execution.machines import is_known
 from xdplab.studies.execution.microbench import Microbench, parse_microbench
 from xdplab.studies.execution.objects import MODULE_NAME, build_module, object_name
 from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, ExecutionRequest, Trial, calls_of, chosen
 from xdplab.studies.execution.proof import examine, require_results
 from xdplab.studies.execution.trees import tree_of
 from xdplab.studies.frame import StudyRun
-from xdplab.studies.places import Place, PlaceFacts, harden_words, place_of
+from xdplab.studies.places import (
+    HOST,
+    Place,
+    PlaceFacts,
+    architecture_of,
+    harden_words,
+    is_foreign,
+    linked_tool,
+    place_of,
+)
 
 CALLS, DISASSEMBLY, PROOF = "calls.jsonl", "disassembly.txt", "proof.json"
 OBJECTS, REFERENCE = "objects", "reference.json"
@@ -65,8 +75,21 @@ class ExecutionStudy:
         return dict(json.loads(text))
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
-        self.place = self._stack.enter_context(place_of(trials[0].point.place))
-        self._driver = self.place.put(Path(driver()), mode=0o755)
+        name = trials[0].point.place
+        command = driver(name)
+        files = [*self._files(name, trials)] if is_foreign(name) else []
+        self.place = self._stack.enter_context(place_of(name, tools=[command, *files]))
+        self._driver = self.place.put(command, mode=0o755)
+
+    def _files(self, place: str, trials: Sequence[Trial]) -> Iterator[Path]:
+        """Yield what the trials load: a guest of another architecture boots with it."""
+        made: dict[Path, None] = {}
+        for point in (trial.point for trial in trials):
+            with contextlib.suppress(XdplabError):  # what cannot be built is told by its trials
+                made[self._object(place, point)] = None
+            state = self._objects / f"{self._benchmarks[point.benchmark].kernel}.state"
+            made |= {state: None} if state.exists() else {}
+        yield from made
 
     def leave_block(self) -> None:
         try:
@@ -101,8 +124,8 @@ class ExecutionStudy:
     def _argv(self, place: Place, point: ExecutionPoint, raw: Path, facts: ExecutionFacts) -> list[str]:
         """Prove the object, put it on the place, and return how the driver calls it."""
         benchmark, wrapper = self._benchmarks[point.benchmark], BACKENDS[point.backend]
-        path = self._module(place) if wrapper == MODULE else self._objects / object_name(benchmark, wrapper)
-        found = examine(benchmark, wrapper, path, self._objects)
+        path = self._object(place.name, point)
+        found = examine(benchmark, wrapper, path, self._objects, self._users(place.name))
         (raw / DISASSEMBLY).write_text(found.text)
         executed = asdict(found.executed) if found.executed else None
         proof = {"object": path.name, "must": str(benchmark.task), "executed": executed, "wrong": found.wrong}
@@ -120,6 +143,20 @@ class ExecutionStudy:
         argv += ["--state", place.put(state)] if state.exists() else []
         return argv + (self._cold(place, facts) if point.cold else [])
 
+    def _users(self, place: str) -> Path:
+        """Return the folder of the user-space objects of a place's architecture, or of this machine's if the proof
+        cannot read those."""
+        architecture = architecture_of(place)
+        return self._objects / architecture.name if architecture and is_known(architecture.name) else self._objects
+
+    def _object(self, place: str, point: ExecutionPoint) -> Path:
+        """Return the file that a point's backend loads at a place. Raises XdplabError for a module without one."""
+        wrapper = BACKENDS[point.backend]
+        if wrapper == MODULE:
+            return self._module(place)
+        folder = self._users(place) if wrapper == USER else self._objects
+        return folder / object_name(self._benchmarks[point.benchmark], wrapper)
+
     def _cold(self, place: Place, facts: ExecutionFacts) -> list[str]:
         """A guest that counts instructions has no caches: there, cold only means loaded again."""
         facts.evicted_bytes = 0 if place.clock == "instructions" else evicted_bytes()
@@ -132,25 +169,25 @@ class ExecutionStudy:
         if BACKENDS[point.backend] != MODULE:
             path = place.put(self._objects / own.BPF_OBJECT)
             return ["--backend", "own-bpf", "--object", path, "--map", pair.bpf.map, "--", event]
-        built = modules.build(tree_of(place), pair.module.name, own.module_sources(self._objects))
+        built = modules.build(tree_of(place.name), pair.module.name, own.module_sources(self._objects))
         return ["--backend", "own-module", "--object", place.put(built), "--file", pair.module.file, "--", event]
 
-    def _module(self, place: Place) -> Path:
+    def _module(self, place: str) -> Path:
         """Return the module for a place's kernel, kept in the run; one that could not be built is not tried again."""
-        if place.name in self._no_module:
-            raise self._no_module[place.name]
+        if place in self._no_module:
+            raise self._no_module[place]
         try:
             return self._built_module(place)
         except MissingToolError:
             raise
         except LabError as error:  # such as headers made by a newer compiler than this machine has
-            self._no_module[place.name] = UnsupportedError(error.message, remedy=error.remedy)
+            self._no_module[place] = UnsupportedError(error.message, remedy=error.remedy)
         except XdplabError as error:
-            self._no_module[place.name] = error
-        raise self._no_module[place.name]
+            self._no_module[place] = error
+        raise self._no_module[place]
 
-    def _built_module(self, place: Place) -> Path:
-        relative = f"{OBJECTS}/{place.name.replace(':', '-')}/{MODULE_NAME}.ko"
+    def _built_module(self, place: str) -> Path:
+        relative = f"{OBJECTS}/{place.replace(':', '-')}/{MODULE_NAME}.ko"
         path = self._run.directory.path / relative
         if not path.exists():
             built = build_module(tree_of(place), self._benchmarks.values())
@@ -174,9 +211,9 @@ class ExecutionStudy:
 _JIT = {"interpreter": False, "jit": True}
 
 
-def driver() -> str:
-    """Build microbench on this machine, whose root every lab's guest has too; return its path."""
-    return build_tool(LocalHost(), NATIVE, str(cache_directory().parent / "native"))
+def driver(place: str = HOST) -> Path:
+    """Build microbench for a place; return its path on this machine."""
+    return linked_tool(place, NATIVE, str(cache_directory().parent / "native"))
 
 
 def reference(benchmarks: dict[str, Benchmark], folder: Path, calls: int) -> dict[str, list[int]]:
@@ -186,7 +223,7 @@ def reference(benchmarks: dict[str, Benchmark], folder: Path, calls: int) -> dic
 
 
 def _results(benchmark: Benchmark, folder: Path, calls: int) -> list[int]:
-    argv = [driver(), "--backend", "user", "--benchmark", benchmark.kernel, "--pause-us", "0"]
+    argv = [str(driver()), "--backend", "user", "--benchmark", benchmark.kernel, "--pause-us", "0"]
     argv += ["--object", str(folder / object_name(benchmark, "user")), "--input", str(benchmark.input)]
     state = folder / f"{benchmark.kernel}.state"
     argv += ["--calls", str(calls), *(["--state", str(state)] if state.exists() else [])]

@@ -9,17 +9,17 @@ from xdplab.errors import UnsupportedError
 from xdplab.labs.modules import BuildTree
 from xdplab.labs.uml import source as uml_source
 from xdplab.labs.vm import headers
-from xdplab.studies.places import HOST, Place
+from xdplab.studies.places import HOST
 
 
-def tree_of(place: Place) -> BuildTree:
-    """Return the build tree of a place's kernel, fetched where it is a lab's.
+def tree_of(place: str) -> BuildTree:
+    """Return the build tree of a place's kernel, fetched where it is a lab's, or another architecture's.
 
     Raises UnsupportedError if this machine has none of its own kernel, LabError if it cannot be fetched.
     """
-    kind, _, rest = place.name.partition(":")
+    kind, _, rest = place.partition(":")
     if kind == HOST:
-        return _own_tree(place.release)
+        return _own_tree(platform.release())
     if kind == "uml":
         return uml_source.tree()
     return headers.tree(rest.partition(":")[0])

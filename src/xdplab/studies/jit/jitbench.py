@@ -15,6 +15,7 @@ class JitTiming:
 
     ``failed`` says what did not work, and why; ``ns`` is empty then. Sizes are null for classic filters. ``passed``:
     packets of the last round that all its packet sockets together let through; null where it has none.
+    ``policy_requested``, ``policy``: the scheduling policy that it asked for, and the one that it then had.
     """
 
     name: str
@@ -26,6 +27,8 @@ class JitTiming:
     ns: tuple[int, ...]
     failed: str | None
     passed: int | None = None
+    policy_requested: str | None = None
+    policy: str | None = None
 
     @property
     def per_run(self) -> float:
@@ -73,11 +76,17 @@ def _subject(fields: dict[str, object], line: int) -> JitTiming:
         ns=ns,  # type: ignore[arg-type]
         failed=failed,
         passed=_known(fields, "passed", line),
+        **{name: _word(fields, name, line) for name in ("policy_requested", "policy")},
     )
 
 
 def _known(fields: dict[str, object], key: str, line: int) -> int | None:
     return None if fields.get(key) is None else count_field(fields, key, TOOL, line=line)
+
+
+def _word(fields: dict[str, object], key: str, line: int) -> str | None:
+    """Return a text; null if it is null, and in the output of earlier versions, which lacks it."""
+    return None if fields.get(key) is None else text_field(fields, key, TOOL, line=line)
 
 
 def _failure(fields: dict[str, object], line: int) -> str | None:

@@ -52,6 +52,8 @@ COLUMNS = (
     Column("above", "Float64", "filters: cost above the shortest filter with the same verdict"),
     Column("low", "Float64", "amplified, time: 95 % interval of the median round's cost, lower end"),
     Column("high", "Float64", "amplified, time: its upper end"),
+    Column("policy_requested", "string", "amplified: the scheduling policy asked for, so that nothing else runs"),
+    Column("policy", "string", "amplified: the policy that it then had; null in runs made before it was recorded"),
     Column("packets", "Float64", "tcp: runs of the filter per send (TCP_STREAM) or transaction (TCP_RR)"),
     Column("total", "Float64", "traffic, tcp: of a datagram, send or transaction, seen through the filter"),
     Column("untapped", "Float64", "traffic, tcp: of one that no packet socket looks at"),
@@ -188,6 +190,7 @@ def _amplified(raw: Path, clock: str) -> Iterator[Row]:
     )
     row: Row = {"number": MANY_TAPS, "name": "passed" if found[FILTER].verdict else "refused", "passed": True}
     row |= {"insns": found[FILTER].insns, "jited": compiled}
+    row |= {"policy_requested": found[FILTER].policy_requested, "policy": found[FILTER].policy}
     if clock == "instructions":
         cost = [found[name].per_run / MANY_TAPS for name in (FILTER, SAME, SHORTEST, OPEN)]
         yield row | {"cost": cost[0] - cost[1] + cost[2] - cost[3], "above": cost[0] - cost[1]}

@@ -106,7 +106,7 @@ STUDY = StudyKind(
     table_of,
     _tables,
     views.VIEWS,
-    version="2",
+    version="3",
     possible=lambda run: views.possible(run.points),
     smallest=smallest,
     published=EXPERIMENTS,

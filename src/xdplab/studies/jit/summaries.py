@@ -214,6 +214,7 @@ def amplified(table: pd.DataFrame) -> pd.DataFrame:
     rows = joined.part(table, AMPLIFIED)
     keys = ["subject", "insns", "name", "number"]
     whole = joined.side_by_side(rows, keys)
+    policies = rows.groupby("label")["policy"].agg(lambda found: ", ".join(found.fillna("not recorded").unique()))
     made = whole[["label", *keys, "unit", *MODES, SPEED_UP]].copy()
     for mode in MODES:
         ends = {end: joined.side_by_side(rows, keys, end)[mode] for end in ("low", "high", "above")}
@@ -223,6 +224,7 @@ def amplified(table: pd.DataFrame) -> pd.DataFrame:
         ]
         made[f"{mode}, 95 %"] = texts
         made[f"{mode}, above the shortest"] = ends["above"]
+    made["scheduled as"] = made["label"].map(policies)
     names = {"label": "place", "subject": "filter", "insns": "instructions", "name": "datagram is"}
     return _rounded(made).rename(columns=names | {"number": "packet sockets", SPEED_UP: "speed-up"})
 

@@ -9,7 +9,7 @@ from typing import Literal
 from xdplab.errors import PlanError
 from xdplab.labs.base import MITIGATED
 from xdplab.programs.spec import FORMS, WORKLOADS
-from xdplab.studies.places import HOST, require_places
+from xdplab.studies.places import HOST, compiler_of, is_foreign, module_refusal, require_places
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
 
 BPF, MODULE, LOADER = "bpf", "module", "loader"
@@ -91,25 +91,47 @@ PROCESS_WORDS = {INSMOD: "insmod", BUSYBOX: "busybox insmod", LIBBPF: "a libbpf 
 
 
 def gather(request: LoadingRequest) -> Gathered[LoadingPoint]:
-    """Return the points of a request. Raises PlanError, and LabError for a place that cannot exist."""
-    require_places(request.places)
+    """Return the points of a request.
+
+    Raises PlanError, and LabError for a place that cannot exist or lacks a compiler.
+    """
+    require_places(request.places, any_architecture=True)
     _require(request)
+    for place in request.places:
+        compiler_of(place)  # without one, not even the driver can be built
     programs: list[tuple[str, str | None, int | None]] = [(CLOCK, None, None)]
     programs += [(request.workload, form, n) for form in request.forms for n in request.accesses]
     points = [point for place in request.places for point in _loads(place, programs)]
     points += [LoadingPoint("compile", HOST, BPF, *program) for program in programs]
     kernels = dict.fromkeys(kernel_of(p) for p in request.places if takes_modules(p))
     points += [LoadingPoint("compile", HOST, MODULE, *program, k) for k in kernels for program in programs]
-    return Gathered(points, notes=[_LEFT_OUT[kind_of(p)] for p in request.places if kind_of(p) in _LEFT_OUT])
+    return Gathered(points, notes=[why for place in request.places for why in _left_out(place)])
 
 
 def _loads(place: str, programs: list[tuple[str, str | None, int | None]]) -> Iterator[LoadingPoint]:
     yield LoadingPoint("start", place, LOADER, "")
-    for kind in tuple(PROCESS_WORDS) if kind_of(place) != HOST else (LIBBPF, BPFTOOL):
+    for kind in _processes(place):
         yield LoadingPoint("process", place, kind, CLOCK)
     for kind in (BPF, MODULE) if takes_modules(place) else (BPF,):
         for program in programs:
             yield LoadingPoint("load", place, kind, *program)
+
+
+def _processes(place: str) -> tuple[str, ...]:
+    """Return the tools that insert in a place; a guest of another architecture has its own busybox and our loader."""
+    if is_foreign(place):
+        return (BUSYBOX, LIBBPF) if takes_modules(place) else (LIBBPF,)
+    return tuple(PROCESS_WORDS) if kind_of(place) != HOST else (LIBBPF, BPFTOOL)
+
+
+def _left_out(place: str) -> Iterator[str]:
+    """Yield notes on what is not measured in a place, and why."""
+    if is_foreign(place):
+        yield f"{place}: insmod and bpftool are left out: the guest has no programs of its architecture but busybox"
+        if why := module_refusal(place):
+            yield f"{place}: modules are left out: {why}"
+    elif kind_of(place) in _LEFT_OUT:
+        yield _LEFT_OUT[kind_of(place)]
 
 
 def kind_of(place: str) -> str:
@@ -119,7 +141,7 @@ def kind_of(place: str) -> str:
 
 def takes_modules(place: str) -> bool:
     """Return whether modules are measured in a place."""
-    return kind_of(place) not in _LEFT_OUT
+    return module_refusal(place) is None if is_foreign(place) else kind_of(place) not in _LEFT_OUT
 
 
 def kernel_of(place: str) -> str:
@@ -147,5 +169,6 @@ def _require(request: LoadingRequest) -> None:
     for place in request.places:
         if kind_of(place) not in (HOST, "uml", "vm") or (kind_of(place) == "vm" and not kernel_of(place)):
             raise PlanError(
-                f"--place: {place!r} is not a place", remedy="places are host, uml and vm:KERNEL:count (or :kvm)"
+                f"--place: {place!r} is not a place",
+                remedy="places are host, uml, vm:KERNEL:count (or :kvm) and vm:KERNEL@ARCH",
             )

@@ -12,9 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError, MissingToolError, UnsupportedError
-from xdplab.hosts.local import LocalHost
 from xdplab.labs.modules import BuildTree
 from xdplab.labs.uml import source as uml_source
 from xdplab.labs.vm import headers
@@ -35,7 +33,7 @@ from xdplab.studies.loading.points import (
     kernel_of,
     kind_of,
 )
-from xdplab.studies.places import Place, PlaceFacts, place_of
+from xdplab.studies.places import HOST, Place, PlaceFacts, is_foreign, linked_tool, place_of
 
 COMPILED, SECTIONS, OBJECT = "compiled.json", "sections.json", "program.bpf.o"
 
@@ -63,8 +61,12 @@ class LoadingStudy:
     def enter_block(self, trials: Sequence[Trial]) -> None:
         point = trials[0].point
         if point.task != "compile":
-            self.place = self._stack.enter_context(place_of(point.place))
-            self._driver = self.place.put(Path(driver()), mode=0o755)
+            command = driver(point.place)
+            self.place = self._stack.enter_context(place_of(point.place, (VETH,), (command,)))
+            self._driver = self.place.put(command, mode=0o755)
+            if is_foreign(point.place):  # its kernel finds no module by itself, and riscv64's begins without its JIT
+                self.place.host.run(["modprobe", VETH])
+                self._stack.enter_context(self.place.jit(True))
 
     def leave_block(self) -> None:
         self._stack.close()
@@ -91,10 +93,11 @@ class LoadingStudy:
         """Insert by a process and remove by another, as many times as requested."""
         of_module = point.kind in (INSMOD, BUSYBOX)
         path = place.put(_module(point, raw, folder) if of_module else _bpf(point, raw))
+        shell = [_OWN_SHELL] if is_foreign(point.place) else _tool("busybox") if point.kind == BUSYBOX else []
         pin = f"/sys/fs/bpf/xdplab-{secrets.token_hex(4)}"
         words = {
             INSMOD: lambda: [*_tool("insmod"), path, NETWORK, THEN, *_tool("rmmod"), subjects.MODULE_NAME],
-            BUSYBOX: lambda: [*_busybox("insmod"), path, NETWORK, THEN, *_busybox("rmmod"), subjects.MODULE_NAME],
+            BUSYBOX: lambda: [*shell, "insmod", path, NETWORK, THEN, *shell, "rmmod", subjects.MODULE_NAME],
             LIBBPF: lambda: [self._driver, "loader", path],
             BPFTOOL: lambda: [*_tool("bpftool"), "prog", "load", path, pin, THEN, *_tool("rm"), pin],
         }[point.kind]()
@@ -111,6 +114,10 @@ class LoadingStudy:
 
 
 NETWORK, THEN = "interface=veth0", "then"
+VETH = "veth"
+"""The kernel module of the link that programs are attached to."""
+_OWN_SHELL = "/bin/busybox"
+"""The one program of a guest of another architecture."""
 _PACKAGES = {"insmod": "kmod", "rmmod": "kmod", "bpftool": "bpftool", "rm": "coreutils", "busybox": "busybox-static"}
 
 
@@ -122,13 +129,9 @@ def _tool(name: str) -> list[str]:
     return [path]
 
 
-def _busybox(name: str) -> list[str]:
-    return [*_tool("busybox"), name]
-
-
-def driver() -> str:
-    """Build loadbench on this machine, whose root every lab's guest has too; return its path."""
-    return build_tool(LocalHost(), subjects.NATIVE, str(cache_directory().parent / "native"))
+def driver(place: str = HOST) -> Path:
+    """Build loadbench for a place; return its path on this machine."""
+    return linked_tool(place, subjects.NATIVE, str(cache_directory().parent / "native"))
 
 
 def _bpf(point: LoadingPoint, raw: Path) -> Path:

@@ -58,7 +58,7 @@ def module_file(point: LoadingPoint, tree: BuildTree, folder: Path) -> Path:
     copies all of it. Raises ProgramError, LabError.
     """
     built = modules.build(tree, MODULE_NAME, module_sources(point))
-    run_tool(["strip", "--strip-debug", "-o", str(folder / built.name), str(built)], folder)
+    run_tool([f"{tree.cross}strip", "--strip-debug", "-o", str(folder / built.name), str(built)], folder)
     return folder / built.name
 
 

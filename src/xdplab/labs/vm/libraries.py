@@ -1,0 +1,100 @@
+"""libbpf for the programs of another architecture: Debian's packages of it, unpacked into the cache.
+
+A guest of another architecture boots with the libraries that its programs need; this machine's cross compiler links
+the programs with them.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+
+from xdplab.errors import LabError
+from xdplab.labs.cache import locked, make, mark_used
+from xdplab.labs.vm import archive
+from xdplab.labs.vm.architectures import Architecture
+
+HEADERS, LIBRARY = "libbpf-dev", "libbpf1"
+PACKAGES = "packages.txt"
+"""The packages that a folder was made of, one a line."""
+
+_SPACE_MB = 60
+_KEPT = ("*.so", "*.so.*")
+_LEFT_OUT = "gconv"
+"""The folder of the C library's 250 character sets."""
+
+
+def folder(architecture: Architecture) -> Path:
+    """Return a folder with ``include/bpf`` and ``lib``, fetched if it is not in the cache. Raises LabError."""
+    with locked("libraries") as root:
+        found = root / architecture.name
+        if not found.exists():
+            what = f"the libraries of {architecture.name}"
+            make(found, lambda made: _fill(root, architecture, made), what=what, space_mb=_SPACE_MB)
+        mark_used(found)
+    return found
+
+
+def _fill(root: Path, architecture: Architecture, made: Path) -> None:
+    options, _ = archive.find_newest(root / "apt", HEADERS, architecture.shells, architecture.name)
+    needed = archive.dependencies(options, [LIBRARY])
+    tree = made.parent / "tree"
+    packages = archive.download([HEADERS, *needed], options, made.parent)
+    for package in packages:
+        archive.extract(package, tree)
+    (made / PACKAGES).write_text("".join(f"{package.name}\n" for package in packages))
+    shutil.copytree(tree / "usr/include/bpf", made / "include/bpf")
+    (made / "lib").mkdir()
+    for pattern in _KEPT:
+        for path in sorted(tree.rglob(pattern)):
+            if path.is_file() and path.parent.name != _LEFT_OUT:  # nor a link to what another package has
+                shutil.copyfile(path, made / "lib" / path.name)
+
+
+def is_program(content: bytes) -> bool:
+    """Tell whether a file is started by a loader, which finds its libraries."""
+    return content.startswith(b"\x7fELF") and _loader(ELFFile(io.BytesIO(content))) is not None
+
+
+def needed(program: bytes, there: Path) -> dict[str, bytes]:
+    """Return the files that a program of another architecture is started with, by their path in a guest.
+
+    ``there`` is their `folder`. None are needed by a program that has its libraries inside. Raises LabError naming a
+    library that is not there.
+    """
+    loader, names = _wants(program)
+    if loader is None:
+        return {}
+    files = {loader.lstrip("/"): _library(there, Path(loader).name)}
+    todo = list(names)
+    while todo:
+        if (path := f"lib/{todo.pop()}") not in files:
+            files[path] = _library(there, Path(path).name)
+            todo += _wants(files[path])[1]
+    return files
+
+
+def _library(there: Path, name: str) -> bytes:
+    try:
+        return (there / "lib" / name).read_bytes()
+    except OSError as error:
+        raise LabError(f"a program needs {name}, which no fetched package has: {error.strerror}") from error
+
+
+def _wants(program: bytes) -> tuple[str | None, Iterable[str]]:
+    """Return the program's loader, and the names of the libraries that it asks for."""
+    elf = ELFFile(io.BytesIO(program))
+    sections = (s for s in elf.iter_sections() if isinstance(s, DynamicSection))
+    tags = (tag for section in sections for tag in section.iter_tags("DT_NEEDED"))
+    return _loader(elf), [tag.needed for tag in tags]  # type: ignore[attr-defined]
+
+
+def _loader(elf: ELFFile) -> str | None:
+    found: list[Any] = [segment for segment in elf.iter_segments() if segment["p_type"] == "PT_INTERP"]
+    return str(found[0].get_interp_name()) if found else None

@@ -1,0 +1,221 @@
+"""The machines whose code the proof executes: how unicorn runs a function of it, and how its code refers elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import unicorn
+from unicorn import arm64_const, riscv_const, x86_const
+
+from xdplab.errors import ProgramError
+
+PAGE = 1 << 12
+
+
+@dataclass(frozen=True)
+class Relocation:
+    """How a reference is filled in: ``size`` in bytes, ``relative`` to where it stands (or to its ``page``).
+
+    ``symbol``: whether the symbol counts, ``addend``: whether the addend does. ``put`` makes the new bytes of the old
+    ones and the value; by default they are the value.
+    """
+
+    size: int
+    relative: bool = False
+    symbol: bool = True
+    addend: bool = True
+    page: bool = False
+    put: Callable[[int, int], int] = lambda old, value: value
+
+
+@dataclass(frozen=True)
+class Machine:
+    """``code``: a return to the caller; ``link``: the register with the way back, null if the stack has it.
+
+    ``divides`` tells whether an instruction is a division. ``modules``: whether references in a module are known.
+    """
+
+    name: str
+    architecture: int
+    mode: int
+    code: bytes
+    arguments: tuple[int, int, int]
+    result: int
+    stack: int
+    link: int | None
+    second: int
+    relocations: Mapping[int, Relocation]
+    divides: Callable[[bytes], bool]
+
+    def start(self) -> Any:
+        return _UC.Uc(self.architecture, self.mode)
+
+
+CLOCK_INSTRUCTIONS = {"riscv64": 15}
+"""Instructions of a wrapper per clock call, where it is not `USUAL`: 10⁹ and the way to the C library take more."""
+USUAL = 10
+"""On the others: user space computes nanoseconds from two numbers."""
+
+
+def clock_instructions(machine: str) -> int:
+    return CLOCK_INSTRUCTIONS.get(machine, USUAL)
+
+
+def share(machine: str, family: str) -> float:
+    """Return how many times the instructions of BPF and x86-64 a benchmark's step comes to on a machine."""
+    return FEWER.get(machine, {}).get(family, 1.0)
+
+
+def is_known(name: str) -> bool:
+    """Tell whether the proof can execute the code of an architecture, by Debian's name for it."""
+    return any(machine.name == name for machine in MACHINES.values())
+
+
+def machine_of(elf_machine: str) -> Machine:
+    """Return the machine by ELF's name for it. Raises ProgramError for one that is not known."""
+    if elf_machine not in MACHINES:
+        raise ProgramError(f"the proof of equal work does not know machine {elf_machine}")
+    return MACHINES[elf_machine]
+
+
+def _x86_divides(code: bytes) -> bool:
+    """DIV and IDIV: opcodes F6 and F7 with /6 and /7."""
+    code = code.lstrip(b"\x66")
+    if code and code[0] & 0xF0 == 0x40:  # a REX prefix
+        code = code[1:]
+    return len(code) > 1 and code[0] in (0xF6, 0xF7) and code[1] >> 3 & 7 in (6, 7)
+
+
+def _arm64_divides(code: bytes) -> bool:
+    """UDIV and SDIV (Arm ARM, C4.1: data-processing, two sources)."""
+    return int.from_bytes(code, "little") & 0x7FE0F800 == 0x1AC00800
+
+
+def _riscv_divides(code: bytes) -> bool:
+    """DIV, DIVU, REM, REMU and their 32-bit forms (The RISC-V Instruction Set Manual, M extension)."""
+    word = int.from_bytes(code, "little")
+    return len(code) == 4 and word & 0x77 == 0x33 and word >> 25 == 1 and word >> 14 & 1 == 1
+
+
+def _bits(mask: int, at: int, shift: int) -> Callable[[int, int], int]:
+    """Put a value, without its lowest ``shift`` bits, into an instruction."""
+    return lambda old, value: old & ~(mask << at) | (value >> shift & mask) << at
+
+
+def _page(old: int, value: int) -> int:
+    """Put a distance in pages into ADRP."""
+    pages = value >> 12
+    return old & ~(3 << 29 | 0x7FFFF << 5) | (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5
+
+
+# psABI of x86-64, table 4.10.
+_X86: dict[int, Relocation] = {
+    1: Relocation(8),  # R_X86_64_64
+    2: Relocation(4, relative=True),  # PC32
+    4: Relocation(4, relative=True),  # PLT32
+    6: Relocation(8, addend=False),  # GLOB_DAT
+    7: Relocation(8, addend=False),  # JUMP_SLOT
+    8: Relocation(8, symbol=False),  # RELATIVE
+    10: Relocation(4),  # 32
+    11: Relocation(4),  # 32S
+    24: Relocation(8, relative=True),  # PC64
+}
+
+# ELF for the Arm 64-bit Architecture, 5.7.
+_ARM64: dict[int, Relocation] = {
+    257: Relocation(8),  # R_AARCH64_ABS64
+    258: Relocation(4),  # ABS32
+    260: Relocation(8, relative=True),  # PREL64
+    261: Relocation(4, relative=True),  # PREL32
+    275: Relocation(4, relative=True, page=True, put=_page),  # ADR_PREL_PG_HI21
+    277: Relocation(4, put=_bits(0xFFF, 10, 0)),  # ADD_ABS_LO12_NC
+    278: Relocation(4, put=_bits(0xFFF, 10, 0)),  # LDST8_ABS_LO12_NC
+    282: Relocation(4, relative=True, put=_bits(0x3FFFFFF, 0, 2)),  # JUMP26
+    283: Relocation(4, relative=True, put=_bits(0x3FFFFFF, 0, 2)),  # CALL26
+    284: Relocation(4, put=lambda old, value: _bits(0x7FF, 10, 1)(old, value & 0xFFF)),  # LDST16_ABS_LO12_NC
+    285: Relocation(4, put=lambda old, value: _bits(0x3FF, 10, 2)(old, value & 0xFFF)),  # LDST32_ABS_LO12_NC
+    286: Relocation(4, put=lambda old, value: _bits(0x1FF, 10, 3)(old, value & 0xFFF)),  # LDST64_ABS_LO12_NC
+    1025: Relocation(8),  # GLOB_DAT
+    1026: Relocation(8),  # JUMP_SLOT
+    1027: Relocation(8, symbol=False),  # RELATIVE
+}
+
+# RISC-V ELF psABI, "Relocations": those of a shared object.
+_RISCV: dict[int, Relocation] = {
+    2: Relocation(8),  # R_RISCV_64
+    3: Relocation(8, symbol=False),  # RELATIVE
+    5: Relocation(8),  # JUMP_SLOT
+}
+
+FEWER: dict[str, dict[str, float]] = {
+    "arm64": {
+        "matrix": 0.52,
+        "matrix_random": 0.63,
+        "matrix_random_bytes": 0.88,
+        "primes": 0.69,
+        "primes_narrow": 0.69,
+        "primes_clang": 0.64,
+        "primes_narrow_clang": 0.64,
+        "chain": 0.88,
+        "chase": 0.7,
+        "lookup": 0.79,
+    },
+    "riscv64": {
+        "matrix": 0.83,
+        "primes": 0.49,
+        "primes_narrow": 0.61,
+        "primes_clang": 0.48,
+        "primes_narrow_clang": 0.48,
+        "chain": 1.1,
+    },
+}
+"""How many times the instructions of a step (`Task.per_step`) a machine's code has, by the benchmark's family, where it
+is not about as many: what gcc 12 and clang 14 make. arm64 multiplies and adds in one instruction, RISC-V has a
+remainder of its own.
+"""
+
+_UC: Any = unicorn
+MACHINES: dict[str, Machine] = {
+    "EM_X86_64": Machine(
+        "x86-64",
+        _UC.UC_ARCH_X86,
+        _UC.UC_MODE_64,
+        b"\xc3",
+        (x86_const.UC_X86_REG_RDI, x86_const.UC_X86_REG_RSI, x86_const.UC_X86_REG_RDX),
+        x86_const.UC_X86_REG_RAX,
+        x86_const.UC_X86_REG_RSP,
+        None,
+        x86_const.UC_X86_REG_RSI,
+        _X86,
+        _x86_divides,
+    ),
+    "EM_AARCH64": Machine(
+        "arm64",
+        _UC.UC_ARCH_ARM64,
+        _UC.UC_MODE_ARM,
+        bytes.fromhex("c0035fd6"),
+        (arm64_const.UC_ARM64_REG_X0, arm64_const.UC_ARM64_REG_X1, arm64_const.UC_ARM64_REG_X2),
+        arm64_const.UC_ARM64_REG_X0,
+        arm64_const.UC_ARM64_REG_SP,
+        arm64_const.UC_ARM64_REG_X30,
+        arm64_const.UC_ARM64_REG_X1,
+        _ARM64,
+        _arm64_divides,
+    ),
+    "EM_RISCV": Machine(
+        "riscv64",
+        _UC.UC_ARCH_RISCV,
+        _UC.UC_MODE_RISCV64,
+        bytes.fromhex("8280"),
+        (riscv_const.UC_RISCV_REG_A0, riscv_const.UC_RISCV_REG_A1, riscv_const.UC_RISCV_REG_A2),
+        riscv_const.UC_RISCV_REG_A0,
+        riscv_const.UC_RISCV_REG_SP,
+        riscv_const.UC_RISCV_REG_RA,
+        riscv_const.UC_RISCV_REG_A1,
+        _RISCV,
+        _riscv_divides,
+    ),
+}
+"""By ELF's name."""

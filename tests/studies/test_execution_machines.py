@@ -1,0 +1,197 @@
+"""The proof of equal work on arm64 and riscv64: the functions of user space as cross compilers make them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_execution_proof import DOCTORED, IN_THE_MODULE, doctored
+
+from xdplab.errors import LabError
+from xdplab.labs.modules import BuildTree
+from xdplab.labs.vm import headers
+from xdplab.labs.vm.architectures import KNOWN
+from xdplab.programs.build import find_clang
+from xdplab.resources import shipped
+from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
+from xdplab.studies.execution.machines import MACHINES
+from xdplab.studies.execution.objdump import parse_objdump
+from xdplab.studies.execution.objects import build, build_for, build_module, object_name
+from xdplab.studies.execution.proof import examine
+
+ARCHITECTURES = ("arm64", "riscv64")
+BENCHMARKS = all_benchmarks()
+
+
+def compiler(architecture: str) -> str:
+    try:
+        return KNOWN[architecture].compiler()
+    except LabError as error:
+        pytest.skip(f"nothing can be compiled for {architecture} here: {error}")
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("objects")
+    for name, content in build(BENCHMARKS.values()).items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("doctored") / "microbench"
+    shutil.copytree(shipped("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
+    shutil.copytree(shipped("common"), folder / "common")
+    for benchmark in BENCHMARKS.values():
+        (folder / f"kernels/{benchmark.kernel}.h").write_bytes(benchmark.header)
+    return folder
+
+
+def users(architecture: str, objects: Path) -> Path:
+    folder = objects / architecture
+    if not folder.exists():
+        made = build_for(compiler(architecture), BENCHMARKS.values())
+        folder.mkdir()
+        for name, content in made.items():
+            (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_functions_as_they_are_pass_and_so_do_the_programs_beside_them(architecture: str, objects: Path) -> None:
+    theirs = users(architecture, objects)
+    for benchmark in BENCHMARKS.values():
+        for wrapper, folder in ((USER, theirs), (BPF, objects)):
+            if wrapper in benchmark.wrappers:
+                found = examine(benchmark, wrapper, folder / object_name(benchmark, wrapper), objects, theirs)
+                assert not found.wrong, f"{benchmark.name}, {wrapper}: {found.wrong}"
+                assert found.executed
+                assert found.executed.machine == ("" if wrapper == BPF else architecture)
+
+
+SEEN = {name: edit for name, edit in DOCTORED.items() if not name.endswith("in BPF")}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("name", SEEN)
+def test_a_function_that_does_other_work_is_found(name: str, architecture: str, sources: Path, objects: Path) -> None:
+    """Compared with BPF as it should be: of one that is doctored alike only the algorithm would tell."""
+    folder = doctored(sources, f"{name} on {architecture}", SEEN[name])
+    wanted = [BENCHMARKS[benchmark] for benchmark in SEEN[name][-1]]
+    argv = ["make", "-s", f"CC={compiler(architecture)}", *(object_name(one, USER) for one in wanted)]
+    subprocess.run(argv, cwd=folder, check=True, capture_output=True)
+    for benchmark in wanted:
+        found = examine(benchmark, USER, folder / object_name(benchmark, USER), objects)
+        assert found.wrong, f"{benchmark.name}: {name} was not seen"
+
+
+@pytest.fixture(scope="module")
+def tree() -> BuildTree:
+    compiler("arm64")
+    try:
+        return headers.tree("6.1@arm64")
+    except LabError as error:
+        pytest.skip(f"no module of arm64 can be built here: {error}")
+
+
+def test_the_module_of_another_architecture_does_the_work(objects: Path, tree: BuildTree) -> None:
+    module = build_module(tree, BENCHMARKS.values())
+    theirs = users("arm64", objects)
+    for benchmark in (one for one in BENCHMARKS.values() if MODULE in one.wrappers):
+        assert not examine(benchmark, MODULE, module, objects, theirs).wrong, benchmark.name
+
+
+@pytest.mark.parametrize("name", IN_THE_MODULE)
+def test_a_module_of_another_architecture_that_does_other_work_is_found(
+    name: str, sources: Path, objects: Path, tree: BuildTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = users("arm64", objects)
+    folder = doctored(sources, f"{name} in the module of arm64", IN_THE_MODULE[name])
+    monkeypatch.setattr("xdplab.studies.execution.objects.shipped", lambda _: folder)
+    wanted = [BENCHMARKS[benchmark] for benchmark in IN_THE_MODULE[name][-1]]
+    module = build_module(tree, wanted)
+    for benchmark in wanted:
+        found = examine(benchmark, MODULE, module, objects, theirs)
+        assert found.wrong, f"{benchmark.name}: {name} was not seen"
+
+
+DIVISIONS = {
+    "EM_AARCH64": ("udiv x0, x1, x2\nsdiv w3, w4, w5\n", "madd x0, x1, x2, x3\nlslv x0, x1, x2\nadd x0, x1, x2\n"),
+    "EM_RISCV": (
+        "div a0, a1, a2\ndivu a0, a1, a2\nrem a0, a1, a2\nremu a0, a1, a2\ndivw a0, a1, a2\nremuw a0, a1, a2\n",
+        "mul a0, a1, a2\nmulh a0, a1, a2\nmulw a0, a1, a2\nadd a0, a1, a2\nxor a0, a1, a2\nsrl a0, a1, a2\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("machine", DIVISIONS)
+def test_divisions_are_told_from_other_instructions(machine: str, tmp_path: Path) -> None:
+    """The assembler says how each is written."""
+    known = MACHINES[machine]
+    cross = compiler(known.name)
+    for text, expected in zip(DIVISIONS[machine], (True, False), strict=True):
+        (tmp_path / "code.s").write_text(f".option norvc\n{text}" if known.name == "riscv64" else text)
+        subprocess.run([cross, "-c", "code.s", "-o", "code.o"], cwd=tmp_path, check=True)
+        copy = cross.replace("gcc", "objcopy")
+        subprocess.run([copy, "-O", "binary", "-j", ".text", "code.o", "code.bin"], cwd=tmp_path, check=True)
+        code = (tmp_path / "code.bin").read_bytes()
+        found = [known.divides(code[at : at + 4]) for at in range(0, len(code), 4)]
+        assert found == [expected] * text.count("\n")
+
+
+ARM64 = """
+0000000000000010 <microbench>:
+  10:\tstp\tx29, x30, [sp, #-16]!
+  14:\tldr\tx1, [x0]
+  18:\tmov\tx2, #0x64                  \t// #100
+  1c:\tcbz\tx1, 30 <microbench+0x20>
+  20:\tudiv\tx3, x2, x1
+  24:\tb.hi\t1c <microbench+0xc>  // b.pmore
+  28:\tbl\t0 <clock_gettime@plt>
+  2c:\tb\t40 <chain_link>
+  30:\tstr\tx3, [x0, #8]
+  34:\tret
+"""
+RISCV = """
+0000000000000010 <microbench>:
+  10:\tsd\tra,8(sp)
+  12:\tld\ta5,0(a0)
+  16:\tbeqz\ta5,24 <microbench+0x14>
+  1a:\tremu\ta4,a3,a5
+  1e:\tjal\tra,0 <clock_gettime@plt>
+  22:\tj\t12 <microbench+0x2>
+  24:\tsw\ta4,4(a0) # 100 <x>
+  28:\tret
+"""
+
+
+def test_listings_of_other_machines_are_understood_line_by_line() -> None:
+    found = parse_objdump(ARM64, "arm64")["microbench"]
+    kinds = ["other", "other", "other", "branch", "divide", "branch", "call", "return", "other", "return"]
+    assert [line.kind for line in found] == kinds
+    assert [line.target for line in found if line.kind == "branch"] == [0x30, 0x1C]
+    assert [line.callee for line in found if line.callee] == ["clock_gettime", "chain_link"]
+    assert [(line.loads, line.stores) for line in found[:2]] == [(False, False), (True, False)]
+    assert found[-2].stores
+    found = parse_objdump(RISCV, "riscv64")["microbench"]
+    assert [line.kind for line in found] == ["other", "other", "branch", "divide", "call", "jump", "other", "return"]
+    assert [line.target for line in found if line.target] == [0x24, 0x12]
+    assert [(line.loads, line.stores) for line in (found[0], found[1], found[6])] == [
+        (False, False),
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_clang_is_told_the_machine(objects: Path) -> None:
+    """`primes, clang` was this machine's code in the folder of another."""
+    assert find_clang()
+    for architecture in ARCHITECTURES:
+        theirs = users(architecture, objects)
+        machines = {
+            (theirs / object_name(b, USER)).read_bytes()[18:20] for b in BENCHMARKS.values() if USER in b.wrappers
+        }
+        assert len(machines) == 1
