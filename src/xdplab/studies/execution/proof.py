@@ -27,6 +27,9 @@ MOST_APART = 1.3
 """How many times the instructions of one wrapper another may execute, and of the algorithm either; gcc 12 and 16 and
 clang 14 to 23 come to 1.25 between two wrappers."""
 
+WITH_PARTNER = {"wide": "divisions of 64 bits", "loads": "loads", "stores": "stores"}
+"""What partners have in common to the last one, and how it is told. The links of a chain are other memory in BPF."""
+
 PARTNERS = {BPF: USER, MODULE: USER, USER: BPF}
 """Whose work each wrapper's is compared with."""
 
@@ -56,15 +59,26 @@ def examine(
     if found.wrong:
         return found
     try:
-        executed = execute(benchmark, wrapper, path.read_bytes())
+        calls = execute(benchmark, wrapper, path.read_bytes())
         folder = objects or path.parent
         partner = _partner(benchmark, wrapper, {BPF: folder, USER: users or folder})
     except ProgramError as error:
         return replace(found, wrong=(error.message,))
-    return replace(found, executed=executed, wrong=tuple(unequal(benchmark, executed, partner)))
+    return replace(found, executed=calls[0], wrong=tuple(_first_unequal(benchmark, calls, partner)))
 
 
-def _partner(benchmark: Benchmark, wrapper: str, objects: Mapping[str, Path]) -> Executed | None:
+def _first_unequal(
+    benchmark: Benchmark, calls: Sequence[Executed], partner: Sequence[Executed] | None
+) -> Iterable[str]:
+    """Return what is unequal in the first call with a difference, and which call it is unless it is the first."""
+    others = partner or [None] * len(calls)
+    for number, (one, other) in enumerate(zip(calls, others, strict=True), 1):
+        if found := list(unequal(benchmark, one, other)):
+            return found if number == 1 else [f"in call {number}, {words}" for words in found]
+    return []
+
+
+def _partner(benchmark: Benchmark, wrapper: str, objects: Mapping[str, Path]) -> tuple[Executed, ...] | None:
     """Return what the wrapper's partner does; null for a trap, which compares with nothing."""
     other = PARTNERS[wrapper]
     if benchmark.trap or other not in benchmark.wrappers:
@@ -87,14 +101,20 @@ def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) 
     expected, clocks = here * task.per_step * task.count, clock_instructions(executed.machine) * (1 + executed.clocks)
     if not expected / MOST_APART <= made <= expected * MOST_APART + task.around + clocks:
         yield f"a call executes {made:,} instructions between its clocks, and the algorithm about {expected:,.0f}"
+    if executed.idle:
+        yield f"a call executes {executed.idle:,} pauses, fences or the like between its clocks, which do no work"
     if partner is None:
         return
+    for kind, words in WITH_PARTNER.items():
+        mine, other = getattr(executed, kind), getattr(partner, kind)
+        if task.count and mine != other and not (kind in ("loads", "stores") and task.kind == "links"):
+            yield f"a call makes {mine:,} {words} between its clocks, and its partner {other:,}"
     clocks = max(clocks, clock_instructions(partner.machine) * (1 + partner.clocks))
     few, many = sorted((made / here, partner.instructions / share(partner.machine, benchmark.family)))
     if many > MOST_APART * few + clocks:
         yield f"a call executes {made:,} instructions between its clocks, and its partner {partner.instructions:,}"
     if not benchmark.clock_result and executed.result != partner.result:
-        yield f"its first call gives {executed.result}, and its partner's {partner.result}"
+        yield f"it gives {executed.result}, and its partner {partner.result}"
 
 
 def _enclosed(benchmark: Benchmark, wrapper: str, path: Path) -> Examined:
