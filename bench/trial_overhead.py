@@ -2,10 +2,12 @@
 
 The table says where the time goes: milliseconds per trial (medians), each step without the steps inside it. A burst
 counts only with the time beyond the requested duration: setting up, waiting for the last frames, reading out. Steps
-marked "beside" run in a thread of their own; the time that the trial waits for them is in the rest. CPU time is that of
-the controller; commands are processes started on a host by SSH.
+marked "beside" run in a thread of their own; the time that the trial waits for them is in the rest. What a block does
+between its trials is marked so, and is no trial's: it is told, not counted. CPU time is that of
+the controller; commands are processes started on a host by SSH. The course shows one trial, the one with the median
+overhead: each step, command and request, when it began and how long it took.
 
-The aim: a median of 0.08 s in the netns lab. Needs root.
+The aims: a median of 0.12 s in the netns lab, and one day of 0.08 s. Needs root.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ from typing import Any
 from unittest import mock
 
 import pandas as pd
-from bounded import Aim, run
+from bounded import Aim, run, show
 
 from xdplab.counters.probe import CounterProbe, Recording
 from xdplab.generators import Generator
+from xdplab.hosts.reader import Reader
 from xdplab.hosts.ssh import SshHost
 from xdplab.plan import load_plan
 from xdplab.resources import shipped
@@ -39,10 +42,11 @@ from xdplab.studies.traffic import life, runs
 from xdplab.studies.traffic.dut import KernelSide
 from xdplab.studies.traffic.passes import RawFiles
 
-MOST_S = 0.08
+MOST_S, SOME_DAY_S = 0.12, 0.08
 
+BESIDE, BETWEEN, THE_TRIAL = "(beside)", "(between trials)", "the rest"
 STEPS: tuple[tuple[str, Any, str], ...] = (
-    ("the rest", engine, "_attempt"),
+    (THE_TRIAL, engine, "_attempt"),
     ("load and attach", life, "attach"),
     ("start the generator", Generator, "start"),
     ("prove the path", life, "prove"),
@@ -69,10 +73,13 @@ class Course:
     bursts_s: float = 0.0
     bursts: int = 0
     commands: int = 0
+    began: float = field(default_factory=time.perf_counter)
+    events: list[tuple[float, float, str]] = field(default_factory=list)
+    """When each began, in seconds since the trial did, how long it took, and what it is."""
 
     @property
     def beyond_s(self) -> float:
-        return sum(took for step, took in self.wall_s.items() if not step.endswith("(beside)"))
+        return sum(took for step, took in self.wall_s.items() if not step.endswith((BESIDE, BETWEEN)))
 
 
 class Watch:
@@ -80,6 +87,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.courses: list[Course] = []
+        self.trial_runs = False
         self._inside = threading.local()  # per thread, for each step that is running: the time of the steps inside it
         self._main = threading.main_thread()
 
@@ -100,22 +108,30 @@ class Watch:
                 stack[-1][0] += took
                 stack[-1][1] += used
             if self.courses:
-                course, key = self.courses[-1], f"{name} (beside)" if beside else name
+                course = self.courses[-1]
+                key = f"{name} {BESIDE}" if beside else name if self.trial_runs else f"{name} {BETWEEN}"
+                course.events.append((wall - course.began, took, key))
                 course.wall_s[key] = course.wall_s.get(key, 0.0) + took - inner_wall - asked_s
                 course.cpu_s[key] = course.cpu_s.get(key, 0.0) + used - inner_cpu
 
     def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if function is engine_attempt:
-                self.courses.append(Course())
-            with self.step(name):
-                return function(*args, **kwargs)
+            if function is not engine_attempt:
+                with self.step(name):
+                    return function(*args, **kwargs)
+            self.courses.append(Course())
+            self.trial_runs = True
+            try:
+                with self.step(name):
+                    return function(*args, **kwargs)
+            finally:
+                self.trial_runs = False
 
         return call
 
     def burst(self, generator: Generator, name: str, seconds: float) -> Any:
-        if not self.courses:
+        if not self.trial_runs:
             return engine_burst(generator, name, seconds)
         self.courses[-1].bursts_s += seconds
         self.courses[-1].bursts += 1
@@ -123,14 +139,30 @@ class Watch:
             return engine_burst(generator, name, seconds)
 
     def channel(self, host: SshHost, argv: Any) -> Any:
-        if self.courses:
+        if self.trial_runs:
             self.courses[-1].commands += 1
-        return ssh_channel(host, argv)
+        behind_guard = argv[7:] or argv  # of the shell and the `timeout` that each command runs under
+        with self.event(f"- {host.name}: command {Path(behind_guard[0]).name}"):
+            return ssh_channel(host, argv)
+
+    def read(self, reader: Reader, readings: Any, **options: Any) -> Any:
+        with self.event(f"- {reader.name}: {len(readings)} readings in one request"):
+            return reader_read(reader, readings, **options)
+
+    @contextmanager
+    def event(self, name: str) -> Iterator[None]:
+        """Put something into the course that is no step."""
+        began = time.perf_counter()
+        yield
+        if self.courses and self.trial_runs:
+            course = self.courses[-1]
+            course.events.append((began - course.began, time.perf_counter() - began, name))
 
 
 engine_attempt = engine._attempt
 engine_burst = Generator.burst
 ssh_channel = SshHost.channel
+reader_read = Reader.read
 
 
 def courses() -> list[Course]:
@@ -144,6 +176,7 @@ def courses() -> list[Course]:
             stack.enter_context(mock.patch.object(owner, attribute, watch.timed(name, getattr(owner, attribute))))
         stack.enter_context(mock.patch.object(Generator, "burst", lambda *a: watch.burst(*a)))
         stack.enter_context(mock.patch.object(SshHost, "channel", lambda *a: watch.channel(*a)))
+        stack.enter_context(mock.patch.object(Reader, "read", lambda *a, **k: watch.read(*a, **k)))
         runs.execute(started, lab, runs.quiet())
         ended = read_state(started).attempts
     assert len(ended) == len(watch.courses)
@@ -164,6 +197,24 @@ def table(found: list[Course]) -> pd.DataFrame:
     )
 
 
+def rounded(steps: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table without those that take no time, in tenths of a millisecond."""
+    kept = steps[steps["wall_ms"] >= 0.05]
+    return [
+        {str(name): value if name == "step" else round(value, 1) for name, value in row.items()}
+        for row in kept.to_dict("records")
+    ]
+
+
+def course(one: Course) -> list[dict[str, Any]]:
+    """Return all that a trial did, in the order in which it began."""
+    return [
+        {"began, ms": f"{1e3 * began:.1f}", "took, ms": f"{1e3 * took:.1f}", "what": what}
+        for began, took, what in sorted(one.events)
+        if took >= 5e-5
+    ]
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=3, help="repetitions of the smoke plan (%(default)s)")
 
@@ -171,7 +222,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 def measure(arguments: argparse.Namespace) -> list[Aim]:
     by_run = [courses() for _ in range(arguments.runs)]
     found = [course for one in by_run for course in one]
-    print(table(found).to_string(index=False, float_format="{:.1f}".format))
+    show("Where a trial's time goes beyond its bursts, medians in ms", rounded(table(found)))
+    typical = sorted(found, key=lambda one: one.beyond_s)[len(found) // 2]
+    show(f"The course of one trial ({1e3 * typical.beyond_s:.0f} ms beyond its bursts)", course(typical))
     print(
         f"per trial: {statistics.median(c.bursts for c in found):g} bursts of "
         f"{statistics.median(c.bursts_s for c in found):.2f} s in all, "
@@ -179,7 +232,11 @@ def measure(arguments: argparse.Namespace) -> list[Aim]:
     )
     medians = [statistics.median(course.beyond_s for course in one) for one in by_run]
     print(pd.DataFrame({"run": range(1, len(by_run) + 1), "median_s": medians}).to_string(index=False))
-    return [Aim("a trial beyond its bursts, s", statistics.median(medians), at_most=MOST_S)]
+    found_s = statistics.median(medians)
+    return [
+        Aim("a trial beyond its bursts, s", found_s, at_most=MOST_S),
+        Aim("a trial beyond its bursts, s, some day", found_s, at_most=SOME_DAY_S),
+    ]
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ c_faults() {
     fi
     while read -r file; do
         "clang-tidy-$CLANG_FORMAT" --quiet "$file" -- -std=gnu11 -D_GNU_SOURCE -Inative/common 2>/dev/null || failed=1
-    done < <(c_sources | grep '\.c$' | grep -E '^\./(native/(common|[a-z]*(gen|load|verify|clock|bench|sampler))|afxdp_user)/[a-z_]*\.c$' |
+    done < <(c_sources | grep '\.c$' | grep -E '^\./(native/(common|[a-z]*(gen|load|verify|clock|bench|sampler|reader))|afxdp_user)/[a-z_]*\.c$' |
         grep -vE '\.bpf\.c$|/fuzz\.c$|/microbench/')
     return $failed
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sampler DEVICE SECONDS: notes the CPUs' ticks and the device's packets every SECONDS until standard input
- * ends, then prints the notes. Within the time it starts no process and writes nothing: neither a command nor
- * an answer travels while traffic runs, and a note costs the DUT some microseconds. A note is the text that
- * the kernel gives: the line of /proc/uptime, rx_packets, tx_packets, and /proc/stat's line of each CPU.
+ * sampler DEVICE SECONDS: notes the CPUs' ticks and the device's packets every SECONDS, from the first line
+ * of its standard input to the end of that input, then prints the notes. Within the time it starts no process
+ * and writes nothing: neither a command nor an answer travels while traffic runs, and a note costs the DUT
+ * some microseconds. A note is the text that the kernel gives: the line of /proc/uptime, rx_packets,
+ * tx_packets, and /proc/stat's line of each CPU.
  */
 #include "clock.h"
 #include "command_line.h"
@@ -23,8 +24,9 @@ enum { MOST_STAT_BYTES = 1 << 20, FIRST_BYTES = 1 << 20 };
 
 static const struct command_line LINE = {
     .usage = "DEVICE SECONDS",
-    .about = "Echoes the first line of its input once it has the first note; prints all notes when the input "
-             "ends.",
+    .about =
+        "Takes the first note at the first line of its input, and echoes that line; prints all notes when "
+        "the input ends.",
     .least_arguments = 2,
     .most_arguments = 2,
 };
@@ -103,18 +105,26 @@ static void note_cpus(int fd) {
             note(line, end + 1 - line);
 }
 
-// Echoes the first line of what has come; false where the input has ended.
-static bool heard(bool *echoed) {
-    char text[256];
-    ssize_t got = read(STDIN_FILENO, text, sizeof(text));
-    if (got <= 0)
-        return got < 0 && errno == EINTR;
-    char *end = memchr(text, '\n', got);
-    size_t length = end ? (size_t)(end + 1 - text) : (size_t)got;
-    if (!*echoed && write(STDOUT_FILENO, text, length) != (ssize_t)length)
-        exit(1);
-    *echoed |= end != NULL;
-    return true;
+// The first line of the input, which says that notes are wanted; 0 where the input ends before.
+static size_t first_line(char *line, size_t room) {
+    size_t length = 0;
+    while (length < room && read(STDIN_FILENO, line + length, 1) == 1)
+        if (line[length++] == '\n')
+            return length;
+    return 0;
+}
+
+static bool input_ended(void) {
+    char ignored[256];
+    ssize_t got = read(STDIN_FILENO, ignored, sizeof(ignored));
+    return got == 0 || (got < 0 && errno != EINTR);
+}
+
+static void note_all(int uptime, const int counters[2], int stat) {
+    note_line(uptime);
+    note_line(counters[0]);
+    note_line(counters[1]);
+    note_cpus(stat);
 }
 
 static void print_notes(void) {
@@ -140,20 +150,24 @@ int main(int count, char **arguments) {
     int uptime = opened("/proc/uptime"), stat = opened("/proc/stat");
     int counters[] = {counter_of(words[0], COUNTERS[0]), counter_of(words[0], COUNTERS[1])};
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-    bool echoed = false;
+    char line[256];
+    size_t length = first_line(line, sizeof(line));
 
-    for (int64_t next = clock_ns(CLOCK_MONOTONIC);;) {
+    if (length == 0)
+        return 0;
+    int64_t next = clock_ns(CLOCK_MONOTONIC) + period;
+    note_all(uptime, counters, stat);
+    if (write(STDOUT_FILENO, line, length) != (ssize_t)length)
+        return 1;
+    for (;;) {
         int64_t now = clock_ns(CLOCK_MONOTONIC);
         if (now >= next) {
-            note_line(uptime);
-            note_line(counters[0]);
-            note_line(counters[1]);
-            note_cpus(stat);
+            note_all(uptime, counters, stat);
             next += (1 + (now - next) / period) * period; // what was missed is not made up for
             continue;
         }
         struct timespec left = {.tv_sec = (next - now) / 1000000000, .tv_nsec = (next - now) % 1000000000};
-        if (ppoll(&input, 1, &left, NULL) > 0 && !heard(&echoed))
+        if (ppoll(&input, 1, &left, NULL) > 0 && input_ended())
             break;
     }
     print_notes();

@@ -78,7 +78,13 @@ static int afxdp_open(struct session *session) {
     if (options->frames)
         error = pcap_read(&afxdp.pcap, options->frames, XSK_FRAME_BYTES);
     for (unsigned queue = 0; !error && queue < session->streams; queue++)
-        error = xsk_open(&afxdp.queues[queue].xsk, options->interface, queue);
+        error = xsk_open(&afxdp.queues[queue].xsk, &(struct xsk_request){
+                                                       .interface = options->interface,
+                                                       .queue = queue,
+                                                       .zerocopy = options->zerocopy,
+                                                       .need_wakeup = options->need_wakeup,
+                                                       .busy_poll_us = options->busy_poll_us,
+                                                   });
     return error;
 }
 
@@ -294,6 +300,16 @@ static int afxdp_errors(const struct session *session, uint64_t sent, uint64_t *
     return error;
 }
 
+static struct socket_state afxdp_socket(void) {
+    struct socket_state state = {.zerocopy = true, .napi = true};
+
+    for (unsigned queue = 0; queue < afxdp.session->streams; queue++) {
+        state.zerocopy &= xsk_is_zerocopy(&afxdp.queues[queue].xsk);
+        state.napi &= xsk_has_napi(&afxdp.queues[queue].xsk);
+    }
+    return state;
+}
+
 static void afxdp_close(void) {
     for (unsigned queue = 0; afxdp.queues && queue < afxdp.session->streams; queue++)
         xsk_close(&afxdp.queues[queue].xsk);
@@ -313,5 +329,6 @@ const struct engine afxdp_engine = {
     .lateness = afxdp_lateness,
     .stop = afxdp_stop,
     .errors = afxdp_errors,
+    .socket = afxdp_socket,
     .close = afxdp_close,
 };

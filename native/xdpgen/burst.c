@@ -15,8 +15,9 @@
 #define INTERVAL_NS (100 * NS_PER_MS)
 #define INTERVALS 4                /* the least a burst has: whether its rate was steady is asked of them */
 #define SETTLE_INTERRUPTED_S 0.005 /* counters are read at rest even then */
-#define LOOK_NS (2 * NS_PER_MS)
+#define LOOK_NS NS_PER_MS
 #define LOOKS_AT_REST 3   /* in a row, that see nothing new: what came back is all */
+#define LOOKS_UNSURE 8    /* as many, where it is all only if foreign frames are counted as ours */
 #define PACED_SHARE 0.999 /* a paced burst that offers less was limited */
 
 struct burst {
@@ -89,6 +90,7 @@ static int watch(struct burst *burst) {
             error = print_interval(burst, now);
             next += interval;
         }
+        receive_follow_clock();
         error = error ?: workers_check() ?: session->engine->read(session, burst->counts);
         if (sent(burst) >= burst->quota)
             break;
@@ -211,20 +213,25 @@ static int settle(const struct burst *burst, double most_s) {
     const uint64_t end = now_ns() + most_s * NS_PER_SECOND, all = sent(burst);
     const bool counts = !session->options.no_receive && session->recognised;
     static struct receive_counters rx; /* its histogram is large */
-    uint64_t before = UINT64_MAX, now;
+    uint64_t before = UINT64_MAX, own, now;
     unsigned same = 0;
+    bool at_rest = false;
 
-    while (counts && same < LOOKS_AT_REST && now_ns() + LOOK_NS < end) {
-        sleep_until_ns(now_ns() + LOOK_NS);
+    while (counts && now_ns() + LOOK_NS < end) {
         int error = receive_read(&rx);
         if (error)
             return error;
         /* a program of the user's may have rewritten what marks them */
+        own = receive_packets(&rx) - rx.duplicates;
         now = receive_packets(&rx) + rx.foreign;
-        same = now == before && now - rx.duplicates >= all ? same + 1 : 0;
+        same = now == before && own + rx.foreign >= all ? same + 1 : 0;
+        at_rest = same >= (own >= all ? LOOKS_AT_REST : LOOKS_UNSURE);
+        if (at_rest)
+            break;
         before = now;
+        sleep_until_ns(now_ns() + LOOK_NS);
     }
-    if (same < LOOKS_AT_REST)
+    if (!at_rest)
         sleep_until_ns(end);
     return 0;
 }

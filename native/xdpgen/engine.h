@@ -13,6 +13,11 @@ struct stream_counts {
                               due */
 };
 
+/* What the kernel says of the sockets: of all of them. */
+struct socket_state {
+    bool zerocopy, napi;
+};
+
 /* One way of sending. All functions return 0 or a negative errno after failed().
  */
 struct engine {
@@ -34,6 +39,7 @@ struct engine {
      * that cannot be known.
      */
     int (*errors)(const struct session *session, uint64_t sent, uint64_t *errors, const char **why);
+    struct socket_state (*socket)(void); /* NULL: it has no sockets */
     void (*close)(void);
 };
 

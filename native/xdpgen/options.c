@@ -39,6 +39,18 @@ static bool parse_alone(const struct option_row *row, void *target, const char *
     return *(unsigned *)target != ALONE_NOT;
 }
 
+static bool parse_bind(const struct option_row *row, void *target, const char *text) {
+    (void)row;
+    *(bool *)target = !strcmp(text, "zerocopy");
+    return *(bool *)target || !strcmp(text, "copy");
+}
+
+static bool parse_rx_stamp(const struct option_row *row, void *target, const char *text) {
+    (void)row;
+    *(bool *)target = !strcmp(text, "device");
+    return *(bool *)target || !strcmp(text, "software");
+}
+
 static bool parse_mac(const struct option_row *row, void *target, const char *text) {
     (void)row;
     if (!strcmp(text, "own"))
@@ -92,7 +104,7 @@ static bool parse_bursts(const struct option_row *row, void *target, const char 
 static const struct option_row ROWS[] = {
     {"interface", "IF", NULL, option_text, AT(interface), 0, 0, "the TG's device: sends and receives"},
     {"engine", "live|afxdp", "live", option_text, AT(engine), 0, 0,
-     "how to send: BPF live frames, or AF_XDP sockets in copy mode"},
+     "how to send: BPF live frames, or AF_XDP sockets"},
     {"queues", "Q", "1", option_unsigned, AT(queues), 1, MAX_STREAMS,
      "queues to reach; live: CPU c reaches queue c mod Q"},
     {"cpus", "C,C", NULL, option_cpus, AT(cpus), 0, 0,
@@ -124,6 +136,8 @@ static const struct option_row ROWS[] = {
      "added to the source port from flow to flow"},
     {"stamp", "all|N|none", "all", parse_stamp, AT(stamp_every), 1, 1e9,
      "frames that carry a time stamp: every one, one in N, none"},
+    {"rx-stamp", "software|device", "software", parse_rx_stamp, AT(device_stamps), 0, 0,
+     "who tells when a stamped frame came back: the receiving program's clock, or the device (XDP metadata)"},
     {"bursts", "NAME:S,NAME:S", "warmup:0.2,measure:1.0", parse_bursts, AT(bursts), 0, 0,
      "bursts and their seconds (at most 3600 each)"},
     {"step", NULL, NULL, option_flag, AT(step), 0, 0,
@@ -134,6 +148,12 @@ static const struct option_row ROWS[] = {
      "seconds to wait for the last frames of a burst, at most"},
     {"batch", "N", NULL, option_unsigned, AT(batch), 1, 256,
      "frames handed over at once (default: the engine's own choice)"},
+    {"bind", "copy|zerocopy", "copy", parse_bind, AT(zerocopy), 0, 0,
+     "afxdp: how the kernel takes the frames; zerocopy is refused where the driver has none"},
+    {"need-wakeup", NULL, NULL, option_flag, AT(need_wakeup), 0, 0,
+     "afxdp: call the kernel only when it asks for it (XDP_USE_NEED_WAKEUP)"},
+    {"busy-poll", "US", "0", option_unsigned, AT(busy_poll_us), 0, 10000,
+     "afxdp: poll the device's queue in the sending call (SO_BUSY_POLL), so long at most; 0: not"},
     {"frames", "FILE", NULL, option_text, AT(frames), 0, 0,
      "afxdp: send this pcap's frames unchanged, over and over; they are not "
      "recognised when they come back"},
@@ -166,8 +186,14 @@ static const char *contradiction(const struct options *options) {
         return "--interface: no device has so long a name";
     if (options->frames && strcmp(options->engine, "afxdp"))
         return "--frames needs --engine afxdp: live frames are all of one size";
+    if ((options->zerocopy || options->need_wakeup || options->busy_poll_us) &&
+        strcmp(options->engine, "afxdp"))
+        return "--bind zerocopy, --need-wakeup and --busy-poll need --engine afxdp";
     if (options->alone && strcmp(options->engine, "live"))
         return "--alone needs --engine live";
+    if (options->device_stamps && (options->alone || options->no_receive))
+        return "--rx-stamp device needs a device that receives: it goes with neither --alone nor "
+               "--no-receive";
     if (options->alone == ALONE_RECEIVER && options->no_receive)
         return "--alone receiver and --no-receive contradict each other";
     return too_short(options);

@@ -43,10 +43,14 @@ struct options {
     unsigned src_port, dst_port, port_stride;
     unsigned stamp_every; /* 0: none */
     struct burst_list bursts;
+    bool device_stamps; /* received frames are timed by the device */
     bool step;
     unsigned long long max_frames; /* per burst; 0: no limit */
     double settle_s;
-    unsigned batch; /* 0: the engine's own choice */
+    unsigned batch;        /* 0: the engine's own choice */
+    bool zerocopy;         /* afxdp: bind with zero copy, or not at all */
+    bool need_wakeup;      /* afxdp: call the kernel only if it asks for that */
+    unsigned busy_poll_us; /* afxdp: 0: none */
     const char *frames;
     bool no_receive;
     unsigned alone; /* enum alone */

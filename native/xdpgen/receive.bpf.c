@@ -87,11 +87,30 @@ static __always_inline void record_from_due(__u32 flow, __u64 number, __u64 now)
     histogram_record_capped(histogram, now - schedule->start_ns - due);
 }
 
-static __always_inline void record_times(struct receive_counters *counts, __u32 flow, __u64 number,
-                                         __u64 stamp) {
-    __u64 now = bpf_ktime_get_ns();
+#ifdef DEVICE_STAMPS
+extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *ctx, __u64 *timestamp) __ksym;
 
-    if (histogram_record(&counts->latency, now - stamp))
+/* When the frame came, by the device; 0 where it does not tell. */
+static __always_inline __u64 receipt(struct xdp_md *ctx) {
+    __u64 stamp = 0;
+    int error = bpf_xdp_metadata_rx_timestamp(ctx, &stamp);
+
+    if (!error && stamp && memory.clock.known)
+        return stamp + memory.clock.to_monotonic;
+    memory.clock.error = -error;
+    return 0;
+}
+#else
+static __always_inline __u64 receipt(struct xdp_md *ctx) { return bpf_ktime_get_ns(); }
+#endif
+
+static __always_inline void record_times(struct xdp_md *ctx, struct receive_counters *counts, __u32 flow,
+                                         __u64 number, __u64 stamp) {
+    __u64 now = receipt(ctx);
+
+    if (!now)
+        counts->unstamped++;
+    else if (histogram_record(&counts->latency, now - stamp))
         record_from_due(flow, number, now);
     else
         counts->bad_stamps++;
@@ -192,7 +211,7 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 head_words) {
     }
     counts->by_queue[ctx->rx_queue_index & (MAX_QUEUES - 1)]++;
     if (word & PAYLOAD_STAMPED)
-        record_times(counts, flow, number, *stamp);
+        record_times(ctx, counts, flow, number, *stamp);
     return XDP_DROP;
 }
 

@@ -7,11 +7,14 @@
 #include "histograms.h"
 #include "let_go.h"
 #include "object.h"
+#include "phc.h"
+#include "refusal.h"
 
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,13 +22,18 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#ifndef BPF_F_XDP_DEV_BOUND_ONLY
+#define BPF_F_XDP_DEV_BOUND_ONLY (1U << 6) /* Linux 6.3 */
+#endif
+
 static struct {
     struct bpf_object *object;
     struct receive_memory *memory;
     int link, counters, from_due;
+    int clock;                       /* of the device's own stamps; -1: none is asked for, or it has none */
     struct receive_counters *values; /* one per possible CPU */
     struct histogram *due_values;    /* the same */
-} receive = {.link = -1};
+} receive = {.link = -1, .clock = -1};
 
 /* Of any mode; 0 where there is none. */
 static uint32_t attached_program(const struct session *session) {
@@ -59,6 +67,22 @@ static int attach(const struct session *session) {
     return 0;
 }
 
+/* Only a program bound to one device may ask its driver. */
+static int load_for_device(const struct session *session) {
+    struct bpf_program *program = bpf_object__find_program_by_name(receive.object, "receive_frame");
+
+    bpf_program__set_ifindex(program, session->ifindex);
+    bpf_program__set_flags(program, BPF_F_XDP_DEV_BOUND_ONLY);
+    receive.clock = phc_open(session->options.interface);
+    if (!bpf_object__load(receive.object))
+        return 0;
+    return failed(
+        "stamps", errno, refusal_words(),
+        "the kernel refuses a receiving program that asks %s for its time stamps (Linux 6.3 and newer "
+        "have them): %s",
+        session->options.interface, strerror(errno));
+}
+
 int receive_open(const struct session *session) {
     const struct receive_settings settings = {
         .magic = frame_magic(&session->options),
@@ -69,10 +93,11 @@ int receive_open(const struct session *session) {
     };
     int error;
 
-    receive.object = OBJECT_OPEN(receive, &settings);
+    receive.object = session->options.device_stamps ? OBJECT_OPEN(receive_device, &settings)
+                                                    : OBJECT_OPEN(receive, &settings);
     if (!receive.object)
         return failed_before();
-    error = object_load(receive.object);
+    error = session->options.device_stamps ? load_for_device(session) : object_load(receive.object);
     if (error)
         return error;
     receive.counters = object_map_fd(receive.object, "counters");
@@ -107,8 +132,30 @@ static int reset_counters(void) {
     return histograms_reset(receive.from_due, receive.due_values);
 }
 
+void receive_follow_clock(void) {
+    int64_t offset;
+
+    if (receive.clock < 0 || !phc_to_monotonic(receive.clock, &offset))
+        return;
+    receive.memory->clock.to_monotonic = offset;
+    receive.memory->clock.known = 1;
+}
+
+const char *receive_no_stamp(void) {
+    static char text[96];
+    const struct receive_clock *clock = &receive.memory->clock;
+
+    if (!clock->error && !clock->known)
+        return "the device has no PTP clock, with which its time stamps could be compared";
+    snprintf(text, sizeof(text), "the driver gave no time stamp: %s",
+             clock->error ? strerrorname_np(clock->error) ?: "an unknown error" : "its stamp is 0");
+    return text;
+}
+
 int receive_begin(const struct session *session) {
     receive.memory->schedule = (struct receive_schedule){0};
+    receive.memory->clock.error = 0;
+    receive_follow_clock();
     reset_streams(session);
     return reset_counters();
 }
@@ -159,6 +206,8 @@ uint64_t receive_packets(const struct receive_counters *counters) {
 void receive_close(void) {
     if (receive.link >= 0)
         close(receive.link);
+    if (receive.clock >= 0)
+        close(receive.clock);
     bpf_object__close(receive.object);
     free(receive.values);
     free(receive.due_values);

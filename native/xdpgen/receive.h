@@ -14,6 +14,12 @@ int receive_begin(const struct session *session);
 /* Tells it when the frames of a paced burst are due, before the first is sent. */
 void receive_schedule(const struct session *session, uint64_t start_ns);
 
+/* Reads the clock of the device's own stamps again: it drifts. Does nothing where there is none. */
+void receive_follow_clock(void);
+
+/* Why the device gave the last frame without its stamp none. */
+const char *receive_no_stamp(void);
+
 /* The sum over all CPUs. */
 int receive_read(struct receive_counters *sum);
 

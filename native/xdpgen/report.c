@@ -2,6 +2,7 @@
 #include "report.h"
 #include "histograms.h"
 #include "json.h"
+#include "receive.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -62,6 +63,23 @@ static void ready_threads(const struct session *session) {
     json_string("sched_policy", session->sched_policy);
 }
 
+/* What the sockets are; each null where the engine has none. */
+static void ready_socket(const struct session *session) {
+    const struct options *options = &session->options;
+    const bool has = session->engine->socket != NULL;
+    const struct socket_state state = has ? session->engine->socket() : (struct socket_state){0};
+
+    json_string("bind", !has ? NULL : state.zerocopy ? "zerocopy" : "copy");
+    if (has)
+        json_bool("need_wakeup", options->need_wakeup);
+    else
+        json_null("need_wakeup");
+    optional_field("busy_poll_us", has ? &(__u64){options->busy_poll_us} : NULL);
+    json_string("busy_poll_missing", options->busy_poll_us && !state.napi
+                                         ? "the kernel gave the socket no NAPI instance to poll"
+                                         : NULL);
+}
+
 void report_ready(const struct session *session) {
     const struct options *options = &session->options;
     char run_id[9];
@@ -84,8 +102,10 @@ void report_ready(const struct session *session) {
     json_count("stamp_every", session->recognised ? options->stamp_every : 0);
     optional_field("max_frames", options->max_frames ? &(__u64){options->max_frames} : NULL);
     json_count("batch", options->batch);
+    ready_socket(session);
     json_number("settle_s", options->settle_s);
     json_bool("receives", !options->no_receive);
+    json_string("rx_stamp", session->options.device_stamps ? "device" : "software");
     json_string("not_held", session->not_held);
     json_end();
 }
@@ -136,6 +156,18 @@ static void summary_rx(const struct session *session, const struct burst_report 
         list_field("rx_by_queue", rx->by_queue, rx_queues_seen(session, rx));
 }
 
+/* Where the device's stamps are asked for: how many frames have none, and why. */
+static void summary_stamps(const struct session *session, const struct burst_report *report) {
+    const struct receive_counters *rx = &report->rx;
+    const bool device = session->options.device_stamps && !report->rx_missing;
+
+    optional_field("rx_unstamped", device ? &rx->unstamped : NULL);
+    json_open_object("missing");
+    if (device && rx->unstamped && !histogram_count(&rx->latency))
+        json_string("latency", receive_no_stamp());
+    json_close();
+}
+
 void report_summary(const struct session *session, const struct burst_report *report) {
     const bool paced = session->options.rate_pps > 0;
 
@@ -153,6 +185,7 @@ void report_summary(const struct session *session, const struct burst_report *re
     json_decimal("tx_busy_cores", report->tx_busy_cores, 6);
     optional_field("tx_late_max_ns", paced ? &report->tx_late_max_ns : NULL);
     optional_field("tx_late_packets", paced ? &report->tx_late_packets : NULL);
+    summary_stamps(session, report);
     json_string("limited", report->limited);
     json_bool("interrupted", report->interrupted);
     json_end();

@@ -127,9 +127,17 @@ struct receive_schedule {
     __u64 stagger;  /* and between the first ones of two streams */
 };
 
+/* The clock of the device's own stamps. */
+struct receive_clock {
+    __s64 to_monotonic; /* what has to be added to a stamp */
+    __u32 known;        /* 0: it cannot be compared */
+    __u32 error;        /* the errno with which the driver last gave no stamp; 0: it gave 0 */
+};
+
 /* The .bss of receive.bpf.c, mapped by user space. */
 struct receive_memory {
     struct receive_schedule schedule;
+    struct receive_clock clock;
     __u64 flow_next[MAX_FLOWS]; /* by flow: one more than the highest number seen */
     struct receive_stream streams[MAX_STREAMS];
 };
@@ -150,6 +158,7 @@ struct receive_counters {
                          others are passed on */
     __u64 altered;    /* those of them with the run's magic, and other headers or another length than were
                          sent: dropped */
+    __u64 unstamped;  /* stamped when they were made, without a stamp of the device's on receipt */
     __u64 bad_stamps; /* stamps from the future or older than a burst can be */
     __u64 by_queue[MAX_QUEUES];
     struct histogram latency; /* from the time the frame was made */

@@ -17,59 +17,117 @@
 #endif
 #define SKB_BUDGET 256
 
+#ifndef SO_BUSY_POLL_BUDGET
+#define SO_BUSY_POLL_BUDGET 70 /* Linux 5.11 */
+#endif
+#define POLL_BUDGET 64
+
+/* A driver without copies receives into this memory too: its queue gets as many frames for that. The
+ * receiving program drops them there, which gives them back. */
+#define UMEM_BYTES ((size_t)2 * XSK_FRAMES * XSK_FRAME_BYTES)
+
 static int make_umem(struct xsk *xsk) {
     const struct xsk_umem_config config = {
-        .fill_size = XSK_RING_PROD__DEFAULT_NUM_DESCS,
+        .fill_size = XSK_FRAMES,
         .comp_size = XSK_FRAMES,
         .frame_size = XSK_FRAME_BYTES,
     };
-    const size_t bytes = XSK_FRAMES * XSK_FRAME_BYTES;
 
-    xsk->area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    xsk->area = mmap(NULL, UMEM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (xsk->area == MAP_FAILED) {
         xsk->area = NULL;
         return -errno;
     }
     for (xsk->free_count = 0; xsk->free_count < XSK_FRAMES; xsk->free_count++)
         xsk->free[xsk->free_count] = xsk->free_count * XSK_FRAME_BYTES;
-    return xsk_umem__create(&xsk->umem, xsk->area, bytes, &xsk->fill, &xsk->completion, &config);
+    return xsk_umem__create(&xsk->umem, xsk->area, UMEM_BYTES, &xsk->fill, &xsk->completion, &config);
 }
 
-static int try_open(struct xsk *xsk, const char *interface, unsigned queue) {
+/* Before the socket is bound: some drivers do not start a queue whose ring is empty. */
+static void fill_receive_ring(struct xsk *xsk) {
+    uint32_t index;
+    const unsigned count = xsk_ring_prod__reserve(&xsk->fill, XSK_FRAMES, &index);
+
+    for (unsigned i = 0; i < count; i++)
+        *xsk_ring_prod__fill_addr(&xsk->fill, index + i) = (uint64_t)(XSK_FRAMES + i) * XSK_FRAME_BYTES;
+    xsk_ring_prod__submit(&xsk->fill, count);
+}
+
+static int try_open(struct xsk *xsk, const struct xsk_request *request) {
     const struct xsk_socket_config config = {
         .tx_size = XSK_FRAMES,
         .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
-        .bind_flags = XDP_COPY,
+        .bind_flags =
+            (request->zerocopy ? XDP_ZEROCOPY : XDP_COPY) | (request->need_wakeup ? XDP_USE_NEED_WAKEUP : 0),
     };
     int error = make_umem(xsk);
 
+    if (!error && request->zerocopy)
+        fill_receive_ring(xsk);
     if (!error)
-        error = xsk_socket__create(&xsk->socket, interface, queue, xsk->umem, NULL, &xsk->tx, &config);
+        error = xsk_socket__create(&xsk->socket, request->interface, request->queue, xsk->umem, NULL,
+                                   &xsk->tx, &config);
     if (error)
         xsk_close(xsk);
     return error;
 }
 
-static int open_when_free(struct xsk *xsk, const char *interface, unsigned queue) {
+static int open_when_free(struct xsk *xsk, const struct xsk_request *request) {
     const uint64_t began = now_ns();
     int error;
 
-    while ((error = try_open(xsk, interface, queue)) == -EBUSY && !interrupted &&
-           let_go_wait(began, LET_GO_QUEUE_NS))
+    while ((error = try_open(xsk, request)) == -EBUSY && !interrupted && let_go_wait(began, LET_GO_QUEUE_NS))
         ;
     return error;
 }
 
-int xsk_open(struct xsk *xsk, const char *interface, unsigned queue) {
+bool xsk_is_zerocopy(const struct xsk *xsk) {
+    struct xdp_options options = {0};
+    socklen_t length = sizeof(options);
+
+    return !getsockopt(xsk_socket__fd(xsk->socket), SOL_XDP, XDP_OPTIONS, &options, &length) &&
+           options.flags & XDP_OPTIONS_ZEROCOPY;
+}
+
+bool xsk_has_napi(const struct xsk *xsk) {
+    unsigned napi = 0;
+    socklen_t length = sizeof(napi);
+
+    return !getsockopt(xsk_socket__fd(xsk->socket), SOL_SOCKET, SO_INCOMING_NAPI_ID, &napi, &length) && napi;
+}
+
+/* SO_PREFER_BUSY_POLL would also leave out the driver's wake-up (xsk_no_wakeup): where a card's transmit
+ * queue has a NAPI instance of its own, as igb's with one queue, nothing would be sent. */
+static int poll_busily(const struct xsk *xsk, unsigned microseconds) {
+    const struct {
+        int option, value;
+    } options[] = {{SO_BUSY_POLL, microseconds}, {SO_BUSY_POLL_BUDGET, POLL_BUDGET}};
+
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        if (setsockopt(xsk_socket__fd(xsk->socket), SOL_SOCKET, options[i].option, &options[i].value,
+                       sizeof(int)))
+            return failed("socket", errno, NULL, "the kernel refuses busy polling: %s", strerror(errno));
+    return 0;
+}
+
+int xsk_open(struct xsk *xsk, const struct xsk_request *request) {
     const int budget = SKB_BUDGET;
-    int error = open_when_free(xsk, interface, queue);
+    int error = open_when_free(xsk, request);
 
     if (error)
-        return failed("socket", error, NULL, "no AF_XDP socket on queue %u of %s: %s", queue, interface,
+        return failed("socket", error, NULL, "no AF_XDP socket with %s on queue %u of %s: %s",
+                      request->zerocopy ? "zerocopy" : "copy", request->queue, request->interface,
                       strerror(-error));
+    /* Where the calls are what polls the queue, without them nothing is sent, whether the kernel asks or not.
+     */
+    xsk->asked_only = request->need_wakeup && !request->busy_poll_us;
+    if (xsk_is_zerocopy(xsk) != request->zerocopy)
+        return failed("socket", EOPNOTSUPP, NULL, "queue %u of %s is bound with %s instead of %s",
+                      request->queue, request->interface, request->zerocopy ? "copy" : "zerocopy",
+                      request->zerocopy ? "zerocopy" : "copy");
     /* Older kernels lack it, and send 32 frames per call. */
     setsockopt(xsk_socket__fd(xsk->socket), SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget, sizeof(budget));
-    return 0;
+    return request->busy_poll_us ? poll_busily(xsk, request->busy_poll_us) : 0;
 }
 
 static void reclaim(struct xsk *xsk) {
@@ -97,6 +155,8 @@ uint8_t *xsk_frame(struct xsk *xsk, unsigned bytes) {
 
 void xsk_end(struct xsk *xsk, unsigned frames) {
     xsk_ring_prod__submit(&xsk->tx, frames);
+    if (xsk->asked_only && !xsk_ring_prod__needs_wakeup(&xsk->tx))
+        return;
     /* EAGAIN, EBUSY and ENOBUFS mean that the rest waits for the next call. */
     sendto(xsk_socket__fd(xsk->socket), NULL, 0, MSG_DONTWAIT, NULL, 0);
 }
@@ -109,6 +169,6 @@ void xsk_close(struct xsk *xsk) {
     if (xsk->umem)
         xsk_umem__delete(xsk->umem);
     if (xsk->area)
-        munmap(xsk->area, XSK_FRAMES * XSK_FRAME_BYTES);
+        munmap(xsk->area, UMEM_BYTES);
     *xsk = (struct xsk){0};
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <xdp/xsk.h>
@@ -8,19 +9,35 @@
 #define XSK_FRAMES 2048
 #define XSK_FRAME_BYTES 2048
 
-/* One sending AF_XDP socket in copy mode, with memory of its own. */
+/* How to open a socket, as asked for. */
+struct xsk_request {
+    const char *interface;
+    unsigned queue;
+    bool zerocopy, need_wakeup;
+    unsigned busy_poll_us; /* 0: none */
+};
+
+/* One sending AF_XDP socket, with memory of its own. */
 struct xsk {
     struct xsk_socket *socket;
+    bool asked_only; /* call the kernel only if it asks for it */
     struct xsk_umem *umem;
     uint8_t *area;
     struct xsk_ring_prod tx, fill;
     struct xsk_ring_cons completion;
-    uint64_t free[XSK_FRAMES]; /* addresses of unused frames */
+    uint64_t free[XSK_FRAMES]; /* addresses of unused frames to send */
     unsigned free_count;
     uint32_t next; /* place in the ring of the next frame of this batch */
 };
 
-int xsk_open(struct xsk *xsk, const char *interface, unsigned queue);
+/* Returns 0 or a negative errno after failed(): also if the socket is not what was asked for. */
+int xsk_open(struct xsk *xsk, const struct xsk_request *request);
+
+/* Whether the kernel says that it does not copy. */
+bool xsk_is_zerocopy(const struct xsk *xsk);
+
+/* Whether the socket knows a NAPI instance, without which busy polling polls nothing. */
+bool xsk_has_napi(const struct xsk *xsk);
 
 /* Starts a batch. Returns how many frames there is room for, at most `wanted`;
  * exactly so many must follow.

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from xdplab.counters import Value, derive, intervals, jain_index, unreadable
-from xdplab.counters.probe import _sections
 from xdplab.counters.samples import longest_run, parse_samples, window
 from xdplab.counters.table import COLLECTORS, Collector
 from xdplab.counters.value import Absent, difference
-from xdplab.errors import FormatError, HostError
+from xdplab.errors import FormatError
 from xdplab.formats.softnet import parse_softnet
-from xdplab.hosts.base import Result
 
 Files = dict[str, bytes]
 
@@ -297,14 +295,6 @@ def test_a_value_holds_a_value_or_a_reason() -> None:
             Value(*wrong)
     with pytest.raises(Absent, match="wrapped or was reset"):
         difference(2, 1)
-
-
-def test_a_snapshot_that_came_back_cut_is_an_error() -> None:
-    whole = b"out\n\n@m a 0\n\n@m\n"
-    result = Result("dut", ("sh",), 0, whole, b"", 0.0)
-    assert [(s.name, s.output, s.exit_code) for s in _sections(result, "@m")] == [("a", b"out\n", 0)]
-    with pytest.raises(HostError, match="cut"):
-        list(_sections(Result("dut", ("sh",), 0, whole[:-8], b"", 0.0), "@m"))
 
 
 def ticks(*cpus: tuple[int, int, int]) -> bytes:

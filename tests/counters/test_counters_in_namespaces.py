@@ -70,9 +70,15 @@ class Pair:
 
     def __init__(self, name: str, directory: Path) -> None:
         self.dut, self.tg = NamespaceHost(f"{name}d"), NamespaceHost(f"{name}g")
-        sampler = build_tool(LocalHost(), "sampler", str(cache_root() / "native"))
-        self.dut_probe = counters.install(self.dut, "dut", "vd0", str(directory), sampler=sampler)
-        self.tg_probe = counters.install(self.tg, "tg", "vg0", str(directory))
+        sampler, reader = (
+            build_tool(LocalHost(), tool, str(cache_root() / "native")) for tool in ("sampler", "reader")
+        )
+        self.dut_probe = counters.install(self.dut, "dut", "vd0", str(directory), reader=reader, sampler=sampler)
+        self.tg_probe = counters.install(self.tg, "tg", "vg0", str(directory), reader=reader)
+
+    def close(self) -> None:
+        self.dut_probe.close()
+        self.tg_probe.close()
 
     def attach(self, mode: str, program: Path) -> None:
         self.dut.run(["ip", "link", "set", "dev", "vd0", mode, "obj", str(program), "sec", "tx"])
@@ -83,7 +89,8 @@ class Pair:
         self.tg.run([sys.executable, "-c", SEND, "vg0", str(frames), str(seconds)], deadline_s=seconds + 20)
 
     def left_behind(self) -> tuple[str, list[str]]:
-        """Return the processes in the DUT's namespace and the files in the scripts' directory."""
+        """Return the processes in the DUT's namespace without the reader, and the files in the scripts' directory."""
+        self.dut_probe.close()
         processes = LocalHost().run(["ip", "netns", "pids", self.dut.name]).text
         return processes, sorted(entry.name for entry in Path(self.dut_probe.directory).iterdir())
 
@@ -107,7 +114,9 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
             settings = f"ip netns exec {namespace} sysctl -qw net.ipv6.conf.{device}.disable_ipv6=1"
             subprocess.run(settings.split(), check=True, capture_output=True)
             subprocess.run(f"ip -n {namespace} link set {device} up".split(), check=True, capture_output=True)
-        yield Pair(name, tmp_path / "scripts")
+        made = Pair(name, tmp_path / "scripts")
+        yield made
+        made.close()
     finally:
         for namespace in (dut, tg):
             subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
@@ -211,7 +220,7 @@ def test_sar_records_until_it_is_stopped_and_leaves_nothing(pair: Pair) -> None:
     values = counters.derive(files, pair.dut_probe.snapshot("before"), mode="native", shared=True)
     assert values["host_sar_busy_cores"].reason == "no sample of sar (one per second) lies wholly inside the window"
     assert b'"iface": "vd0"' in files["dut.sar.out"]
-    assert pair.left_behind() == ("", ["sar.sh", "sections.sh"])
+    assert pair.left_behind() == ("", ["sar.sh"])
 
 
 def test_recorders_end_when_the_recording_is_left_by_an_error(pair: Pair) -> None:
@@ -220,7 +229,7 @@ def test_recorders_end_when_the_recording_is_left_by_an_error(pair: Pair) -> Non
     until = time.monotonic() + 5.0
     while pair.left_behind()[0] and time.monotonic() < until:
         time.sleep(0.1)
-    assert pair.left_behind() == ("", ["sar.sh", "sections.sh"])
+    assert pair.left_behind() == ("", ["sar.sh"])
 
 
 def test_a_recorder_that_is_stopped_at_once_leaves_nothing(tmp_path: Path) -> None:

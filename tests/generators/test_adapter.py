@@ -23,6 +23,7 @@ def test_every_setting_becomes_an_option() -> None:
         src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02", src_ip="10.0.0.1", dst_ip="10.0.0.2",
         src_ip_stride="0.0.0.2", dst_ip_stride="0.0.0.255", src_port=1, dst_port=2, port_stride=3, stamp=16,
         settle_s=0.2, max_frames=99, batch=4, frames="/tmp/x.pcap",
+        rx_stamp="device", bind="zerocopy", busy_poll_us=50,
     )  # fmt: skip
     assert options(given) == {
         "--interface": "vg0", "--engine": "afxdp", "--queues": "8", "--cpus": "0,2", "--fifo": "3",
@@ -32,6 +33,7 @@ def test_every_setting_becomes_an_option() -> None:
         "--dst-ip": "10.0.0.2", "--src-ip-stride": "0.0.0.2", "--dst-ip-stride": "0.0.0.255", "--src-port": "1",
         "--dst-port": "2", "--port-stride": "3", "--stamp": "16", "--settle": "0.2", "--max-frames": "99",
         "--batch": "4", "--frames": "/tmp/x.pcap",
+        "--rx-stamp": "device", "--bind": "zerocopy", "--busy-poll": "50",
     }  # fmt: skip
 
 
@@ -39,6 +41,10 @@ def test_what_is_left_open_is_left_out() -> None:
     found = options(GeneratorSettings("live", "vg0"))
     assert found["--load"] == "max"
     assert not {"--cpus", "--src-mac", "--max-frames", "--batch", "--frames", "--vlan", "--ip-version"} & set(found)
+    assert not {"--rx-stamp", "--bind", "--busy-poll", "--need-wakeup"} & set(
+        xdpgen_argv(GeneratorSettings("afxdp", "vg0"), "xdpgen")
+    )
+    assert "--need-wakeup" in xdpgen_argv(GeneratorSettings("afxdp", "vg0", need_wakeup=True), "xdpgen")
     assert "--no-receive" in xdpgen_argv(GeneratorSettings("live", "vg0", receive=False), "xdpgen")
 
 
@@ -79,10 +85,15 @@ def test_possible_settings_pass() -> None:
 
 
 @pytest.mark.parametrize("able", [*MOONGEN.values(), *TESTPMD.values()], ids=lambda able: able.engine)
-def test_generators_without_tags_or_ipv6_say_so(able: Capabilities) -> None:
+def test_generators_without_tags_ipv6_or_files_say_so(able: Capabilities) -> None:
     own = {"stamp": "none", **able.addresses}
     able.require(GeneratorSettings(able.engine, "0", **own))
-    for more, reason in (({"vlan": 5}, "sends no VLAN tag"), ({"ip_version": 6}, "sends no IPv6")):
+    refused = (
+        ({"vlan": 5}, "sends no VLAN tag"),
+        ({"ip_version": 6}, "sends no IPv6"),
+        ({"frames": "x.pcap"}, "does not send the frames of a file"),
+    )
+    for more, reason in refused:
         with pytest.raises(UnsupportedError, match=f"{able.generator}, engine {able.engine}: {reason}"):
             able.require(GeneratorSettings(able.engine, "0", frame_bytes=512, **own, **more))
 

@@ -495,6 +495,30 @@ def test_a_generator_starts_where_another_was_just_killed(traffic_bench: Bench, 
             generator.start()
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_device_without_stamps_gives_no_latency_and_says_why(
+    traffic_bench: Bench, one_burst: Send, engine: str
+) -> None:
+    """veth has the call, and stamps only frames that have an skb and a stamp in it. Software never stands in for it."""
+    changes: dict[str, Any] = {"rx_stamp": "device", "stamp": 4, "max_frames": 400, "rate_pps": 4000.0, "settle_s": 0.3}
+    with traffic_bench.dut("reflect"), traffic_bench.generator(engine, **changes) as generator:
+        try:
+            ready = generator.start()
+        except UnsupportedError as error:
+            pytest.skip(f"before Linux 6.3: {error}")
+        burst = generator.burst("measure", 0.2)
+        generator.stop()
+    assert ready.settings["rx_stamp"] == "device"
+    summary = burst.summary
+    assert (summary.tx_packets, summary.rx_packets, summary.foreign_packets) == (400, 400, 0)
+    assert summary.rx_unstamped == 100
+    assert burst.histogram.count == 0
+    assert summary.missing["latency"] in (
+        "the driver gave no time stamp: ENODATA",
+        "the device has no PTP clock, with which its time stamps could be compared",
+    )
+
+
 def test_without_receiving_nothing_is_claimed(traffic_bench: Bench, one_burst: Send) -> None:
     with traffic_bench.dut("drop"):
         summary = one_burst("afxdp", receive=False).summary
@@ -545,7 +569,19 @@ def test_a_killed_generator_leaves_nothing_attached(traffic_bench: Bench) -> Non
 
 def test_the_help_names_every_option_of_the_adapter(traffic_bench: Bench) -> None:
     shown = traffic_bench.lab.tg.run([traffic_bench.xdpgen, "--help"]).text
-    everything = traffic_bench.settings(cpus=(0,), max_frames=1, batch=1, frames="x.pcap", receive=False)
+    everything = traffic_bench.settings(
+        cpus=(0,),
+        max_frames=1,
+        batch=1,
+        frames="x.pcap",
+        receive=False,
+        vlan=5,
+        ip_version=6,
+        bind="zerocopy",
+        need_wakeup=True,
+        busy_poll_us=1,
+        rx_stamp="device",
+    )
     options = [word for word in xdpgen_argv(everything, "xdpgen") if word.startswith("--")]
-    assert len(options) == 25
+    assert len(options) == 31
     assert [option for option in options if f"  {option} " not in shown] == []

@@ -45,17 +45,17 @@ blocks:
 
 
 @contextmanager
-def lab_with(card: str) -> Iterator[tap.TapLab]:
+def lab_with(card: str, kernel: str = "6.12") -> Iterator[tap.TapLab]:
     if os.geteuid():
         pytest.skip("needs root: it makes a namespace and a tap")
     if not Path("/dev/net/tun").exists():
         pytest.skip("this kernel has no tap: there is no /dev/net/tun")
     try:
         tap._require_model(tap.CARDS[card], qemu.require_tools())
-        kernels.with_driver(kernels.kernel("6.12"), card)
+        kernels.with_driver(kernels.kernel(kernel), card)
     except LabError as error:
         pytest.skip(f"no guest with it is available here: {error}")
-    with labs.use_lab(f"vm:6.12:functional:{card}") as lab:
+    with labs.use_lab(f"vm:{kernel}:functional:{card}") as lab:
         assert isinstance(lab, tap.TapLab)
         yield lab
 
@@ -169,6 +169,40 @@ def test_a_card_that_this_qemu_has_not_is_said(monkeypatch: pytest.MonkeyPatch, 
     assert tap.card_of("6.12:igb") == "igb"
     assert tap.card_of("6.12:count") is None
     assert tap.without_card("6.12:functional:own:vmxnet3") == "6.12:functional:own"
+
+
+@pytest.mark.nightly
+def test_the_sender_has_zero_copy_where_the_driver_has_it() -> None:
+    """igb has it in 7.2 and not in 6.12. The tap counts what the guest's xdpgen sends."""
+    ways = ((), ("--need-wakeup",), ("--busy-poll", "50"), ("--need-wakeup", "--busy-poll", "50"))
+    for kernel, able in (("7.2", True), ("6.12", False)):
+        with lab_with("igb", kernel) as lab:
+            build_tool(LocalHost(), "xdpgen", str(lab.native_dir))
+            xdpgen = build_tool(lab.dut, "xdpgen", f"{lab.work_dir(lab.dut)}/native")
+            set_queues(Endpoint(lab.dut, lab.dut_interface), None, 1)
+            argv = [xdpgen, "--interface", lab.dut_interface, "--engine", "afxdp", "--fifo", "0", "--load", "500"]
+            argv += ["--bind", "zerocopy", "--settle", "1", "--dst-mac", lab.tg_mac]
+            for way in ways:
+                before = on_the_tap(lab)
+                # Attaching and binding reset the card, which has no link for a time.
+                timed = ["sh", "-c", '(sleep 10; echo burst measured 1; sleep 4) | "$0" --step "$@"', *argv, *way]
+                done = lab.dut.run(timed, check=False)
+                lines = [json.loads(line) for line in done.text.splitlines()]
+                if not able:
+                    assert "no AF_XDP socket with zerocopy on queue 0" in lines[-1]["message"]
+                    assert lines[-1]["error"] == "EOPNOTSUPP"
+                    break
+                assert done.ok, (way, lines[-1])
+                assert lines[0]["bind"] == "zerocopy"
+                (sent,) = (line["tx_packets"] for line in lines if line["type"] == "summary")
+                assert sent > 300
+                assert on_the_tap(lab) - before == sent, way
+
+
+def on_the_tap(lab: tap.TapLab) -> int:
+    """Return the frames that the guest has sent; /sys shows another namespace's devices."""
+    (line,) = (line for line in lab.tg.run(["cat", "/proc/net/dev"]).text.splitlines() if lab.tg_interface in line)
+    return int(line.partition(":")[2].split()[1])
 
 
 @pytest.mark.nightly

@@ -38,7 +38,7 @@ OWN_OBJECTS = {
     "xdpgen": ("send.bpf.c", "    __u64 *words = (void *)(long)ctx->data;", "send_frame"),
     "afxdp_user": ("redirect.bpf.c", "int xdplab_redirect(struct xdp_md *ctx) {", "xdplab_redirect"),
 }
-LOADS_NOTHING = {"cpuclock", "sampler"}
+LOADS_NOTHING = {"cpuclock", "reader", "sampler"}
 READS_WILDLY = "\n    if (*(volatile int *)(long)ctx->data == 42)\n        return XDP_DROP;\n"
 
 

@@ -109,6 +109,7 @@ def test_a_signal_ends_it(sampler: str, number: signal.Signals) -> None:
 def test_it_starts_no_process_and_takes_little_time(sampler: str) -> None:
     """In a second with 100 notes: the earlier shell script started two processes per note."""
     with sampling(sampler, "lo", "0.01") as process:
+        await_start(process)
         time.sleep(1.0)
         fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()

@@ -329,6 +329,11 @@ def applied(*keys: str) -> Callable[[Attempt], Any]:
     return value
 
 
+def sockets(a: Attempt) -> str | None:
+    names = ("bind", "need_wakeup", "busy_poll_us", "busy_poll_missing")
+    return json.dumps({name: a.ready[name] for name in names}) if a.ready.get("bind") else None
+
+
 def cores(kind: str) -> Callable[[Attempt], float | None]:
     return lambda a: sum(share[kind] for share in a.shares().values()) if a.shares() else None
 
@@ -450,6 +455,8 @@ COLUMNS: dict[str, tuple[Callable[[Attempt], Any], float]] = {
     "rt_runtime_us": (applied("tg_machine", "rt_runtime_us"), EXACT),
     "sched_policy": (lambda a: a.ready["sched_policy"], EXACT),
     "batch": (lambda a: str(a.ready["batch"]), EXACT),
+    "tx_socket": (sockets, EXACT),
+    "rx_unstamped_packets": (lambda a: a.burst("rate")[0].get("rx_unstamped"), EXACT),
 }
 
 

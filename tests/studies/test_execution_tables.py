@@ -361,6 +361,26 @@ def test_every_cause_of_a_published_ratio_is_a_factor_to_user_space() -> None:
     assert by_backend["primes", "jit"] == pytest.approx(112 / 132, abs=0.01)
 
 
+def test_kernels_and_mitigations_are_factors_to_the_oldest_and_other_architectures_are_not_compared() -> None:
+    label = "vm, Linux {}, instructions counted{}"
+    places = {
+        "vm:6.12:count": label.format("6.12.117-amd64", ""),
+        "vm:5.10:count": label.format("5.10.0-46-amd64", ""),
+        "vm:6.1+mitigations:count": label.format("6.1.0-56-amd64", ", mitigations on"),
+        "vm:6.1@arm64": label.format("6.1.0-56-arm64", ""),
+    }
+    rows = []
+    for factor, (place, words) in enumerate(places.items(), 1):
+        for row in calls("vm:6.1:count", "jit", "primes"):
+            rows.append(row | {"place": place, "label": words, "trial_id": place, "instructions": 1000 * factor})
+    found = tables_of(table(rows))["kernels"].frame
+    newest, oldest, guarded = "Linux 6.12.117-amd64", "Linux 5.10.0-46-amd64", "Linux 6.1.0-56-amd64, mitigations on"
+    factors = [f"{guarded} by {oldest}", f"{newest} by {oldest}"]
+    assert list(found) == ["benchmark", "backend", oldest, guarded, newest, *factors]
+    assert found.iloc[0].tolist() == ["primes", "jit", 2000, 3000, 1000, 1.5, 0.5]
+    assert tables_of(table(calls("vm:6.1:count", "jit", "primes")))["kernels"].frame.empty
+
+
 def test_hardening_is_a_factor_and_old_points_keep_their_ids() -> None:
     request = ExecutionRequest(places=("vm:6.1:count",), benchmarks=("primes",), backends=("jit",), cold=False)
     (plain,) = points.points(request, chosen(request))

@@ -29,14 +29,28 @@ TABLE = pd.DataFrame({"some": [1]})
     [
         (10.0, 14.9, "yes"),
         (10.0, 6.7, "yes"),
-        (10.0, 15.1, "no: why it differs"),
-        (10.0, 0.0, "no: why it differs"),
-        (None, 3.0, "why it differs"),
+        (10.0, 15.1, "no"),
+        (10.0, 0.0, "no"),
+        (None, 3.0, "–"),
     ],
 )
 def test_a_ratio_agrees_within_a_factor(value: float | None, ours: float, said: str) -> None:
     (row,) = published.rows([of(value, ours)], TABLE)
     assert row["agrees"] == said
+    assert row[published.EXPLAINED] == (None if said == "yes" else "why it differs")
+
+
+def test_the_page_says_that_explanations_are_not_measured() -> None:
+    text = published.page({"a": published.rows([of(10.0, 99.0)], TABLE)}, ["this machine"])
+    assert "no run of this page measures it" in text
+    assert "| no | why it differs |" in text
+
+
+def test_of_two_runs_of_one_place_the_last_is_shown() -> None:
+    """A page had the first 200 tests of one run and all tests of another, as two results of one place."""
+    first, second = (published.rows([of(1.0), of(2.0, *ours)], TABLE) for ours in ((2.0, 9.0), (3.0,)))
+    rows = [row for row in published.latest([first, second]) if row["place"]]
+    assert [(row["place"], row["ours"]) for row in rows] == [("place 0", "x 3"), ("place 1", "x 9")]
 
 
 def test_what_no_run_measured_is_told_once() -> None:
@@ -68,6 +82,19 @@ def test_a_ratio_is_found_in_the_calls_of_a_run() -> None:
     assert set(found) == {"chain of 32: interpreter by JIT", "chain of 32: JIT by module"}
     assert found["chain of 32: interpreter by JIT"]["ours"] == "× 7.8: 780 by 100 ns"
     assert {row["agrees"] for row in found.values()} == {"yes"}
+
+
+def test_a_pause_is_a_row_of_its_own() -> None:
+    base = {"label": "here", "place": "host", "clock": "time", "benchmark": "chain 32", "cold": False}
+    rows = [
+        base
+        | {"trial_id": pause, "backend": "jit", "repetition": 1, "call": call, "elapsed_ns": cost, "pause_us": pause}
+        for pause, cost in ((0, 100), (1000, 250))
+        for call in range(20)
+    ]
+    table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS]).astype({c.name: c.dtype for c in COLUMNS})
+    (row,) = (row for row in published.rows(study("execution").published, table) if row["place"])
+    assert (row["place"], row["ours"]) == ("here, after 1,000 µs asleep", "× 2.5: 250 by 100 ns")
 
 
 def test_a_run_of_another_kind_is_refused() -> None:

@@ -19,6 +19,8 @@ from xdplab.errors import LabError, PlanError, ResultsError
 from xdplab.labs.vm import kernels
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
+from xdplab.studies.catalogue import open_run
+from xdplab.studies.verifier import versus
 from xdplab.studies.verifier.compilers import find_compilers
 from xdplab.studies.verifier.runs import STUDY, VerifierRequest
 from xdplab.studies.verifier.study import VerifierFacts, VerifierStudy
@@ -66,6 +68,23 @@ def test_one_command_from_objects_to_tables_and_figures(objects: Path, tmp_path:
     assert "9 of 10" in page
 
 
+def _require_told_apart(usual: Path, given: Path, words: str) -> None:
+    """The two runs have no point in common, their figures' labels differ, and a comparison per program names both."""
+    rows = [pd.read_parquet(run / "verifier.parquet") for run in (usual, given)]
+    assert not set(rows[0]["trial_id"]) & set(rows[1]["trial_id"])
+    assert [set(table["given"].dropna()) for table in rows] == [set(), {words}]
+    (plain,), (named,) = (set(table["label"]) for table in rows)
+    assert named == f"{plain} ({words})"
+    a, b = (open_run(run) for run in (usual, given))
+    found = versus.compared(versus.side_of_run(a), versus.side_of_run(b), versus.Asked())
+    assert [words in name for name in found.names] == [False, True]
+    assert len(found.programs) == 1
+    points = a.compare(b, "memory_bytes").decision.points
+    assert len(points) == 2
+    assert points["ratio"].isna().all()
+    assert points["reason"].notna().all()
+
+
 def test_a_flag_of_every_program_changes_the_verifiers_work_and_is_kept(compile_member, tmp_path: Path):
     path = str(compile_member("branches", 20))
     states = []
@@ -75,6 +94,8 @@ def test_a_flag_of_every_program_changes_the_verifiers_work_and_is_kept(compile_
         states.append(int(pd.read_parquet(run / "verifier.parquet")["total_states"].max()))
     assert states[1] > states[0]
     assert "test_state_freq" in (run / "manifest.json").read_text()
+    (usual,) = tmp_path.glob("*-usual")
+    _require_told_apart(usual, run, "test_state_freq")
     lines = [json.loads(command(path, "--lines", "--json", *flags)) for flags in ((), ("--flag", "test_state_freq"))]
     assert lines[0] != lines[1]
     with pytest.raises(PlanError, match="no such_a_flag"):
@@ -92,6 +113,7 @@ def test_global_variables_come_from_a_file_that_the_run_keeps(compile_text, tmp_
     assert processed[0] > 5 * processed[1]
     manifests = [(r / "manifest.json").read_text() for r in (run, usual)]
     assert ["global variables" in text for text in manifests] == [True, False], "compare tells the two runs apart"
+    _require_told_apart(usual, run, f"globals {hashlib.sha256(table.read_bytes()).hexdigest()[:12]}")
 
 
 @pytest.mark.parametrize(

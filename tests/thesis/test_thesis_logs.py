@@ -210,7 +210,7 @@ def published() -> Iterator[tuple[str, bytes]]:
                     yield member.name.removeprefix("./"), file.read()
 
 
-def a_line_at_a_time(rows: bytes) -> NoReturn:
+def a_line_at_a_time(blocks: list[bytes]) -> NoReturn:
     raise sar_log_module._NoRowError
 
 
@@ -224,7 +224,7 @@ def test_a_table_read_at_once_is_the_one_read_word_by_word(monkeypatch: pytest.M
     runs += [runs[2].replace(b" 0.25000", b"-0.25000"), runs[1].replace(b"1000,", b"10 0,", 1)]
     read = [(parse_sar_text, sars), (parse_generator_log, runs)]
     at_once = [parse(data) for parse, logs in read for data in logs]
-    monkeypatch.setattr(sar_log_module, "_one_clock", a_line_at_a_time)
+    monkeypatch.setattr(sar_log_module, "_cpus_at_once", a_line_at_a_time)
     monkeypatch.setattr(generator_log_module, "_at_once", lambda body, width: None)
     by_word = [parse(data) for parse, logs in read for data in logs]
     for one, other in zip(at_once, by_word, strict=True):

@@ -15,6 +15,7 @@ import pandas as pd
 from xdplab.analysis.series import PROGRAM, SETTING, key_of, valid
 from xdplab.analysis.values import Row, number, records, text
 from xdplab.analysis.verdicts import forwarded
+from xdplab.run.metrics import texts
 
 Answer = float | str  # the value, or the reason why there is none
 BASELINE_KEY = ("block", "repetition", *SETTING)
@@ -139,7 +140,7 @@ def derive(trials: pd.DataFrame) -> pd.DataFrame:
     answers = [_answers(row, baselines, p, g) for row, p, g in zip(rows, places, programs, strict=True)]
     columns = {name: pd.array([_value(a[name]) for a in answers], dtype="Float64") for name in COLUMNS}
     reasons = [_merged(row, answer) for row, answer in zip(rows, answers, strict=True)]
-    return trials.assign(**columns, null_reasons=pd.array(reasons, dtype="string"))
+    return trials.assign(**columns, null_reasons=texts(reasons))
 
 
 def _baselines(trials: pd.DataFrame) -> dict[str, list[tuple[str, Row]]]:

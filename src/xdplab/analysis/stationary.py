@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 STEP_SHARE = 0.10  # of the rate of the whole: a step that matters
 LEAST_SHARE = 0.15  # of the intervals on either side: a shorter stretch is a hiccup, not another rate
 LEAST_INTERVALS = 3
+EVEN = 1 - 1e-9  # rounding aside
 SPREADS = 4.0  # the step in standard deviations of the intervals around their own side's mean
 
 
@@ -33,10 +34,13 @@ def step_in(rates: ArrayLike) -> RateStep | None:
     The place is that of least squares; the step counts if it is more than STEP_SHARE of the mean and SPREADS standard
     deviations within the two sides. NaN are ignored.
     """
-    known = np.flatnonzero(~np.isnan(np.asarray(rates, dtype=float)))
-    values = np.asarray(rates, dtype=float)[known]
+    all_rates = np.asarray(rates, dtype=float)
+    known = np.flatnonzero(~np.isnan(all_rates))
+    values = all_rates[known]
     n, least = len(values), max(LEAST_INTERVALS, int(np.ceil(LEAST_SHARE * len(values))))
-    if n < 2 * least or values.mean() <= 0:
+    mean = values.mean() if n >= 2 * least else 0.0
+    # Means of two sides lie between the least and the most: most rates are so even that no step can be.
+    if mean <= 0 or np.ptp(values) < EVEN * STEP_SHARE * mean:
         return None
     sizes = np.arange(1, n)
     sums = np.cumsum(values)[:-1]
@@ -45,6 +49,6 @@ def step_in(rates: ArrayLike) -> RateStep | None:
     cut = least + int(np.argmax(gain[least - 1 : n - least]))
     low, high = float(before[cut - 1]), float(after[cut - 1])
     spread = float(np.sqrt(((values - np.where(np.arange(n) < cut, low, high)) ** 2).sum() / (n - 2)))
-    if abs(high - low) <= STEP_SHARE * values.mean() or abs(high - low) <= SPREADS * spread:
+    if abs(high - low) <= STEP_SHARE * mean or abs(high - low) <= SPREADS * spread:
         return None
     return RateStep(int(known[cut]), low, high)

@@ -25,19 +25,20 @@ REPEATING = ("loading", "execution", "jit")
 def table_of_published(runs: tuple[Path, ...]) -> int:
     """Print a page that sets published experiments beside RUNS of the studies execution, loading and jit.
 
-    It measures nothing. An experiment that none of these runs has measured is listed as such.
+    It measures nothing. An experiment that none of these runs has measured is listed as such; of one that several
+    runs measured at the same place, the last one's result is shown.
     """
-    found: dict[str, list[dict[str, object]]] = {}
+    found: dict[str, list[list[dict[str, object]]]] = {}
     around = []
     for path in runs:
         run = catalogue.open_run(path)
         if not isinstance(run, frame.StudyRun) or run.kind.name not in REPEATING:
             raise PlanError(f"{path} is of no study that repeats published experiments: {', '.join(REPEATING)}")
-        found.setdefault(run.kind.name, []).extend(published.rows(run.kind.published, run.table()))
+        found.setdefault(run.kind.name, []).append(published.rows(run.kind.published, run.table()))
         around.append(f"{run.kind.name}: {provenance.summary(run.directory) or 'tools that the run does not name'}")
     for name in REPEATING:
         if name not in found:
             kind = catalogue.study(name)
-            found[name] = published.rows(kind.published, published.NOTHING)
-    click.echo(published.page(found, around), nl=False)
+            found[name] = [published.rows(kind.published, published.NOTHING)]
+    click.echo(published.page({name: published.latest(rows) for name, rows in found.items()}, around), nl=False)
     return 0

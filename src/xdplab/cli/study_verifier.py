@@ -60,6 +60,9 @@ else:
 @click.option("--repetitions", type=click.IntRange(1, 1000), default=3, show_default=True)
 @click.option("--loads", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most loads per program.")
 @click.option(
+    "--guest-loads", type=click.IntRange(1, 1000), default=3, show_default=True, help="Most loads of them in guests."
+)
+@click.option(
     "--limit-s", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="Limit of a PREVAIL run."
 )
 @click.option(

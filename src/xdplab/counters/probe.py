@@ -1,11 +1,12 @@
-"""Reads the counters of one host: at rest with one command, or by recorders that run during the window.
+"""Reads the counters of one host: at rest by one request, or by recorders that run during the window.
 
-    dut = counters.install(host, "dut", "vd0", directory, sampler=path)
+    dut = counters.install(host, "dut", "vd0", directory, reader=path, sampler=path)
     recording = dut.start(["perf", "samples"], events=["cycles"], deadline_s=30)
     before = dut.snapshot("before")
     ...                                   # the burst; nothing is run on the host meanwhile
     after = dut.snapshot("after")
     files = before | after | recording.stop()
+    dut.close()
 
 Files are named as in a run's `counters/` folder and contain the tools' output; `derive` needs only them. A tool that is
 missing or fails leaves a `.err` file with its message.
@@ -15,8 +16,7 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files as package_files
 from types import TracebackType
@@ -36,6 +36,7 @@ from xdplab.counters.table import (
 from xdplab.errors import HostError
 from xdplab.formats.ethtool import parse_driver
 from xdplab.hosts.base import Host, Process, Result
+from xdplab.hosts.reader import Reader, Reading
 from xdplab.plan import UserMetric
 
 Files = dict[str, bytes]
@@ -51,7 +52,8 @@ _STARTED = "started"
 class CounterProbe:
     """The counters of ``device`` on ``host``; ``directory`` holds the scripts there.
 
-    ``sampler`` is the path of the C tool there, which only a host with recorders needs.
+    ``reader`` makes the readings at rest. ``sampler`` is the path of the C tool there, which only a host with recorders
+    needs.
     ``lag_s``: how far the device's counters may lag behind; a reading at rest waits this long.
     """
 
@@ -59,34 +61,33 @@ class CounterProbe:
     role: Role
     device: str
     directory: str
+    reader: Reader
     lag_s: float = 0.0
     sampler: str = ""
 
     def snapshot(self, when: When, metrics: Sequence[UserMetric] = (), *, clock: Sequence[str] = ()) -> Files:
-        """Read all collectors, and the user's metrics of this ``when``, by one command. Raises HostError.
+        """Read all collectors, and the user's metrics of this ``when``, by one request. Raises HostError.
 
         ``clock`` measures the CPUs' clock: it keeps them busy, so it runs outside the time that the others span.
         """
         time.sleep(self.lag_s)
-        told = {CLOCK: (tuple(clock), "jsonl")} if clock else {}
-        commands = dict(told) if when == "before" else {}
-        commands |= {row.name: (row.command(self.device), row.extension) for row in _in_order(when)}
+        told = {CLOCK: (Reading(tuple(clock)), "jsonl")} if clock else {}
+        asked = dict(told) if when == "before" else {}
+        asked |= {row.name: (row.reading(self.device), row.extension) for row in _in_order(when)}
         for metric in (metric for metric in metrics if metric.when == when):
             # A user's command may hang; the counters after it are still read.
             argv = ("timeout", str(METRIC_DEADLINE_S), *metric.argv)
-            commands[metric_collector(metric.name)] = (argv, "txt")
-        commands |= told
-        mark = f"@{uuid.uuid4().hex}"
-        words = [word for name, (argv, _) in commands.items() for word in (name, str(len(argv)), *argv)]
+            asked[metric_collector(metric.name)] = (Reading(argv), "txt")
+        asked |= told
         deadline_s = 30.0 + METRIC_DEADLINE_S * len(metrics)
-        result = self.host.run(["sh", f"{self.directory}/sections.sh", mark, *words], deadline_s=deadline_s)
+        results = self.reader.read([reading for reading, _ in asked.values()], deadline_s=deadline_s)
         files: Files = {}
-        for section in _sections(result, mark):
-            stem = (self.role, section.name, when)
-            if section.exit_code == 0:
-                files[snapshot_file(*stem, commands[section.name][1])] = section.output
+        for (name, (_, extension)), result in zip(asked.items(), results, strict=True):
+            if result.ok:
+                files[snapshot_file(self.role, name, when, extension)] = result.stdout
             else:
-                files[snapshot_file(*stem, "err")] = _words(section.error, section.output, section.exit_code)
+                words = _words(result.stderr, result.stdout, result.exit_code)
+                files[snapshot_file(self.role, name, when, "err")] = words
         return files
 
     def start(self, names: Sequence[str], *, events: Sequence[str] = (), deadline_s: float) -> Recording:
@@ -94,25 +95,44 @@ class CounterProbe:
 
         ``events`` are perf's. The host itself ends them after ``deadline_s`` at the latest.
         """
-        recording = Recording(self.role)
+        recording = self.make_ready(names, events=events, deadline_s=deadline_s)
         try:
-            for row in map(recorder, names):
-                argv = row.command(device=self.device, events=events, directory=self.directory, sampler=self.sampler)
-                recording.start(self.host, row, argv, deadline_s)
             recording.await_started()
         except BaseException:
             recording.abandon()
             raise
         return recording
 
+    def make_ready(self, names: Sequence[str], *, events: Sequence[str] = (), deadline_s: float) -> Recording:
+        """Start the recorders as `start` does, without waiting; `Recording.await_started` does that.
 
-def install(host: Host, role: Role, device: str, directory: str, *, sampler: str = "") -> CounterProbe:
-    """Put the scripts into ``directory`` on the host (once per host) and return its probe."""
+        The sampler takes its first note then; the others record as soon as they can.
+        """
+        recording = Recording(self.role)
+        try:
+            for row in map(recorder, names):
+                argv = row.command(device=self.device, events=events, directory=self.directory, sampler=self.sampler)
+                recording.start(self.host, row, argv, deadline_s)
+        except BaseException:
+            recording.abandon()
+            raise
+        return recording
+
+    def close(self) -> None:
+        """End what makes the readings; it is started again with the next one."""
+        self.reader.close()
+
+
+def install(host: Host, role: Role, device: str, directory: str, *, reader: str, sampler: str = "") -> CounterProbe:
+    """Put the scripts into ``directory`` on the host (once per host) and return its probe.
+
+    ``reader`` and ``sampler`` are the paths of the C tools there. The probe must be closed.
+    """
     for name in SCRIPTS:
         host.put(package_files(__package__).joinpath(name).read_bytes(), f"{directory}/{name}", mode=0o755)
     answer = host.run(["ethtool", "-i", device], check=False)
     lag = lag_s(parse_driver(answer.stdout)) if answer.ok else 0.0
-    return CounterProbe(host, role, device, directory, lag, sampler)
+    return CounterProbe(host, role, device, directory, Reader(host, reader), lag, sampler)
 
 
 def metric_collector(name: str) -> str:
@@ -200,25 +220,5 @@ def _words(error: bytes, output: bytes, exit_code: int | None) -> bytes:
     return error.strip() or output.strip() or how.encode()
 
 
-@dataclass(frozen=True)
-class _Section:
-    name: str
-    output: bytes
-    exit_code: int
-    error: bytes
-
-
 def _in_order(when: When) -> Sequence[Collector]:
     return COLLECTORS if when == "before" else [row for row in COLLECTORS[::-1] if not row.once]
-
-
-def _sections(result: Result, mark: str) -> Iterator[_Section]:
-    """Yield what sections.sh printed, section by section. Raises HostError if it was cut."""
-    pieces = result.stdout.split(b"\n" + mark.encode())
-    if len(pieces) % 2 == 0 or pieces[-1] != b"\n":
-        raise HostError(f"{result.host}: the counters came back cut: {result.stdout[-200:]!r}")
-    outputs = [pieces[0], *(piece.removeprefix(b"\n") for piece in pieces[2:-1:2])]
-    for output, trailer in zip(outputs, pieces[1::2], strict=True):
-        head, _, error = trailer.partition(b"\n")
-        name, exit_code = head.decode().split()
-        yield _Section(name, output, int(exit_code), error)

@@ -13,6 +13,7 @@ from xdplab.formats.perf import parse_perf_json
 from xdplab.formats.procstat import parse_procstat
 from xdplab.formats.sar import parse_sadf
 from xdplab.formats.softnet import parse_softnet
+from xdplab.hosts.reader import Reading
 
 Role = Literal["dut", "tg"]
 When = Literal["before", "after"]
@@ -21,9 +22,10 @@ SAMPLE_S = 0.1
 
 @dataclass(frozen=True)
 class Collector:
-    """A command that reads cumulative counters at rest, before and after the window, on TG and DUT alike.
+    """A reading of cumulative counters at rest, before and after the window, on TG and DUT alike.
 
-    ``argv``: `{device}` stands for the host's interface. ``extension`` is its file's; ``yields`` says what it is for.
+    ``argv``: `{device}` stands for the host's interface; or ``source`` is a file of the kernel's that is read instead.
+    ``extension`` is its record's; ``yields`` says what it is for.
     ``once``: it is read before the window only, and no verdict rests on it. ``always``: every run has read it, so that
     a run without it is damaged; a later collector leaves older runs valid.
     """
@@ -35,9 +37,11 @@ class Collector:
     yields: str
     once: bool = False
     always: bool = False
+    source: str | None = None
 
-    def command(self, device: str) -> tuple[str, ...]:
-        return tuple(word.format(device=device) for word in self.argv)
+    def reading(self, device: str) -> Reading:
+        """Return it as a reading of the host's ``device``."""
+        return Reading(tuple(word.format(device=device) for word in self.argv), self.source)
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,11 @@ COLLECTORS = (
     Collector("driver", ("ethtool", "-i", "{device}"), "txt", parse_driver, "whose counters these are", once=True),
     Collector("ethtool", ("ethtool", "-S", "{device}"), "txt", parse_statistics, "the driver's counters by queue",
               always=True),
-    Collector("softnet", ("cat", "/proc/net/softnet_stat"), "txt", parse_softnet, "backlog drops, squeezes by CPU",
-              always=True),
+    Collector("softnet", (), "txt", parse_softnet, "backlog drops, squeezes by CPU", always=True,
+              source="/proc/net/softnet_stat"),
     Collector("iplink", ("ip", "-s", "-j", "link", "show", "dev", "{device}"), "json", parse_link, "link counters, XDP",
               always=True),
-    Collector("procstat", ("cat", "/proc/stat"), "txt", parse_procstat, "CPU time by CPU", always=True),
+    Collector("procstat", (), "txt", parse_procstat, "CPU time by CPU", always=True, source="/proc/stat"),
 )  # fmt: skip
 
 RECORDERS = (
@@ -92,7 +96,7 @@ RECORDERS = (
     ),
     Recorder("sar", ("sh", "{script}"), "stdout", parse_sadf, "sar's samples, one per second", script="sar.sh"),
 )
-SCRIPTS = ("sections.sh", *(row.script for row in RECORDERS if row.script))
+SCRIPTS = tuple(row.script for row in RECORDERS if row.script)
 
 
 def collector(name: str) -> Collector:

@@ -64,7 +64,8 @@ class Summary:
     burst's start, at its end: the other ``rx_packets`` drained from rings later. At maximum load the sender stood still
     for ``tx_pause_max_ns`` at most and for ``tx_paused_ns`` in total. ``tx_busy_cores``: CPUs that its threads kept
     busy. ``device_*``: counts of the generator's own port, if the generator owns it (DPDK). ``probes_*`` are additional
-    frames that a NIC stamps. ``missing`` says, by field, why it is null.
+    frames that a NIC stamps. ``rx_unstamped`` stamped frames came back without a stamp of the receiving device,
+    if it was asked for them. ``missing`` says, by field, why it is null.
     """
 
     burst: str
@@ -100,6 +101,7 @@ class Summary:
     device_rx_missed: int | None = None
     probes_sent: int | None = None
     probes_lost: int | None = None
+    rx_unstamped: int | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -434,7 +436,7 @@ def _interval(line: _Fields) -> GeneratorInterval:
 _RECEIVED = ("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id")
 _EXTRA = ("stale_packets", "damaged_packets", "altered_packets", "bad_stamps", "rx_window_packets",
           "tx_pause_max_ns", "tx_paused_ns", "tx_late_max_ns", "tx_late_packets", "device_tx_packets",
-          "device_rx_packets", "device_rx_missed", "probes_sent", "probes_lost")  # fmt: skip
+          "device_rx_packets", "device_rx_missed", "probes_sent", "probes_lost", "rx_unstamped")  # fmt: skip
 
 
 def _summary(line: _Fields) -> Summary:

@@ -156,6 +156,16 @@ def parse_bpfverify(data: bytes | str) -> tuple[VerifiedProgram, ...]:
     return tuple(_program(line, number) for number, line in enumerate(lines_of(data, TOOL), start=1))
 
 
+def lines_by_object(data: bytes) -> dict[str, bytes]:
+    """Return the lines of each object, as they are. Raises FormatError naming a line without an object."""
+    found: dict[str, bytes] = {}
+    for number, line in enumerate(lines_of(data, TOOL), start=1):
+        fields = as_object(json_of(line, TOOL, line=number), TOOL, line=number)
+        name = text_field(fields, "object", TOOL, line=number)
+        found[name] = found.get(name, b"") + line.encode() + b"\n"
+    return found
+
+
 def _count(text: str) -> int | None:
     return int(text) if len(text) < 20 else None
 

@@ -80,9 +80,13 @@ def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
         "fifo": s.fifo,
         "frames": s.frames,
         "alone": s.alone,
+        "rx-stamp": s.rx_stamp if s.rx_stamp != "software" else None,
+        "bind": s.bind if s.bind != "copy" else None,
+        "busy-poll": s.busy_poll_us or None,
     }
     words = as_words({**own, **traffic_options(s)})
-    return [binary, "--step", *([] if s.receive else ["--no-receive"]), *words]
+    flags = ("--no-receive",) * (not s.receive) + ("--need-wakeup",) * s.need_wakeup
+    return [binary, "--step", *flags, *words]
 
 
 # A live frame leaves when its batch ends. One that was reflected natively came back after 0.65 us (p50) in batches of
@@ -122,5 +126,11 @@ XDPGEN = Adapter(
     xdpgen_argv,
     {"live": _LIVE, "afxdp": _AFXDP},
     stays=True,
-    refusals=(("this kernel has no live frames", "write `traffic: {engine: afxdp}` in the plan's block"),),
+    refusals=(
+        ("this kernel has no live frames", "write `traffic: {engine: afxdp}` in the plan's block"),
+        (r"no AF_XDP socket with zerocopy.*(E?OPNOTSUPP|EINVAL)", "`tx_bind: copy`: the TG's driver has no zero copy"),
+        ("is bound with copy instead of zerocopy", "`tx_bind: copy`: the TG's driver has no zero copy"),
+        ("a receiving program that asks .* for its time stamps", "`rx_stamp: software`, or Linux 6.3 on the TG"),
+        ("the kernel refuses busy polling", "`tx_busy_poll_us: 0`, or Linux 5.11 and newer on the TG"),
+    ),
 )

@@ -17,7 +17,8 @@ class GeneratorSettings:
     ``src_ip_stride``, and so on; IPv6 has these as the last 32 bits of an address. ``stamp``: "all", "none" or one
     frame in N. ``frames`` is a pcap on the generator's host whose frames are sent unchanged. ``max_frames`` bounds each
     burst. ``alone``: the frames do not leave; they are dropped as they are made (sender), or handed to the receiver
-    without a link (receiver).
+    without a link (receiver). ``rx_stamp``: who times received frames. ``bind``, ``need_wakeup``, ``busy_poll_us``: of
+    the sending AF_XDP sockets.
     """
 
     engine: str
@@ -46,4 +47,8 @@ class GeneratorSettings:
     batch: int | None = None
     frames: str | None = None
     receive: bool = True
+    rx_stamp: Literal["software", "device"] = "software"
+    bind: Literal["copy", "zerocopy"] = "copy"
+    need_wakeup: bool = False
+    busy_poll_us: int = 0
     alone: Literal["sender", "receiver"] | None = None

@@ -124,6 +124,15 @@ class Process(Protocol):
         """End its process group now."""
 
 
+class Runner(Protocol):
+    """What runs short commands on one machine: a `Host`, or a `Reader`, which takes less time."""
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, argv: Sequence[str], *, deadline_s: float = 30.0, check: bool = True) -> Result: ...
+
+
 class Host(Protocol):
     """One machine under the lab's control, reached by paths and argument vectors only, never by a shell string."""
 

@@ -181,6 +181,10 @@ Reader = Literal["program", "deployment", "traffic", "run"]
 Where = Literal["points", "traffic", "program", "block", ""]
 
 
+def _by_sockets(values: Values) -> bool:
+    return bool(values["engine"] == "afxdp")
+
+
 @dataclass(frozen=True)
 class Factor:
     """One factor.
@@ -314,9 +318,22 @@ FACTORS: tuple[Factor, ...] = (
            dtype="int", title="IP version", full="IPv{}".format, in_pcap=True),
     Factor("stamp", "traffic", "traffic", Stamp, 16, "which frames carry a time stamp: all, none, or one in N",
            canonical=str, short=_stamped, full=_stamped, in_pcap=True),
+    Factor("rx_stamp", "traffic", "traffic", Literal["software", "device"], "software",
+           "xdpgen: who tells when a stamped frame came back, its program's clock or the TG's device (XDP metadata)",
+           title="receive stamps", full="receive stamps by {}".format, apart=True,
+           applies=lambda values: values["engine"] in ("live", "afxdp")),
     Factor("batch", "traffic", "traffic", Literal["auto"] | Annotated[int, Field(ge=1, le=256)], "auto",
            "frames the sender hands over at once; auto: few at a rate, the most at max and at shares of the PDR",
            dtype="int", full="batches of {}".format, cell=lambda value: None if value == "auto" else value),
+    Factor("tx_bind", "traffic", "traffic", Literal["copy", "zerocopy"], "copy",
+           "engine afxdp: how the kernel takes the TG's frames, copy or zerocopy",
+           title="TG's AF_XDP bind", full="TG's AF_XDP {}".format, applies=_by_sockets),
+    Factor("tx_wakeup", "traffic", "traffic", Literal["always", "needed"], "always",
+           "engine afxdp: whether the sender calls the kernel for every batch, or only when it asks for that",
+           title="TG's wake-up", full="wake-up {}".format, applies=_by_sockets),
+    Factor("tx_busy_poll_us", "traffic", "traffic", Annotated[int, Field(ge=0, le=10_000)], 0,
+           "engine afxdp: how long a sending call may poll the TG's queue; 0: not at all",
+           dtype="int", unit="us", title="TG's busy polling", full="{} µs of busy polling".format, applies=_by_sockets),
     Factor("device", "deployment", "points", Device, {},
            "settings of the DUT's device, as obtained; where the driver rounded a number, the one asked for too",
            title="device settings", canonical=_device, cell=_device_cell),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from xdplab.plan.factors import FACTORS
 
@@ -47,6 +50,7 @@ repetition          | int   |      | id      | independent trial of the same poi
     *_table("""
 mode_obtained       | str   |      | state   | the attach mode the kernel reports
 device_settings     | json  |      | state   | settings of the DUT's device that the plan asks for, a JSON object: name to requested and obtained
+tx_socket           | json  |      | state   | what the kernel says of the TG's AF_XDP sockets (engine afxdp), a JSON object: bind, need_wakeup, busy_poll_us, and why busy polling has nothing to poll
 queues_reached      | int   |      | state   | queues that received at least one test frame
 frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent, with FCS: frame_bytes, or the mean over a pcap's frames
 window_requested_s  | float | s    | time    | length of the window that the plan asks for
@@ -77,6 +81,7 @@ tg_port_rx_packets  | int   |      | count   | frames that the TG's port counted
 tg_missed_packets   | int   |      | count   | frames that reached the TG's port but not its generator: lost by the TG
 probes_sent         | int   |      | count   | extra frames that the TG's NIC stamps (engine moongen-hw)
 probes_lost         | int   |      | count   | probes that did not come back with a stamp
+rx_unstamped_packets | int   |      | count   | stamped frames that came back without a stamp of the TG's device, where the plan asks for its stamps (rx_stamp: device)
 tx_pause_ms         | float | ms   | time    | longest time in the window in which the sender stood still or fell behind
 tx_paused_ms        | float | ms   | time    | total time that the sender stood still; null at a paced load, where lateness shows it
 tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
@@ -199,9 +204,32 @@ def frame(rows: list[dict[str, object]], table: tuple[Metric, ...] = METRICS) ->
     named = {key for row in rows for key in row}
     if unknown := named - {metric.name for metric in table}:
         raise KeyError(f"columns without a description in run.metrics: {sorted(unknown)}")
-    nulls = [None] * len(rows)
-    cells = {m.name: [row.get(m.name) for row in rows] if m.name in named else nulls for m in table}
-    return pd.DataFrame({m.name: pd.array(cells[m.name], dtype=DTYPES[m.dtype]) for m in table})  # type: ignore[call-overload]
+    # Columns without a value share one array: a table has a hundred of them.
+    nulls = {dtype: pd.array([None] * len(rows), dtype=dtype) for dtype in dict.fromkeys(DTYPES.values())}  # type: ignore[call-overload]
+    return pd.DataFrame(
+        {
+            m.name: _column([row.get(m.name) for row in rows], m) if m.name in named else nulls[DTYPES[m.dtype]]
+            for m in table
+        }
+    )
+
+
+def _column(cells: list[object], metric: Metric) -> ExtensionArray:
+    return texts(cells) if metric.dtype == "json" else pd.array(cells, dtype=DTYPES[metric.dtype])  # type: ignore[call-overload]
+
+
+def texts(cells: Sequence[object]) -> ExtensionArray:
+    """Return texts, None for null, as a nullable column, made from each text once.
+
+    Some texts have thousands of characters and stand in thousands of rows: cell by cell, they took several times the
+    memory of the column.
+    """
+    import pyarrow as pa
+
+    codes, levels = pd.factorize(np.array(cells, dtype=object))
+    places = pa.array(codes.astype(np.int32), mask=codes < 0)
+    column = pa.DictionaryArray.from_arrays(places, pa.array(levels, pa.large_string())).cast(pa.large_string())
+    return pd.arrays.ArrowStringArray(column)
 
 
 def completed(table: pd.DataFrame) -> pd.DataFrame:

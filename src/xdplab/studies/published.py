@@ -41,7 +41,8 @@ class Experiment:
     """One published experiment.
 
     ``source``: a name of `SOURCES`; ``figure``: where in it; ``published`` in words, ``value`` the number that ours is
-    compared with (null: nothing is compared); ``ours`` finds it in a study's table; ``why`` explains a disagreement.
+    compared with (null: nothing is compared); ``ours`` finds it in a study's table; ``why``: what may explain a
+    disagreement, which no run measures.
     """
 
     source: str
@@ -64,18 +65,37 @@ def rows(experiments: Sequence[Experiment], table: pd.DataFrame) -> list[dict[st
             "published": one.published,
         }
         found = list(one.ours(table)) if len(table) else []
-        made += [base | {"place": o.place, "ours": o.text, "agrees": agrees(one, o.value)} for o in found]
+        for mine in found:
+            verdict = agrees(one, mine.value)
+            why = None if verdict == YES else one.why
+            made.append(base | {"place": mine.place, "ours": mine.text, "agrees": verdict, EXPLAINED: why})
         if not found:
-            made.append(base | {"place": None, "ours": None, "agrees": "not measured in these runs"})
+            made.append(base | {"place": None, "ours": None, "agrees": "not measured in these runs", EXPLAINED: None})
     return made
 
 
+YES, NO, NOT_COMPARED = "yes", "no", "–"
+EXPLAINED = "our explanation, not measured"
+
+
 def agrees(experiment: Experiment, value: float) -> str:
-    """Return ``yes`` if two ratios are on the same side of 1, or near it, and at most `CLOSE` apart; else why not."""
+    """Return whether two ratios are on the same side of 1, or near it, and at most `CLOSE` apart."""
     if experiment.value is None:
-        return experiment.why
+        return NOT_COMPARED
     few, many = sorted((experiment.value, value))
-    return "yes" if few > 0 and many <= CLOSE * few else f"no: {experiment.why}"
+    return YES if few > 0 and many <= CLOSE * few else NO
+
+
+def latest(rows_of_runs: Iterable[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the rows of a study's runs in the order of its experiments.
+
+    Of an experiment that several runs measured at one place, the last run's row is kept.
+    """
+    known: dict[str, dict[str | None, dict[str, Any]]] = {}
+    for made in rows_of_runs:
+        for row in made:
+            known.setdefault(row["experiment"], {})[row["place"]] = row
+    return [row for places in known.values() for row in places.values()]
 
 
 def page(found: Mapping[str, Sequence[Mapping[str, Any]]], around: Sequence[str]) -> str:
@@ -90,6 +110,8 @@ def page(found: Mapping[str, Sequence[Mapping[str, Any]]], around: Sequence[str]
         "`xdplab study published RUN …` makes this page from runs of the studies execution, loading and jit. "
         "A ratio agrees if it is at most a factor of "
         f"{CLOSE:g} from the published one. Counts are instructions in a guest that counts; times are of one place.",
+        f"What is measured is in the column `ours`. The column `{EXPLAINED}` says what we think makes the difference: "
+        "no run of this page measures it, and it may be wrong. Rows that begin with `a cause` measure one cause alone.",
     ]
     for name, words in SOURCES.items():
         mine = pd.concat([measured, missing])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,61 +19,54 @@ Mask = NDArray[np.bool_]
 Numbers = NDArray[np.float64]
 _ANY_DIGIT = bytes.maketrans(b"0123456789", b"0" * 10)
 _NUMBER = re.compile(rb"(?P<blank> *)(?P<whole>-?[0-9]+)(?:[.,](?P<decimals>[0-9]+))?")
-_EXACT = {np.float32: 2.0**24, np.float64: 2.0**53}
-"""Whole numbers below are exact; most tables fit the first, which takes a third of the time."""
-
-
-@dataclass(frozen=True)
-class _NumberColumns:
-    """One number's columns, and the weight of each of them."""
-
-    start: int
-    end: int
-    weights: Numbers
+_EXACT = (2.0**24, 2.0**53)
+"""Whole numbers below are exact in either precision; most tables fit the first, which takes a third of the time."""
 
 
 @dataclass(frozen=True, eq=False)
 class LineLayout:
     """Where a line's numbers stand. ``decimals`` has the digits behind each one's point.
 
-    A column may hold a ``blank``, a ``minus``, a ``digit``, or the character of ``literal`` (0: none). ``inside``:
-    it and the next column belong to the same whole number.
+    A column may hold a ``blank``, a ``minus``, a ``digit``, or the character of ``literal`` (0: none). ``apart``: it
+    and the next column belong to no common whole number. (columns, numbers): which number a column belongs to is in
+    ``covers``, and what a digit there adds to the number without its point in ``weights``, in either precision.
     """
 
-    fields: tuple[_NumberColumns, ...]
     decimals: tuple[int, ...]
+    weights: tuple[NDArray[np.floating[Any]], ...]
     divisors: Numbers
     blank: Mask
     minus: Mask
     digit: Mask
     literal: Grid
-    inside: Mask
+    apart: Mask
+    covers: Mask
 
     def read(self, grid: Grid) -> Numbers | None:
         """Return (lines, fields), or None if a character of a line is not where the layout has it."""
         digits, blanks, minuses = (grid - np.uint8(ord("0"))) < 10, grid == ord(" "), grid == ord("-")
-        known = (digits & self.digit) | (blanks & self.blank) | (minuses & self.minus) | (grid == self.literal)
-        in_order = blanks[:, :-1] | digits[:, 1:] | ~self.inside
+        some_below = bool(minuses.any())
+        known = (digits & self.digit) | (blanks & self.blank) | (grid == self.literal)
+        if some_below:
+            known |= minuses & self.minus
+        in_order = blanks[:, :-1] | digits[:, 1:] | self.apart
         if not (known.all() and in_order.all()):
             return None
         # The low half of a digit's code is its value, that of a blank 0.
-        numbers = self._whole_numbers((grid & np.uint8(15)) * ~minuses)
+        numbers = self._whole_numbers((grid & np.uint8(15)) * ~minuses if some_below else grid & np.uint8(15))
         if numbers is None:
             return None
         numbers /= self.divisors
-        if minuses.any():
-            below = np.stack([minuses[:, f.start : f.end].any(axis=1) for f in self.fields], axis=1)
-            numbers[below] *= -1
+        if some_below:
+            numbers[minuses @ self.covers] *= -1
         return numbers
 
     def _whole_numbers(self, values: Grid) -> Numbers | None:
         """Return the numbers without their points; a blank has the value 0, and other characters have no weight."""
-        for kind, exact in _EXACT.items():
-            table = values.astype(kind)
-            parts = [table[:, f.start : f.end] @ f.weights.astype(kind) for f in self.fields]
-            numbers = np.stack(parts, axis=1).astype(np.float64)
+        for weights, exact in zip(self.weights, _EXACT, strict=True):
+            numbers: NDArray[np.floating[Any]] = values.astype(weights.dtype) @ weights
             if numbers.max() < exact:
-                return numbers
+                return numbers.astype(np.float64, copy=False)
         return None
 
 
@@ -94,10 +88,12 @@ def layout_of(line: bytes) -> LineLayout:
 
 @lru_cache(maxsize=256)
 def _layout(line: bytes) -> LineLayout:
+    matches = list(_NUMBER.finditer(line))
     blank, minus, digit, inside = (np.zeros(len(line), bool) for _ in range(4))
-    fields: list[_NumberColumns] = []
+    covers, weights = np.zeros((len(line), len(matches)), bool), np.zeros((len(line), len(matches)))
     decimals: list[int] = []
-    for match in _NUMBER.finditer(line):
+    before = -1
+    for place, match in enumerate(matches):
         start, point, end = match.start(), match.end("whole"), match.end()
         behind = len(match["decimals"] or b"")
         digit[start:point] = digit[point + 1 : end] = True
@@ -105,14 +101,16 @@ def _layout(line: bytes) -> LineLayout:
         if match["blank"]:
             blank[start : point - 1] = True
             minus[start : point - 1] = True
-        if fields and fields[-1].end == start:
+        if before == start:
             digit[start] = minus[start] = False  # else two numbers could touch
-        weights = np.zeros(end - start)
-        weights[: point - start] = 10.0 ** (np.arange(point - start)[::-1] + behind)
-        weights[end - start - behind :] = 10.0 ** np.arange(behind)[::-1]
-        fields.append(_NumberColumns(start, end, weights))
+        covers[start:end, place] = True
+        weights[start:point, place] = 10.0 ** (np.arange(point - start)[::-1] + behind)
+        weights[end - behind : end, place] = 10.0 ** np.arange(behind)[::-1]
         decimals.append(behind)
+        before = end
     literal = np.frombuffer(line, np.uint8).copy()
     literal[blank | minus | digit] = 0
-    divisors = 10.0 ** np.array(decimals)
-    return LineLayout(tuple(fields), tuple(decimals), divisors, blank, minus, digit, literal, inside[:-1])
+    both = weights.astype(np.float32), weights
+    return LineLayout(
+        tuple(decimals), both, 10.0 ** np.array(decimals), blank, minus, digit, literal, ~inside[:-1], covers
+    )

@@ -132,7 +132,7 @@ def _even(lines: bytes, width: int) -> Table | None:
     if grid is None or not _ROW[width].fullmatch(first := grid[0].tobytes()):
         return None
     layout = layout_of(first)
-    numbers = layout.read(grid) if len(layout.fields) == width else None
+    numbers = layout.read(grid) if len(layout.decimals) == width else None
     if numbers is None:
         return None
     received = width == 10 and (numbers[:, -2] == RX_CORE).any()

@@ -245,7 +245,7 @@ def _rates(row: Row, run: GeneratorRun | None, frame_bytes: int) -> Row:
 def _step(run: GeneratorRun | None, sar: SarDigest | None, busy: Busy | None) -> Row:
     """A rate that changed in mid-run, by the generator's seconds, or by sar's samples where it counted nothing."""
     received = run.rows[:, _RX_PACKETS] if run is not None else np.zeros(0)
-    if np.nan_to_num(received).any():
+    if (received > 0).any():
         rates, length_s, begin_s = np.diff(received)[SETTLING_ROWS:], 1.0, 1.5 + SETTLING_ROWS
     elif sar is not None and busy is not None:
         length_s = sar.step_s
@@ -285,13 +285,15 @@ def _cpu(sar: SarDigest | None, busy: Busy | None, reasons: dict[str, str]) -> R
         reasons |= dict.fromkeys(("cpu_busy_cores", "cpu_softirq_cores"), why)
         return {}
     steady = sar.shares[busy.places]
+    unknown = np.isnan(steady)
     with np.errstate(invalid="ignore"):
-        mean = np.nansum(steady, axis=0) / (~np.isnan(steady)).sum(axis=0)
+        mean = np.where(unknown, np.float32(0), steady).sum(axis=0) / (~unknown).sum(axis=0)
+    known = np.where(np.isnan(mean), 0.0, mean)
     return {
         "cpu_busy_cores": float(np.nansum(100 - mean[:, _IDLE]) / 100),
-        "cpu_softirq_cores": float(np.nansum(mean[:, _SOFT]) / 100),
-        "softirq_by_cpu_percent": json.dumps([round(float(value), 3) for value in mean[:, _SOFT]]),
-        "user_percent": float(np.nansum(mean[:, [_USR, _SYS]])),
+        "cpu_softirq_cores": float(known[:, _SOFT].sum() / 100),
+        "softirq_by_cpu_percent": json.dumps([round(value, 3) for value in mean[:, _SOFT].tolist()]),
+        "user_percent": float(known[:, (_USR, _SYS)].sum()),
     }
 
 

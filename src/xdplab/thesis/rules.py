@@ -112,6 +112,8 @@ def judged_import(trials: pd.DataFrame) -> pd.DataFrame:
     columns = {name: [getattr(v, name) for v in found] for name in ("verdict", "reason", "limited_by")}
     columns["rules_version"] = [RULES_VERSION] * len(found)
     table = trials.assign(**{name: pd.array(cells, dtype="string") for name, cells in columns.items()})
+    # Until all are known, reasons of nulls are objects that thousands of rows share: as a column they have 40 MB.
+    table["null_reasons"] = objects(table["null_reasons"])
     table = _without_unknown_rates(_with_signature(_with_ceiling(table)))
     unlimited = table["verdict"].ne("valid").fillna(True).astype(bool)
     why = pd.Series("only a valid trial has a limit", index=table.index)
@@ -169,7 +171,7 @@ def said_null(trials: pd.DataFrame, rows: pd.Series, names: Sequence[str], why: 
     nulls = objects(trials["null_reasons"])
     whys = zip(nulls[rows], why[rows], strict=True)
     nulls[rows] = [_also(text, tuple(names), str(words)) for text, words in whys]
-    return trials.assign(null_reasons=nulls.astype("string"))
+    return trials.assign(null_reasons=nulls)
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xdplab.thesis.anomalies import Anomaly, unreadable
+from xdplab.thesis.fixed_width import grid_of, layout_of
 
 Rows = NDArray[np.float64]
 CPU_COLUMNS = ("t_s", "cpu", "usr", "nice", "sys", "iowait", "steal", "irq", "soft", "guest", "gnice", "idle")
@@ -33,6 +34,9 @@ _START = re.compile(_TIME)
 _CPU_ROW, _RATES = Struct(f"{len(CPU_COLUMNS) - 1}d"), Struct("2d")
 _DECIMAL = bytes.maketrans(b",", b".")
 _ANY_DIGIT = bytes.maketrans(b"0123456789", b"0" * 10)
+_ALL, _ZERO = (np.frombuffer(text, np.uint8) for text in (b"all", b"  0"))
+_CLOCK = np.array([3600.0, 60.0, 1.0])
+"""Seconds of an hour, a minute and a second."""
 
 
 class _NoRowError(Exception):
@@ -60,7 +64,7 @@ def parse_sar_text(data: bytes) -> SarText:
     start = _START.search(data, data.find(b"\n"))
     try:
         blocks, lines, anomalies = _blocks(data, checked=False)
-        cpus, (names, rows) = _cpus(blocks[b"CPU"]), _interfaces(blocks[b"IFACE"])
+        cpus, (names, rows) = _cpus_at_once(blocks[b"CPU"]), _interfaces(blocks[b"IFACE"])
     except _NoRowError:
         blocks, lines, anomalies = _blocks(data, checked=True)
         cpus, (names, rows) = _cpus(blocks[b"CPU"]), _interfaces(blocks[b"IFACE"])
@@ -70,16 +74,12 @@ def parse_sar_text(data: bytes) -> SarText:
     return SarText(cpus, names, rows, tuple(lines), tuple(anomalies))
 
 
-_Clocked = tuple[bytes, list[bytes]]
-"""The clock of rows, and what stands behind it in each of them."""
+def _blocks(data: bytes, *, checked: bool) -> tuple[dict[bytes, list[bytes]], list[int], list[Anomaly]]:
+    """Return the rows of each block of CPUs and of interfaces, without the averages at the end; the lines of CPU 0.
 
-
-def _blocks(data: bytes, *, checked: bool) -> tuple[dict[bytes, list[_Clocked]], list[int], list[Anomaly]]:
-    """Return the blocks of CPUs and those of interfaces, without the averages at the end; the lines of CPU 0.
-
-    ``checked``: each line is checked, and lines that are not rows are left out and reported.
+    ``checked``: each line is checked, and returned by itself; lines that are not rows are left out and reported.
     """
-    found: dict[bytes, list[_Clocked]] = {b"CPU": [], b"IFACE": []}
+    found: dict[bytes, list[bytes]] = {b"CPU": [], b"IFACE": []}
     lines: list[int] = []
     anomalies: list[Anomaly] = []
     heading, *blocks = data.split(b"\n\n")
@@ -93,7 +93,7 @@ def _blocks(data: bytes, *, checked: bool) -> tuple[dict[bytes, list[_Clocked]],
         if time == b"Average:":
             averages += 1
         elif kind := _kind(columns):
-            good, bad = _rows(rows, kind) if checked else (_one_clock(rows), 0)
+            good, bad = _rows(rows, kind) if checked else ([rows.rstrip(b"\n")], 0)
             found[kind] += good
             if kind == b"CPU":
                 lines.append(line + 2)
@@ -117,36 +117,72 @@ def _kind(columns: bytes) -> bytes | None:
     return words[0] if words and _TITLES.get(words[0]) == words else None
 
 
-def _one_clock(rows: bytes) -> list[_Clocked]:
-    """Return the rows of one block, split by the clock of the first; where another one stands, a piece is no row."""
-    clock = rows[:8]
-    if not _START.fullmatch(clock):
-        raise _NoRowError
-    return [(clock, rows.rstrip(b"\n")[8:].split(b"\n" + clock))]
-
-
-def _rows(rows: bytes, name: bytes) -> tuple[list[_Clocked], int]:
+def _rows(rows: bytes, name: bytes) -> tuple[list[bytes], int]:
     """Return the rows of one block, and how many of its lines are not rows."""
     lines = [line for line in rows.splitlines() if line.strip()]
-    good = [(line[:8], [line[8:]]) for line in lines if _ROWS[name].fullmatch(line + b"\n")]
+    good = [line for line in lines if _ROWS[name].fullmatch(line + b"\n")]
     return good, len(lines) - len(good)
 
 
-def _cpus(blocks: list[_Clocked]) -> Rows:
-    """Return the table of rows of CPUs. Raises _NoRowError."""
-    numbers = b"".join([_cpu(row) for _, rows in blocks for row in rows])
-    table = np.empty((sum(len(rows) for _, rows in blocks), len(CPU_COLUMNS)))
-    table[:, 0] = _times(blocks)
+def _cpus_at_once(blocks: list[bytes]) -> Rows:
+    """Return the table of rows of CPUs if each block has all CPUs together and then each in order, as sar writes them.
+
+    Its numbers are read as one grid of characters. Raises _NoRowError for any other text.
+    """
+    text = b"\n".join([*blocks, b""])
+    grid, size = grid_of(text), blocks[0].count(b"\n") + 1 if blocks else 0
+    if grid is None or size < 2 or len(grid) != size * len(blocks) or b"-" in text:
+        raise _NoRowError
+    grid = grid.copy()
+    lines = grid.reshape(len(blocks), size, -1)
+    at = text.find(b"all")
+    if not 0 < at < lines.shape[2] or not _ROWS[b"CPU"].fullmatch(lines[0, 1].tobytes()):
+        raise _NoRowError
+    name = lines[:, 0, at : at + len(_ALL)]
+    if name.shape[1] < len(_ALL) or (name != _ALL).any():
+        raise _NoRowError
+    name[:] = _ZERO
+    numbers = layout_of(lines[0, 1].tobytes()).read(grid)
+    if numbers is None:
+        raise _NoRowError
+    table = np.empty((len(blocks), size, len(CPU_COLUMNS)))
+    table[:, :, 0] = (numbers[:, :3] @ _CLOCK).reshape(len(blocks), size)
+    table[:, :, 1:] = numbers[:, 3:].reshape(len(blocks), size, -1)
+    if (table[:, :, 0] != table[:, :1, 0]).any() or (table[:, 1:, 1] != np.arange(size - 1)).any():
+        raise _NoRowError
+    table[:, 0, 1] = nan
+    return table.reshape(-1, len(CPU_COLUMNS))
+
+
+def _cpus(blocks: list[bytes]) -> Rows:
+    """Return the table of rows of CPUs, row by row. Raises _NoRowError."""
+    clocked = [_one_clock(block) for block in blocks]
+    numbers = b"".join([_cpu(row) for _, rows in clocked for row in rows])
+    table = np.empty((sum(len(rows) for _, rows in clocked), len(CPU_COLUMNS)))
+    table[:, 0] = _times(clocked)
     table[:, 1:] = np.frombuffer(numbers).reshape(-1, len(CPU_COLUMNS) - 1)
     return table
 
 
-def _interfaces(blocks: list[_Clocked]) -> tuple[tuple[str, ...], Rows]:
+_Clocked = tuple[bytes, list[bytes]]
+"""The clock of rows, and what stands behind it in each of them."""
+
+
+def _one_clock(rows: bytes) -> _Clocked:
+    """Return the rows of one block, split by the clock of the first; where another one stands, a piece is no row."""
+    clock = rows[:8]
+    if not _START.fullmatch(clock):
+        raise _NoRowError
+    return clock, rows[8:].split(b"\n" + clock)
+
+
+def _interfaces(blocks: list[bytes]) -> tuple[tuple[str, ...], Rows]:
     """Return the names and the table of rows of interfaces. Raises _NoRowError."""
-    found = [_interface(row) for _, rows in blocks for row in rows]
+    clocked = [_one_clock(block) for block in blocks]
+    found = [_interface(row) for _, rows in clocked for row in rows]
     places: dict[bytes, int] = {}
     table = np.empty((len(found), len(INTERFACE_COLUMNS)))
-    table[:, 0] = _times(blocks)
+    table[:, 0] = _times(clocked)
     table[:, 1] = [places.setdefault(name, len(places)) for name, _ in found]
     table[:, 2:] = np.frombuffer(b"".join([rates for _, rates in found])).reshape(-1, 2)
     return tuple(name.decode() for name in places), table
@@ -156,7 +192,7 @@ def _times(blocks: list[_Clocked]) -> Rows:
     return np.repeat([_clock_s(clock) for clock, _ in blocks], [len(rows) for _, rows in blocks])
 
 
-# A CPU has 200 ticks in two seconds, and most CPUs and interfaces are idle: most rows were seen before.
+# Most interfaces are idle: most rows were seen before.
 
 
 @lru_cache(maxsize=1 << 14)

@@ -57,7 +57,7 @@ def busy_samples(sar: SarDigest) -> Busy | None:
 
     The first sample with traffic holds a part of it: its share of the next one's rate tells when the traffic began.
     """
-    rx = np.nan_to_num(sar.rx_pps)
+    rx = np.where(np.isnan(sar.rx_pps), 0.0, sar.rx_pps)
     loud = np.flatnonzero(rx > max(QUIET_PPS, QUIET_SHARE * rx.max(initial=0.0)))
     if len(loud) < 3:
         return None
@@ -93,6 +93,7 @@ def whole_run(rows: Rows) -> WindowCount:
     return WindowCount(span[1] - span[0], tx, rx, nan, nan)
 
 
+_ZERO = np.zeros(1)
 _COUNTERS = ((TX_TIME, TX_PACKETS), (RX_TIME, RX_PACKETS))
 
 
@@ -108,10 +109,10 @@ def _known(values: Array) -> Array:
 
 def _between(rows: Rows, times: int, packets: int, span: tuple[float, float]) -> float:
     """Return the growth of a cumulative counter between two times, NaN if it was not read around them."""
-    known = ~np.isnan(rows[:, times]) & ~np.isnan(rows[:, packets])
-    t, count = rows[known, times], rows[known, packets]
-    if len(t) < 2 or span[1] > t[-1] + 1.0 or any(isnan(edge) for edge in span):
+    own = rows[:, (times, packets)].T
+    t, count = own[:, ~np.isnan(own).any(axis=0)]
+    if len(t) < 2 or span[1] > t[-1] + 1.0 or isnan(span[0]) or isnan(span[1]):
         return nan
     # The counter began at 0 with the traffic.
-    low, high = np.interp(span, np.concatenate([[0.0], t]), np.concatenate([[0.0], count]))
+    low, high = np.interp(span, np.concatenate([_ZERO, t]), np.concatenate([_ZERO, count]))
     return float(high - low)

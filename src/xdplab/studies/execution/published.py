@@ -34,6 +34,22 @@ def _backends(benchmark: str, upper: str, lower: str) -> Finder:
     return _of((benchmark, upper), (benchmark, lower))
 
 
+def _asleep(benchmark: str, backend: str) -> Finder:
+    """Find how many times as long a call takes after each pause as back to back, at each place that measured both."""
+
+    def find(table: pd.DataFrame) -> Iterator[Ours]:
+        mine = table["benchmark"].eq(benchmark) & table["backend"].eq(backend) & table["clock"].eq("time")
+        mine &= ~table["cold"].astype(bool)
+        found = medians(table[mine]) if mine.any() else table[mine]
+        for label, there in found.groupby("label", sort=False) if len(found) else ():
+            known = there.dropna(subset=["value"]).set_index("pause_us")["value"].sort_index()
+            for pause_us in (one for one in known.index if one and 0 in known.index):
+                a, b = float(known[pause_us]), float(known[0])
+                yield Ours(f"{label}, after {pause_us:,} µs asleep", a / b, ratio(a, b, "ns"))
+
+    return find
+
+
 _SOURCE_OF_RANDOM = "matrix, kernel's random"
 EXPERIMENTS = (
     Experiment(
@@ -98,5 +114,17 @@ EXPERIMENTS = (
     Experiment(
         _PRIMES, "–", "a cause: interpreter by JIT, if the JIT had been off", "JIT said to be on", None,
         _backends("primes", "interpreter", "jit"), "of the mode",
+    ),
+    Experiment(
+        _PRIMES, "–", "a cause: the published form, asleep before each call by back to back, JIT", "not measured", None,
+        _asleep("primes, as published", "jit"), "of an idle CPU, and of caches that others used",
+    ),
+    Experiment(
+        _MODULES, "–", "a cause: chain of 32, asleep before each call by back to back, JIT", "not measured", None,
+        _asleep("chain 32", "jit"), "of an idle CPU, and of caches that others used",
+    ),
+    Experiment(
+        _MODULES, "–", "a cause: chain of 32, asleep before each call by back to back, module", "not measured", None,
+        _asleep("chain 32", "module"), "of an idle CPU, and of caches that others used",
     ),
 )  # fmt: skip

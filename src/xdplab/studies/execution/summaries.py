@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from xdplab.analysis.intervals import interval
+from xdplab.labs.vm.architectures import MARK
+from xdplab.labs.vm.archive import natural
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.execution.points import BACKENDS, REFERENCE, state_words
 from xdplab.studies.tables import Table
@@ -286,6 +288,28 @@ def causes(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def kernels(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the counts of each benchmark and backend at each counting place, and as a factor to the first place.
+
+    So kernels and mitigations are factors. Places are ordered by kernel, the oldest first. Guests of another
+    architecture are left out: their instructions are other ones.
+    """
+    counted = table[table["clock"].eq("instructions") & ~table["place"].str.contains(MARK, regex=False)]
+    found = medians(counted[~counted["cold"].astype(bool)]) if len(counted) else counted
+    if found.empty or found["label"].nunique() < 2:
+        return pd.DataFrame()
+    wide = found.pivot_table("value", ["benchmark", "backend"], "label", sort=False)
+    ordered = sorted(wide.columns, key=lambda label: natural(str(label)))
+    first, short = ordered[0], {label: str(label).removeprefix("vm, ").replace(_COUNTED, "") for label in ordered}
+    made = wide[ordered].round(1).rename(columns=short)
+    for label in ordered[1:]:
+        made[f"{short[label]} by {short[first]}"] = (wide[label] / wide[first]).round(3)
+    return made.reset_index().rename_axis(columns=None)
+
+
+_COUNTED = ", instructions counted"
+
+
 def _cause(row: Row, base: pd.Series, executed: pd.DataFrame) -> dict[str, object]:
     counted = executed["work_instructions"].get((row["label"], row["benchmark"], row["backend"]))
     known = base.get(row["label"])
@@ -337,6 +361,7 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "medians": ("Medians, with 95 % intervals over repetitions, and ratios to the reference", median_table),
     "primes": ("Primes up to 100: mean ± standard deviation of ten calls after five", primes),
     "causes": ("The prime counter in several forms: each cause as a factor", causes),
+    "kernels": ("Counted instructions by kernel and mitigations", kernels),
     "chains": ("Chains: tail calls in BPF, recursion in the module and in user space", chains),
     "work": ("Proof of equal work: what one call does between its clocks", work),
     "trap": ("The trap: one benchmark, several random functions", traps),

@@ -66,6 +66,11 @@ class TrialContext:
     alone: dict[FrameKey, Limit] = field(default_factory=dict)
     staying: Staying = field(default_factory=Staying)
 
+    def close_probes(self) -> None:
+        """End what reads the counters; the next reading starts it again."""
+        self.dut_probe.close()
+        self.tg_probe.close()
+
 
 def sending_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
     """The CPUs the generator sends on: one per queue, as far as the TG has them."""
@@ -117,6 +122,8 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
         stack.callback(lambda: None if context.staying.has(generator) else generator.close())
         starting = meanwhile.submit(generator.start)
         stack.callback(wait, [starting])  # a generator that is still starting could not be closed
+        samples = meanwhile.submit(context.dut_probe.make_ready, ["samples"], deadline_s=SESSION_S)
+        stack.callback(lambda: None if samples.exception() else samples.result().abandon())
         side = attach(context, point, prepared)
         stack.callback(lambda: files.add(side.raw_files()))
         stack.callback(side.close)
@@ -129,7 +136,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
         facts.warmup = warm_up(generator, context.plan.trial.warmup_s)
         probes = context.dut_probe, context.tg_probe
         clock = clock_command(context, point)
-        running = Running(context.plan, *probes, side, generator, files, facts, clock)
+        running = Running(context.plan, *probes, side, generator, files, facts, clock, samples.result)
         for name in point.passes:
             if name in PASSES:
                 PASSES[name](running)
@@ -137,14 +144,17 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
             facts.sliced = _sliced(context, trial, side, generator)
         side.require()
         facts.testrun = side.testrun(_test_frames(context, point))
-        side.stop()
+        detaching = meanwhile.submit(side.stop)  # the kernel waits until no CPU uses the program
+        stack.callback(wait, [detaching])
         if counts_decisions(point):
+            detaching.result()
             facts.decided = _decided(context, point, prepared, generator, files)
         if context.tools.adapter.stays and "harness" not in point.passes:  # its bursts need the device exclusively
             context.staying.give(generator)
         else:
             generator.stop()
-    (raw / "applied.json").write_text(json.dumps(as_json(facts), indent=1, default=str) + "\n")
+        (raw / "applied.json").write_text(json.dumps(as_json(facts), indent=1, default=str) + "\n")
+        detaching.result()
 
 
 def counts_decisions(point: Point) -> bool:
@@ -162,6 +172,7 @@ def _decided(
     try:
         side = KernelSide(
             context.lab.dut,
+            context.dut_probe.reader,
             context.tools.xdpload,
             replace(_request(context, point, prepared), count_actions=True),
             queues=point.queues,
@@ -245,11 +256,13 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
     """Attach a point's program in its mode; the result must be stopped or closed."""
     lab, there = context.lab, prepared.on_dut
     if point.mode != "af_xdp":
-        return KernelSide(lab.dut, context.tools.xdpload, _request(context, point, prepared), queues=point.queues)
+        request = _request(context, point, prepared)
+        return KernelSide(lab.dut, context.dut_probe.reader, context.tools.xdpload, request, queues=point.queues)
     if context.tools.afxdp_user is None or there.workload is None:
         raise UnsupportedError("mode af_xdp needs a generated workload")
     return AfxdpSide(
         lab.dut,
+        context.dut_probe.reader,
         context.tools.afxdp_user,
         AfxdpRequest(
             interface=lab.dut_interface,
@@ -323,6 +336,10 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
         settle_s=context.plan.trial.settle_s,
         frames=context.programs[point.program].frames_on_tg,
         batch=_batch(context, point),
+        rx_stamp=point.rx_stamp or "software",
+        bind=point.tx_bind or "copy",
+        need_wakeup=point.tx_wakeup == "needed",
+        busy_poll_us=point.tx_busy_poll_us or 0,
     )
 
 

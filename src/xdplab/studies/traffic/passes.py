@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.counters import CounterProbe
+from xdplab.counters import CounterProbe, Recording
 from xdplab.counters.table import When
 from xdplab.generators import Generator
 from xdplab.plan import Plan
@@ -34,7 +34,10 @@ class RawFiles:
 
 @dataclass(frozen=True)
 class Running:
-    """A trial whose program is attached and whose generator is ready."""
+    """A trial whose program is attached and whose generator is ready.
+
+    ``clock`` is the command that measures the DUT's clock. ``samples`` returns the sampler, ready to record.
+    """
 
     plan: Plan
     dut_probe: CounterProbe
@@ -44,6 +47,7 @@ class Running:
     files: RawFiles
     facts: TrialFacts
     clock: Sequence[str] = ()
+    samples: Callable[[], Recording] | None = None
 
     @property
     def window_s(self) -> float:
@@ -78,7 +82,9 @@ def warm_up(generator: Generator, seconds: float) -> WarmedUp | None:
 
 def rate(trial: Running) -> None:
     """The headline: counters at rest before and after, CPU time sampled from inside the window."""
-    with trial.dut_probe.start(["samples"], deadline_s=trial.window_s + RECORDER_MARGIN_S) as recording:
+    assert trial.samples is not None
+    with trial.samples() as recording:
+        recording.await_started()
         before = trial.snapshot("before", clock=trial.clock)
         trial.facts.dut_before = trial.side.counts()
         trial.generator.burst("rate", trial.window_s)

@@ -43,6 +43,8 @@ class Tools:
     xdpload: str
     cpuclock: str
     sampler: str
+    reader: str
+    reader_on_tg: str
     generator: str
     afxdp_user: str | None
     adapter: Adapter
@@ -89,6 +91,8 @@ def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
         xdpload=_build_tool(lab, lab.dut, "xdpload"),
         cpuclock=_build_tool(lab, lab.dut, "cpuclock"),
         sampler=_build_tool(lab, lab.dut, "sampler"),
+        reader=_build_tool(lab, lab.dut, "reader"),
+        reader_on_tg=_build_tool(lab, lab.tg, "reader"),
         generator=generator,
         afxdp_user=_build_tool(lab, lab.dut, "afxdp_user") if with_sockets else None,
         adapter=adapter,

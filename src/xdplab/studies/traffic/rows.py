@@ -17,7 +17,7 @@ from xdplab.counters.derive import intervals
 from xdplab.counters.value import jain_index
 from xdplab.deploy.afxdp import Stats
 from xdplab.errors import FormatError
-from xdplab.formats.generator import Burst, parse_output
+from xdplab.formats.generator import Burst, GeneratorReady, parse_output
 from xdplab.formats.pcap import flow_of, l2_bytes, parse_pcap
 from xdplab.formats.slices import SlicedRatio, parse_slices, ratio_of
 from xdplab.generators import BY_DPDK
@@ -207,11 +207,23 @@ def _deployment(facts: TrialFacts, reasons: dict[str, str]) -> Row:
         "program_tag": found.tag,
         "sched_policy": generator and generator.sched_policy,
         "batch": generator and generator.settings.get("batch"),
+        "tx_socket": _tx_socket(generator, reasons),
         "rx_ring_entries": facts.rx_ring_entries,
         **_machine(facts, reasons),
         "load_ms": None if found.load_ns is None else found.load_ns / 1e6,
         "attach_ms": None if found.attach_ns is None else found.attach_ns / 1e6,
     }
+
+
+def _tx_socket(generator: GeneratorReady | None, reasons: dict[str, str]) -> str | None:
+    """What the TG's AF_XDP sockets are, as the kernel says."""
+    names = ("bind", "need_wakeup", "busy_poll_us", "busy_poll_missing")
+    said = {} if generator is None else {name: generator.settings.get(name) for name in names}
+    if said.get("bind") is not None:
+        return json.dumps(said)
+    if generator is not None and generator.engine != "afxdp":
+        reasons["tx_socket"] = "the engine sends without AF_XDP sockets"
+    return None
 
 
 def _machine(facts: TrialFacts, reasons: dict[str, str]) -> Row:

@@ -50,7 +50,10 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
         "tg_missed_packets": s.device_rx_missed,
         "probes_sent": s.probes_sent,
         "probes_lost": s.probes_lost,
+        "rx_unstamped_packets": s.rx_unstamped,
     }
+    if s.rx_unstamped is None:
+        reasons["rx_unstamped_packets"] = s.rx_missing or "the TG's device was not asked for time stamps"
     if s.probes_sent is None:
         reasons |= dict.fromkeys(("probes_sent", "probes_lost"), "the frames themselves are stamped, in software")
     reasons |= {column: s.missing[name] for column, name in _NAMED.items() if row[column] is None and name in s.missing}

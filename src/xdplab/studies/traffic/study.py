@@ -211,6 +211,7 @@ class TrialStudy:
             stack.callback(self._unthrottled.close)
             self._switch_off()
             self._context = self._made_context()
+            stack.callback(lambda: self._context.close_probes())
             stack.callback(self._await_let_go)
             stack.callback(lambda: self._context.staying.end())
             self._stack = stack.pop_all()
@@ -246,9 +247,16 @@ class TrialStudy:
             programs=self._prepared([*points, *against.values()], tools),
             rivals=against,
             dut_probe=counters.install(
-                lab.dut, "dut", lab.dut_interface, f"{lab.work_dir(lab.dut)}/counters", sampler=tools.sampler
+                lab.dut,
+                "dut",
+                lab.dut_interface,
+                f"{lab.work_dir(lab.dut)}/counters",
+                reader=tools.reader,
+                sampler=tools.sampler,
             ),
-            tg_probe=counters.install(lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters"),
+            tg_probe=counters.install(
+                lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters", reader=tools.reader_on_tg
+            ),
             run_id=run.run_id,
             kernel=lab.dut.run(["uname", "-r"]).text.strip(),
             rx_ring_entries=_rx_ring_entries(lab),
@@ -408,6 +416,7 @@ class TrialStudy:
             held.host.await_return()
         self._lab.regain()
         self._context.staying.end()
+        self._context.close_probes()
         self._switch_off()
         booted = tuple(held.host.name for held in self._held if held.take())
         for end in endpoints(self._lab):

@@ -151,7 +151,7 @@ def hotspots(
             object_, there = place.put(path), f"/tmp/xdplab-logs-{Path(folder).name}"
             place.host.run(["mkdir", there])
             try:
-                said = machine.verify(object_, "--logs", there, *options, deadline_s=DEADLINE_S)
+                said = machine.verify([object_], "--logs", there, *options, deadline_s=DEADLINE_S)
                 for program in parse_bpfverify(said):
                     yield _counted(program, kernel, place.host, there, by)
                     if logs is not None and program.steps is not None:

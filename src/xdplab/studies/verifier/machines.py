@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +36,13 @@ class LoaderPlace:
     types: str
     options: tuple[str, ...] = ()
 
-    def verify(self, path: str, *options: str, deadline_s: float) -> bytes:
-        """Return bpfverify's lines on one object. Raises HostError if it did not end well."""
+    def verify(self, paths: Sequence[str], *options: str, deadline_s: float) -> bytes:
+        """Return bpfverify's lines on objects, each with that deadline. Raises HostError if it did not end well."""
         fixed = [self.command, *self.options, "--types", self.types, "--deadline", str(int(deadline_s))]
-        done = self.place.host.run([*fixed, *options, path], deadline_s=deadline_s * self.place.patience + 10)
+        most_s = deadline_s * self.place.patience * len(paths) + 10
+        done = self.place.host.run([*fixed, *options, *paths], deadline_s=most_s)
         if not done.stdout:
-            raise HostError(f"{self.place.label}: bpfverify printed nothing about {path}")
+            raise HostError(f"{self.place.label}: bpfverify printed nothing about {', '.join(paths)}")
         return done.stdout
 
 

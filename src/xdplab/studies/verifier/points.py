@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from xdplab.studies.places import HOST
@@ -19,7 +21,8 @@ class VerifierPoint(StudyPoint):
     """``verifier``: ``linux`` or the name of a PREVAIL; ``kernel``: ``host``, or a guest's such as ``6.1``, or ''.
 
     ``task`` ``verify`` hands one object over; ``largest`` looks for the largest N of a family that is accepted, and
-    has no object (``sha256`` is '').
+    has no object (``sha256`` is ''). ``given``: what the user gave the programs that changes what the verifier does
+    (flags, tables of types, global variables and attach targets, modules), in words; null for nothing, and for PREVAIL.
     """
 
     verifier: str
@@ -35,6 +38,13 @@ class VerifierPoint(StudyPoint):
     maps: str | None = None
     compiler: str | None = None
     mcpu: str | None = None
+    given: str | None = None
+
+    @property
+    def point_id(self) -> str:
+        """Hash of the factors; a point whose programs are given nothing is called as it was before there was that."""
+        factors = {name: value for name, value in asdict(self).items() if (name, value) != ("given", None)}
+        return hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def block(self) -> tuple[str, ...]:
@@ -57,6 +67,7 @@ class VerifierPoint(StudyPoint):
 
     def __str__(self) -> str:
         where = f"Linux {self.kernel}" if self.verifier == LINUX else self.verifier
+        where += f" ({self.given})" if self.given else ""
         what = f"largest N of {self.object}" if self.task == "largest" else f"{self.corpus}: {self.object}"
         return f"{what}, {where}"
 

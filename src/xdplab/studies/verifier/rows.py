@@ -37,6 +37,9 @@ COLUMNS = (
     Column("kernel_release", "string", "uname -r of it", "factor"),
     Column("label", "string", "verifier and kernel as figures name them", "factor"),
     Column("clock", "string", "what the machine's nanosecond is: time or instructions", "factor"),
+    Column(
+        "given", "string", "flags, tables (types, variables, targets), modules that the user gave; null: none", "factor"
+    ),
     Column("corpus", "string", "directory, archive, family, or system", "factor"),
     Column("object", "string", "path within the corpus, or what was generated", "factor"),
     Column("sha256", "string", "of the object's bytes", "factor"),
@@ -170,7 +173,8 @@ def _factors(trial: VerifierTrial, attempt: Attempt) -> dict[str, Any]:
     known = {"trial_id": trial.trial_id, "repetition": trial.repetition, "clock": facts.clock}
     release = facts.kernel_release
     own = f" ({point.kernel})" if point.kernel.startswith(OWN) else ""
-    label = f"Linux {release}{own}" if point.verifier == LINUX else point.verifier
+    given = f" ({point.given})" if point.given else ""
+    label = f"Linux {release}{own}{given}" if point.verifier == LINUX else point.verifier
     fields = asdict(point) | {"kernel": point.kernel or None, "kernel_release": release, "label": label}
     return known | {k: v for k, v in fields.items() if k != "task"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -54,6 +54,8 @@ class VerifierRequest(StudyRequest):
     """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH;
     empty ``sizes`` each family's own. ``families`` are names, or files of templates.
 
+    ``guest_loads``: the most loads per program in a guest, where a timer tick within a load adds thousands of
+    instructions, and the median of three excludes it.
     ``flags``: the `PROGRAM_FLAGS` with which every program is loaded.
     ``variables``: a file of global variables to set. ``attached``: a file of the programs that programs attach to.
     ``loaded``: kernel modules that guests load first.
@@ -70,6 +72,7 @@ class VerifierRequest(StudyRequest):
     testbed: bool = True
     largest: bool = True
     loads: int = 20
+    guest_loads: int = 3
     budget_ms: int = 500
     limit_s: float = 60.0
     types: str | None = None
@@ -113,7 +116,22 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
         files[GLOBALS] = Path(request.variables).read_bytes()
     if request.attached:
         files |= targets.gathered(Path(request.attached), names)
+    given = given_words(request, files)
+    points = [replace(point, given=given) if point.verifier == LINUX else point for point in points]
     return Gathered(points, files, [*_left_out(compilers, prevails), *too_large(request, subjects)])
+
+
+def given_words(request: VerifierRequest, files: Mapping[str, bytes]) -> str | None:
+    """Return what tells the points of this request from those of another with the same objects; null for nothing.
+
+    ``files``: those of the run. A table is named by its content, as in the manifest.
+    """
+    words = sorted(set(request.flags))
+    words += [f"types {digest(Path(request.types).read_bytes())}"] if request.types else []
+    words += [f"globals {digest(files[GLOBALS])}"] if request.variables else []
+    words += [f"targets {digest(files[targets.TARGETS])}"] if request.attached else []
+    words += [f"module {name}" for name in sorted(set(request.loaded))]
+    return ", ".join(words) or None
 
 
 def tools(run: VerifierRun) -> dict[str, str]:
@@ -121,9 +139,17 @@ def tools(run: VerifierRun) -> dict[str, str]:
     found = {compiler.name: compiler.version for compiler in find_compilers()}
     found |= own_kernels(run.request.kernels)
     found |= {PROGRAM_FLAGS_TOOL: ", ".join(run.request.flags)} if run.request.flags else {}
-    found |= {VARIABLES_TOOL: digest(run.directory.path / GLOBALS)} if run.request.variables else {}
+    found |= (
+        {VARIABLES_TOOL: f"sha256 {digest((run.directory.path / GLOBALS).read_bytes())}"}
+        if run.request.variables
+        else {}
+    )
     attached, loaded = run.request.attached, run.request.loaded
-    found |= {targets.TARGETS_TOOL: digest(run.directory.path / targets.TARGETS)} if attached else {}
+    found |= (
+        {targets.TARGETS_TOOL: f"sha256 {digest((run.directory.path / targets.TARGETS).read_bytes())}"}
+        if attached
+        else {}
+    )
     found |= {MODULES_TOOL: ", ".join(loaded)} if loaded else {}
     return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
 
@@ -138,6 +164,7 @@ def measurer(run: VerifierRun) -> VerifierStudy:
         compilers={c.name: c for c in find_compilers()},
         prevails={p.name: p for p in find_prevails(request.prevails)},
         loads=request.loads,
+        guest_loads=request.guest_loads,
         budget_ms=request.budget_ms,
         limits=ResourceLimits(wall_s=request.limit_s),
         given=Circumstances(

@@ -1,0 +1,172 @@
+"""The page that sets a run beside the published study: each number, and why it agrees or does not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+from studies_rows import loop, prevails, row, table
+
+from xdplab.studies.verifier import summaries
+from xdplab.studies.verifier.paper import against_paper, page
+from xdplab.studies.verifier.views import VIEWS
+
+
+def answers(*rows: dict[str, object], largest: pd.DataFrame | None = None) -> dict[str, tuple[str, str]]:
+    """Return, for each experiment of the paper, the run's result and whether it agrees."""
+    found = against_paper(table(*rows), pd.DataFrame() if largest is None else largest)
+    return {r.experiment: (r.ours, r.agrees) for r in found.itertuples(index=False)}
+
+
+def test_the_papers_acceptance_is_beside_the_runs_with_the_environment_apart():
+    rows = [
+        row(program="a"),
+        row(program="b", verdict="environment", cause="helper not available"),
+        row(program="c", verdict="rejected", cause="R1 invalid mem access"),
+    ]
+    found = answers(*rows)
+    assert found["programs accepted as found, Linux 6"] == (
+        "1 of 3",
+        "no: 1 stopped before a verifier saw it, 1 refused by the verifier",
+    )
+    ours, agrees = found["programs accepted, environment apart, Linux 6"]
+    assert ours == "1 of 2"
+    assert agrees.startswith("no: 1 × R1 invalid mem access")
+    assert "left out: 1 × helper not available: try a newer kernel" in agrees
+    assert found[MENDED][1] == "unknown: needs OBJECTS on two kernels"
+    assert answers(row())["programs accepted as found, Linux 6"] == ("1 of 1", "yes")
+
+
+MENDED = "programs accepted, environment mended by another kernel of the run"
+
+
+def test_a_caption_counts_a_program_once_though_verifiers_name_it_differently():
+    both = table(row(section="xdp", program="f"), prevails(section="xdp", program="xdp"))
+    assert VIEWS["prevail-time"](both).look.caption[0].startswith("1 program, Linux 6 and PREVAIL")
+
+
+def test_the_papers_page_counts_a_program_once_and_names_the_other_verifier():
+    made = page(table(row(), prevails(program=None), row(family="branches", n=3, sha256="2")), pd.DataFrame(), "it")
+    assert "This one is of Linux 6 against PREVAIL, with 1 program of c and the generated families." in made
+
+
+def test_what_one_kernel_lacks_is_mended_by_another_that_accepts_it():
+    def kernel(release: str, program: str, **fields: object) -> dict[str, object]:
+        return row(label=f"Linux {release}", kernel_release=release, program=program, **fields)
+
+    lockdown = {"verdict": "environment", "cause": "helper not available (lockdown takes it away)"}
+    option = {"verdict": "environment", "cause": "kernel configuration (helper needs CONFIG_X)"}
+    rows = [kernel("6.18", "a"), kernel("6.18", "b", **lockdown), kernel("6.1", "a"), kernel("6.1", "b")]
+    found = answers(*rows)
+    _, agrees = found["programs accepted, environment apart, Linux 6.18"]
+    assert agrees == "yes; left out: 1 × helper not available (lockdown takes it away): 1 accepted by Linux 6.1"
+    assert found[MENDED] == ("2 of 2", "yes")
+    rows += [kernel("6.18", "c", **option), kernel("6.1", "c", **option)]
+    assert answers(*rows)[MENDED] == ("2 of 3", "no: 1 × kernel configuration (helper needs CONFIG_X)")
+    told = summaries.environment(table(*rows)).set_index(["kernel", "cause"])
+    assert told.loc[("Linux 6.18", lockdown["cause"]), ["programs", "accepted elsewhere", "by"]].tolist() == [
+        1, 1, "Linux 6.1",
+    ]  # fmt: skip
+    assert told.loc[("Linux 6.1", option["cause"]), "remedy"] == "a kernel built with the option (--kernel bzImage)"
+    assert told.loc[("Linux 6.1", option["cause"]), "accepted elsewhere"] == 0
+
+
+def test_every_cause_of_the_loaders_environment_has_a_remedy_or_says_that_none_is_known():
+    text = (Path(__file__).parents[2] / "native" / "bpfverify" / "verdict.c").read_text()
+    causes = set(re.findall(r'(?:ENVIRONMENT|NO_TYPE),\s*"([^"]+)"', text))
+    assert len(causes) > 10
+    assert {cause for cause in causes if summaries.remedy(cause) == summaries.NO_REMEDY} == {"interrupted"}
+
+
+def test_prevails_cost_of_a_loop_is_judged_from_three_iterations_on():
+    costs = {1: (1e6, 1e6), 3: (5e6, 4e6), 10: (5e6, 9e6), 100: (6e6, 9e6)}
+    rows = [
+        prevails(**loop(n, load_ns=t, memory_bytes=m) | {"label": "P", "verifier": "p"}) for n, (t, m) in costs.items()
+    ]
+    found = answers(*rows, *(loop(n) for n in costs))
+    assert found["double_strcmp rolled: PREVAIL's time, ms, P"] == (
+        "5.0 at N = 3, 6.0 at N = 100 (× 1.20)", "yes",
+    )  # fmt: skip
+    assert found["double_strcmp rolled: PREVAIL's memory, kB, P"][1] == "no: it grows"
+    slow = [loop(n, load_ns=12e6) for n in costs]
+    refused = [r | {"verdict": "rejected"} for r in rows]
+    name = "rolled loops: PREVAIL against Linux"
+    assert answers(*rows, *slow)[name] == ("N = 100: Linux takes × 2.00 of P's time", "yes")
+    assert answers(*refused, *slow)[name][1] == "yes; PREVAIL's verdict is rejected"
+    memory = answers(*refused)["double_strcmp rolled: PREVAIL's memory, kB, P"]
+    assert memory[1] == "no: it grows; PREVAIL's verdict is rejected"
+    assert answers(rows[0], *slow)[name][1].startswith("unknown: needs a loop from N = 3")
+    assert answers(loop(3))["double_strcmp rolled: PREVAIL's time, ms"][1].startswith("unknown: the run has no PREVAIL")
+
+
+def test_programs_that_prevail_accepts_are_counted_among_those_that_it_read():
+    rows = [prevails(sha256=str(n)) for n in range(8)]
+    rows += [prevails(sha256="8", verdict="loader", cause="no such section")]
+    name = "programs accepted by PREVAIL, PREVAIL"
+    assert answers(*rows)[name] == ("8 of 8; it cannot read 1", "yes")
+    rows += [prevails(sha256=f"{n}b", verdict="rejected", cause="21: too bad (r1)") for n in range(2)]
+    assert answers(*rows)[name] == ("8 of 10; it cannot read 1", "no: it refuses 2 × too bad")
+
+
+def test_a_rolled_loop_whose_instructions_grow_is_named():
+    name = "double_strcmp rolled: instructions against N"
+    assert answers(loop(3), loop(10))[name] == ("1 of 1 builds, N = 3 to 10", "yes")
+    assert answers(loop(3), loop(10, insns=11))[name] == ("0 of 1 builds, N = 3 to 10", "no: clang 18 + v4")
+    assert answers(loop(1), loop(3))[name][1].startswith("unknown")
+
+
+def test_the_papers_instruction_counts_are_judged_one_by_one():
+    def build(*counts: int) -> list[dict[str, object]]:
+        known = {"family": "double_strcmp", "form": "rolled", "exit": "<", "maps": "btf", "compiler": "clang 14"}
+        return [row(sha256=str(n), n=n, insns=c, mcpu="v2", **known) for n, c in zip((1, 2, 3), counts, strict=True)]
+
+    name = "instructions with 1, 2, ≥ 3 iterations, clang 14 + v2"
+    assert answers(*build(23, 70, 62))[name] == ("21, 68, 60", "yes")
+    ours, agrees = answers(*build(24, 64, 55))[name]
+    assert ours == "22, 62, 53"
+    assert agrees == "no: +1, -6, -7"
+    assert answers(*build(21, 68, 60)[:2])[name][1] == "unknown: this build is not in the run"
+
+
+def test_branches_are_those_of_the_corpus_and_not_of_sizes_that_were_chosen():
+    name = "branches (push_stack calls) against instructions, Linux 6"
+    own = row(branches=20, insns=10)
+    made = row(branches=900, insns=10, sha256="2", family="pruning", corpus="pruning")
+    assert answers(own, made)[name][0] == "2.000 per instruction, n = 1"
+    assert answers(made)[name][0] == "90.000 per instruction, n = 1"
+
+
+def test_a_newer_kernel_that_costs_more_does_not_agree():
+    def kernel(release: str, work: int) -> dict[str, object]:
+        return row(label=f"Linux {release}", kernel_release=release, processed_insns=work, memory_bytes=work)
+
+    name = "cost of a newer kernel, same programs"
+    ours, agrees = answers(kernel("6.12.1", 200), kernel("6.1.9", 100))[name]
+    assert ours.startswith("Linux 6.12.1 against Linux 6.1.9: processed_insns × 2.000, memory_bytes × 2.000")
+    assert agrees.startswith("no: more")
+    assert answers(kernel("6.12.1", 100), kernel("6.1.9", 100))[name][1] == "yes"
+    assert answers(kernel("6.1.9", 100))[name][1].startswith("unknown")
+
+
+def test_the_papers_prevail_experiments_need_a_prevail():
+    sizes = [row(sha256=str(n), insns=n) for n in range(1, 8)]
+    alone = answers(*sizes)
+    assert alone["PREVAIL's time against instructions"][1].startswith("unknown: the run has no PREVAIL")
+    grows = [prevails(sha256=str(n), load_ns=n * 1e6, memory_bytes=8e6 - n) for n in range(1, 8)]
+    found = answers(*sizes, *grows)
+    assert found[f"PREVAIL's time against instructions, {grows[0]['label']}"] == ("rank correlation 1.00, n = 7", "yes")
+    assert found[f"PREVAIL's memory against instructions, {grows[0]['label']}"][1].startswith("no")
+    assert found["programs that one verifier refuses and the other accepts"][1] == "yes"
+
+
+def test_every_figure_that_the_papers_page_names_is_one():
+    sizes = [row(sha256=str(n), insns=n) for n in range(1, 8)]
+    named = set(against_paper(table(*sizes), pd.DataFrame())["figure"].dropna())
+    assert named <= {*VIEWS, *summaries.TABLES, "largest"}
+
+
+def test_an_experiment_without_rows_is_unknown_and_not_left_out():
+    found = answers(row())
+    for form in ("rolled", "unrolled"):
+        assert found[f"double_strcmp {form}: memory, bytes"][1].startswith("unknown")
