@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from xdplab.errors import ProgramError
@@ -71,7 +72,7 @@ def _first_unequal(
     benchmark: Benchmark, calls: Sequence[Executed], partner: Sequence[Executed] | None
 ) -> Iterable[str]:
     """Return what is unequal in the first call with a difference, and which call it is unless it is the first."""
-    others = partner or [None] * len(calls)
+    others: Sequence[Executed | None] = partner or [None] * len(calls)
     for number, (one, other) in enumerate(zip(calls, others, strict=True), 1):
         if found := list(unequal(benchmark, one, other)):
             return found if number == 1 else [f"in call {number}, {words}" for words in found]
@@ -122,7 +123,7 @@ def _enclosed(benchmark: Benchmark, wrapper: str, path: Path) -> Examined:
         return _examine_bpf(benchmark, path.read_bytes())
     function = f"microbench_{benchmark.kernel}" if wrapper == MODULE else "microbench"
     symbols = [function, *([CHAIN_LINK] if benchmark.work.needs_call == CHAIN_LINK else [])]
-    machine = machine_of(ELFFile(io.BytesIO(path.read_bytes()))["e_machine"]).name
+    machine = _machine(path)
     text = "".join(_objdump(DIALECTS[machine].objdump, path, symbol) for symbol in symbols)
     functions = parse_objdump(text, machine)
     for symbol in symbols:
@@ -130,6 +131,16 @@ def _enclosed(benchmark: Benchmark, wrapper: str, path: Path) -> Examined:
             return Examined(text, (f"there is no function {symbol}",))
     found = complaints(Flow(functions[function]), 0, CLOCKS[wrapper], benchmark.work_of(wrapper))
     return Examined(text, (*found, *_not_recursive(functions.get(CHAIN_LINK))))
+
+
+def _machine(path: Path) -> str:
+    """Return the machine of an object. Raises ProgramError if it is none, or of an unknown machine."""
+    try:
+        return machine_of(ELFFile(io.BytesIO(path.read_bytes()))["e_machine"]).name
+    except OSError as error:
+        raise ProgramError(f"{path}: {error.strerror}") from None
+    except ELFError as error:
+        raise ProgramError(f"{path}: it is not an object: {error}") from None
 
 
 def _examine_bpf(benchmark: Benchmark, content: bytes) -> Examined:
