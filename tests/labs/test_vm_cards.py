@@ -119,6 +119,34 @@ def test_trials_are_valid_and_the_counts_of_both_ends_agree(card: str, queues: i
         assert sum(by_queue) == row["dut_rx_packets"]
 
 
+KINDS = """
+name: kinds
+repetitions: 1
+trial: {warmup_s: 0.05, window_s: 0.3, settle_s: 0.5, pause_s: 0.02, retries: 0}
+blocks:
+  - points: {mode: [native, generic], frame_bytes: 100, workload: array, accesses: 0}
+    traffic: {load: 1kpps, vlan: [none, 5], ip_version: [4, 6]}
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("card", ["vmxnet3", "igb"])
+def test_tags_and_ipv6_reach_the_program_and_come_back(card: str, tmp_path: Path) -> None:
+    """These cards take tags off, and filter them, until a block with tags begins; afterwards they do again."""
+    (tmp_path / "p.yaml").write_text(KINDS)
+    with lab_with(card) as lab:
+        before = snapshot(lab.dut, lab.dut_interface).values
+        xdplab("--lab", lab.name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+        after = snapshot(lab.dut, lab.dut_interface).values
+    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
+    assert len(trials) == 8
+    assert trials["verdict"].eq("valid").all(), trials[["mode", "vlan", "ip_version", "reason"]].to_dict("records")
+    assert trials["rx_packets"].gt(0).all()
+    assert trials["foreign_packets"].eq(0).all()
+    assert before["features.rxvlan"] is True
+    assert after == before
+
+
 RINGS = """
 name: rings
 repetitions: 1

@@ -11,7 +11,6 @@ import pandas as pd
 
 from xdplab.errors import PlanError
 from xdplab.programs.program import cache_directory
-from xdplab.run.state import Attempt
 from xdplab.studies import provenance
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST
@@ -195,13 +194,15 @@ def paper_page(path: Path) -> str:
     named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *_GIVEN]
     around = provenance.summary(run.directory, named) or "tools that the run does not name"
     told = page(table, largest_of(run.directory, run.trials), around)
-    lost = Counter(trial.point.kernel or trial.point.verifier for trial, last, _ in run.attempts() if _is_lost(last))
-    parts = ", ".join(f"{many(count, 'trial')} of {place}" for place, count in lost.items())
-    return f"{told}\nNot measured: {parts}; `xdplab audit RUN` says why.\n" if lost else told
+    lacking = not_measured_of(run)
+    parts = ", ".join(f"{many(count, 'trial')} of {place}" for place, count in lacking.items())
+    return f"{told}\nNot measured: {parts}; `xdplab audit RUN` says why.\n" if lacking else told
 
 
-def _is_lost(attempt: Attempt) -> bool:
-    return attempt.status != "measured"
+def not_measured_of(run: VerifierRun) -> Counter[str]:
+    """Count the trials without a measurement, by kernel or verifier: what failed, and what an unfinished run owes."""
+    measured = {trial.trial_id for trial, last, _ in run.attempts() if last.status == "measured"}
+    return Counter(t.point.kernel or t.point.verifier for t in run.trials if t.trial_id not in measured)
 
 
 STUDY = StudyKind(
