@@ -91,7 +91,7 @@ _IDLE = frozenset(
 """Opcodes of one byte: ports, x87, interrupts, HLT."""
 _STRINGS = (*range(0xA4, 0xA8), *range(0xAA, 0xB0))
 _IDLE_0F = frozenset((0x01, 0x05, 0x08, 0x09, 0x0D, 0x18, 0x30, 0x31, 0x32, 0x33, 0x34, 0x51, 0x5E, 0xA2, 0xAE, 0xC7))
-"""Opcodes behind 0F: system, SYSCALL, caches, prefetches, MSRs, RDTSC, RDPMC, roots, quotients, CPUID, fences, random."""
+"""Opcodes behind 0F: system, SYSCALL, caches, prefetches, MSRs, RDTSC, RDPMC, roots, quotients, CPUID, fences."""
 
 
 def _x86_parts(code: bytes) -> tuple[set[int], int, bytes]:
