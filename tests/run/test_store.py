@@ -19,7 +19,7 @@ from xdplab.cli import cli
 from xdplab.errors import ResultsError
 from xdplab.run import state
 from xdplab.run.disk import disk_errors
-from xdplab.run.metrics import METRICS, frame
+from xdplab.run.metrics import METRICS, frame, texts
 from xdplab.run.rundir import RunDirectory
 
 
@@ -225,6 +225,15 @@ def test_tables_keep_null_apart_from_zero(run: RunDirectory) -> None:
 def test_a_column_without_description_is_refused() -> None:
     with pytest.raises(KeyError, match="mystery"):
         frame([{"mystery": 1}])
+
+
+def test_a_column_of_texts_keeps_nulls_and_has_each_text_as_often_as_it_stands() -> None:
+    """Reasons of nulls are long, and thousands of trials share them: the column is made from each text once."""
+    cells = ["{}", None, "é" * 5000, "{}", None]
+    column = texts(cells)
+    assert column.dtype == "string"
+    assert [None if cell is pd.NA else cell for cell in column] == cells
+    assert pd.Series(texts([None, None]), dtype="string").isna().all()
 
 
 def test_every_metric_is_described_once() -> None:

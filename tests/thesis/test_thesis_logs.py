@@ -217,6 +217,11 @@ def a_line_at_a_time(blocks: list[bytes]) -> NoReturn:
 def test_a_table_read_at_once_is_the_one_read_word_by_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if a line departs from the first one's layout: then it is read word by word."""
     changed = [(b"0,00", b"x,00"), (b"0,00", b",000"), (b" 0,00", b"00,00"), (b"10:", b" 0:"), (b"all", b"alt")]
+    changed += [
+        (b" 0,00", b"-0,00"),
+        (b"\n10:00:02          0", b"\n10:00:03          0"),
+        (b"          0 ", b"          1 "),
+    ]
     sars = [sar_log(), sar_log(cpus=12), *(sar_log().replace(*pair, 1) for pair in changed)]
     sars += [sar_log().replace(b"     0,00", b"1 234 000"[:9], 1), sar_log()[:-200]]
     runs = [generator_log(decimals=decimals) for decimals in (None, 2, 10)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
@@ -85,8 +86,10 @@ def _discs(sheet: Figure, drawn: Group, hue: int, look: Look) -> str:
     width, height = sheet.get_size_inches() * 72
     places = sheet.transFigure.inverted().transform(drawn.ax.transData.transform(np.column_stack([drawn.x, y])))
     made = []
-    for (x, up), mark in zip(places, marks.to_dict("records"), strict=True):
-        if np.isfinite([x, up]).all():
+    cells = (marks[name].tolist() for name in marks)  # DataFrame.to_dict takes ten times as long
+    records = (dict(zip(marks, row, strict=True)) for row in zip(*cells, strict=True))
+    for (x, up), mark in zip(places.tolist(), records, strict=True):
+        if isfinite(x) and isfinite(up):
             place = f'cx="{x * width:.1f}" cy="{(1 - up) * height:.1f}" r="{REACH_PT:g}"'
             said = escape(tooltip(mark, look))
             made.append(f'<circle class="{SERIES}-{hue}" {place}><title>{said}</title></circle>\n')

@@ -250,7 +250,7 @@ def corrected(trials: pd.DataFrame) -> pd.DataFrame:
     """
     missed = trials["verdict"].eq("invalid").fillna(False) & trials["forwarded_source"].eq("dut").fillna(False)
     missed &= trials["dut_tx_packets"].gt(0).fillna(False)
-    alone = plain(trials[missed], NEEDED).assign(rx_packets=np.nan, tg_count_pps=np.nan)
+    alone = plain(trials.loc[missed, list(NEEDED)], NEEDED).assign(rx_packets=np.nan, tg_count_pps=np.nan)
     found = [judge(row) for row in records(alone)]
     table = trials.copy()
     for name in ("verdict", "limited_by"):

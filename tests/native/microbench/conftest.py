@@ -28,7 +28,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def microbench() -> Run:
-    command = driver()
+    command = str(driver())
 
     def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run([command, *arguments], capture_output=True, timeout=60, check=False)
