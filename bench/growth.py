@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from bounded import Aim, run, show
 
-SAMPLE = Path(__file__).parents[1] / "results" / "sample" / "trials.parquet"
+SAMPLE = Path(__file__).parents[1] / "results" / "sample"
 NUMBERS = (100, 1_000, 10_000)
 FIGURE_TRIALS = 1_000_000
 PIECE = 10_000
@@ -35,7 +35,10 @@ MOST_FIGURE_S, MOST_FIGURE_MB = 10.0, 4_000.0
 
 def trials(number: int) -> pd.DataFrame:
     """Return so many rows: the sample's, as repetition 1, 2, 3, … with rates that lie up to 5 % apart."""
-    sample = pd.read_parquet(SAMPLE, dtype_backend="numpy_nullable")
+    from xdplab.studies.catalogue import open_run
+    from xdplab.studies.traffic import runs
+
+    sample = runs.settled_trials(open_run(SAMPLE).directory)  # as of today: the file may lack newer columns
     times = math.ceil(number / len(sample))
     rows = pd.concat([sample] * times, ignore_index=True).head(number)
     rows["repetition"] = np.arange(number) // len(sample) * 10 + rows["repetition"].to_numpy()

@@ -110,7 +110,8 @@ def test_a_module_of_another_architecture_that_does_other_work_is_found(
 ) -> None:
     theirs = users("arm64", objects)
     folder = doctored(sources, f"{name} in the module of arm64", IN_THE_MODULE[name])
-    monkeypatch.setattr("xdplab.studies.execution.objects.shipped", lambda _: folder)
+    for module in ("objects", "benchmarks"):
+        monkeypatch.setattr(f"xdplab.studies.execution.{module}.shipped", lambda _: folder)
     wanted = [BENCHMARKS[benchmark] for benchmark in IN_THE_MODULE[name][-1]]
     module = build_module(tree, wanted)
     for benchmark in wanted:

@@ -124,6 +124,14 @@ def only(world: str, text: str, otherwise: str) -> str:
     return f"#ifdef {world}\n{text}#else\n{otherwise}#endif\n"
 
 
+KEPT = """    static __u64 kept;
+    if (!kept)
+        kept = kernel(set, data, data_end, input);
+    result = kept;
+"""
+IN_BPF = "#define CLOCK() bpf_ktime_get_ns()\n"
+READ_ONCE_MORE = "        KEEP(*(volatile __u64 *)cell);\n"
+STEP = "        *cell += random;\n"
 UP_TO_THE_ROOT = "divisor * divisor <= number"
 FASTER_IN_USER_SPACE = only("__bpf__", "divisor < number\n", f"{UP_TO_THE_ROOT}\n")
 Doctored = tuple[str, str, str, tuple[str, ...]]
@@ -144,6 +152,11 @@ DOCTORED: dict[str, Doctored] = {
     # The work is right, and the call tells another time than its clock.
     "ends when it began": (MEASURE, "record->end = CLOCK();", "record->end = begin + 0 * CLOCK();", ("primes",)),
     "never began": (MEASURE, "    record->begin = begin;\n", "", ("primes", "packet 100")),
+    # Only the first call does the work.
+    "a kept result": (MEASURE, KERNEL, KEPT, ("primes",)),
+    # Each step takes another time, and there are as many of them.
+    "32 bits in BPF": ("bpf/world.h", IN_BPF, IN_BPF + "#define NUMBER __u32\n", ("primes",)),
+    "reads once more in user space": (MATRIX, STEP, STEP + only("__bpf__", "", READ_ONCE_MORE), ("matrix",)),
     # The same result is computed in a slower way.
     "divides up to the number": (PRIMES, UP_TO_THE_ROOT, "divisor < number", ("primes",)),
     "divides up to the number in BPF": (PRIMES, UP_TO_THE_ROOT, "\n" + FASTER_IN_USER_SPACE, ("primes",)),
@@ -186,6 +199,8 @@ IN_THE_MODULE = {
     "twice": (MEASURE, KERNEL, only("__KERNEL__", AGAIN, KERNEL), ("primes", "packet 100")),
     "skipped": (MEASURE, KERNEL, only("__KERNEL__", "    result = 25;\n", KERNEL), ("primes", "packet 100")),
     "a spin": (MEASURE, KERNEL, only("__KERNEL__", SPIN + KERNEL, KERNEL), ("primes", "packet 100", "empty")),
+    "a pause": (MATRIX, STEP, STEP + only("__KERNEL__", "        cpu_relax();\n", ""), ("matrix",)),
+    "a fence": (MEASURE, KERNEL, only("__KERNEL__", "    mb();\n", "") + KERNEL, ("primes", "empty")),
 }
 
 
@@ -194,7 +209,8 @@ def test_a_module_that_does_other_work_is_found(
     name: str, sources: Path, objects: Path, tree: modules.BuildTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = doctored(sources, f"{name} in the module", IN_THE_MODULE[name])
-    monkeypatch.setattr("xdplab.studies.execution.objects.shipped", lambda _: folder)
+    for module in ("objects", "benchmarks"):
+        monkeypatch.setattr(f"xdplab.studies.execution.{module}.shipped", lambda _: folder)
     wanted = [all_benchmarks()[benchmark] for benchmark in IN_THE_MODULE[name][-1]]
     module = build_module(tree, wanted)
     for benchmark in wanted:

@@ -167,6 +167,14 @@ def test_a_caption_speaks_of_lines_and_intervals_where_there_are_some():
     assert said(rows + again, "95 % intervals")
 
 
+def test_a_caption_tells_who_was_repeated_less():
+    """A guest is measured once."""
+    twice = [row(repetition=n, trial_id=f"p-r{n}") for n in (1, 2)]
+    once = row(label="Linux 6.1", kernel="6.1", trial_id="q-r1")
+    assert VIEWS["processed"](table(*twice, once)).look.caption[0].endswith("; n = 2 repetitions (1 of Linux 6.1).")
+    assert VIEWS["processed"](table(*twice)).look.caption[0].endswith("; n = 2 repetitions.")
+
+
 def test_a_kernel_without_values_is_told_with_its_reason():
     """Linux 7.2 counts branches, 6.18 does not: the figure has the points of one and the reason for the other."""
     known = [one | {"branches": 5, "label": "Linux 7.2"} for one in sized()]

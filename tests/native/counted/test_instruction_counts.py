@@ -1,16 +1,20 @@
-"""Instructions per frame of hot paths in C, counted by callgrind: they show a slow-down that noise would hide in times.
+"""Instructions of hot paths, counted by callgrind: they show a slow-down that noise would hide in times.
 
-Two paths are counted: the AF_XDP engine makes a frame (addresses, number, stamp), and the AF_XDP application forwards
-one (rings and recycling, without the workload). The kernel's work, the live engine and the receiver (both BPF programs)
-and the Python of tables are not. A count is exact for one compiler; ``RECORDED`` has those of Debian 12's. If a change
-is meant to cost more, it updates the count here, and its commit gives the reason.
+Three paths are counted: the AF_XDP engine makes a frame (addresses, number, stamp), the AF_XDP application forwards one
+(rings and recycling, without the workload), and Python parses the raw files of an attempt of results/sample. The
+kernel's work, the live engine and the receiver (both BPF programs) and the Python of tables are not. A count is exact
+for one compiler, or for one build of Python; those of Debian 12 and of CI are recorded. If a change is meant to cost
+more, it updates the count here, and its commit gives the reason.
 """
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,10 +64,13 @@ def built(tool: str, harness: str, replaced: str, folder: Path, slower: bool) ->
     return work / harness
 
 
-def counted(binary: Path, *words: str) -> int:
-    """Return the instructions that `counted()` and its callees execute."""
-    argv = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=counted"]
-    done = subprocess.run([*argv, str(binary), *words], capture_output=True, text=True, check=True, timeout=120)
+def counted(binary: Path, *words: str, within: str | None = "counted") -> int:
+    """Return the instructions that the C function ``within`` and its callees execute; None: the whole process."""
+    argv = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+    argv += [f"--toggle-collect={within}"] if within else []
+    unhashed = os.environ | {"PYTHONHASHSEED": "0"}
+    command = [*argv, str(binary), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, env=unhashed)
     found = re.search(r"Collected : (\d+)", done.stderr)
     assert found, done.stderr
     return int(found[1])
@@ -100,3 +107,37 @@ def test_hot_paths_execute_what_is_recorded(counts: dict[str, float]) -> None:
 def test_one_more_store_per_frame_is_seen(counts: dict[str, float], tmp_path: Path) -> None:
     slower = all_counts(tmp_path, slower=True)
     assert all(slower[name] > count * (1 + TOLERANCE) for name, count in counts.items()), (counts, slower)
+
+
+ATTEMPT = HERE.parents[2] / "results" / "sample" / "raw" / "131ffe61703d-r1" / "1"
+ATTEMPTS = 5
+RECORDED_PARSER = {"CPython 3.11.7 GCC 12.2.0 x86_64": 16_680_000}
+
+
+def of_process(times: int, *how: str) -> int:
+    """Return the instructions of a process that parses the raw files of one attempt so many times."""
+    return counted(Path(sys.executable), str(HERE / "parse_raw.py"), str(ATTEMPT), str(times), *how, within=None)
+
+
+@pytest.fixture(scope="module")
+def of_parser() -> tuple[float, int]:
+    """The instructions that parsing one attempt takes, and those of the process that parses `ATTEMPTS` twice."""
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed")
+    few, more = of_process(ATTEMPTS), of_process(2 * ATTEMPTS)
+    return (more - few) / ATTEMPTS, more
+
+
+def test_the_parser_of_raw_files_executes_what_is_recorded(of_parser: tuple[float, int]) -> None:
+    build = " ".join(
+        (platform.python_implementation(), platform.python_version(), platform.python_compiler(), platform.machine())
+    )
+    if build not in RECORDED_PARSER:
+        pytest.skip(f"no count is recorded for {build}; here it is {of_parser[0]:.0f}")
+    assert of_parser[0] == pytest.approx(RECORDED_PARSER[build], rel=TOLERANCE)
+
+
+def test_a_line_that_is_parsed_twice_is_seen(of_parser: tuple[float, int]) -> None:
+    attempt, whole = of_parser
+    slower = (of_process(2 * ATTEMPTS, "slower") - whole) / (2 * ATTEMPTS)
+    assert slower > attempt * TOLERANCE

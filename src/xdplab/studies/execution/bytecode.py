@@ -16,7 +16,8 @@ HELPERS = {
     12: "bpf_tail_call",
     195: "bpf_map_lookup_percpu_elem",
 }
-_LD_IMM64, _JUMPS, _ARITHMETIC = 0x18, (5, 6), (4, 7)
+_LD_IMM64, _JUMPS, _WIDE = 0x18, (5, 6), 7
+_ARITHMETIC = (4, _WIDE)
 _GOTO, _CALL, _EXIT, _DIVIDES = 0x00, 0x80, 0x90, (0x30, 0x90)
 
 
@@ -46,6 +47,11 @@ def _step(image: Image, at: int, insn: Insn) -> CodeLine:
 def divides(insn: Insn) -> bool:
     """Tell whether an instruction is a division or takes a remainder."""
     return insn.code & 7 in _ARITHMETIC and insn.code & 0xF0 in _DIVIDES
+
+
+def widely(insn: Insn) -> bool:
+    """Tell whether an instruction of arithmetic works on 64 bits."""
+    return insn.code & 7 == _WIDE
 
 
 def _branch(image: Image, at: int, insn: Insn) -> CodeLine:

@@ -22,7 +22,7 @@ from xdplab.programs.image import Image, read_image
 from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.steps import Registers
 from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCKS, MODULE, Benchmark
-from xdplab.studies.execution.bytecode import HELPERS, divides
+from xdplab.studies.execution.bytecode import HELPERS, divides, widely
 from xdplab.studies.execution.machines import PAGE, machine_of
 
 FRAME_BYTES = 256
@@ -30,6 +30,9 @@ FRAME_BYTES = 256
 
 STEP_NS = 7
 """How far the emulated clock advances with each call."""
+
+CALLS = 3
+"""A wrapper that keeps its result for later calls does its whole work in the first one only."""
 
 _INPUT, _RECORD_BYTES = 0, 32  # of struct bench_record
 _MOST = 5_000_000
@@ -41,15 +44,18 @@ _TABLE_OFFSET = 64  # of the table in a working set that begins with the state o
 class Executed:
     """Counts between the first look at the clock and the last: ``instructions`` of its own (callees' are not).
 
-    ``divisions``; ``loads`` and ``stores`` in what the benchmark works on; ``clocks``: looks at the clock between the
+    ``divisions``, of them ``wide`` ones of 64 bits; ``loads`` and ``stores`` in what the benchmark works on; ``idle``:
+    instructions that take time and do no work (pauses, fences, atomic ones); ``clocks``: looks at the clock between the
     two; ``links`` of a chain that were entered. ``result``: what the call gave. ``looks``: what the clock said first
     and last, ``recorded``: what the call says that it said. ``machine``: whose code it is; '' for BPF.
     """
 
     instructions: int
     divisions: int
+    wide: int
     loads: int
     stores: int
+    idle: int
     clocks: int
     links: int
     result: int
@@ -62,7 +68,7 @@ class _Looks:
     """Running counts, and their values at each clock call."""
 
     def __init__(self) -> None:
-        self.now = dict.fromkeys(("instructions", "divisions", "loads", "stores", "links"), 0)
+        self.now = dict.fromkeys(("instructions", "divisions", "wide", "loads", "stores", "idle", "links"), 0)
         self._then: list[dict[str, int]] = []
 
     def look(self) -> int:
@@ -82,12 +88,18 @@ class _Looks:
 
 
 @lru_cache(maxsize=256)
-def execute(benchmark: Benchmark, wrapper: str, content: bytes) -> Executed:
-    """Execute the first call of a wrapper's object. Raises ProgramError for code that the emulator does not support."""
+def execute(benchmark: Benchmark, wrapper: str, content: bytes) -> tuple[Executed, ...]:
+    """Execute the first `CALLS` calls of a wrapper's object, each with the memory that the one before it left.
+
+    Raises ProgramError for code that the emulator does not support.
+    """
+    code: _Bytecode | _MachineCode
     if wrapper == BPF:
-        return _Bytecode(read_image(content, several=True), benchmark).call()
-    function = f"microbench_{benchmark.kernel}" if wrapper == MODULE else "microbench"
-    return _MachineCode(content, function, CLOCKS[wrapper]).call(benchmark)
+        code = _Bytecode(read_image(content, several=True), benchmark)
+    else:
+        function = f"microbench_{benchmark.kernel}" if wrapper == MODULE else "microbench"
+        code = _MachineCode(content, function, CLOCKS[wrapper], benchmark)
+    return tuple(code.call() for _ in range(CALLS))
 
 
 class _Bytecode(Interpreter):
@@ -103,7 +115,8 @@ class _Bytecode(Interpreter):
         super().__init__(image, {name: Map(bytearray(data), size) for name, (data, size) in filled.items()})
         entries = {name: at for at, name in image.functions.items()}
         self._entry, self._link = entries["microbench"], entries.get(CHAIN_LINK)
-        self._divisions = {at for at, insn in enumerate(image.insns) if divides(insn)}
+        self._divisions = {at: widely(insn) for at, insn in enumerate(image.insns) if divides(insn)}
+        self._atomic = {at for at, insn in enumerate(image.insns) if insn.code in _ATOMIC}
         self._worked_on = (
             "frame" if benchmark.works_on_frame else f"value of {'table' if 'table' in filled else 'memory'}"
         )
@@ -119,6 +132,7 @@ class _Bytecode(Interpreter):
                 self._steps[at] = self._tail_call
 
     def call(self) -> Executed:
+        self._looks = _Looks()
         record = self.region(".data.record").data
         record[_INPUT : _INPUT + 8] = self._input.to_bytes(8, "little")
         self.run(bytes(range(FRAME_BYTES)))
@@ -133,6 +147,8 @@ class _Bytecode(Interpreter):
                 raise ProgramError(f"the program did not end within {_MOST} instructions")
             now["instructions"] += 1
             now["divisions"] += at in self._divisions
+            now["wide"] += self._divisions.get(at, False)
+            now["idle"] += at in self._atomic
             now["links"] += at == self._link
             at = code[at](registers)
         return now["instructions"]
@@ -159,7 +175,7 @@ class _Bytecode(Interpreter):
         self._looks.now.update(stores=sum(inside), loads=len(inside) - sum(inside))
 
 
-_CALL = 0x85
+_CALL, _ATOMIC = 0x85, (0xC3, 0xDB)
 _RANDOM = 0x5DEECE66
 _BASE, _STUBS, _END = 0x100_0000, 0x500_0000, 0x600_0000
 _RECORD, _SET, _FRAME, _STACK = 0x1000_0000, 0x2000_0000, 0x3000_0000, 0x4000_0000
@@ -172,11 +188,11 @@ class _MachineCode:
     What it calls elsewhere are stubs that return at once; the clock's says the time.
     """
 
-    def __init__(self, content: bytes, function: str, clock: str) -> None:
+    def __init__(self, content: bytes, function: str, clock: str, benchmark: Benchmark) -> None:
         self._elf = ELFFile(io.BytesIO(content))
         self._machine = machine_of(self._elf["e_machine"])
         self._is_module = self._elf["e_type"] == "ET_REL"
-        self._clock = clock
+        self._clock, self._benchmark, self._looks = clock, benchmark, _Looks()
         self._stubs: dict[str, int] = {}
         self._sections = list(self._elf.iter_sections())
         self.uc = self._machine.start()
@@ -194,26 +210,29 @@ class _MachineCode:
             for symbol in self._symbols()
             if symbol["st_info"]["type"] == "STT_FUNC" and symbol.name.split(".")[0] == CHAIN_LINK
         }
+        self._watch()
 
-    def call(self, benchmark: Benchmark) -> Executed:
-        looks = _Looks()
-        self._prepare(benchmark)
-        self.uc.hook_add(unicorn.UC_HOOK_CODE, self._on_instruction(looks))
-        base, size = (_FRAME, FRAME_BYTES) if benchmark.works_on_frame else (_SET, 4 * _SET_BYTES)
-        begin = base + benchmark.task.least_offset
+    def _watch(self) -> None:
+        """Fill the memory that the calls share, and have every instruction and access noted."""
+        self.uc.mem_write(_SET, self._benchmark.state)
+        self.uc.hook_add(unicorn.UC_HOOK_CODE, self._on_instruction())
+        base, size = (_FRAME, FRAME_BYTES) if self._benchmark.works_on_frame else (_SET, 4 * _SET_BYTES)
         kinds = unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE
-        self.uc.hook_add(kinds, _on_access(looks), begin=begin, end=base + size - 1)
+        self.uc.hook_add(kinds, self._on_access, begin=base + self._benchmark.task.least_offset, end=base + size - 1)
+
+    def call(self) -> Executed:
+        self._looks = _Looks()
+        self._prepare()
         try:
             self.uc.emu_start(self._entry, _END, count=_MOST)
         except unicorn.unicorn.UcError as error:
-            raise ProgramError(f"{benchmark.name}: the emulated call fails: {error}") from None
-        found = looks.between(bytes(self.uc.mem_read(_RECORD, _RECORD_BYTES)))
+            raise ProgramError(f"{self._benchmark.name}: the emulated call fails: {error}") from None
+        found = self._looks.between(bytes(self.uc.mem_read(_RECORD, _RECORD_BYTES)))
         return replace(found, machine=self._machine.name)
 
-    def _prepare(self, benchmark: Benchmark) -> None:
-        self.uc.mem_write(_SET, benchmark.state)
+    def _prepare(self) -> None:
         self.uc.mem_write(_FRAME, bytes(range(FRAME_BYTES)))
-        self.uc.mem_write(_RECORD, benchmark.input.to_bytes(8, "little"))
+        self.uc.mem_write(_RECORD, self._benchmark.input.to_bytes(8, "little"))
         stack = _STACK + _STACK_BYTES - 64
         if self._machine.link is None:
             stack -= 8  # as after a call: eight bytes off a multiple of 16
@@ -224,19 +243,25 @@ class _MachineCode:
         for register, value in zip(self._machine.arguments, (_RECORD, _SET, _FRAME), strict=True):
             self.uc.reg_write(register, value)
 
-    def _on_instruction(self, looks: _Looks) -> Callable[[Any, int, int, object], None]:
+    def _on_instruction(self) -> Callable[[Any, int, int, object], None]:
         names = {address: name for name, address in self._stubs.items()}
-        now = looks.now
 
         def note(uc: Any, address: int, size: int, data: object) -> None:
             if _STUBS <= address < _STUBS + _CODE_BYTES:
-                self._answer(names.get(address, ""), looks)
+                self._answer(names.get(address, ""), self._looks)
                 return
+            now, code = self._looks.now, bytes(uc.mem_read(address, size))
+            divides = self._machine.divides(code)
             now["instructions"] += 1
             now["links"] += address in self._links
-            now["divisions"] += self._machine.divides(bytes(uc.mem_read(address, size)))
+            now["divisions"] += divides
+            now["wide"] += divides and self._machine.is_wide(code)
+            now["idle"] += self._machine.idles(code)
 
         return note
+
+    def _on_access(self, uc: Any, kind: int, address: int, size: int, value: int, data: object) -> None:
+        self._looks.now["stores" if kind == unicorn.UC_MEM_WRITE else "loads"] += 1
 
     def _answer(self, name: str, looks: _Looks) -> None:
         """Do what a function of elsewhere does; what is neither clock nor random (`__fentry__`) only returns."""
@@ -302,10 +327,3 @@ class _MachineCode:
 
 
 _SHF_ALLOC = 2
-
-
-def _on_access(looks: _Looks) -> Callable[[Any, int, int, int, int, object], None]:
-    def note(uc: Any, kind: int, address: int, size: int, value: int, data: object) -> None:
-        looks.now["stores" if kind == unicorn.UC_MEM_WRITE else "loads"] += 1
-
-    return note

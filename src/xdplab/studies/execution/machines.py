@@ -34,7 +34,8 @@ class Relocation:
 class Machine:
     """``code``: a return to the caller; ``link``: the register with the way back, null if the stack has it.
 
-    ``divides`` tells whether an instruction is a division. ``modules``: whether references in a module are known.
+    ``divides`` tells whether an instruction is a division, ``is_wide`` whether a division has 64 bits. ``idles`` tells
+    whether an instruction takes time without doing a kernel's work: a pause, a fence, an atomic or a privileged one.
     """
 
     name: str
@@ -48,6 +49,8 @@ class Machine:
     second: int
     relocations: Mapping[int, Relocation]
     divides: Callable[[bytes], bool]
+    is_wide: Callable[[bytes], bool]
+    idles: Callable[[bytes], bool]
 
     def start(self) -> Any:
         return _UC.Uc(self.architecture, self.mode)
@@ -80,12 +83,40 @@ def machine_of(elf_machine: str) -> Machine:
     return MACHINES[elf_machine]
 
 
+_LEGACY_PREFIXES = frozenset(b"\x66\xf2\xf3\xf0\x2e\x36\x3e\x26\x64\x65\x67")
+_LOCK, _REPEATS = 0xF0, (0xF2, 0xF3)
+_IDLE = frozenset(
+    (*range(0x6C, 0x70), *range(0xE4, 0xE8), *range(0xEC, 0xF0), *range(0xD8, 0xE0), 0xCC, 0xCD, 0xCE, 0xF1, 0xF4)
+)
+"""Opcodes of one byte: ports, x87, interrupts, HLT."""
+_STRINGS = (*range(0xA4, 0xA8), *range(0xAA, 0xB0))
+_IDLE_0F = frozenset((0x01, 0x05, 0x08, 0x09, 0x0D, 0x18, 0x30, 0x31, 0x32, 0x33, 0x34, 0x51, 0x5E, 0xA2, 0xAE, 0xC7))
+"""Opcodes behind 0F: system, SYSCALL, caches, prefetches, MSRs, RDTSC, RDPMC, roots, quotients, CPUID, fences."""
+
+
+def _x86_parts(code: bytes) -> tuple[set[int], int, bytes]:
+    """Return an instruction's legacy prefixes, its REX prefix (0: none) and the rest."""
+    at = next((at for at, byte in enumerate(code) if byte not in _LEGACY_PREFIXES), len(code))
+    rex = code[at] if at < len(code) and code[at] & 0xF0 == 0x40 else 0
+    return set(code[:at]), rex, code[at + bool(rex) :]
+
+
 def _x86_divides(code: bytes) -> bool:
     """DIV and IDIV: opcodes F6 and F7 with /6 and /7."""
-    code = code.lstrip(b"\x66")
-    if code and code[0] & 0xF0 == 0x40:  # a REX prefix
-        code = code[1:]
-    return len(code) > 1 and code[0] in (0xF6, 0xF7) and code[1] >> 3 & 7 in (6, 7)
+    _, _, rest = _x86_parts(code)
+    return len(rest) > 1 and rest[0] in (0xF6, 0xF7) and rest[1] >> 3 & 7 in (6, 7)
+
+
+def _x86_idles(code: bytes) -> bool:
+    prefixes, _, rest = _x86_parts(code)
+    if _LOCK in prefixes or not rest:
+        return True
+    repeats = any(prefix in prefixes for prefix in _REPEATS)
+    if rest[0] == 0x0F:
+        return rest[1] in _IDLE_0F
+    exchanges_memory = rest[0] in (0x86, 0x87) and rest[1] < 0xC0  # which locks it
+    is_pause = rest[0] == 0x90 and repeats
+    return rest[0] in _IDLE or exchanges_memory or is_pause or (rest[0] in _STRINGS and repeats)
 
 
 def _arm64_divides(code: bytes) -> bool:
@@ -93,10 +124,22 @@ def _arm64_divides(code: bytes) -> bool:
     return int.from_bytes(code, "little") & 0x7FE0F800 == 0x1AC00800
 
 
+def _arm64_idles(code: bytes) -> bool:
+    """YIELD, WFE, WFI; CLREX, DSB, DMB, ISB; exclusive loads and stores (Arm ARM, C4.1)."""
+    word = int.from_bytes(code, "little")
+    waits = word in (0xD503203F, 0xD503205F, 0xD503207F)
+    return waits or word & 0xFFFFF01F == 0xD503301F or word & 0x3F000000 == 0x08000000
+
+
 def _riscv_divides(code: bytes) -> bool:
     """DIV, DIVU, REM, REMU and their 32-bit forms (The RISC-V Instruction Set Manual, M extension)."""
     word = int.from_bytes(code, "little")
     return len(code) == 4 and word & 0x77 == 0x33 and word >> 25 == 1 and word >> 14 & 1 == 1
+
+
+def _riscv_idles(code: bytes) -> bool:
+    """FENCE and PAUSE, atomic ones, SYSTEM: by the opcode of 32-bit instructions."""
+    return len(code) == 4 and code[0] & 0x7F in (0x0F, 0x2F, 0x73)
 
 
 def _bits(mask: int, at: int, shift: int) -> Callable[[int, int], int]:
@@ -190,6 +233,8 @@ MACHINES: dict[str, Machine] = {
         x86_const.UC_X86_REG_RSI,
         _X86,
         _x86_divides,
+        lambda code: bool(_x86_parts(code)[1] & 8),
+        _x86_idles,
     ),
     "EM_AARCH64": Machine(
         "arm64",
@@ -203,6 +248,8 @@ MACHINES: dict[str, Machine] = {
         arm64_const.UC_ARM64_REG_X1,
         _ARM64,
         _arm64_divides,
+        lambda code: bool(code[3] & 0x80),
+        _arm64_idles,
     ),
     "EM_RISCV": Machine(
         "riscv64",
@@ -216,6 +263,8 @@ MACHINES: dict[str, Machine] = {
         riscv_const.UC_RISCV_REG_A1,
         _RISCV,
         _riscv_divides,
+        lambda code: not code[0] & 8,
+        _riscv_idles,
     ),
 }
 """By ELF's name."""

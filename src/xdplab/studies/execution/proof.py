@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from xdplab.errors import ProgramError
@@ -26,6 +27,9 @@ from xdplab.studies.execution.objects import object_name
 MOST_APART = 1.3
 """How many times the instructions of one wrapper another may execute, and of the algorithm either; gcc 12 and 16 and
 clang 14 to 23 come to 1.25 between two wrappers."""
+
+WITH_PARTNER = {"wide": "divisions of 64 bits", "loads": "loads", "stores": "stores"}
+"""What partners have in common to the last one, and how it is told. The links of a chain are other memory in BPF."""
 
 PARTNERS = {BPF: USER, MODULE: USER, USER: BPF}
 """Whose work each wrapper's is compared with."""
@@ -56,15 +60,26 @@ def examine(
     if found.wrong:
         return found
     try:
-        executed = execute(benchmark, wrapper, path.read_bytes())
+        calls = execute(benchmark, wrapper, path.read_bytes())
         folder = objects or path.parent
         partner = _partner(benchmark, wrapper, {BPF: folder, USER: users or folder})
     except ProgramError as error:
         return replace(found, wrong=(error.message,))
-    return replace(found, executed=executed, wrong=tuple(unequal(benchmark, executed, partner)))
+    return replace(found, executed=calls[0], wrong=tuple(_first_unequal(benchmark, calls, partner)))
 
 
-def _partner(benchmark: Benchmark, wrapper: str, objects: Mapping[str, Path]) -> Executed | None:
+def _first_unequal(
+    benchmark: Benchmark, calls: Sequence[Executed], partner: Sequence[Executed] | None
+) -> Iterable[str]:
+    """Return what is unequal in the first call with a difference, and which call it is unless it is the first."""
+    others: Sequence[Executed | None] = partner or [None] * len(calls)
+    for number, (one, other) in enumerate(zip(calls, others, strict=True), 1):
+        if found := list(unequal(benchmark, one, other)):
+            return found if number == 1 else [f"in call {number}, {words}" for words in found]
+    return []
+
+
+def _partner(benchmark: Benchmark, wrapper: str, objects: Mapping[str, Path]) -> tuple[Executed, ...] | None:
     """Return what the wrapper's partner does; null for a trap, which compares with nothing."""
     other = PARTNERS[wrapper]
     if benchmark.trap or other not in benchmark.wrappers:
@@ -87,14 +102,20 @@ def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) 
     expected, clocks = here * task.per_step * task.count, clock_instructions(executed.machine) * (1 + executed.clocks)
     if not expected / MOST_APART <= made <= expected * MOST_APART + task.around + clocks:
         yield f"a call executes {made:,} instructions between its clocks, and the algorithm about {expected:,.0f}"
+    if executed.idle:
+        yield f"a call executes {executed.idle:,} pauses, fences or the like between its clocks, which do no work"
     if partner is None:
         return
+    for kind, words in WITH_PARTNER.items():
+        mine, other = getattr(executed, kind), getattr(partner, kind)
+        if task.count and mine != other and not (kind in ("loads", "stores") and task.kind == "links"):
+            yield f"a call makes {mine:,} {words} between its clocks, and its partner {other:,}"
     clocks = max(clocks, clock_instructions(partner.machine) * (1 + partner.clocks))
     few, many = sorted((made / here, partner.instructions / share(partner.machine, benchmark.family)))
     if many > MOST_APART * few + clocks:
         yield f"a call executes {made:,} instructions between its clocks, and its partner {partner.instructions:,}"
     if not benchmark.clock_result and executed.result != partner.result:
-        yield f"its first call gives {executed.result}, and its partner's {partner.result}"
+        yield f"it gives {executed.result}, and its partner {partner.result}"
 
 
 def _enclosed(benchmark: Benchmark, wrapper: str, path: Path) -> Examined:
@@ -102,7 +123,7 @@ def _enclosed(benchmark: Benchmark, wrapper: str, path: Path) -> Examined:
         return _examine_bpf(benchmark, path.read_bytes())
     function = f"microbench_{benchmark.kernel}" if wrapper == MODULE else "microbench"
     symbols = [function, *([CHAIN_LINK] if benchmark.work.needs_call == CHAIN_LINK else [])]
-    machine = machine_of(ELFFile(io.BytesIO(path.read_bytes()))["e_machine"]).name
+    machine = _machine(path)
     text = "".join(_objdump(DIALECTS[machine].objdump, path, symbol) for symbol in symbols)
     functions = parse_objdump(text, machine)
     for symbol in symbols:
@@ -110,6 +131,16 @@ def _enclosed(benchmark: Benchmark, wrapper: str, path: Path) -> Examined:
             return Examined(text, (f"there is no function {symbol}",))
     found = complaints(Flow(functions[function]), 0, CLOCKS[wrapper], benchmark.work_of(wrapper))
     return Examined(text, (*found, *_not_recursive(functions.get(CHAIN_LINK))))
+
+
+def _machine(path: Path) -> str:
+    """Return the machine of an object. Raises ProgramError if it is none, or of an unknown machine."""
+    try:
+        return machine_of(ELFFile(io.BytesIO(path.read_bytes()))["e_machine"]).name
+    except OSError as error:
+        raise ProgramError(f"{path}: {error.strerror}") from None
+    except ELFError as error:
+        raise ProgramError(f"{path}: it is not an object: {error}") from None
 
 
 def _examine_bpf(benchmark: Benchmark, content: bytes) -> Examined:

@@ -259,8 +259,10 @@ def _look(figure: Figure, caption: Sequence[str]) -> Look:
 
 
 def _caption(figure: Figure, shown: pd.DataFrame, marks: pd.DataFrame) -> list[str]:
-    repetitions = int(shown["repetition"].nunique())
-    words = many(repetitions, "repetition")
+    found = {str(label): int(rows["repetition"].nunique()) for label, rows in shown.groupby("label", sort=False)}
+    most = max(found.values(), default=0)
+    fewer = ", ".join(f"{count} of {label}" for label, count in found.items() if count < most)
+    words = many(most, "repetition") + (f" ({fewer})" if fewer else "")
     first = f"{_count(shown)}, {' and '.join(dict.fromkeys(shown['label']))}; n = {words}."
     parts = [first, figure.note]
     if marks["low"].notna().any():

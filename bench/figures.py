@@ -1,0 +1,63 @@
+"""All figures of a run, each as SVG, PDF and PNG: CPU seconds per figure, and the growth with the number of trials.
+
+The trials are those of results/sample, repeated as `growth.py` does, in the numbers of the default plan's run (144) and
+of 25 such runs. Each number is drawn in a process of its own, after a first drawing that loads all modules. The aim per
+figure is that of the default plan's run: 3 s for its 11 figures. Needs no lab and no root.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from bounded import Aim, run, show
+from growth import MOST_EXPONENT, trials
+
+FEW, MANY = 144, 3600
+MOST_CPU_S = 3.0 / 11
+
+
+def drawn(number: int) -> int:
+    """Draw all figures of so many trials and return how many there are."""
+    from xdplab.figures.album import draw_all
+
+    with tempfile.TemporaryDirectory() as folder:
+        found = draw_all(trials(number), Path(folder))
+        files = sum(len(one.files) for one in found)
+    assert files
+    return sum(bool(one.files) for one in found)
+
+
+def cost(number: int) -> tuple[float, int]:
+    """Return the CPU seconds without loading modules, and the number of figures."""
+    drawn(FEW)
+    began = time.process_time()
+    figures = drawn(number)
+    return time.process_time() - began, figures
+
+
+def measure(_: Namespace) -> list[Aim]:
+    context = get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool:
+        found = {number: pool.submit(cost, number).result() for number in (FEW, MANY)}
+    seconds = {number: cpu_s for number, (cpu_s, _) in found.items()}
+    figures = found[FEW][1]
+    show(
+        "All figures of a run in three formats",
+        [{"trials": number, "figures": found[number][1], "cpu_s": cpu_s} for number, cpu_s in seconds.items()],
+    )
+    growth = math.log(seconds[MANY] / seconds[FEW]) / math.log(MANY / FEW)
+    return [
+        Aim(f"a figure of {FEW} trials in three formats, CPU s", seconds[FEW] / figures, at_most=MOST_CPU_S),
+        Aim("exponent of growth", growth, at_most=MOST_EXPONENT),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(run(__doc__, measure, most_s=600))
