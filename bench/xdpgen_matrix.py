@@ -107,6 +107,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=3, help="rounds (%(default)s)")
 
 
+def senders_of(cpus: tuple[int, ...], queues: int) -> tuple[int, ...]:
+    """Return the CPUs that send: one per queue, and never the last of several.
+
+    Senders of real-time priority on all of them keep everything else from running, also what would end them.
+    """
+    return cpus[: max(1, min(queues, len(cpus) - 1))]
+
+
 def measure(arguments: argparse.Namespace) -> list[Aim]:
     if os.geteuid() != 0:
         sys.exit("needs root: makes network namespaces")
@@ -115,12 +123,9 @@ def measure(arguments: argparse.Namespace) -> list[Aim]:
     aims, rows = [], []
     with tempfile.TemporaryDirectory() as cache:
         tools = build(Path(cache))
-        # One CPU is left free: senders of real-time priority on all of them keep everything else from running, also
-        # what would end them.
-        sending = cpus[: max(1, len(cpus) - 1)]
         for frame_bytes in SIZES:
             for queues in QUEUES:
-                work = Work(frame_bytes - FCS, sending[:queues], queues)
+                work = Work(frame_bytes - FCS, senders_of(cpus, queues), queues)
                 rates = cell(tools, Path(cache), work, arguments.runs)
                 rows.append((work, rates))
                 aims.append(aim(work, rates))

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from xdpgen_matrix import senders_of
 
 BENCH = Path(__file__).parents[2] / "bench"
 SCRIPTS = sorted(BENCH.glob("*.py"))
@@ -46,6 +47,17 @@ def test_it_has_an_aim_that_can_be_missed(script: Path) -> None:
     bounded = [aim for aim in aims if {"at_least", "at_most"} & {keyword.arg for keyword in aim.keywords}]
     assert aims == bounded
     assert any(not isinstance(aim.args[1], ast.Constant) for aim in bounded)
+
+
+@pytest.mark.parametrize("queues", [1, 2, 4, 8])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 9])
+def test_senders_leave_a_cpu_free(count: int, queues: int) -> None:
+    """With senders of real-time priority on both of two CPUs, a bench had stood still for ten minutes."""
+    cpus = tuple(range(3, 3 + count))
+    sending = senders_of(cpus, queues)
+    assert len(set(sending)) == len(sending) == max(1, min(queues, count - 1))
+    assert set(sending) <= set(cpus)
+    assert count == 1 or set(sending) < set(cpus)
 
 
 def said(argv: list[str], timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
