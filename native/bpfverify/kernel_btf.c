@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libbpf reads the kernel's BTF for each object that it opens: 5 MB, of which the kernel gives one page per
 // read(). This fopen64() comes before libc's in the dynamic linker's search, and gives it one copy in memory.
-#include <dlfcn.h>
+#include "libc_function.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static size_t size;
 static FILE *libc_fopen(const char *path, const char *mode) {
     static open_function found;
     if (!found)
-        found = (open_function)dlsym(RTLD_NEXT, "fopen64");
+        found = (open_function)libc_function("fopen64");
     return found(path, mode);
 }
 

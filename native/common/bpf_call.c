@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bpf_call.h"
 
-#include <dlfcn.h>
+#include "libc_function.h"
+
 #include <stdarg.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -12,7 +13,7 @@ typedef long (*syscall_function)(long, ...);
 static syscall_function libc_syscall(void) {
     static syscall_function found;
     if (!found)
-        found = (syscall_function)dlsym(RTLD_NEXT, "syscall");
+        found = (syscall_function)libc_function("syscall");
     return found;
 }
 

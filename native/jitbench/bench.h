@@ -19,12 +19,12 @@ struct subject {
     long number;          // entries of the map, argument of the system call, or how many packet sockets
     char map[NAME_BYTES]; // kind of the program's map
 
-    int fd;                         // of the program, or the socket that sends
-    int peer;                       // socket that receives
-    int tap;                        // packet socket the filter is attached to
-    int *taps;                      // or all of them, where they are many
-    long long insns, xlated, jited; // instructions; bytes after the verifier; bytes of machine code
-    long long verdict;              // of its last run
+    int fd;                             // of the program, or the socket that sends
+    int peer;                           // socket that receives
+    int tap;                            // packet socket the filter is attached to
+    int *taps;                          // or all of them, where they are many
+    long long insns, xlated, jited;     // instructions; bytes after the verifier; bytes of machine code
+    long long verdict;                  // of its last run
     const char *policy_wanted, *policy; // scheduling policy asked for, and the one it has; NULL: none was
     long long passed;        // packets of the last round that a packet socket let through; -1: not counted
     struct ring *ring;       // the program's ring buffer; NULL: it has none
