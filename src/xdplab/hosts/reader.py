@@ -24,6 +24,8 @@ SESSION_S = 14 * 86400.0
 RENEWED_BYTES = 1 << 24
 """Characters of answers after which the tool is started anew: a process's output is kept until it ends."""
 END_S = 5.0
+NEW_DROP_IN = "`xdplab lab sudoers INVENTORY` prints what /etc/sudoers.d/xdplab needs; an update may need it anew"
+"""Drop-ins made before there was this tool do not name it."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,10 @@ class Reader:
         if line is None:
             result = process.wait(END_S)
             words = result.error_text[-400:] or "it printed nothing more"
-            raise HostError(f"{self.name}: {self._binary} ended with exit code {result.exit_code}: {words}")
+            remedy = NEW_DROP_IN if "sudo: " in words else None
+            raise HostError(
+                f"{self.name}: {self._binary} ended with exit code {result.exit_code}: {words}", remedy=remedy
+            )
         try:
             answer = json.loads(line)
         except ValueError:

@@ -55,7 +55,7 @@ COMMANDS = (
     RootCommand("true", "checks whether sudo works"),
     RootCommand("uname", "kernel and machine"),
 )
-TOOLS = ("xdpload", "xdpgen", "afxdp_user")
+TOOLS = ("xdpload", "xdpgen", "afxdp_user", "reader")
 """Tools that are built in the work directory and run by their paths."""
 
 _SHELL = "/usr/bin/sh"
