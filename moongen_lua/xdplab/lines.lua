@@ -60,6 +60,7 @@ local function missing(plan, found)
 		{ "tx_busy_cores", "DPDK polls: its cores are busy whether they send or not" },
 		{ "damaged_packets", "the scripts do not check payloads" },
 		{ "altered_packets", "the scripts do not check headers" },
+		{ "rx_unstamped", "the scripts do not ask XDP for the device's time stamps" },
 	}
 	if not plan.rate_pps then
 		why[#why + 1] = { "rate_requested_pps", "the load is max" }
@@ -92,7 +93,8 @@ local function summary(name, plan, found)
 		{ "device_rx_missed", found.device.rx_missed },
 		{ "probes_sent", found.probes and found.probes.sent or null },
 		{ "probes_lost", found.probes and found.probes.lost or null },
-		{ "damaged_packets", null }, { "altered_packets", null }, { "missing", missing(plan, found) },
+		{ "damaged_packets", null }, { "altered_packets", null }, { "rx_unstamped", null },
+		{ "missing", missing(plan, found) },
 	}
 end
 
