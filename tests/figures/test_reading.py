@@ -12,6 +12,8 @@ from xdplab import analysis, figures
 from xdplab.figures.album import draw_all
 from xdplab.figures.factors import FACTORS
 from xdplab.figures.reading import READ, REASONS, narrowed, read_narrowed
+from xdplab.studies.catalogue import open_run
+from xdplab.studies.traffic.runs import settled_trials
 
 SAMPLE = Path(__file__).parents[2] / "results" / "sample" / "trials.parquet"
 ANALYSIS = ("series", "cost_rules", "intervals", "labs", "fit")
@@ -36,10 +38,9 @@ def test_every_column_that_figures_name_is_read(sample: pd.DataFrame) -> None:
     assert [name for name in sample if name in named | set(FACTORS) and name not in READ] == []
 
 
-def test_a_figure_of_the_narrow_table_is_that_of_the_whole(
-    sample: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_figure_of_the_narrow_table_is_that_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks as CSV and captions as text, to the byte; the pictures are made of these."""
+    sample = settled_trials(open_run(SAMPLE.parent).directory)  # with the factors that came after the file
     draw_all(sample, tmp_path / "narrow")
     monkeypatch.setattr("xdplab.figures.album.narrowed", lambda trials: trials)
     draw_all(sample, tmp_path / "whole")

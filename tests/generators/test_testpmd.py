@@ -145,6 +145,9 @@ def test_trials_with_the_real_testpmd_are_valid(rack_with_testpmd: str, tmp_path
     assert trials["verdict"][~native].eq("valid").all(), trials["reason"].tolist()
     assert trials["verdict"][native].eq("unsupported").all()
     assert unexplained(trials, today=True) == []
+    there, back = ("tx_packets", "tg_port_tx_packets", "dut_rx_packets"), ("dut_tx_packets", "rx_packets")
     for _, row in trials[~native].iterrows():
-        counts = ("tx_packets", "dut_rx_packets", "dut_tx_packets", "rx_packets", "tg_port_tx_packets")
-        assert len({row[name] for name in counts}) == 1, row[list(counts)].to_dict()
+        # At maximum load the AF_XDP application may lose frames; the kernel's program runs in the sender's call.
+        alike = [(*there, *back)] if row["mode"] == "generic" else [there, back]
+        for counts in alike:
+            assert len({row[name] for name in counts}) == 1, row[[*there, *back]].to_dict()

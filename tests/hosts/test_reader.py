@@ -15,7 +15,7 @@ import pytest
 from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError
 from xdplab.hosts.local import LocalHost, LocalProcess
-from xdplab.hosts.reader import RENEWED_BYTES, Reader, Reading
+from xdplab.hosts.reader import RENEWED_BYTES, HostReading, Reader
 from xdplab.resources import cache_root
 
 EACH_BYTE = bytes(range(1, 256)).decode(errors="surrogateescape")
@@ -60,14 +60,18 @@ def reader(tool: str, host: Counted) -> Iterator[Reader]:
     made.close()
 
 
-def python(code: str) -> Reading:
-    return Reading((sys.executable, "-c", code))
+def python(code: str) -> HostReading:
+    return HostReading((sys.executable, "-c", code))
 
 
 def test_commands_and_files_say_what_they_say_without_it(reader: Reader, host: Counted, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(range(256)) * 1000)
     commands = [("printf", "%s|", "", " ", "a b", "two\nlines", "$HOME", EACH_BYTE), ("ls", "/proc/self"), ("true",)]
-    asked = [*(Reading(argv) for argv in commands), Reading(file=str(tmp_path / "file")), Reading(file="/proc/version")]
+    asked = [
+        *(HostReading(argv) for argv in commands),
+        HostReading(file=str(tmp_path / "file")),
+        HostReading(file="/proc/version"),
+    ]
     results = reader.read(asked)
     plain = {"env": {**os.environ, "LC_ALL": "C"}, "capture_output": True, "check": True}
     for argv, result in zip(commands, results, strict=False):
@@ -81,11 +85,11 @@ def test_each_failure_is_the_readings_own_with_its_words(reader: Reader) -> None
     asked = [
         python("import sys; sys.stderr.write('no'); sys.exit(3)"),
         python("import os; os.kill(os.getpid(), 9)"),
-        Reading(("no-such-command",)),
-        Reading(("/etc/passwd",)),
-        Reading(file="/no/such/file"),
-        Reading(file="/"),
-        Reading(("echo", "still here")),
+        HostReading(("no-such-command",)),
+        HostReading(("/etc/passwd",)),
+        HostReading(file="/no/such/file"),
+        HostReading(file="/"),
+        HostReading(("echo", "still here")),
     ]
     results = reader.read(asked)
     assert [result.exit_code for result in results] == [3, 137, 127, 126, 1, 1, 0]
@@ -111,7 +115,7 @@ def test_both_streams_may_be_long_and_the_input_is_empty(reader: Reader) -> None
 
 def test_a_command_that_hangs_is_named_and_ended_and_the_next_reading_works(reader: Reader, host: Counted) -> None:
     with pytest.raises(HostError, match=r"`sleep 600` passed its deadline"):
-        reader.read([Reading(("echo", "1")), Reading(("sleep", "600"))], deadline_s=0.5)
+        reader.read([HostReading(("echo", "1")), HostReading(("sleep", "600"))], deadline_s=0.5)
     until = time.monotonic() + 5.0
     while host.pids() and time.monotonic() < until:
         time.sleep(0.05)
@@ -139,7 +143,7 @@ def test_an_answer_that_comes_back_cut_is_an_error(tmp_path: Path) -> None:
 def test_it_is_renewed_before_its_answers_fill_the_store(reader: Reader, host: Counted, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(RENEWED_BYTES // 2))
     for _ in range(3):
-        assert len(reader.read([Reading(file=str(tmp_path / "large"))])[0].stdout) == RENEWED_BYTES // 2
+        assert len(reader.read([HostReading(file=str(tmp_path / "large"))])[0].stdout) == RENEWED_BYTES // 2
     assert len(host.processes) == 3
     assert len(host.pids()) == 1
 

@@ -36,7 +36,7 @@ from xdplab.counters.table import (
 from xdplab.errors import HostError
 from xdplab.formats.ethtool import parse_driver
 from xdplab.hosts.base import Host, Process, Result
-from xdplab.hosts.reader import Reader, Reading
+from xdplab.hosts.reader import HostReading, Reader
 from xdplab.plan import UserMetric
 
 Files = dict[str, bytes]
@@ -71,13 +71,13 @@ class CounterProbe:
         ``clock`` measures the CPUs' clock: it keeps them busy, so it runs outside the time that the others span.
         """
         time.sleep(self.lag_s)
-        told = {CLOCK: (Reading(tuple(clock)), "jsonl")} if clock else {}
+        told = {CLOCK: (HostReading(tuple(clock)), "jsonl")} if clock else {}
         asked = dict(told) if when == "before" else {}
         asked |= {row.name: (row.reading(self.device), row.extension) for row in _in_order(when)}
         for metric in (metric for metric in metrics if metric.when == when):
             # A user's command may hang; the counters after it are still read.
             argv = ("timeout", str(METRIC_DEADLINE_S), *metric.argv)
-            asked[metric_collector(metric.name)] = (Reading(argv), "txt")
+            asked[metric_collector(metric.name)] = (HostReading(argv), "txt")
         asked |= told
         deadline_s = 30.0 + METRIC_DEADLINE_S * len(metrics)
         results = self.reader.read([reading for reading, _ in asked.values()], deadline_s=deadline_s)

@@ -13,7 +13,7 @@ from xdplab.formats.perf import parse_perf_json
 from xdplab.formats.procstat import parse_procstat
 from xdplab.formats.sar import parse_sadf
 from xdplab.formats.softnet import parse_softnet
-from xdplab.hosts.reader import Reading
+from xdplab.hosts.reader import HostReading
 
 Role = Literal["dut", "tg"]
 When = Literal["before", "after"]
@@ -39,9 +39,9 @@ class Collector:
     always: bool = False
     source: str | None = None
 
-    def reading(self, device: str) -> Reading:
+    def reading(self, device: str) -> HostReading:
         """Return it as a reading of the host's ``device``."""
-        return Reading(tuple(word.format(device=device) for word in self.argv), self.source)
+        return HostReading(tuple(word.format(device=device) for word in self.argv), self.source)
 
 
 @dataclass(frozen=True)

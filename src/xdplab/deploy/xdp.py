@@ -12,7 +12,7 @@ from typing import Any
 
 from xdplab.deploy.session import JsonSession, error_by_step, typed
 from xdplab.errors import HostError, ProgramError, UnsupportedError
-from xdplab.hosts.base import Host, Runner
+from xdplab.hosts.base import CommandRunner, Host
 
 ANSWER_S = 30.0
 LET_GO_S = 40.0
@@ -224,7 +224,7 @@ class InKernel:
     jited: bool | None
 
 
-def attached_program(host: Runner, interface: str) -> InKernel:
+def attached_program(host: CommandRunner, interface: str) -> InKernel:
     """Ask the kernel which program is attached. Raises HostError if both a native and a generic program are."""
     shown = host.run(["ip", "-j", "-d", "link", "show", "dev", interface])
     xdp = shown.row("ifindex").get("xdp")
@@ -238,7 +238,7 @@ def attached_program(host: Runner, interface: str) -> InKernel:
     return InKernel(mode, program.get("id"), program.get("name"), program.get("tag"), bool(program.get("jited")))
 
 
-def verify(host: Runner, interface: str, *, program_id: int, mode: str) -> InKernel:
+def verify(host: CommandRunner, interface: str, *, program_id: int, mode: str) -> InKernel:
     """Return the attached program after checking that it is this one in this mode.
 
     A dispatcher in between would show up as another program's id. Raises HostError.

@@ -124,7 +124,7 @@ class Process(Protocol):
         """End its process group now."""
 
 
-class Runner(Protocol):
+class CommandRunner(Protocol):
     """What runs short commands on one machine: a `Host`, or a `Reader`, which takes less time."""
 
     @property

@@ -29,7 +29,7 @@ NEW_DROP_IN = "`xdplab lab sudoers INVENTORY` prints what /etc/sudoers.d/xdplab 
 
 
 @dataclass(frozen=True)
-class Reading:
+class HostReading:
     """A command to run, or a ``file`` to read."""
 
     argv: tuple[str, ...] = ()
@@ -61,10 +61,10 @@ class Reader:
 
     def run(self, argv: Sequence[str], *, deadline_s: float = ANSWER_S, check: bool = True) -> Result:
         """Run a short command to its end. ``check`` raises HostError if it fails."""
-        (result,) = self.read([Reading(tuple(argv))], deadline_s=deadline_s)
+        (result,) = self.read([HostReading(tuple(argv))], deadline_s=deadline_s)
         return result.require() if check else result
 
-    def read(self, readings: Sequence[Reading], *, deadline_s: float = ANSWER_S) -> list[Result]:
+    def read(self, readings: Sequence[HostReading], *, deadline_s: float = ANSWER_S) -> list[Result]:
         """Make the readings one after another, by one request; return each one's result.
 
         Raises HostError if the tool ends, or has not made all of them after ``deadline_s``.
@@ -88,7 +88,7 @@ class Reader:
             self._said = 0
         return self._process
 
-    def _result(self, process: Process, reading: Reading, until: float) -> Result:
+    def _result(self, process: Process, reading: HostReading, until: float) -> Result:
         began = time.monotonic()
         try:
             line = process.read_line(until - began)

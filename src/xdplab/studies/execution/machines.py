@@ -31,7 +31,7 @@ class Relocation:
 
 
 @dataclass(frozen=True)
-class Machine:
+class InstructionSet:
     """``code``: a return to the caller; ``link``: the register with the way back, null if the stack has it.
 
     ``divides`` tells whether an instruction is a division, ``is_wide`` whether a division has 64 bits. ``idles`` tells
@@ -76,7 +76,7 @@ def is_known(name: str) -> bool:
     return any(machine.name == name for machine in MACHINES.values())
 
 
-def machine_of(elf_machine: str) -> Machine:
+def machine_of(elf_machine: str) -> InstructionSet:
     """Return the machine by ELF's name for it. Raises ProgramError for one that is not known."""
     if elf_machine not in MACHINES:
         raise ProgramError(f"the proof of equal work does not know machine {elf_machine}")
@@ -220,8 +220,8 @@ remainder of its own.
 """
 
 _UC: Any = unicorn
-MACHINES: dict[str, Machine] = {
-    "EM_X86_64": Machine(
+MACHINES: dict[str, InstructionSet] = {
+    "EM_X86_64": InstructionSet(
         "x86-64",
         _UC.UC_ARCH_X86,
         _UC.UC_MODE_64,
@@ -236,7 +236,7 @@ MACHINES: dict[str, Machine] = {
         lambda code: bool(_x86_parts(code)[1] & 8),
         _x86_idles,
     ),
-    "EM_AARCH64": Machine(
+    "EM_AARCH64": InstructionSet(
         "arm64",
         _UC.UC_ARCH_ARM64,
         _UC.UC_MODE_ARM,
@@ -251,7 +251,7 @@ MACHINES: dict[str, Machine] = {
         lambda code: bool(code[3] & 0x80),
         _arm64_idles,
     ),
-    "EM_RISCV": Machine(
+    "EM_RISCV": InstructionSet(
         "riscv64",
         _UC.UC_ARCH_RISCV,
         _UC.UC_MODE_RISCV64,

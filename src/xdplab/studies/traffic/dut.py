@@ -14,7 +14,7 @@ from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.xdp import ANSWER_S, Decided, RunStats, XdpRequest, attach, verify
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.hosts import Host
-from xdplab.hosts.base import Runner
+from xdplab.hosts.base import CommandRunner
 from xdplab.plan.schedule import SLICES_S
 from xdplab.programs.onhost import calibrated_testrun
 from xdplab.studies.trial_facts import Missing, TestRuns
@@ -69,7 +69,7 @@ class DutSide(Protocol):
 class KernelSide:
     """native, generic, offload: xdpload holds the program. ``reader`` asks the kernel what is attached."""
 
-    def __init__(self, host: Host, reader: Runner, binary: str, request: XdpRequest, *, queues: int) -> None:
+    def __init__(self, host: Host, reader: CommandRunner, binary: str, request: XdpRequest, *, queues: int) -> None:
         self._host = host
         self._loader = attach(host, binary, request, deadline_s=SESSION_S)
         try:
@@ -134,7 +134,7 @@ class KernelSide:
 class AfxdpSide:
     """af_xdp: the application forwards in user space, its own small program redirects."""
 
-    def __init__(self, host: Host, reader: Runner, binary: str, request: AfxdpRequest) -> None:
+    def __init__(self, host: Host, reader: CommandRunner, binary: str, request: AfxdpRequest) -> None:
         self._forwarder = forward(host, binary, request, deadline_s=SESSION_S)
         try:
             ready = self._forwarder.ready
