@@ -126,28 +126,23 @@ def test_a_smoke_run_over_ssh_needs_the_drop_in_and_no_more(tmp_path: Path) -> N
 @pytest.mark.root
 @needs_root
 @needs_sudo
-def test_a_drop_in_without_a_newer_tool_is_told_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("without", "words", "said"),
+    [
+        ("read -r line ", ("restore",), "sudo refuses"),
+        ("|reader", ("run", "smoke", "--no-figures", "--out", "out"), "a password is required"),
+    ],
+)
+def test_a_drop_in_of_an_earlier_version_is_told_with_the_command_that_prints_it(
+    without: str, words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    """It has a version's exact scripts and tools: its starter once told no start time, and it once had no reader."""
     with labs.use_lab(f"netns:sudoers-{os.getpid()}") as servers:
         content = rack(servers, tmp_path)
-        with reached_as_user(servers, content, without="|reader"):
-            argv = [sys.executable, "-m", "xdplab", "--lab", written(content, tmp_path), "run", "smoke", "--no-figures"]
-            done = subprocess.run([*argv, "--out", "out"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "a password is required" in done.stderr + done.stdout
-    assert "`xdplab lab sudoers INVENTORY` prints" in done.stderr + done.stdout
-
-
-@pytest.mark.root
-@needs_root
-@needs_sudo
-def test_a_drop_in_of_an_earlier_version_is_told_with_the_command_that_prints_it(tmp_path: Path) -> None:
-    """The drop-in contains a version's exact scripts: the one that starts a command once reported no start time."""
-    with labs.use_lab(f"netns:sudoers-{os.getpid()}") as servers:
-        content = rack(servers, tmp_path)
-        with reached_as_user(servers, content, without="read -r line "):
-            argv = [sys.executable, "-m", "xdplab", "--lab", written(content, tmp_path), "restore"]
+        with reached_as_user(servers, content, without=without):
+            argv = [sys.executable, "-m", "xdplab", "--lab", written(content, tmp_path), *words]
             done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert "sudo refuses" in done.stderr
+    assert said in done.stderr
     assert "`xdplab lab sudoers INVENTORY` prints" in done.stderr
     assert "Traceback" not in done.stderr

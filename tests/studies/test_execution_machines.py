@@ -119,28 +119,48 @@ def test_a_module_of_another_architecture_that_does_other_work_is_found(
         assert found.wrong, f"{benchmark.name}: {name} was not seen"
 
 
-DIVISIONS = {
-    "EM_AARCH64": ("udiv x0, x1, x2\nsdiv w3, w4, w5\n", "madd x0, x1, x2, x3\nlslv x0, x1, x2\nadd x0, x1, x2\n"),
-    "EM_RISCV": (
-        "div a0, a1, a2\ndivu a0, a1, a2\nrem a0, a1, a2\nremu a0, a1, a2\ndivw a0, a1, a2\nremuw a0, a1, a2\n",
-        "mul a0, a1, a2\nmulh a0, a1, a2\nmulw a0, a1, a2\nadd a0, a1, a2\nxor a0, a1, a2\nsrl a0, a1, a2\n",
+TOLD = {
+    ("EM_X86_64", "divides"): ("div %rcx; idivl (%rdi); divw %cx", "imul %rcx; mul %rcx; neg %rcx; add %rax, %rcx"),
+    ("EM_X86_64", "is_wide"): ("div %rcx; idivq (%rdi); div %r9", "div %ecx; idivl (%rdi); div %r9d; divw %cx"),
+    ("EM_X86_64", "idles"): (
+        "pause; mfence; lfence; sfence; lock incl (%rdi); xchg %eax, (%rdi); cpuid; rdtsc; rep movsb; clflush (%rdi); "
+        "prefetcht0 (%rdi); hlt; in %dx, %al; fld %st(1); divsd %xmm0, %xmm1; rdrand %eax; syscall",
+        "nop; xchg %rax, %rcx; movl $1, (%rdi); movzbl (%rdi), %eax; endbr64; nopw (%rax); movsbl %al, %eax; "
+        "cmovne %eax, %ecx; movdqa %xmm0, %xmm1; bswap %rax; jmp *%rax; div %rcx; push %r12; mov %gs:0x28, %rax",
+    ),
+    ("EM_AARCH64", "divides"): (
+        "udiv x0, x1, x2; sdiv w3, w4, w5",
+        "madd x0, x1, x2, x3; lslv x0, x1, x2; add x0, x1, x2",
+    ),
+    ("EM_AARCH64", "is_wide"): ("udiv x0, x1, x2; sdiv x3, x4, x5", "udiv w0, w1, w2; sdiv w3, w4, w5"),
+    ("EM_AARCH64", "idles"): (
+        "yield; wfe; wfi; isb; dsb sy; dmb ish; ldxr x0, [x1]; stxr w2, x0, [x1]; ldaxr w0, [x1]",
+        "nop; ldr x0, [x1]; stp x0, x1, [sp]; ldrb w0, [x1]; madd x0, x1, x2, x3; ret; str w0, [x1]",
+    ),
+    ("EM_RISCV", "divides"): (
+        "div a0, a1, a2; divu a0, a1, a2; rem a0, a1, a2; remu a0, a1, a2; divw a0, a1, a2; remuw a0, a1, a2",
+        "mul a0, a1, a2; mulh a0, a1, a2; mulw a0, a1, a2; add a0, a1, a2; xor a0, a1, a2; srl a0, a1, a2",
+    ),
+    ("EM_RISCV", "is_wide"): ("divu a0, a1, a2; remu a0, a1, a2", "divuw a0, a1, a2; remw a0, a1, a2"),
+    ("EM_RISCV", "idles"): (
+        "fence rw, rw; ecall; amoadd.d a0, a1, (a2); lr.w a0, (a1); csrr a0, time",
+        "ld a0, 8(a1); sd a0, 8(a1); addi a0, a1, 3; remu a0, a1, a2; lui a0, 5; ret; mulw a0, a1, a2",
     ),
 }
+"""By machine and class: instructions that are of it, and others."""
 
 
-@pytest.mark.parametrize("machine", DIVISIONS)
-def test_divisions_are_told_from_other_instructions(machine: str, tmp_path: Path) -> None:
-    """The assembler says how each is written."""
+@pytest.mark.parametrize(("machine", "kind"), TOLD)
+def test_the_assembler_writes_what_the_classes_of_instructions_say(machine: str, kind: str, tmp_path: Path) -> None:
     known = MACHINES[machine]
-    cross = compiler(known.name)
-    for text, expected in zip(DIVISIONS[machine], (True, False), strict=True):
-        (tmp_path / "code.s").write_text(f".option norvc\n{text}" if known.name == "riscv64" else text)
-        subprocess.run([cross, "-c", "code.s", "-o", "code.o"], cwd=tmp_path, check=True)
-        copy = cross.replace("gcc", "objcopy")
-        subprocess.run([copy, "-O", "binary", "-j", ".text", "code.o", "code.bin"], cwd=tmp_path, check=True)
-        code = (tmp_path / "code.bin").read_bytes()
-        found = [known.divides(code[at : at + 4]) for at in range(0, len(code), 4)]
-        assert found == [expected] * text.count("\n")
+    cross = "gcc" if known.name == "x86-64" else compiler(known.name)
+    for texts, expected in zip(TOLD[machine, kind], (True, False), strict=True):
+        for text in texts.split("; "):
+            (tmp_path / "code.s").write_text(f".option norvc\n{text}\n" if known.name == "riscv64" else f"{text}\n")
+            subprocess.run([cross, "-c", "code.s", "-o", "code.o"], cwd=tmp_path, check=True)
+            copy = cross.replace("gcc", "objcopy")
+            subprocess.run([copy, "-O", "binary", "-j", ".text", "code.o", "code.bin"], cwd=tmp_path, check=True)
+            assert getattr(known, kind)((tmp_path / "code.bin").read_bytes()) is expected, text
 
 
 ARM64 = """
