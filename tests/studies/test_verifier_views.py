@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from studies_rows import loop, prevails, row, table
 
 from xdplab.errors import NotApplicableError
+from xdplab.figures.draw import draw
 from xdplab.figures.marks import View
 from xdplab.studies.frame import draw_views
 from xdplab.studies.verifier import summaries
@@ -209,6 +211,20 @@ def test_each_corpus_has_its_panel_and_its_rows():
     assert counts.iloc[:, 0].to_dict() == {
         ("A", "accepted"): 10, ("A", "programs"): 11, ("B", "accepted"): 11, ("B", "programs"): 11,
     }  # fmt: skip
+
+
+def test_a_kernel_has_one_colour_in_all_figures_of_a_run():
+    """A guest has no time: this machine's kernel then had the guest's colour."""
+    guest = {"label": "Linux 5", "clock": "instructions", "kernel": "5.10"}
+    rows = [*sized(processed_insns=9), *(one | guest | {"verify_ns": None} for one in sized(processed_insns=9))]
+    colours = []
+    for name, hues in {"time": 1, "processed": 2}.items():
+        ax = draw(drawn(name, rows))
+        points = [line for line in ax.lines if line.get_marker() == "o"]
+        assert len({line.get_color() for line in points}) == hues
+        colours.append(points[-1].get_color())
+        plt.close(ax.figure)
+    assert colours[0] == colours[1]
 
 
 def test_figures_are_drawn_or_say_why_not(tmp_path):

@@ -103,7 +103,7 @@ def draw(
     with applied(style):
         axes = _grid(len(panels), style, look)
         titles = {panel: "\n".join(wrap(panel, _panel_width(axes.shape[1], style), style.font_pt)) for panel in panels}
-        hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette, look.things)
+        hues = _paints(look, marks["hue"])
         cut, drawn = False, list[Group]()
         for ax, panel in zip(axes.flat, panels, strict=False):
             own = marks[marks["panel"].fillna("") == panel]
@@ -130,7 +130,7 @@ def _draw_onto(ax: Axes, view: View, panels: list[str], style: Style) -> Axes:
             remedy='choose one with where={…}, or panel="" where they fit one figure',
         )
     with applied(style):
-        hues = kinds.paint(_order(look.hues, marks["hue"]), look.palette, look.things)
+        hues = _paints(look, marks["hue"])
         _panel(ax, marks, panels[0], look, hues, _places(marks, look))
         _scale_y(ax, marks, look)
         kinds.settle_values(ax)
@@ -145,6 +145,13 @@ def _order(given: tuple[str, ...], labels: pd.Series) -> list[str]:
     """Return the labels that occur, in the given order first; an empty panel or hue is not drawn."""
     there = list(dict.fromkeys(labels.fillna("").astype(str)))
     return [name for name in given if name in there] + [name for name in there if name not in given]
+
+
+def _paints(look: Look, labels: pd.Series) -> dict[str, kinds.Paint]:
+    """Return the paint of each hue that occurs: one that the look names and no mark has leaves the others theirs."""
+    there = _order(look.hues, labels)
+    paints = kinds.paint(list(dict.fromkeys((*look.hues, *there))), look.palette, look.things)
+    return {hue: paints[hue] for hue in there}
 
 
 def _grid(panels: int, style: Style, look: Look) -> NDArray[Any]:

@@ -184,7 +184,8 @@ def view_of(figure: Figure, table: pd.DataFrame) -> View:
     )
     marks = marks_frame([*_marks(figure, labelled), *(_trends(figure, labelled) if _has_trends(figure) else [])])
     caption = [*_caption(figure, shown, marks), *_not_drawn(figure, unknown, off_axis)]
-    return View(marks, _look(figure, caption))
+    every = table.dropna(subset=list(figure.hue))
+    return View(marks, _look(figure, caption, hues=sorted(set(_joined(every, figure.hue)))))
 
 
 def _has_trends(figure: Figure) -> bool:
@@ -247,12 +248,14 @@ def _trends(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
     return marks
 
 
-def _look(figure: Figure, caption: Sequence[str]) -> Look:
+def _look(figure: Figure, caption: Sequence[str], hues: Sequence[str]) -> Look:
+    """``hues``: those of the whole run, so that a kernel has one colour in all its figures."""
     return Look(
         x_label=figure.x_label,
         y_label=figure.y_label,
         x_scale="log",
         y_scale="log",
+        hues=tuple(hues),
         legend={"invalid": "not accepted (finding or limit)"},
         caption=tuple(caption),
     )
