@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import pandas as pd
 
-from xdplab.analysis.series import SERIES, key_of, settled, with_baselines
+from xdplab.analysis.series import SERIES, key_of, rows_where, settled, with_baselines
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import views, views_cost, views_harness, views_labs, views_traffic
 from xdplab.figures.factors import ALIASES, FACTORS, arrange, compound, label_column, levels
@@ -51,25 +51,25 @@ def _by_accesses(trials: pd.DataFrame, value: str) -> pd.DataFrame:
 def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
     """Keep the series with two or more N, if there are any: a single N (a baseline by size) makes no line."""
     held = key_of(trials, SERIES)
-    shown = views.believable(trials, value)
-    counts = shown["accesses"].groupby(held[shown.index]).nunique()
+    shown = views.is_believable(trials, value)
+    counts = trials["accesses"][shown].groupby(held[shown]).nunique()
     if counts.max() < 2:
         return trials
-    single = trials.index.isin(shown.index) & held.isin(counts.index[counts < 2])
-    return trials[~single]
+    return rows_where(trials, ~(shown & held.isin(counts.index[counts < 2])))
 
 
 def _throughput(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     value = value or "forwarded_pps"
     rows = _by_accesses(_at_max(trials), value)
-    if views.believable(rows, value)["accesses"].nunique() < 2:
+    if rows["accesses"][views.is_believable(rows, value)].nunique() < 2:
         raise NotApplicableError("only one N was measured: there is nothing to draw it against")
     return rows, value
 
 
 def _baseline(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     value = value or "forwarded_pps"
-    rows = only(_at_max(trials), _at_max(trials)["accesses"].eq(0), "N = 0 was not measured")
+    trials = _at_max(trials)
+    rows = only(trials, trials["accesses"].eq(0), "N = 0 was not measured")
     return _mixes_as_sizes(need(rows, value, f"no trial of N = 0 has {value}")), value
 
 
@@ -84,8 +84,8 @@ def _mixes_as_sizes(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _at_max(trials: pd.DataFrame) -> pd.DataFrame:
     """Keep maximum load, if it was measured: a paced load only shows what was offered, not the capacity."""
-    unpaced = trials[trials["rate_requested_pps"].isna()]
-    return trials if unpaced.empty else unpaced
+    unpaced = trials["rate_requested_pps"].isna()
+    return rows_where(trials, unpaced) if unpaced.any() else trials
 
 
 def _programs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
