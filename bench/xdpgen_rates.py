@@ -118,9 +118,7 @@ def table(rates: dict[str, list[float]]) -> list[dict[str, Any]]:
         {
             "sender": name,
             "Mpps": statistics.median(values) / 1e6,
-            "of bare frames": statistics.median(own := shares(rates, name, BARE)),
-            "lowest": min(own),
-            "highest": max(own),
+            "of bare frames": statistics.median(shares(rates, name, BARE)),
             "of bare frames with two clock reads": statistics.median(shares(rates, name, BARE_CLOCK)),
         }
         for name, values in rates.items()

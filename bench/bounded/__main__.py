@@ -1,9 +1,8 @@
 """`make bench`: every script of bench/ in turn, then one table of all their aims and the machine they were measured on,
 and the scripts' own tables, of rates beside those of peers.
 
-``--page FILE`` writes the rows of each script between two marks of a page as soon as it has ended; rows of other
-scripts, and what else was written into the page meanwhile, stay. Each row has its day and the load before its script:
-how many processes were ready to run. The exit code is 1 if an aim is missed or a script ends in another way.
+``--page FILE`` writes the tables between two marks of a page as well; where only some scripts are named, the others'
+rows on the page stay. The exit code is 1 if an aim is missed or a script ends in another way.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ from bounded import AIMS, Aim
 BENCH = Path(__file__).parents[1]
 WITH_DATA = "thesis"
 MOST_ROWS = 12
-Found = dict[str, tuple[list[str], list[str]]]
-"""By script: its rows of the table of aims, and its own tables."""
 BEGIN, END = "<!-- the table of make bench begins -->", "<!-- the table of make bench ends -->"
 
 
@@ -38,30 +35,27 @@ def main() -> int:
     parser.add_argument("--data", nargs="*", default=[], help="the thesis' data, for bench/thesis.py")
     arguments = parser.parse_args()
     chosen = [path for path in sorted(BENCH.glob("*.py")) if not arguments.scripts or path.stem in arguments.scripts]
-    found: Found = {}
+    page = arguments.page.read_text() if arguments.page else ""
+    before, _, rest = page.partition(BEGIN)
+    former, _, after = rest.partition(END)
+    found = parts(former) if arguments.scripts else {}
     failed = False
     for script in chosen:
         print(f"\n== {script.name}", flush=True)
         extra = [*arguments.data, "--figures"] if script.stem == WITH_DATA and arguments.data else []
-        when = f"{datetime.now(UTC):%m-%d}, load {os.getloadavg()[0]:.1f}"
         began = time.monotonic()
         code, aims, tables = measured(script, extra)
         failed |= bool(code)
-        own = rows_of(script.stem, time.monotonic() - began, code, aims, when), tables
-        found[script.stem] = own
-        if arguments.page:
-            write(arguments.page, {script.stem: own})
-    print(f"\n{table(found)}")
+        found[script.stem] = (rows_of(script.stem, time.monotonic() - began, code, aims), tables)
+    text = table(found)
+    print(f"\n{text}")
+    if arguments.page:
+        arguments.page.write_text(f"{before}{BEGIN}\n{text}{END}{after}")
     return int(failed)
 
 
-def write(page: Path, own: Found) -> None:
-    """Put a script's rows and tables in place of its former ones; the page is read anew, since it may be edited."""
-    before, _, rest = page.read_text().partition(BEGIN)
-    former, _, after = rest.partition(END)
-    partial = page.with_name(f".{page.name}.partial")
-    partial.write_text(f"{before}{BEGIN}\n{table(parts(former) | own)}{END}{after}")
-    partial.replace(page)
+Found = dict[str, tuple[list[str], list[str]]]
+"""By script: its rows of the table of aims, and its own tables."""
 
 
 def parts(text: str) -> Found:
@@ -89,18 +83,19 @@ def measured(script: Path, extra: list[str]) -> tuple[int, list[Aim], list[str]]
     return code, [Aim(**one) for one in found if "table" not in one], tables
 
 
-def rows_of(name: str, took_s: float, code: int, aims: list[Aim], when: str) -> list[str]:
+def rows_of(name: str, took_s: float, code: int, aims: list[Aim]) -> list[str]:
     """Return Markdown: one row per aim, or one for a script that ended without any.
 
     If a script has many aims, as a simulation does, only those that were not met have rows of their own.
     """
+    today = f"{datetime.now(UTC):%m-%d}"
     shown = aims if len(aims) <= MOST_ROWS else [aim for aim in aims if aim.verdict != "met"]
     rows = [(aim.name, aim.obtained, aim.bounds, aim.verdict) for aim in shown]
     if len(aims) > len(shown):
         rows.insert(0, (f"{len(aims) - len(shown)} of {len(aims)} aims", "each within its bounds", "", "met"))
     if not aims:
         rows = [(f"it ended with exit code {code} after {took_s:.0f} s, before its aims", "", "", "MISSED")]
-    return ["| " + " | ".join(c.replace("|", "\\|") for c in (name, *row, when)) + " |" for row in rows]
+    return ["| " + " | ".join(c.replace("|", "\\|") for c in (name, *row, today)) + " |" for row in rows]
 
 
 def table(found: Found) -> str:

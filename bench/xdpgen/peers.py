@@ -7,19 +7,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.generators.moongen import dpdk_config
-
 PRIORITY = "20"
 LIVE_FRAMES = "xdp-trafficgen"
 """The peer that sends the kernel's live frames, as xdpgen does; the others write to sockets."""
-MOONGEN = "MoonGen"
-WHERE = {
-    "dpdk-testpmd": "apt install dpdk-dev",
-    "trafgen": "apt install netsniff-ng",
-    LIVE_FRAMES: "apt install xdp-tools",
-    MOONGEN: "build it as docs/hardware.md says, and put a link to build/MoonGen on the PATH",
-}
-"""The program of each peer, which must be on the PATH, and how to get it."""
+PACKAGES = {"dpdk-testpmd": "dpdk-dev", "trafgen": "netsniff-ng", LIVE_FRAMES: "xdp-tools"}
 HEADER = "0x02, 0x78, 0x64, 0x70, 0x00, 0x02, 0x02, 0x78, 0x64, 0x70, 0x00, 0x01, 0x88, 0xb5"
 MIN_BYTES = 60
 
@@ -43,17 +34,16 @@ class Work:
 
 def peer_commands(cache: Path, work: Work, *, modes: tuple[str, ...] = ("txonly",)) -> dict[str, list[str]]:
     """Return the command of each peer that is installed and can do this; name those that are missing."""
-    commands = {"trafgen": _trafgen(cache, work)}
-    if not work.rate_pps:
-        commands |= _testpmd(work, modes) | {LIVE_FRAMES: _trafficgen(work), MOONGEN: _moongen(cache, work)}
-    missing = [tool for tool in WHERE if not shutil.which(tool)]
+    commands = {} if work.rate_pps else _testpmd(work, modes) | {LIVE_FRAMES: _trafficgen(work)}
+    commands["trafgen"] = _trafgen(cache, work)
+    missing = [tool for tool in PACKAGES if not shutil.which(tool)]
     return {name: argv for name, argv in commands.items() if not set(argv) & set(missing)}
 
 
 def name_missing() -> None:
-    for tool, way in WHERE.items():
+    for tool, package in PACKAGES.items():
         if not shutil.which(tool):
-            print(f"missing peer: {tool} ({way})")
+            print(f"missing peer: {tool} (apt install {package})")
 
 
 def _testpmd(work: Work, modes: tuple[str, ...]) -> dict[str, list[str]]:
@@ -96,12 +86,3 @@ def _trafgen(cache: Path, work: Work) -> list[str]:
 def _trafficgen(work: Work) -> list[str]:
     udp = ["udp", "vg0", "-s", str(max(work.frame_bytes, 64)), "-t", str(len(work.cpus)), "-m", "02:78:64:70:00:02"]
     return [*work.real_time, LIVE_FRAMES, *udp]
-
-
-def _moongen(cache: Path, work: Work) -> list[str]:
-    """MoonGen on DPDK's af_packet driver, the one that takes a veth; it sends from one CPU."""
-    device = f"--vdev=net_af_packet0,iface=vg0,qpairs={work.queues},framecnt=4096"
-    config = cache / f"moongen-{work.queues}.lua"
-    config.write_text(dpdk_config(work.cpus[:1], ["--no-huge", "-m", "512", "--no-pci", "--no-shconf", device]))
-    script = [str(Path(__file__).with_name("moongen.lua")), f"--dpdk-config={config}"]
-    return ["chrt", "-f", PRIORITY, MOONGEN, *script, str(work.frame_bytes), str(work.queues)]

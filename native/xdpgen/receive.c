@@ -29,10 +29,11 @@
 static struct {
     struct bpf_object *object;
     struct receive_memory *memory;
-    int link, counters, from_due;
+    int link, counters, from_due, by_size;
     int clock;                       /* of the device's own stamps; -1: none is asked for, or it has none */
     struct receive_counters *values; /* one per possible CPU */
     struct histogram *due_values;    /* the same */
+    struct size_counts *size_values;
 } receive = {.link = -1, .clock = -1};
 
 /* Of any mode; 0 where there is none. */
@@ -88,8 +89,8 @@ int receive_open(const struct session *session) {
         .magic = frame_magic(&session->options),
         .streams = session->streams,
         .udp_port = session->options.dst_port,
-        .frame_bytes = session->options.frame_bytes - ETH_FCS_LEN,
         .layout = session->options.layout,
+        .sizes = session->options.sizes,
     };
     int error;
 
@@ -102,10 +103,12 @@ int receive_open(const struct session *session) {
         return error;
     receive.counters = object_map_fd(receive.object, "counters");
     receive.from_due = object_map_fd(receive.object, "from_due");
+    receive.by_size = object_map_fd(receive.object, "by_size");
     receive.memory = object_memory(receive.object, sizeof(*receive.memory));
     receive.values = per_cpu_values(sizeof(*receive.values));
     receive.due_values = per_cpu_values(sizeof(*receive.due_values));
-    if (!receive.memory || !receive.values || !receive.due_values)
+    receive.size_values = per_cpu_values(sizeof(*receive.size_values));
+    if (!receive.memory || !receive.values || !receive.due_values || !receive.size_values)
         return failed("load", ENOMEM, NULL, "no memory for the counters");
     return attach(session);
 }
@@ -127,7 +130,9 @@ static int reset_counters(void) {
         memset(&receive.values[cpu], 0, sizeof(receive.values[cpu]));
         receive.values[cpu].latency.min = UINT64_MAX;
     }
-    if (bpf_map_update_elem(receive.counters, &zero, receive.values, 0))
+    memset(receive.size_values, 0, libbpf_num_possible_cpus() * sizeof(*receive.size_values));
+    if (bpf_map_update_elem(receive.counters, &zero, receive.values, 0) ||
+        bpf_map_update_elem(receive.by_size, &zero, receive.size_values, 0))
         return failed("receive", errno, NULL, "the counters cannot be reset");
     return histograms_reset(receive.from_due, receive.due_values);
 }
@@ -193,6 +198,18 @@ int receive_read_from_due(struct histogram *sum) {
     return histograms_read(receive.from_due, receive.due_values, sum);
 }
 
+int receive_read_sizes(struct size_counts *sum) {
+    const uint32_t zero = 0;
+
+    memset(sum, 0, sizeof(*sum));
+    if (bpf_map_lookup_elem(receive.by_size, &zero, receive.size_values))
+        return failed("receive", errno, NULL, "the counts by size cannot be read");
+    for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
+        for (unsigned index = 0; index < MOST_SIZES; index++)
+            sum->frames[index] += receive.size_values[cpu].frames[index];
+    return 0;
+}
+
 int receive_program_fd(void) { return object_program_fd(receive.object, "receive_frame"); }
 
 uint64_t receive_packets(const struct receive_counters *counters) {
@@ -211,4 +228,5 @@ void receive_close(void) {
     bpf_object__close(receive.object);
     free(receive.values);
     free(receive.due_values);
+    free(receive.size_values);
 }

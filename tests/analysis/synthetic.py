@@ -65,7 +65,7 @@ def measured(row: Row, rng: np.random.Generator, repetition: int = 1) -> Row:
         "tx_packets": sent, "rx_packets": got, "dut_rx_packets": sent if shared else got, "dut_tx_packets": got,
         "lost_packets": sent - got, "loss_ratio": 1 - got / sent, "duplicate_packets": 0, "foreign_packets": 0,
         "offered_pps": sent / WINDOW_S, "forwarded_pps": got / WINDOW_S, "forwarded_source": "tg",
-        "forwarded_l2_bps": got / WINDOW_S * int(str(row["frame_bytes"])) * 8,
+        "forwarded_l2_bps": got / WINDOW_S * float(str(row.get("frame_mean_bytes") or row["frame_bytes"])) * 8,
         "testrun_raw_ns": None if mode == "af_xdp" else program_ns * (1 + rng.normal(0, 0.004)),
         "latency_min_ns": 0.86 * latency, "latency_mean_ns": latency, "latency_p50_ns": 0.97 * latency,
         "latency_p90_ns": 1.3 * latency, "latency_p99_ns": 1.9 * latency, "latency_p999_ns": 4 * latency,

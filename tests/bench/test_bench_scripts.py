@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -13,9 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from xdpgen.peers import MOONGEN, Work, peer_commands
 from xdpgen_matrix import senders_of
-from xdpgen_pktgen import took_us
 
 BENCH = Path(__file__).parents[2] / "bench"
 SCRIPTS = sorted(BENCH.glob("*.py"))
@@ -61,29 +58,6 @@ def test_senders_leave_a_cpu_free(count: int, queues: int) -> None:
     assert len(set(sending)) == len(sending) == max(1, min(queues, count - 1))
     assert set(sending) <= set(cpus)
     assert count == 1 or set(sending) < set(cpus)
-
-
-def test_moongen_is_a_peer_where_it_is_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert peer_commands(tmp_path, Work()) == {}
-    (tmp_path / MOONGEN).write_text("#!/bin/sh\n")
-    (tmp_path / MOONGEN).chmod(0o755)
-    (argv,) = peer_commands(tmp_path, Work(frame_bytes=1496, cpus=(1,), queues=4)).values()
-    assert argv[argv.index(MOONGEN) + 1].endswith("moongen.lua")
-    assert Path(argv[argv.index(MOONGEN) + 1]).is_file()
-    assert argv[-2:] == ["1496", "4"]
-    assert "cores = {1}" in (config := (tmp_path / "moongen-4.lua").read_text())
-    assert "qpairs=4" in config
-    assert peer_commands(tmp_path, Work(rate_pps=1000)) == {}  # it has no pace on this device
-
-
-def test_pktgen_is_believed_only_if_it_sent_every_frame() -> None:
-    told = "Params: count 20000\nCurrent:\n     pkts-sofar: 20000  errors: 0\n"
-    result = "Result: OK: 189230(c189102+d128) usec, {} (60byte,0frags)\n  105691pps 50Mb/sec (50731680bps) errors: 0\n"
-    assert took_us(told + result.format(20000), 20000) == 189230
-    for text in (told, told + "Result: Idle\n", told + result.format(19999)):
-        with pytest.raises(SystemExit, match="less than 20000 frames"):
-            took_us(text, 20000)
 
 
 def said(argv: list[str], timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
@@ -216,46 +190,11 @@ def test_rows_of_scripts_that_are_not_measured_again_stay(tmp_path: Path) -> Non
     assert "old machine" not in text
 
 
-def made_up_bench(folder: Path) -> Path:
-    """Return a folder like bench/ without its scripts."""
-    made = folder / "bench"
-    (made / "bounded").mkdir(parents=True)
-    for name in ("__init__.py", "__main__.py"):
-        (made / "bounded" / name).write_text((BENCH / "bounded" / name).read_text())
-    return made
-
-
-def test_what_is_written_into_the_page_meanwhile_stays(tmp_path: Path) -> None:
-    """Each script's rows are written once it has ended: neither an edit nor another bench's row is lost."""
-    bench, page = made_up_bench(tmp_path), tmp_path / "page.md"
-    begin, end = (f"<!-- the table of make bench {word} -->" for word in ("begins", "ends"))
-    page.write_text(f"# Speed\n{begin}\n| third | x | STALE | ≤ 1 | met | 01-02 |\n{end}\nbelow\n")
-    edit = (
-        "from pathlib import Path\npage = Path({page!r})\ntext = page.read_text()\n{check}\n"
-        "page.write_text(text.replace('below', 'below, edited').replace('STALE', 'FRESH'))\nraise SystemExit(3)\n"
-    )
-    (bench / "first.py").write_text(edit.format(page=str(page), check=""))
-    (bench / "second.py").write_text(edit.format(page=str(page), check="assert '| first | it ended' in text"))
-    (bench / "third.py").touch()
-    said([sys.executable, str(bench / "bounded"), "first", "second", "--page", str(page)])
-    text = page.read_text()
-    assert text.startswith(f"# Speed\n{begin}\n")
-    assert text.endswith(f"{end}\nbelow, edited, edited\n")
-    assert "| third | x | FRESH | ≤ 1 | met | 01-02 |" in text
-    assert [text.count(f"| {name} | it ended with exit code 3") for name in ("first", "second")] == [1, 1]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bench", "page.md"]
-
-
-def test_a_row_says_how_loaded_the_machine_was(tmp_path: Path) -> None:
-    bench = made_up_bench(tmp_path)
-    (bench / "broken.py").write_text("raise SystemExit(3)\n")
-    done = said([sys.executable, str(bench / "bounded")])
-    (row,) = (line for line in done.stdout.splitlines() if line.startswith("| broken |"))
-    assert re.fullmatch(r"\d\d-\d\d, load \d+\.\d", row.strip("| ").rpartition(" | ")[2])
-
-
 def test_a_script_that_ends_before_its_aims_is_a_row_and_an_exit_code(tmp_path: Path) -> None:
-    bench = made_up_bench(tmp_path)
+    bench = tmp_path / "bench"
+    (bench / "bounded").mkdir(parents=True)
+    for name in ("__init__.py", "__main__.py"):
+        (bench / "bounded" / name).write_text((BENCH / "bounded" / name).read_text())
     (bench / "broken.py").write_text("raise SystemExit(3)\n")
     done = said([sys.executable, str(bench / "bounded")])
     assert done.returncode == 1

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from xdplab import analysis, figures
 from xdplab.figures.album import draw_all
-from xdplab.figures.factors import FACTORS, _combined, free_factors
-from xdplab.figures.reading import OF_ONE_TRIAL, READ, REASONS, narrowed, read_narrowed
+from xdplab.figures.factors import FACTORS
+from xdplab.figures.reading import READ, REASONS, narrowed, read_narrowed
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.traffic.runs import settled_trials
 
@@ -57,36 +56,6 @@ def test_a_file_is_read_as_its_table_is_narrowed(sample: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(narrowed(read), read)
     assert len(read.columns) < 0.6 * len(sample.columns)
     assert read[REASONS].isna().equals(sample[REASONS].isna())
-
-
-def test_texts_are_sorted_categories_but_those_of_one_trial(sample: pd.DataFrame) -> None:
-    """A million rows have few levels: as texts, they took ten times as long to copy and to count."""
-    read = read_narrowed(SAMPLE)
-    texts = {name for name in read if isinstance(sample[name].dtype, pd.StringDtype)}
-    held = {name for name in texts if isinstance(read[name].dtype, pd.CategoricalDtype)}
-    assert texts - held == {*OF_ONE_TRIAL}
-    assert {"mode", "verdict", "point_id"} <= held
-    assert all(read[name].cat.categories.is_monotonic_increasing for name in held)
-    for name in held - {REASONS}:
-        assert read[name].astype("str").equals(sample[name].astype("str"))
-
-
-def test_free_factors_are_counted_over_combinations_as_over_rows() -> None:
-    """Against pandas' own count over all rows, with nulls, categories and more combinations than 64 bits number."""
-    rng = np.random.default_rng(3)
-    names = list(FACTORS)[:40]
-    trials = pd.DataFrame({name: rng.integers(0, 60, 500) for name in names}).astype("Int64")
-    trials[names[1]] = pd.Series(rng.choice(["a", "b"], 500), dtype="category").where(trials[names[2]] > 20)
-    trials[names[3]] = trials[names[0]] * 2
-    trials[names[4]] = pd.NA
-    trials[names[5]] = trials[names[0]].where(trials[names[0]] > 9)
-    for held in ([], names[:1], names[1:2], [names[1], names[3]], names[6:30]):
-        there = [name for name in names if name not in held]
-        counts = trials.groupby(held, dropna=False)[there].nunique() if held else trials[there].nunique().to_frame().T
-        assert free_factors(trials, held) == [name for name in there if (counts[name] > 1).any()]
-    place, combinations = _combined(trials, names)
-    assert (combinations.reset_index(drop=True).iloc[place][names[0]].to_numpy() == trials[names[0]].to_numpy()).all()
-    assert len(combinations) == len(trials.drop_duplicates())
 
 
 def test_null_reasons_stay_null_and_equal_ones_meet() -> None:

@@ -37,6 +37,10 @@ def test_every_setting_becomes_an_option() -> None:
     }  # fmt: skip
 
 
+def test_several_sizes_are_one_option() -> None:
+    assert options(GeneratorSettings("live", "vg0", imix=(64, 594, 64)))["--frame-bytes"] == "64,594,64"
+
+
 def test_what_is_left_open_is_left_out() -> None:
     found = options(GeneratorSettings("live", "vg0"))
     assert found["--load"] == "max"
@@ -90,6 +94,7 @@ def test_generators_without_tags_ipv6_or_files_say_so(able: Capabilities) -> Non
     able.require(GeneratorSettings(able.engine, "0", **own))
     refused = (
         ({"vlan": 5}, "sends no VLAN tag"),
+        ({"imix": (64, 594)}, "sends frames of one size only"),
         ({"ip_version": 6}, "sends no IPv6"),
         ({"frames": "x.pcap"}, "does not send the frames of a file"),
     )

@@ -27,10 +27,7 @@ def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
     codes = np.zeros(len(trials), dtype=np.int64)
     for number, name in enumerate(columns):
         of_row, texts = _levels(trials[name])
-        if len(of_row) and (of_row == of_row[0]).all():  # as most columns of most runs
-            keys = keys + "|" + texts[of_row[0]] if number else texts[of_row[:1]]
-            continue
-        codes, combined = pd.factorize(codes * len(texts) + of_row)
+        combined, codes = np.unique(codes * len(texts) + of_row, return_inverse=True)
         before, level = keys[combined // len(texts)], texts[combined % len(texts)]
         keys = before + "|" + level if number else level
     return pd.Series(keys[codes] if len(columns) else "", index=trials.index, dtype="object")
@@ -68,12 +65,6 @@ def objects(column: pd.Series) -> pd.Series:
     return pd.Series(cells[codes], index=column.index, dtype="object")
 
 
-def rows_where(trials: pd.DataFrame, mask: pd.Series) -> pd.DataFrame:
-    """Return the rows where ``mask`` is true, null being false; all of them are not copied."""
-    chosen = mask.fillna(False).astype(bool)
-    return trials if chosen.all() else trials[chosen]
-
-
 def settled(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the last attempt of each trial: earlier attempts are not measurements."""
     if trials["trial_id"].isna().any():
@@ -92,7 +83,7 @@ def same_reason(trials: pd.DataFrame) -> pd.Series:
 def valid(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the settled, valid trials."""
     last = settled(trials)
-    return rows_where(last, last["verdict"].eq("valid"))
+    return last[last["verdict"].eq("valid").fillna(False)]
 
 
 def with_baselines(trials: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from xdplab.analysis.cost_rules import OF_WORK, unequal_work
-from xdplab.analysis.series import rows_where, same_reason
+from xdplab.analysis.series import same_reason
 from xdplab.figures.factors import FACTORS, levels
 from xdplab.plan.factors import of_program
 from xdplab.text import many
@@ -34,14 +34,14 @@ def _narrow(trials: pd.DataFrame, value: str) -> pd.DataFrame:
 
 
 def _judged(trials: pd.DataFrame) -> pd.DataFrame:
-    return rows_where(trials, trials["verdict"].isin(["valid", "invalid"]))
+    return trials[trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)]
 
 
 def _drawn(trials: pd.DataFrame, value: str) -> pd.DataFrame:
     """Return the trials that were measured and have the value; all that were measured if none has it."""
     judged = _judged(trials)
     known = judged[value].notna().astype(bool) if value in judged else pd.Series(True, index=judged.index)
-    return rows_where(judged, known) if known.any() else judged
+    return judged[known] if known.any() else judged
 
 
 def lab_words(lab: str) -> str:

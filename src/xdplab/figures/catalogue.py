@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import pandas as pd
 
-from xdplab.analysis.series import SERIES, key_of, rows_where, settled, with_baselines
+from xdplab.analysis.series import SERIES, key_of, settled, with_baselines
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import views, views_cost, views_harness, views_labs, views_traffic
 from xdplab.figures.factors import ALIASES, FACTORS, arrange, compound, label_column, levels
@@ -51,32 +51,41 @@ def _by_accesses(trials: pd.DataFrame, value: str) -> pd.DataFrame:
 def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
     """Keep the series with two or more N, if there are any: a single N (a baseline by size) makes no line."""
     held = key_of(trials, SERIES)
-    shown = views.is_believable(trials, value)
-    counts = trials["accesses"][shown].groupby(held[shown]).nunique()
+    shown = views.believable(trials, value)
+    counts = shown["accesses"].groupby(held[shown.index]).nunique()
     if counts.max() < 2:
         return trials
-    return rows_where(trials, ~(shown & held.isin(counts.index[counts < 2])))
+    single = trials.index.isin(shown.index) & held.isin(counts.index[counts < 2])
+    return trials[~single]
 
 
 def _throughput(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     value = value or "forwarded_pps"
     rows = _by_accesses(_at_max(trials), value)
-    if rows["accesses"][views.is_believable(rows, value)].nunique() < 2:
+    if views.believable(rows, value)["accesses"].nunique() < 2:
         raise NotApplicableError("only one N was measured: there is nothing to draw it against")
     return rows, value
 
 
 def _baseline(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     value = value or "forwarded_pps"
-    trials = _at_max(trials)
-    rows = only(trials, trials["accesses"].eq(0), "N = 0 was not measured")
-    return need(rows, value, f"no trial of N = 0 has {value}"), value
+    rows = only(_at_max(trials), _at_max(trials)["accesses"].eq(0), "N = 0 was not measured")
+    return _mixes_as_sizes(need(rows, value, f"no trial of N = 0 has {value}")), value
+
+
+def _mixes_as_sizes(rows: pd.DataFrame) -> pd.DataFrame:
+    """Give frames of several sizes (IMIX) a place of their own among the sizes."""
+    mixed = rows["frame_bytes"].isna() & rows["imix"].notna()
+    if not mixed.any():
+        return rows
+    words = rows["imix"].astype("object").map(FACTORS["imix"].label)
+    return rows.assign(frame_bytes=rows["frame_bytes"].astype("object").where(~mixed, words), imix=None)
 
 
 def _at_max(trials: pd.DataFrame) -> pd.DataFrame:
     """Keep maximum load, if it was measured: a paced load only shows what was offered, not the capacity."""
-    unpaced = trials["rate_requested_pps"].isna()
-    return rows_where(trials, unpaced) if unpaced.any() else trials
+    unpaced = trials[trials["rate_requested_pps"].isna()]
+    return trials if unpaced.empty else unpaced
 
 
 def _programs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:

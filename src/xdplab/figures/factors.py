@@ -45,12 +45,10 @@ def levels(trials: pd.DataFrame, name: str) -> list[object]:
 def free_factors(trials: pd.DataFrame, held: Sequence[str]) -> list[str]:
     """Return the factors with more than one level where ``held`` ones are the same, in order of the table."""
     there = [name for name in FACTORS if name in trials and name not in held]
-    several = [name for name in there if trials[name].nunique() > 1]
-    if not held or not several:
-        return several
-    _, combinations = _combined(trials, [*held, *several])
-    counts = combinations.groupby(list(held), dropna=False)[several].nunique()
-    return [name for name in several if (counts[name] > 1).any()]
+    if not held:
+        return [name for name in there if trials[name].nunique() > 1]
+    counts = trials.groupby(list(held), dropna=False)[there].nunique()
+    return [name for name in there if (counts[name] > 1).any()]
 
 
 @dataclass(frozen=True)
@@ -134,11 +132,10 @@ def _combined(trials: pd.DataFrame, names: Sequence[str]) -> tuple[npt.NDArray[n
     numbers = np.zeros(len(trials), dtype=np.int64)
     for name in names:
         place, found = pd.factorize(trials[name])
-        numbers, _ = pd.factorize(numbers * (len(found) + 1) + place + 1)  # the product alone could overflow
+        numbers = numbers * (len(found) + 1) + place + 1
     first = ~pd.Series(numbers).duplicated().to_numpy()
-    combinations = trials.loc[first, list(names)]
-    categories = combinations.select_dtypes("category").columns  # `map` would leave out their nulls
-    return numbers, combinations.astype(dict.fromkeys(categories, "str"))
+    place, _ = pd.factorize(numbers)
+    return place, trials.loc[first, list(names)]
 
 
 def _labels(combinations: pd.DataFrame, names: Sequence[str], *, alone: bool) -> npt.NDArray[np.object_]:

@@ -107,7 +107,7 @@ def marks_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
 
 def _limit(limits: pd.Series) -> str | None:
     """Return the limit of a mean: that of any of its repetitions, the generator or the link before the DUT."""
-    found = set(limits.dropna().unique())
+    found = set(limits.dropna())
     order = ("generator", "link", "shared_cpu", "dut", "none")
     return next((name for name in order if name in found), None)
 
@@ -132,7 +132,7 @@ def collect(
         panel, hue, x, verdict = key
         values = values_of_one_point(group, "value", scale)
         place = {"figure": figure, "file": figure, "panel": panel, "hue": hue, "x": x, "verdict": verdict}
-        points = ",".join(sorted(map(str, group["point_id"].dropna().unique())))
+        points = ",".join(sorted(set(group["point_id"].dropna().astype(str))))
         rows.append(
             place | _size(values, middle) | {"kind": kind, "limited_by": _limit(group["limited_by"]), "points": points}
         )

@@ -1,14 +1,12 @@
 """The columns that the album's figures read, and a table of trials without the others.
 
 Half of the columns and most of a table's bytes serve no figure: the reasons of nulls alone are two thirds of a row.
-Selecting rows copies every column, so figures are drawn from a narrow table. Its texts are categories, which are read,
-copied and counted many times faster: a run has few levels and many rows.
+Selecting rows copies every column, so figures are drawn from a narrow table.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -32,39 +30,26 @@ READ = frozenset(
     }
 )
 """`tests/figures/test_reading.py` looks for every column that the figures' modules name."""
-OF_ONE_TRIAL = ("trial_id", "rx_by_queue")
-"""Texts that differ from trial to trial."""
 
 
 def narrowed(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns that figures read, texts as sorted categories; of the reasons of nulls those of figures."""
+    """Return the columns that figures read; of the reasons of nulls only those of these columns, as a category."""
     kept = trials[[name for name in trials if name in READ]]
-    texts = [str(name) for name in kept if name not in OF_ONE_TRIAL and _is_text(kept[name].dtype)]
-    return kept.assign(**{name: _categories(kept[name], _of_figures if name == REASONS else str) for name in texts})
+    if REASONS not in kept:
+        return kept
+    whole = kept[REASONS].astype("category").cat
+    place, shorter = pd.factorize(pd.Series([_of_figures(text) for text in whole.categories], dtype="str"), sort=True)
+    codes = np.append(place, -1)[whole.codes.to_numpy()]  # code -1 is null, and stays so
+    return kept.assign(**{REASONS: pd.Categorical.from_codes(codes, categories=shorter)})
 
 
 def read_narrowed(path: Path) -> pd.DataFrame:
     """Read a table of trials as `narrowed` leaves it, without ever holding the rest. Raises OSError, ValueError."""
     import pyarrow.parquet as pq
 
-    names = pq.read_schema(path).names
-    file = pq.ParquetFile(path, read_dictionary=[name for name in names if name not in OF_ONE_TRIAL], memory_map=True)
-    held = file.read([name for name in names if name in READ])
+    file = pq.ParquetFile(path, read_dictionary=[REASONS], memory_map=True)
+    held = file.read([name for name in file.schema_arrow.names if name in READ])
     return narrowed(held.to_pandas())
-
-
-def _is_text(dtype: object) -> bool:
-    return isinstance(dtype, pd.StringDtype) or (
-        isinstance(dtype, pd.CategoricalDtype) and pd.api.types.is_string_dtype(dtype.categories.dtype)
-    )
-
-
-def _categories(texts: pd.Series, change: Callable[[str], str]) -> pd.Categorical:
-    """Return texts as categories in order; each text is changed once."""
-    whole = texts.astype("category").cat
-    place, levels = pd.factorize(pd.Series([change(text) for text in whole.categories], dtype="str"), sort=True)
-    codes = np.append(place, -1)[whole.codes.to_numpy()]  # code -1 is null, and stays so
-    return pd.Categorical.from_codes(codes, categories=levels)
 
 
 def _of_figures(text: str) -> str:

@@ -17,7 +17,7 @@ def relative_rates(trials: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         raise NotApplicableError("no point was measured in several labs")
     means = rows.groupby(["point_id", "lab"])["forwarded_pps"].mean().groupby("point_id").mean()
-    return rows.assign(lab_ratio=rows["forwarded_pps"] / rows["point_id"].astype("str").map(means))
+    return rows.assign(lab_ratio=rows["forwarded_pps"] / rows["point_id"].map(means))
 
 
 def labs(request: FigureRequest) -> View:

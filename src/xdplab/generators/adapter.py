@@ -42,7 +42,7 @@ def traffic_options(s: GeneratorSettings) -> dict[str, object]:
     """Return the options that every generator takes under the same name."""
     return {
         "queues": s.queues,
-        "frame-bytes": s.frame_bytes,
+        "frame-bytes": ",".join(map(str, s.frame_sizes)),
         "vlan": s.vlan,
         "ip-version": s.ip_version if s.ip_version != 4 else None,
         "flows": s.flows,
@@ -104,6 +104,7 @@ _LIVE = Capabilities(
     frames_from_file=False,
     pieces=True,
     vlan=True,
+    imix=True,
     ip_versions=(4, 6),
 )
 _AFXDP = Capabilities(
@@ -118,6 +119,7 @@ _AFXDP = Capabilities(
     latency=True,
     frames_from_file=True,
     vlan=True,
+    imix=True,
     ip_versions=(4, 6),
 )
 
