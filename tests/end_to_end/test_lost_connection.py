@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from tests import forked
 from tests.end_to_end.conftest import _inventory_of, needs_root, xdplab
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
@@ -60,12 +59,11 @@ def test_a_run_goes_on_after_a_lost_connection(
     rack = _inventory_of(lab_name, tmp_path)
     (tmp_path / "cut.yaml").write_text(PLAN)
     before = [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))]
-    argv = [sys.executable, "-m", "xdplab", "--lab", rack, "run", "cut.yaml", "--out", "out", "--no-figures"]
-    child = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    child = forked.Started("--lab", rack, "run", "cut.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
     try:
         for count in after:
             cut(child, tmp_path, victims, count)
-        said = child.communicate(timeout=400)[0]
+        said = "".join(child.communicate(timeout=400))
     finally:
         child.kill()
         child.wait()
@@ -80,7 +78,7 @@ def test_a_run_goes_on_after_a_lost_connection(
     assert xdplab("--lab", rack, "restore").stdout.count("nothing to restore") == 2
 
 
-def cut(run: subprocess.Popen[str], folder: Path, victims: tuple[str, ...], started: int) -> None:
+def cut(run: forked.Started, folder: Path, victims: tuple[str, ...], started: int) -> None:
     """End the run's connections to ``victims`` in the middle of its ``started``-th attempt."""
     until = time.monotonic() + 300
     while sum(j.read_text().count('"started"') for j in folder.glob("out/[0-9]*/journal.jsonl")) < started:
