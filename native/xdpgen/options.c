@@ -103,6 +103,8 @@ static bool parse_bursts(const struct option_row *row, void *target, const char 
 
 static const struct option_row ROWS[] = {
     {"interface", "IF", NULL, option_text, AT(interface), 0, 0, "the TG's device: sends and receives"},
+    {"receive-on", "IF", NULL, option_text, AT(receive_on), 0, 0,
+     "receive on this device: for a DUT that forwards from one port to another (default: --interface)"},
     {"engine", "live|afxdp", "live", option_text, AT(engine), 0, 0,
      "how to send: BPF live frames, or AF_XDP sockets"},
     {"queues", "Q", "1", option_unsigned, AT(queues), 1, MAX_STREAMS,
@@ -188,6 +190,8 @@ static const char *contradiction(const struct options *options) {
         return "--interface is missing";
     if (strlen(options->interface) >= IF_NAMESIZE)
         return "--interface: no device has so long a name";
+    if (options->receive_on && (options->alone || options->no_receive))
+        return "--receive-on goes with neither --alone nor --no-receive";
     if (options->frames && strcmp(options->engine, "afxdp"))
         return "--frames needs --engine afxdp: live frames are made by a program";
     if (options->frames && options->sizes.count > 1)
@@ -212,4 +216,5 @@ void options_parse(struct options *options, int argc, char **argv) {
     options->usual = options->layout.head_words == PLAIN_HEAD_WORDS && options->sizes.count == 1;
     if (contradiction(options))
         command_line_refuse("%s", contradiction(options));
+    options->receive_on = options->receive_on ?: options->interface;
 }

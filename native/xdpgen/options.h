@@ -26,6 +26,7 @@ struct burst_list {
  * order, strides in host order. */
 struct options {
     const char *interface;
+    const char *receive_on; /* the receiving device; the sending one where no other is named */
     const char *engine;
     unsigned queues;
     struct cpu_list cpus; /* empty: the first ones this process may use */

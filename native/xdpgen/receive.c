@@ -40,7 +40,7 @@ static struct {
 static uint32_t attached_program(const struct session *session) {
     uint32_t id = 0;
 
-    return bpf_xdp_query_id(session->ifindex, 0, &id) ? 0 : id;
+    return bpf_xdp_query_id(session->receive_ifindex, 0, &id) ? 0 : id;
 }
 
 static uint32_t program_that_stays(const struct session *session) {
@@ -54,14 +54,14 @@ static uint32_t program_that_stays(const struct session *session) {
 
 static int attach(const struct session *session) {
     LIBBPF_OPTS(bpf_link_create_opts, native, .flags = XDP_FLAGS_DRV_MODE);
-    const char *interface = session->options.interface;
+    const char *interface = session->options.receive_on;
     const uint32_t attached = program_that_stays(session);
 
     if (attached)
         return failed("attach", EBUSY, NULL, "%s already has an XDP program (id %u): detach it first",
                       interface, attached);
-    receive.link = bpf_link_create(object_program_fd(receive.object, "receive_frame"), session->ifindex,
-                                   BPF_XDP, &native);
+    receive.link = bpf_link_create(object_program_fd(receive.object, "receive_frame"),
+                                   session->receive_ifindex, BPF_XDP, &native);
     if (receive.link < 0)
         return failed("attach", errno, NULL, "the receiving program cannot be attached to %s natively: %s",
                       interface, strerror(errno));
@@ -72,16 +72,16 @@ static int attach(const struct session *session) {
 static int load_for_device(const struct session *session) {
     struct bpf_program *program = bpf_object__find_program_by_name(receive.object, "receive_frame");
 
-    bpf_program__set_ifindex(program, session->ifindex);
+    bpf_program__set_ifindex(program, session->receive_ifindex);
     bpf_program__set_flags(program, BPF_F_XDP_DEV_BOUND_ONLY);
-    receive.clock = phc_open(session->options.interface);
+    receive.clock = phc_open(session->options.receive_on);
     if (!bpf_object__load(receive.object))
         return 0;
     return failed(
         "stamps", errno, refusal_words(),
         "the kernel refuses a receiving program that asks %s for its time stamps (Linux 6.3 and newer "
         "have them): %s",
-        session->options.interface, strerror(errno));
+        session->options.receive_on, strerror(errno));
 }
 
 int receive_open(const struct session *session) {

@@ -127,6 +127,7 @@ void report_ready(const struct session *session) {
     json_begin("ready");
     json_string("engine", session->engine->name);
     json_string("interface", options->interface);
+    json_string("receive_on", options->receive_on);
     json_count("queues", options->queues);
     json_count("queues_reached", session_queues_reached(session));
     ready_threads(session);

@@ -75,6 +75,7 @@ def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
     cpus = ",".join(map(str, s.cpus)) or None
     own = {
         "interface": s.interface,
+        "receive-on": s.receive_on,
         "engine": s.engine,
         "cpus": cpus,
         "fifo": s.fifo,
@@ -105,6 +106,7 @@ _LIVE = Capabilities(
     pieces=True,
     vlan=True,
     imix=True,
+    two_ports=True,
     ip_versions=(4, 6),
 )
 _AFXDP = Capabilities(
@@ -120,6 +122,7 @@ _AFXDP = Capabilities(
     frames_from_file=True,
     vlan=True,
     imix=True,
+    two_ports=True,
     ip_versions=(4, 6),
 )
 

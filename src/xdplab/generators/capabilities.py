@@ -25,6 +25,7 @@ class Capabilities:
     ``queue_per_cpu``: a CPU reaches one queue only (its number modulo the queues), so that queues need CPUs.
     ``pieces``: its sender and its receiver can be measured without a link. ``addresses``: those of its frames, by
     setting, if it has no others. ``vlan``: its frames can have a tag. ``imix``: of several sizes in turn.
+    ``two_ports``: it can receive on another port than it sends on.
     """
 
     generator: str
@@ -40,6 +41,7 @@ class Capabilities:
     pieces: bool = False
     vlan: bool = False
     imix: bool = False
+    two_ports: bool = False
     ip_versions: tuple[int, ...] = (4,)
     addresses: Mapping[str, Any] = field(default_factory=dict)
 
@@ -58,6 +60,7 @@ class Capabilities:
         checks = (
             (self.vlan or settings.vlan is None, "sends no VLAN tag"),
             (settings.ip_version in self.ip_versions, f"sends no IPv{settings.ip_version}"),
+            (self.two_ports or settings.receive_on is None, "receives on the port it sends on only"),
             (self.imix or not settings.imix, "sends frames of one size only, no IMIX"),
             (
                 all(smallest <= size <= largest for size in settings.frame_sizes),

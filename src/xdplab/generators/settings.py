@@ -19,7 +19,8 @@ class GeneratorSettings:
     address. ``stamp``: "all", "none" or one frame in N. ``frames`` is a pcap on the generator's host whose frames are
     sent unchanged. ``max_frames`` bounds each burst. ``alone``: the frames do not leave; they are dropped as they are
     made (sender), or handed to the receiver without a link (receiver). ``rx_stamp``: who times received frames.
-    ``bind``, ``need_wakeup``, ``busy_poll_us``: of the sending AF_XDP sockets.
+    ``bind``, ``need_wakeup``, ``busy_poll_us``: of the sending AF_XDP sockets. ``receive_on`` is the interface on which
+    the frames arrive, if a DUT forwards them from one port to another; None: the sending one.
     """
 
     engine: str
@@ -53,6 +54,7 @@ class GeneratorSettings:
     bind: Literal["copy", "zerocopy"] = "copy"
     need_wakeup: bool = False
     busy_poll_us: int = 0
+    receive_on: str | None = None
     alone: Literal["sender", "receiver"] | None = None
 
     @property
