@@ -103,7 +103,7 @@ ended() {
 # time by itself, as the product tries an invalid trial again. The last lines name what passed only then, and what failed
 # in any part: they are all that is left of a long log at times.
 tests() { # [OPTION…] for pytest
-    local apart=() failed=0 log part traffic=(-m 'lab and not nightly' "$@") memory="-o cache_dir=.pytest_cache"
+    local apart=() failed=0 late=0 log part traffic=(-m 'lab and not nightly' "$@") memory="-o cache_dir=.pytest_cache"
     log=$(mktemp -d)
     if [ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then
         apart=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
@@ -112,11 +112,12 @@ tests() { # [OPTION…] for pytest
     beside userspace "$bin/pytest" -n "$(($(nproc) > 2 ? $(nproc) - 1 : 1))" --durations=25 \
         -m '(machine or not guest) and not lab and not nightly' $memory/userspace "$@" "${USERSPACE[@]}"
     say "pytest, real traffic"
-    if ! passed $# "$log/first" "${apart[@]}" "$bin/pytest" --durations=25 "${traffic[@]}"; then
+    passed $# "$log/first" "${apart[@]}" "$bin/pytest" --durations=25 "${traffic[@]}" || late=1
+    ended $# guest userspace || failed=1
+    if [ $late = 1 ]; then # now with nothing beside it
         say "pytest, real traffic that failed, once more"
         passed $# "$log/second" "${apart[@]}" "$bin/pytest" "${FAILED[@]}" "${traffic[@]}" || failed=1
     fi
-    ended $# guest userspace || failed=1
     if [ "$with" = pythons ]; then # they measure nothing, and take mostly the CPU time that waiting tests leave
         beside pythons shell/check.sh pythons
     fi

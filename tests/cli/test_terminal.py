@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
-from tests import forked
 
 from xdplab.cli import common, screen
 
@@ -23,7 +25,9 @@ ROWS = [
 
 @pytest.mark.parametrize("words", ["", "study", "lab", "kernels", "programs", "import"])
 def test_a_command_without_its_verb_shows_its_help_line_by_line(words: str) -> None:
-    done = forked.xdplab(*words.split())
+    done = subprocess.run(
+        [sys.executable, "-m", "xdplab", *words.split()], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("Usage: ")
     assert "Commands:" in done.stderr.splitlines()

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests import forked
 
 BAD_PLAN = "name: x\nblocks: [{points: {queus: 1}}]\n"
