@@ -47,20 +47,34 @@ static void recycle(struct queue *queue) {
     queue->recycled += count;
 }
 
-// Returns whether the generator sent the frame: checks length, headers, magic and run id.
-static bool is_test_frame(const struct queue *queue, const unsigned char *data, uint32_t bytes) {
+// Returns whether headers, magic and run id are those of the generator's frames.
+static inline bool has_marks(const struct queue *queue, const unsigned char *data, uint32_t bytes) {
     __u64 words[MOST_HEAD_WORDS];
     uint32_t magic;
-    if (bytes != queue->frame_bytes)
-        return false;
     memcpy(words, data, sizeof(words)); // a zero-copy driver may put a frame at an odd address
     memcpy(&magic, data + frame_payload_at(&queue->layout), sizeof(magic));
     return magic == queue->magic && frame_has_shape(words, bytes, &queue->layout);
 }
 
+// Of test frames of several sizes.
+static __attribute__((cold, noinline)) bool is_smaller_test_frame(const struct queue *queue,
+                                                                  const unsigned char *data, uint32_t bytes) {
+    for (unsigned int i = 0; i < queue->sizes.count; i++)
+        if (queue->sizes.bytes[i] == bytes)
+            return has_marks(queue, data, bytes);
+    return false;
+}
+
+// Returns whether the generator sent the frame: checks length, headers, magic and run id.
+static bool is_test_frame(const struct queue *queue, const unsigned char *data, uint32_t bytes) {
+    if (bytes != queue->sizes.largest)
+        return is_smaller_test_frame(queue, data, bytes);
+    return has_marks(queue, data, bytes);
+}
+
 static unsigned long work(struct queue *queue, const struct xdp_desc *frame) {
     unsigned char *data = xsk_umem__get_data(queue->socket.frames, frame->addr);
-    if (queue->frame_bytes && !is_test_frame(queue, data, frame->len))
+    if (queue->sizes.largest && !is_test_frame(queue, data, frame->len))
         add(&queue->foreign, 1);
     return queue->workload->run(queue->state, data, frame->len);
 }
@@ -155,7 +169,7 @@ void queue_open(struct queue *queue, const struct options *options, unsigned int
     queue->batch = options->batch;
     queue->busy = options->busy;
     queue->magic = htonl(PAYLOAD_MAGIC ^ options->run_id);
-    queue->frame_bytes = options->frame_bytes ? options->frame_bytes - ETH_FCS_LEN : 0;
+    queue->sizes = options->sizes;
     queue->layout = frame_layout(options->vlan, options->ip_version);
     queue->state = workload_state(queue->workload, index);
     socket_open(&queue->socket, options->interface, index, options->zerocopy);

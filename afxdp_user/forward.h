@@ -15,8 +15,8 @@ struct queue {
     unsigned int cpu;
     unsigned int batch;
     bool busy;
-    uint32_t magic;       // of the test frames, in network byte order
-    uint32_t frame_bytes; // of each test frame, without FCS; 0: frames are not checked
+    uint32_t magic;           // of the test frames, in network byte order
+    struct frame_sizes sizes; // of the test frames; none: frames are not checked
     struct frame_layout layout;
     const struct workload *workload;
     void *state;

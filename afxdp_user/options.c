@@ -24,8 +24,9 @@ static const struct option_row ROWS[] = {
     {"batch", "N", "64", option_unsigned, AT(batch), 1, FRAMES, "most frames taken from the ring at a time"},
     {"run-id", "HEX", "0", option_run_id, AT(run_id), 0, 0,
      "run id of the generator's test frames (with --frame-bytes)"},
-    {"frame-bytes", "BYTES", NULL, option_unsigned, AT(frame_bytes), 64, 1518,
-     "size of the test frames, FCS included: count frames that are not test frames (default: no check)"},
+    {"frame-bytes", "BYTES[,BYTES]", NULL, option_frame_sizes, AT(sizes), 64, 1518,
+     "size or sizes of the test frames, FCS included: count frames that are not test frames (default: no "
+     "check)"},
     {"vlan", "ID|none", "none", option_vlan, AT(vlan), 0, 4094,
      "VLAN tag of the test frames (with --frame-bytes)"},
     {"ip-version", "4|6", "4", option_ip_version, AT(ip_version), 4, 6,

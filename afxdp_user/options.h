@@ -3,6 +3,7 @@
 #pragma once
 
 #include "command_line.h"
+#include "frame_sizes.h"
 #include "redirect.h"
 
 #include <stdbool.h>
@@ -19,7 +20,7 @@ struct options {
     unsigned int batch;
     bool busy;
     unsigned int run_id;      // of the test frames
-    unsigned int frame_bytes; // of each test frame, with FCS; 0: frames are not checked
+    struct frame_sizes sizes; // of the test frames; count 0: frames are not checked
     unsigned int vlan;        // of the test frames; NO_VLAN: no tag
     unsigned int ip_version;
 };

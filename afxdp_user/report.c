@@ -39,7 +39,7 @@ static void print_queue_stats(const struct queue *queue) {
     json_open_object(NULL);
     json_count("queue", queue->index);
     json_count("rx", counts.rx);
-    if (queue->frame_bytes)
+    if (queue->sizes.count)
         json_count("rx_foreign", counts.foreign);
     else
         json_null("rx_foreign");

@@ -14,6 +14,11 @@ SANITIZED=(tests/afxdp_user tests/native/{common,xdpload} tests/deploy/test_depl
     tests/end_to_end/test_{run,foreign_frames}.py)
 PYTHONS=(3.11 3.12 3.13 3.14)
 FAILED=(--last-failed --last-failed-no-failures=none)
+FAST=(tests/{analysis,cli,figures,formats,plan,thesis} tests/run/test_{store,runner,sample_run,derived_tables}.py
+    tests/studies/test_{golden_attempts,planned,search,load_shares}.py tests/test_*.py)
+USERSPACE=("${FAST[@]}" tests/{moongen_lua,native/counted,notebooks,shell} tests/bench/test_bench_scripts.py
+    tests/faults/test_replayed_faults.py tests/run/test_scale.py
+    tests/studies/test_{anonymous,every_run,execution_machines,execution_mutants,execution_proof,report}.py)
 # Many containers set it. Then each test process would compile every module again that it imports: that triples the CPU
 # time in environments made by uv, whose installed packages are not compiled either.
 unset PYTHONDONTWRITEBYTECODE
@@ -68,46 +73,68 @@ passed() {
     [ $status = 0 ] || [ "$1 $status" = "${#FAILED[@]} 5" ]
 }
 
-# Real traffic runs alone, in a network namespace of its own where no other test's labs are: beside tests that keep the
-# CPUs busy, a sender is late now and then, and its verdict says so. The others share all CPUs (tests/conftest.py says
-# which of them may run side by side). Both parts always run; either decides.
+# beside NAME COMMAND…: runs it while traffic waits, with the CPU time that traffic leaves. Its output is shown at its end.
+declare -A beside=()
+beside() {
+    env --default-signal=INT,QUIT nice -n 19 "${@:2}" >"$log/$1" 2>&1 &
+    beside[$1]=$!
+}
+
+# ended OPTIONS NAME…: waits for them, and shows what they said.
+ended() {
+    local name status failed=0
+    for name in "${@:2}"; do
+        status=0
+        wait "${beside[$name]}" || status=$?
+        say "pytest, $name tests, which ran beside real traffic"
+        cat "$log/$name"
+        [ $status = 0 ] || [ "$1 $status" = "${#FAILED[@]} 5" ] || failed=1
+    done
+    return $failed
+}
+
+# Real traffic runs in a network namespace of its own where no other test's labs are. It waits more than it works: beside
+# it run, with the lowest priority, the tests that work in user space, and guests, which count instructions or only answer.
+# Other work in the kernel makes a sender late now and then, and its verdict says so: the other tests follow, on all
+# CPUs (tests/conftest.py says which of them may run side by side). All parts always run; each decides, and each
+# remembers its own failures.
 #
 # On a machine shared with strangers even traffic that runs alone is late now and then. What failed there runs a second
 # time by itself, as the product tries an invalid trial again. The last lines name what passed only then, and what failed
-# in either part: they are all that is left of a long log at times.
+# in any part: they are all that is left of a long log at times.
 tests() { # [OPTION…] for pytest
-    local apart=() failed=0 log part beside="" traffic=(-m 'lab and not nightly' "$@")
+    local apart=() failed=0 late=0 log part traffic=(-m 'lab and not nightly' "$@") memory="-o cache_dir=.pytest_cache"
     log=$(mktemp -d)
     if [ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then
         apart=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
     fi
+    beside guest "$bin/pytest" --durations=25 -m 'guest and not machine and not lab and not nightly' $memory/guest "$@"
+    beside userspace "$bin/pytest" -n "$(($(nproc) > 2 ? $(nproc) - 1 : 1))" --durations=25 \
+        -m '(machine or not guest) and not lab and not nightly' $memory/userspace "$@" "${USERSPACE[@]}"
     say "pytest, real traffic"
-    if ! passed $# "$log/first" "${apart[@]}" "$bin/pytest" --durations=25 "${traffic[@]}"; then
+    passed $# "$log/first" "${apart[@]}" "$bin/pytest" --durations=25 "${traffic[@]}" || late=1
+    ended $# guest userspace || failed=1
+    if [ $late = 1 ]; then # now with nothing beside it
         say "pytest, real traffic that failed, once more"
         passed $# "$log/second" "${apart[@]}" "$bin/pytest" "${FAILED[@]}" "${traffic[@]}" || failed=1
     fi
     if [ "$with" = pythons ]; then # they measure nothing, and take mostly the CPU time that waiting tests leave
-        env --default-signal=INT,QUIT nice shell/check.sh pythons >"$log/pythons" 2>&1 &
-        beside=$!
+        beside pythons shell/check.sh pythons
     fi
     say "pytest, all other tests"
-    passed $# "$log/others" "$bin/pytest" -n "$(nproc)" --durations=25 -m 'not lab and not nightly' "$@" || failed=1
-    if [ -n "$beside" ]; then
-        wait "$beside" || failed=1
-        cat "$log/pythons"
-    fi
-    say "both parts"
-    for part in first second others; do [ ! -e "$log/$part" ] || tail -n 1 "$log/$part" | tr -d =; done
-    grep -hE '^(FAILED|ERROR) ' "$log/second" "$log/others" "$log/pythons" 2>/dev/null || true
+    passed $# "$log/others" "$bin/pytest" -n "$(nproc)" --durations=25 \
+        -m '(machine or not guest) and not lab and not nightly' $memory/others "${USERSPACE[@]/#/--ignore=}" "$@" || failed=1
+    [ "$with" != pythons ] || ended 0 pythons || failed=1
+    say "all parts"
+    for part in first second guest userspace others; do [ ! -e "$log/$part" ] || tail -n 1 "$log/$part" | tr -d =; done
+    grep -hE '^(FAILED|ERROR) ' "$log"/{second,guest,userspace,others,pythons} 2>/dev/null || true
     grep -hE '^(FAILED|ERROR) ' "$log/first" | sed 's/^/in the first attempt: /' || true
     rm -r "$log"
     return $failed
 }
 
 fast() { # PROCESSES PYTHON…
-    "${@:2}" -m pytest -n "$1" --durations=25 -m 'not nightly and not root and not lab' \
-        tests/{analysis,cli,figures,formats,plan,thesis} tests/run/test_{store,runner,sample_run,derived_tables}.py \
-        tests/studies/test_{golden_attempts,planned,search,load_shares}.py tests/test_*.py
+    "${@:2}" -m pytest -n "$1" --durations=25 -m 'not nightly and not root and not lab' "${FAST[@]}"
 }
 
 # Uses an installed Python, one of pyenv's, or one that uv fetches.

@@ -1,8 +1,10 @@
 """How `pytest -n N` distributes the tests: each file goes to one process, so that its fixtures are made once.
 
-All files whose tests boot guests or change a machine-wide setting go to the same process.
+All files whose tests boot guests or change a machine-wide setting go to the same process. What takes longest begins
+first, so that no process is left with it at the end.
 """
 
+import functools
 import re
 import signal
 from pathlib import Path
@@ -17,13 +19,43 @@ ALONE = re.compile(r"pytest\.mark\.(guest|machine)\b")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONGEST = (
+    *("machine", "tests/compilers/test_compilers.py", "tests/hosts/test_host_contract.py"),
+    *("tests/studies/test_verifier_command.py", "tests/thesis/test_thesis_rules.py", "tests/plan/test_factors.py"),
+    *("tests/native/counted/test_instruction_counts.py", "tests/labs/test_inventory.py"),
+    *("tests/faults/test_replayed_faults.py", "tests/figures/test_catalogue.py", "tests/thesis/test_truth.py"),
+    *("tests/notebooks/test_notebooks.py", "tests/programs/test_programs_bytecode.py", "tests/test_site.py"),
+    *("tests/deploy/test_deploy_watchdog.py", "tests/studies/test_jitbench.py", "tests/labs/test_keeper_socket.py"),
+    *("tests/studies/test_bpfverify_corrupted.py", "tests/programs/test_programs_kernel.py"),
+    *("tests/native/test_refusals.py", "tests/studies/test_report.py", "tests/bench/test_bench_scripts.py"),
+)
+"""More than 20 s each on two CPUs; by their number of tests, as xdist would order them, some would come last."""
+
+
+def scope_of(nodeid: str, root: Path) -> str:
+    file = nodeid.split("::", 1)[0]
+    return "machine" if _is_alone(root / file) else file
+
+
+@functools.cache
+def _is_alone(file: Path) -> bool:
+    return bool(ALONE.search(file.read_text()))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        ranks = {name: rank for rank, name in enumerate(LONGEST)}
+        scopes = {item.nodeid: scope_of(item.nodeid, config.rootpath) for item in items}
+        items.sort(key=lambda item: ranks.get(scopes[item.nodeid], len(ranks)))
+
+
 class ByFile(LoadScopeScheduling):
     """xdist's own `loadgroup` reads the groups from marks, but finds none under pytest 9.2."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::", 1)[0]
-        return "machine" if ALONE.search(Path(self.config.rootpath, file).read_text()) else file
+        return scope_of(nodeid, self.config.rootpath)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    config.option.loadscopereorder = False
     return ByFile(config, log)

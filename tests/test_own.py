@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import yaml
 from rich.console import Console
 
 import xdplab as xl
+from tests import forked
 from xdplab.cli.run import own_plan
 from xdplab.labs.inventory import load_inventory
 from xdplab.own import StrangersFileError, ask_by, require_own, require_own_run
@@ -102,9 +102,7 @@ def foreign_run(tmp_path: Path) -> Path:
 def test_a_strangers_run_is_not_gone_on_with(foreign_run: Path, command: list[str]) -> None:
     if command[0] == "search":
         (foreign_run / "search.json").write_text("{}")
-    done = subprocess.run(
-        [sys.executable, "-m", "xdplab", *command, str(foreign_run)], capture_output=True, text=True, check=False
-    )
+    done = forked.xdplab(*command, str(foreign_run))
     assert done.returncode == 8, done.stderr
     assert "belongs to user 54321, and it names commands, programs and labs that are used" in done.stderr
 
@@ -186,8 +184,7 @@ def asked() -> Iterator[list[str]]:
 @pytest.mark.root
 @needs_root
 def test_trust_asks_nothing(foreign_run: Path) -> None:
-    argv = [sys.executable, "-m", "xdplab", "--trust", "--lab", "/nowhere.yaml", "resume", str(foreign_run)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = forked.xdplab("--trust", "--lab", "/nowhere.yaml", "resume", str(foreign_run))
     assert done.returncode == 3
     assert "/nowhere.yaml: No such file" in done.stderr
 
@@ -198,9 +195,7 @@ def test_a_strangers_pair_and_study_plan_are_not_built(tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text("study: execution\n")
     os.chown(plan, 54321, 54321)
-    done = subprocess.run(
-        [sys.executable, "-m", "xdplab", "run", str(plan)], capture_output=True, text=True, check=False
-    )
+    done = forked.xdplab("run", str(plan))
     assert (done.returncode, "it names programs that are compiled and run" in done.stderr) == (8, True), done.stderr
     pair = tmp_path / "pair.yaml"
     part = {"directory": ".", "object": "o", "map": "m"}

@@ -55,6 +55,20 @@ static void begin_record(const struct bpf_program *program) {
     record.program_type = bpf_program__type(program);
 }
 
+static void print_words(struct slot *slot, const char *text) {
+    begin_record(slot->program);
+    snprintf(record.words, sizeof(record.words), "%s", text);
+    judge_words(&record);
+    record_print(&record);
+    slot->done = true;
+}
+
+// libbpf before 1.2 knows no section .struct_ops.link. The kernel would refuse what it is not told the place
+// of.
+static bool lacks_place(const union bpf_attr *attributes) {
+    return attributes->prog_type == BPF_PROG_TYPE_STRUCT_OPS && !attributes->attach_btf_id;
+}
+
 static long load_prepared(struct slot *slot, const union bpf_attr *attributes, unsigned int size) {
     begin_record(slot->program);
     int fd = measure_load(&record, attributes, size);
@@ -65,6 +79,10 @@ static long load_prepared(struct slot *slot, const union bpf_attr *attributes, u
 
 long bpf_call_seen(int command, const union bpf_attr *attributes, unsigned int size) {
     struct slot *slot = command == BPF_PROG_LOAD ? slot_of(attributes) : NULL;
+    if (slot && !slot->done && lacks_place(attributes)) {
+        print_words(slot, "libbpf found no struct_ops map that it belongs to");
+        return open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
     if (slot && !slot->done)
         return load_prepared(slot, attributes, size);
     return bpf_call(command, attributes, size);
@@ -93,15 +111,8 @@ static bool find_kind(struct bpf_program *program) {
         return false;
     bpf_program__set_type(program, kind.type);
     bpf_program__set_expected_attach_type(program, kind.attach);
+    bpf_program__set_flags(program, bpf_program__flags(program) | kind.flags);
     return true;
-}
-
-static void print_words(struct slot *slot, const char *text) {
-    begin_record(slot->program);
-    snprintf(record.words, sizeof(record.words), "%s", text);
-    judge_words(&record);
-    record_print(&record);
-    slot->done = true;
 }
 
 // All programs of an object, or the one at `only`. A program without a type is told of and left out.
@@ -116,7 +127,8 @@ static void prepare_programs(struct bpf_object *object, long only) {
         bool wanted = !slot->done && (only < 0 || only == rank);
         if (wanted && !find_kind(program)) {
             char words[256];
-            snprintf(words, sizeof(words), NO_TYPE_WORDS, bpf_program__section_name(program));
+            snprintf(words, sizeof(words), NO_TYPE_WORDS, bpf_program__section_name(program),
+                     libbpf_version_string());
             print_words(slot, words);
             wanted = false;
         }

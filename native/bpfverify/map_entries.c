@@ -4,6 +4,7 @@
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
 #include <stdbool.h>
+#include <unistd.h>
 
 // No verifier looks at the number of a hash map's entries, but the kernel allocates them all: half a million
 // take 0.3 s.
@@ -14,10 +15,13 @@ static bool is_hash(unsigned int type) {
            type == BPF_MAP_TYPE_LRU_PERCPU_HASH;
 }
 
+// Types that may be newer than the kernel's headers here.
+enum { PERCPU_CGROUP_STORAGE = 21, RING_BUFFER = 27, USER_RING_BUFFER = 31, CGRP_STORAGE = 32 };
+
 static bool is_sized_by_kernel(unsigned int type) {
     return type == BPF_MAP_TYPE_SK_STORAGE || type == BPF_MAP_TYPE_TASK_STORAGE ||
            type == BPF_MAP_TYPE_INODE_STORAGE || type == BPF_MAP_TYPE_CGROUP_STORAGE ||
-           type == BPF_MAP_TYPE_STRUCT_OPS;
+           type == PERCPU_CGROUP_STORAGE || type == CGRP_STORAGE || type == BPF_MAP_TYPE_STRUCT_OPS;
 }
 
 unsigned int map_entries(unsigned int type, unsigned int wanted) {
@@ -25,5 +29,7 @@ unsigned int map_entries(unsigned int type, unsigned int wanted) {
         return wanted && wanted < ENOUGH_OF_A_HASH ? wanted : ENOUGH_OF_A_HASH;
     if (wanted || is_sized_by_kernel(type))
         return wanted;
+    if (type == RING_BUFFER || type == USER_RING_BUFFER)
+        return sysconf(_SC_PAGESIZE);
     return type == BPF_MAP_TYPE_PERF_EVENT_ARRAY ? libbpf_num_possible_cpus() : 1;
 }

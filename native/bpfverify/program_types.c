@@ -50,6 +50,43 @@ static const struct {
     {"lirc_mode2", BPF_PROG_TYPE_LIRC_MODE2},
 };
 
+// Section names that are newer than a libbpf here may be, with what the kernel is told of such a program:
+// without it, it would verify another one. Source: the names of libbpf 1.8, the numbers of the kernel's
+// uapi/linux/bpf.h. A name that ends with '/' has anything behind it, or nothing.
+static const struct {
+    const char *name;
+    struct program_kind kind;
+} NEW_NAMES[] = {
+    {"kprobe.multi/", {BPF_PROG_TYPE_KPROBE, 42, 0}},
+    {"kretprobe.multi/", {BPF_PROG_TYPE_KPROBE, 42, 0}},
+    {"kprobe.session/", {BPF_PROG_TYPE_KPROBE, 56, 0}},
+    {"uprobe.s/", {BPF_PROG_TYPE_KPROBE, 0, BPF_F_SLEEPABLE}},
+    {"uretprobe.s/", {BPF_PROG_TYPE_KPROBE, 0, BPF_F_SLEEPABLE}},
+    {"uprobe.multi/", {BPF_PROG_TYPE_KPROBE, 48, 0}},
+    {"uretprobe.multi/", {BPF_PROG_TYPE_KPROBE, 48, 0}},
+    {"uprobe.multi.s/", {BPF_PROG_TYPE_KPROBE, 48, BPF_F_SLEEPABLE}},
+    {"uretprobe.multi.s/", {BPF_PROG_TYPE_KPROBE, 48, BPF_F_SLEEPABLE}},
+    {"uprobe.session/", {BPF_PROG_TYPE_KPROBE, 57, 0}},
+    {"uprobe.session.s/", {BPF_PROG_TYPE_KPROBE, 57, BPF_F_SLEEPABLE}},
+    {"usdt.s/", {BPF_PROG_TYPE_KPROBE, 0, BPF_F_SLEEPABLE}},
+    {"tracepoint.s/", {BPF_PROG_TYPE_TRACEPOINT, 0, BPF_F_SLEEPABLE}},
+    {"tp.s/", {BPF_PROG_TYPE_TRACEPOINT, 0, BPF_F_SLEEPABLE}},
+    {"raw_tracepoint.s/", {BPF_PROG_TYPE_RAW_TRACEPOINT, 0, BPF_F_SLEEPABLE}},
+    {"raw_tp.s/", {BPF_PROG_TYPE_RAW_TRACEPOINT, 0, BPF_F_SLEEPABLE}},
+    {"tc/ingress", {BPF_PROG_TYPE_SCHED_CLS, 46, 0}},
+    {"tc/egress", {BPF_PROG_TYPE_SCHED_CLS, 47, 0}},
+    {"tcx/ingress", {BPF_PROG_TYPE_SCHED_CLS, 46, 0}},
+    {"tcx/egress", {BPF_PROG_TYPE_SCHED_CLS, 47, 0}},
+    {"netkit/primary", {BPF_PROG_TYPE_SCHED_CLS, 54, 0}},
+    {"netkit/peer", {BPF_PROG_TYPE_SCHED_CLS, 55, 0}},
+    {"cgroup/connect_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, 49, 0}},
+    {"cgroup/sendmsg_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, 50, 0}},
+    {"cgroup/recvmsg_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, 51, 0}},
+    {"cgroup/getpeername_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, 52, 0}},
+    {"cgroup/getsockname_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, 53, 0}},
+    {"netfilter", {32, 45, 0}},
+};
+
 static enum bpf_prog_type type_named(const char *name) {
     for (int type = 1; type < MOST_TYPES; type++) {
         const char *known = libbpf_bpf_prog_type_str(type);
@@ -75,14 +112,33 @@ const char *program_types_read(const char *path) {
     return rule_table_read(path, "OBJECT-PATTERN SECTION-PATTERN TYPE", take_rule);
 }
 
+static unsigned int flags_of(unsigned int type) {
+    return type == BPF_PROG_TYPE_SYSCALL ? BPF_F_SLEEPABLE : 0;
+}
+
 bool program_kind_ruled(const char *object_path, const char *section, struct program_kind *kind) {
     for (size_t i = 0; i < rule_count; i++) {
         if (!rule_is_for(rules[i].object, object_path) || fnmatch(rules[i].section, section, 0))
             continue;
-        *kind = (struct program_kind){.type = rules[i].type};
+        *kind = (struct program_kind){.type = rules[i].type, .flags = flags_of(rules[i].type)};
         return true;
     }
     return false;
+}
+
+// A variant behind a point, as in kprobe.session, is newer than those names: the kernel must be told of it,
+// so it is left to a libbpf that knows it.
+static bool is_named_as(const char *section, const char *prefix) {
+    size_t length = strlen(prefix);
+    return !strncmp(section, prefix, length) && section[length] != '.';
+}
+
+static bool is_new_name(const char *section, const char *name) {
+    size_t length = strlen(name);
+    if (name[length - 1] != '/')
+        return !strcmp(section, name);
+    return !strncmp(section, name, length) ||
+           (strlen(section) == length - 1 && !strncmp(section, name, length - 1));
 }
 
 struct program_kind program_kind_of(const char *object_path, const char *section) {
@@ -92,9 +148,17 @@ struct program_kind program_kind_of(const char *object_path, const char *section
     if (program_kind_ruled(object_path, section, &kind))
         return kind;
     if (!libbpf_prog_type_by_name(section, &type, &attach))
-        return (struct program_kind){.type = type, .attach = attach};
+        return (struct program_kind){.type = type, .attach = attach, .flags = flags_of(type)};
+    for (size_t i = 0; i < sizeof(NEW_NAMES) / sizeof(NEW_NAMES[0]); i++)
+        if (is_new_name(section, NEW_NAMES[i].name))
+            return NEW_NAMES[i].kind;
     for (size_t i = 0; i < sizeof(OLD_NAMES) / sizeof(OLD_NAMES[0]); i++)
-        if (!strncmp(section, OLD_NAMES[i].prefix, strlen(OLD_NAMES[i].prefix)))
+        if (is_named_as(section, OLD_NAMES[i].prefix))
             return (struct program_kind){.type = OLD_NAMES[i].type};
     return kind;
+}
+
+bool program_type_has_target(unsigned int type) {
+    return type == BPF_PROG_TYPE_STRUCT_OPS || type == BPF_PROG_TYPE_TRACING || type == BPF_PROG_TYPE_LSM ||
+           type == BPF_PROG_TYPE_EXT;
 }

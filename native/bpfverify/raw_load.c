@@ -57,6 +57,7 @@ static void load_program(struct record *record, const struct raw_object *object,
         program->insns[program->fixes[i].insn].imm = object->maps[program->fixes[i].map].fd;
     attributes.prog_type = kind.type;
     attributes.expected_attach_type = kind.attach;
+    attributes.prog_flags = kind.flags;
     attributes.insns = (uintptr_t)program->insns;
     attributes.insn_cnt = program->count;
     attributes.license = (uintptr_t)object->license;
@@ -75,7 +76,11 @@ static void verify_program(struct record *record, const struct raw_object *objec
     if (program->wrong)
         snprintf(record->words, sizeof(record->words), "%.200s (libbpf: %.700s)", program->wrong, refused);
     else if (!kind.type)
-        snprintf(record->words, sizeof(record->words), NO_TYPE_WORDS, program->section);
+        snprintf(record->words, sizeof(record->words), NO_TYPE_WORDS, program->section,
+                 libbpf_version_string());
+    else if (program_type_has_target(kind.type))
+        snprintf(record->words, sizeof(record->words),
+                 "only libbpf finds what it attaches to (libbpf: %.700s)", refused);
     else if (missing)
         snprintf(record->words, sizeof(record->words), "map '%.128s' cannot be created: %s", missing->name,
                  strerror(map_error));

@@ -59,6 +59,9 @@ static const struct rule LOAD_RULES[] = {
     {EINTR, NULL, ENVIRONMENT, "interrupted"},
     {EINVAL, "", ENVIRONMENT, "program type or kernel version argument not accepted"},
     {EBADF, "", LOADER, "a map's descriptor is not valid"},
+    {0, "arena's user address must be set", LOADER, "the loader maps no arena (libbpf 1.4 and later do)"},
+    {0, "exception callback type id not found", LOADER,
+     "the loader hands over no exception callback (libbpf 1.3 and later do)"},
     {0, NULL, REJECTED, "the verifier's own finding"},
 };
 

@@ -117,13 +117,19 @@ static inline uint64_t number_frame(struct queue *queue, uint64_t *words, unsign
     return *stamp;
 }
 
-/* With a tag or of IPv6. */
-static __attribute__((cold, noinline)) void fill_longer_head(struct queue *queue, uint64_t *words,
+/* With a tag, of IPv6, or of several sizes. The heads are those of the largest frames. */
+static __attribute__((cold, noinline)) void fill_other_frame(struct queue *queue,
                                                              const struct frame_head *head) {
-    const struct frame_layout *layout = &afxdp.session->options.layout;
+    const struct options *options = &afxdp.session->options;
+    const struct frame_layout *layout = &options->layout;
+    const struct frame_sizes *sizes = &options->sizes;
+    const unsigned bytes = sizes->bytes[frame_size_index(sizes->count, queue->sequence)];
+    uint64_t *words = (uint64_t *)xsk_frame(&queue->xsk, bytes);
     uint16_t *sum = (uint16_t *)((uint8_t *)words + layout->sum_at);
 
-    memcpy(words, head, sizeof(*head));
+    memcpy(words, head, 8 * layout->head_words);
+    if (bytes != sizes->largest)
+        frame_change_size(words, layout->ip_version, layout->ip_at, layout->udp_at, sizes->largest, bytes);
     const uint64_t stamp = number_frame(queue, words, layout->head_words);
     if (layout->sum_at)
         *sum = frame_udp_sum(*sum, stamp, htonl(queue->sequence), stamp != 0);
@@ -132,15 +138,15 @@ static __attribute__((cold, noinline)) void fill_longer_head(struct queue *queue
 static void fill_test_frame(struct queue *queue, unsigned stream) {
     const struct session *session = afxdp.session;
     const struct frame_head *head = &session->heads[queue->flow];
-    uint64_t *words = (uint64_t *)xsk_frame(&queue->xsk, session->options.frame_bytes - ETH_FCS_LEN);
 
     queue->flow += session->streams;
     if (queue->flow >= session->flows)
         queue->flow = stream;
-    if (session->options.layout.head_words != PLAIN_HEAD_WORDS) {
-        fill_longer_head(queue, words, head);
+    if (!session->options.usual) {
+        fill_other_frame(queue, head);
         return;
     }
+    uint64_t *words = (uint64_t *)xsk_frame(&queue->xsk, session->options.sizes.largest);
     memcpy(words, head, 8 * PLAIN_HEAD_WORDS);
     number_frame(queue, words, PLAIN_HEAD_WORDS);
 }

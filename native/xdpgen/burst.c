@@ -139,6 +139,16 @@ static struct looks looks_until_end(const struct burst *burst, const struct stre
     return looks;
 }
 
+/* The sizes of a stream's frames follow from their numbers. */
+static void add_sizes(const struct session *session, unsigned stream, uint64_t frames,
+                      struct size_counts *sum) {
+    const unsigned count = session->options.sizes.count;
+    const uint64_t first = session->sequences[stream];
+
+    for (unsigned i = 0; i < count; i++)
+        sum->frames[frame_size_index(count, first + i)] += frames / count + (i < frames % count);
+}
+
 static void sum_up(const struct burst *burst, struct burst_report *report) {
     const struct session *session = burst->session;
 
@@ -155,6 +165,7 @@ static void sum_up(const struct burst *burst, struct burst_report *report) {
     for (unsigned stream = 0; stream < session->streams; stream++) {
         const struct stream_counts *counts = &burst->counts[stream];
         report->tx_by_queue[session->engine->queue_of(session, stream)] += counts->sent;
+        add_sizes(session, stream, counts->sent, &report->tx_sizes);
         const struct looks looks = looks_until_end(burst, counts);
         report->tx_pause_max_ns = max(report->tx_pause_max_ns, looks.longest_ns);
         report->tx_paused_ns = max(report->tx_paused_ns, looks.paused_ns);
@@ -175,7 +186,7 @@ static int print_result(const struct burst *burst) {
 
     sum_up(burst, &report);
     if (!session->options.no_receive)
-        error = receive_read(&report.rx) ?: receive_read_from_due(&report.from_due);
+        error = receive_read(&report.rx) ?: receive_read_sizes(&report.rx_sizes) ?: receive_read_from_due(&report.from_due);
     error = error ?: session->engine->lateness(session, &report.late);
     error = error ?: session->engine->errors(session, report.tx_packets, &errors, &report.tx_errors_missing);
     if (error)

@@ -91,7 +91,7 @@ static uint16_t common_sum(const uint8_t *head, const struct options *options) {
 
 void frame_head_fill(struct frame_head *head, const struct options *options, unsigned flow) {
     const struct frame_layout *layout = &options->layout;
-    const uint16_t ip_bytes = options->frame_bytes - ETH_FCS_LEN - layout->ip_at, own = htons(flow);
+    const uint16_t ip_bytes = options->sizes.largest - layout->ip_at, own = htons(flow);
     const uint32_t magic = htonl(frame_magic(options));
     const unsigned address = flow % options->flows;
     uint8_t *bytes = (uint8_t *)head;

@@ -82,6 +82,7 @@ static int load_sender(const struct session *session) {
         .flows = session->flows,
         .alone = session->options.alone,
         .layout = session->options.layout,
+        .sizes = session->options.sizes,
     };
     int error;
 
@@ -105,8 +106,6 @@ static int load_sender(const struct session *session) {
 }
 
 static int live_open(struct session *session) {
-    const struct options *options = &session->options;
-    unsigned bytes = options->frame_bytes - ETH_FCS_LEN;
     int error = load_sender(session);
 
     if (error)
@@ -114,7 +113,8 @@ static int live_open(struct session *session) {
     session->not_held = hold_open(live.program);
     live.refused_missing = refused_open(session);
     live.session = session;
-    live.context = (struct xdp_md){.data_end = bytes, .ingress_ifindex = session->ifindex};
+    live.context =
+        (struct xdp_md){.data_end = session->options.sizes.largest, .ingress_ifindex = session->ifindex};
     memcpy(live.frame, &session->heads[0], sizeof(session->heads[0]));
     live.values = per_cpu_values(sizeof(*live.values));
     live.late_values = per_cpu_values(sizeof(*live.late_values));

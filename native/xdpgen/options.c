@@ -103,6 +103,8 @@ static bool parse_bursts(const struct option_row *row, void *target, const char 
 
 static const struct option_row ROWS[] = {
     {"interface", "IF", NULL, option_text, AT(interface), 0, 0, "the TG's device: sends and receives"},
+    {"receive-on", "IF", NULL, option_text, AT(receive_on), 0, 0,
+     "receive on this device: for a DUT that forwards from one port to another (default: --interface)"},
     {"engine", "live|afxdp", "live", option_text, AT(engine), 0, 0,
      "how to send: BPF live frames, or AF_XDP sockets"},
     {"queues", "Q", "1", option_unsigned, AT(queues), 1, MAX_STREAMS,
@@ -113,7 +115,8 @@ static const struct option_row ROWS[] = {
     {"fifo", "PRIORITY", "5", option_unsigned, AT(fifo), 0, 98,
      "SCHED_FIFO priority of the sending threads; the controlling one has one "
      "more; 0: none"},
-    {"frame-bytes", "BYTES", "64", option_unsigned, AT(frame_bytes), 64, 1518, "frame size, FCS included"},
+    {"frame-bytes", "BYTES[,BYTES]", "64", option_frame_sizes, AT(sizes), 64, 1518,
+     "frame size, FCS included; several (IMIX): each stream sends these sizes in turn"},
     {"vlan", "ID|none", "none", option_vlan, AT(vlan), 0, 4094,
      "VLAN tag of every frame, which then has 72 bytes at least"},
     {"ip-version", "4|6", "4", option_ip_version, AT(ip_version), 4, 6,
@@ -173,10 +176,13 @@ static const struct command_line LINE = {
 
 static const char *too_short(const struct options *options) {
     static char text[64];
-    const unsigned least = frame_least_bytes(&options->layout) + ETH_FCS_LEN;
+    const unsigned least = frame_least_bytes(&options->layout);
 
-    snprintf(text, sizeof(text), "--frame-bytes: these frames have at least %u bytes", least);
-    return options->frame_bytes < least ? text : NULL;
+    snprintf(text, sizeof(text), "--frame-bytes: these frames have at least %u bytes", least + ETH_FCS_LEN);
+    for (unsigned index = 0; index < options->sizes.count; index++)
+        if (options->sizes.bytes[index] < least)
+            return text;
+    return NULL;
 }
 
 static const char *contradiction(const struct options *options) {
@@ -184,8 +190,12 @@ static const char *contradiction(const struct options *options) {
         return "--interface is missing";
     if (strlen(options->interface) >= IF_NAMESIZE)
         return "--interface: no device has so long a name";
+    if (options->receive_on && (options->alone || options->no_receive))
+        return "--receive-on goes with neither --alone nor --no-receive";
     if (options->frames && strcmp(options->engine, "afxdp"))
-        return "--frames needs --engine afxdp: live frames are all of one size";
+        return "--frames needs --engine afxdp: live frames are made by a program";
+    if (options->frames && options->sizes.count > 1)
+        return "--frames: the frames of a file have sizes of their own, --frame-bytes names several";
     if ((options->zerocopy || options->need_wakeup || options->busy_poll_us) &&
         strcmp(options->engine, "afxdp"))
         return "--bind zerocopy, --need-wakeup and --busy-poll need --engine afxdp";
@@ -203,6 +213,8 @@ void options_parse(struct options *options, int argc, char **argv) {
     memset(options, 0, sizeof(*options));
     command_line_read(&LINE, options, argc, argv);
     options->layout = frame_layout(options->vlan, options->ip_version);
+    options->usual = options->layout.head_words == PLAIN_HEAD_WORDS && options->sizes.count == 1;
     if (contradiction(options))
         command_line_refuse("%s", contradiction(options));
+    options->receive_on = options->receive_on ?: options->interface;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "command_line.h"
+#include "frame_sizes.h"
 #include "shared.h"
 
 #include <stdbool.h>
@@ -25,14 +26,16 @@ struct burst_list {
  * order, strides in host order. */
 struct options {
     const char *interface;
+    const char *receive_on; /* the receiving device; the sending one where no other is named */
     const char *engine;
     unsigned queues;
     struct cpu_list cpus; /* empty: the first ones this process may use */
     unsigned fifo;        /* 0: no real-time priority */
-    unsigned frame_bytes; /* with FCS */
-    unsigned vlan;        /* NO_VLAN: no tag */
+    struct frame_sizes sizes;
+    unsigned vlan; /* NO_VLAN: no tag */
     unsigned ip_version;
     struct frame_layout layout; /* of these two */
+    bool usual;                 /* the frames: IPv4, no tag, one size */
     unsigned flows;
     double rate_pps; /* 0: max */
     unsigned run_id;

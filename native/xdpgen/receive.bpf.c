@@ -32,6 +32,14 @@ struct {
     __type(value, struct receive_counters);
 } counters SEC(".maps");
 
+/* Where frames have several sizes; duplicates included. */
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct size_counts);
+} by_size SEC(".maps");
+
 struct receive_memory memory SEC(".bss");
 
 /* Paced: from the time each stamped frame was due. */
@@ -131,9 +139,9 @@ static __always_inline bool goes_to_test_port(void *data, void *data_end) {
 
 /* The sum of RFC 1071 from the IPv6 addresses to the frame's end, and the rest of the pseudo header (RFC
  * 8200). */
-static __always_inline bool udp_sum_holds(void *data, void *data_end) {
+static __always_inline bool udp_sum_holds(void *data, void *data_end, __u32 bytes) {
     const __u32 from = settings.layout.ip_at + offsetof(struct ipv6hdr, saddr);
-    const __u32 udp_bytes = settings.frame_bytes - settings.layout.udp_at;
+    const __u32 udp_bytes = bytes - settings.layout.udp_at;
     __u64 sum = bpf_htons(udp_bytes) + bpf_htons(IPPROTO_UDP);
     __u16 *half = data + from;
     __u64 *word;
@@ -152,20 +160,25 @@ static __always_inline bool udp_sum_holds(void *data, void *data_end) {
 }
 
 /* With a tag or of IPv6. */
-static __always_inline bool has_longer_head(void *data, void *data_end) {
+static __always_inline bool has_longer_head(void *data, void *data_end, __u32 bytes) {
     const struct frame_layout layout = settings.layout;
 
-    return frame_has_shape(data, settings.frame_bytes, &layout) &&
-           (!layout.sum_at || udp_sum_holds(data, data_end));
+    return frame_has_shape(data, bytes, &layout) && (!layout.sum_at || udp_sum_holds(data, data_end, bytes));
 }
 
-static __always_inline bool is_as_sent(void *data, void *data_end, __u32 head_words) {
-    const __u32 bytes = settings.frame_bytes;
-
+static __always_inline bool is_as_sent(void *data, void *data_end, __u32 head_words, __u32 bytes) {
     if (data_end - data != bytes)
         return false;
     return head_words == PLAIN_HEAD_WORDS ? frame_is_plain_ipv4(data, bytes)
-                                          : has_longer_head(data, data_end);
+                                          : has_longer_head(data, data_end, bytes);
+}
+
+static __always_inline void count_size(__u32 index) {
+    const __u32 zero = 0;
+
+    struct size_counts *counts = bpf_map_lookup_elem(&by_size, &zero);
+    if (counts)
+        counts->frames[index]++;
 }
 
 static __always_inline int take_other(struct receive_counters *counts, void *data, void *data_end,
@@ -187,7 +200,7 @@ static __always_inline int refuse_altered(struct receive_counters *counts) {
     return XDP_DROP;
 }
 
-static __always_inline int receive(struct xdp_md *ctx, __u32 head_words) {
+static __always_inline int receive(struct xdp_md *ctx, __u32 head_words, __u32 sizes) {
     void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
     __u64 *stamp = (__u64 *)data + head_words;
     __u32 *sequence = (__u32 *)(stamp + 1);
@@ -202,23 +215,28 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 head_words) {
     __u32 magic = word >> 16, flow = word & PAYLOAD_FLOW_MASK;
     if (magic != settings.magic)
         return take_other(counts, data, data_end, magic);
-    if (!is_as_sent(data, data_end, head_words))
-        return refuse_altered(counts);
     __u64 number = whole_number(&memory.streams[stream_of(flow)], bpf_ntohl(*sequence));
+    __u32 index = frame_size_index(sizes, number); /* its number tells which size it was sent with */
+    __u32 bytes = sizes == 1 ? settings.sizes.largest : settings.sizes.bytes[index];
+    if (!is_as_sent(data, data_end, head_words, bytes))
+        return refuse_altered(counts);
     if (!record_sequence(counts, flow, number)) {
         counts->stale++;
         return XDP_DROP;
     }
     counts->by_queue[ctx->rx_queue_index & (MAX_QUEUES - 1)]++;
+    if (sizes > 1)
+        count_size(index);
     if (word & PAYLOAD_STAMPED)
         record_times(ctx, counts, flow, number, *stamp);
     return XDP_DROP;
 }
 
-/* With the usual head as a constant; the verifier takes out the branch that is not asked for. */
+/* With the usual head and one size as constants; the verifier takes out the branch that is not asked for. */
 SEC("xdp")
 int receive_frame(struct xdp_md *ctx) {
-    const __u32 head_words = settings.layout.head_words;
+    const __u32 head_words = settings.layout.head_words, sizes = settings.sizes.count;
 
-    return head_words == PLAIN_HEAD_WORDS ? receive(ctx, PLAIN_HEAD_WORDS) : receive(ctx, head_words);
+    return head_words == PLAIN_HEAD_WORDS && sizes == 1 ? receive(ctx, PLAIN_HEAD_WORDS, 1)
+                                                        : receive(ctx, head_words, sizes);
 }

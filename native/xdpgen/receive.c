@@ -29,17 +29,18 @@
 static struct {
     struct bpf_object *object;
     struct receive_memory *memory;
-    int link, counters, from_due;
+    int link, counters, from_due, by_size;
     int clock;                       /* of the device's own stamps; -1: none is asked for, or it has none */
     struct receive_counters *values; /* one per possible CPU */
     struct histogram *due_values;    /* the same */
+    struct size_counts *size_values;
 } receive = {.link = -1, .clock = -1};
 
 /* Of any mode; 0 where there is none. */
 static uint32_t attached_program(const struct session *session) {
     uint32_t id = 0;
 
-    return bpf_xdp_query_id(session->ifindex, 0, &id) ? 0 : id;
+    return bpf_xdp_query_id(session->receive_ifindex, 0, &id) ? 0 : id;
 }
 
 static uint32_t program_that_stays(const struct session *session) {
@@ -53,14 +54,14 @@ static uint32_t program_that_stays(const struct session *session) {
 
 static int attach(const struct session *session) {
     LIBBPF_OPTS(bpf_link_create_opts, native, .flags = XDP_FLAGS_DRV_MODE);
-    const char *interface = session->options.interface;
+    const char *interface = session->options.receive_on;
     const uint32_t attached = program_that_stays(session);
 
     if (attached)
         return failed("attach", EBUSY, NULL, "%s already has an XDP program (id %u): detach it first",
                       interface, attached);
-    receive.link = bpf_link_create(object_program_fd(receive.object, "receive_frame"), session->ifindex,
-                                   BPF_XDP, &native);
+    receive.link = bpf_link_create(object_program_fd(receive.object, "receive_frame"),
+                                   session->receive_ifindex, BPF_XDP, &native);
     if (receive.link < 0)
         return failed("attach", errno, NULL, "the receiving program cannot be attached to %s natively: %s",
                       interface, strerror(errno));
@@ -71,16 +72,16 @@ static int attach(const struct session *session) {
 static int load_for_device(const struct session *session) {
     struct bpf_program *program = bpf_object__find_program_by_name(receive.object, "receive_frame");
 
-    bpf_program__set_ifindex(program, session->ifindex);
+    bpf_program__set_ifindex(program, session->receive_ifindex);
     bpf_program__set_flags(program, BPF_F_XDP_DEV_BOUND_ONLY);
-    receive.clock = phc_open(session->options.interface);
+    receive.clock = phc_open(session->options.receive_on);
     if (!bpf_object__load(receive.object))
         return 0;
     return failed(
         "stamps", errno, refusal_words(),
         "the kernel refuses a receiving program that asks %s for its time stamps (Linux 6.3 and newer "
         "have them): %s",
-        session->options.interface, strerror(errno));
+        session->options.receive_on, strerror(errno));
 }
 
 int receive_open(const struct session *session) {
@@ -88,8 +89,8 @@ int receive_open(const struct session *session) {
         .magic = frame_magic(&session->options),
         .streams = session->streams,
         .udp_port = session->options.dst_port,
-        .frame_bytes = session->options.frame_bytes - ETH_FCS_LEN,
         .layout = session->options.layout,
+        .sizes = session->options.sizes,
     };
     int error;
 
@@ -102,10 +103,12 @@ int receive_open(const struct session *session) {
         return error;
     receive.counters = object_map_fd(receive.object, "counters");
     receive.from_due = object_map_fd(receive.object, "from_due");
+    receive.by_size = object_map_fd(receive.object, "by_size");
     receive.memory = object_memory(receive.object, sizeof(*receive.memory));
     receive.values = per_cpu_values(sizeof(*receive.values));
     receive.due_values = per_cpu_values(sizeof(*receive.due_values));
-    if (!receive.memory || !receive.values || !receive.due_values)
+    receive.size_values = per_cpu_values(sizeof(*receive.size_values));
+    if (!receive.memory || !receive.values || !receive.due_values || !receive.size_values)
         return failed("load", ENOMEM, NULL, "no memory for the counters");
     return attach(session);
 }
@@ -127,7 +130,9 @@ static int reset_counters(void) {
         memset(&receive.values[cpu], 0, sizeof(receive.values[cpu]));
         receive.values[cpu].latency.min = UINT64_MAX;
     }
-    if (bpf_map_update_elem(receive.counters, &zero, receive.values, 0))
+    memset(receive.size_values, 0, libbpf_num_possible_cpus() * sizeof(*receive.size_values));
+    if (bpf_map_update_elem(receive.counters, &zero, receive.values, 0) ||
+        bpf_map_update_elem(receive.by_size, &zero, receive.size_values, 0))
         return failed("receive", errno, NULL, "the counters cannot be reset");
     return histograms_reset(receive.from_due, receive.due_values);
 }
@@ -193,6 +198,18 @@ int receive_read_from_due(struct histogram *sum) {
     return histograms_read(receive.from_due, receive.due_values, sum);
 }
 
+int receive_read_sizes(struct size_counts *sum) {
+    const uint32_t zero = 0;
+
+    memset(sum, 0, sizeof(*sum));
+    if (bpf_map_lookup_elem(receive.by_size, &zero, receive.size_values))
+        return failed("receive", errno, NULL, "the counts by size cannot be read");
+    for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
+        for (unsigned index = 0; index < MOST_SIZES; index++)
+            sum->frames[index] += receive.size_values[cpu].frames[index];
+    return 0;
+}
+
 int receive_program_fd(void) { return object_program_fd(receive.object, "receive_frame"); }
 
 uint64_t receive_packets(const struct receive_counters *counters) {
@@ -211,4 +228,5 @@ void receive_close(void) {
     bpf_object__close(receive.object);
     free(receive.values);
     free(receive.due_values);
+    free(receive.size_values);
 }

@@ -26,6 +26,9 @@ int receive_read(struct receive_counters *sum);
 /* Latencies from the time the frames were due, over all CPUs; empty where no pace was asked for. */
 int receive_read_from_due(struct histogram *sum);
 
+/* Test frames by their place in the cycle of sizes, over all CPUs; zeros where all frames have one size. */
+int receive_read_sizes(struct size_counts *sum);
+
 /* The receiving program, for whoever hands it frames without a link. */
 int receive_program_fd(void);
 

@@ -5,6 +5,7 @@
 #include "receive.h"
 
 #include <arpa/inet.h>
+#include <linux/if_ether.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +20,30 @@ static void list_field(const char *key, const __u64 *values, unsigned count) {
     json_open_array(key);
     for (unsigned i = 0; i < count; i++)
         json_count(NULL, values[i]);
+    json_close();
+}
+
+/* Frames by size, FCS included, smallest first: [[64, 7], [594, 4]]. Null where all have one size. */
+static void sizes_field(const char *key, const struct session *session, const struct size_counts *counts) {
+    const struct frame_sizes *sizes = &session->options.sizes;
+    unsigned bytes = 0, next;
+    __u64 frames;
+
+    if (!session->recognised || sizes->count == 1 || !counts) {
+        json_null(key);
+        return;
+    }
+    json_open_array(key);
+    for (; bytes < sizes->largest; bytes = next) {
+        next = sizes->largest;
+        frames = 0;
+        for (unsigned i = 0; i < sizes->count; i++)
+            if (sizes->bytes[i] > bytes && sizes->bytes[i] < next)
+                next = sizes->bytes[i];
+        for (unsigned i = 0; i < sizes->count; i++)
+            frames += sizes->bytes[i] == next ? counts->frames[i] : 0;
+        list_field(NULL, (__u64[]){next + ETH_FCS_LEN, frames}, 2);
+    }
     json_close();
 }
 
@@ -80,6 +105,21 @@ static void ready_socket(const struct session *session) {
                                          : NULL);
 }
 
+/* Of the one size, or of the cycle. */
+static void ready_sizes(const struct session *session) {
+    const struct frame_sizes *sizes = &session->options.sizes;
+    const bool one = sizes->count == 1;
+    __u64 cycle[MOST_SIZES];
+
+    for (unsigned i = 0; i < sizes->count; i++)
+        cycle[i] = sizes->bytes[i] + ETH_FCS_LEN;
+    optional_field("frame_bytes", session->recognised && one ? cycle : NULL);
+    if (session->recognised && !one)
+        list_field("frame_sizes", cycle, sizes->count);
+    else
+        json_null("frame_sizes");
+}
+
 void report_ready(const struct session *session) {
     const struct options *options = &session->options;
     char run_id[9];
@@ -87,10 +127,11 @@ void report_ready(const struct session *session) {
     json_begin("ready");
     json_string("engine", session->engine->name);
     json_string("interface", options->interface);
+    json_string("receive_on", options->receive_on);
     json_count("queues", options->queues);
     json_count("queues_reached", session_queues_reached(session));
     ready_threads(session);
-    optional_field("frame_bytes", session->recognised ? &(__u64){options->frame_bytes} : NULL);
+    ready_sizes(session);
     optional_field("vlan", options->vlan == NO_VLAN ? NULL : &(__u64){options->vlan});
     json_count("ip_version", options->ip_version);
     json_string("frames", options->frames);
@@ -179,6 +220,8 @@ void report_summary(const struct session *session, const struct burst_report *re
     optional_field("tx_errors", report->tx_errors_missing ? NULL : &report->tx_errors);
     json_string("tx_errors_missing", report->tx_errors_missing);
     list_field("tx_by_queue", report->tx_by_queue, session->options.queues);
+    sizes_field("tx_by_size", session, &report->tx_sizes);
+    sizes_field("rx_by_size", session, report->rx_missing ? NULL : &report->rx_sizes);
     rate_field(session->options.rate_pps);
     optional_field("tx_pause_max_ns", paced ? NULL : &report->tx_pause_max_ns);
     optional_field("tx_paused_ns", paced ? NULL : &report->tx_paused_ns);

@@ -10,6 +10,7 @@ struct burst_report {
     double duration_s;
     __u64 tx_packets;
     __u64 tx_by_queue[MAX_QUEUES];
+    struct size_counts tx_sizes, rx_sizes;
     __u64 tx_errors;
     const char *tx_errors_missing; /* why there is no number */
     __u64 tx_pause_max_ns, tx_paused_ns, tx_late_max_ns, tx_late_packets;

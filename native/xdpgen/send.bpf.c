@@ -115,31 +115,48 @@ static __always_inline void write_head(__u64 *words, const struct frame_head *he
             words[i] = head->words[i];
 }
 
+/* Every live frame begins as the largest. Returns the size it gets, or 0 if the kernel refuses. */
+static __always_inline __u32 take_size(struct xdp_md *ctx, __u32 sizes, __u64 number) {
+    const __u32 largest = settings.sizes.largest;
+    const __u32 bytes = settings.sizes.bytes[frame_size_index(sizes, number)];
+
+    return bytes == largest || !bpf_xdp_adjust_tail(ctx, (int)(bytes - largest)) ? bytes : 0;
+}
+
+static __always_inline void write_size(__u64 *words, __u32 bytes) {
+    if (bytes != settings.sizes.largest)
+        frame_change_size(words, settings.layout.ip_version, settings.layout.ip_at, settings.layout.udp_at,
+                          settings.sizes.largest, bytes);
+}
+
 static __always_inline void write_sum(__u64 *words, __u64 stamp, __u32 sequence) {
     __u16 *sum = (void *)words + settings.layout.sum_at;
 
     *sum = frame_udp_sum(*sum, stamp, sequence, stamp != 0);
 }
 
-static __always_inline int send(struct xdp_md *ctx, __u32 head_words) {
-    __u64 *words = (void *)(long)ctx->data;
-    __u64 *stamp = words + head_words;
-    __u32 *sequence = (__u32 *)(stamp + 1);
+static __always_inline int send(struct xdp_md *ctx, __u32 head_words, __u32 sizes) {
     const __u32 zero = 0;
     __u64 now = 0, stamped = 0;
 
-    if ((void *)(sequence + 1) > (void *)(long)ctx->data_end)
-        return XDP_ABORTED;
     struct sender *sender = bpf_map_lookup_elem(&senders, &zero);
     if (!sender)
         return XDP_ABORTED;
     sender->armed = 1;
     if (settings.paced ? !is_due(sender, &now) : !may_send(sender))
         return XDP_DROP;
+    const __u32 bytes = sizes == 1 ? settings.sizes.largest : take_size(ctx, sizes, sender->sequence);
+    __u64 *words = (void *)(long)ctx->data;
+    __u64 *stamp = words + head_words;
+    __u32 *sequence = (__u32 *)(stamp + 1);
+    if ((sizes > 1 && !bytes) || (void *)(sequence + 1) > (void *)(long)ctx->data_end)
+        return XDP_ABORTED;
 
     /* Pages are recycled with whatever the DUT wrote: the headers are written
      * anew on every frame. */
     write_head(words, next_head(sender), head_words);
+    if (sizes > 1)
+        write_size(words, bytes);
     *sequence = bpf_htonl((__u32)sender->sequence++);
     if (wants_stamp(sender)) {
         stamp[-1] |= bpf_cpu_to_be64(PAYLOAD_STAMPED);
@@ -154,10 +171,11 @@ static __always_inline int send(struct xdp_md *ctx, __u32 head_words) {
     return settings.alone ? XDP_DROP : XDP_TX;
 }
 
-/* With the usual head as a constant; the verifier takes out the branch that is not asked for. */
+/* With the usual head and one size as constants; the verifier takes out the branch that is not asked for. */
 SEC("xdp")
 int send_frame(struct xdp_md *ctx) {
-    const __u32 head_words = settings.layout.head_words;
+    const __u32 head_words = settings.layout.head_words, sizes = settings.sizes.count;
 
-    return head_words == PLAIN_HEAD_WORDS ? send(ctx, PLAIN_HEAD_WORDS) : send(ctx, head_words);
+    return head_words == PLAIN_HEAD_WORDS && sizes == 1 ? send(ctx, PLAIN_HEAD_WORDS, 1)
+                                                        : send(ctx, head_words, sizes);
 }

@@ -62,14 +62,22 @@ static void take_priority(struct session *session) {
         strcpy(session->sched_policy, "SCHED_OTHER");
 }
 
+static int find_index(const char *interface, unsigned *ifindex) {
+    *ifindex = if_nametoindex(interface);
+    return *ifindex ? 0
+                    : failed("interface", errno, NULL, "there is no interface %s in this network namespace",
+                             interface);
+}
+
 static int find_device(struct session *session) {
     static const uint8_t own[6];
     struct options *options = &session->options;
 
-    session->ifindex = if_nametoindex(options->interface);
-    if (!session->ifindex)
-        return failed("interface", errno, NULL, "there is no interface %s in this network namespace",
-                      options->interface);
+    int error = find_index(options->interface, &session->ifindex)
+                    ?: find_index(options->receive_on, &session->receive_ifindex);
+
+    if (error)
+        return error;
     if (!memcmp(options->src_mac, own, sizeof(own)))
         return link_mac(options->interface, options->src_mac);
     return 0;

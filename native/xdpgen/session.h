@@ -13,7 +13,7 @@ struct engine;
 struct session {
     struct options options;
     const struct engine *engine;
-    unsigned ifindex;
+    unsigned ifindex, receive_ifindex;
     unsigned streams; /* what is numbered on its own: a CPU (live) or a queue
                          (afxdp) */
     unsigned flows;   /* at least one for each stream; those beyond --flows repeat

@@ -3,6 +3,7 @@
 
 /* What the BPF programs and user space hand to each other. */
 
+#include "frame_sizes.h"
 #include "histogram.h"
 #include "payload.h"
 #include <linux/types.h>
@@ -19,6 +20,7 @@ struct send_settings {
     __u32 flows;
     __u32 alone; /* enum alone: the frames do not leave */
     struct frame_layout layout;
+    struct frame_sizes sizes;
 };
 
 /* What of sender, link and receiver is measured by itself. */
@@ -106,8 +108,13 @@ struct receive_settings {
     __u32 magic; /* the run id is in it */
     __u32 streams;
     __u32 udp_port;
-    __u32 frame_bytes; /* without FCS */
     struct frame_layout layout;
+    struct frame_sizes sizes;
+};
+
+/* Frames by their place in the cycle of sizes. */
+struct size_counts {
+    __u64 frames[MOST_SIZES];
 };
 
 /* A frame is a duplicate if its number was seen among the last SEEN_SLOTS

@@ -144,8 +144,8 @@ def complaint(error: ValidationError, what: str, keys: Mapping[str, str]) -> str
     return f"{field}: {words} (got {_got(first['input'])})"
 
 
-_TAGS = ("number", "open")
-"""Names of a field's alternatives, which pydantic appends to the field."""
+_TAGS = ("number", "open", "word", "mix", "[key]")
+"""Names of a field's alternatives, and of a mapping's key, which pydantic appends to the field."""
 
 
 def _field(place: tuple[int | str, ...]) -> str:

@@ -189,7 +189,7 @@ def test_frames_that_are_nearly_ours_are_counted_apart(lab, any_build, swap_work
     ours = a_test_frame(0xBEEF)
     others = {name: frame for name, frame in hostile(ours).items() if frame != ours}
     frames = [ours, *others.values()] * 10
-    request = AfxdpRequest("vd0", 1, swap_workload, attach=attach, run_id="beef", frame_bytes=64)
+    request = AfxdpRequest("vd0", 1, swap_workload, attach=attach, run_id="beef", frame_bytes=(64,))
     with forward(lab.dut.host, any_build, request, deadline_s=60) as running:
         lines = "".join(f"{frame.hex()}\n" for frame in frames).encode()
         lab.tg.host.run([sys.executable, "-c", SEND_HEX, "vg0"], stdin=lines)

@@ -13,6 +13,12 @@ from xdplab import cli
 
 def ending(argv: list[str]) -> tuple[int, str]:
     """Run the command line as its entry point does; return its exit code and its standard error."""
+    code, _, err = ending_with_output(argv)
+    return code, err
+
+
+def ending_with_output(argv: list[str]) -> tuple[int, str, str]:
+    """Return the exit code, standard output and standard error."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     patch = pytest.MonkeyPatch()
     patch.setattr(sys, "argv", ["xdplab", *argv])
@@ -27,4 +33,5 @@ def ending(argv: list[str]) -> tuple[int, str]:
             code = 0
         finally:
             patch.undo()
-    return code, err.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    said = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
+    return code, said[0], said[1]

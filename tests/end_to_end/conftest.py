@@ -6,12 +6,12 @@ import contextlib
 import os
 import secrets
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.labs.rack import rack, written
 from xdplab import labs
 from xdplab.labs import Lab
@@ -23,9 +23,7 @@ def xdplab(
     *argv: str, cwd: Path | None = None, check: bool = True, timeout_s: float = 300
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line; if it fails, show its output."""
-    done = subprocess.run(
-        [sys.executable, "-m", "xdplab", *argv], cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False
-    )
+    done = forked.xdplab(*argv, cwd=cwd, timeout_s=timeout_s)
     if check and done.returncode:
         pytest.fail(f"xdplab {' '.join(argv)} ended {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     return done

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from tests import forked
 from tests.end_to_end.conftest import needs_root, xdplab
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
@@ -56,8 +55,7 @@ def test_each_trial_has_its_own_settings_and_the_device_is_as_it_was(lab: Lab, l
 def test_settings_are_put_back_after_a_kill(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     before = snapshot(lab.dut, lab.dut_interface)
     (tmp_path / "p.yaml").write_text(PLAN.format(window_s=60, device="{features.gso: off, link.mtu: 3000}"))
-    argv = [sys.executable, "-m", "xdplab", "--lab", lab_name, "run", "p.yaml", "--out", "out", "--no-figures"]
-    child = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    child = forked.Started("--lab", lab_name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
     try:
         assert _until(lambda: _values(lab) == (False, 3000), 60)
     finally:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.end_to_end.conftest import needs_root, xdplab
 from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory
@@ -55,7 +56,7 @@ def wait_clean(lab: Lab) -> list[str]:
 def kill_once(argv: list[str], journal: Path, rng: random.Random) -> None:
     """Wait until a resume measures, then kill it at a random moment."""
     before = journal.read_text().count('"started"')
-    child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = forked.Started(*argv)
     deadline = time.monotonic() + 60
     while journal.read_text().count('"started"') == before and child.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -66,8 +67,7 @@ def kill_once(argv: list[str], journal: Path, rng: random.Random) -> None:
 
 def test_ten_kills_and_resumes_end_as_an_undisturbed_run(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     (tmp_path / "kills.yaml").write_text(PLAN)
-    subprocess_argv = [sys.executable, "-m", "xdplab", "--lab", lab_name]
-    first = subprocess.Popen([*subprocess_argv, "run", str(tmp_path / "kills.yaml"), "--out", str(tmp_path / "out")])
+    first = forked.Started("--lab", lab_name, "run", str(tmp_path / "kills.yaml"), "--out", str(tmp_path / "out"))
     while not (journals := list((tmp_path / "out").glob("[0-9]*/journal.jsonl"))):
         time.sleep(0.02)
     time.sleep(0.3)
@@ -76,7 +76,7 @@ def test_ten_kills_and_resumes_end_as_an_undisturbed_run(lab: Lab, lab_name: str
     (journal,) = journals
     run = RunDirectory(journal.parent)
     rng = random.Random(20)
-    resume = [*subprocess_argv, "resume", str(run.path), "--no-figures"]
+    resume = ["--lab", lab_name, "resume", str(run.path), "--no-figures"]
     for _ in range(9):
         kill_once(resume, journal, rng)
         assert wait_clean(lab) == []

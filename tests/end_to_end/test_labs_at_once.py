@@ -17,6 +17,7 @@ import pytest
 from distributed import Client
 from distributed.security import Security
 
+from tests import forked
 from tests.end_to_end.conftest import needs_root, xdplab
 from xdplab import labs
 from xdplab.deploy.xdp import attached_program
@@ -65,8 +66,7 @@ def first_to_finish(folder: Path) -> str | None:
 def test_a_lab_that_goes_down_half_way_gives_its_block_back(three: list[str], tmp_path: Path) -> None:
     (tmp_path / "shared.yaml").write_text(PLAN)
     options = ["--labs", ",".join(three), "--out", "out", "--no-figures"]
-    argv = [sys.executable, "-m", "xdplab", "run", "shared.yaml", *options]
-    run = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    run = forked.Started("run", "shared.yaml", *options, cwd=tmp_path)
     while (victim := first_to_finish(tmp_path / "out")) is None:
         assert run.poll() is None, run.communicate()[0]
         time.sleep(0.02)
@@ -74,7 +74,7 @@ def test_a_lab_that_goes_down_half_way_gives_its_block_back(three: list[str], tm
         while attached_program(lab.dut, lab.dut_interface).program_id is None:
             assert run.poll() is None, run.communicate()[0]
     labs.down(victim)
-    said = run.communicate(timeout=200)[0]
+    said = "".join(run.communicate(timeout=200))
     assert run.returncode == 0, said
 
     (path,) = (tmp_path / "out").iterdir()

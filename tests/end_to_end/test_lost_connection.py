@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from tests import forked
 from tests.end_to_end.conftest import _inventory_of, needs_root, xdplab
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
@@ -26,13 +25,13 @@ pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 
 PLAN = """
 name: cut
-repetitions: 2
-trial: {warmup_s: 0.05, window_s: 0.3, pause_s: 0.0, retries: 0}
+repetitions: {repetitions}
+trial: {{warmup_s: 0.05, window_s: 0.3, pause_s: 0.0, retries: 0}}
 blocks:
-  - points: {mode: [native, af_xdp], workload: array, accesses: [0, 100], working_set_bytes: 4096, queues: [1, 2]}
-    traffic: {engine: afxdp}
+  - points: {{mode: [native, af_xdp], workload: array, accesses: [0, 100], working_set_bytes: 4096, queues: [1, 2]}}
+    traffic: {{engine: afxdp}}
 """
-TRIALS = 2 * 2 * 2 * 2
+POINTS = 2 * 2 * 2
 
 
 def children(of: int) -> dict[str, int]:
@@ -50,29 +49,29 @@ def children(of: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("victims", "after"), [(("dut",), (4,)), (("tg",), (5,)), (("dut", "tg"), (9,)), (("dut",), (3, 8, 13))]
+    ("victims", "after", "repetitions"),
+    [(("dut",), (4,), 1), (("tg",), (5,), 1), (("dut", "tg"), (7,), 1), (("dut",), (3, 8, 13), 2)],
 )
 def test_a_run_goes_on_after_a_lost_connection(
-    lab: Lab, lab_name: str, tmp_path: Path, victims: tuple[str, ...], after: tuple[int, ...]
+    lab: Lab, lab_name: str, tmp_path: Path, victims: tuple[str, ...], after: tuple[int, ...], repetitions: int
 ) -> None:
     if lab.kind == "inventory":
         pytest.skip("XDPLAB_TEST_INVENTORY is set: this makes its own")
     rack = _inventory_of(lab_name, tmp_path)
-    (tmp_path / "cut.yaml").write_text(PLAN)
+    (tmp_path / "cut.yaml").write_text(PLAN.format(repetitions=repetitions))
     before = [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))]
-    argv = [sys.executable, "-m", "xdplab", "--lab", rack, "run", "cut.yaml", "--out", "out", "--no-figures"]
-    child = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    child = forked.Started("--lab", rack, "run", "cut.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
     try:
         for count in after:
             cut(child, tmp_path, victims, count)
-        said = child.communicate(timeout=400)[0]
+        said = "".join(child.communicate(timeout=400))
     finally:
         child.kill()
         child.wait()
     assert child.returncode == 0, said
     (run,) = (tmp_path / "out").iterdir()
     table = pd.read_parquet(run / "trials.parquet").drop_duplicates("trial_id", keep="last")
-    assert len(table) == TRIALS
+    assert len(table) == POINTS * repetitions
     assert set(table["verdict"]) == {"valid"}, table[["trial_id", "verdict", "reason"]].to_string()
     failed = [a for a in read_state(RunDirectory(run)).attempts if a.status != "measured"]
     assert len(failed) <= len(after), "one trial per cut, not those after it"
@@ -80,7 +79,7 @@ def test_a_run_goes_on_after_a_lost_connection(
     assert xdplab("--lab", rack, "restore").stdout.count("nothing to restore") == 2
 
 
-def cut(run: subprocess.Popen[str], folder: Path, victims: tuple[str, ...], started: int) -> None:
+def cut(run: forked.Started, folder: Path, victims: tuple[str, ...], started: int) -> None:
     """End the run's connections to ``victims`` in the middle of its ``started``-th attempt."""
     until = time.monotonic() + 300
     while sum(j.read_text().count('"started"') for j in folder.glob("out/[0-9]*/journal.jsonl")) < started:

@@ -293,6 +293,33 @@ def test_baseline_keeps_the_programs_apart() -> None:
     assert marks.look.y_label == "throughput (Gbit/s)"
 
 
+MIXED = {"imix": "simple", "frame_bytes": None, "frame_mean_bytes": 4342 / 12}
+
+
+def mixed_sizes(**factors: object) -> pd.DataFrame:
+    """Return a run with two sizes and the simple IMIX."""
+    plain = synthetic.run(vary={"frame_bytes": [64, 1500], "accesses": [0, 100]}, imix="none", **factors)
+    mixed = synthetic.run(vary={"accesses": [0, 100]}, **MIXED, **factors)
+    return pd.concat([plain, mixed], ignore_index=True)
+
+
+def test_several_sizes_stand_beside_the_single_ones() -> None:
+    found = view("baseline", mixed_sizes())
+    assert found.look.x_values == (64, 1500, "simple IMIX")
+    assert means(found)[["x", "n"]].values.tolist() == [[64, 3], [1500, 3], ["simple IMIX", 3]]
+    assert set(found.marks["panel"]) | set(found.marks["hue"]) == {""}
+
+
+def test_a_factor_that_does_not_apply_leaves_no_trial_undrawn(tmp_path: Path) -> None:
+    """Frames of several sizes have no size: with two sizes beside them, their figures were missing without a word."""
+    trials = mixed_sizes(load="20kpps", rate_requested_pps=20e3)
+    done = draw_all(trials, tmp_path, names=["latency"])
+    drawn = {item.stem for item in done if item.files}
+    assert drawn == {f"latency{size}-{quantile}" for size in ("-64B", "-1500B", "") for quantile in ("p50", "p99")}
+    points = pd.concat([pd.read_csv(tmp_path / f"{stem}.csv")["points"] for stem in drawn])
+    assert set(points) == set(trials["point_id"])
+
+
 def test_counters_are_per_packet_of_their_own_pass() -> None:
     trials = synthetic.run(vary={"mode": ["native", "generic"], "accesses": [0, 100]})
     trials["host_instructions"], trials["perf_packets"] = 5e9, 1_000_000

@@ -98,7 +98,9 @@ def traffic_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         pytest.skip("needs root: namespaces and BPF")
     with use_lab(f"netns:traffic-{os.getpid()}") as lab:
         on_dut, on_tg = lab.work_dir(lab.dut), lab.work_dir(lab.tg)
-        lab.dut.put(_compile(tmp_path_factory.mktemp("dut") / "dut.bpf.o"), f"{on_dut}/dut.bpf.o")
+        compiled = _compile(tmp_path_factory.mktemp("dut") / "dut.bpf.o")
+        for host, folder in ((lab.dut, on_dut), (lab.tg, on_tg)):  # a test may make its DUT inside the TG
+            host.put(compiled, f"{folder}/dut.bpf.o")
         lab.dut.put(HERE / "echo_dut.py", f"{on_dut}/echo_dut.py")
         bench = Bench(lab, build_tool(lab.tg, "xdpgen", on_tg), f"{on_dut}/dut.bpf.o", f"{on_dut}/echo_dut.py")
         with bench.queues(1):

@@ -49,6 +49,25 @@ int overwrite_half(struct xdp_md *ctx) {
     return swap_macs(ctx);
 }
 
+/* Forwards between the two ports with these numbers, by a map of devices; drops one in ten of what the second
+ * one received. */
+#define FIRST_PORT 101
+#define SECOND_PORT 102
+
+struct {
+    __uint(type, BPF_MAP_TYPE_DEVMAP);
+    __uint(max_entries, SECOND_PORT + 1);
+    __type(key, __u32);
+    __type(value, __u32);
+} ports SEC(".maps");
+
+SEC("xdp/cross")
+int cross(struct xdp_md *ctx) {
+    if (ctx->ingress_ifindex == SECOND_PORT && __sync_fetch_and_add(&seen, 1) % 10 == 0)
+        return XDP_DROP;
+    return bpf_redirect_map(&ports, ctx->ingress_ifindex, XDP_ABORTED);
+}
+
 SEC("xdp/drop")
 int drop(struct xdp_md *ctx) { return XDP_DROP; }
 

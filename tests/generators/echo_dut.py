@@ -98,6 +98,14 @@ def rewritten(frame: bytes) -> bytes:
     return frame[: ip - 14] + with_sum(header)
 
 
+def resized(frame: bytes) -> bytes:
+    """Return an IPv4 frame with the size of another one of the simple IMIX; its lengths and its checksum match."""
+    size = {60: 590, 590: 1514, 1514: 60}[len(frame)]
+    frame = frame[:size].ljust(size, b"\0")
+    frame = bytes(changed(frame, 38, (size - 34).to_bytes(2, "big")))
+    return with_sum(changed(frame, 16, (size - 14).to_bytes(2, "big")))
+
+
 def returned(frame: bytes, faults: set[str]) -> list[bytes]:
     """Return the frames that come back for one frame."""
     back = bytearray(frame[6:12] + frame[:6] + frame[12:])
@@ -112,6 +120,8 @@ def returned(frame: bytes, faults: set[str]) -> list[bytes]:
         return []
     if "rewritten" in faults:
         return [rewritten(bytes(back))]
+    if "resized" in faults:
+        return [bytes(back), resized(bytes(back))]
     if "nearly" in faults:
         return [bytes(back), *nearly(bytes(back)).values()]
     if "hostile" in faults:

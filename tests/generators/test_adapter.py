@@ -23,7 +23,7 @@ def test_every_setting_becomes_an_option() -> None:
         src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02", src_ip="10.0.0.1", dst_ip="10.0.0.2",
         src_ip_stride="0.0.0.2", dst_ip_stride="0.0.0.255", src_port=1, dst_port=2, port_stride=3, stamp=16,
         settle_s=0.2, max_frames=99, batch=4, frames="/tmp/x.pcap",
-        rx_stamp="device", bind="zerocopy", busy_poll_us=50,
+        rx_stamp="device", bind="zerocopy", busy_poll_us=50, receive_on="vg1",
     )  # fmt: skip
     assert options(given) == {
         "--interface": "vg0", "--engine": "afxdp", "--queues": "8", "--cpus": "0,2", "--fifo": "3",
@@ -33,8 +33,12 @@ def test_every_setting_becomes_an_option() -> None:
         "--dst-ip": "10.0.0.2", "--src-ip-stride": "0.0.0.2", "--dst-ip-stride": "0.0.0.255", "--src-port": "1",
         "--dst-port": "2", "--port-stride": "3", "--stamp": "16", "--settle": "0.2", "--max-frames": "99",
         "--batch": "4", "--frames": "/tmp/x.pcap",
-        "--rx-stamp": "device", "--bind": "zerocopy", "--busy-poll": "50",
+        "--rx-stamp": "device", "--bind": "zerocopy", "--busy-poll": "50", "--receive-on": "vg1",
     }  # fmt: skip
+
+
+def test_several_sizes_are_one_option() -> None:
+    assert options(GeneratorSettings("live", "vg0", imix=(64, 594, 64)))["--frame-bytes"] == "64,594,64"
 
 
 def test_what_is_left_open_is_left_out() -> None:
@@ -90,6 +94,8 @@ def test_generators_without_tags_ipv6_or_files_say_so(able: Capabilities) -> Non
     able.require(GeneratorSettings(able.engine, "0", **own))
     refused = (
         ({"vlan": 5}, "sends no VLAN tag"),
+        ({"imix": (64, 594)}, "sends frames of one size only"),
+        ({"receive_on": "1"}, "receives on the port it sends on only"),
         ({"ip_version": 6}, "sends no IPv6"),
         ({"frames": "x.pcap"}, "does not send the frames of a file"),
     )

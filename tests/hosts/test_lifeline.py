@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import HostError
-from xdplab.hosts import SshHost
+from xdplab.hosts import SshHost, lifeline
 from xdplab.hosts.lifeline import host_end
 from xdplab.labs import Lab
 
 pytestmark = pytest.mark.root
 
-SILENCE_S = 4.0
+SILENCE_S, BEAT_S = 2.5, 0.5
 HOLD = "echo held; cat >/dev/null; echo let go >/tmp/let-go"
 
 SSHD_ABOVE = """
@@ -34,8 +34,9 @@ echo "$pid"
 CONTROLLER = """
 import sys, time
 from xdplab import labs
-from xdplab.hosts import SshHost
+from xdplab.hosts import SshHost, lifeline
 from dataclasses import replace
+lifeline.BEAT_S = float(sys.argv[4])
 lab = labs.open_lab(sys.argv[1])
 host = SshHost("dut", replace(lab.dut._address, silence_s=float(sys.argv[2])))
 holder = host.start(["sh", "-c", sys.argv[3]], deadline_s=900)
@@ -47,7 +48,7 @@ time.sleep(600)
 @pytest.fixture
 def controller(ssh_lab: Lab) -> Iterator[subprocess.Popen[str]]:
     ssh_lab.dut.run(["rm", "-f", "/tmp/let-go"])
-    argv = [sys.executable, "-c", CONTROLLER, ssh_lab.name, str(SILENCE_S), HOLD]
+    argv = [sys.executable, "-c", CONTROLLER, ssh_lab.name, str(SILENCE_S), HOLD, str(BEAT_S)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
@@ -70,7 +71,8 @@ def test_a_holder_lets_go_of_a_controller_that_is_silent(ssh_lab: Lab, controlle
     assert let_go(ssh_lab)
 
 
-def test_our_end_notices_a_host_that_is_silent(ssh_lab: Lab) -> None:
+def test_our_end_notices_a_host_that_is_silent(ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifeline, "BEAT_S", BEAT_S)
     host = SshHost("dut", replace(ssh_lab.dut._address, silence_s=SILENCE_S))  # type: ignore[attr-defined]
     process = host.start(["sh", "-c", "echo $PPID; sleep 600"], deadline_s=900)
     process.read_line(5)

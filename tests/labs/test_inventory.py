@@ -206,6 +206,7 @@ def test_a_lock_ends_with_its_holder(content: dict[str, Any], tmp_path: Path) ->
     pytest.fail("the lock outlived its holder")
 
 
+SILENT_S = 5
 HOLDS = """
 import sys, time
 from xdplab import labs
@@ -223,14 +224,14 @@ def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
     content: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Lab
 ) -> None:
     """The shell that holds the lock on the host is stopped: it neither releases the lock nor answers."""
-    monkeypatch.setattr(inventory_lock, "SILENT_S", 10)
+    monkeypatch.setattr(inventory_lock, "SILENT_S", SILENT_S)
     name = written(content, tmp_path)
     holder = subprocess.Popen([sys.executable, "-c", HOLDS, name], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "in\n"
         with contextlib.closing(labs.open_lab(name)) as lab:
-            time.sleep(3)
+            time.sleep(1.5)
             refused = pytest.raises(LabError, match=r"in this lab: one that stands still on \S+ \(wait for it")
             with refused, lab.lock(steal=True):
                 pass
@@ -238,7 +239,7 @@ def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
             for host, lock in zip((servers.tg, servers.dut), locks, strict=True):
                 host.run(["sh", "-c", f"kill -STOP $(cat {lock}.pid)"])
             holder.kill()
-            time.sleep(12)
+            time.sleep(SILENT_S + 1.5)
             refused = pytest.raises(LabError, match=r"one that stands still on \S+, silent for \d+ s \(.*--steal takes")
             with refused, lab.lock():
                 pass

@@ -6,7 +6,6 @@ import ast
 import contextlib
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pandas as pd
 import pytest
 from accounts import SUDO, USER, account
 from rack import rack, written
+from tests import forked
 
 from xdplab import labs
 from xdplab.generators import GeneratorSettings, moongen
@@ -99,7 +99,7 @@ def reached_as_user(servers: Lab, content: dict[str, Any], *, without: str = "")
 
 
 def command(*argv: str, cwd: Path) -> str:
-    done = subprocess.run([sys.executable, "-m", "xdplab", *argv], cwd=cwd, capture_output=True, text=True, check=False)
+    done = forked.xdplab(*argv, cwd=cwd)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -140,8 +140,7 @@ def test_a_drop_in_of_an_earlier_version_is_told_with_the_command_that_prints_it
     with labs.use_lab(f"netns:sudoers-{os.getpid()}") as servers:
         content = rack(servers, tmp_path)
         with reached_as_user(servers, content, without=without):
-            argv = [sys.executable, "-m", "xdplab", "--lab", written(content, tmp_path), *words]
-            done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+            done = forked.xdplab("--lab", written(content, tmp_path), *words, cwd=tmp_path)
     assert done.returncode != 0
     assert said in done.stderr
     assert "`xdplab lab sudoers INVENTORY` prints" in done.stderr

@@ -72,7 +72,7 @@ OTHER: dict[str, object] = {
     "setup": [["true"]], "frames": "f.pcap", "flows": 1, "src_ip": "10.0.0.1", "dst_ip": "10.0.0.2",
     "src_ip_stride": "0.0.0.1", "dst_ip_stride": "0.0.1.0", "src_port": 1025, "dst_port": 53, "stamp": "all",
     "engine": "afxdp", "arrangement": "split", "accesses": 7,
-    "vlan": 5, "ip_version": 6, "rx_stamp": "device", "tx_bind": "zerocopy", "tx_wakeup": "needed",
+    "imix": "simple", "vlan": 5, "ip_version": 6, "rx_stamp": "device", "tx_bind": "zerocopy", "tx_wakeup": "needed",
     "tx_busy_poll_us": 50, "batch": 4, "lab": "vm:6.1", "device": {"features.gro": False, "rings.rx": 512},
 }  # fmt: skip
 WRITTEN = [factor for factor in FACTORS if factor.where]
@@ -111,6 +111,7 @@ def measured(points: list[Point], scale: float) -> list[synthetic.Row]:
     for repetition in (1, 2, 3):
         for point in points:
             facts = {"block": 1, "program_tag": None, **point.factors()} | {"frame_bytes": point.frame_bytes}
+            facts["frame_mean_bytes"] = point.mean_frame_bytes
             facts["batch"] = facts["batch"] or 60  # as obtained, if the plan requests none
             facts["lab"] = facts["lab"] or "netns"
             row = synthetic.measured(synthetic.point(**facts) | facts, rng, repetition)

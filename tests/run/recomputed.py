@@ -194,6 +194,18 @@ def evenness(a: Attempt) -> float | None:
     )
 
 
+def by_size(a: Attempt, name: str) -> str | None:
+    pairs = a.burst("rate")[0].get(name)
+    return json.dumps({str(size): frames for size, frames in pairs}) if pairs else None
+
+
+def mean_size(a: Attempt, name: str) -> float:
+    pairs = a.burst("rate")[0].get(name)
+    if not pairs:
+        return float(a.point["frame_bytes"])
+    return sum(size * frames for size, frames in pairs) / sum(frames for _, frames in pairs)
+
+
 def forwarded(a: Attempt) -> float:
     if not a.returns:
         return dut_rx(a) / a.window["duration_s"]
@@ -378,7 +390,9 @@ COLUMNS: dict[str, tuple[Callable[[Attempt], Any], float]] = {
     "kernel": (applied("kernel"), EXACT),
     "mode_obtained": (applied("deployment", "mode_obtained"), EXACT),
     "queues_reached": (lambda a: sum(count > 0 for count in json.loads(by_queue(a) or "[]")) or None, EXACT),
-    "frame_mean_bytes": (lambda a: a.point["frame_bytes"], EXACT),
+    "frame_mean_bytes": (lambda a: mean_size(a, "tx_by_size"), EXACT),
+    "tx_by_size": (lambda a: by_size(a, "tx_by_size"), EXACT),
+    "rx_by_size": (lambda a: by_size(a, "rx_by_size"), EXACT),
     "window_requested_s": (lambda a: a.plan["trial"]["window_s"], EXACT),
     "window_s": (in_window("duration_s"), EXACT),
     "warmup_s": (lambda a: sum(line["duration_s"] for line in a.burst("warmup")), EXACT),
@@ -403,7 +417,7 @@ COLUMNS: dict[str, tuple[Callable[[Attempt], Any], float]] = {
     "tx_busy_cores": (in_window("tx_busy_cores"), EXACT),
     "forwarded_pps": (forwarded, EXACT),
     "forwarded_window_s": (lambda a: a.window["rx_window_s"] if a.returns else a.window["duration_s"], EXACT),
-    "forwarded_l2_bps": (lambda a: forwarded(a) * a.point["frame_bytes"] * 8, EXACT),
+    "forwarded_l2_bps": (lambda a: forwarded(a) * mean_size(a, "rx_by_size") * 8, EXACT),
     "slices_ratio": (sliced_ratio, EXACT),
     "slices_total_ratio": (sliced_total, EXACT),
     "slices_pairs": (lambda a: len(slices(a)) or None, EXACT),
@@ -481,10 +495,10 @@ def ns_per_packet(a: Attempt, row: Row) -> float | None:
 
 def to_baseline(of: Callable[[Attempt], float | None]) -> Callable[[list[Attempt]], list[float | None]]:
     """Each trial's difference to the trial without accesses of the same block and repetition."""
-    keys = ("mode", "queues", "frame_bytes", "load", "workload", "op", "form", "working_set_bytes", "engine")
+    keys = ("mode", "queues", "frame_bytes", "load", "workload", "op", "form", "working_set_bytes", "engine", "imix")
 
     def place(a: Attempt) -> tuple[Any, ...]:
-        return (*(a.point[key] for key in keys), a.applied["repetition"])
+        return (*(a.point.get(key) for key in keys), a.applied["repetition"])
 
     def values(attempts: list[Attempt]) -> list[float | None]:
         base = {place(a): of(a) for a in attempts if a.point["accesses"] == 0}

@@ -177,6 +177,15 @@ def test_a_failed_trial_is_owed_and_counted_once_more() -> None:
     assert state.next_attempt("a") == 3
 
 
+def test_the_first_trial_of_a_block_tells_little_of_the_others() -> None:
+    """A guest starts for 48 s, then each trial takes 0.2 s: 3 h 48 min were shown where 2 were left."""
+    state = RunState("ab12")
+    state.plan([f"t{n}" for n in range(100)])
+    for number, took in enumerate((48.2, 0.2, 0.2)):
+        state.add(Ended(f"t{number}", 1, "measured", None, took))
+    assert state.eta_s == pytest.approx(97 * 0.2)
+
+
 def test_labs_share_the_time_that_is_left() -> None:
     state = RunState("ab12")
     state.plan(["a", "b", "c"])

@@ -1,29 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shell/check.sh runs the tests in two parts, and with each Python: each part counts, and nothing is left."""
+"""shell/check.sh runs the tests in parts, and with each Python: each part counts, and nothing is left."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from _pytest.mark.expression import Expression
 
 CHECK = Path(__file__).resolve().parents[2] / "shell" / "check.sh"
 SETUP = '#!/bin/sh\n[ "$1" = --where ] && echo "$PWD/venv" || echo "$1" >>"$PWD/given-back"\n'
 PYTEST = r"""#!/bin/sh
 echo "$*" >>asked
+arguments=$(printf '%s\t' "$@")
+echo "$arguments" >>arguments
 case "$*" in
-*"not lab"*) exit "$REST" ;;
-*last-failed*) echo "a second time"; exit "$SECOND" ;;
-*) echo "the traffic part"; exit "$TRAFFIC" ;;
+*"-m guest"*) echo "the guests"; exit "$CODE_OF_GUEST" ;;
+*" --ignore="*) exit "$CODE_OF_REST" ;;
+*" tests/analysis "*) echo "in user space"; exit "$CODE_OF_USERSPACE" ;;
+*last-failed*) echo "a second time"; exit "$CODE_OF_SECOND" ;;
+*) echo "the traffic part"; exit "$CODE_OF_TRAFFIC" ;;
 esac
 """
 
 
 def check(
-    folder: Path, *argv: str, rest: int = 0, traffic: int = 0, second: int = 1
+    folder: Path, *argv: str, rest: int = 0, traffic: int = 0, second: int = 1, guest: int = 0, userspace: int = 0
 ) -> subprocess.CompletedProcess[str]:
     """Run check.sh with a pytest whose parts end with these exit codes, and see that nothing is left."""
     tools = dict.fromkeys(("ruff", "mypy", "lint-imports"), "#!/bin/sh\n") | {"pytest": PYTEST}
@@ -34,7 +40,8 @@ def check(
         (folder / path).chmod(0o755)
     shutil.copy(CHECK, folder / "shell" / "check.sh")
     (temporary := folder / "temporary").mkdir()
-    own = {"REST": str(rest), "TRAFFIC": str(traffic), "SECOND": str(second), "TMPDIR": str(temporary)}
+    codes = {"REST": rest, "TRAFFIC": traffic, "SECOND": second, "GUEST": guest, "USERSPACE": userspace}
+    own = {f"CODE_OF_{name}": str(code) for name, code in codes.items()} | {"TMPDIR": str(temporary)}
     argv = ("shell/check.sh", *argv)
     result = subprocess.run(argv, cwd=folder, env=os.environ | own, capture_output=True, text=True)
     assert list(temporary.iterdir()) == []
@@ -42,11 +49,39 @@ def check(
     return result
 
 
-@pytest.mark.parametrize(("rest", "traffic"), [(0, 0), (1, 0), (0, 1), (1, 1), (5, 0)])
-def test_either_part_decides_and_nothing_is_left(tmp_path: Path, rest: int, traffic: int) -> None:
-    result = check(tmp_path, rest=rest, traffic=traffic)
-    assert result.returncode == (1 if rest or traffic else 0), result.stderr
-    assert "the traffic part" in result.stdout
+PARTS = ("rest", "traffic", "guest", "userspace")
+
+
+@pytest.mark.parametrize("codes", [{}, *({part: 1} for part in PARTS), dict.fromkeys(PARTS, 1), {"rest": 5}], ids=str)
+def test_each_part_decides_and_nothing_is_left(tmp_path: Path, codes: dict[str, int]) -> None:
+    result = check(tmp_path, **codes)
+    assert result.returncode == (1 if codes else 0), result.stderr
+    for words in ("the traffic part", "the guests", "in user space"):
+        assert words in result.stdout
+
+
+MARKS = ("lab", "guest", "machine", "nightly")
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
+    """The arguments of each call of pytest."""
+    folder = tmp_path_factory.mktemp("parts")
+    check(folder)
+    return [line.split("\t") for line in (folder / "arguments").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("marks", [marks for n in range(5) for marks in combinations(MARKS, n)], ids="+".join)
+@pytest.mark.parametrize("listed", [True, False])
+def test_each_test_is_in_one_part(parts: list[list[str]], listed: bool, marks: tuple[str, ...]) -> None:
+    """Whatever marks it has, and whether its file is in the list of those that work in user space."""
+    assert len(parts) == 4
+    selected = 0
+    for words in parts:
+        files = listed if "tests/analysis" in words else not (listed and "--ignore=tests/analysis" in words)
+        wanted = Expression.compile(words[words.index("-m") + 1])
+        selected += files and wanted.evaluate(lambda mark, **_: mark in marks)
+    assert selected == ("nightly" not in marks)
 
 
 def test_traffic_that_failed_may_pass_the_second_time(tmp_path: Path) -> None:
@@ -59,7 +94,7 @@ def test_traffic_that_failed_may_pass_the_second_time(tmp_path: Path) -> None:
 def test_again_runs_what_failed_and_a_part_may_have_nothing_left(
     tmp_path: Path, rest: int, second: int, code: int
 ) -> None:
-    result = check(tmp_path, "again", rest=rest, second=second)
+    result = check(tmp_path, "again", rest=rest, second=second, guest=rest, userspace=rest)
     assert result.returncode == code, result.stderr
     asked = (tmp_path / "asked").read_text().splitlines()
     assert asked

@@ -197,3 +197,49 @@ int looks_up(struct xdp_md *context) {
 }
 """
 )
+
+SLEEPS = (
+    HEAD
+    + """
+SEC("uprobe.multi.s//bin/true:main")
+int sleeps(void *context) {
+    char word[8];
+
+    return bpf_copy_from_user(word, sizeof(word), context) < 0;
+}
+"""
+)
+"""A section that libbpf knows from 1.3 on. Without its flag the kernel refuses the helper, which may sleep."""
+
+STORAGE = (
+    HEAD
+    + """
+struct {
+    __uint(type, %d);
+    __uint(map_flags, %d);
+    __type(key, %s);
+    __type(value, long);
+} held SEC(".maps");
+
+SEC("cgroup_skb/egress")
+int passes(struct __sk_buff *context) {
+    return (long)&held != 0;
+}
+"""
+)
+"""A map whose entries the kernel counts itself: it refuses any other number than 0."""
+
+EXCEPTION = (
+    HEAD
+    + """
+__attribute__((btf_decl_tag("exception_callback:caught"))) SEC("tc")
+int throws(struct __sk_buff *context) {
+    return 0;
+}
+
+__attribute__((noinline)) int caught(unsigned long cookie) {
+    return cookie == 0;
+}
+"""
+)
+"""libbpf hands over the callback from 1.3 on; without it the kernel refuses a program that is right."""

@@ -13,6 +13,7 @@ import pytest
 from studies_objects import (
     BTF_MAP,
     CALLS,
+    EXCEPTION,
     GLOBALS,
     HELPER,
     HUGE_HASH,
@@ -21,7 +22,9 @@ from studies_objects import (
     OF_THE_KERNEL,
     OUT_OF_BOUNDS,
     OVERRIDE,
+    SLEEPS,
     STATIC_AND_PINNED,
+    STORAGE,
     to_rela,
 )
 
@@ -85,6 +88,29 @@ def test_classes_of_verdicts(verify, compile_text, text, verdict, cause):
     assert program.verdict == verdict
     assert cause in program.cause
     assert program.complaint
+
+
+def test_what_is_newer_than_libbpf_is_no_finding_of_the_verifier(verify, compile_text):
+    """libbpf 1.1 knows no such section: loaded as an older one of that beginning, a right program was "rejected"."""
+    (program,) = verify(compile_text(SLEEPS))
+    assert (program.program_type, program.verdict) == ("kprobe", "accepted"), program.log
+    (unknown,) = verify(compile_text(SLEEPS.replace("uprobe.multi.s/", "uprobe.nothing")))
+    assert (unknown.program_type, unknown.verdict) == (None, "no_type")
+    assert re.search(r"in libbpf v\d+\.\d+: name it with --types", unknown.complaint)
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "key"), [(19, 0, "struct bpf_cgroup_storage_key"), (21, 0, "__u64"), (32, 1, "int")]
+)
+def test_a_map_that_the_kernel_sizes_has_no_entries(verify, compile_text, kind, flags, key):
+    """Storage of control groups, of one per CPU (21), and of 6.2 (32), whose number the headers here may lack."""
+    (program,) = verify(compile_text(STORAGE % (kind, flags, key)))
+    assert program.verdict == "accepted", (program.complaint, program.log)
+
+
+def test_an_exception_callback_that_libbpf_drops_is_no_finding_of_the_verifier(verify, compile_text):
+    (program,) = verify(compile_text(EXCEPTION))
+    assert program.verdict in ("accepted", "loader"), program.log
 
 
 def test_the_limit_of_a_million_is_its_own_verdict(verify, compile_member):

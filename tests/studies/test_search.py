@@ -18,7 +18,7 @@ from xdplab.formats.generator import Burst, Histogram, Summary
 from xdplab.plan import Trial, parse_plan, points_of, schedule
 from xdplab.run.facts import as_json
 from xdplab.run.state import Attempt
-from xdplab.studies.plan_runs import SearchRequest
+from xdplab.studies.plan_runs import SearchRequest, as_searched
 from xdplab.studies.search.bisect import largest_accesses
 from xdplab.studies.search.mlr import search
 from xdplab.studies.search.offer import Offer, Offered
@@ -27,7 +27,8 @@ from xdplab.studies.search.rfc2544 import back_to_back, loss_curve
 from xdplab.studies.search.rows import remarks, rfc2544_tables, row_of, shown
 from xdplab.studies.search.study import SearchFacts, SearchStudy, Send, search_point
 from xdplab.studies.search.views import VIEWS
-from xdplab.studies.trial_facts import TrialFacts
+from xdplab.studies.traffic.pdr import offered_rate
+from xdplab.studies.trial_facts import Limit, TrialFacts
 
 QUICK = PROFILES["quick"]
 LINE = 4e6
@@ -325,6 +326,32 @@ def test_a_search_by_rfc2544_has_the_tables_and_figures_that_it_asks_for() -> No
     marks = VIEWS["loss"](table).marks
     assert marks["x"].max() == pytest.approx(50), "the generator reaches half of the link's rate"
     assert marks["value"].max() == pytest.approx(62)
+
+
+def test_frames_of_several_sizes_are_searched_beside_the_standards_sizes() -> None:
+    """They have no place on an axis of sizes: the tables and the loss curves have them."""
+    block = {"points": {"accesses": 0}, "traffic": {"imix": ["none", "simple"]}, "arrangement": "split"}
+    plan = as_searched(parse_plan({"name": "t", "repetitions": 1, "blocks": [block]}), profile("rfc2544"))
+    found = schedule(plan, points_of(plan, "shared"))
+    assert sorted(trial.point.frame_bytes or 0 for trial in found) == [0, 64, 128, 256, 512, 1024, 1280, 1518]
+    searched = SearchFacts(search=search_point(buffered, TESTS, LINE, 2 * LINE).short)
+    rows = [row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, as_json(searched))) for trial in found]
+    table = pd.DataFrame(rows)
+    mixed = [row["point"] for row in rfc2544_tables(table)["throughput"] if "IMIX" in row["point"]]
+    assert mixed == ["array-read N=0 native 1q, simple IMIX"]
+    assert set(VIEWS["throughput"](table).marks["x"]) == {64, 128, 256, 512, 1024, 1280, 1518}
+    assert "IMIX" in VIEWS["throughput"](table).look.caption[-1]
+    assert [hue for hue in VIEWS["loss"](table).look.hues if hue.startswith("IMIX")]
+
+
+def test_the_line_rate_of_several_sizes_is_that_of_their_mean(tmp_path: Path) -> None:
+    mixed, plain = ({"imix": imix, "load": "50% of line"} for imix in ("simple", "none"))
+    rates = []
+    for traffic in (mixed, plain):
+        block = {"points": {"accesses": 0}, "traffic": traffic}
+        (point,) = points_of(parse_plan({"name": "t", "blocks": [block]}), "shared")
+        rates.append(offered_rate(point, {}, Limit(10e9)))
+    assert rates == pytest.approx([5e9 / 8 / (4342 / 12 + 20), 5e9 / 8 / 84])
 
 
 def test_the_maximum_is_that_of_the_link_the_generator_or_said_per_line() -> None:

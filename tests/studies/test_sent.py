@@ -18,7 +18,7 @@ from xdplab.formats.generator import (
     bucket_width,
     parse_line,
 )
-from xdplab.studies.traffic.rows import _port
+from xdplab.studies.traffic.rows import _mean_forwarded, _port
 from xdplab.studies.traffic.sent import burst_course, in_window, traffic
 
 
@@ -74,6 +74,35 @@ def test_the_reason_of_a_null_is_the_generators_own() -> None:
     row, reasons = columns(burst(tx_paused_ns=None, missing=why, device_tx_packets=400, device_rx_missed=3))
     assert (row["tx_paused_ms"], reasons["tx_paused_ms"]) == (None, "it does not record its pauses")
     assert (row["tg_port_tx_packets"], row["tg_missed_packets"], reasons["probes_lost"]) == (400, 3, "no NIC stamps")
+
+
+def test_frames_of_several_sizes_are_counted_by_size_and_their_mean_is_counted() -> None:
+    sent, back = [[64, 300], [1518, 100]], [[64, 300], [1518, 20]]
+    mixed = burst(rx=(80, 80, 80, 80), tx_by_size=sent, rx_by_size=back, rx_window_packets=320)
+    row, reasons = columns(mixed)
+    assert (row["tx_by_size"], row["rx_by_size"]) == ('{"64": 300, "1518": 100}', '{"64": 300, "1518": 20}')
+    assert row["frame_mean_bytes"] == (300 * 64 + 100 * 1518) / 400
+    assert not {"tx_by_size", "rx_by_size"} & reasons.keys()
+    row, reasons = columns(burst())
+    assert reasons["rx_by_size"] == "all frames have one size, or those of a pcap"
+    assert "frame_mean_bytes" not in row
+
+
+@pytest.mark.parametrize(
+    ("done", "mean"),
+    [
+        (400, (300 * 64 + 100 * 1518) / 400),  # all came back, or the DUT counted all
+        (320, (300 * 64 + 20 * 1518) / 320),  # the TG's count, which knows their sizes
+        (350, None),  # the DUT's count after a loss
+    ],
+)
+def test_bytes_are_those_of_the_frames_that_were_forwarded(done: int, mean: float | None) -> None:
+    """The large frames are lost more often here: by the mean of the sent ones 65 % of the bytes would be too many."""
+    back = [[64, 300], [1518, 20]]
+    mixed = burst(rx=(80, 80, 80, 80), tx_by_size=[[64, 300], [1518, 100]], rx_by_size=back)
+    row, reasons = columns(mixed)
+    assert _mean_forwarded(row, mixed, done, reasons) == mean
+    assert ("forwarded_l2_bps" in reasons) == (mean is None)
 
 
 @pytest.mark.parametrize(

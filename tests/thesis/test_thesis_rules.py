@@ -36,8 +36,16 @@ needs_data = pytest.mark.skipif(
 Files = dict[str, str]
 
 
+_judged: dict[frozenset[tuple[str, str]], pd.DataFrame] = {}
+
+
 def judged(folder: Path, files: Files) -> pd.DataFrame:
-    return judged_import(frame(read_thesis([write(folder, files)], "0a0b", processes=1).rows, TRIAL_COLUMNS))
+    """Equal logs are read once."""
+    key = frozenset(files.items())
+    if key not in _judged:
+        rows = read_thesis([write(folder, files)], "0a0b", processes=1).rows
+        _judged[key] = judged_import(frame(rows, TRIAL_COLUMNS))
+    return _judged[key].copy()
 
 
 def one(folder: Path, tg_pps: float, dut_pps: float | None, queues: int = 1, mode: str = "xdpdrv") -> pd.Series:

@@ -24,7 +24,7 @@ _ERRORS = {
 class AfxdpRequest:
     """The options of afxdp_user. Paths are on the host; ``fifo`` is a real-time priority, ``busy`` spins.
 
-    With ``frame_bytes`` (FCS included) it counts the frames that are not test frames of this size, ``vlan``,
+    With ``frame_bytes`` (FCS included) it counts the frames that are not test frames of these sizes, ``vlan``,
     ``ip_version`` and ``run_id``.
     """
 
@@ -39,7 +39,7 @@ class AfxdpRequest:
     batch: int | None = None
     busy: bool = False
     run_id: str | None = None
-    frame_bytes: int | None = None
+    frame_bytes: tuple[int, ...] = ()
     vlan: int | None = None
     ip_version: int = 4
 
@@ -56,7 +56,7 @@ class AfxdpRequest:
             "--fifo": self.fifo,
             "--batch": self.batch,
             "--run-id": self.run_id,
-            "--frame-bytes": self.frame_bytes,
+            "--frame-bytes": ",".join(map(str, self.frame_bytes)) or None,
             "--vlan": self.vlan,
             "--ip-version": None if self.ip_version == 4 else self.ip_version,
         }

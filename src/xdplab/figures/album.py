@@ -88,17 +88,25 @@ def _view(name: str, request: FigureRequest, rows: pd.DataFrame) -> View | str:
 def split(
     trials: pd.DataFrame, names: Sequence[str], among: pd.DataFrame | None = None
 ) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-    """Yield (slugs, rows) of each combination of ``names`` found ``among`` the rows, in the factors' order."""
+    """Yield (slugs, rows) of each combination of ``names`` found ``among`` the rows, in the factors' order.
+
+    Valid trials to which a factor does not apply are a combination of their own, without its slug.
+    """
     if not names:
         yield (), trials
         return
     first, *others = names
     source = trials if among is None else among
-    for level in levels(source, first):
-        rows = trials[trials[first].isin([level])]
-        inner = None if among is None else among[among[first].isin([level])]
+    without = (source[first].isna() & source["verdict"].eq("valid")).any()
+    for level in [*levels(source, first), *([None] if without else [])]:
+        rows = _at(trials, first, level)
+        inner = None if among is None else _at(among, first, level)
         for slugs, part in split(rows, others, inner):
-            yield (slug(first, level), *slugs), part
+            yield (*(() if level is None else (slug(first, level),)), *slugs), part
+
+
+def _at(rows: pd.DataFrame, name: str, level: object) -> pd.DataFrame:
+    return rows[rows[name].isna() if level is None else rows[name].isin([level])]
 
 
 def slug(name: str, level: object) -> str:

@@ -70,7 +70,16 @@ def _baseline(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, st
     value = value or "forwarded_pps"
     trials = _at_max(trials)
     rows = only(trials, trials["accesses"].eq(0), "N = 0 was not measured")
-    return need(rows, value, f"no trial of N = 0 has {value}"), value
+    return _mixes_as_sizes(need(rows, value, f"no trial of N = 0 has {value}")), value
+
+
+def _mixes_as_sizes(rows: pd.DataFrame) -> pd.DataFrame:
+    """Give frames of several sizes (IMIX) a place of their own among the sizes."""
+    mixed = rows["frame_bytes"].isna() & rows["imix"].notna()
+    if not mixed.any():
+        return rows
+    words = rows["imix"].astype("object").map(FACTORS["imix"].label)
+    return rows.assign(frame_bytes=rows["frame_bytes"].astype("object").where(~mixed, words), imix=None)
 
 
 def _at_max(trials: pd.DataFrame) -> pd.DataFrame:

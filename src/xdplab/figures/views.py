@@ -154,8 +154,8 @@ def throughput(request: FigureRequest) -> View:
 
 
 def baseline(request: FigureRequest) -> View:
-    """Forwarding rate of N = 0 by frame size."""
-    sizes = sorted(request.trials["frame_bytes"].dropna().unique())
+    """Forwarding rate of N = 0 by frame size; frames of several sizes come last."""
+    sizes = sorted(request.trials["frame_bytes"].dropna().unique(), key=lambda size: (isinstance(size, str), size))
     return _rate_view(request, "bar", "frame size (B, with FCS)", x_values=tuple(sizes))
 
 

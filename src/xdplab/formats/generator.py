@@ -28,12 +28,14 @@ TOOL = "generator"
 UNIT = "ns"
 SCHEME = "log-linear"
 MAX_SUB_BITS = 16
+Sizes = tuple[tuple[int, int], ...]
 SENT, DUE, LATENESS, PROBES = "from_sent", "from_due", "lateness", "probes"
 
 
 @dataclass(frozen=True)
 class GeneratorReady:
-    """What the generator obtained. ``frame_bytes`` counts the FCS and is None if frames come from a file."""
+    """What the generator obtained. ``frame_bytes`` counts the FCS and is None if frames come from a file or
+    have several sizes."""
 
     engine: str
     queues_reached: int
@@ -65,7 +67,8 @@ class Summary:
     for ``tx_pause_max_ns`` at most and for ``tx_paused_ns`` in total. ``tx_busy_cores``: CPUs that its threads kept
     busy. ``device_*``: counts of the generator's own port, if the generator owns it (DPDK). ``probes_*`` are additional
     frames that a NIC stamps. ``rx_unstamped`` stamped frames came back without a stamp of the receiving device,
-    if it was asked for them. ``missing`` says, by field, why it is null.
+    if it was asked for them. ``tx_by_size`` and ``rx_by_size`` are pairs of a size with FCS and its frames,
+    None if all frames have one size. ``missing`` says, by field, why it is null.
     """
 
     burst: str
@@ -102,6 +105,8 @@ class Summary:
     probes_sent: int | None = None
     probes_lost: int | None = None
     rx_unstamped: int | None = None
+    tx_by_size: Sizes | None = None
+    rx_by_size: Sizes | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -457,6 +462,8 @@ def _summary(line: _Fields) -> Summary:
         tx_busy_cores=line.number_or_none("tx_busy_cores"),
         interrupted=line.all.get("interrupted") is True,
         missing=line.reasons("missing"),
+        tx_by_size=_sizes(line, "tx_by_size"),
+        rx_by_size=_sizes(line, "rx_by_size"),
         **received,
         **extra,
     )
@@ -480,6 +487,11 @@ def _histogram(line: _Fields) -> Histogram:
     if wrong := _contradiction(histogram):
         line.refuse(f"a histogram that contradicts itself: {wrong}")
     return histogram
+
+
+def _sizes(line: _Fields, key: str) -> Sizes | None:
+    found = line.all.get(key)
+    return None if found is None else tuple(_pair(line, item) for item in as_list(found, TOOL))
 
 
 def _pair(line: _Fields, item: object) -> tuple[int, int]:

@@ -42,7 +42,7 @@ def traffic_options(s: GeneratorSettings) -> dict[str, object]:
     """Return the options that every generator takes under the same name."""
     return {
         "queues": s.queues,
-        "frame-bytes": s.frame_bytes,
+        "frame-bytes": ",".join(map(str, s.frame_sizes)),
         "vlan": s.vlan,
         "ip-version": s.ip_version if s.ip_version != 4 else None,
         "flows": s.flows,
@@ -75,6 +75,7 @@ def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
     cpus = ",".join(map(str, s.cpus)) or None
     own = {
         "interface": s.interface,
+        "receive-on": s.receive_on,
         "engine": s.engine,
         "cpus": cpus,
         "fifo": s.fifo,
@@ -104,6 +105,8 @@ _LIVE = Capabilities(
     frames_from_file=False,
     pieces=True,
     vlan=True,
+    imix=True,
+    two_ports=True,
     ip_versions=(4, 6),
 )
 _AFXDP = Capabilities(
@@ -118,6 +121,8 @@ _AFXDP = Capabilities(
     latency=True,
     frames_from_file=True,
     vlan=True,
+    imix=True,
+    two_ports=True,
     ip_versions=(4, 6),
 )
 

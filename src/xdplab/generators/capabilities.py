@@ -24,7 +24,8 @@ class Capabilities:
     ``batches``: frames handed over at once at a paced load, where a small batch keeps the pace, and at the largest.
     ``queue_per_cpu``: a CPU reaches one queue only (its number modulo the queues), so that queues need CPUs.
     ``pieces``: its sender and its receiver can be measured without a link. ``addresses``: those of its frames, by
-    setting, if it has no others. ``vlan``: its frames can have a tag.
+    setting, if it has no others. ``vlan``: its frames can have a tag. ``imix``: of several sizes in turn.
+    ``two_ports``: it can receive on another port than it sends on.
     """
 
     generator: str
@@ -39,6 +40,8 @@ class Capabilities:
     frames_from_file: bool
     pieces: bool = False
     vlan: bool = False
+    imix: bool = False
+    two_ports: bool = False
     ip_versions: tuple[int, ...] = (4,)
     addresses: Mapping[str, Any] = field(default_factory=dict)
 
@@ -57,7 +60,12 @@ class Capabilities:
         checks = (
             (self.vlan or settings.vlan is None, "sends no VLAN tag"),
             (settings.ip_version in self.ip_versions, f"sends no IPv{settings.ip_version}"),
-            (smallest <= settings.frame_bytes <= largest, f"sends frames of {smallest} to {largest} bytes"),
+            (self.two_ports or settings.receive_on is None, "receives on the port it sends on only"),
+            (self.imix or not settings.imix, "sends frames of one size only, no IMIX"),
+            (
+                all(smallest <= size <= largest for size in settings.frame_sizes),
+                f"sends frames of {smallest} to {largest} bytes",
+            ),
             (1 <= settings.queues <= self.max_queues, f"reaches at most {self.max_queues} queues"),
             (1 <= settings.flows <= self.max_flows, f"sends at most {self.max_flows} flows"),
             (not settings.cpus or reached == settings.queues, f"reaches {reached} queues from CPUs {settings.cpus}"),

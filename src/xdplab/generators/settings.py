@@ -12,13 +12,15 @@ HEX_DIGITS_OF_RUN_ID = 16
 class GeneratorSettings:
     """One session of a generator. None leaves a choice to it; what it chose is in its ready line.
 
-    ``frame_bytes`` counts the FCS and the tag of ``vlan``, if there is one. ``rate_pps`` is frames per second over all
-    queues, None at maximum load. ``fifo`` is the senders' SCHED_FIFO priority, 0 none. Flow f has ``src_ip`` + f ×
-    ``src_ip_stride``, and so on; IPv6 has these as the last 32 bits of an address. ``stamp``: "all", "none" or one
-    frame in N. ``frames`` is a pcap on the generator's host whose frames are sent unchanged. ``max_frames`` bounds each
-    burst. ``alone``: the frames do not leave; they are dropped as they are made (sender), or handed to the receiver
-    without a link (receiver). ``rx_stamp``: who times received frames. ``bind``, ``need_wakeup``, ``busy_poll_us``: of
-    the sending AF_XDP sockets.
+    ``frame_bytes`` counts the FCS and the tag of ``vlan``, if there is one. ``imix`` has the sizes of frames of several
+    sizes, in the order in which each queue's sender sends them over and over; then ``frame_bytes`` does not apply.
+    ``rate_pps`` is frames per second over all queues, None at maximum load. ``fifo`` is the senders' SCHED_FIFO
+    priority, 0 none. Flow f has ``src_ip`` + f × ``src_ip_stride``, and so on; IPv6 has these as the last 32 bits of an
+    address. ``stamp``: "all", "none" or one frame in N. ``frames`` is a pcap on the generator's host whose frames are
+    sent unchanged. ``max_frames`` bounds each burst. ``alone``: the frames do not leave; they are dropped as they are
+    made (sender), or handed to the receiver without a link (receiver). ``rx_stamp``: who times received frames.
+    ``bind``, ``need_wakeup``, ``busy_poll_us``: of the sending AF_XDP sockets. ``receive_on`` is the interface on which
+    the frames arrive, if a DUT forwards them from one port to another; None: the sending one.
     """
 
     engine: str
@@ -27,6 +29,7 @@ class GeneratorSettings:
     cpus: tuple[int, ...] = ()
     fifo: int = 5
     frame_bytes: int = 64
+    imix: tuple[int, ...] = ()
     vlan: int | None = None
     ip_version: int = 4
     flows: int = 64
@@ -51,4 +54,10 @@ class GeneratorSettings:
     bind: Literal["copy", "zerocopy"] = "copy"
     need_wakeup: bool = False
     busy_poll_us: int = 0
+    receive_on: str | None = None
     alone: Literal["sender", "receiver"] | None = None
+
+    @property
+    def frame_sizes(self) -> tuple[int, ...]:
+        """The sizes of the frames: one, or those of ``imix`` in their order."""
+        return self.imix or (self.frame_bytes,)

@@ -44,6 +44,8 @@ MISSING = {
     "probes_sent": "testpmd does not stamp frames",
     "probes_lost": "testpmd does not stamp frames",
     "rx_unstamped": "testpmd does not stamp frames",
+    "tx_by_size": "testpmd sends frames of one size",
+    "rx_by_size": "testpmd sends frames of one size",
 }
 _PORT = (r"RX-packets:\s*(\d+)\s+RX-missed:\s*(\d+)", r"TX-packets:\s*(\d+)\s+TX-errors:\s*(\d+)")
 _FORWARDED = (r"RX-packets:\s*(\d+)", r"TX-packets:\s*(\d+)")

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+
+from xdplab.plan.imix import imix_of, require_mix, words_of
 
 Mode = Literal["native", "generic", "offload", "af_xdp"]
 Arrangement = Literal["shared", "split", "hosts"]
@@ -24,6 +26,13 @@ FrameBytes = Annotated[int, Field(ge=64, le=1518)]
 Address = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Vlan = Literal["none"] | Annotated[int, Field(ge=0, le=4094)]
+Mix = Annotated[
+    dict[FrameBytes, Annotated[int, Field(ge=1, le=1000)]], Field(title="size: frames"), AfterValidator(require_mix)
+]
+Imix = Annotated[
+    Annotated[Literal["none", "simple"], Tag("word")] | Annotated[Mix, Tag("mix")],
+    Discriminator(lambda value: "mix" if isinstance(value, Mapping) else "word"),
+]
 Stamp = Literal["all", "none"] | Annotated[int, Field(ge=1, le=1 << 20)]
 
 L1_EXTRA_BYTES = 20
@@ -39,10 +48,10 @@ def frame_rate(bits_per_second: float, frame_bytes: float) -> float:
     return bits_per_second / (8 * (frame_bytes + L1_EXTRA_BYTES))
 
 
-def parse_load(load: str, frame_bytes: int) -> float | None:
+def parse_load(load: str, frame_bytes: float) -> float | None:
     """Return the paced rate of a load in frames per second, None for ``max`` and for a share.
 
-    ``frame_bytes``: a frame's size with FCS; bits per second are those of the cable (L1). Raises ValueError.
+    ``frame_bytes``: a frame's mean size with FCS; bits per second are those of the cable (L1). Raises ValueError.
     """
     if load == "max" or _SHARE.fullmatch(load):
         _not_nothing(load)
@@ -128,6 +137,10 @@ def _stamped(value: str) -> str:
     return {"all": "every frame stamped", "none": "no frame stamped"}.get(value, f"1 of {value} frames stamped")
 
 
+def _mixed(value: str) -> str:
+    return {"none": "frames of one size", "simple": "simple IMIX"}.get(value, f"IMIX {value}")
+
+
 # --- canonical values, and cells of a table ---
 
 
@@ -171,6 +184,10 @@ Values = Mapping[str, Any]
 
 def _always(values: Values) -> bool:
     return True
+
+
+def _of_one_size(values: Values) -> bool:
+    return bool(values["imix"] == "none")
 
 
 def _own_file(values: Values) -> bool:
@@ -250,7 +267,7 @@ FACTORS: tuple[Factor, ...] = (
            dtype="int", full=_plural("queue"), caption="always"),
     Factor("frame_bytes", "traffic", "points", FrameBytes, 64, "L2 bytes including the 4-byte FCS",
            dtype="int", unit="B", title="frame size", short="{} B".format, full="{} B frames".format, caption="always",
-           in_pcap=True),
+           applies=_of_one_size, in_pcap=True),
     Factor("working_set_bytes", "program", "points", Annotated[int, Field(ge=16, le=1 << 30)], 32768,
            "bytes the accesses walk through",
            dtype="int", unit="B", title="working set", short=_bytes, full=lambda v: f"{_bytes(v)} working set",
@@ -312,6 +329,9 @@ FACTORS: tuple[Factor, ...] = (
            in_pcap=True),
     Factor("dst_port", "traffic", "traffic", Port, 50220, "UDP destination port", dtype="int", title="UDP port",
            in_pcap=True),
+    Factor("imix", "traffic", "traffic", Imix, "none",
+           "frames of several sizes in turn: simple (7 x 64, 4 x 594, 1 x 1518 B), or {size: frames in a cycle}",
+           title="IMIX", short=_mixed, full=_mixed, canonical=imix_of, cell=words_of, in_pcap=True),
     Factor("vlan", "traffic", "traffic", Vlan, "none", "id of the VLAN tag of every frame; none: no tag",
            canonical=str, title="VLAN", full=lambda v: "no VLAN tag" if v == "none" else f"VLAN {v}", in_pcap=True),
     Factor("ip_version", "traffic", "traffic", Literal[4, 6], 4, "4 or 6; IPv6 has an address A as 2001:2::A",

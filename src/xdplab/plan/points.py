@@ -14,6 +14,7 @@ from typing import Any
 from xdplab.errors import PlanError
 from xdplab.plan import factors
 from xdplab.plan.factors import FACTORS, Arrangement, Factor, of_program, parse_line_share, parse_load, parse_share
+from xdplab.plan.imix import cycle_of, mean_bytes
 from xdplab.plan.model import Block, Plan, UserProgramFile
 from xdplab.text import many
 
@@ -64,7 +65,17 @@ class Point(
     @property
     def rate_pps(self) -> float | None:
         """The paced rate in frames per second; None at ``max``, and for a share while its whole is unknown."""
-        return parse_load(self.load, self.frame_bytes)
+        return parse_load(self.load, self.mean_frame_bytes)
+
+    @property
+    def frame_sizes(self) -> tuple[int, ...]:
+        """The sizes of the frames in the order in which they are sent over and over, in bytes with FCS."""
+        return (self.frame_bytes,) if self.imix == "none" else cycle_of(self.imix)
+
+    @property
+    def mean_frame_bytes(self) -> float:
+        """The mean size of the frames that are sent, in bytes with FCS."""
+        return float(self.frame_bytes) if self.imix == "none" else mean_bytes(self.imix)
 
     @property
     def load_share(self) -> float | None:
@@ -102,7 +113,11 @@ class Point(
 
     def __str__(self) -> str:
         n = "" if self.program.accesses is None else f" N={self.program.accesses}"
-        size = f"{self.frame_bytes} B, {many(self.queues, 'queue')}"
+        size = (
+            many(self.queues, "queue")
+            if self.frame_bytes is None
+            else f"{self.frame_bytes} B, {many(self.queues, 'queue')}"
+        )
         row = {name: value for name, value in self.factors().items() if value is not None}
         place = [] if self.lab == "auto" else [f"in {self.lab}"]
         more = factors.changed(row, "mode", "program_name", "queues", "frame_bytes", "accesses", "load")

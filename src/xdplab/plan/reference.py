@@ -49,7 +49,7 @@ def _values(factor: Factor) -> str:
 
 def _of_schema(schema: Mapping[str, Any]) -> Iterator[str]:
     """Yield the values that a type allows as text: ```all```, ``1 to 64``, ``text``."""
-    for part in schema.get("anyOf", []):
+    for part in (*schema.get("anyOf", []), *schema.get("oneOf", [])):
         yield from _of_schema(part)
     if "enum" in schema:
         yield from (f"`{value}`" for value in schema["enum"])
@@ -59,7 +59,7 @@ def _of_schema(schema: Mapping[str, Any]) -> Iterator[str]:
         yield f"{schema['minimum']} to {schema['maximum']}"
     elif schema.get("type") == "object":
         held = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
-        kinds = [one["type"] for part in held if isinstance(part, dict) for one in part["anyOf"]]
-        yield "name: value" if "string" in kinds else "name: number"
+        kinds = [one["type"] for part in held if isinstance(part, dict) for one in part.get("anyOf", [part])]
+        yield schema.get("title") or ("name: value" if "string" in kinds else "name: number")
     elif schema.get("type") in KINDS:
         yield KINDS[schema["type"]]

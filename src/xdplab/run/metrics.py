@@ -52,7 +52,7 @@ mode_obtained       | str   |      | state   | the attach mode the kernel report
 device_settings     | json  |      | state   | settings of the DUT's device that the plan asks for, a JSON object: name to requested and obtained
 tx_socket           | json  |      | state   | what the kernel says of the TG's AF_XDP sockets (engine afxdp), a JSON object: bind, need_wakeup, busy_poll_us, and why busy polling has nothing to poll
 queues_reached      | int   |      | state   | queues that received at least one test frame
-frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent, with FCS: frame_bytes, or the mean over a pcap's frames
+frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent, with FCS: frame_bytes, or the mean over a pcap's frames, or over the frames counted by size (IMIX)
 window_requested_s  | float | s    | time    | length of the window that the plan asks for
 window_s            | float | s    | time    | how long frames were sent, by the sender's clock: the divisor of offered_pps
 path                | json  |      | count   | frames sent and received back before the trial to prove that the path carries them; the DUT's counts where none came back
@@ -60,6 +60,8 @@ warmup_s            | float | s    | time    | how long frames were sent before 
 warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null if this was not checked
 tx_packets          | int   |      | count   | test frames the TG sent in the window
 rx_packets          | int   |      | count   | test frames of this run the TG received
+tx_by_size          | json  |      | count   | frames of several sizes (IMIX): tx_packets by size, a JSON object: bytes with FCS to frames
+rx_by_size          | json  |      | count   | frames of several sizes (IMIX): rx_packets by size, a JSON object: bytes with FCS to frames
 drained_packets     | int   |      | count   | those of rx_packets that arrived after the window had ended: frames that were still in rings. Rates do not include them
 dut_rx_packets      | int   |      | count   | frames the DUT received, by its own counters
 dut_tx_packets      | int   |      | count   | frames the DUT sent back, by its own counters
@@ -88,7 +90,7 @@ tx_busy_cores       | float |      | share   | CPUs that the sending threads kep
 forwarded_pps       | float | 1/s  | rate    | frames forwarded (for drop and pass: processed) per second, each counted once
 forwarded_window_s  | float | s    | time    | seconds that forwarded_pps is the mean of: until the frames were counted as the window ended; window_s for counts at rest
 forwarded_source    | str   |      | state   | the host whose count forwarded_pps is: tg or dut
-forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_mean_bytes x 8
+forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_mean_bytes x 8; of frames of several sizes (IMIX), x the mean size of those counted as forwarded x 8
 slices_ratio        | float |      | share   | in a race, side b: rate of this program over that of side a's, as the two took turns every few milliseconds under one sender; median over neighbouring slices
 slices_total_ratio  | float |      | share   | the same ratio from all frames and times of each side; unlike the median, it includes other work that hit single slices
 slices_pairs        | int   |      | count   | pairs of slices that slices_ratio is the median of

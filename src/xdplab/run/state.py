@@ -175,12 +175,19 @@ class RunState:
 
 @dataclass
 class BlockCosts:
-    """The remaining time of a block, and how much longer than planned each of its trials took, in seconds."""
+    """The remaining time of a block, and how much longer than planned its trials took, its first too, in seconds."""
 
     left: int = 0
     left_s: float = 0.0
     ended: int = 0
     longer_s: float = 0.0
+    first_s: float = 0.0
+
+    @property
+    def excess_s(self) -> float:
+        """The mean; without the first trial, which may have waited for its place to start, once there are others."""
+        others = self.ended - 1
+        return (self.longer_s - self.first_s) / others if others > 0 else self.longer_s
 
 
 class Costs:
@@ -202,6 +209,8 @@ class Costs:
         for costs in (self._blocks[block], self._all):
             costs.ended += 1
             costs.longer_s += took_s - cost_s
+            if costs.ended == 1:
+                costs.first_s = costs.longer_s
 
     @property
     def left_s(self) -> float | None:
@@ -212,7 +221,7 @@ class Costs:
 
     def _left_of(self, block: BlockCosts) -> float:
         known = block if block.ended else self._all
-        return block.left_s + block.left * known.longer_s / known.ended
+        return block.left_s + block.left * known.excess_s
 
 
 def record_planned(

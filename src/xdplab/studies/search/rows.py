@@ -96,7 +96,7 @@ def shown(table: pd.DataFrame) -> list[dict[str, Any]]:
 def rfc2544_tables(table: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
     """Return the tables that RFC 2544 and RFC 9004 require, one row per frame size; empty without such a search."""
     found = [row for row in _rows(table) if row.get("loss_curve") is not None]
-    rows = sorted(found, key=lambda row: (point_label(row, of_frames=False), row["frame_bytes"]))
+    rows = sorted(found, key=lambda row: (point_label(row, of_frames=False), row["frame_bytes"] or 0))
     shares = sorted({at["share"] for row in rows for at in json.loads(row["loss_curve"])}, reverse=True)
     return {
         "throughput": [_throughput(row) for row in rows],
@@ -165,7 +165,8 @@ def point_label(row: Mapping[Any, Any], *, of_frames: bool = True) -> str:
     """Return the description of a point, from its row; without its frame size if not ``of_frames``."""
     accesses = "" if row.get("accesses") is None else f" N={row['accesses']:g}"
     place = f"{row['program_name']}{accesses} {row['mode']} {row['queues']}q"
-    size = f" {row['frame_bytes']} B" if of_frames else ""
+    of_one_size = of_frames and row["frame_bytes"] is not None
+    size = f" {row['frame_bytes']} B" if of_one_size else ""
     known = {str(name): value for name, value in row.items() if value is not None}
     others = changed(known, "program_name", "accesses", "mode", "queues", "frame_bytes", "load")
     return ", ".join([place + size, *others])

@@ -113,7 +113,7 @@ class SearchStudy:
         require_open_loop(trial)
         limit = self._bench.generator_pps(trial)
         with self._bench.attached(trial, raw, facts) as send:
-            carried = line_pps(facts.link.rate if facts.link else None, trial.point.frame_bytes)
+            carried = line_pps(facts.link.rate if facts.link else None, trial.point.mean_frame_bytes)
             found = search_point(_offer(send), self._profile, limit or 0.0, carried)
         found = replace(found, generator_pps=limit, profile=self._profile)
         if self._share is not None:

@@ -51,7 +51,8 @@ def latency(table: pd.DataFrame) -> View:
 
 def throughput(table: pd.DataFrame) -> View:
     """Draw the throughput by frame size beside the maximum rate, as RFC 2544 requires (26.1)."""
-    rows = _rfc2544(table)
+    rows = [(place, row) for place, row in _rfc2544(table) if not pd.isna(row["frame_bytes"])]
+    mixes = len(_rfc2544(table)) - len(rows)
     whose = sorted({str(row["max_is"]) for _, row in rows})
     mixed = len(whose) > 1  # of labs whose links have a rate or have none: then each line says which
     marks = [
@@ -69,8 +70,9 @@ def throughput(table: pd.DataFrame) -> View:
         if pd.notna(row[column])
     ]
     most = " or, if the link has no rate, ".join(f"of the {_OF[name]}" for name in reversed(whose))
-    caption = ("Throughput: the highest rate without loss (RFC 2544, 26.1).", f"The maximum is that {most}.")
-    look = Look("frame (bytes)", "frames (Mpps)", x_scale="linear", caption=caption)
+    table_only = ["Frames of several sizes (IMIX) are in the table only."] if mixes else []
+    said = ["Throughput: the highest rate without loss (RFC 2544, 26.1).", f"The maximum is that {most}.", *table_only]
+    look = Look("frame (bytes)", "frames (Mpps)", x_scale="linear", caption=tuple(said))
     return _view("throughput", "line", marks, look)
 
 
@@ -79,7 +81,7 @@ def loss(table: pd.DataFrame) -> View:
     marks = [
         {
             "value": 100 * at["loss_ratio"],
-            "hue": f"{row['frame_bytes']:g} B{place}",
+            "hue": f"{_size(row)}{place}",
             "x": 100 * at["offered_pps"] / row["max_pps"],
             "points": row["point_id"],
         }
@@ -99,6 +101,10 @@ def loss(table: pd.DataFrame) -> View:
         caption=caption,
     )
     return _view("loss", "line", marks, look)
+
+
+def _size(row: dict[str, Any]) -> str:
+    return "IMIX" if pd.isna(row["frame_bytes"]) else f"{row['frame_bytes']:g} B"
 
 
 def _rfc2544(table: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:

@@ -281,16 +281,16 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
     )
 
 
-def _recognised_bytes(context: TrialContext, point: Point) -> int | None:
-    """Return the size of the test frames, or None if others are sent: those of a file, of testpmd, a NIC's probes."""
+def _recognised_bytes(context: TrialContext, point: Point) -> tuple[int, ...]:
+    """Return the sizes of the test frames; none if others are sent: those of a file, of testpmd, a NIC's probes."""
     own = context.programs[point.program].frames_on_tg is None and point.engine not in ("moongen-hw", "testpmd")
-    return point.frame_bytes if own else None
+    return tuple(sorted(set(point.frame_sizes))) if own else ()
 
 
 def _test_frames(context: TrialContext, point: Point) -> Sequence[int | bytes]:
     """A user's program may treat frames differently: it is test-run with those that the trial sends."""
     if point.program.file is None:
-        return [point.frame_bytes]
+        return point.frame_sizes
     return frames_of(point, src_mac=context.lab.tg_mac, dst_mac=context.lab.dut_mac)
 
 
@@ -318,7 +318,8 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
         queues=_reached(context, point),
         cpus=sending_cpus(lab, point),
         fifo=SENDER_FIFO,
-        frame_bytes=point.frame_bytes,
+        frame_bytes=point.frame_sizes[0],
+        imix=point.frame_sizes if point.imix != "none" else (),
         vlan=vlan_of(point),
         ip_version=point.ip_version,
         flows=point.flows,

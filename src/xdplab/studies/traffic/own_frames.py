@@ -21,13 +21,17 @@ LEAST_BYTES = 60  # Ethernet's 64 less the FCS
 def frames_of(point: Point, *, src_mac: str, dst_mac: str) -> list[bytes]:
     """Return up to 16 frames of ``point`` without FCS, evenly chosen: of its pcap, or of the generator's flows.
 
+    Of frames of several sizes (IMIX), it is a whole cycle, whatever its length.
+
     Raises FormatError, OSError for a pcap that cannot be read.
     """
     if point.program.frames is not None:
         chosen = evenly(parse_pcap(Path(point.program.frames).read_bytes()))
         return [frame.ljust(LEAST_BYTES, b"\0") for frame in chosen]
     macs = bytes.fromhex((dst_mac + src_mac).replace(":", ""))
-    return [_udp_frame(point, flow, macs) for flow in evenly(range(point.flows))]
+    sizes, flows = point.frame_sizes, evenly(range(point.flows))
+    count = len(flows) if len(sizes) == 1 else len(sizes)
+    return [_udp_frame(point, flows[n % len(flows)], sizes[n % len(sizes)], macs) for n in range(count)]
 
 
 def evenly(items: Sequence[T]) -> list[T]:
@@ -41,10 +45,10 @@ def vlan_of(point: Point) -> int | None:
     return None if point.vlan == "none" else int(point.vlan)
 
 
-def _udp_frame(point: Point, flow: int, macs: bytes) -> bytes:
+def _udp_frame(point: Point, flow: int, frame_bytes: int, macs: bytes) -> bytes:
     """The frame of flow f: addresses at ``src_ip`` + f × ``src_ip_stride``, and so on, as generators make it."""
     tag = b"" if vlan_of(point) is None else struct.pack(">HH", 0x8100, vlan_of(point))
-    length = point.frame_bytes - FCS_BYTES - len(macs) - len(tag) - 2
+    length = frame_bytes - FCS_BYTES - len(macs) - len(tag) - 2
     source = _address(point.src_ip, point.src_ip_stride, flow)
     target = _address(point.dst_ip, point.dst_ip_stride, flow)
     rest = _ipv6(point, length, source, target) if point.ip_version == 6 else _ipv4(point, length, source, target)

@@ -37,7 +37,7 @@ def offered_rate(point: Point, pdr: Mapping[str, float], link: Limit) -> float |
     if point.line_share is not None:
         if link.rate is None:
             raise UnsupportedError(f"load {point.load}: {link.missing}", remedy="write a rate, such as 20kpps")
-        return frame_rate(point.line_share * link.rate, point.frame_bytes)
+        return frame_rate(point.line_share * link.rate, point.mean_frame_bytes)
     if point.load_share is None:
         return point.rate_pps
     if point.pdr_key not in pdr:

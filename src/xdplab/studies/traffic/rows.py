@@ -29,7 +29,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
 from xdplab.studies.traffic.nulls import NO_TIMES, OLDER, with_reasons
 from xdplab.studies.traffic.passes import PERF_FOLDER
-from xdplab.studies.traffic.sent import in_window, traffic
+from xdplab.studies.traffic.sent import in_window, mean_size, traffic
 from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialFacts, device_columns
 
 Row = dict[str, Any]
@@ -107,7 +107,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
         row |= traffic(bursts["rate"], reasons)
         row |= _counted(raw, trial, facts, reasons)
         row |= _port(row, bursts["rate"], raw, trial, reasons)
-        row |= _rates(row, bursts["rate"])
+        row |= _rates(row, bursts["rate"], reasons)
         row |= _other_work(row, facts, reasons)
         row |= _sliced(raw, trial, facts, reasons)
         row["waited_s"] = facts.waited_s
@@ -149,9 +149,11 @@ def _without_times(row: Row, reasons: dict[str, str]) -> Row:
 
 
 def _frames(point: Point, reasons: dict[str, str]) -> Row:
-    """The frames sent: of one size, or those of a pcap, whose sizes and flows come from the copy in the run."""
+    """The frames sent: of one size, of several in turn, or those of a pcap, which is read from its copy in the run."""
     if point.program.frames is None:
-        return {"frame_mean_bytes": float(point.frame_bytes)}
+        if point.frame_bytes is None:
+            reasons["frame_bytes"] = "the frames have several sizes (IMIX): frame_mean_bytes is their mean"
+        return {"frame_mean_bytes": point.mean_frame_bytes}
     found = _pcap(point.program.frames)
     if isinstance(found, str):
         reasons |= dict.fromkeys(("frame_mean_bytes", "forwarded_l2_bps", "flows"), found)
@@ -349,7 +351,7 @@ def _foreign(row: Row, before: Stats, after: Stats, reasons: dict[str, str]) -> 
     return {"dut_foreign_packets": foreign, **counts}
 
 
-def _rates(row: Row, burst: Burst) -> Row:
+def _rates(row: Row, burst: Burst, reasons: dict[str, str]) -> Row:
     window, sent, done = row["window_s"], row["tx_packets"], forwarded(row)
     rates: Row = {"offered_pps": sent / window}
     if row.get("action") == "tx" and row["rx_packets"] is not None:
@@ -361,9 +363,21 @@ def _rates(row: Row, burst: Burst) -> Row:
         if heard:  # a frame that came twice was forwarded once
             frames -= row["duplicate_packets"] or 0
         rates |= {"forwarded_pps": frames / seconds, "forwarded_window_s": seconds}
-        rates["forwarded_l2_bps"] = _l2_bps(rates["forwarded_pps"], row["frame_mean_bytes"])
+        rates["forwarded_l2_bps"] = _l2_bps(rates["forwarded_pps"], _mean_forwarded(row, burst, done, reasons))
         rates["forwarded_source"] = "tg" if heard else "dut"
     return rates
+
+
+def _mean_forwarded(row: Row, burst: Burst, done: float, reasons: dict[str, str]) -> float | None:
+    """The mean size of the ``done`` frames that were forwarded: loss may depend on the size."""
+    sizes = burst.summary.rx_by_size
+    if burst.summary.tx_by_size is None or done == row["tx_packets"]:
+        mean: float | None = row["frame_mean_bytes"]
+        return mean
+    if sizes and done == row["rx_packets"]:
+        return mean_size(sizes)
+    reasons["forwarded_l2_bps"] = "frames of several sizes were lost, and the sizes of the others were not counted"
+    return None
 
 
 def _l2_bps(pps: float, frame_bytes: float | None) -> float | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from xdplab.analysis.steady import LEAST_INTERVALS, Course, course
-from xdplab.formats.generator import PROBES, Burst, GeneratorInterval, Histogram, Summary
+from xdplab.formats.generator import PROBES, Burst, GeneratorInterval, Histogram, Sizes, Summary
 
 Row = dict[str, Any]
 Reasons = dict[str, str]
@@ -52,6 +53,7 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
         "probes_lost": s.probes_lost,
         "rx_unstamped_packets": s.rx_unstamped,
     }
+    row |= _by_size(s, reasons)
     if s.rx_unstamped is None:
         reasons["rx_unstamped_packets"] = s.rx_missing or "the TG's device was not asked for time stamps"
     if s.probes_sent is None:
@@ -66,6 +68,25 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
     if s.tx_errors is None:
         reasons["tx_errors"] = s.tx_errors_missing or "this generator does not count them"
     return row | _latency(burst, reasons) | _lateness(burst, reasons) | _steadiness(burst, reasons)
+
+
+def _by_size(s: Summary, reasons: Reasons) -> Row:
+    """Frames by size, where they have several, and the mean of those sent."""
+    if s.tx_by_size is None:
+        why = "all frames have one size, or those of a pcap"
+        reasons |= {name: s.missing.get(name, why) for name in ("tx_by_size", "rx_by_size")}
+        return {}
+    if s.rx_by_size is None:
+        reasons["rx_by_size"] = s.rx_missing or "this generator did not count them"
+    counts = {"tx_by_size": s.tx_by_size, "rx_by_size": s.rx_by_size}
+    shown = {name: None if sizes is None else json.dumps(dict(sizes)) for name, sizes in counts.items()}
+    return {**shown, "frame_mean_bytes": mean_size(s.tx_by_size)}
+
+
+def mean_size(sizes: Sizes) -> float | None:
+    """Return the mean size of frames counted by size; None if there are none."""
+    frames = sum(count for _, count in sizes)
+    return sum(size * count for size, count in sizes) / frames if frames else None
 
 
 def _refused(s: Summary) -> int | None:

@@ -131,7 +131,8 @@ def _check_frames(point: Point) -> None:
         asked = getattr(point, factor.name) if factor.in_pcap and point.program.frames else None
         if asked not in (None, "none", factor.canonical(factor.default)):
             raise PlanError(
-                f"{factor.name}: {asked} cannot be set: the frames of {Path(point.program.frames).name} have their own",
+                f"{factor.name}: {factor.cell(asked)} cannot be set: the frames of {Path(point.program.frames).name} "
+                "have their own",
                 remedy="omit it, or put this program into a separate block",
             )
 
