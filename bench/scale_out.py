@@ -61,7 +61,12 @@ def blocks_per_minute(labs: int) -> float:
         fleet.execute(made, QUIET)
         ended = [event["time"] for event in made.journal.events("finished")]
         attempts = list(attempts_of(made))  # read while the folder is there
-    assert all(attempt.status == "measured" for attempt in attempts), Counter(attempt.reason for attempt in attempts)
+        planned = next(made.journal.events("planned"))["trials"]
+    often = Counter(attempt.trial_id for attempt in attempts if attempt.status == "measured")
+    again = Counter(attempt.reason for attempt in attempts if attempt.status != "measured")
+    assert often == Counter(planned), again
+    if again:  # a busy machine is late now and then: the trial was measured again, which took its time
+        print(f"{labs} labs: {again.total()} of {len(attempts)} attempts failed", flush=True)
     return float(60 * PLAN["repetitions"] / (max(ended) - began))
 
 
