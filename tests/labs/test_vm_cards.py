@@ -147,6 +147,25 @@ def test_tags_and_ipv6_reach_the_program_and_come_back(card: str, tmp_path: Path
     assert after == before
 
 
+MIXED = KINDS.replace("frame_bytes: 100, ", "").replace("vlan: [none, 5], ip_version: [4, 6]", "imix: simple")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("card", ["vmxnet3", "igb"])
+def test_frames_of_several_sizes_reach_the_program_and_come_back(card: str, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(MIXED)
+    with lab_with(card) as lab:
+        xdplab("--lab", lab.name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
+    assert len(trials) == 2
+    assert trials["verdict"].eq("valid").all(), trials[["mode", "reason"]].to_dict("records")
+    for row in trials.to_dict("records"):
+        assert json.loads(row["tx_by_size"]) == {"64": 175, "594": 100, "1518": 25}
+        assert all(frames > 0 for frames in json.loads(row["rx_by_size"]).values())
+        assert sum(json.loads(row["rx_by_size"]).values()) == row["rx_packets"]
+        assert row["foreign_packets"] == 0
+
+
 RINGS = """
 name: rings
 repetitions: 1
