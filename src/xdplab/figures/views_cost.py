@@ -30,15 +30,10 @@ def service_time(request: FigureRequest) -> View:
     table = marks_frame(marks)
     model = "Lines: t = t0 + c·N, least squares weighted by 1/t²; c with its 95 % interval over repetitions."
     small = caption(request.trials, table, request.used, request.value, model)
-    ordered = {panel: _by_order(lines, request) for panel, lines in notes.items()}
-    return View(
-        table, Look(ACCESSES, "CPU time per packet (ns)", "linear", notes=ordered, caption=small, **orders(request))
-    )
-
-
-def _by_order(lines: list[tuple[str, str]], request: FigureRequest) -> tuple[tuple[str, str], ...]:
-    order = list(orders(request)["hues"])
-    return tuple(sorted(lines, key=lambda line: order.index(line[0])))
+    order = orders(request)
+    place = {hue: rank for rank, hue in enumerate(order["hues"])}
+    ordered = {panel: tuple(sorted(lines, key=lambda line: place[line[0]])) for panel, lines in notes.items()}
+    return View(table, Look(ACCESSES, "CPU time per packet (ns)", "linear", notes=ordered, caption=small, **order))
 
 
 def cost_text(cost: Slope) -> str:

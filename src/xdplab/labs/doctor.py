@@ -86,8 +86,8 @@ class CheckedHost:
 
     @cached_property
     def kernel_probes(self) -> dict[str, dict[str, Any]]:
-        """The results of probe.py for a guest's kernel."""
-        return self._tried("--kernel", deadline_s=60)
+        """The results of probe.py for a guest's kernel. An emulated guest took 64 s on a busy machine."""
+        return self._tried("--kernel", deadline_s=180)
 
     def _tried(self, *text: str, deadline_s: float) -> dict[str, dict[str, Any]]:
         argv = ["env", _PATH, "python3", "-I", "-", *text]
