@@ -87,9 +87,11 @@ def test_several_sizes_are_a_factor_of_valid_trials_in_every_mode(lab_name: str,
         assert row["forwarded_l2_bps"] == pytest.approx(row["forwarded_pps"] * mean * 8)
     by_bits = mixed.loc[mixed["load"] == "50Mbit/s"]
     assert by_bits["rate_requested_pps"].to_list() == pytest.approx([50e6 / 8 / (4342 / 12 + 20)] * len(by_bits))
-    assert (by_bits["frame_mean_bytes"] * by_bits["tx_packets"] * 8 / by_bits["window_s"]).to_list() == pytest.approx(
-        [50e6 * (4342 / 12) / (4342 / 12 + 20)] * len(by_bits), rel=0.02
-    )
+    asked = 50e6 * (4342 / 12) / (4342 / 12 + 20)  # of L2
+    for row in by_bits.to_dict("records"):
+        offered = row["frame_mean_bytes"] * row["tx_packets"] * 8 / row["window_s"]
+        assert offered < 1.02 * asked
+        assert offered > 0.98 * asked or "the load was not reached" in row["reason"], row["reason"]  # a busy machine
 
 
 def test_a_program_may_drop_one_size(lab_name: str, tmp_path: Path) -> None:
