@@ -66,3 +66,14 @@ def test_a_run_without_a_trial_has_no_points() -> None:
 )
 def test_a_number_in_a_sentence_has_three_digits_and_no_exponent(value: float, words: str) -> None:
     assert three_digits(value) == words
+
+
+def test_points_of_several_sizes_are_named_so() -> None:
+    """Their frame size is null, which told nothing: the column of the mix stands before it."""
+    base = {"run_id": "r", "attempt": 1, "mode": "native", "queues": 1, "verdict": "valid", "forwarded_pps": 1e6}
+    sizes = [("none", 64), ("none", 1518), ("simple", None)]
+    rows = [
+        base | {"trial_id": f"{n}-r1", "point_id": str(n), "imix": mix, "frame_bytes": size}
+        for n, (mix, size) in enumerate(sizes)
+    ]
+    assert varying(frame(rows)) == ["imix", "frame_bytes"]

@@ -416,12 +416,13 @@ def test_a_finished_run_resumes_with_nothing_to_do(lab_name: str, tmp_path: Path
 
 
 def test_a_run_brings_its_lab_up_and_takes_it_down(tmp_path: Path) -> None:
+    name = f"netns:e2e-own-{os.getpid()}"
     (tmp_path / "one.yaml").write_text(
-        "name: one\nlab: netns:e2e-own\nrepetitions: 1\ntrial: {warmup_s: 0, window_s: 0.1}\n"
+        f"name: one\nlab: {name}\nrepetitions: 1\ntrial: {{warmup_s: 0, window_s: 0.1}}\n"
         "blocks: [{points: {accesses: 0}}]\n"
     )
     xdplab("run", "one.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    assert "e2e-own" not in xdplab("lab", "status").stdout
+    assert name not in xdplab("lab", "status").stdout
 
 
 @pytest.mark.parametrize(

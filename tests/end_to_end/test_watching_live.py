@@ -49,11 +49,11 @@ def test_a_run_outlives_its_kernel_and_is_watched_from_another(lab_name: str, tm
     assert left.stdout.readline() == f"['{run.name}'] 10\n"
     assert "10 trials" in left.stdout.readline()  # it watches
     left.send_signal(signal.SIGINT)
-    *_, last = left.communicate(timeout=60)[0].splitlines()
-    assert last == (
+    said = left.communicate(timeout=60)[0]
+    assert said.splitlines()[-1] == (
         "watching ended; the run continues: run.watch() shows it again, "
         f"as does `xdplab status {run.name}` on a terminal"
-    )
+    ), said
     assert left.returncode == 0
 
     lines = stays.communicate(timeout=120)[0].splitlines()

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import re
 import subprocess
 import sys
@@ -268,7 +269,7 @@ def test_a_file_is_whole_or_not_there_on_a_full_disk(ssh_lab: Lab) -> None:
 
 
 def test_paths_of_each_kind_are_written(host: Host, tmp_path: Path) -> None:
-    for place in (f"{tmp_path}/with space/-n", f"{tmp_path}/deep/er", "/tmp/xdplab-written"):
+    for place in (f"{tmp_path}/with space/-n", f"{tmp_path}/deep/er", f"/tmp/written-{os.getpid()}"):
         host.put(b"x", place, mode=0o600)
         assert host.get(place) == b"x"
         assert host.run(["stat", "-c", "%a", place]).text == "600\n"

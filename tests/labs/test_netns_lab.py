@@ -16,7 +16,7 @@ from strangers import Stranger, find_stranger
 
 from xdplab import labs
 from xdplab.errors import LabError
-from xdplab.labs import Lab, control, netns, netns_keeper
+from xdplab.labs import Lab, control, keeper_socket, netns, netns_keeper
 
 pytestmark = [
     pytest.mark.root,
@@ -103,16 +103,20 @@ def started(process: Path) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def files_of_labs() -> set[Path]:
-    """Return the files in places where labs could leave some, without other tests' temporary folders."""
+def files_of_labs(name: str) -> set[Path]:
+    """Return the files in places where this lab could leave some, without other tests' temporary folders and labs."""
     roots = (Path("/tmp"), Path("/run"), Path("/var/tmp"), Path("/dev/shm"))
     names = re.compile(r"(?!xdplab-[a-z]+-[a-z0-9_]{8}$).*xdplab.*|sshd")
-    return {path for root in roots for path in root.glob("*") if names.fullmatch(path.name)}
+    beside = {path for root in roots for path in root.glob("*") if names.fullmatch(path.name)}
+    instance = name.partition(":")[2]
+    own = {Path(at, file) for at, _, files in os.walk(keeper_socket.ROOT) for file in files if instance in file}
+    return (beside - {keeper_socket.ROOT}) | own  # the folder is there while any lab is up
 
 
 def mounts_here() -> list[str]:
-    """Return the mounts, without the named namespaces that others on this machine make and delete meanwhile."""
-    return [line for line in Path("/proc/mounts").read_text().splitlines() if " /run/netns/" not in line]
+    """Return the mounts, without those that others on this machine make and delete meanwhile."""
+    theirs = (" /run/netns/", "/pytest-of-")
+    return [line for line in Path("/proc/mounts").read_text().splitlines() if not any(word in line for word in theirs)]
 
 
 def assert_gone(name: str, spaces: set[str], within_s: float = 3.0) -> None:
@@ -226,19 +230,19 @@ def test_labs_side_by_side_do_not_meet(name: str, lab: Lab) -> None:
 
 
 def test_down_ends_all_that_runs_in_it(name: str) -> None:
-    files = files_of_labs()
+    files = files_of_labs(name)
     labs.up(name)
     lab = labs.open_lab(name)
     lab.dut.start(["sh", "-c", "trap '' TERM HUP; setsid sleep 61 & exec sleep 61"], deadline_s=60)
     spaces = namespaces(lab)
     assert labs.down(name)
     assert_gone(name, spaces, within_s=0.5)
-    assert files_of_labs() == files
+    assert files_of_labs(name) == files
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_outlives_the_keeper(name: str, number: signal.Signals) -> None:
-    files, mounts = files_of_labs(), mounts_here()
+    files, mounts = files_of_labs(name), mounts_here()
     labs.up(name)
     lab = labs.open_lab(name)
     lab.tg.start(["sh", "-c", "trap '' TERM HUP; setsid sleep 62 & exec sleep 62"], deadline_s=60)
@@ -246,7 +250,7 @@ def test_nothing_outlives_the_keeper(name: str, number: signal.Signals) -> None:
     assert processes_in(spaces)
     os.kill(int(str(row(name)["pid"])), number)
     assert_gone(name, spaces)
-    assert files_of_labs() == files
+    assert files_of_labs(name) == files
     assert mounts_here() == mounts
 
 
@@ -332,8 +336,8 @@ def stranger() -> Stranger:
 
 
 def test_an_ordinary_user_uses_and_downs_a_lab_that_root_made(stranger: Stranger) -> None:
-    files = files_of_labs()
-    name = "netns:of-stranger"
+    name = f"netns:of-stranger-{os.getpid()}"
+    files = files_of_labs(name)
     try:
         assert labs.up(name, for_user=str(stranger.uid))
         assert name not in [row["lab"] for row in labs.status()]
@@ -341,7 +345,7 @@ def test_an_ordinary_user_uses_and_downs_a_lab_that_root_made(stranger: Stranger
         assert done.stdout == "0 tg\nTrue []\n", done.stderr
     finally:
         labs.down(name, for_user=str(stranger.uid))
-    assert files_of_labs() == files
+    assert files_of_labs(name) == files
 
 
 def test_a_user_before_its_maker_has_the_lease_does_not_end_a_lab(name: str) -> None:

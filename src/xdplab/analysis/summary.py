@@ -12,7 +12,7 @@ from xdplab.analysis.series import settled
 from xdplab.analysis.values import three_digits
 from xdplab.plan.factors import FACTORS
 
-_FIRST = ("program_name", "workload", "accesses", "mode", "frame_bytes", "queues", "load", "flows")
+_FIRST = ("program_name", "workload", "accesses", "mode", "imix", "frame_bytes", "queues", "load", "flows")
 _VALUES = {
     "mpps": ("forwarded_pps", 1e6),
     "p50_us": ("latency_p50_ns", 1e3),
