@@ -83,6 +83,8 @@ def ports(traffic_bench: Bench, tmp_path: Path) -> Iterator[Ports]:
             made.inside("ip", "link", "set", far, "up")
         yield made
     finally:
+        for near in ("v0", "v1"):  # the kernel takes its time over those of a namespace
+            traffic_bench.lab.tg.run(["ip", "link", "del", near], check=False)
         made.run("ip", "netns", "del", "ports")
 
 
