@@ -34,23 +34,35 @@ EVERY_N = (1, 31, 32, 33, 100, 400, 1600)
 # A loader writes these into .rodata before loading, and the verifier follows only the code that they enable.
 PLAIN, TAGGED, SIX = (0xFFFF, 4, 14, 34, 0, 6), (5, 4, 18, 38, 0, 7), (0xFFFF, 6, 14, 54, 60, 9)  # `frame_layout`
 TAGGED_SIX = (5, 6, 18, 58, 64, 9)
+
+
+def sizes(*cycle: int) -> tuple[int, ...]:
+    """Return struct frame_sizes: how many frames a cycle has, the largest, and 64 halves of the sizes without FCS."""
+    return len(cycle), max(cycle), *struct.unpack("<32I", struct.pack("<64H", *cycle, *[0] * (64 - len(cycle))))
+
+
+ONE, MIX, MOST = sizes(60), sizes(60, 590, 60, 1514), sizes(*[60, 1514] * 32)
 SETTINGS = {
     "send.bpf.o": {
-        "max": (0, 0, 1, 1, 0, *PLAIN),
-        "stamped": (0, 1, 4, 64, 0, *PLAIN),
-        "paced": (1, 7, 4, 64, 0, *PLAIN),
-        "sender alone": (0, 0, 1, 1, 1, *PLAIN),
-        "receiver alone": (0, 1, 4, 64, 2, *PLAIN),
-        "tagged": (0, 1, 4, 64, 0, *TAGGED),
-        "IPv6": (1, 7, 4, 64, 0, *SIX),
-        "tagged IPv6": (0, 0, 4, 64, 0, *TAGGED_SIX),
+        "max": (0, 0, 1, 1, 0, *PLAIN, *ONE),
+        "stamped": (0, 1, 4, 64, 0, *PLAIN, *ONE),
+        "paced": (1, 7, 4, 64, 0, *PLAIN, *ONE),
+        "sender alone": (0, 0, 1, 1, 1, *PLAIN, *ONE),
+        "receiver alone": (0, 1, 4, 64, 2, *PLAIN, *ONE),
+        "tagged": (0, 1, 4, 64, 0, *TAGGED, *sizes(64)),
+        "IPv6": (1, 7, 4, 64, 0, *SIX, *sizes(84)),
+        "tagged IPv6": (0, 0, 4, 64, 0, *TAGGED_SIX, *sizes(88)),
+        "IMIX": (0, 1, 4, 64, 0, *PLAIN, *MIX),
+        "IMIX of 64": (1, 7, 4, 64, 0, *PLAIN, *MOST),
     },
     "receive.bpf.o": {
-        "one stream": (0x58445000, 1, 9, 60, *PLAIN),
-        "streams": (0x58445000, 4, 9, 1514, *PLAIN),
-        "tagged": (0x58445000, 4, 9, 68, *TAGGED),
-        "IPv6": (0x58445000, 1, 9, 1513, *SIX),
-        "tagged IPv6": (0x58445000, 4, 9, 84, *TAGGED_SIX),
+        "one stream": (0x58445000, 1, 9, *PLAIN, *ONE),
+        "streams": (0x58445000, 4, 9, *PLAIN, *sizes(1514)),
+        "tagged": (0x58445000, 4, 9, *TAGGED, *sizes(68)),
+        "IPv6": (0x58445000, 1, 9, *SIX, *sizes(1513)),
+        "tagged IPv6": (0x58445000, 4, 9, *TAGGED_SIX, *sizes(84)),
+        "IMIX": (0x58445000, 4, 9, *PLAIN, *MIX),
+        "IMIX of 64": (0x58445000, 1, 9, *PLAIN, *MOST),
     },
     "receive_device.bpf.o": {},  # compiled only: the kernel takes it bound to a device, as xdpgen's own tests load it
 }
