@@ -63,8 +63,7 @@ static void print_words(struct slot *slot, const char *text) {
     slot->done = true;
 }
 
-// libbpf before 1.2 knows no section .struct_ops.link. The kernel would refuse what it is not told the place
-// of.
+// libbpf before 1.2 does not read .struct_ops.link, so it finds no member that the program implements.
 static bool lacks_place(const union bpf_attr *attributes) {
     return attributes->prog_type == BPF_PROG_TYPE_STRUCT_OPS && !attributes->attach_btf_id;
 }

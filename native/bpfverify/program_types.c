@@ -50,41 +50,59 @@ static const struct {
     {"lirc_mode2", BPF_PROG_TYPE_LIRC_MODE2},
 };
 
-// Section names that are newer than a libbpf here may be, with what the kernel is told of such a program:
-// without it, it would verify another one. Source: the names of libbpf 1.8, the numbers of the kernel's
-// uapi/linux/bpf.h. A name that ends with '/' has anything behind it, or nothing.
+// Program and attach types that the kernel's headers here may lack, by their numbers in uapi/linux/bpf.h.
+enum {
+    NETFILTER_PROGRAM = 32,
+    KPROBE_MULTI = 42,
+    NETFILTER = 45,
+    TCX_INGRESS = 46,
+    TCX_EGRESS = 47,
+    UPROBE_MULTI = 48,
+    UNIX_CONNECT = 49,
+    UNIX_SENDMSG = 50,
+    UNIX_RECVMSG = 51,
+    UNIX_GETPEERNAME = 52,
+    UNIX_GETSOCKNAME = 53,
+    NETKIT_PRIMARY = 54,
+    NETKIT_PEER = 55,
+    KPROBE_SESSION = 56,
+    UPROBE_SESSION = 57,
+};
+
+// Section names of libbpf 1.8 that an older libbpf does not know, and what the kernel is told of such a
+// program. Behind a name that ends with '/' there may be anything, or that '/' is missing too.
 static const struct {
     const char *name;
     struct program_kind kind;
 } NEW_NAMES[] = {
-    {"kprobe.multi/", {BPF_PROG_TYPE_KPROBE, 42, 0}},
-    {"kretprobe.multi/", {BPF_PROG_TYPE_KPROBE, 42, 0}},
-    {"kprobe.session/", {BPF_PROG_TYPE_KPROBE, 56, 0}},
+    {"kprobe.multi/", {BPF_PROG_TYPE_KPROBE, KPROBE_MULTI, 0}},
+    {"kretprobe.multi/", {BPF_PROG_TYPE_KPROBE, KPROBE_MULTI, 0}},
+    {"kprobe.session/", {BPF_PROG_TYPE_KPROBE, KPROBE_SESSION, 0}},
     {"uprobe.s/", {BPF_PROG_TYPE_KPROBE, 0, BPF_F_SLEEPABLE}},
     {"uretprobe.s/", {BPF_PROG_TYPE_KPROBE, 0, BPF_F_SLEEPABLE}},
-    {"uprobe.multi/", {BPF_PROG_TYPE_KPROBE, 48, 0}},
-    {"uretprobe.multi/", {BPF_PROG_TYPE_KPROBE, 48, 0}},
-    {"uprobe.multi.s/", {BPF_PROG_TYPE_KPROBE, 48, BPF_F_SLEEPABLE}},
-    {"uretprobe.multi.s/", {BPF_PROG_TYPE_KPROBE, 48, BPF_F_SLEEPABLE}},
-    {"uprobe.session/", {BPF_PROG_TYPE_KPROBE, 57, 0}},
-    {"uprobe.session.s/", {BPF_PROG_TYPE_KPROBE, 57, BPF_F_SLEEPABLE}},
+    {"uprobe.multi/", {BPF_PROG_TYPE_KPROBE, UPROBE_MULTI, 0}},
+    {"uretprobe.multi/", {BPF_PROG_TYPE_KPROBE, UPROBE_MULTI, 0}},
+    {"uprobe.multi.s/", {BPF_PROG_TYPE_KPROBE, UPROBE_MULTI, BPF_F_SLEEPABLE}},
+    {"uretprobe.multi.s/", {BPF_PROG_TYPE_KPROBE, UPROBE_MULTI, BPF_F_SLEEPABLE}},
+    {"uprobe.session/", {BPF_PROG_TYPE_KPROBE, UPROBE_SESSION, 0}},
+    {"uprobe.session.s/", {BPF_PROG_TYPE_KPROBE, UPROBE_SESSION, BPF_F_SLEEPABLE}},
     {"usdt.s/", {BPF_PROG_TYPE_KPROBE, 0, BPF_F_SLEEPABLE}},
     {"tracepoint.s/", {BPF_PROG_TYPE_TRACEPOINT, 0, BPF_F_SLEEPABLE}},
     {"tp.s/", {BPF_PROG_TYPE_TRACEPOINT, 0, BPF_F_SLEEPABLE}},
     {"raw_tracepoint.s/", {BPF_PROG_TYPE_RAW_TRACEPOINT, 0, BPF_F_SLEEPABLE}},
     {"raw_tp.s/", {BPF_PROG_TYPE_RAW_TRACEPOINT, 0, BPF_F_SLEEPABLE}},
-    {"tc/ingress", {BPF_PROG_TYPE_SCHED_CLS, 46, 0}},
-    {"tc/egress", {BPF_PROG_TYPE_SCHED_CLS, 47, 0}},
-    {"tcx/ingress", {BPF_PROG_TYPE_SCHED_CLS, 46, 0}},
-    {"tcx/egress", {BPF_PROG_TYPE_SCHED_CLS, 47, 0}},
-    {"netkit/primary", {BPF_PROG_TYPE_SCHED_CLS, 54, 0}},
-    {"netkit/peer", {BPF_PROG_TYPE_SCHED_CLS, 55, 0}},
-    {"cgroup/connect_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, 49, 0}},
-    {"cgroup/sendmsg_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, 50, 0}},
-    {"cgroup/recvmsg_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, 51, 0}},
-    {"cgroup/getpeername_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, 52, 0}},
-    {"cgroup/getsockname_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, 53, 0}},
-    {"netfilter", {32, 45, 0}},
+    {"tc/ingress", {BPF_PROG_TYPE_SCHED_CLS, TCX_INGRESS, 0}},
+    {"tc/egress", {BPF_PROG_TYPE_SCHED_CLS, TCX_EGRESS, 0}},
+    {"tcx/ingress", {BPF_PROG_TYPE_SCHED_CLS, TCX_INGRESS, 0}},
+    {"tcx/egress", {BPF_PROG_TYPE_SCHED_CLS, TCX_EGRESS, 0}},
+    {"netkit/primary", {BPF_PROG_TYPE_SCHED_CLS, NETKIT_PRIMARY, 0}},
+    {"netkit/peer", {BPF_PROG_TYPE_SCHED_CLS, NETKIT_PEER, 0}},
+    {"cgroup/connect_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, UNIX_CONNECT, 0}},
+    {"cgroup/sendmsg_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, UNIX_SENDMSG, 0}},
+    {"cgroup/recvmsg_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, UNIX_RECVMSG, 0}},
+    {"cgroup/getpeername_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, UNIX_GETPEERNAME, 0}},
+    {"cgroup/getsockname_unix", {BPF_PROG_TYPE_CGROUP_SOCK_ADDR, UNIX_GETSOCKNAME, 0}},
+    {"netfilter", {NETFILTER_PROGRAM, NETFILTER, 0}},
 };
 
 static enum bpf_prog_type type_named(const char *name) {
@@ -126,8 +144,7 @@ bool program_kind_ruled(const char *object_path, const char *section, struct pro
     return false;
 }
 
-// A variant behind a point, as in kprobe.session, is newer than those names: the kernel must be told of it,
-// so it is left to a libbpf that knows it.
+// A variant behind a point is newer than those names, and the kernel must be told of it: that is no guess.
 static bool is_named_as(const char *section, const char *prefix) {
     size_t length = strlen(prefix);
     return !strncmp(section, prefix, length) && section[length] != '.';

@@ -28,6 +28,8 @@ static inline bool option_frame_sizes(const struct option_row *row, void *target
     *sizes = (struct frame_sizes){0};
     for (const char *end = text - 1; sizes->count == 0 || *end; text = end + 1) {
         end = strchrnul(text, ',');
+        if ((size_t)(end - text) >= sizeof(one))
+            return false;
         snprintf(one, sizeof(one), "%.*s", (int)(end - text), text);
         if (sizes->count == MOST_SIZES || !option_unsigned(row, &bytes, one))
             return false;

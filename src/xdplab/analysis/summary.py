@@ -13,6 +13,7 @@ from xdplab.analysis.values import three_digits
 from xdplab.plan.factors import FACTORS
 
 _FIRST = ("program_name", "workload", "accesses", "mode", "imix", "frame_bytes", "queues", "load", "flows")
+"""The mix stands before the frame size, which is null where frames have several."""
 _VALUES = {
     "mpps": ("forwarded_pps", 1e6),
     "p50_us": ("latency_p50_ns", 1e3),

@@ -148,7 +148,7 @@ def _order(given: tuple[str, ...], labels: pd.Series) -> list[str]:
 
 
 def _paints(look: Look, labels: pd.Series) -> dict[str, kinds.Paint]:
-    """Return the paint of each hue that occurs: one that the look names and no mark has leaves the others theirs."""
+    """Return the paint of each hue that occurs; it does not depend on which of the look's hues occur."""
     there = _order(look.hues, labels)
     paints = kinds.paint(list(dict.fromkeys((*look.hues, *there))), look.palette, look.things)
     return {hue: paints[hue] for hue in there}
