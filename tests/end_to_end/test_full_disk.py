@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from tests.end_to_end.conftest import needs_root, xdplab
+from xdplab.errors import ResultsError
+from xdplab.run.journal import Journal
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 
@@ -62,3 +64,22 @@ def test_a_full_disk_is_a_line_and_costs_no_trial(lab_name: str, tmp_path: Path,
     assert (len(table), set(table["verdict"])) == (TRIALS, {"valid"})
     assert {path: path.read_bytes() for path in measured} == measured
     assert not [path for path in runs[0].rglob(".*") if path.name.endswith(".partial")]
+
+
+@pytest.mark.parametrize("reserved", [True, False])
+def test_a_reserved_line_fits_on_a_disk_that_has_become_full(disk: Path, reserved: bool) -> None:
+    journal = Journal(disk / "journal.jsonl")
+    journal.append("started")
+    before = journal.path.stat().st_size
+    if reserved:
+        journal.reserve()
+    assert journal.path.stat().st_size == before
+    with pytest.raises(OSError, match="No space left"):
+        (disk / "raw").write_bytes(bytes(200_000_000))
+    if reserved:
+        for number in range(7):
+            journal.append("finished", facts="." * 8000, number=number)
+    else:
+        with pytest.raises(ResultsError, match="No space left"):
+            journal.append("finished", facts="." * 8000)
+    assert [line["event"] for line in journal.events()] == ["started"] + 7 * reserved * ["finished"]

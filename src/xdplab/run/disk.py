@@ -57,6 +57,17 @@ def sync(path: Path) -> None:
             os.close(folder)
 
 
+def allocate(file: int, start: int, length: int) -> None:
+    """Give an open file blocks of the disk from byte ``start`` on; its size stays. Raises OSError (full disk).
+
+    A file system that cannot do this gives none.
+    """
+    keep_size = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h
+    number = _fallocate()(file, keep_size, start, length)
+    if number not in (0, errno.EOPNOTSUPP, errno.ENOSYS):
+        raise OSError(number, os.strerror(number))
+
+
 @functools.cache
 def _syncfs() -> Callable[[int], int]:
     """Return syncfs(2) as a function that returns 0 or the error's number. Only those who write load ctypes."""
@@ -64,6 +75,16 @@ def _syncfs() -> Callable[[int], int]:
 
     libc = ctypes.CDLL(None, use_errno=True)
     return lambda folder: ctypes.get_errno() if libc.syncfs(folder) else 0
+
+
+@functools.cache
+def _fallocate() -> Callable[[int, int, int, int], int]:
+    """Return fallocate(2) as a function that returns 0 or the error's number."""
+    import ctypes
+
+    call = ctypes.CDLL(None, use_errno=True).fallocate
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return lambda *arguments: ctypes.get_errno() if call(*arguments) else 0
 
 
 @contextmanager

@@ -247,6 +247,7 @@ def _attempt(
     """Try one trial and return when it ended and whether it was cut off; ``since`` is when the one before it ended."""
     number = state.next_attempt(trial.trial_id)
     run.journal.append("started", wait=False, trial_id=trial.trial_id, attempt=number)
+    run.journal.reserve()
     observer.started(state, trial)
     began = time.monotonic()
     facts = study.facts()

@@ -106,6 +106,7 @@ def _keep(run: RunDirectory, state: RunState, block: Sequence[T], part: BlockRes
     for attempt, raw in part.measured:
         ended = replace(attempt, attempt=state.next_attempt(attempt.trial_id))
         observer.started(state, trials[ended.trial_id])
+        run.journal.reserve()
         with run.attempt(ended.trial_id, ended.attempt) as folder:
             unpack(raw, folder)
         run.journal.append("finished", **vars(ended))

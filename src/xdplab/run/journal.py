@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import ResultsError
-from xdplab.run.disk import REMEDY, reason
+from xdplab.run.disk import REMEDY, allocate, disk_errors, reason
+
+RESERVE = 65_536
+"""Bytes on disk kept for the lines of the trial that is measured next; its longest line so far had 8 kB."""
 
 _WRITES = threading.Lock()
 """Threads of one process write a line each: a line that the disk did not take is cut off, and no other."""
@@ -33,12 +36,22 @@ class Journal:
             before = self.path.stat().st_size if self.path.exists() else 0
             try:
                 with self.path.open("ab", buffering=0) as file:
-                    file.write(line.encode())
+                    rest = memoryview(line.encode())
+                    while rest:  # a disk that becomes full takes a part, and refuses the rest
+                        rest = rest[file.write(rest) :]
                     if wait:
                         os.fsync(file.fileno())
             except OSError as error:
                 self._cut(before)
                 raise ResultsError(f"{self.path} cannot be written: {reason(error)}", remedy=REMEDY) from error
+
+    def reserve(self) -> None:
+        """Keep room on the disk for the next lines, so that a trial whose raw files fit is journalled too.
+
+        The file's size stays. File systems without fallocate(2) reserve nothing. Raises ResultsError (full disk).
+        """
+        with disk_errors(self.path), self.path.open("ab", buffering=0) as file:
+            allocate(file.fileno(), file.tell(), RESERVE)
 
     def _cut(self, size: int) -> None:
         if self.path.exists() and self.path.stat().st_size > size:
