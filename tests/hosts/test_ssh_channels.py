@@ -1,12 +1,17 @@
-"""A connection holds no more memory after very many commands than after a few."""
+"""One connection and its channels: what it remembers of many commands, and an end that no longer answers."""
 
 from __future__ import annotations
 
 import gc
+import threading
+import time
 import tracemalloc
 
+import paramiko
 import pytest
+from paramiko.common import MSG_CHANNEL_SUCCESS
 
+from xdplab.errors import HostError
 from xdplab.hosts import ssh
 from xdplab.hosts.ssh import SshHost
 from xdplab.labs import Lab
@@ -38,3 +43,29 @@ def test_what_a_connection_remembers_of_its_commands_is_bounded(ssh_lab: Lab, mo
     for _ in range(50):
         host.run(["true"])
     assert late.read_line(5) == "late"
+
+
+def test_a_request_without_an_answer_is_an_error_and_the_next_command_connects_again(
+    ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection's own thread hangs: no deadline of a command ends such a wait, and no heartbeat is seen here."""
+    monkeypatch.setattr(ssh, "ANSWER_S", 1.0)
+    host = SshHost("dut", ssh_lab.dut._address)  # type: ignore[attr-defined]
+    process = host.start(["cat"], deadline_s=60)
+    held = threading.Event()
+    handlers = paramiko.Transport._channel_handler_table | {MSG_CHANNEL_SUCCESS: lambda *_: held.wait(20)}
+    monkeypatch.setattr(paramiko.Transport, "_channel_handler_table", handlers)
+    began = time.monotonic()
+    with pytest.raises(HostError, match="dut: cannot start `sh`: no answer for 1 s; the connection is closed"):
+        host.run(["true"])
+    monkeypatch.undo()
+    monkeypatch.setattr(ssh, "ANSWER_S", 1.0)
+    assert not host.connected
+    process.close_stdin()
+    process.kill()
+    with pytest.raises(HostError, match="dut: `cat` was cut off: the connection is lost"):
+        process.wait(0.5)
+    assert time.monotonic() - began < 15
+    assert host.run(["hostname"]).text == "dut\n"
+    held.set()
+    host.close()

@@ -44,6 +44,28 @@ _IN_MEMORY = 1 << 20
 _LOOK = 1 << 16
 
 
+def within(seconds: float, work: Callable[[], object]) -> None:
+    """Do ``work`` and raise its error. Raises TimeoutError after ``seconds``; the thread that does it is left behind.
+
+    Neither a write to a pipe nor a request of paramiko has a deadline of its own.
+    """
+    failed: list[Exception] = []
+
+    def attempt() -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  # it is raised below
+            failed.append(error)
+
+    working = threading.Thread(target=attempt, daemon=True)
+    working.start()
+    working.join(seconds)
+    if working.is_alive():
+        raise TimeoutError(f"no answer for {seconds:g} s")
+    if failed:
+        raise failed[0]
+
+
 class OutputStream:
     """The output of one stream, in a file once it is long, and the position of the reader of its lines."""
 
@@ -203,21 +225,12 @@ class StreamedProcess(ABC):
 
     def send(self, data: bytes, *, within_s: float = SEND_S) -> None:
         """Raises HostError if it does not read all of ``data`` in time, or no longer reads."""
-        failed: list[Exception] = []
-
-        def write() -> None:
-            try:
-                self._write(data)
-            except (OSError, ValueError, EOFError) as error:
-                failed.append(error)
-
-        writing = threading.Thread(target=write, daemon=True)  # neither a pipe nor SSH's window has a deadline
-        writing.start()
-        writing.join(within_s)
-        if writing.is_alive():
-            raise self._broken(f"has not read its input for {within_s:g} s")
-        if failed:
-            raise self._broken("no longer reads its input") from failed[0]
+        try:
+            within(within_s, lambda: self._write(data))
+        except TimeoutError:
+            raise self._broken(f"has not read its input for {within_s:g} s") from None
+        except (OSError, ValueError, EOFError) as error:
+            raise self._broken("no longer reads its input") from error
 
     def feed(self, data: bytes) -> None:
         """Write ``data`` and close standard input, while the output is being drained."""

@@ -21,7 +21,7 @@ import paramiko
 from xdplab.errors import HostError, HostLostError, LabError
 from xdplab.hosts.base import Result
 from xdplab.hosts.lifeline import Lifeline, host_end
-from xdplab.hosts.process import StreamedProcess, guarded
+from xdplab.hosts.process import StreamedProcess, guarded, within
 
 CONNECT_S = 10.0
 """Seconds for each step of connecting: TCP, key exchange, login."""
@@ -30,6 +30,11 @@ RETRY_S = 2.0
 """Seconds between two attempts to reach a lost host."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # it prints tracebacks of what is raised anyway
+
+ANSWER_S = 30.0
+"""Seconds within which a connection must take a request: a new command, the end of its input, the end of a channel."""
+
+DROP_S = 1.0
 
 FILE_S = 30.0
 SLOWEST_BYTES_S = 250_000
@@ -41,8 +46,6 @@ CHANNELS_KNOWN = 256
 
 _CHUNK = 1 << 16
 _LOST = (paramiko.SSHException, OSError, EOFError)
-_SIGNALLED = -1
-"""Exit code of a command that a signal ended: paramiko does not say which signal."""
 
 # Writes a file beside the target, syncs and checks it, and then renames it: a full disk leaves the old file or none.
 _PUT = """
@@ -136,7 +139,7 @@ class SshProcess(StreamedProcess):
         self._channel.sendall(data)
 
     def _close_stdin(self) -> None:
-        self._channel.shutdown_write()
+        within(ANSWER_S, self._channel.shutdown_write)
 
     def _kill_group(self) -> None:
         self._group_told.wait(CONNECT_S)
@@ -147,7 +150,7 @@ class SshProcess(StreamedProcess):
         with contextlib.suppress(HostError):  # a dead connection: the host's own timeout ends the group
             killer = self._owner.channel(["sh", "-c", KILL_GROUP, "xdplab", f"{self._group}", self._started_at])
             killer.status_event.wait(1.0)
-            killer.close()
+            _end(killer)
 
     def _exit_code(self, timeout_s: float) -> int | None:
         if not self._channel.status_event.wait(timeout_s):
@@ -157,8 +160,12 @@ class SshProcess(StreamedProcess):
         return int(self._channel.exit_status)
 
     def _release(self) -> None:
-        with contextlib.suppress(*_LOST):
-            self._channel.close()
+        _end(self._channel)
+
+
+def _end(channel: paramiko.Channel) -> None:
+    with contextlib.suppress(*_LOST):
+        within(ANSWER_S, channel.close)
 
 
 class SshHost:
@@ -176,11 +183,11 @@ class SshHost:
         """Return a new connection, with a lifeline if one is asked for."""
         client = _connect(self.name, self._address)
         transport = client.get_transport()
-        if self._address.silence_s is not None and transport is not None:
+        if (silence_s := self._address.silence_s) is not None and transport is not None:
             try:
                 line = transport.open_session(timeout=CONNECT_S)
-                line.exec_command(shlex.join(host_end(self._address.silence_s)))
-                self._lifeline = Lifeline(self.name, line, self._address.silence_s)
+                within(ANSWER_S, lambda: line.exec_command(shlex.join(host_end(silence_s))))
+                self._lifeline = Lifeline(self.name, line, silence_s)
             except (LabError, *_LOST) as error:
                 client.close()
                 raise _explained(self.name, self._address, error) from error
@@ -197,7 +204,10 @@ class SshHost:
             transport = self._transport()
             channel = transport.open_session(timeout=CONNECT_S)
             _forget_old(transport)
-            channel.exec_command(shlex.join(argv))
+            within(ANSWER_S, lambda: channel.exec_command(shlex.join(argv)))
+        except TimeoutError as error:
+            _drop(transport)
+            raise HostError(f"{self.name}: cannot start `{argv[0]}`: {error}; the connection is closed") from error
         except _LOST as error:
             raise HostError(f"{self.name}: cannot start `{argv[0]}`: {_words(error)}") from error
         return channel
@@ -262,6 +272,12 @@ class SshHost:
             self._lifeline.close()
         with contextlib.suppress(*_LOST):
             self._client.close()
+
+
+def _drop(transport: paramiko.Transport) -> None:
+    """Close a connection that no longer answers: the next command makes a new one."""
+    with contextlib.suppress(*_LOST):
+        within(DROP_S, transport.close)
 
 
 def _forget_old(transport: paramiko.Transport) -> None:
