@@ -43,6 +43,45 @@ def test_what_little_the_tg_missed_is_told() -> None:
     assert "700 frames came to the TG's port and were not taken" in judge(GOOD | missed).reason
 
 
+TWO_PORTS = GOOD | {"action": "redirect", "directions": "both", "rx_packets": 2_000_000, "tx_packets": 2_000_000} | {
+    "dut_rx_packets": 2_000_000, "dut_tx_packets": 2_000_000,
+    **{f"{way}_{name}": 1_000_000 for way in ("forth", "back")
+       for name in ("tx_packets", "dut_rx_packets", "dut_tx_packets", "rx_packets")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"back_tx_packets": 0}, "the TG sent no frame"),
+        ({"back_rx_packets": None}, "a count is missing"),
+        (
+            {"back_dut_tx_packets": 0, "back_rx_packets": 0},
+            "of 1000000 frames that the TG sent, the DUT received 1000000 and forwarded 0, and the TG received 0",
+        ),
+        ({"back_rx_packets": 0}, "and forwarded 1000000, and the TG received 0"),
+        ({"back_dut_rx_packets": 1_010_001}, "the DUT received 1010001 frames, more than the 1000000 the TG sent"),
+        ({"back_rx_packets": 980_000}, "TG and DUT disagree by 2.0%: 1000000 forwarded, 980000 received"),
+    ],
+)
+def test_a_direction_that_is_wrong_is_named_though_the_sums_agree(change: dict[str, object], words: str) -> None:
+    assert judge(TWO_PORTS).verdict == "valid"
+    verdict = judge(TWO_PORTS | change)
+    assert verdict.verdict == "invalid"
+    assert verdict.reason.startswith("from the second port to the first: ")
+    assert words in verdict.reason
+    other = {name.replace("back", "forth"): value for name, value in change.items()}
+    assert judge(TWO_PORTS | other).reason.startswith("from the first port to the second: ")
+
+
+def test_the_loss_of_a_direction_is_told() -> None:
+    lost = {"back_dut_tx_packets": 700_000, "back_rx_packets": 700_000, "dut_tx_packets": 1_700_000}
+    verdict = judge(TWO_PORTS | lost | {"rx_packets": 1_700_000})
+    assert verdict.verdict == "valid"
+    assert "; from the second port to the first 30.00% of the frames were lost" in verdict.reason
+    assert "were lost" not in judge(TWO_PORTS).reason
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -72,6 +72,7 @@ OTHER: dict[str, object] = {
     "setup": [["true"]], "frames": "f.pcap", "flows": 1, "src_ip": "10.0.0.1", "dst_ip": "10.0.0.2",
     "src_ip_stride": "0.0.0.1", "dst_ip_stride": "0.0.1.0", "src_port": 1025, "dst_port": 53, "stamp": "all",
     "engine": "afxdp", "arrangement": "split", "accesses": 7,
+    "directions": "both",
     "imix": "simple", "vlan": 5, "ip_version": 6, "rx_stamp": "device", "tx_bind": "zerocopy", "tx_wakeup": "needed",
     "tx_busy_poll_us": 50, "batch": 4, "lab": "vm:6.1", "device": {"features.gro": False, "rings.rx": 512},
 }  # fmt: skip
@@ -95,7 +96,7 @@ def two_plans(factor: Factor, folder: Path) -> list[Plan]:
         points: dict[str, object] = dict(GENERATED)
         if factor.where == "program":
             points = {"mode": "native", "program": {"file": mine} | value}
-        elif factor.name in GENERATED or factor.name in ("working_set_bytes", "op", "form"):
+        elif factor.name in GENERATED or factor.name in ("working_set_bytes", "op", "form", "directions"):
             points = {"workload": "array", "accesses": [0, 100], "mode": "native"}
         points |= value if factor.where == "points" else {}
         of_sockets = {"engine": "afxdp"} if factor.name.startswith("tx_") else {}

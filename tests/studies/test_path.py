@@ -14,7 +14,13 @@ from xdplab.studies.traffic.path import prove, require_agreement, require_way_ba
 
 
 def point(**factors: Any) -> Any:
-    values = {"mode": "native", "engine": "live", "xsk_attach": None, "program": SimpleNamespace(action="tx")}
+    values = {
+        "mode": "native",
+        "engine": "live",
+        "xsk_attach": None,
+        "program": SimpleNamespace(action="tx"),
+        "two_ports": False,
+    }
     return SimpleNamespace(**values | factors)
 
 
@@ -30,7 +36,20 @@ class Sender:
         self.bursts.append(seconds)
         back = 300 if len(self.bursts) >= self._link_up else 0
         sent = back or self._taken  # a NIC without a link may accept none
-        return SimpleNamespace(summary=SimpleNamespace(tx_packets=sent, rx_packets=back, foreign_packets=0))
+        return SimpleNamespace(summary=summary_of(sent, back), ways=())
+
+
+class OneWaySilent(Sender):
+    """Two directions, of which the second carries frames from the burst ``link_up`` on."""
+
+    def burst(self, name: str, seconds: float) -> Any:
+        there, back = SimpleNamespace(summary=summary_of(300, 300)), super().burst(name, seconds)
+        sums = (300 + back.summary.tx_packets, 300 + back.summary.rx_packets)
+        return SimpleNamespace(summary=summary_of(*sums), ways=(there, back))
+
+
+def summary_of(sent: int, back: int) -> Any:
+    return SimpleNamespace(tx_packets=sent, rx_packets=back, foreign_packets=0)
 
 
 def counting(received: int = 0, sent: int = 0) -> Any:
@@ -75,6 +94,13 @@ def test_of_a_program_that_drops_nothing_is_awaited() -> None:
     sender: Any = Sender(10**9)
     prove(sender, point(program=SimpleNamespace(action="drop")), None, counting)
     assert len(sender.bursts) == 1
+
+
+def test_a_direction_that_is_silent_at_first_is_waited_for_though_the_other_carries() -> None:
+    sender: Any = OneWaySilent(3)
+    two = point(two_ports=True, program=SimpleNamespace(action="redirect"))
+    assert prove(sender, two, None, lambda: counting(600, 600))["back"] == 600
+    assert len(sender.bursts) == 3
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,11 @@ _COUNTED = ("the burst that counts decisions", "actions_counted")
 
 
 def returns_frames(row: Row) -> bool:
-    """False for a user's program with any other action: then only the DUT can count what it processed."""
-    return text(row, "action") in (None, "tx")
+    """False for a user's program with any other action: then only the DUT can count what it processed.
+
+    A DUT of two ports returns frames to the TG's other port.
+    """
+    return text(row, "action") in (None, "tx") or text(row, "directions") in ("one", "both")
 
 
 def tg_count(row: Row) -> float | None:

@@ -184,6 +184,34 @@ def within_line_rate(row: Row) -> str | None:
     return f"received {share:.1%} of what the physical link can carry"
 
 
+DIRECTIONS = (("forth", "from the first port to the second"), ("back", "from the second port to the first"))
+
+
+def each_direction_carries(row: Row) -> str | None:
+    """A direction that is lost, or whose counts disagree, must not hide in the sum of the two."""
+    for way, words in DIRECTIONS:
+        if number(row, f"{way}_tx_packets") is not None and (reason := _wrong_direction(row, way)):
+            return f"{words}: {reason}"
+    return None
+
+
+def _wrong_direction(row: Row, way: str) -> str | None:
+    names = ("tx_packets", "dut_rx_packets", "dut_tx_packets", "rx_packets")
+    sent, arrived, gone, heard = (number(row, f"{way}_{name}") for name in names)
+    if not sent:
+        return "the TG sent no frame"
+    if arrived is None or gone is None or heard is None:
+        return "a count is missing"
+    if not arrived or not gone or not heard:
+        whole = f"of {sent:.0f} frames that the TG sent, the DUT received {arrived:.0f} and forwarded {gone:.0f}"
+        return f"{whole}, and the TG received {heard:.0f}"
+    if arrived > sent * (1 + COUNT_TOLERANCE):
+        return f"the DUT received {arrived:.0f} frames, more than the {sent:.0f} the TG sent"
+    if _apart(gone, heard) > COUNT_TOLERANCE:
+        return f"TG and DUT disagree by {_apart(gone, heard):.1%}: {gone:.0f} forwarded, {heard:.0f} received"
+    return None
+
+
 def counts_agree(row: Row) -> str | None:
     heard, dut = tg_count(row), number(row, "dut_tx_packets")
     tg = None if heard is None else heard + probes_back(row)
@@ -229,6 +257,7 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
     tg_hears,
     received_within_sent,
     within_line_rate,
+    each_direction_carries,
     counts_agree,
     no_duplicates,
     program_does_as_said,
@@ -313,6 +342,16 @@ def say_not_reached(row: Row) -> str | None:
     if share is None or share >= OFFERED_SHARE or asked is None or offered is None:
         return None
     return f"the load was not reached: {_rate(offered)} were offered, {share:.1%} of the {_rate(asked)} asked for"
+
+
+def say_lost_in_a_direction(row: Row) -> str | None:
+    """The loss of a trial is that of both directions together; each has its own."""
+    lost = [(words, number(row, f"{way}_tx_packets"), number(row, f"{way}_rx_packets")) for way, words in DIRECTIONS]
+    if any(not sent for _, sent, _ in lost):
+        return None  # one direction's loss is the trial's
+    shares = [(words, 1 - (got or 0.0) / (sent or 1.0)) for words, sent, got in lost]
+    told = [f"{words} {share:.2%} of the frames were lost" for words, share in shares if share > LOSS_FLOOR]
+    return ", ".join(told) or None
 
 
 def say_late_sender(row: Row) -> str | None:
@@ -433,6 +472,7 @@ REMARKS = (
     say_queues,
     say_not_reached,
     say_paced_loss,
+    say_lost_in_a_direction,
     say_late_sender,
     say_paused,
     say_device_refused,

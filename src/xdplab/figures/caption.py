@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from xdplab.analysis.action_rules import returns_frames
 from xdplab.analysis.cost_rules import OF_WORK, unequal_work
 from xdplab.analysis.series import rows_where, same_reason
 from xdplab.figures.factors import FACTORS, levels
@@ -151,7 +152,8 @@ def _one_count(shown: pd.DataFrame) -> str:
     """Count the trials that only one side counted: a single count cannot be checked."""
     if not {"dut_tx_packets", "rx_packets", "action"} <= set(shown):
         return ""
-    judged = shown[shown["verdict"].eq("valid") & shown["action"].isin(["tx"]).fillna(False)]
+    returned = shown.apply(returns_frames, axis=1).astype(bool) & shown["action"].notna()
+    judged = shown[shown["verdict"].eq("valid") & returned]
     whose = (("the TG's", "dut_tx_packets"), ("the DUT's", "rx_packets"))
     alone = [(side, int(judged[other].isna().sum())) for side, other in whose]
     words = [f"{count} of {many(len(judged), 'trial')}: {side}" for side, count in alone if count]

@@ -210,6 +210,7 @@ class Burst:
 
     ``histogram`` has the latencies from sending, of frames or of a NIC's probes. Those from the due time, and the
     sender's ``lateness``, are None at maximum load, which has no due times, and if the generator did not record them.
+    ``ways``: the bursts of two directions that this one is the sum of.
     """
 
     name: str
@@ -218,6 +219,7 @@ class Burst:
     histogram: Histogram
     from_due: Histogram | None = None
     lateness: Histogram | None = None
+    ways: tuple[Burst, ...] = ()
 
     @property
     def latency(self) -> Histogram | None:

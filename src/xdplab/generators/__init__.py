@@ -4,10 +4,11 @@ An adapter is an argument vector and a table of capabilities; the output is the 
 """
 
 from xdplab.generators.adapter import XDPGEN, Adapter, xdpgen_argv
+from xdplab.generators.both_ways import OUTPUT_BACK, BothWays
 from xdplab.generators.capabilities import Capabilities
 from xdplab.generators.moongen import CAPABILITIES as moongen_engines
 from xdplab.generators.moongen import moongen
-from xdplab.generators.session import Generator
+from xdplab.generators.session import OUTPUT, Generator, Sender
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.generators.staying import Staying
 from xdplab.generators.testpmd import CAPABILITIES as testpmd_engines
@@ -22,11 +23,15 @@ ENGINES = {"xdpgen": XDPGEN.capabilities, "moongen": moongen_engines, "testpmd":
 __all__ = [
     "BY_DPDK",
     "ENGINES",
+    "OUTPUT",
+    "OUTPUT_BACK",
     "XDPGEN",
     "Adapter",
+    "BothWays",
     "Capabilities",
     "Generator",
     "GeneratorSettings",
+    "Sender",
     "Staying",
     "moongen",
     "testpmd",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from xdplab.errors import FormatError, HostError, UnsupportedError
 from xdplab.formats.generator import (
@@ -26,9 +26,30 @@ from xdplab.generators.adapter import XDPGEN, Adapter
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.hosts.base import Host, Process
 
+OUTPUT = "xdpgen.jsonl"
 END_TIMEOUT_S = 10.0
 BURST_MARGIN_S = 10.0
 """Setting a burst up and reading it out takes 0.1 s; a busy machine may take longer."""
+
+
+class Sender(Protocol):
+    """What a trial needs of its traffic: one session of a generator, or one for each direction."""
+
+    @property
+    def host(self) -> Host: ...
+
+    @property
+    def argv(self) -> tuple[str, ...]: ...
+
+    @property
+    def outputs(self) -> dict[str, str]: ...
+
+    def start(self) -> GeneratorReady: ...
+    def burst(self, name: str, seconds: float) -> Burst: ...
+    def release(self) -> None: ...
+    def go_on(self) -> None: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class Generator:
@@ -62,6 +83,11 @@ class Generator:
     def raw(self) -> str:
         """Every line it has printed, untouched: of a session that went on, its first line and those since then."""
         return "".join(f"{line}\n" for line in self._lines)
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """What to keep of the session, by the name of the file in a trial's raw files."""
+        return {OUTPUT: self.raw}
 
     def start(self) -> GeneratorReady:
         """Start it, unless it went on from an earlier trial, and return what it obtained.

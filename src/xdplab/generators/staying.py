@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from xdplab.errors import XdplabError
-from xdplab.generators.session import Generator
+from xdplab.generators.session import Sender
 
 
 class Staying:
@@ -15,9 +15,9 @@ class Staying:
     """
 
     def __init__(self) -> None:
-        self._kept: Generator | None = None
+        self._kept: Sender | None = None
 
-    def take(self, new: Generator) -> Generator:
+    def take(self, new: Sender) -> Sender:
         """Return the one that stayed if it is what ``new``, which has not started, would be; end it otherwise.
 
         One that was killed meanwhile costs no trial: a new one takes its place.
@@ -31,12 +31,12 @@ class Staying:
         self.end()
         return new
 
-    def give(self, generator: Generator) -> None:
+    def give(self, generator: Sender) -> None:
         """Have it stay, its trial's end marked. Raises HostError."""
         generator.release()
         self._kept = generator
 
-    def has(self, generator: Generator) -> bool:
+    def has(self, generator: Sender) -> bool:
         return self._kept is generator
 
     def end(self) -> None:
@@ -46,7 +46,7 @@ class Staying:
         self._kept = None
 
 
-def _end(generator: Generator) -> None:
+def _end(generator: Sender) -> None:
     """Its trials are over and whole: however it ends, nothing of theirs is lost."""
     with suppress(XdplabError):
         generator.stop()

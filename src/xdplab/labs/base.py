@@ -28,6 +28,16 @@ class Cpus:
 
 
 @dataclass(frozen=True)
+class LinkEnds:
+    """The two ends of a further link: their interfaces and MAC addresses."""
+
+    dut_interface: str
+    tg_interface: str
+    dut_mac: str
+    tg_mac: str
+
+
+@dataclass(frozen=True)
 class GeneratorPlace:
     """The generator on the TG. ``path`` is where its user has installed it; xdpgen is built there instead. ``port`` is
     DPDK's number of the TG's end, ``dpdk`` are arguments for DPDK. While it sends, the port is bound to ``driver`` with
@@ -76,6 +86,9 @@ class Lab(Protocol):
 
     @property
     def tg_mac(self) -> str: ...
+
+    def second_link(self) -> LinkEnds | None:
+        """Return the ends of a second link between the two hosts, made if need be; None if the lab has one link."""
 
     @property
     def generator(self) -> GeneratorPlace:

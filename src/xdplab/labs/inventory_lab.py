@@ -13,7 +13,7 @@ from typing import Any
 
 from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import Host, SshHost
-from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, share_out
+from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, LinkEnds, share_out
 from xdplab.labs.interrupts import place_interrupts
 from xdplab.labs.inventory import Inventory, Machine, load_inventory
 from xdplab.labs.inventory_checks import Port, find_port, online_cpus
@@ -48,6 +48,9 @@ class InventoryLab:
     @cached_property
     def tg(self) -> Host:
         return self._reach("tg", self._inventory.tg)
+
+    def second_link(self) -> LinkEnds | None:
+        return None
 
     @cached_property
     def dut_port(self) -> Port:

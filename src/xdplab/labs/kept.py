@@ -18,6 +18,7 @@ from typing import Any
 from xdplab import hosts
 from xdplab.errors import HostError, LabError, LabInUseError
 from xdplab.labs import control, keeper_socket
+from xdplab.labs.base import LinkEnds
 
 LOOK_S = 0.05
 """Seconds between two checks of a lab that another process is just making."""
@@ -162,6 +163,9 @@ class KeptLab:
     def _machine_cpus(self) -> Iterable[int]:
         """The CPUs of this machine that the lab may use: those of its keeper, which its children inherit."""
         return map(int, self._known["machine_cpus"])
+
+    def second_link(self) -> LinkEnds | None:
+        return None
 
     def regain(self) -> None:
         """The keeper is on this machine, and holds the lock as long as this process lives."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from xdplab.errors import LabError
 from xdplab.hosts import Host
-from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, arrangement_for, share_out
+from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, LinkEnds, arrangement_for, share_out
 from xdplab.labs.cache import native_dir
 from xdplab.labs.inventory_place import receive_in_threads
 from xdplab.labs.kept import Keepers, KeptLab
@@ -60,6 +60,7 @@ class NetnsLab(KeptLab):
     def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
         super().__init__(instance, uid, known)
         self._threaded: bool | None = None
+        self._second: LinkEnds | None = None
         self.queues: int = known["queues"]
         self.arrangement: Arrangement = arrangement_for(len(known["cpus"]))
 
@@ -89,6 +90,15 @@ class NetnsLab(KeptLab):
     def tg_mac(self) -> str:
         return str(self._ends["tg"]["mac"])
 
+    def second_link(self) -> LinkEnds | None:
+        if self._second is None:
+            with contextlib.closing(self._keeper()) as connection:
+                made = connection.ask("second_link")
+            dut, tg = made["dut"], made["tg"]
+            self._second = LinkEnds(dut["interface"], tg["interface"], dut["mac"], tg["mac"])
+            self._threaded = None
+        return self._second
+
     @cached_property
     def dut(self) -> Host:
         return self._reach("dut")
@@ -111,12 +121,18 @@ class NetnsLab(KeptLab):
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
         """A veth's softirq runs on the CPU that sent the frame; to run on its own CPU it must be a thread."""
         threaded = arrangement == "split"
+        second = self._second
         if self._threaded is not threaded:
-            receive_in_threads(((self.dut, self.dut_interface), (self.tg, self.tg_interface)), threaded)
+            ends = [(self.dut, self.dut_interface), (self.tg, self.tg_interface)]
+            ends += [(self.dut, second.dut_interface), (self.tg, second.tg_interface)] if second else []
+            receive_in_threads(ends, threaded)
             self._threaded = threaded
         if not threaded:
             return {"softirq": "on the sender's CPU"}
         cpus = self.cpus(arrangement)
+        if second:  # its direction gets the CPUs after those of the first one's queues
+            self._pin(second.dut_interface, _turned(cpus.dut, queues), DUT_FIFO, queues)
+            self._pin(second.tg_interface, _turned(cpus.tg, queues), TG_FIFO, 1)
         return {
             "dut_threads": self._pin(self.dut_interface, cpus.dut, DUT_FIFO, queues),
             "tg_threads": self._pin(self.tg_interface, cpus.tg, TG_FIFO, 1),
@@ -133,6 +149,11 @@ class NetnsLab(KeptLab):
         if pinned < least:
             raise LabError(f"lab {self.name}: {interface} has {pinned} softirq threads where {least} are needed")
         return pinned
+
+
+def _turned(cpus: tuple[int, ...], places: int) -> tuple[int, ...]:
+    at = places % len(cpus)
+    return cpus[at:] + cpus[:at]
 
 
 def arrangement(_instance: str) -> Arrangement:

@@ -131,15 +131,29 @@ def bring_up(interface: str) -> dict[str, str]:
 
 
 def serve(keeper: socket.socket, sshd: str) -> None:
-    """Start an sshd for every connection from the keeper, until the keeper is gone."""
+    """Start an sshd for every connection from the keeper, and set further links up, until the keeper is gone."""
     signal.signal(signal.SIGCHLD, reap)
     while True:
         message, descriptors, _, _ = socket.recv_fds(keeper, 64, 4)
         if not message:
             return
+        if not descriptors:
+            keeper.send(json.dumps(brought_up(json.loads(message)["interface"])).encode())
         for descriptor in descriptors:
             start_sshd(sshd, descriptor)
             os.close(descriptor)
+
+
+def brought_up(interface: str) -> dict[str, str]:
+    """Set a further link up; a failure is the answer, and the host lives on."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # `reap` would take the commands' exit codes
+    try:
+        return bring_up(interface)
+    except (OSError, RuntimeError) as error:
+        return {"error": str(error)}
+    finally:
+        signal.signal(signal.SIGCHLD, reap)
+        reap(0, None)
 
 
 def start_sshd(sshd: str, descriptor: int) -> None:

@@ -8,7 +8,7 @@ or ``{"error": …}``; the keeper then continues in the background.
 A client is the owner or root, in the keeper's own PID namespace. It sends one JSON line and gets one back: ``hello``
 (everything about the lab), ``ssh`` (from then on the connection is that host's sshd), ``lease`` (the lab ends with the
 last of these connections), ``release`` (end it now, and say when it is gone), ``lock`` (held until the connection
-closes), ``pin`` (an interface's softirq threads to CPUs), ``down``.
+closes), ``pin`` (an interface's softirq threads to CPUs), ``second_link`` (make it, unless it is there), ``down``.
 """
 
 import argparse
@@ -33,6 +33,8 @@ else:  # importing the package itself would load pandas
     import keeper_socket
 
 HOSTS = {"dut": "vd0", "tg": "vg0"}
+SECOND = {"dut": "vd1", "tg": "vg1"}
+"""The ends of the second link, which is made when a run first asks for it."""
 ISOLATED = (
     *("setpriv", "--pdeathsig", "KILL"),
     *("unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"),
@@ -114,15 +116,19 @@ class NetnsHost:
         self.known: Answer = {}
 
     def listen(self) -> None:
-        """Read the next line that PID 1 prints about itself."""
+        """Read the next line that PID 1 prints about itself, and remember it."""
+        self.known |= self.heard()
+
+    def heard(self) -> Answer:
+        """Return the next line that PID 1 prints. Raises KeeperError if it is an error."""
         said = self.socket.recv(1 << 16)
         answer: Answer = json.loads(said) if said else {"error": self._last_words()}
         if "error" in answer:
             raise KeeperError(f"host {self.name}: {answer['error']}", _remedy(answer["error"]))
-        self.known |= answer
+        return answer
 
-    def connect_link(self) -> None:
-        self.socket.send(json.dumps({"interface": self.interface}).encode())
+    def bring_up(self, interface: str) -> None:
+        self.socket.send(json.dumps({"interface": interface}).encode())
 
     def hand_over(self, connection: socket.socket) -> None:
         """Make ``connection`` the standard input and output of a new sshd in this host."""
@@ -177,6 +183,7 @@ class Keeper:
         self.lock: tuple[socket.socket, str] | None = None
         self.since = time.time()
         self.lease_until = time.monotonic() + LEASE_S if options.lease else None
+        self.second: Answer | None = None
         self.asked_down: socket.socket | None = None
         self.going = True
         self.actions: dict[str, Callable[[socket.socket, Answer], Answer | None]] = {
@@ -186,6 +193,7 @@ class Keeper:
             "release": self.release,
             "lock": self.take_lock,
             "pin": self.pin,
+            "second_link": self.second_link,
             "down": self.down,
         }
 
@@ -216,21 +224,21 @@ class Keeper:
         sshd = find_sshd()
         self.hosts = {name: NetnsHost(name, interface, sshd) for name, interface in HOSTS.items()}
         self.each(NetnsHost.listen)
-        self.join()
-        self.each(NetnsHost.connect_link)
+        self.join(HOSTS, first_index=10)
+        self.each(lambda host: host.bring_up(host.interface))
         self.each(NetnsHost.listen)
 
     def each(self, step: Callable[[NetnsHost], None]) -> None:
         for host in self.hosts.values():
             step(host)
 
-    def join(self) -> None:
-        """Make the veth pair with its ends in the two hosts."""
+    def join(self, ends: dict[str, str], first_index: int) -> None:
+        """Make a veth pair with its ends in the two hosts; ``ends`` has their names."""
         queues = ["numrxqueues", str(self.options.queues), "numtxqueues", str(self.options.queues)]
         # Ends with equal numbers look like one device to the kernel, and get their carrier a second late.
         (dut, tg) = (
-            [host.interface, "index", str(10 + number), "netns", str(host.process.pid), *queues]
-            for number, host in enumerate(self.hosts.values())
+            [interface, "index", str(first_index + number), "netns", str(self.hosts[name].process.pid), *queues]
+            for number, (name, interface) in enumerate(ends.items())
         )
         argv = ["ip", "link", "add", *dut, "type", "veth", "peer", *tg]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -402,6 +410,14 @@ class Keeper:
         except OSError as error:
             return {"error": f"the softirq threads of {asked['interface']} cannot be placed: {error.strerror}"}
         return {"pinned": len(threads)}
+
+    def second_link(self, _connection: socket.socket, _asked: Answer) -> Answer:
+        """Return the ends of the second link by host."""
+        if self.second is None:
+            self.join(SECOND, first_index=20)
+            self.each(lambda host: host.bring_up(SECOND[host.name]))
+            self.second = {name: host.heard() for name, host in self.hosts.items()}
+        return self.second
 
     def down(self, connection: socket.socket, _asked: Answer) -> None:
         self.asked_down = connection

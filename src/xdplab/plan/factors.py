@@ -33,6 +33,7 @@ Imix = Annotated[
     Annotated[Literal["none", "simple"], Tag("word")] | Annotated[Mix, Tag("mix")],
     Discriminator(lambda value: "mix" if isinstance(value, Mapping) else "word"),
 ]
+Directions = Literal["back", "one", "both"]
 Stamp = Literal["all", "none"] | Annotated[int, Field(ge=1, le=1 << 20)]
 
 L1_EXTRA_BYTES = 20
@@ -135,6 +136,13 @@ def _spaced(value: str) -> str:
 
 def _stamped(value: str) -> str:
     return {"all": "every frame stamped", "none": "no frame stamped"}.get(value, f"1 of {value} frames stamped")
+
+
+DIRECTIONS = {
+    "back": "frames return by their port",
+    "one": "two ports, one direction",
+    "both": "two ports, both directions",
+}
 
 
 def _mixed(value: str) -> str:
@@ -336,6 +344,9 @@ FACTORS: tuple[Factor, ...] = (
            canonical=str, title="VLAN", full=lambda v: "no VLAN tag" if v == "none" else f"VLAN {v}", in_pcap=True),
     Factor("ip_version", "traffic", "traffic", Literal[4, 6], 4, "4 or 6; IPv6 has an address A as 2001:2::A",
            dtype="int", title="IP version", full="IPv{}".format, in_pcap=True),
+    Factor("directions", "deployment", "traffic", Directions, "back",
+           "back: the DUT sends frames back by the port they came on; one: it forwards them to its second port; both: "
+           "also from the second to the first, at the same time", short=_words(DIRECTIONS), full=_words(DIRECTIONS)),
     Factor("stamp", "traffic", "traffic", Stamp, 16, "which frames carry a time stamp: all, none, or one in N",
            canonical=str, short=_stamped, full=_stamped, in_pcap=True),
     Factor("rx_stamp", "traffic", "traffic", Literal["software", "device"], "software",

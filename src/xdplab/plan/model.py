@@ -26,6 +26,7 @@ from xdplab.errors import PlanError
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
 from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
 
+TWO_PORT_MODES = ("native", "generic")
 Pass = Literal["rate", "bpf_stats", "perf", "harness"]
 
 
@@ -110,6 +111,21 @@ class Block(_given("block", _one)):  # type: ignore[misc]
     points: Points = Field(default_factory=Points)
     traffic: Traffic = Field(default_factory=Traffic)
     passes: list[Pass] = Field(default=["rate"])
+
+    @model_validator(mode="after")
+    def _two_ports(self) -> Block:
+        """What a DUT of two ports cannot have is refused before anything is measured."""
+        directions: list[str] = self.traffic.directions
+        if all(word == "back" for word in directions):
+            return self
+        modes = [mode for mode in self.points.mode if mode not in TWO_PORT_MODES]
+        if modes:
+            raise ValueError(f"directions: mode {modes[0]} forwards to no other port; native and generic do")
+        if self.points.program:
+            raise ValueError("directions: a user's program does not know the other port; generated programs do")
+        if any(self.points.device):
+            raise ValueError("directions: `device` sets the first port only, and two ports would differ")
+        return self
 
     @field_validator("passes")
     @classmethod

@@ -78,6 +78,16 @@ class Point(
         return float(self.frame_bytes) if self.imix == "none" else mean_bytes(self.imix)
 
     @property
+    def ways(self) -> int:
+        """In how many directions frames are sent at the same time."""
+        return 2 if self.directions == "both" else 1
+
+    @property
+    def two_ports(self) -> bool:
+        """Whether the DUT forwards from one port to another."""
+        return bool(self.directions != "back")
+
+    @property
     def load_share(self) -> float | None:
         """The share of the PDR that is offered; None for other loads."""
         return parse_share(self.load)
@@ -146,7 +156,13 @@ def block_points(block: Block, arrangement: Arrangement) -> Iterator[Point]:
     crossed = _crossed({**dict(block.points), **dict(block.traffic)}, _SETTING)
     given = {f.name: f.canonical(getattr(block, f.name)) for f in factors.in_plan("block")} | {"arrangement": where}
     for program, setting in itertools.product(_programs(block), crossed):
-        yield Point(program=program, passes=tuple(block.passes), **given, **setting)
+        yield Point(program=_forwarding(program, setting), passes=tuple(block.passes), **given, **setting)
+
+
+def _forwarding(program: ProgramFactors, setting: Mapping[str, Any]) -> ProgramFactors:
+    """Return the program; between two ports a generated one redirects its frames to the other port."""
+    crosses = setting["directions"] != "back" and program.file is None
+    return replace(program, action="redirect") if crosses else program
 
 
 def _crossed(given: Mapping[str, Any], among: Iterable[Factor]) -> list[dict[str, Any]]:

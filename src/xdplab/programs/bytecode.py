@@ -8,7 +8,7 @@ from xdplab.errors import ProgramError
 from xdplab.programs.contents import map_contents
 from xdplab.programs.counting import (
     FRAME_LENGTHS,
-    XDP_TX,
+    VERDICTS,
     Access,
     AccessCounts,
     in_frame,
@@ -43,8 +43,9 @@ def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = FRA
         require(spec, counts, _WHERE)
         require_width(spec, accesses, _WHERE)
         require_reflected(spec, frame, run.frame, _WHERE)
-        if run.verdict != XDP_TX:
-            raise ProgramError(f"{_WHERE}: {spec.name} returns {run.verdict} where XDP_TX ({XDP_TX}) is promised")
+        if run.verdict != (promised := VERDICTS[spec.action]):
+            words = f"where XDP_{spec.action.upper()} ({promised}) is promised"
+            raise ProgramError(f"{_WHERE}: {spec.name} returns {run.verdict} {words}")
         walked += [offset for offset, _, is_store in accesses if not is_store]
         results.append(counts)
     if spec.workload == "chase":

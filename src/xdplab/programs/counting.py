@@ -12,7 +12,9 @@ from xdplab.programs.contents import HEADER_BYTES, random_cycle
 from xdplab.programs.spec import SLOT_BYTES, WORD_BYTES, ProgramSpec
 
 ETHERNET_BYTES = 14
-XDP_TX = 3
+XDP_TX, XDP_REDIRECT = 3, 4
+VERDICTS = {"tx": XDP_TX, "redirect": XDP_REDIRECT}
+"""What a generated program returns, by its action."""
 FRAME_LENGTHS = (60, 60, 1514, 61)
 """Lengths without FCS: the shortest, again to see where the walk continues, the longest, and one that no block
 divides."""

@@ -1,6 +1,6 @@
 """Executes BPF bytecode as the kernel's interpreter would, and records its memory accesses.
 
-It supports what xdplab's programs need: 32- and 64-bit arithmetic, jumps, subprograms, array-like maps, two helpers.
+It supports what xdplab's programs need: 32- and 64-bit arithmetic, jumps, subprograms, array-like maps, three helpers.
 Anything else raises ProgramError. Addresses are a region's number in the upper and an offset in the lower 32 bits, so
 an access outside of a region is found at once.
 """
@@ -16,7 +16,8 @@ from xdplab.programs.steps import M32, step
 _STACK_BYTES = 512
 _MAX_STEPS = 50_000_000
 
-LOOKUP_ELEM, SMP_PROCESSOR_ID = 1, 8
+LOOKUP_ELEM, SMP_PROCESSOR_ID, REDIRECT = 1, 8, 23
+_XDP_REDIRECT = 4
 _RX_QUEUE_INDEX = 16  # of struct xdp_md
 
 
@@ -149,6 +150,8 @@ class Interpreter:
             registers[0] = self.cpu
         elif number == LOOKUP_ELEM:
             registers[0] = self._lookup(registers[1], self.load(registers[2], 4))
+        elif number == REDIRECT:
+            registers[0] = _XDP_REDIRECT
         else:
             raise ProgramError(f"the proof does not know BPF helper {number}")
         registers[1:6] = [0xDEAD << 48] * 5

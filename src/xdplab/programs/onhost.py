@@ -18,7 +18,7 @@ from xdplab.formats.pcap import FCS_BYTES
 from xdplab.formats.verifier_log import told
 from xdplab.hosts.base import Host, Process
 from xdplab.programs.build import BuiltProgram, compile_command, find_clang, run_tool
-from xdplab.programs.counting import XDP_TX
+from xdplab.programs.counting import VERDICTS
 from xdplab.programs.disassembly import disassemble_xlated
 from xdplab.programs.image import Insn, decode
 from xdplab.programs.spec import ProgramSpec, UserProgram
@@ -100,8 +100,10 @@ def testrun(host: Host, xdpload: str, built: BuiltProgram, folder: str, frame_by
 
         def run(*numbers: int) -> list[float]:
             answer = ask(f"testrun {' '.join(map(str, numbers))}")
-            if isinstance(built.program, ProgramSpec) and answer["retval"] != XDP_TX:
-                raise ProgramError(f"{host.name}: {built.program.name} returns {answer['retval']} instead of XDP_TX")
+            spec = built.program
+            if isinstance(spec, ProgramSpec) and answer["retval"] != VERDICTS[spec.action]:
+                promised = f"XDP_{spec.action.upper()}"
+                raise ProgramError(f"{host.name}: {spec.name} returns {answer['retval']} instead of {promised}")
             return list(answer["ns"])
 
         return calibrated_testrun(run, frame_bytes)

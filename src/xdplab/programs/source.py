@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from xdplab.later import later
-from xdplab.programs.spec import BLOCK, WORD_BYTES, ProgramSpec
+from xdplab.programs.spec import BLOCK, OUT_PORT, WORD_BYTES, ProgramSpec
 from xdplab.resources import shipped
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def _render(template: str, spec: ProgramSpec) -> str:
         .render(
             spec.canonical(),
             workload=spec.kernel,
+            out_port=OUT_PORT if spec.action == "redirect" else None,
             has_state=spec.has_state,
             block=1 if spec.form == "loop" else BLOCK,
             hash_bits=hash_bits(size // WORD_BYTES) if size else None,
@@ -56,11 +57,12 @@ def _render(template: str, spec: ProgramSpec) -> str:
 
 
 def _summary(spec: ProgramSpec) -> str:
+    end = "sent back" if spec.action == "tx" else "forwarded"
     if not spec.accesses:
-        return "The baseline: no access; MAC addresses swapped, frame sent back."
+        return f"The baseline: no access; MAC addresses swapped, frame {end}."
     where = f" in {spec.working_set_bytes} bytes" if spec.working_set_bytes else ""
     plural = "es" if spec.accesses > 1 else ""
-    return f"{spec.workload}, {spec.op}: {spec.accesses} access{plural} per packet{where}, then the frame is sent back."
+    return f"{spec.workload}, {spec.op}: {spec.accesses} access{plural} per packet{where}, then the frame is {end}."
 
 
 @cache

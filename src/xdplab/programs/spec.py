@@ -19,7 +19,10 @@ WORKLOADS = ("array", "packet", "chase", "lookup")
 OPS = ("read", "write")
 FORMS = ("bounded", "loop", "unrolled")
 MAP_TYPES = ("percpu_array", "hash")
+ACTIONS = ("tx", "redirect")
 
+OUT_PORT = "out_port"
+"""The constant of a redirecting program that has the number of the port to which it forwards."""
 WORD_BYTES = 8
 SLOT_BYTES = 64
 BLOCK = 32
@@ -34,6 +37,8 @@ _MAX_ACCESSES = 1 << 24
 class ProgramSpec:
     """A generated program: exactly ``accesses`` accesses per packet, then MACs swapped and XDP_TX.
 
+    With ``action`` redirect, the last step is XDP_REDIRECT to the port whose number the loader puts into `OUT_PORT`.
+
     ``working_set_bytes`` and ``map_type`` take their defaults where the workload has them, and are null elsewhere.
     Raises PlanError naming the field.
     """
@@ -44,9 +49,10 @@ class ProgramSpec:
     form: str = "bounded"
     working_set_bytes: int | None = None
     map_type: str | None = None
+    action: str = "tx"
 
     def __post_init__(self) -> None:
-        for name, allowed in (("workload", WORKLOADS), ("op", OPS), ("form", FORMS)):
+        for name, allowed in (("workload", WORKLOADS), ("op", OPS), ("form", FORMS), ("action", ACTIONS)):
             _one_of(name, getattr(self, name), allowed)
         if not _is_whole(self.accesses) or not 0 <= self.accesses <= _MAX_ACCESSES:
             raise PlanError(f"accesses: {self.accesses!r} is not a whole number from 0 to {_MAX_ACCESSES}")
@@ -99,8 +105,8 @@ class ProgramSpec:
         return self.kernel in ("array", "chase", "lookup")
 
     def canonical(self) -> dict[str, Any]:
-        """Return every field, in a fixed order."""
-        return asdict(self)
+        """Return every field, in a fixed order; ``action`` only if it is not tx: older programs keep their hash."""
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("action", "tx")}
 
 
 @dataclass(frozen=True)

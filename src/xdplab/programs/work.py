@@ -64,6 +64,8 @@ def kernel_work(built: BuiltProgram, *, jit: bool, machine: str) -> AccessWork:
     spec = built.program
     if isinstance(spec, UserProgram) or not spec.accesses:
         return AccessWork(missing="the program makes no counted access")
+    if spec.action == "redirect":
+        return AccessWork(missing="what one access does is read from programs that send frames back (directions: back)")
     if not jit:
         return AccessWork(missing="the kernel interprets the program: its accesses are the interpreter's")
     insns = decode((built.directory / "xlated.bin").read_bytes())

@@ -15,7 +15,7 @@ from typing import Any
 from xdplab import hosts
 from xdplab.errors import LabError
 from xdplab.hosts import Host
-from xdplab.labs.base import MITIGATED, Arrangement, Clock
+from xdplab.labs.base import MITIGATED, Arrangement, Clock, LinkEnds
 from xdplab.labs.cache import native_dir
 from xdplab.labs.guests import GuestKeepers
 from xdplab.labs.netns import NetnsLab
@@ -55,6 +55,9 @@ class VmLab(NetnsLab):
         super().__init__(instance, uid, known)
         self.arrangement: Arrangement = "shared"
         self.clock: Clock | None = qemu.WAYS[self.way].clock
+
+    def second_link(self) -> LinkEnds | None:
+        return None
 
     @property
     def way(self) -> str:

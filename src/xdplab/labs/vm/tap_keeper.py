@@ -46,7 +46,7 @@ class TapKeeper(keeper.VmKeeper):
         except (OSError, subprocess.CalledProcessError) as error:
             raise netns_keeper.KeeperError(f"no tap can be made: {error}", NEEDS_ROOT) from error
         qemu = self.set_going()
-        tg.connect_link()
+        tg.bring_up(tg.interface)
         tg.listen()
         return qemu
 

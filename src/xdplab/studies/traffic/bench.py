@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst
 from xdplab.plan import Point, Trial
 from xdplab.studies.traffic.burst import send
@@ -34,6 +35,8 @@ class TrialBench(TrialStudy):
 
     @contextmanager
     def _attached(self, trial: Trial, raw: Path, facts: TrialFacts) -> Iterator[Send]:
+        if trial.point.two_ports:
+            raise UnsupportedError("directions: a search knows one port only", remedy="`directions: back`")
         context = self._context
         if trial.point.program not in context.programs:
             context.programs = {**context.programs, **self._prepared([trial.point], context.tools)}

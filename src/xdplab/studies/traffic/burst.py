@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst
-from xdplab.generators import Generator
 from xdplab.plan import Point
-from xdplab.studies.traffic.life import TrialContext, generator_settings, sending_cpus
+from xdplab.studies.traffic.life import TrialContext, sender, sending_cpus
+from xdplab.studies.traffic.two_ports import require
 from xdplab.studies.trial_facts import HarnessPieces, Limit, Missing
 
 SESSION_S = 900.0
@@ -28,16 +28,14 @@ def send(
 
     ``other`` replaces settings of the generator.
     """
-    tools = context.tools
-    settings = replace(generator_settings(context, point), rate_pps=rate_pps, **other)
-    deadline_s = SESSION_S + seconds
-    with Generator(context.lab.tg, settings, tools.generator, deadline_s=deadline_s, adapter=tools.adapter) as tg:
+    tg = sender(context, point, deadline_s=SESSION_S + seconds, rate_pps=rate_pps, **other)
+    with closing(tg):
         tg.start()
         context.lab.place(point.arrangement, point.queues)
         tg.burst("warmup", WARMUP_S)
         burst = tg.burst("offer", seconds)
         tg.stop()
-    return burst, tg.raw
+    return burst, "".join(tg.outputs.values())
 
 
 def pieces_alone(context: TrialContext, point: Point, raw: Path) -> HarnessPieces | Missing:
@@ -47,6 +45,8 @@ def pieces_alone(context: TrialContext, point: Point, raw: Path) -> HarnessPiece
 
     What the generator printed goes into ``raw``. `Missing` says why a generator has no such pieces.
     """
+    if point.two_ports:
+        return Missing("with two ports, the generator's pieces are not measured")
     found: dict[str, float] = {}
     for piece, receive in (("sender", False), ("receiver", True)):
         try:
@@ -72,6 +72,7 @@ def generator_alone(context: TrialContext, point: Point) -> Limit:
     if point.program.frames is not None:
         return Limit(None, "a user's own frames are not sent to a DUT without a program")
     try:
+        require(context.lab, context.second, point)
         summary = send(context, point, None, SELF_TEST_S, dst_mac=NOBODY)[0].summary
     except UnsupportedError as error:
         return Limit(None, error.message)

@@ -12,13 +12,14 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from xdplab.counters import CounterProbe
 from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.deploy.device import Applied, reread
 from xdplab.deploy.xdp import Decided, XdpRequest
 from xdplab.errors import ProgramError, UnsupportedError
-from xdplab.generators import Generator, GeneratorSettings, Staying
+from xdplab.generators import BothWays, Generator, GeneratorSettings, Sender, Staying
 from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
 from xdplab.plan.schedule import SLICES, SLICES_S
@@ -31,6 +32,7 @@ from xdplab.studies.traffic.passes import PASSES, RawFiles, Running, warm_up
 from xdplab.studies.traffic.path import DutCount, prove, require_way_back
 from xdplab.studies.traffic.pdr import offered_rate
 from xdplab.studies.traffic.prepare import Prepared, Tools
+from xdplab.studies.traffic.two_ports import SecondPort, TwoPortSide, require, second_probes
 from xdplab.studies.trial_facts import Limit, Missing, TimingLimits, TrialCpus, TrialFacts
 
 SENDER_FIFO = 5
@@ -65,6 +67,7 @@ class TrialContext:
     device: Applied | None = None
     alone: dict[FrameKey, Limit] = field(default_factory=dict)
     staying: Staying = field(default_factory=Staying)
+    second: SecondPort | None = None
 
     def close_probes(self) -> None:
         """End what reads the counters; the next reading starts it again."""
@@ -73,8 +76,8 @@ class TrialContext:
 
 
 def sending_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
-    """The CPUs the generator sends on: one per queue, as far as the TG has them."""
-    return lab.cpus(point.arrangement).tg[: point.queues]
+    """The CPUs the generator sends on: one per queue and direction, as far as the TG has them."""
+    return lab.cpus(point.arrangement).tg[: point.queues * point.ways]
 
 
 def working_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
@@ -97,7 +100,7 @@ def serving_cpus(lab: Lab, point: Point) -> tuple[tuple[int, ...], ...] | None:
     cpus = sending_cpus(lab, point)
     in_turn = _spread(cpus, point.queues)
     if point.engine != "live":
-        return tuple((cpu,) for cpu in in_turn)
+        return tuple(cpus[queue :: point.queues] or (cpu,) for queue, cpu in enumerate(in_turn))
     reached = [tuple(cpu for cpu in cpus if cpu % point.queues == queue) for queue in range(point.queues)]
     return tuple(own or (cpu,) for own, cpu in zip(reached, in_turn, strict=True))
 
@@ -115,10 +118,11 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
     prepared = context.programs[point.program]
     know_before(context, trial, prepared, facts)
     require_way_back(context.lab, point)
+    require(context.lab, context.second, point)
     with ThreadPoolExecutor(1) as meanwhile, ExitStack() as stack:
         files = RawFiles(raw)
-        generator = context.staying.take(_generator(context, point))
-        stack.callback(lambda: files.add({"xdpgen.jsonl": generator.raw.encode()}))
+        generator = context.staying.take(sender(context, point, deadline_s=SESSION_S))
+        stack.callback(lambda: files.add({name: said.encode() for name, said in generator.outputs.items()}))
         stack.callback(lambda: None if context.staying.has(generator) else generator.close())
         starting = meanwhile.submit(generator.start)
         stack.callback(wait, [starting])  # a generator that is still starting could not be closed
@@ -132,11 +136,17 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
         _run_setup(context, point)
         facts.generator = starting.result()
         facts.placed = context.lab.place(point.arrangement, point.queues)
-        facts.path = prove(generator, point, facts.rate_requested_pps, lambda: DutCount(context.dut_probe, side, point))
+        second = second_probes(context.second, point, context.dut_probe, context.tg_probe)
+        facts.path = prove(
+            generator,
+            point,
+            facts.rate_requested_pps,
+            lambda: DutCount(context.dut_probe, side, point, next(iter(second), None)),
+        )
         facts.warmup = warm_up(generator, context.plan.trial.warmup_s)
         probes = context.dut_probe, context.tg_probe
         clock = clock_command(context, point)
-        running = Running(context.plan, *probes, side, generator, files, facts, clock, samples.result)
+        running = Running(context.plan, *probes, side, generator, files, facts, clock, samples.result, second)
         for name in point.passes:
             if name in PASSES:
                 PASSES[name](running)
@@ -163,7 +173,7 @@ def counts_decisions(point: Point) -> bool:
 
 
 def _decided(
-    context: TrialContext, point: Point, prepared: Prepared, generator: Generator, files: RawFiles
+    context: TrialContext, point: Point, prepared: Prepared, generator: Sender, files: RawFiles
 ) -> Decided | Missing:
     """Count the program's actions in a separate burst: it is loaded again behind counting instructions.
 
@@ -190,7 +200,7 @@ def _decided(
     return found
 
 
-def _sliced(context: TrialContext, trial: Trial, side: DutSide, generator: Generator) -> Missing | None:
+def _sliced(context: TrialContext, trial: Trial, side: DutSide, generator: Sender) -> Missing | None:
     """Measure the program against the race's other one, in slices under one sender. xdpload prints the slices.
 
     `Missing` says why the two cannot be exchanged.
@@ -257,6 +267,10 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
     lab, there = context.lab, prepared.on_dut
     if point.mode != "af_xdp":
         request = _request(context, point, prepared)
+        if point.two_ports:
+            assert context.second is not None  # `require` has refused it
+            reader, binary = context.dut_probe.reader, context.tools.xdpload
+            return TwoPortSide(lab.dut, reader, binary, request, context.second, queues=point.queues)
         return KernelSide(lab.dut, context.dut_probe.reader, context.tools.xdpload, request, queues=point.queues)
     if context.tools.afxdp_user is None or there.workload is None:
         raise UnsupportedError("mode af_xdp needs a generated workload")
@@ -304,17 +318,48 @@ def _run_setup(context: TrialContext, point: Point) -> None:
         context.lab.dut.run(argv)
 
 
-def _generator(context: TrialContext, point: Point) -> Generator:
-    tools, settings = context.tools, generator_settings(context, point)
-    return Generator(context.lab.tg, settings, tools.generator, deadline_s=SESSION_S, adapter=tools.adapter)
+def sender(context: TrialContext, point: Point, *, deadline_s: float, **other: Any) -> Sender:
+    """Return what sends the frames of ``point``, not started; ``other`` replaces settings of the generator.
+
+    The load is that of all directions together.
+    """
+    tools, settings = context.tools, replace(generator_settings(context, point), **other)
+
+    def session(own: GeneratorSettings) -> Generator:
+        return Generator(context.lab.tg, own, tools.generator, deadline_s=deadline_s, adapter=tools.adapter)
+
+    if point.ways == 1:
+        return session(settings)
+    rate = None if settings.rate_pps is None else settings.rate_pps / 2
+    there, back = settings.cpus[: point.queues], settings.cpus[point.queues :]
+    return BothWays(
+        session(replace(settings, rate_pps=rate, cpus=there)),
+        session(replace(_turned(context, settings), rate_pps=rate, cpus=back)),
+    )
+
+
+def _turned(context: TrialContext, settings: GeneratorSettings) -> GeneratorSettings:
+    """Return the settings for the other direction; its frames have a run id of their own."""
+    assert context.second is not None  # `require` has refused it
+    ends, nobody = context.second.ends, settings.dst_mac != context.lab.dut_mac
+    return replace(
+        settings,
+        interface=ends.tg_interface,
+        receive_on=settings.interface,
+        src_mac=ends.tg_mac,
+        dst_mac=settings.dst_mac if nobody else ends.dut_mac,
+        run_id=f"{int(settings.run_id, 16) ^ 0xFFFF:04x}",
+    )
 
 
 def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings:
-    """Return the settings of the generator for ``point``."""
+    """Return the settings of the generator for ``point``, of its first direction."""
     lab = context.lab
+    two = context.second if point.two_ports else None
     return GeneratorSettings(
         engine=point.engine,
         interface=context.tools.port,
+        receive_on=two.ends.tg_interface if two else None,
         queues=_reached(context, point),
         cpus=sending_cpus(lab, point),
         fifo=SENDER_FIFO,
@@ -351,7 +396,9 @@ def _reached(context: TrialContext, point: Point) -> int:
     """
     by_flow = not context.lab.virtual or context.lab.generator.follows
     by_cpu = context.tools.adapter.capability(point.engine).queue_per_cpu
-    queues: int = min(point.queues, len(sending_cpus(context.lab, point))) if by_flow and by_cpu else point.queues
+    queues: int = (
+        min(point.queues, len(sending_cpus(context.lab, point)) // point.ways) if by_flow and by_cpu else point.queues
+    )
     return queues
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from xdplab.analysis.action_rules import returns_frames
 from xdplab.analysis.derived import COLUMNS
 from xdplab.run.metrics import METRICS
 
@@ -35,7 +36,7 @@ SAME_REASON = {
 """A column, and those that are null for the same reason."""
 
 NOT_SO_HERE: dict[str, Callable[[Row], str | None]] = {
-    "lost_packets": lambda row: None if row.get("action") == "tx" else "no frame has to come back: see dut_rx_packets",
+    "lost_packets": lambda row: None if returns_frames(row) else "no frame has to come back: see dut_rx_packets",
     "tx_paused_ms": lambda row: "at a paced load lateness shows a pause: see late_max_ns" if _paced(row) else None,
     "tx_late_packets": lambda row: None if _paced(row) else "at maximum load no frame is due",
     "xsk_dropped": lambda row: None if _sockets(row) else "the mode has no AF_XDP socket",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xdplab.counters import CounterProbe, Recording
 from xdplab.counters.table import When
-from xdplab.generators import Generator
+from xdplab.generators import Sender
 from xdplab.plan import Plan
 from xdplab.studies.traffic.dut import DutSide
 from xdplab.studies.traffic.sent import burst_course
@@ -17,6 +17,8 @@ from xdplab.studies.trial_facts import ProgramRuns, TrialFacts, WarmedUp
 
 RECORDER_MARGIN_S = 30.0
 PERF_FOLDER = "counters_perf"
+SECOND_FOLDER, SECOND_PERF_FOLDER = "counters_second", "counters_perf_second"
+"""The readings of the second ports, in trials that have two."""
 
 
 class RawFiles:
@@ -36,18 +38,20 @@ class RawFiles:
 class Running:
     """A trial whose program is attached and whose generator is ready.
 
-    ``clock`` is the command that measures the DUT's clock. ``samples`` returns the sampler, ready to record.
+    ``clock`` is the command that measures the DUT's clock. ``samples`` returns the sampler, ready to record. ``second``
+    are the probes of the second ports, if the DUT forwards between two.
     """
 
     plan: Plan
     dut_probe: CounterProbe
     tg_probe: CounterProbe
     side: DutSide
-    generator: Generator
+    generator: Sender
     files: RawFiles
     facts: TrialFacts
     clock: Sequence[str] = ()
     samples: Callable[[], Recording] | None = None
+    second: Sequence[CounterProbe] = ()
 
     @property
     def window_s(self) -> float:
@@ -61,12 +65,20 @@ class Running:
             tg = meanwhile.submit(self.tg_probe.snapshot, when)
             return self.dut_probe.snapshot(when, self.plan.metrics, clock=clock) | tg.result()
 
+    def second_ports(self, when: When) -> dict[str, bytes]:
+        """The counters of the second ports; none if the trial has one port."""
+        return {name: data for probe in self.second for name, data in probe.snapshot(when).items()}
+
+    def add_second(self, files: dict[str, bytes], folder: str) -> None:
+        if self.second:
+            self.files.add(files, folder)
+
 
 WARMUPS = 5
 """Number of warm-up bursts within which the rate must become steady."""
 
 
-def warm_up(generator: Generator, seconds: float) -> WarmedUp | None:
+def warm_up(generator: Sender, seconds: float) -> WarmedUp | None:
     """Send bursts of this many seconds until the rate is steady in one, at most five; return the result."""
     if not seconds:
         return None
@@ -85,12 +97,14 @@ def rate(trial: Running) -> None:
     assert trial.samples is not None
     with trial.samples() as recording:
         recording.await_started()
+        second = trial.second_ports("before")
         before = trial.snapshot("before", clock=trial.clock)
         trial.facts.dut_before = trial.side.counts()
         trial.generator.burst("rate", trial.window_s)
         trial.facts.dut_after = trial.side.counts()
         after = trial.snapshot("after", clock=trial.clock)
         trial.files.add(before | after | recording.stop(), "counters")
+        trial.add_second(second | trial.second_ports("after"), SECOND_FOLDER)
 
 
 def bpf_stats(trial: Running) -> None:
@@ -112,12 +126,14 @@ def perf(trial: Running) -> None:
     """
     deadline_s = trial.window_s + RECORDER_MARGIN_S
     events = trial.plan.perf_events
+    second = trial.second_ports("before")
     before, trial.facts.perf_before = trial.snapshot("before"), trial.side.counts()
     with trial.dut_probe.start(["perf", "sar"], events=events, deadline_s=deadline_s) as recording:
         trial.generator.burst("perf", trial.window_s)
         trial.files.add(recording.stop(), "counters")
     trial.facts.perf_after = trial.side.counts()
     trial.files.add(before | trial.snapshot("after"), PERF_FOLDER)
+    trial.add_second(second | trial.second_ports("after"), SECOND_PERF_FOLDER)
 
 
 PASSES: dict[str, Callable[[Running], None]] = {"rate": rate, "bpf_stats": bpf_stats, "perf": perf}

@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from xdplab.counters import CounterProbe, derive
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.formats.generator import Burst, Summary, parse_output
-from xdplab.generators import BY_DPDK, Generator
+from xdplab.generators import BY_DPDK, Sender
 from xdplab.labs import Lab
 from xdplab.plan import Point
 from xdplab.studies.traffic.dut import DutSide
+from xdplab.studies.traffic.two_ports import passed
 
 PROOF_FRAMES = 300
 PROOF_S = (0.02, 0.5)  # however fast or slow the load
@@ -40,14 +42,19 @@ def require_way_back(lab: Lab, point: Point) -> None:
 
 @dataclass
 class DutCount:
-    """The DUT's counts from now until they are read: frames received, and sent back."""
+    """The DUT's counts from now until they are read: frames received, and sent back or forwarded.
+
+    ``second`` reads the second port, if there is one.
+    """
 
     probe: CounterProbe
     side: DutSide
     point: Point
+    second: CounterProbe | None = None
 
     def __post_init__(self) -> None:
         self._before, self._counts = self.probe.snapshot("before"), self.side.counts()
+        self._second = self.second.snapshot("before") if self.second else {}
 
     def gained(self) -> tuple[Mapping[str, int | None], Files]:
         """Return the counts, None if the driver has none, and the readings."""
@@ -58,8 +65,17 @@ class DutCount:
                 "dut_sent": counts.total("tx") - before.total("tx"),
             }, files
         found = derive(files, mode=self.point.mode, shared=True, queues=self.point.queues)
+        if self.second:
+            other = self._second | self.second.snapshot("after")
+            counts_by_way = passed(found, derive(other, mode=self.point.mode, shared=True), self.point.ways)
+            received, sent = ([pair[at].value for pair in counts_by_way] for at in (0, 1))
+            return {"dut_received": _total(received), "dut_sent": _total(sent)}, files
         values = {"dut_received": found["dut_rx_packets"].value, "dut_sent": found["dut_tx_packets"].value}
         return {name: value if isinstance(value, int) else None for name, value in values.items()}, files
+
+
+def _total(counts: list[Any]) -> int | None:
+    return None if None in counts else sum(counts)
 
 
 def heard(summary: Summary) -> int | None:
@@ -68,7 +84,7 @@ def heard(summary: Summary) -> int | None:
 
 
 def prove(
-    generator: Generator, point: Point, rate_pps: float | None, counting: Callable[[], DutCount]
+    generator: Sender, point: Point, rate_pps: float | None, counting: Callable[[], DutCount]
 ) -> dict[str, int | None]:
     """Send a few hundred frames before the trial and return the counts.
 
@@ -79,18 +95,27 @@ def prove(
     least, most = PROOF_S
     seconds = least if rate_pps is None else min(max(PROOF_FRAMES / rate_pps, least), most)
     deadline = time.monotonic() + CARRIER_S
-    summary = generator.burst("path", seconds).summary
-    found = {"sent": summary.tx_packets, "back": heard(summary)}
+    burst = generator.burst("path", seconds)
+    found = _carried(burst)
     kept = 0
-    while found["back"] == 0 and point.program.action in (None, "tx") and kept < KEPT_TWICE:
+    while _silent(burst) and (point.two_ports or point.program.action in (None, "tx")) and kept < KEPT_TWICE:
         time.sleep(PAUSE_S)
         count = counting()
-        summary = generator.burst("path", seconds).summary
-        found = {"sent": summary.tx_packets, "back": heard(summary), **count.gained()[0]}
+        burst = generator.burst("path", seconds)
+        found = {**_carried(burst), **count.gained()[0]}
         kept += _kept_by_the_dut(found)
         if time.monotonic() > deadline:
             break
     return found
+
+
+def _carried(burst: Burst) -> dict[str, int | None]:
+    return {"sent": burst.summary.tx_packets, "back": heard(burst.summary)}
+
+
+def _silent(burst: Burst) -> bool:
+    """Whether no frame came back, in one of the directions if there are two."""
+    return any(heard(one.summary) == 0 for one in burst.ways or (burst,))
 
 
 def _kept_by_the_dut(found: Mapping[str, int | None]) -> bool:

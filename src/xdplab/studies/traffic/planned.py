@@ -71,6 +71,8 @@ def why_not_sliced(a: Point, b: Point) -> str | None:
     differ = [name for name in first if name not in own and first[name] != second[name]]
     if differ:
         return f"the sides differ in {', '.join(differ)}"
+    if a.two_ports:
+        return "with two ports the program would be exchanged on one of them only"
     if a.mode not in _EXCHANGED:
         return f"a program is not exchanged in mode {a.mode}"
     if a.load != "max":

@@ -80,6 +80,7 @@ def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
         form=factors.form or "bounded",
         working_set_bytes=factors.working_set_bytes,
         map_type=factors.map_type,
+        action=factors.action or "tx",
     )
 
 

@@ -17,10 +17,11 @@ from xdplab.counters.derive import intervals
 from xdplab.counters.value import jain_index
 from xdplab.deploy.afxdp import Stats
 from xdplab.errors import FormatError
+from xdplab.formats.both_ways import both
 from xdplab.formats.generator import Burst, GeneratorReady, parse_output
 from xdplab.formats.pcap import flow_of, l2_bytes, parse_pcap
 from xdplab.formats.slices import SlicedRatio, parse_slices, ratio_of
-from xdplab.generators import BY_DPDK
+from xdplab.generators import BY_DPDK, OUTPUT, OUTPUT_BACK
 from xdplab.plan import Point, Trial
 from xdplab.plan.schedule import SLICES
 from xdplab.run.facts import learnt
@@ -28,8 +29,9 @@ from xdplab.run.metrics import BY_NAME, METRICS
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
 from xdplab.studies.traffic.nulls import NO_TIMES, OLDER, with_reasons
-from xdplab.studies.traffic.passes import PERF_FOLDER
+from xdplab.studies.traffic.passes import PERF_FOLDER, SECOND_PERF_FOLDER
 from xdplab.studies.traffic.sent import in_window, mean_size, traffic
+from xdplab.studies.traffic.two_ports import by_direction
 from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialFacts, device_columns
 
 Row = dict[str, Any]
@@ -102,10 +104,11 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
     if attempt.status != "measured":
         row |= {"verdict": attempt.status, "reason": attempt.reason, "rules_version": RULES_VERSION}
         return AttemptRows(row, [])
-    bursts = _bursts(raw, reasons)
+    bursts = _bursts(raw, trial.point, reasons)
     if "rate" in bursts:
         row |= traffic(bursts["rate"], reasons)
         row |= _counted(raw, trial, facts, reasons)
+        row |= by_direction(raw, trial.point, bursts["rate"], reasons)
         row |= _port(row, bursts["rate"], raw, trial, reasons)
         row |= _rates(row, bursts["rate"], reasons)
         row |= _other_work(row, facts, reasons)
@@ -243,13 +246,15 @@ def _machine(facts: TrialFacts, reasons: dict[str, str]) -> Row:
     }
 
 
-def _bursts(raw: Path, reasons: dict[str, str]) -> dict[str, Burst]:
+def _bursts(raw: Path, point: Point, reasons: dict[str, str]) -> dict[str, Burst]:
+    """The bursts by name; those of two directions are added up."""
     try:
-        output = parse_output((raw / "xdpgen.jsonl").read_bytes())
+        outputs = [parse_output((raw / name).read_bytes()) for name in (OUTPUT, OUTPUT_BACK)[: point.ways]]
     except (OSError, FormatError) as error:
         reasons["tx_packets"] = f"the generator's output cannot be read: {error}"
         return {}
-    return {burst.name: burst for burst in output.bursts}
+    there, *back = ({burst.name: burst for burst in output.bursts} for output in outputs)
+    return {name: both(burst, back[0][name]) for name, burst in there.items() if name in back[0]} if back else there
 
 
 def _counted(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]) -> Row:
@@ -354,7 +359,7 @@ def _foreign(row: Row, before: Stats, after: Stats, reasons: dict[str, str]) -> 
 def _rates(row: Row, burst: Burst, reasons: dict[str, str]) -> Row:
     window, sent, done = row["window_s"], row["tx_packets"], forwarded(row)
     rates: Row = {"offered_pps": sent / window}
-    if row.get("action") == "tx" and row["rx_packets"] is not None:
+    if returns_frames(row) and row["rx_packets"] is not None:
         rates["lost_packets"] = sent - (int(tg_count(row) or 0) - (row["duplicate_packets"] or 0))
         rates["loss_ratio"] = rates["lost_packets"] / sent if sent else None
     if done is not None:
@@ -455,10 +460,12 @@ def _perf_packets(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str,
         return {}
     if facts.perf_before is not None and facts.perf_after is not None:
         return {"perf_packets": _rings(facts.perf_before, facts.perf_after)["dut_rx_packets"]}
-    found = derive_from_directory(raw / PERF_FOLDER, mode=trial.point.mode, shared=True)["dut_rx_packets"]
-    if found.reason is not None:
-        reasons["perf_packets"] = found.reason
-    return {"perf_packets": found.value}
+    folders = (PERF_FOLDER, SECOND_PERF_FOLDER)[: trial.point.ways]
+    found = [derive_from_directory(raw / one, mode=trial.point.mode, shared=True)["dut_rx_packets"] for one in folders]
+    if why := next((one.reason for one in found if one.reason is not None), None):
+        reasons["perf_packets"] = why
+        return {}
+    return {"perf_packets": sum(one.value for one in found if isinstance(one.value, int))}
 
 
 def _run_time(runs: ProgramRuns, reasons: dict[str, str]) -> Row:

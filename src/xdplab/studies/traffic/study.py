@@ -37,6 +37,7 @@ from xdplab.studies.traffic.pdr import known_pdr
 from xdplab.studies.traffic.planned import rivals
 from xdplab.studies.traffic.prepare import Prepared, Tools, build_tools, engines_of, generator_of, prepare_programs
 from xdplab.studies.traffic.turns import THE_PLANS
+from xdplab.studies.traffic.two_ports import SecondPort, second_port
 from xdplab.studies.trial_facts import Mended, TrialFacts
 
 # With GRO every mode has the same path into the DUT: by NAPI. Without it the generic path depends on the sender.
@@ -56,6 +57,11 @@ def endpoints(lab: Lab) -> tuple[Endpoint, ...]:
     """The ends of the link that the kernel has: the DUT's, and the TG's unless DPDK has it."""
     dut = Endpoint(lab.dut, lab.dut_interface)
     return (dut,) if lab.generator.by_dpdk else (dut, Endpoint(lab.tg, lab.tg_interface))
+
+
+def second_endpoints(lab: Lab, second: SecondPort | None) -> tuple[Endpoint, ...]:
+    """The ends of the second link, the DUT's first; none without one."""
+    return (Endpoint(lab.dut, second.ends.dut_interface), Endpoint(lab.tg, second.ends.tg_interface)) if second else ()
 
 
 def queue_ends(lab: Lab) -> tuple[Endpoint, ...]:
@@ -199,11 +205,14 @@ class TrialStudy:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            two = any(trial.point.two_ports for trial in self._trials)
+            self._second = second_port(self._lab) if two else None
+            self._second_ends = second_endpoints(self._lab, self._second)
             # The DUT's device is restored first: a tap's queues follow it.
-            self._dut, *tg = (
-                HeldDevice(end.host, end.interface, state_dir(self._lab, end.host)) for end in endpoints(self._lab)
+            self._dut, *others = (
+                HeldDevice(end.host, end.interface, state_dir(self._lab, end.host)) for end in self._ends
             )
-            self._held: list[HeldDevice | HeldPort] = [*tg, self._dut]
+            self._held: list[HeldDevice | HeldPort] = [*others, self._dut]
             if (port := _dpdk_port(self._lab)) is not None:
                 self._held.append(port)
             for held in self._held:
@@ -218,12 +227,17 @@ class TrialStudy:
             self._stack = stack.pop_all()
         return self
 
+    @property
+    def _ends(self) -> tuple[Endpoint, ...]:
+        """The ends of all links of the session."""
+        return endpoints(self._lab) + self._second_ends
+
     def _await_let_go(self) -> None:
         """A killed generator is gone before its program is off the link; until then no queue can be set.
 
         A veth's features, too, change with what is attached to its peer.
         """
-        for end in endpoints(self._lab):
+        for end in self._ends:
             with suppress(HostError):  # the end of the session reports what it cannot restore
                 await_nothing_attached(end.host, end.interface)
 
@@ -265,6 +279,7 @@ class TrialStudy:
             link=link_rate(lab),
             tg_machine=machine_of(lab.tg),
             switched_off=self._switched,
+            second=self._second,
         )
 
     def __exit__(
@@ -287,16 +302,19 @@ class TrialStudy:
     def _set_block(self) -> None:
         trials = self._block
         self._return_device()
-        ends = endpoints(self._lab)
+        ends = self._ends
         applied = [apply(end.host, end.interface, LINK_SETTINGS).require() for end in ends]
         dut, *tg = queue_ends(self._lab)
         applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
+        if self._second_ends:
+            dut, other = self._second_ends
+            applied += set_queues(dut, other, trials[0].point.queues)
         if any(trial.point.engine in OTHER_MACS for trial in trials):
             applied.append(self._receive_all())
         if any(trial.point.vlan != "none" for trial in trials):
             applied += self._receive_tags()
         applied += self._set_device(trials[0].point)
-        applied += self._steer(trials[0].point)
+        applied += self._steer(max((trial.point for trial in trials), key=lambda point: point.ways))
         self._context.applied = tuple(applied)
         self._test_generator(trials)
 
@@ -321,7 +339,7 @@ class TrialStudy:
         the trial's frames come back altered.
         """
         self._device_changed.update(WHOLE_FRAMES)
-        ends = [end for end in endpoints(self._lab) if "rxvlan" in FEATURES.read(end.host, end.interface)]
+        ends = [end for end in self._ends if "rxvlan" in FEATURES.read(end.host, end.interface)]
         return [self._receive_all(), *(apply(end.host, end.interface, WHOLE_FRAMES).require() for end in ends)]
 
     def _set_device(self, point: Point) -> list[Applied]:
@@ -347,7 +365,8 @@ class TrialStudy:
         wanted = {f"xps.{queue}": f"{sum(1 << cpu for cpu in cpus):x}" for queue, cpus in enumerate(serving)}
         done = apply(host, interface, wanted).require()
         self._context.xps = {name.partition(".")[2]: str(mask) for name, mask in done.obtained.items()}
-        return [done]
+        others = [apply(end.host, end.interface, wanted).require() for end in self._second_ends[:1]]
+        return [done, *others]
 
     def _test_generator(self, trials: Sequence[Trial]) -> None:
         """Test the generator before the DUT has a program: its rate alone is the limit of every trial's load."""
@@ -420,7 +439,7 @@ class TrialStudy:
         self._context.close_probes()
         self._switch_off()
         booted = tuple(held.host.name for held in self._held if held.take())
-        for end in endpoints(self._lab):
+        for end in self._ends:
             await_nothing_attached(end.host, end.interface)
         if booted:
             self._context = replace(self._made_context(), alone=self._context.alone)

@@ -1,0 +1,148 @@
+"""A DUT that forwards from one port to another: what a trial with two ports needs, and the counts of each direction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xdplab.counters import CounterProbe, Value, derive_from_directory, unreadable
+from xdplab.deploy.xdp import XdpRequest
+from xdplab.errors import UnsupportedError
+from xdplab.formats.generator import Burst
+from xdplab.hosts import Host
+from xdplab.hosts.base import CommandRunner
+from xdplab.labs import Lab
+from xdplab.labs.base import LinkEnds
+from xdplab.plan import Point
+from xdplab.programs.spec import OUT_PORT
+from xdplab.studies.traffic.dut import KernelSide
+from xdplab.studies.traffic.passes import SECOND_FOLDER
+
+Row = dict[str, Any]
+COUNTS = ("tx_packets", "dut_rx_packets", "dut_tx_packets", "rx_packets")
+WAYS = ("forth", "back")
+"""Prefixes of the columns of a direction: from the first port to the second, and from the second to the first."""
+
+
+@dataclass(frozen=True)
+class SecondPort:
+    """The second link of a lab, and the kernel's numbers of the DUT's two ports."""
+
+    ends: LinkEnds
+    numbers: tuple[int, int]
+
+
+def second_port(lab: Lab) -> SecondPort | None:
+    """Return the lab's second link, made if need be; None if it has none."""
+    ends = lab.second_link()
+    if ends is None:
+        return None
+    files = [f"/sys/class/net/{name}/ifindex" for name in (lab.dut_interface, ends.dut_interface)]
+    first, second = (int(lab.dut.run(["cat", file]).text) for file in files)
+    return SecondPort(ends, (first, second))
+
+
+def require(lab: Lab, second: SecondPort | None, point: Point) -> None:
+    """Raise UnsupportedError if this lab cannot forward the frames of ``point`` between two ports."""
+    if not point.two_ports:
+        return
+    if second is None:
+        raise UnsupportedError(
+            f"directions: {point.directions} needs two links between TG and DUT, and lab {lab.name} has one",
+            remedy="measure in a lab netns",
+        )
+    cpus, needed = len(lab.cpus(point.arrangement).tg), point.queues * point.ways
+    if point.ways > 1 and cpus < needed:
+        raise UnsupportedError(
+            f"directions: both needs {needed} CPUs of the TG, {point.queues} for each direction, and it has {cpus}",
+            remedy="fewer queues, or `directions: one`",
+        )
+
+
+class TwoPortSide(KernelSide):
+    """The program on both ports, each time with the number of the other one. Readings are those of the first port."""
+
+    def __init__(
+        self, host: Host, reader: CommandRunner, binary: str, request: XdpRequest, second: SecondPort, *, queues: int
+    ) -> None:
+        first, other = second.numbers
+        there = replace(request, rodata={**request.rodata, OUT_PORT: other})
+        back = replace(request, interface=second.ends.dut_interface, rodata={**request.rodata, OUT_PORT: first})
+        super().__init__(host, reader, binary, there, queues=queues)
+        try:
+            self._back = KernelSide(host, reader, binary, back, queues=queues)
+        except BaseException:
+            super().close()
+            raise
+
+    def require(self) -> None:
+        super().require()
+        self._back.require()
+
+    def raw_files(self) -> dict[str, bytes]:
+        return super().raw_files() | {"xdpload_second.jsonl": self._back.raw_files()["xdpload.jsonl"]}
+
+    def stop(self) -> None:
+        super().stop()
+        self._back.stop()
+
+    def close(self) -> None:
+        super().close()
+        self._back.close()
+
+
+def second_probes(second: SecondPort | None, point: Point, dut: CounterProbe, tg: CounterProbe) -> list[CounterProbe]:
+    """Return the probes of the second ports; they read over the connections of the first ones."""
+    if second is None or not point.two_ports:
+        return []
+    return [replace(dut, device=second.ends.dut_interface), replace(tg, device=second.ends.tg_interface)]
+
+
+Found = Mapping[str, Value]
+
+
+def passed(first: Found, second: Found, ways: int) -> list[tuple[Value, Value]]:
+    """Return the DUT's counts of each direction: frames received by its port, and sent on by the other port.
+
+    ``first`` and ``second`` are the derived readings of the two ports. What a port sends for another one, only its link
+    statistics count.
+    """
+    there = (first["dut_rx_packets"], second["dut_link_tx_packets"])
+    back = (second["dut_rx_packets"], first["dut_link_tx_packets"])
+    return [there, back][:ways]
+
+
+def by_direction(raw: Path, point: Point, burst: Burst, reasons: dict[str, str]) -> Row:
+    """Return the columns of each direction, and the DUT's counts as their sums."""
+    columns = {way: [f"{way}_{count}" for count in COUNTS] for way in WAYS}
+    if not point.two_ports:
+        reasons |= dict.fromkeys((*columns["forth"], *columns["back"]), "frames come back by the port they came on")
+        return {}
+    if point.ways == 1:
+        reasons |= dict.fromkeys(columns["back"], "frames are sent in one direction only")
+    first, second = (
+        derive_from_directory(raw / folder, mode=point.mode, shared=True, queues=point.queues)
+        for folder in ("counters", SECOND_FOLDER)
+    )
+    row: Row = {}
+    bursts = burst.ways or (burst,)
+    for way, one, (received, sent) in zip(WAYS, bursts, passed(first, second, point.ways), strict=False):
+        values = (one.summary.tx_packets, received.value, sent.value, one.summary.rx_packets)
+        row |= dict(zip(columns[way], values, strict=True))
+        why = (None, received.reason, sent.reason, one.summary.rx_missing)
+        reasons |= {column: text for column, text in zip(columns[way], why, strict=True) if text is not None}
+    for name in ("dut_rx_packets", "dut_tx_packets"):
+        row[name] = _sum([row[f"{way}_{name}"] for way in WAYS[: point.ways]])
+        reasons.pop(name, None)
+        if row[name] is None:
+            reasons[name] = "a direction's count is missing: see the columns of the directions"
+    if (missing := unreadable(raw / SECOND_FOLDER)) is not None:
+        row["counters_missing"] = f"second port: {missing}"
+    return row
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

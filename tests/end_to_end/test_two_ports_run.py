@@ -1,0 +1,155 @@
+"""Plans whose DUT forwards between two ports, in one direction and in both at once, with real traffic."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests import forked
+from tests.end_to_end.conftest import needs_root, xdplab
+from tests.labs.rack import rack, written
+from tests.run.nulls import unexplained
+from xdplab.deploy.device import queues_now
+from xdplab.labs import Lab
+from xdplab.plan import parse_plan
+from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.two_ports import TwoPortSide
+
+pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+
+TRIAL = {"warmup_s": 0.05, "window_s": 0.2, "pause_s": 0.0}
+PLAN = """
+name: ports
+repetitions: 1
+trial: {warmup_s: 0.05, window_s: 0.2, pause_s: 0.0}
+blocks:
+  - points: {mode: [native, generic], workload: packet, op: write, accesses: 16}
+    traffic: {load: [10kpps, max], directions: [back, one, both]}
+  - points: {mode: native}
+    traffic: {load: 10kpps, directions: [one, both], engine: afxdp}
+"""
+KILLED = "name: kills\nrepetitions: 9\nblocks: [{traffic: {directions: both, load: 10kpps}}]\n"
+COUNTS = ("tx_packets", "dut_rx_packets", "dut_tx_packets", "rx_packets")
+
+
+def packets(raw: Path, folder: str, role: str, direction: str) -> int:
+    """Return what a port's link statistics gained in the window, from the raw files alone."""
+    before, after = (
+        json.loads((raw / folder / f"{role}.iplink.{when}.json").read_bytes())[0]["stats64"][direction]["packets"]
+        for when in ("before", "after")
+    )
+    return int(after) - int(before)
+
+
+def measured(folder: Path, lab_name: str, plan: str = PLAN) -> pd.DataFrame:
+    (folder / "p.yaml").write_text(plan)
+    xdplab("--lab", lab_name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=folder)
+    return pd.read_parquet(next(folder.glob("out/*/trials.parquet")))
+
+
+def test_each_directions_counts_are_those_of_the_four_ports(lab_name: str, tmp_path: Path) -> None:
+    trials = measured(tmp_path, lab_name)
+    assert unexplained(trials, today=True) == []
+    assert trials["verdict"].eq("valid").all(), trials[["mode", "directions", "engine", "reason"]].to_dict("records")
+    assert (trials["directions"] == "both").sum() == 9  # two modes, N and loads; one by sockets
+    for row in trials.to_dict("records"):
+        raw = next(tmp_path.glob(f"out/*/raw/{row['trial_id']}/1"))
+        if row["directions"] == "back":
+            assert row["action"] == "tx"
+            assert not (raw / "counters_second").exists()
+            assert pd.isna(row["forth_tx_packets"])
+            continue
+        first, second = ("counters", "counters_second")
+        forth, back = ([row[f"{way}_{name}"] for name in COUNTS] for way in ("forth", "back"))
+        ports = (packets(raw, first, "dut", "rx"), packets(raw, second, "dut", "tx"), packets(raw, second, "tg", "rx"))
+        assert tuple(forth[1:]) == ports
+        assert forth[0] == forth[1]  # the TG lost none
+        assert row["action"] == "redirect"
+        if row["mode"] == "native":
+            decided = json.loads(row["xdp_actions"])
+            assert decided["redirect"] == forth[1] == sum(decided.values())
+        if row["directions"] == "one":
+            assert pd.isna(back).all()
+            assert (row["tx_packets"], row["rx_packets"]) == (forth[0], forth[3])
+            assert packets(raw, second, "dut", "rx") == packets(raw, first, "tg", "rx") == 0
+            continue
+        ports = (packets(raw, second, "dut", "rx"), packets(raw, first, "dut", "tx"), packets(raw, first, "tg", "rx"))
+        assert tuple(back[1:]) == ports
+        assert back[0] == back[1]
+        whole = [row[name] for name in COUNTS]
+        assert whole == [there + other for there, other in zip(forth, back, strict=True)]
+        if row["load"] == "10kpps":
+            assert forth[0] == back[0] == 1000  # half of the load each
+        assert row["forwarded_pps"] == pytest.approx((forth[3] + back[3]) / row["window_s"], rel=0.05)
+
+
+def test_a_broken_direction_is_named(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The DUT's second port has no program: half of the frames are forwarded, and the sum would look like a loss."""
+    attach = TwoPortSide.__init__
+
+    def half_attached(side: TwoPortSide, *args: object, **options: object) -> None:
+        attach(side, *args, **options)  # type: ignore[arg-type]
+        side._back.stop()
+
+    monkeypatch.setattr(TwoPortSide, "__init__", half_attached)
+    monkeypatch.setattr(TwoPortSide, "require", lambda side: None)
+    monkeypatch.setattr(TwoPortSide, "stop", lambda side: super(TwoPortSide, side).stop())
+    block = {"traffic": {"directions": "both", "load": "10kpps"}}
+    plan = {"name": "half", "repetitions": 1, "trial": TRIAL, "blocks": [block]}
+    run = runs.start(parse_plan(plan), lab, tmp_path)
+    runs.execute(run, lab, runs.quiet())
+    (row,) = pd.read_parquet(run.path / "trials.parquet").to_dict("records")
+    assert row["verdict"] == "invalid"
+    assert row["reason"].startswith(
+        "from the second port to the first: of 1000 frames that the TG sent, the DUT received"
+    )
+    assert row["reason"].endswith("forwarded 0, and the TG received 0")
+    assert [row[f"forth_{name}"] for name in COUNTS] == [1000] * 4
+    assert row["back_rx_packets"] == 0
+
+
+def test_a_lab_of_one_link_says_so(lab: Lab, tmp_path: Path) -> None:
+    inventory = written(rack(lab, tmp_path), tmp_path)
+    plan = "name: rack\nrepetitions: 1\nblocks: [{traffic: {directions: one}}]\n"
+    (tmp_path / "p.yaml").write_text(plan)
+    done = xdplab("--lab", inventory, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path, check=False)
+    assert done.returncode == 5
+    assert "directions: one needs two links between TG and DUT" in done.stdout
+
+
+def test_after_a_kill_all_four_ports_are_as_before(lab: Lab, lab_name: str, tmp_path: Path) -> None:
+    ends = lab.second_link()
+    assert ends is not None
+    assert lab.second_link() == ends  # made once
+    ports = [
+        *((lab.dut, name) for name in (lab.dut_interface, ends.dut_interface)),
+        *((lab.tg, name) for name in (lab.tg_interface, ends.tg_interface)),
+    ]
+    before = [queues_now(*port) for port in ports]
+    (tmp_path / "p.yaml").write_text(KILLED)
+    child = forked.Started("--lab", lab_name, "run", str(tmp_path / "p.yaml"), "--out", str(tmp_path / "out"))
+    deadline = time.monotonic() + 60
+    while len(attached(ports)) < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert [queues_now(*port) for port in ports] != before
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    deadline = time.monotonic() + 20
+    while attached(ports) or [queues_now(*port) for port in ports] != before:
+        assert time.monotonic() < deadline, (attached(ports), [queues_now(*port) for port in ports], before)
+        time.sleep(0.1)
+
+
+def attached(ports: list[tuple[object, str]]) -> list[str]:
+    found = []
+    for host, name in ports:
+        (link,) = json.loads(host.run(["ip", "-j", "link", "show", "dev", name]).text)  # type: ignore[attr-defined]
+        found += [f"program on {name}"] if "xdp" in link else []
+    return found

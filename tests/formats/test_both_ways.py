@@ -1,0 +1,62 @@
+"""Two bursts of two directions are one burst with the sums."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from xdplab.formats.both_ways import both
+from xdplab.formats.generator import Burst, parse_output
+
+
+def burst(**summary: object) -> Burst:
+    """Return a burst as xdpgen prints it."""
+    counts = {"rx_packets": 9, "lost_packets": 1, "duplicates": 0, "reordered": 0, "foreign_packets": 0}
+    own = {
+        "type": "summary", "burst": "rate", "duration_s": 1.0, "tx_packets": 10, "tx_errors": 0, "tx_by_queue": [10],
+        "rate_requested_pps": 10.0, "rx_by_queue": [9], "limited": None, "bad_run_id": 0, "tx_late_max_ns": 7,
+        "rx_window_packets": 8, "rx_window_s": 1.1, "tx_busy_cores": 0.5, "tx_by_size": [[64, 7], [128, 3]],
+        **counts, **summary,
+    }  # fmt: skip
+    lines = [
+        {"type": "ready", "engine": "live", "queues_reached": 1, "cpus": [0], "sched_policy": "", "frame_bytes": 64},
+        {"type": "interval", "burst": "rate", "t_s": 0.5, "tx_packets": 5, "rx_packets": 4},
+        {"type": "interval", "burst": "rate", "t_s": 1.0, "tx_packets": 5, "rx_packets": 5},
+        own,
+        {"type": "histogram", "burst": "rate", "unit": "ns", "scheme": "log-linear", "sub_bits": 7, "count": 1,
+         "min": 9, "max": 9, "sum": 9, "buckets": [[9, 1]]},
+        {"type": "detached", "bursts": 1},
+    ]  # fmt: skip
+    return parse_output("".join(json.dumps(line) + "\n" for line in lines)).bursts[0]
+
+
+def test_counts_are_added_and_times_are_the_longer_ones() -> None:
+    there, back = burst(), burst(tx_packets=20, rx_packets=20, duration_s=1.5, tx_late_max_ns=3, tx_by_size=[[64, 20]])
+    sum_ = both(there, back)
+    s = sum_.summary
+    assert (s.tx_packets, s.rx_packets, s.rx_window_packets, s.lost_packets) == (30, 29, 16, 2)
+    assert (s.duration_s, s.rx_window_s, s.tx_late_max_ns) == (1.5, 1.1, 7)
+    assert (s.rate_requested_pps, s.tx_busy_cores) == (20.0, 1.0)
+    assert s.tx_by_queue == (10, 10)
+    assert s.tx_by_size == ((64, 27), (128, 3))
+    assert [(i.t_s, i.tx_packets, i.rx_packets) for i in sum_.intervals] == [(0.5, 10, 8), (1.0, 10, 10)]
+    assert (sum_.histogram.count, sum_.histogram.sum) == (2, 18)
+    assert sum_.ways == (there, back)
+
+
+def test_what_one_direction_did_not_count_is_missing_in_the_sum() -> None:
+    there = burst()
+    back = burst(rx_packets=None, lost_packets=None, rx_by_queue=None, rx_missing="no receiver")
+    for pair in ((there, back), (back, there)):
+        s = both(*pair).summary
+        assert (s.rx_packets, s.lost_packets, s.rx_by_queue) == (None, None, None)
+        assert s.rx_missing == "no receiver"
+        assert s.tx_packets == 20
+
+
+@pytest.mark.parametrize("interrupted", [(True, False), (False, True)])
+def test_an_interrupted_direction_interrupts_both(interrupted: tuple[bool, bool]) -> None:
+    one, other = (replace(burst(), summary=replace(burst().summary, interrupted=value)) for value in interrupted)
+    assert both(one, other).summary.interrupted

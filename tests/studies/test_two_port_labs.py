@@ -1,0 +1,72 @@
+"""Which labs can have a DUT of two ports, and what a search says of one. No lab is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xdplab.errors import UnsupportedError
+from xdplab.labs.base import Cpus, LinkEnds
+from xdplab.labs.inventory_lab import InventoryLab
+from xdplab.labs.uml.lab import UmlLab
+from xdplab.labs.vm.lab import VmLab
+from xdplab.plan import Point, parse_plan, points_of
+from xdplab.studies.traffic.bench import TrialBench
+from xdplab.studies.traffic.life import sending_cpus, serving_cpus
+from xdplab.studies.traffic.two_ports import SecondPort, require
+from xdplab.studies.trial_facts import TrialFacts
+
+SECOND = SecondPort(LinkEnds("vd1", "vg1", "02:00:00:00:00:01", "02:00:00:00:00:02"), (10, 20))
+
+
+def lab_with(cpus: int) -> Any:
+    both = Cpus(tuple(range(cpus)), tuple(range(cpus)))
+    follows = SimpleNamespace(follows=False)
+    return SimpleNamespace(name="rack", cpus=lambda arrangement: both, virtual=True, generator=follows)
+
+
+def point_of(directions: str, **points: Any) -> Point:
+    plan = parse_plan({"name": "p", "blocks": [{"points": points, "traffic": {"directions": directions}}]})
+    return points_of(plan, "shared")[0]
+
+
+@pytest.mark.parametrize("directions", ["one", "both"])
+def test_a_lab_of_one_link_is_named(directions: str) -> None:
+    with pytest.raises(
+        UnsupportedError, match=f"{directions} needs two links between TG and DUT, and lab rack has one"
+    ):
+        require(lab_with(8), None, point_of(directions))
+    require(lab_with(8), None, point_of("back"))
+
+
+def test_each_direction_has_cpus_of_its_own() -> None:
+    """Two real-time senders on one CPU would send one after the other."""
+    with pytest.raises(UnsupportedError, match="needs 4 CPUs of the TG, 2 for each direction, and it has 3"):
+        require(lab_with(3), SECOND, point_of("both", queues=2))
+    require(lab_with(4), SECOND, point_of("both", queues=2))
+    require(lab_with(1), SECOND, point_of("one", queues=2))
+
+
+@pytest.mark.parametrize(("directions", "cpus"), [("back", (0, 1)), ("one", (0, 1)), ("both", (0, 1, 2, 3))])
+def test_the_cpus_that_send_serve_the_queues_that_they_reach(directions: str, cpus: tuple[int, ...]) -> None:
+    point = point_of(directions, queues=2)
+    assert sending_cpus(lab_with(8), point) == cpus
+    assert serving_cpus(lab_with(8), point) == (cpus[::2], cpus[1::2])
+
+
+@pytest.mark.parametrize("kind", [InventoryLab, VmLab, UmlLab])
+def test_labs_other_than_netns_have_one_link(kind: type) -> None:
+    assert kind.second_link(SimpleNamespace()) is None  # type: ignore[attr-defined]
+
+
+def test_a_search_knows_one_port_only(tmp_path: Path) -> None:
+    trial: Any = SimpleNamespace(point=point_of("one"))
+    bench = TrialBench.__new__(TrialBench)
+    with (
+        pytest.raises(UnsupportedError, match="a search knows one port only"),
+        bench._attached(trial, tmp_path, TrialFacts()),
+    ):
+        pass
