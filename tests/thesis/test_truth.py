@@ -357,6 +357,25 @@ def _view(number: str, rows: list[dict[str, object]], **look: object) -> View:
     return View(marks_frame(own), look_of(spec, "en", "y", (), **look))
 
 
+@pytest.mark.parametrize("most", [0.16, 2.4, 10.0, 99_999.0, 250_000.0])
+@pytest.mark.parametrize("number", ["18", "19", "22", "23", "25", "28"])
+def test_the_numbers_beside_a_panel_stand_on_the_page_and_the_panels_keep_their_size(number: str, most: float) -> None:
+    """As `branches` do: the page of their family was read from a figure whose numbers have a power of ten."""
+    spec = figure_named(number)
+    look = _view(number, []).look
+    rows = [{"panel": panel, "hue": look.hues[0], "x": look.x_values[0], "value": most} for panel in look.panels]
+    view = _view(number, rows)
+    sheet, page = printed_sheet(view, spec, ()), page_of(spec)
+    sheet.canvas.draw()
+    shown = [text for ax in sheet.axes for text in ax.get_yticklabels() if text.get_visible() and text.get_text()]
+    assert shown
+    assert min(text.get_window_extent().x0 for text in shown) >= 0
+    for at, ax in enumerate(sheet.axes):
+        x0, y0, x1, y1 = page.box(at)
+        size = ax.get_window_extent().size * 72 / sheet.dpi
+        assert size == pytest.approx((x1 - x0, y1 - y0), abs=0.1)
+
+
 def test_a_corrected_figure_stands_on_the_printed_page_and_says_what_limits_a_mark() -> None:
     rows: list[dict[str, object]] = [
         {"panel": "XDP Native", "hue": "1", "x": "baseline", "value": 4.0, "low": 3.0, "high": 90.0},

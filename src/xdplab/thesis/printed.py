@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import matplotlib as mpl
@@ -21,6 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.markers import CARETDOWN, CARETUP
 from matplotlib.patches import Patch
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
@@ -36,6 +38,8 @@ Array = NDArray[np.float64]
 
 POINTS = 72.0  # to the inch
 TEXT_PT, TITLE_PT, LABEL_PT, LEGEND_PT, NOTE_PT = 10.0, 11.0, 9.0, 7.0, 8.0
+NUMBER_ROOM_PT = 19.0  # left of a panel, beside its numbers: their ticks, and the axis' label
+AIR_PT = 3.0  # more, where a page is made wider for its numbers
 ROOM_PT = 28.0  # between two panels, for the tick labels of the upper and the title of the lower one
 NOTE_LINE_PT = 1.35 * NOTE_PT
 MARGIN = 1.05  # of the axis above the highest mark
@@ -149,6 +153,7 @@ def printed_sheet(
                     ax.tick_params(labelbottom=False)
             if at % page.columns:
                 ax.tick_params(labelleft=False)
+        page = _with_room(sheet, axes, page, height)
         cut = any(line.get_gid() == kinds.CUT for ax in axes for line in ax.lines)
         barred = spec.kind == "bar"
         extra = _extra_entries(own, language, barred=barred, cut=cut, behind=behind is not None)
@@ -159,6 +164,36 @@ def printed_sheet(
     if measured:
         sheet.shown = OnSheet(look, tuple(drawn), tuple(paints))
     return sheet
+
+
+def _with_room(sheet: Figure, axes: Sequence[Axes], page: Page, height: float) -> Page:
+    """Return a page whose numbers beside the first column have their room: long ones widen it to the left.
+
+    The printed pages were cut to what stood on them, so each is as wide as its numbers are long. The panels keep
+    their sizes.
+    """
+    numbers = [word for ax in axes[:: page.columns] for word in _numbers(ax)]
+    more = NUMBER_ROOM_PT + max((_width_pt(word) for word in numbers), default=0.0) - page.left
+    if more <= 0:
+        return page
+    more += AIR_PT
+    wide = replace(page, width=page.width + more, left=page.left + more)
+    sheet.set_size_inches(wide.width / POINTS, height / POINTS)
+    for at, ax in enumerate(axes):
+        ax.set_position(_rect(wide.box(at), wide.width, height))
+    return wide
+
+
+def _numbers(ax: Axes) -> list[str]:
+    """Return the words beside an axis, before they are drawn."""
+    low, high = sorted(ax.get_ylim())
+    places = [place for place in ax.yaxis.get_majorticklocs() if low <= place <= high]
+    return ax.yaxis.get_major_formatter().format_ticks(places)
+
+
+@lru_cache(maxsize=256)
+def _width_pt(word: str) -> float:
+    return float(TextPath((0, 0), word, size=TEXT_PT).get_extents().width) if word else 0.0
 
 
 def _rect(box: tuple[float, float, float, float], width: float, height: float) -> tuple[float, float, float, float]:
