@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
@@ -16,8 +17,10 @@ from xdplab.formats.perf import require_system_wide
 from xdplab.thesis import generator_log as generator_log_module
 from xdplab.thesis import sar_log as sar_log_module
 from xdplab.thesis.generator_log import COLUMNS, GeneratorLog, parse_generator_log
+from xdplab.thesis.names import LogName, Measured
 from xdplab.thesis.perf_log import parse_perf_text
-from xdplab.thesis.sar_log import CPU_COLUMNS, INTERFACE_COLUMNS, SarText, parse_sar_text
+from xdplab.thesis.sar_log import CPU_COLUMNS, INTERFACE_COLUMNS, SarText, _pieces, parse_sar_text
+from xdplab.thesis.source import FIRST_BYTES, RawLog
 
 PARSERS = {"generator": parse_generator_log, "sar": parse_sar_text, "perf": parse_perf_text}
 WHOLE = {"generator": generator_log(), "sar": sar_log(), "perf": perf_log()}
@@ -248,3 +251,20 @@ def assert_same_rows(one: SarText | GeneratorLog, other: SarText | GeneratorLog)
     for own, same in zip(one.runs, other.runs, strict=True):
         assert own.latency_decimals == same.latency_decimals
         np.testing.assert_array_equal(own.rows, same.rows)
+
+
+def test_the_pieces_between_empty_lines_are_those_of_a_split() -> None:
+    for words in itertools.product((b"a", b"\n"), repeat=9):
+        text, line, expected = b"".join(words), 1, []
+        for piece in text.split(b"\n\n"):
+            expected.append((piece, line))
+            line += piece.count(b"\n") + 2
+        assert _pieces(text) == expected, text
+
+
+@pytest.mark.parametrize("size", [0, 1, FIRST_BYTES - 1, FIRST_BYTES, FIRST_BYTES + 1, 3 * FIRST_BYTES])
+def test_a_log_of_any_size_is_read_whole(tmp_path: Path, size: int) -> None:
+    data = (bytes(range(251)) * (size // 251 + 1))[:size]
+    (tmp_path / "log").write_bytes(data)
+    name = LogName("resultados1/perf/log", "perf", "txt", 60, Measured("native", 1, 1, 0, 64))
+    assert RawLog(name, str(tmp_path / "log")).read() == data

@@ -21,13 +21,13 @@ def number(row: Row, name: str) -> float | None:
     value = row.get(name)
     if type(value) is float:  # most values; rules ask for a hundred of each trial
         return value if value == value else None  # only NaN is not itself
-    return None if is_null(value) else float(value)  # type: ignore[arg-type]
+    return None if value is None or is_null(value) else float(value)  # type: ignore[arg-type]
 
 
 def text(row: Row, name: str) -> str | None:
     """Return the column as text, or None if it has no value."""
     value = row.get(name)
-    return value if type(value) is str else None if is_null(value) else str(value)
+    return value if type(value) is str else None if value is None or is_null(value) else str(value)
 
 
 def records(trials: pd.DataFrame) -> list[Row]:

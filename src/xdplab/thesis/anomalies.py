@@ -28,7 +28,7 @@ class Anomaly:
 
 def unreadable(data: bytes, title: bytes) -> Anomaly | None:
     """Return why ``data`` cannot be one of the logs whose first line holds ``title``, or None if it can."""
-    if not data.strip():
+    if not data or data.isspace():
         return Anomaly("empty", f"{len(data)} bytes, none of them text")
     if b"\0" in data:
         return Anomaly("binary", "NUL bytes", line=data.count(b"\n", 0, data.index(b"\0")) + 1)

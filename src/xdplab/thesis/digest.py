@@ -65,7 +65,7 @@ class SarDigest:
     @cached_property
     def step_s(self) -> float:
         """The time from one sample to the next; NaN for a single one."""
-        steps = sorted(np.diff(self.t_s).tolist())
+        steps = sorted((self.t_s[1:] - self.t_s[:-1]).tolist())
         return float(steps[len(steps) // 2] + steps[(len(steps) - 1) // 2]) / 2 if steps else float("nan")
 
 
@@ -158,7 +158,7 @@ def _whole_samples(rows: Array) -> _Samples | None:
     table = rows.reshape(len(firsts), size, len(CPU_COLUMNS))
     t_s, cpus = table[:, 0, 0], table[:, 1:, _CPU]
     if not (
-        (cpus == np.arange(size - 1)).all() and (table[:, :, 0] == t_s[:, None]).all() and (np.diff(t_s) > 0).all()
+        (cpus == np.arange(size - 1)).all() and (table[:, :, 0] == t_s[:, None]).all() and (t_s[1:] > t_s[:-1]).all()
     ):
         return None
     return t_s.copy(), table[:, 1:, _SHARES].astype(np.float32)

@@ -44,12 +44,14 @@ class LineLayout:
 
     def read(self, grid: Grid) -> Numbers | None:
         """Return (lines, fields), or None if a character of a line is not where the layout has it."""
-        digits, blanks, minuses = (grid - np.uint8(ord("0"))) < 10, grid == ord(" "), grid == ord("-")
+        text, may = grid.ravel(), _masks(self, len(grid))
+        digits, blanks = (text - np.uint8(ord("0"))) < 10, text == ord(" ")
+        minuses = grid == ord("-")
         some_below = bool(minuses.any())
-        known = (digits & self.digit) | (blanks & self.blank) | (grid == self.literal)
+        known = (digits & may.digit) | (blanks & may.blank) | (text == may.literal)
         if some_below:
-            known |= minuses & self.minus
-        in_order = blanks[:, :-1] | digits[:, 1:] | self.apart
+            known |= minuses.ravel() & may.minus
+        in_order = blanks[:-1] | digits[1:] | may.apart
         if not (known.all() and in_order.all()):
             return None
         # The low half of a digit's code is its value, that of a blank 0.
@@ -68,6 +70,25 @@ class LineLayout:
             if numbers.max() < exact:
                 return numbers.astype(np.float64, copy=False)
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Masks:
+    """The masks of a layout for some lines at once: numpy takes a third of the time for one long row."""
+
+    blank: Mask
+    minus: Mask
+    digit: Mask
+    literal: Grid
+    apart: Mask
+
+
+@lru_cache(maxsize=64)
+def _masks(layout: LineLayout, lines: int) -> _Masks:
+    # The end of a line and the beginning of the next are apart.
+    apart = np.tile(np.append(layout.apart, True), lines)[:-1]
+    blank, minus, digit = (np.tile(mask, lines) for mask in (layout.blank, layout.minus, layout.digit))
+    return _Masks(blank, minus, digit, np.tile(layout.literal, lines), apart)
 
 
 def grid_of(lines: bytes) -> Grid | None:

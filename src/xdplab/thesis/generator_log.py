@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,8 @@ COLUMNS = (
 )
 """Of GeneratorRun.rows; row k pairs the sender at k seconds with the receiver at k + 0.5."""
 
+_PACKETS, _MEAN = COLUMNS.index("rx_packets"), COLUMNS.index("latency_mean_s")
+DIGITS_SHARE = 0.05  # of a latency that the printed digits may leave open
 TX_CORE, RX_CORE = 1, 2
 MAX_SECOND = 86400
 _RATES = "Time TX Packets TX Packet Rate Avg TX Packet Rate RX Packets RX Packet Rate Avg RX Packet Rate"
@@ -51,6 +54,29 @@ class GeneratorRun:
 
     rows: Rows
     latency_decimals: int | None
+
+    @property
+    def half_digit_s(self) -> float:
+        """By how much a printed latency may be off, in seconds."""
+        return 0.5 * 10.0 ** -(self.latency_decimals or 0)
+
+    @cached_property
+    def seconds_s(self) -> Rows:
+        """The mean latency of the frames of each row in seconds; NaN if the printed digits do not allow it."""
+        result = np.full(len(self.rows), np.nan)
+        if self.latency_decimals is None or len(self.rows) < 2:
+            return result
+        value, open_s = between_rows(self.rows[:, _PACKETS], self.rows[:, _MEAN], self.half_digit_s)
+        readable = open_s <= DIGITS_SHARE * np.abs(value)
+        result[1:][readable] = value[readable]
+        return result
+
+
+def between_rows(packets: Rows, mean: Rows, half_digit: float) -> tuple[Rows, Rows]:
+    """Return the mean of the frames between neighbouring rows, and what the digits leave open; NaN without a frame."""
+    more = packets[1:] - packets[:-1]
+    more = np.where(more > 0, more, np.nan)
+    return (packets[1:] * mean[1:] - packets[:-1] * mean[:-1]) / more, half_digit * (packets[1:] + packets[:-1]) / more
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +218,7 @@ def _by_second(sender: Rows, receiver: Rows, line: int, anomalies: list[Anomaly]
 
 def _places(times: Rows) -> NDArray[np.int64] | None:
     """Return the row that each time belongs to, or None where times do not rise or are no seconds of a run."""
-    if not np.all((times >= 0.75) & (times < MAX_SECOND)):
+    if not ((times >= 0.75) & (times < MAX_SECOND)).all():
         return None
-    places = np.floor(times + 0.25).astype(np.int64) - 1  # the clock prints 59.999 or 60.001 for 60
-    return places if np.all(np.diff(places) > 0) else None
+    places = (times + 0.25).astype(np.int64) - 1  # the clock prints 59.999 or 60.001 for 60
+    return places if (places[1:] > places[:-1]).all() else None

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
+from xdplab.thesis.generator_log import COLUMNS, DIGITS_SHARE, GeneratorRun, between_rows
 
 Array = NDArray[np.float64]
 _PACKETS, _MEAN = COLUMNS.index("rx_packets"), COLUMNS.index("latency_mean_s")
-DIGITS_SHARE = 0.05  # of the value that the printed digits may leave open
 SETTLING_ROWS = 2
 LEAST_ROWS = 10
 STRETCH_SHARE = 0.4  # of a run's rows: a shorter stretch does not speak for the run
@@ -47,30 +46,6 @@ class Latency:
     levels_ns: tuple[float, float] | None = None
 
 
-def by_second_s(run: GeneratorRun) -> Array:
-    """Return the mean latency of the frames of each row in seconds; NaN if the printed digits do not allow it."""
-    rows = run.rows
-    result = np.full(len(rows), np.nan)
-    if run.latency_decimals is None or len(rows) < 2:
-        return result
-    value, open_s = _seconds(rows[:, _PACKETS], rows[:, _MEAN], _half_digit(run))
-    with np.errstate(invalid="ignore"):
-        readable = open_s <= DIGITS_SHARE * np.abs(value)
-    result[1:][readable] = value[readable]
-    return result
-
-
-def _half_digit(run: GeneratorRun) -> float:
-    return 0.5 * 10.0 ** -(run.latency_decimals or 0)
-
-
-def _seconds(packets: Array, mean: Array, half_digit: float) -> tuple[Array, Array]:
-    """Return the mean of the frames between neighbouring rows, and what the digits leave open; NaN without a frame."""
-    more = packets[1:] - packets[:-1]
-    more = np.where(more > 0, more, np.nan)
-    return (packets[1:] * mean[1:] - packets[:-1] * mean[:-1]) / more, half_digit * (packets[1:] + packets[:-1]) / more
-
-
 def latency(run: GeneratorRun) -> Latency:
     """Return what the running mean says about the time per frame."""
     if run.latency_decimals is None:
@@ -78,10 +53,10 @@ def latency(run: GeneratorRun) -> Latency:
     known = run.rows[~np.isnan(run.rows[:, [_PACKETS, _MEAN]]).any(axis=1)]
     if not len(known):
         return Latency(None, "nothing was received: a mean over no frame")
-    seconds = by_second_s(run)[SETTLING_ROWS:]
+    seconds = run.seconds_s[SETTLING_ROWS:]
     readable = seconds[~np.isnan(seconds)]
     if len(readable) >= max(3, len(seconds) / 2) and np.median(readable) > 0:
-        return _of_seconds(readable, _half_digit(run))
+        return _of_seconds(readable, run.half_digit_s)
     return _of_stretch(known[:, _PACKETS], known[:, _MEAN], run)
 
 
@@ -107,8 +82,10 @@ def two_levels(seconds: Array) -> tuple[float, float] | None:
     cut = least + int(np.argmax(np.diff(ordered[least - 1 : len(ordered) - least + 1])))
     low, high = ordered[:cut], ordered[cut:]
     gap = high[0] - low[-1]
+    if gap <= LEVELS_APART * low.mean():  # in most runs: quantiles take long
+        return None
     widths = [float(np.subtract(*np.quantile(part, (0.95, 0.05)))) for part in (low, high)]
-    if gap <= LEVELS_APART * low.mean() or gap <= max(widths):
+    if gap <= max(widths):
         return None
     return float(low.mean()), float(high.mean())
 
@@ -120,7 +97,7 @@ def _of_stretch(packets: Array, mean: Array, run: GeneratorRun) -> Latency:
     few = f"printed with {run.latency_decimals} decimals of a second: too few digits"
     if len(n) < LEAST_ROWS:
         return Latency(None, f"{len(n)} rows with new frames: too few to undo the running mean")
-    half_digit = _half_digit(run) * ROUNDING
+    half_digit = run.half_digit_s * ROUNDING
     tried = [_one_latency(n, m, half_digit), _whole_run(n, m, half_digit)]
     for found in tried:
         if found is not None and 0 < found[1] <= DIGITS_SHARE * found[0]:
@@ -163,7 +140,7 @@ def _whole_run(n: Array, m: Array, half_digit: float) -> tuple[float, float, str
     """Return (mean, what the digits leave open, how) from the sums in the first and the last row; None with a jump."""
     mean = float((n[-1] * m[-1] - n[0] * m[0]) / (n[-1] - n[0]))
     open_s = float(half_digit * (n[-1] + n[0]) / (n[-1] - n[0]))
-    value, seconds_open = _seconds(n, m, half_digit)
+    value, seconds_open = between_rows(n, m, half_digit)
     if np.any(np.abs(value - mean) > seconds_open + JUMP_SHARE * abs(mean)):
         return None
     return mean, open_s, "running mean undone from the first row to the last"

@@ -10,6 +10,7 @@ from math import isnan
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xdplab.analysis.stationary import step_in
 from xdplab.errors import FormatError
@@ -21,7 +22,7 @@ from xdplab.thesis.latency import SETTLING_ROWS, latency
 from xdplab.thesis.names import Kind, Measured
 from xdplab.thesis.nulls import reasons_text
 from xdplab.thesis.programs import PacketWork as ProgramCounts
-from xdplab.thesis.window import Busy, WindowCount, busy_samples, counted, whole_run
+from xdplab.thesis.window import Busy, Counters, WindowCount, busy_samples, counted, counters_of, whole_run
 
 Row = dict[str, Any]
 UNKNOWN = ("src_ip", "dst_ip", "src_ip_stride", "src_port", "stamp")  # of its traffic: the logs do not say
@@ -138,8 +139,9 @@ def _row(
         **_where(logs),
     }
     row |= _program(logs, reasons)
-    row |= _counts(counted(run.rows if run else None, sar, busy), logs, reasons)
-    row |= _rates(row, run, measured.frame_bytes)
+    counters = counters_of(run.rows) if run else None
+    row |= _counts(counted(counters, sar, busy), logs, reasons)
+    row |= _rates(row, counters, measured.frame_bytes)
     row |= _step(run, sar, busy)
     row |= _latency(run, reasons)
     row |= _cpu(sar, busy, reasons)
@@ -224,13 +226,13 @@ def _counts(found: WindowCount, logs: TrialLogs, reasons: dict[str, str]) -> Row
 COUNT_TOLERANCE = 0.01
 
 
-def _rates(row: Row, run: GeneratorRun | None, frame_bytes: int) -> Row:
+def _rates(row: Row, counters: Counters | None, frame_bytes: int) -> Row:
     """The rate of the better counter: the generator's over its whole run, the DUT's over the seconds that sar saw."""
     tg, dut = row["tg_count_pps"], row["dut_count_pps"]
     source = "tg" if dut is None or (tg is not None and tg >= dut * (1 - COUNT_TOLERANCE)) else "dut"
     rate, seconds = (tg, row["window_s"]) if source == "tg" else (dut, row["window_s"])
-    if source == "tg" and run is not None and tg:
-        whole = whole_run(run.rows)
+    if source == "tg" and counters is not None and tg:
+        whole = whole_run(counters)
         rate, seconds = (whole.rx_pps, whole.seconds) if not isnan(whole.rx_pps) else (rate, seconds)
     if rate is None:
         return {}
@@ -246,7 +248,7 @@ def _step(run: GeneratorRun | None, sar: SarDigest | None, busy: Busy | None) ->
     """A rate that changed in mid-run, by the generator's seconds, or by sar's samples where it counted nothing."""
     received = run.rows[:, _RX_PACKETS] if run is not None else np.zeros(0)
     if (received > 0).any():
-        rates, length_s, begin_s = np.diff(received)[SETTLING_ROWS:], 1.0, 1.5 + SETTLING_ROWS
+        rates, length_s, begin_s = (received[1:] - received[:-1])[SETTLING_ROWS:], 1.0, 1.5 + SETTLING_ROWS
     elif sar is not None and busy is not None:
         length_s = sar.step_s
         rates, begin_s = sar.tx_pps[busy.places], float(sar.t_s[busy.places[0]]) - length_s - busy.start_s
@@ -284,10 +286,7 @@ def _cpu(sar: SarDigest | None, busy: Busy | None, reasons: dict[str, str]) -> R
         why = "no sar log" if sar is None else "sar saw no traffic"
         reasons |= dict.fromkeys(("cpu_busy_cores", "cpu_softirq_cores"), why)
         return {}
-    steady = sar.shares[busy.places]
-    unknown = np.isnan(steady)
-    with np.errstate(invalid="ignore"):
-        mean = np.where(unknown, np.float32(0), steady).sum(axis=0) / (~unknown).sum(axis=0)
+    mean = _mean_of_known(sar.shares[busy.places])
     known = np.where(np.isnan(mean), 0.0, mean)
     return {
         "cpu_busy_cores": float(np.nansum(100 - mean[:, _IDLE]) / 100),
@@ -295,6 +294,15 @@ def _cpu(sar: SarDigest | None, busy: Busy | None, reasons: dict[str, str]) -> R
         "softirq_by_cpu_percent": json.dumps([round(value, 3) for value in mean[:, _SOFT].tolist()]),
         "user_percent": float(known[:, (_USR, _SYS)].sum()),
     }
+
+
+def _mean_of_known(shares: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the mean over the samples, NaN where all of them lack the value; most logs lack none."""
+    unknown = np.isnan(shares)
+    if not unknown.any():
+        return np.asarray(shares.sum(axis=0), dtype=np.float64) / len(shares)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(unknown, np.float32(0), shares).sum(axis=0) / (~unknown).sum(axis=0))
 
 
 def _perf(perf: PerfDigest | None, logs: TrialLogs, reasons: dict[str, str]) -> Row:

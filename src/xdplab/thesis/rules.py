@@ -134,17 +134,22 @@ def _with_stage(trials: pd.DataFrame) -> pd.DataFrame:
     it, and a softirq core has no time left, that core is the slower.
     """
     af_xdp = trials["mode"].eq("af_xdp") & trials["verdict"].eq("valid") & trials["limited_by"].eq("dut")
-    own = plain(trials[af_xdp.fillna(False).astype(bool)], (*SERIES_AND_REPETITION, "accesses", "forwarded_pps"))
+    names = (*SERIES_AND_REPETITION, "accesses", "forwarded_pps", "softirq_by_cpu_percent")
+    own = plain(trials[af_xdp.fillna(False).astype(bool)], names)
+    own = own[own["forwarded_pps"] > 0]
+    all_times, all_n = 1e9 / own["forwarded_pps"].to_numpy(), own["accesses"].to_numpy()
+    shares = own["softirq_by_cpu_percent"].to_numpy()
     stage = pd.Series(None, index=trials.index, dtype="object")
-    for _, rows in own[own["forwarded_pps"] > 0].groupby(list(SERIES_AND_REPETITION)):
-        times, n = 1e9 / rows["forwarded_pps"].to_numpy(), rows["accesses"].to_numpy()
+    for found in own.groupby(list(SERIES_AND_REPETITION)).indices.values():
+        places = np.asarray(found)
+        times, n = all_times[places], all_n[places]
         least = float(times.min())
         cost = float((times[n.argmax()] - least) / n.max()) if n.max() > 0 else 0.0
         near = times <= least / (1 - STAGE_FLAT)
         # One N alone is no plateau: the accesses between the least and the most of them must cost something.
         if cost * float(n[near].max() - n[near].min()) >= STAGE_WORK * least:
-            full = trials.loc[rows.index[near], "softirq_by_cpu_percent"].map(_a_core_is_full).astype(bool)
-            stage[full.index[full]] = SOFTIRQ_STAGE
+            full = [place for place in places[near].tolist() if _a_core_is_full(shares[place])]
+            stage[own.index[np.array(full, dtype=np.intp)]] = SOFTIRQ_STAGE
     return trials.assign(dut_stage=stage.astype("string"))
 
 

@@ -82,12 +82,11 @@ def _blocks(data: bytes, *, checked: bool) -> tuple[dict[bytes, list[bytes]], li
     found: dict[bytes, list[bytes]] = {b"CPU": [], b"IFACE": []}
     lines: list[int] = []
     anomalies: list[Anomaly] = []
-    heading, *blocks = data.split(b"\n\n")
+    (heading, _), *blocks = _pieces(data)
     if b"\n" in heading.strip():
         anomalies.append(Anomaly("damaged", "no empty line behind the first", 2))
     averages = 0
-    offset, line = len(heading) + 2, heading.count(b"\n") + 3
-    for block in blocks:
+    for block, line in blocks:
         title, _, rows = block.partition(b"\n")
         time, _, columns = title.partition(b" ")
         if time == b"Average:":
@@ -97,17 +96,31 @@ def _blocks(data: bytes, *, checked: bool) -> tuple[dict[bytes, list[bytes]], li
             found[kind] += good
             if kind == b"CPU":
                 lines.append(line + 2)
-            cut = offset + len(block) == len(data)  # its last line is the cut that `truncated` names
+            cut = block is blocks[-1][0]  # its last line is the cut that `truncated` names
             if bad > cut:
                 anomalies.append(Anomaly("damaged", f"{bad} lines that are no rows", line))
         elif block.strip():
             anomalies.append(Anomaly("damaged", "a block that is not one of sar's", line))
-        offset += len(block) + 2
-        line += block.count(b"\n") + 2
     if averages != 2 or not data.endswith(b"\n"):
         text = "no averages of CPUs and interfaces at the end"
         anomalies.append(Anomaly("truncated", text, data.count(b"\n") + 1))
     return found, lines, anomalies
+
+
+def _pieces(data: bytes) -> list[tuple[bytes, int]]:
+    """Return what stands between empty lines, each piece with its first line (1-based).
+
+    All line ends are looked for at once: ``data.split`` stops at each of them, and takes four times as long.
+    """
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    empty = np.flatnonzero(ends[1:] - ends[:-1] == 1)
+    if (empty[1:] - empty[:-1] == 1).any():  # two empty lines in a row: an odd one belongs to the piece behind it
+        pieces = data.split(b"\n\n")
+        lines = np.cumsum([1, *(piece.count(b"\n") + 2 for piece in pieces[:-1])]).tolist()
+        return list(zip(pieces, lines, strict=True))
+    begins, stops = [0, *(ends[empty + 1] + 1).tolist()], [*ends[empty].tolist(), len(data)]
+    lines = [1, *(empty + 3).tolist()]
+    return [(data[begin:stop], line) for begin, stop, line in zip(begins, stops, lines, strict=True)]
 
 
 @lru_cache(maxsize=64)

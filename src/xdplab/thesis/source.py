@@ -16,6 +16,7 @@ from xdplab.thesis.names import LogName, below_folder, is_log_place, parse_name,
 
 ARCHIVES = (".tar", ".tar.xz", ".tar.gz", ".tar.bz2", ".tgz", ".txz")
 MOST_BYTES = 1 << 20  # the longest log has 0.1 MB: a larger file is not a log
+FIRST_BYTES = 128 << 10  # more than the longest log has: one reading is enough
 HEAD_BYTES = 8192  # of a twin: its labels and some dozens of rows
 MOST_TIMES, UNPACKED_BYTES = 100, 16 << 20
 """An archive of logs unpacks to 30 times its size. More than so many times, beyond so many bytes, and it is none."""
@@ -36,12 +37,27 @@ class RawLog:
     """One log: its bytes (out of an archive), or the file that holds them."""
 
     name: LogName
-    file: Path | None = None
+    file: str | None = None
     data: bytes = b""
 
     def read(self) -> bytes:
         """Return the log's bytes. Raises OSError."""
-        return self.data if self.file is None else self.file.read_bytes()
+        return self.data if self.file is None else _content(self.file)
+
+
+def _content(file: str) -> bytes:
+    """Return a file's bytes in four system calls; a file object takes nine, a tenth of an import's time."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(descriptor, FIRST_BYTES)
+        if len(data) < FIRST_BYTES:
+            return data
+        parts = [data]
+        while part := os.read(descriptor, MOST_BYTES):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 @dataclass
@@ -106,7 +122,7 @@ def _of_folder(folder: Path, found: Found) -> Iterator[RawLog]:
         elif sizes[path] > MOST_BYTES:
             found.problems.append(Problem(path, "foreign", f"larger than {MOST_BYTES >> 20} MB: no log"))
         elif log_name := _log_name(path, found):
-            yield RawLog(log_name, Path(file))
+            yield RawLog(log_name, file)
         elif parse_program(path):
             found.add_program(path, Path(file).read_bytes())
     for archive in archives:
@@ -115,7 +131,7 @@ def _of_folder(folder: Path, found: Found) -> Iterator[RawLog]:
 
 def _kind_and_size(file: str) -> tuple[str, int]:
     try:
-        found = Path(file).stat()
+        found = os.stat(file)  # noqa: PTH116 - a Path takes longer to make than to ask
     except OSError:
         return "file", 0  # reading it will say why
     return "file" if stat.S_ISREG(found.st_mode) else "other", found.st_size

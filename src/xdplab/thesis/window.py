@@ -69,50 +69,65 @@ def busy_samples(sar: SarDigest) -> Busy | None:
     return Busy(places, float(sar.t_s[first] - step * share)) if len(places) else None
 
 
-def counted(rows: Rows | None, sar: SarDigest | None, busy: Busy | None) -> WindowCount:
+@dataclass(frozen=True, eq=False)
+class Counters:
+    """The generator's two cumulative counters, as (times, frames) where both are known, from 0 at 0 on.
+
+    ``end_s``: the last row of the one that was counted for the shorter time; None without any.
+    """
+
+    tx: tuple[Array, Array]
+    rx: tuple[Array, Array]
+    end_s: float | None
+
+
+def counters_of(rows: Rows) -> Counters:
+    """Return the counters in a run's rows."""
+    ends = [float(times[-1]) for column in (TX_TIME, RX_TIME) if len(times := _known(rows[:, column]))]
+    tx, rx = (_growing(rows[:, times], rows[:, packets]) for times, packets in _COUNTERS)
+    return Counters(tx, rx, min(ends) if ends else None)
+
+
+def counted(counters: Counters | None, sar: SarDigest | None, busy: Busy | None) -> WindowCount:
     """Return the frames both hosts counted over the seconds that both saw, or over those of the one that did."""
     if sar is not None and busy is not None:
         step = sar.step_s
         ends = sar.t_s[busy.places]
         dut = [float(np.nansum(rate[busy.places]) * step) for rate in (sar.rx_pps, sar.tx_pps)]
         own = (float(ends[0]) - step - busy.start_s, float(ends[-1]) - busy.start_s)
-        if rows is None:
+        if counters is None:
             return WindowCount(own[1] - own[0], nan, nan, *dut)
-        tx, rx = (_between(rows, times, packets, own) for times, packets in _COUNTERS)
-        return WindowCount(own[1] - own[0], tx, rx, *dut)
+        return WindowCount(own[1] - own[0], _between(counters.tx, own), _between(counters.rx, own), *dut)
     quiet = 0.0 if sar is not None and not np.isnan(sar.rx_pps).all() else nan
-    if rows is None:
+    if counters is None:
         return WindowCount(0.0, nan, nan, quiet, quiet)
-    return replace(whole_run(rows), dut_rx=quiet, dut_tx=quiet)
+    return replace(whole_run(counters), dut_rx=quiet, dut_tx=quiet)
 
 
-def whole_run(rows: Rows) -> WindowCount:
+def whole_run(counters: Counters) -> WindowCount:
     """Return the frames that the generator counted from its first second on to its end: sar ends 20 s before it."""
-    span = _span(rows)
-    tx, rx = (_between(rows, times, packets, span) for times, packets in _COUNTERS)
-    return WindowCount(span[1] - span[0], tx, rx, nan, nan)
+    span = (SETTLING_S, max(SETTLING_S, counters.end_s)) if counters.end_s is not None else (0.0, 0.0)
+    return WindowCount(span[1] - span[0], _between(counters.tx, span), _between(counters.rx, span), nan, nan)
 
 
 _ZERO = np.zeros(1)
 _COUNTERS = ((TX_TIME, TX_PACKETS), (RX_TIME, RX_PACKETS))
 
 
-def _span(rows: Rows) -> tuple[float, float]:
-    """From the sender's first second to the last row of the one that was counted for the shorter time."""
-    ends = [float(times[-1]) for column in (TX_TIME, RX_TIME) if len(times := _known(rows[:, column]))]
-    return (SETTLING_S, max(SETTLING_S, min(ends))) if ends else (0.0, 0.0)
-
-
 def _known(values: Array) -> Array:
     return values[~np.isnan(values)]
 
 
-def _between(rows: Rows, times: int, packets: int, span: tuple[float, float]) -> float:
+def _growing(times: Array, frames: Array) -> tuple[Array, Array]:
+    """Return the counter where it is known, and 0 before: it began with the traffic."""
+    known = ~(np.isnan(times) | np.isnan(frames))
+    return np.concatenate([_ZERO, times[known]]), np.concatenate([_ZERO, frames[known]])
+
+
+def _between(counter: tuple[Array, Array], span: tuple[float, float]) -> float:
     """Return the growth of a cumulative counter between two times, NaN if it was not read around them."""
-    own = rows[:, (times, packets)].T
-    t, count = own[:, ~np.isnan(own).any(axis=0)]
-    if len(t) < 2 or span[1] > t[-1] + 1.0 or isnan(span[0]) or isnan(span[1]):
+    times, frames = counter
+    if len(times) < 3 or span[1] > times[-1] + 1.0 or isnan(span[0]) or isnan(span[1]):
         return nan
-    # The counter began at 0 with the traffic.
-    low, high = np.interp(span, np.concatenate([_ZERO, t]), np.concatenate([_ZERO, count]))
+    low, high = np.interp(span, times, frames)
     return float(high - low)
