@@ -126,11 +126,13 @@ def test_a_lab_of_one_link_says_so(lab: Lab, tmp_path: Path) -> None:
 def test_after_a_kill_all_four_ports_are_as_before(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     ends = lab.second_link()
     assert ends is not None
+    assert lab.second_link(make=False) == ends
     assert lab.second_link() == ends  # made once
     ports = [
         *((lab.dut, name) for name in (lab.dut_interface, ends.dut_interface)),
         *((lab.tg, name) for name in (lab.tg_interface, ends.tg_interface)),
     ]
+    assert xdplab("--lab", lab_name, "restore").stdout.count("nothing to restore") == 4
     before = [queues_now(*port) for port in ports]
     (tmp_path / "p.yaml").write_text(KILLED)
     child = forked.Started("--lab", lab_name, "run", str(tmp_path / "p.yaml"), "--out", str(tmp_path / "out"))

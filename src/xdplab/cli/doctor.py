@@ -57,7 +57,7 @@ def _examined(lab_name: str) -> list[Row]:
     try:
         with use_lab(lab_name) as lab:
             rows = [*([] if lab.kind == "uml" else examine(lab)), *_kernel(lab), *_hardware(lab)]
-            return [*rows, *(row for end in study.endpoints(lab) for row in _left(lab, end))]
+            return [*rows, *(row for end in study.all_endpoints(lab) for row in _left(lab, end))]
     except LabError as error:
         return examine_here(str(error))
 

@@ -25,10 +25,10 @@ else:
 @STEAL
 @in_lab
 def restore(lab_name: str | None, steal: bool) -> None:
-    """Restore the settings that both ends of the lab's link had before a run died."""
+    """Restore the settings that the ends of the lab's links had before a run died."""
     lab = open_lab(lab_name or "netns")
     with lab.lock("restore", steal=steal):
-        for end in study.endpoints(lab):
+        for end in study.all_endpoints(lab):
             found = device.restore_remembered(end.host, end.interface, study.state_dir(lab, end.host))
             said = "restored" if found else "nothing to restore"
             tell(f"{end.host.name} {end.interface}: {said}")

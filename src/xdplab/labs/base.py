@@ -87,8 +87,11 @@ class Lab(Protocol):
     @property
     def tg_mac(self) -> str: ...
 
-    def second_link(self) -> LinkEnds | None:
-        """Return the ends of a second link between the two hosts, made if need be; None if the lab has one link."""
+    def second_link(self, *, make: bool = True) -> LinkEnds | None:
+        """Return the ends of a second link between the two hosts; None if the lab has one link.
+
+        ``make``: a lab that can have two makes the second one if need be.
+        """
 
     @property
     def generator(self) -> GeneratorPlace:

@@ -49,7 +49,7 @@ class InventoryLab:
     def tg(self) -> Host:
         return self._reach("tg", self._inventory.tg)
 
-    def second_link(self) -> LinkEnds | None:
+    def second_link(self, *, make: bool = True) -> LinkEnds | None:
         return None
 
     @cached_property

@@ -164,7 +164,7 @@ class KeptLab:
         """The CPUs of this machine that the lab may use: those of its keeper, which its children inherit."""
         return map(int, self._known["machine_cpus"])
 
-    def second_link(self) -> LinkEnds | None:
+    def second_link(self, *, make: bool = True) -> LinkEnds | None:
         return None
 
     def regain(self) -> None:

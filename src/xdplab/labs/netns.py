@@ -90,10 +90,12 @@ class NetnsLab(KeptLab):
     def tg_mac(self) -> str:
         return str(self._ends["tg"]["mac"])
 
-    def second_link(self) -> LinkEnds | None:
+    def second_link(self, *, make: bool = True) -> LinkEnds | None:
         if self._second is None:
             with contextlib.closing(self._keeper()) as connection:
-                made = connection.ask("second_link")
+                made = connection.ask("second_link", make=make)
+            if not made:
+                return None
             dut, tg = made["dut"], made["tg"]
             self._second = LinkEnds(dut["interface"], tg["interface"], dut["mac"], tg["mac"])
             self._threaded = None

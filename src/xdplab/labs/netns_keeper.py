@@ -8,7 +8,7 @@ or ``{"error": …}``; the keeper then continues in the background.
 A client is the owner or root, in the keeper's own PID namespace. It sends one JSON line and gets one back: ``hello``
 (everything about the lab), ``ssh`` (from then on the connection is that host's sshd), ``lease`` (the lab ends with the
 last of these connections), ``release`` (end it now, and say when it is gone), ``lock`` (held until the connection
-closes), ``pin`` (an interface's softirq threads to CPUs), ``second_link`` (make it, unless it is there), ``down``.
+closes), ``pin`` (an interface's softirq threads to CPUs), ``second_link`` (its ends; ``make`` it if need be), ``down``.
 """
 
 import argparse
@@ -411,13 +411,13 @@ class Keeper:
             return {"error": f"the softirq threads of {asked['interface']} cannot be placed: {error.strerror}"}
         return {"pinned": len(threads)}
 
-    def second_link(self, _connection: socket.socket, _asked: Answer) -> Answer:
-        """Return the ends of the second link by host."""
-        if self.second is None:
+    def second_link(self, _connection: socket.socket, asked: Answer) -> Answer:
+        """Return the ends of the second link by host; none if it was not made, and ``make`` is false."""
+        if self.second is None and asked.get("make"):
             self.join(SECOND, first_index=20)
             self.each(lambda host: host.bring_up(SECOND[host.name]))
             self.second = {name: host.heard() for name, host in self.hosts.items()}
-        return self.second
+        return self.second or {}
 
     def down(self, connection: socket.socket, _asked: Answer) -> None:
         self.asked_down = connection

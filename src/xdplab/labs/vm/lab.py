@@ -56,7 +56,7 @@ class VmLab(NetnsLab):
         self.arrangement: Arrangement = "shared"
         self.clock: Clock | None = qemu.WAYS[self.way].clock
 
-    def second_link(self) -> LinkEnds | None:
+    def second_link(self, *, make: bool = True) -> LinkEnds | None:
         return None
 
     @property

@@ -24,6 +24,7 @@ from xdplab.formats.generator import GeneratorReady
 from xdplab.generators import Capabilities, Generator, GeneratorSettings
 from xdplab.hosts import Host
 from xdplab.labs import Lab
+from xdplab.labs.base import LinkEnds
 from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
 from xdplab.plan.factors import by_cable
 from xdplab.plan.schedule import SLICES
@@ -37,7 +38,7 @@ from xdplab.studies.traffic.pdr import known_pdr
 from xdplab.studies.traffic.planned import rivals
 from xdplab.studies.traffic.prepare import Prepared, Tools, build_tools, engines_of, generator_of, prepare_programs
 from xdplab.studies.traffic.turns import THE_PLANS
-from xdplab.studies.traffic.two_ports import SecondPort, second_port
+from xdplab.studies.traffic.two_ports import second_port
 from xdplab.studies.trial_facts import Mended, TrialFacts
 
 # With GRO every mode has the same path into the DUT: by NAPI. Without it the generic path depends on the sender.
@@ -59,9 +60,14 @@ def endpoints(lab: Lab) -> tuple[Endpoint, ...]:
     return (dut,) if lab.generator.by_dpdk else (dut, Endpoint(lab.tg, lab.tg_interface))
 
 
-def second_endpoints(lab: Lab, second: SecondPort | None) -> tuple[Endpoint, ...]:
+def second_endpoints(lab: Lab, ends: LinkEnds | None) -> tuple[Endpoint, ...]:
     """The ends of the second link, the DUT's first; none without one."""
-    return (Endpoint(lab.dut, second.ends.dut_interface), Endpoint(lab.tg, second.ends.tg_interface)) if second else ()
+    return (Endpoint(lab.dut, ends.dut_interface), Endpoint(lab.tg, ends.tg_interface)) if ends else ()
+
+
+def all_endpoints(lab: Lab) -> tuple[Endpoint, ...]:
+    """The ends of all links that the lab has now: a run may have left something on each."""
+    return endpoints(lab) + second_endpoints(lab, lab.second_link(make=False))
 
 
 def queue_ends(lab: Lab) -> tuple[Endpoint, ...]:
@@ -207,7 +213,7 @@ class TrialStudy:
         with ExitStack() as stack:
             two = any(trial.point.two_ports for trial in self._trials)
             self._second = second_port(self._lab) if two else None
-            self._second_ends = second_endpoints(self._lab, self._second)
+            self._second_ends = second_endpoints(self._lab, self._second.ends if self._second else None)
             # The DUT's device is restored first: a tap's queues follow it.
             self._dut, *others = (
                 HeldDevice(end.host, end.interface, state_dir(self._lab, end.host)) for end in self._ends
