@@ -24,7 +24,7 @@ from xdplab.thesis.conclusions import (
 from xdplab.thesis.logs import read_thesis
 from xdplab.thesis.made_logs import tree, write
 from xdplab.thesis.published import figure_named, published_figures, published_marks
-from xdplab.thesis.repeated import OwnRun, behind, own_run, own_view, repeat
+from xdplab.thesis.repeated import OwnRun, behind, drawn, own_run, own_view, repeat
 from xdplab.thesis.rules import judged_import
 from xdplab.thesis.views import Source, source_of
 
@@ -84,6 +84,15 @@ def test_what_this_lab_cannot_say_stands_below_the_figure(own: OwnRun) -> None:
     softirq = own_view(own, figure_named("25"))
     assert softirq.marks.empty
     assert "TG and DUT share the CPUs" in " ".join(softirq.look.caption)
+
+
+def test_a_panel_without_a_mark_says_so(own: OwnRun) -> None:
+    spec = figure_named("25")
+    page = drawn(own_view(own, spec), None, spec)
+    assert [[text.get_text() for text in ax.texts] for ax in page.axes] == [["nothing can be said"]] * 3
+    spec = figure_named("19")
+    page = drawn(own_view(own, spec), None, spec)
+    assert [[text.get_text() for text in ax.texts] for ax in page.axes] == [[]] * 3
 
 
 def test_published_marks_are_in_ones_own_unit_behind(published: Source, own: OwnRun, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from xdplab.figures.marks import View, marks_frame
 from xdplab.figures.save import render, write_whole
 from xdplab.figures.styles import DEFAULT_FORMATS, style_named
 from xdplab.thesis.album import STYLE, Regenerated, mapped, write_csv
-from xdplab.thesis.language import CORRECTED_Y, NOT_MEASURED, OWN, OWN_BEHIND, OWN_LIMITS, Language
+from xdplab.thesis.language import CORRECTED_Y, NO_MARK, NOT_MEASURED, OWN, OWN_BEHIND, OWN_LIMITS, Language
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import FAMILIES, MARK_COLUMNS, MODES, Spec, lean, published_figures, published_marks
 from xdplab.thesis.views import (
@@ -169,7 +169,8 @@ def drawn(view: View, grey: pd.DataFrame | None, spec: Spec, language: Language 
     back = None
     if grey is not None:
         back = translated(View(marks_frame(_records(grey)), view.look), language).marks
-    return printed_sheet(shown, spec, view.look.caption, behind=back, language=language)
+    empty = NO_MARK.of(language)
+    return printed_sheet(shown, spec, view.look.caption, behind=back, language=language, empty=empty)
 
 
 def own_table(view: View, grey: pd.DataFrame | None) -> pd.DataFrame:
