@@ -52,9 +52,13 @@ class BothWays:
         self._back.go_on()
 
     def stop(self) -> None:
-        self._there.stop()
-        self._back.stop()
+        try:
+            self._there.stop()
+        finally:
+            self._back.stop()
 
     def close(self) -> None:
-        self._there.close()
-        self._back.close()
+        try:
+            self._there.close()
+        finally:
+            self._back.close()

@@ -51,9 +51,11 @@ class PacketRun:
 class Interpreter:
     """One program with its maps and data sections, which keep their contents from packet to packet."""
 
-    def __init__(self, image: Image, maps: dict[str, Map], *, cpu: int = 0) -> None:
+    def __init__(self, image: Image, maps: dict[str, Map], *, cpu: int = 0, origin: int = 0) -> None:
+        """``origin``: the lower half of the address at which each region begins."""
         self.maps = {name: maps[name] for name in image.maps}
         self.cpu = cpu
+        self._origin = origin
         self._regions: dict[int, Region] = {}
         self._handles: dict[int, Map] = {}
         self._value_bases: dict[int, int] = {}
@@ -103,14 +105,14 @@ class Interpreter:
     def _add(self, region: Region) -> int:
         number = max(self._regions, default=0) + 1
         self._regions[number] = region
-        return number << 32
+        return number << 32 | self._origin
 
     def _new_stack(self) -> int:
         return self._add(Region("stack", bytearray(_STACK_BYTES))) + _STACK_BYTES
 
     def _locate(self, address: int, size: int) -> tuple[Region, int]:
-        region, offset = self._regions.get(address >> 32), address & M32
-        if region is None or offset + size > len(region.data):
+        region, offset = self._regions.get(address >> 32), (address & M32) - self._origin
+        if region is None or not 0 <= offset <= len(region.data) - size:
             where = f"{region.name}, which has {len(region.data)} bytes" if region else "no memory at all"
             raise ProgramError(f"the program accesses {size} bytes at {offset:#x} of {where}")
         return region, offset
@@ -118,7 +120,7 @@ class Interpreter:
     def load(self, address: int, size: int) -> int:
         """Read little-endian memory; raises ProgramError outside of it."""
         if address >> 32 == self._context >> 32:
-            return self._context_field(address & M32)
+            return self._context_field((address & M32) - self._origin)
         region, offset = self._locate(address, size)
         region.trace.append((offset, size, False))
         return int.from_bytes(region.data[offset : offset + size], "little")

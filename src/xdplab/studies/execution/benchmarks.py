@@ -37,7 +37,8 @@ class Task:
 
     ``per_step``: instructions that one step comes to, in the middle of what clang makes for BPF and gcc for x86-64;
     ``around``: those of its blocks and of where a walk goes on, at the most. ``least_offset``: where the memory that it
-    works on begins, behind what only says how far the walk came.
+    works on begins, behind what only says how far the walk came. ``changes``: how many bytes at the beginning of its
+    working set a call may change. ``products``: multiplications of a step in machine code, at the most.
     """
 
     kind: Literal["divisions", "loads", "stores", "clocks", "links", "instructions"]
@@ -45,6 +46,8 @@ class Task:
     per_step: float = 0
     around: int = 0
     least_offset: int = 0
+    changes: int = 0
+    products: float = 0
 
     def __str__(self) -> str:
         kind = self.kind if self.count > 1 else self.kind.removesuffix("s")
@@ -126,7 +129,8 @@ def _divisions_of(number: int) -> int:
 
 
 _MATRIX = TimedWork(loop=True, loads=1)
-_CELLS, _TRAP_CELLS = Task("stores", MATRIX_STEPS, 23), Task("stores", MATRIX_STEPS, 16)
+_CELL_BYTES, _CURSOR_BYTES, _CHAIN_BYTES = 64 * 64 * 8, 8, 16
+_CELLS, _TRAP_CELLS = (Task("stores", MATRIX_STEPS, each, changes=_CELL_BYTES) for each in (23, 16))
 _TRAPS = (
     Benchmark(
         "matrix, kernel's random", "1000 random cells of a 64×64 matrix", "matrix_random",
@@ -158,7 +162,7 @@ def chain(links: int) -> Benchmark:
         f"chain of {links} links",
         "chain",
         TimedWork(needs_call=CHAIN_LINK),
-        Task("links", links, 18, around=10),
+        Task("links", links, 18, around=10, changes=_CHAIN_BYTES),
         links,
         bpf_work=TimedWork(loop=True, needs_call="bpf_tail_call"),
     )
@@ -177,14 +181,14 @@ def accesses(workload: str, count: int) -> Benchmark:
         f"{workload}: {count} accesses",
         f"{workload}_{count}",
         straight,
-        Task("loads", count, *_WALKS[workload]),
+        Task("loads", count, *_WALKS[workload], changes=_CURSOR_BYTES, products=2 * looks_up),
         spec=spec,
         bpf_work=by_helper if looks_up else None,
     )
 
 
 _PRIMES = TimedWork(loop=True, divides=True)
-_DIVISIONS = Task("divisions", trial_divisions(PRIMES_UP_TO), 14)
+_DIVISIONS = Task("divisions", trial_divisions(PRIMES_UP_TO), 14, products=1.12)
 _ANY_WORK = Task("instructions", 0, around=100_000)
 _NARROW = "#define NUMBER __u32\n"
 _AS_PUBLISHED = "#define FIRST_DIVISOR(divisor)\n"

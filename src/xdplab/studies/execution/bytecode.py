@@ -18,7 +18,7 @@ HELPERS = {
 }
 _LD_IMM64, _JUMPS, _WIDE = 0x18, (5, 6), 7
 _ARITHMETIC = (4, _WIDE)
-_GOTO, _CALL, _EXIT, _DIVIDES = 0x00, 0x80, 0x90, (0x30, 0x90)
+_GOTO, _CALL, _EXIT, _DIVIDES, _MULTIPLIES = 0x00, 0x80, 0x90, (0x30, 0x90), 0x20
 
 
 def steps_of(content: bytes) -> tuple[list[CodeLine], dict[str, int], str]:
@@ -47,6 +47,10 @@ def _step(image: Image, at: int, insn: Insn) -> CodeLine:
 def divides(insn: Insn) -> bool:
     """Tell whether an instruction is a division or takes a remainder."""
     return insn.code & 7 in _ARITHMETIC and insn.code & 0xF0 in _DIVIDES
+
+
+def multiplies(insn: Insn) -> bool:
+    return insn.code & 7 in _ARITHMETIC and insn.code & 0xF0 == _MULTIPLIES
 
 
 def widely(insn: Insn) -> bool:

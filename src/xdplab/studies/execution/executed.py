@@ -22,29 +22,53 @@ from xdplab.programs.image import Image, read_image
 from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.steps import Registers
 from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCKS, MODULE, Benchmark
-from xdplab.studies.execution.bytecode import HELPERS, divides, widely
+from xdplab.studies.execution.bytecode import HELPERS, divides, multiplies, widely
 from xdplab.studies.execution.machines import PAGE, machine_of
 
 FRAME_BYTES = 256
 """FRAME_BYTES of record.h."""
 
-STEP_NS = 7
-"""How far the emulated clock advances with each call."""
+
+@dataclass(frozen=True)
+class World:
+    """What a call finds and no work depends on: what the clock says at first, and how far it goes on with each look,
+    where its memory lies, on which CPU it runs, and what registers hold that nobody handed over.
+
+    With an ``origin`` of 0, unicorn executes some instructions twice: its table of pages then has code and data in the
+    same places.
+    """
+
+    begin_ns: int = 7
+    step_ns: int = 7
+    far: int = 0
+    origin: int = 0x4_0000
+    cpu: int = 0
+    left: int = 0
+
+
+FIRST = World()
+OTHER = World(86_400_000_000_011, 1_013, 0x7F12_3400_0000, 0x9_7650, 1, 0x5A5A_1234_7FF0)
+"""As on a machine that has been up for a day: memory at the end of the address space, registers that others used."""
 
 CALLS = 3
 """A wrapper that keeps its result for later calls does its whole work in the first one only."""
 
+_COUNTED = ("instructions", "divisions", "wide", "products", "loads", "stores", "idle", "links")
 _INPUT, _RECORD_BYTES = 0, 32  # of struct bench_record
 _MOST = 5_000_000
 _SET_BYTES = 1 << 20
-_TABLE_OFFSET = 64  # of the table in a working set that begins with the state of a walk
+_STATE_BYTES = 64  # of the state of a walk, behind which a working set has its table
 
 
 @dataclass(frozen=True)
 class Executed:
     """Counts between the first look at the clock and the last: ``instructions`` of its own (callees' are not).
 
-    ``divisions``, of them ``wide`` ones of 64 bits; ``loads`` and ``stores`` in what the benchmark works on; ``idle``:
+    ``strange`` counts stores of the whole call: those into what is neither its record, stack or frame nor that part of
+    the working set which the benchmark may change.
+
+    ``divisions``, of them ``wide`` ones of 64 bits; ``products``: multiplications; ``loads`` and ``stores`` in what the
+    benchmark works on; ``idle``:
     instructions that take time and do no work (pauses, fences, atomic ones); ``clocks``: looks at the clock between the
     two; ``links`` of a chain that were entered. ``result``: what the call gave. ``looks``: what the clock said first
     and last, ``recorded``: what the call says that it said. ``machine``: whose code it is; '' for BPF.
@@ -53,6 +77,7 @@ class Executed:
     instructions: int
     divisions: int
     wide: int
+    products: int
     loads: int
     stores: int
     idle: int
@@ -61,20 +86,30 @@ class Executed:
     result: int
     looks: tuple[int, int]
     recorded: tuple[int, int]
+    strange: int = 0
     machine: str = ""
+
+    def in_any_world(self, of_clock: bool) -> Executed:
+        """Return what is the same in each world; ``of_clock``: its result is of the clock, which is another one."""
+        return replace(self, looks=(0, 0), recorded=(0, 0), result=0 if of_clock else self.result)
 
 
 class _Looks:
     """Running counts, and their values at each clock call."""
 
-    def __init__(self) -> None:
-        self.now = dict.fromkeys(("instructions", "divisions", "wide", "loads", "stores", "idle", "links"), 0)
+    def __init__(self, world: World) -> None:
+        self.now = dict.fromkeys(_COUNTED, 0)
+        self.strange = 0
         self._then: list[dict[str, int]] = []
+        self._world = world
+
+    def _time(self, look: int) -> int:
+        return self._world.begin_ns + self._world.step_ns * look
 
     def look(self) -> int:
         """Record the counts; return the clock's value."""
         self._then.append(dict(self.now))
-        return STEP_NS * len(self._then)
+        return self._time(len(self._then) - 1)
 
     def between(self, record: bytes) -> Executed:
         """Return the counts, and what the call's record says. Raises ProgramError for fewer than two looks."""
@@ -82,40 +117,50 @@ class _Looks:
             raise ProgramError(f"the emulated call looked at its clock {len(self._then)} times")
         first, last = self._then[0], self._then[-1]
         _, begin, end, result = struct.unpack("<4Q", record)
-        looks = (STEP_NS, STEP_NS * len(self._then))
+        looks = (self._time(0), self._time(len(self._then) - 1))
         counts = {name: last[name] - first[name] for name in first}
-        return Executed(clocks=len(self._then) - 2, result=result, looks=looks, recorded=(begin, end), **counts)  # type: ignore[arg-type]
+        told = {"looks": looks, "recorded": (begin, end), "strange": self.strange}
+        return Executed(clocks=len(self._then) - 2, result=result, **told, **counts)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=256)
-def execute(benchmark: Benchmark, wrapper: str, content: bytes) -> tuple[Executed, ...]:
+def execute(benchmark: Benchmark, wrapper: str, content: bytes, world: World = FIRST) -> tuple[Executed, ...]:
     """Execute the first `CALLS` calls of a wrapper's object, each with the memory that the one before it left.
 
     Raises ProgramError for code that the emulator does not support.
     """
     code: _Bytecode | _MachineCode
     if wrapper == BPF:
-        code = _Bytecode(read_image(content, several=True), benchmark)
+        code = _Bytecode(read_image(content, several=True), benchmark, world)
     else:
         function = f"microbench_{benchmark.kernel}" if wrapper == MODULE else "microbench"
-        code = _MachineCode(content, function, CLOCKS[wrapper], benchmark)
+        code = _MachineCode(content, function, CLOCKS[wrapper], benchmark, world)
     return tuple(code.call() for _ in range(CALLS))
 
 
 class _Bytecode(Interpreter):
     """A benchmark's BPF object with its maps filled, as the driver fills them."""
 
-    def __init__(self, image: Image, benchmark: Benchmark) -> None:
-        self._looks = _Looks()
+    def __init__(self, image: Image, benchmark: Benchmark, world: World) -> None:
+        self._world, self._looks = world, _Looks(world)
         self._input, self._offset = benchmark.input, benchmark.task.least_offset
+        own = _STATE_BYTES * world.cpu if benchmark.spec else 0  # in .bss, each CPU has a state of its own
+        changes = benchmark.task.changes
+        self._may_change = {
+            ".data.record": range(_RECORD_BYTES),
+            "value of memory": range(changes),
+            ".bss": range(own, own + changes),
+        }
         state = benchmark.state
-        sizes = {"table": (state[_TABLE_OFFSET:], 8), "links": (bytes(8), 8)}
+        sizes = {"table": (state[_STATE_BYTES:], 8), "links": (bytes(8), 8)}
         whole = (state.ljust(_SET_BYTES, b"\0"), _SET_BYTES)
         filled = {name: sizes.get(name, whole) for name in image.maps}
-        super().__init__(image, {name: Map(bytearray(data), size) for name, (data, size) in filled.items()})
+        maps = {name: Map(bytearray(data), size) for name, (data, size) in filled.items()}
+        super().__init__(image, maps, cpu=world.cpu, origin=world.origin)
         entries = {name: at for at, name in image.functions.items()}
         self._entry, self._link = entries["microbench"], entries.get(CHAIN_LINK)
         self._divisions = {at: widely(insn) for at, insn in enumerate(image.insns) if divides(insn)}
+        self._products = {at for at, insn in enumerate(image.insns) if multiplies(insn)}
         self._atomic = {at for at, insn in enumerate(image.insns) if insn.code in _ATOMIC}
         self._worked_on = (
             "frame" if benchmark.works_on_frame else f"value of {'table' if 'table' in filled else 'memory'}"
@@ -132,10 +177,15 @@ class _Bytecode(Interpreter):
                 self._steps[at] = self._tail_call
 
     def call(self) -> Executed:
-        self._looks = _Looks()
+        self._looks = _Looks(self._world)
+        for region in self._regions.values():
+            region.trace.clear()
         record = self.region(".data.record").data
         record[_INPUT : _INPUT + 8] = self._input.to_bytes(8, "little")
         self.run(bytes(range(FRAME_BYTES)))
+        for region in self._regions.values():
+            may = self._may_change.get(region.name, range(0))
+            self._looks.strange += sum(is_store and offset not in may for offset, _, is_store in region.trace)
         return self._looks.between(bytes(record[:_RECORD_BYTES]))
 
     def _execute(self, registers: Registers) -> int:
@@ -148,6 +198,7 @@ class _Bytecode(Interpreter):
             now["instructions"] += 1
             now["divisions"] += at in self._divisions
             now["wide"] += self._divisions.get(at, False)
+            now["products"] += at in self._products
             now["idle"] += at in self._atomic
             now["links"] += at == self._link
             at = code[at](registers)
@@ -179,7 +230,7 @@ _CALL, _ATOMIC = 0x85, (0xC3, 0xDB)
 _RANDOM = 0x5DEECE66
 _BASE, _STUBS, _END = 0x100_0000, 0x500_0000, 0x600_0000
 _RECORD, _SET, _FRAME, _STACK = 0x1000_0000, 0x2000_0000, 0x3000_0000, 0x4000_0000
-_CODE_BYTES, _STACK_BYTES, _STUB_BYTES = 1 << 24, 1 << 20, 16
+_CODE_BYTES, _DATA_BYTES, _STUB_BYTES = 1 << 24, 8 << 20, 16
 
 
 class _MachineCode:
@@ -188,18 +239,27 @@ class _MachineCode:
     What it calls elsewhere are stubs that return at once; the clock's says the time.
     """
 
-    def __init__(self, content: bytes, function: str, clock: str, benchmark: Benchmark) -> None:
+    def __init__(self, content: bytes, function: str, clock: str, benchmark: Benchmark, world: World) -> None:
         self._elf = ELFFile(io.BytesIO(content))
         self._machine = machine_of(self._elf["e_machine"])
         self._is_module = self._elf["e_type"] == "ET_REL"
-        self._clock, self._benchmark, self._looks = clock, benchmark, _Looks()
+        self._clock, self._benchmark, self._world, self._looks = clock, benchmark, world, _Looks(world)
+        code = 0 if self._is_module else world.far  # a kernel's code lies where 32 bits reach
+        self._base, self._stub, self._end = (code + at for at in (_BASE, _STUBS, _END))
+        self._record, self._set, self._frame = (world.far + world.origin + at for at in (_RECORD, _SET, _FRAME))
         self._stubs: dict[str, int] = {}
         self._sections = list(self._elf.iter_sections())
         self.uc = self._machine.start()
-        sizes = {_BASE: _CODE_BYTES, _STUBS: _CODE_BYTES, _SET: 4 * _SET_BYTES, _STACK: _STACK_BYTES}
-        for address in (0, _BASE, _STUBS, _END, _RECORD, _SET, _FRAME, _STACK):  # 0: where the stack's canary lies
-            self.uc.mem_map(address, sizes.get(address, PAGE))
-        self.uc.mem_write(_STUBS, self._machine.code * (_CODE_BYTES // len(self._machine.code)))
+        self.uc.mem_map(self._end, PAGE)
+        for address in {0, world.left & -PAGE}:  # a stack's canary lies at FS or GS, which user space may use itself
+            self.uc.mem_map(address, 2 * PAGE)
+        for address in (self._base, self._stub):
+            self.uc.mem_map(address, _CODE_BYTES)
+        for address in (_RECORD, _SET, _FRAME, _STACK):
+            self.uc.mem_map(world.far + address, _DATA_BYTES)
+        for register in self._machine.others:
+            self.uc.reg_write(register, world.left)
+        self.uc.mem_write(self._stub, self._machine.code * (_CODE_BYTES // len(self._machine.code)))
         self._placed = self._place()
         for section in self._sections:
             if isinstance(section, RelocationSection):
@@ -214,40 +274,39 @@ class _MachineCode:
 
     def _watch(self) -> None:
         """Fill the memory that the calls share, and have every instruction and access noted."""
-        self.uc.mem_write(_SET, self._benchmark.state)
+        self.uc.mem_write(self._set, self._benchmark.state)
         self.uc.hook_add(unicorn.UC_HOOK_CODE, self._on_instruction())
-        base, size = (_FRAME, FRAME_BYTES) if self._benchmark.works_on_frame else (_SET, 4 * _SET_BYTES)
         kinds = unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE
-        self.uc.hook_add(kinds, self._on_access, begin=base + self._benchmark.task.least_offset, end=base + size - 1)
+        self.uc.hook_add(kinds, self._on_access())
 
     def call(self) -> Executed:
-        self._looks = _Looks()
+        self._looks = _Looks(self._world)
         self._prepare()
         try:
-            self.uc.emu_start(self._entry, _END, count=_MOST)
+            self.uc.emu_start(self._entry, self._end, count=_MOST)
         except unicorn.unicorn.UcError as error:
             raise ProgramError(f"{self._benchmark.name}: the emulated call fails: {error}") from None
-        found = self._looks.between(bytes(self.uc.mem_read(_RECORD, _RECORD_BYTES)))
+        found = self._looks.between(bytes(self.uc.mem_read(self._record, _RECORD_BYTES)))
         return replace(found, machine=self._machine.name)
 
     def _prepare(self) -> None:
-        self.uc.mem_write(_FRAME, bytes(range(FRAME_BYTES)))
-        self.uc.mem_write(_RECORD, self._benchmark.input.to_bytes(8, "little"))
-        stack = _STACK + _STACK_BYTES - 64
+        self.uc.mem_write(self._frame, bytes(range(FRAME_BYTES)))
+        self.uc.mem_write(self._record, self._benchmark.input.to_bytes(8, "little"))
+        stack = self._world.far + _STACK + _DATA_BYTES - 64
         if self._machine.link is None:
             stack -= 8  # as after a call: eight bytes off a multiple of 16
-            self.uc.mem_write(stack, _END.to_bytes(8, "little"))
+            self.uc.mem_write(stack, self._end.to_bytes(8, "little"))
         else:
-            self.uc.reg_write(self._machine.link, _END)
+            self.uc.reg_write(self._machine.link, self._end)
         self.uc.reg_write(self._machine.stack, stack)
-        for register, value in zip(self._machine.arguments, (_RECORD, _SET, _FRAME), strict=True):
+        for register, value in zip(self._machine.arguments, (self._record, self._set, self._frame), strict=True):
             self.uc.reg_write(register, value)
 
     def _on_instruction(self) -> Callable[[Any, int, int, object], None]:
         names = {address: name for name, address in self._stubs.items()}
 
         def note(uc: Any, address: int, size: int, data: object) -> None:
-            if _STUBS <= address < _STUBS + _CODE_BYTES:
+            if self._stub <= address < self._stub + _CODE_BYTES:
                 self._answer(names.get(address, ""), self._looks)
                 return
             now, code = self._looks.now, bytes(uc.mem_read(address, size))
@@ -256,12 +315,25 @@ class _MachineCode:
             now["links"] += address in self._links
             now["divisions"] += divides
             now["wide"] += divides and self._machine.is_wide(code)
+            now["products"] += self._machine.multiplies(code)
             now["idle"] += self._machine.idles(code)
 
         return note
 
-    def _on_access(self, uc: Any, kind: int, address: int, size: int, value: int, data: object) -> None:
-        self._looks.now["stores" if kind == unicorn.UC_MEM_WRITE else "loads"] += 1
+    def _on_access(self) -> Callable[[Any, int, int, int, int, object], None]:
+        task, whole = self._benchmark.task, range(self._set, self._set + 4 * _SET_BYTES)
+        frame = range(self._frame, self._frame + FRAME_BYTES)
+        worked_on = (frame if self._benchmark.works_on_frame else whole)[task.least_offset :]
+        kept = (whole[task.changes :], frame, range(self._base, self._base + _CODE_BYTES))
+
+        def note(uc: Any, kind: int, address: int, size: int, value: int, data: object) -> None:
+            is_store = kind == unicorn.UC_MEM_WRITE
+            if address in worked_on:
+                self._looks.now["stores" if is_store else "loads"] += 1
+            if is_store:
+                self._looks.strange += any(address in memory for memory in kept)
+
+        return note
 
     def _answer(self, name: str, looks: _Looks) -> None:
         """Do what a function of elsewhere does; what is neither clock nor random (`__fentry__`) only returns."""
@@ -271,7 +343,7 @@ class _MachineCode:
             return
         time = looks.look()
         if name == "clock_gettime":
-            self.uc.mem_write(self.uc.reg_read(self._machine.second), bytes(8) + time.to_bytes(8, "little"))
+            self.uc.mem_write(self.uc.reg_read(self._machine.second), struct.pack("<2Q", *divmod(time, 10**9)))
         self.uc.reg_write(self._machine.result, 0 if name == "clock_gettime" else time)
 
     def _place(self) -> Mapping[int, int]:
@@ -279,9 +351,9 @@ class _MachineCode:
         if not self._is_module:
             for segment in self._elf.iter_segments():
                 if segment["p_type"] == "PT_LOAD":
-                    self.uc.mem_write(_BASE + segment["p_vaddr"], segment.data())
-            return dict.fromkeys(range(len(self._sections)), _BASE)
-        placed, at = {}, _BASE
+                    self.uc.mem_write(self._base + segment["p_vaddr"], segment.data())
+            return dict.fromkeys(range(len(self._sections)), self._base)
+        placed, at = {}, self._base
         for number, section in enumerate(self._sections):
             if section["sh_flags"] & _SHF_ALLOC:
                 placed[number] = at = -(-at // 64) * 64
@@ -291,7 +363,7 @@ class _MachineCode:
         return placed
 
     def _relocate(self, relocations: RelocationSection) -> None:
-        base = self._placed.get(relocations["sh_info"]) if self._is_module else _BASE
+        base = self._placed.get(relocations["sh_info"]) if self._is_module else self._base
         if base is None:  # of debugging information
             return
         symbols: Any = self._sections[relocations["sh_link"]]
@@ -299,7 +371,7 @@ class _MachineCode:
             kind = self._machine.relocations.get(one["r_info_type"])
             if kind is None:
                 continue  # thread-local storage and the like: a call that needs it goes astray and is found
-            target = self._at(symbols.get_symbol(one["r_info_sym"])) if kind.symbol else _BASE
+            target = self._at(symbols.get_symbol(one["r_info_sym"])) if kind.symbol else self._base
             at, value = base + one["r_offset"], target + (one["r_addend"] if kind.addend else 0)
             if kind.page:
                 value &= ~(PAGE - 1)
@@ -312,7 +384,7 @@ class _MachineCode:
     def _at(self, symbol: Any) -> int:
         where = symbol["st_shndx"]
         if where == "SHN_UNDEF":
-            return self._stubs.setdefault(symbol.name, _STUBS + _STUB_BYTES * len(self._stubs))
+            return self._stubs.setdefault(symbol.name, self._stub + _STUB_BYTES * len(self._stubs))
         return int(self._placed.get(where, 0) + symbol["st_value"])
 
     def _symbols(self) -> list[Any]:

@@ -32,9 +32,11 @@ class Relocation:
 
 @dataclass(frozen=True)
 class InstructionSet:
-    """``code``: a return to the caller; ``link``: the register with the way back, null if the stack has it.
+    """``code``: a return to the caller; ``link``: the register with the way back, null if the stack has it; ``others``:
+    registers that a caller hands over nothing in, of at most 64 bits or their lowest 64.
 
-    ``divides`` tells whether an instruction is a division, ``is_wide`` whether a division has 64 bits. ``idles`` tells
+    ``divides`` tells whether an instruction is a division, ``is_wide`` whether a division has 64 bits, ``multiplies``
+    whether it is a multiplication and nothing else. ``idles`` tells
     whether an instruction takes time without doing a kernel's work: a pause, a fence, an atomic or a privileged one.
     """
 
@@ -47,8 +49,10 @@ class InstructionSet:
     stack: int
     link: int | None
     second: int
+    others: tuple[int, ...]
     relocations: Mapping[int, Relocation]
     divides: Callable[[bytes], bool]
+    multiplies: Callable[[bytes], bool]
     is_wide: Callable[[bytes], bool]
     idles: Callable[[bytes], bool]
 
@@ -86,12 +90,22 @@ def machine_of(elf_machine: str) -> InstructionSet:
 _LEGACY_PREFIXES = frozenset(b"\x66\xf2\xf3\xf0\x2e\x36\x3e\x26\x64\x65\x67")
 _LOCK, _REPEATS = 0xF0, (0xF2, 0xF3)
 _IDLE = frozenset(
-    (*range(0x6C, 0x70), *range(0xE4, 0xE8), *range(0xEC, 0xF0), *range(0xD8, 0xE0), 0xCC, 0xCD, 0xCE, 0xF1, 0xF4)
+    (
+        *(*range(0x6C, 0x70), *range(0xE4, 0xE8), *range(0xEC, 0xF0), *range(0xD8, 0xE0), 0xCC, 0xCD, 0xCE, 0xF1, 0xF4),
+        *(0x62, 0x8C, 0x8E, 0x9B, 0x9C, 0x9D, 0xC4, 0xC5, 0xC8, 0xCF, 0xE0, 0xE1, 0xE2),
+    )
 )
-"""Opcodes of one byte: ports, x87, interrupts, HLT."""
+"""Opcodes of one byte: ports, x87, interrupts, HLT; instructions of AVX and BMI, segments, FWAIT, flags on the stack,
+ENTER, IRET, LOOP."""
 _STRINGS = (*range(0xA4, 0xA8), *range(0xAA, 0xB0))
-_IDLE_0F = frozenset((0x01, 0x05, 0x08, 0x09, 0x0D, 0x18, 0x30, 0x31, 0x32, 0x33, 0x34, 0x51, 0x5E, 0xA2, 0xAE, 0xC7))
-"""Opcodes behind 0F: system, SYSCALL, caches, prefetches, MSRs, RDTSC, RDPMC, roots, quotients, CPUID, fences."""
+_IDLE_0F = frozenset(
+    (
+        *(0x01, 0x05, 0x08, 0x09, 0x0D, 0x18, 0x30, 0x31, 0x32, 0x33, 0x34, 0x38, 0x3A),
+        *(0x51, 0x58, 0x59, 0x5C, 0x5E, 0xA2, 0xAE, 0xC7),
+    )
+)
+"""Opcodes behind 0F: system, SYSCALL, caches, prefetches, MSRs, RDTSC, RDPMC, three-byte ones (hashes, ciphers),
+arithmetic of fractions, CPUID, fences."""
 
 
 def _x86_parts(code: bytes) -> tuple[set[int], int, bytes]:
@@ -105,6 +119,13 @@ def _x86_divides(code: bytes) -> bool:
     """DIV and IDIV: opcodes F6 and F7 with /6 and /7."""
     _, _, rest = _x86_parts(code)
     return len(rest) > 1 and rest[0] in (0xF6, 0xF7) and rest[1] >> 3 & 7 in (6, 7)
+
+
+def _x86_multiplies(code: bytes) -> bool:
+    """MUL and IMUL: F6 and F7 with /4 and /5, 69, 6B, 0F AF."""
+    _, _, rest = _x86_parts(code)
+    by_accumulator = len(rest) > 1 and rest[0] in (0xF6, 0xF7) and rest[1] >> 3 & 7 in (4, 5)
+    return by_accumulator or rest[:1] in (b"\x69", b"\x6b") or rest[:2] == b"\x0f\xaf"
 
 
 def _x86_idles(code: bytes) -> bool:
@@ -124,6 +145,11 @@ def _arm64_divides(code: bytes) -> bool:
     return int.from_bytes(code, "little") & 0x7FE0F800 == 0x1AC00800
 
 
+def _arm64_multiplies(code: bytes) -> bool:
+    """MUL: MADD that adds the zero register (Arm ARM, C4.1: data-processing, three sources)."""
+    return int.from_bytes(code, "little") & 0x7FE0FC00 == 0x1B007C00
+
+
 def _arm64_idles(code: bytes) -> bool:
     """YIELD, WFE, WFI; CLREX, DSB, DMB, ISB; exclusive loads and stores (Arm ARM, C4.1)."""
     word = int.from_bytes(code, "little")
@@ -135,6 +161,12 @@ def _riscv_divides(code: bytes) -> bool:
     """DIV, DIVU, REM, REMU and their 32-bit forms (The RISC-V Instruction Set Manual, M extension)."""
     word = int.from_bytes(code, "little")
     return len(code) == 4 and word & 0x77 == 0x33 and word >> 25 == 1 and word >> 14 & 1 == 1
+
+
+def _riscv_multiplies(code: bytes) -> bool:
+    """MUL, MULH, MULHSU, MULHU, MULW."""
+    word = int.from_bytes(code, "little")
+    return len(code) == 4 and word & 0x77 == 0x33 and word >> 25 == 1 and not word >> 14 & 1
 
 
 def _riscv_idles(code: bytes) -> bool:
@@ -219,6 +251,12 @@ is not about as many: what gcc 12 and clang 14 make. arm64 multiplies and adds i
 remainder of its own.
 """
 
+
+def _registers(constants: Any, prefix: str, single: str, **numbered: range) -> tuple[int, ...]:
+    names = [*single.split(), *(f"{name}{n}" for name, numbers in numbered.items() for n in numbers)]
+    return tuple(getattr(constants, f"UC_{prefix}_REG_{name}") for name in names)
+
+
 _UC: Any = unicorn
 MACHINES: dict[str, InstructionSet] = {
     "EM_X86_64": InstructionSet(
@@ -231,8 +269,10 @@ MACHINES: dict[str, InstructionSet] = {
         x86_const.UC_X86_REG_RSP,
         None,
         x86_const.UC_X86_REG_RSI,
+        _registers(x86_const, "X86", "RAX RBX RCX RBP GS_BASE", R=range(8, 16), XMM=range(16)),
         _X86,
         _x86_divides,
+        _x86_multiplies,
         lambda code: bool(_x86_parts(code)[1] & 8),
         _x86_idles,
     ),
@@ -246,8 +286,10 @@ MACHINES: dict[str, InstructionSet] = {
         arm64_const.UC_ARM64_REG_SP,
         arm64_const.UC_ARM64_REG_X30,
         arm64_const.UC_ARM64_REG_X1,
+        _registers(arm64_const, "ARM64", "", X=range(3, 30), D=range(32)),
         _ARM64,
         _arm64_divides,
+        _arm64_multiplies,
         lambda code: bool(code[3] & 0x80),
         _arm64_idles,
     ),
@@ -261,8 +303,10 @@ MACHINES: dict[str, InstructionSet] = {
         riscv_const.UC_RISCV_REG_SP,
         riscv_const.UC_RISCV_REG_RA,
         riscv_const.UC_RISCV_REG_A1,
+        _registers(riscv_const, "RISCV", "", T=range(7), S=range(12), A=range(3, 8), F=range(32)),
         _RISCV,
         _riscv_divides,
+        _riscv_multiplies,
         lambda code: not code[0] & 8,
         _riscv_idles,
     ),

@@ -18,11 +18,12 @@ from xdplab.programs.build import run_tool
 from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCK_READS, CLOCKS, MODULE, USER, Benchmark
 from xdplab.studies.execution.bytecode import entry_of, steps_of
 from xdplab.studies.execution.enclosure import Flow, complaints
-from xdplab.studies.execution.executed import Executed, execute
+from xdplab.studies.execution.executed import OTHER, Executed, execute
 from xdplab.studies.execution.machines import clock_instructions, machine_of, share
 from xdplab.studies.execution.microbench import TimedCall
 from xdplab.studies.execution.objdump import DIALECTS, CodeLine, parse_objdump
 from xdplab.studies.execution.objects import object_name
+from xdplab.studies.execution.sealed import unsealed
 
 MOST_APART = 1.3
 """How many times the instructions of one wrapper another may execute, and of the algorithm either; gcc 12 and 16 and
@@ -60,12 +61,24 @@ def examine(
     if found.wrong:
         return found
     try:
-        calls = execute(benchmark, wrapper, path.read_bytes())
+        content = path.read_bytes()
+        calls = execute(benchmark, wrapper, content)
+        elsewhere = execute(benchmark, wrapper, content, OTHER)
         folder = objects or path.parent
         partner = _partner(benchmark, wrapper, {BPF: folder, USER: users or folder})
     except ProgramError as error:
         return replace(found, wrong=(error.message,))
-    return replace(found, executed=calls[0], wrong=tuple(_first_unequal(benchmark, calls, partner)))
+    wrong = [*_first_unequal(benchmark, calls, partner), *_by_its_world(benchmark, calls, elsewhere)]
+    return replace(found, executed=calls[0], wrong=tuple(wrong))
+
+
+def _by_its_world(benchmark: Benchmark, calls: Sequence[Executed], elsewhere: Sequence[Executed]) -> Iterator[str]:
+    """No work depends on the clock, on where memory lies, or on registers that nobody set."""
+    of_clock = benchmark.clock_result
+    if [call.in_any_world(of_clock) for call in calls] != [call.in_any_world(of_clock) for call in elsewhere]:
+        yield "a call does other work where its clock, its addresses or unused registers are others"
+    if any(call.recorded != call.looks for call in elsewhere):
+        yield "a call tells another time than its clock where that says more"
 
 
 def _first_unequal(
@@ -102,6 +115,11 @@ def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) 
     expected, clocks = here * task.per_step * task.count, clock_instructions(executed.machine) * (1 + executed.clocks)
     if not expected / MOST_APART <= made <= expected * MOST_APART + task.around + clocks:
         yield f"a call executes {made:,} instructions between its clocks, and the algorithm about {expected:,.0f}"
+    products = task.products * task.count + (0 if executed.machine else executed.divisions) + task.around
+    if executed.products > products + 1 + executed.clocks:
+        yield f"a call multiplies {executed.products:,} times between its clocks, and the algorithm {products:,.0f}"
+    if executed.strange:
+        yield f"a call stores {executed.strange:,} times into memory that is not the algorithm's to change"
     if executed.idle:
         yield f"a call executes {executed.idle:,} pauses, fences or the like between its clocks, which do no work"
     if partner is None:
@@ -119,9 +137,11 @@ def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) 
 
 
 def _enclosed(benchmark: Benchmark, wrapper: str, path: Path) -> Examined:
+    function = f"microbench_{benchmark.kernel}" if wrapper == MODULE else "microbench"
+    if found := unsealed(wrapper, _content(path), function):
+        return Examined("", tuple(found))
     if wrapper == BPF:
         return _examine_bpf(benchmark, path.read_bytes())
-    function = f"microbench_{benchmark.kernel}" if wrapper == MODULE else "microbench"
     symbols = [function, *([CHAIN_LINK] if benchmark.work.needs_call == CHAIN_LINK else [])]
     machine = _machine(path)
     text = "".join(_objdump(DIALECTS[machine].objdump, path, symbol) for symbol in symbols)
@@ -133,12 +153,17 @@ def _enclosed(benchmark: Benchmark, wrapper: str, path: Path) -> Examined:
     return Examined(text, (*found, *_not_recursive(functions.get(CHAIN_LINK))))
 
 
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ProgramError(f"{path}: {error.strerror}") from None
+
+
 def _machine(path: Path) -> str:
     """Return the machine of an object. Raises ProgramError if it is none, or of an unknown machine."""
     try:
-        return machine_of(ELFFile(io.BytesIO(path.read_bytes()))["e_machine"]).name
-    except OSError as error:
-        raise ProgramError(f"{path}: {error.strerror}") from None
+        return machine_of(ELFFile(io.BytesIO(_content(path)))["e_machine"]).name
     except ELFError as error:
         raise ProgramError(f"{path}: it is not an object: {error}") from None
 

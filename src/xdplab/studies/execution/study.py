@@ -112,7 +112,12 @@ class ExecutionStudy:
     def _call(self, trial: Trial, place: Place, raw: Path, facts: ExecutionFacts) -> None:
         point = trial.point
         argv = self._own_argv(place, point) if point.own else self._argv(place, point, raw, facts)
-        done = place.host.run([self._driver, *argv], deadline_s=DEADLINE_S * place.patience)
+        try:
+            done = place.host.run([self._driver, *argv], deadline_s=DEADLINE_S * place.patience)
+        except XdplabError as error:
+            if point.backend == "interpreter" and NO_INTERPRETER in error.message:
+                raise UnsupportedError(error.message, remedy=error.remedy) from error
+            raise
         (raw / CALLS).write_bytes(done.stdout)
         found = parse_microbench(done.stdout)
         facts.jited_bytes, facts.xlated_bytes = found.jited_bytes, found.xlated_bytes
@@ -209,6 +214,9 @@ class ExecutionStudy:
 
 
 _JIT = {"interpreter": False, "jit": True}
+NO_INTERPRETER = "requires BPF JIT compiler"
+"""In the verifier's words on a program that this kernel only compiles, such as riscv64's 7.2 one that looks up in a
+map of values by CPU."""
 
 
 def driver(place: str = HOST) -> Path:

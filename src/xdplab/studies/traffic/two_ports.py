@@ -85,12 +85,16 @@ class TwoPortSide(KernelSide):
         return super().raw_files() | {"xdpload_second.jsonl": self._back.raw_files()["xdpload.jsonl"]}
 
     def stop(self) -> None:
-        super().stop()
-        self._back.stop()
+        try:
+            super().stop()
+        finally:
+            self._back.stop()
 
     def close(self) -> None:
-        super().close()
-        self._back.close()
+        try:
+            super().close()
+        finally:
+            self._back.close()
 
 
 def second_probes(second: SecondPort | None, point: Point, dut: CounterProbe, tg: CounterProbe) -> list[CounterProbe]:
