@@ -139,6 +139,22 @@ def test_what_mlx5s_ring_refused_is_told_from_a_drop() -> None:
     assert json.loads(str(values["xdp_actions"].value)) == {"tx": 1000, "drop": 0, "redirect": 0, "pass": 0}
 
 
+@pytest.mark.parametrize("driver", LAYOUTS)
+def test_what_another_port_redirected_to_this_one_is_counted(driver: str) -> None:
+    found = files(driver, "pass")
+    if driver == "mlx5_core":
+        counters = parse_statistics(found["dut.ethtool.after.txt"])
+        own = {
+            name: counters[name] + count for name, count in zip(("tx0_xdp_xmit", "tx1_xdp_xmit"), QUEUES, strict=True)
+        }
+        found["dut.ethtool.after.txt"] = statistics(counters | own)
+    else:
+        found["dut.iplink.after.json"] = link(7, 9 + SENT)
+    for mode in ("native", "generic"):
+        counted = derive(found, mode=mode, shared=False, queues=2)["dut_forwarded_packets"]
+        assert counted == Value(SENT if (driver, mode) != ("mlx5_core", "generic") else 0)
+
+
 def test_a_queue_that_counts_is_kept_though_it_was_not_asked_for() -> None:
     values = derive(files("ixgbe", "tx"), mode="native", shared=False, queues=1)
     assert values["rx_by_queue"] == Value(QUEUES)

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,7 +17,8 @@ from tests.end_to_end.conftest import needs_root, xdplab
 from tests.labs.rack import rack, written
 from tests.run.nulls import unexplained
 from xdplab.deploy.device import queues_now
-from xdplab.labs import Lab
+from xdplab.errors import LabError
+from xdplab.labs import Lab, use_lab
 from xdplab.plan import parse_plan
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.two_ports import TwoPortSide
@@ -121,6 +123,41 @@ def test_a_lab_of_one_link_says_so(lab: Lab, tmp_path: Path) -> None:
     done = xdplab("--lab", inventory, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path, check=False)
     assert done.returncode == 5
     assert "directions: one needs two links between TG and DUT" in done.stdout
+
+
+def with_two_links(lab: Lab, folder: Path) -> dict[str, Any]:
+    """Return an inventory of the hosts of ``lab`` with both of its links."""
+    content, ends = rack(lab, folder), lab.second_link()
+    assert ends is not None
+    content["dut"]["second_interface"] = {"name": ends.dut_interface, "mac": ends.dut_mac}
+    content["tg"]["second_interface"] = {"name": ends.tg_interface, "mac": ends.tg_mac}
+    return content
+
+
+def test_an_inventory_of_two_links_forwards_both_ways(lab: Lab, tmp_path: Path) -> None:
+    inventory = written(with_two_links(lab, tmp_path), tmp_path)
+    plan = "name: rack\nrepetitions: 1\nblocks: [{traffic: {directions: [back, one, both], load: 10kpps}}]\n"
+    trials = measured(tmp_path, inventory, plan + f"trial: {TRIAL}\n")
+    assert trials["verdict"].eq("valid").all(), trials[["directions", "reason"]].to_dict("records")
+    (both,) = trials[trials["directions"] == "both"].to_dict("records")
+    assert [both[f"{way}_{name}"] for way in ("forth", "back") for name in COUNTS] == [1000] * 8
+    assert xdplab("--lab", inventory, "restore").stdout.count("nothing to restore") == 4
+
+
+def test_each_port_of_an_inventory_is_checked_and_locked(lab: Lab, tmp_path: Path) -> None:
+    content = with_two_links(lab, tmp_path)
+    inventory = written(content, tmp_path)
+    with use_lab(inventory) as first, first.lock("the first"):
+        second_only = {role: content[role] | {"interface": content[role]["second_interface"]} for role in ("dut", "tg")}
+        for role in second_only.values():
+            del role["second_interface"]
+        other = written(content | second_only, tmp_path, "other")
+        with use_lab(other) as second, pytest.raises(LabError, match="a run is going on in this lab: the first on"):
+            second.lock().__enter__()
+    content["dut"]["second_interface"] = {"name": "vd1", "mac": "02:00:00:00:00:99"}
+    refused = pytest.raises(LabError, match=r"vd1 has MAC .*, the inventory says 02:00:00:00:00:99")
+    with use_lab(written(content, tmp_path)) as wrong, refused:
+        wrong.lock().__enter__()
 
 
 def test_after_a_kill_all_four_ports_are_as_before(lab: Lab, lab_name: str, tmp_path: Path) -> None:

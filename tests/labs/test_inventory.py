@@ -58,6 +58,16 @@ def changed(*path: str, to: Any) -> dict[str, Any]:
     return content
 
 
+OTHER = {"name": "eth2", "mac": "00:15:4d:00:00:03"}
+
+
+def second_links(dut_mac: str) -> dict[str, Any]:
+    """Return the good file with a second link, whose end at the DUT has this MAC."""
+    content = changed("tg", "second_interface", to=OTHER)
+    content["dut"]["second_interface"] = {"name": "eth2", "mac": dut_mac}
+    return content
+
+
 def test_a_good_file_is_read_and_its_keys_lie_beside_it(tmp_path: Path) -> None:
     found = load_inventory(Path(written(FILE, tmp_path)))
     assert found.dut.key == str(tmp_path / "k")
@@ -96,6 +106,8 @@ def test_what_ssh_keyscan_prints_is_read(pasted: str, tmp_path: Path) -> None:
         (changed("dut", "interface", "mac", to="1:2:3"), "dut.interface.mac: "),
         (changed("dut", "interface", "name", to="eth0"), "dut.interface: give `pci`"),
         (changed("dut", "interface", "pci", to="3b:00.0"), "dut.interface.pci: "),
+        (changed("tg", "second_interface", to=OTHER), "it: `second_interface` of dut is missing"),
+        (second_links("00:15:4d:00:00:01"), "it: `second_interface` of dut has the MAC of its `interface`"),
         (changed("dut", "colour", to="red"), "dut.colour is not a key of an inventory"),
         (changed("dut", to={"hots": "10.0.0.1"}), "dut.hots is not a key of an inventory: did you mean host?"),
         (changed("tg", "generator", "path", to="MoonGen"), "tg.generator: MoonGen needs its `path`"),

@@ -98,6 +98,7 @@ DERIVED = (
     Derived("dut_counted_by", packets.counted_by),
     Derived("dut_rx_packets", partial(packets.dut_packets, direction="rx")),
     Derived("dut_tx_packets", partial(packets.dut_packets, direction="tx")),
+    Derived("dut_forwarded_packets", packets.forwarded),
     Derived("xdp_actions", packets.actions),
     Derived("rx_by_queue", partial(packets.rx_by_queue, role="dut")),
     Derived("evenness", lambda readings: jain_index(packets.rx_by_queue(readings, "dut"))),

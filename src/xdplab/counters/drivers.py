@@ -20,9 +20,10 @@ class Driver:
 
     ``received``: frames that a receive queue took, whatever the program decided; ``received_xdp_only``: they stay 0
     without native XDP. ``sent``: XDP_TX frames that the ring took; ``refused``: those that it did not take. ``tx``,
-    ``drop`` (including aborted), ``redirect``: the program's actions. ``lost``: frames for which the NIC had no buffer.
-    ``since``: the oldest of the kernels read that counts in this way. ``tried``: where the counters were compared with
-    known frames. ``lag_s``: how far a reading may lag behind.
+    ``drop`` (including aborted), ``redirect``: the program's actions. ``forwarded``: frames that the program of another
+    port redirected to this one, if the link's statistics leave them out. ``lost``: frames for which the NIC had no
+    buffer. ``since``: the oldest of the kernels read that counts in this way. ``tried``: where the counters were
+    compared with known frames. ``lag_s``: how far a reading may lag behind.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Driver:
     tx: Names = ()
     drop: Names = ()
     redirect: Names = ()
+    forwarded: Names = ()
     lost: Names = ()
     received_xdp_only: bool = False
     tried: str | None = None
@@ -124,8 +126,9 @@ DRIVERS = (
         tx=_q("rx*_xdp_tx_xmit", "rx*_xdp_tx_full", "rx*_xdp_tx_err"),
         drop=_q("rx*_xdp_drop", "-rx*_xdp_tx_full", "-rx*_xdp_tx_err"),
         redirect=_q("rx*_xdp_redirect"),
+        forwarded=_q("tx*_xdp_xmit"),
         lost=(r"(rx_out_of_buffer)",),
-        note="the link's tx_packets leaves XDP_TX out; what the ring refused, and redirects that failed, are drops",
+        note="the link's tx_packets leaves XDP's frames out; what the ring refused and failed redirects are drops",
     ),
     Driver(
         "ixgbe",

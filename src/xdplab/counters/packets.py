@@ -122,6 +122,13 @@ def dut_packets(readings: Readings, direction: Direction) -> int:
     return link_packets(readings, "dut", "tx") if sent is None else _gained(readings, "dut", sent, "tx_packets")
 
 
+def forwarded(readings: Readings) -> int:
+    """Return the frames that the DUT's interface sent for another one: by the link, or by a driver that is apart."""
+    names = () if _unknown_driver(readings) else driver_of(readings, "dut").forwarded
+    by_link = not names or readings.mode != "native"
+    return link_packets(readings, "dut", "tx") if by_link else _gained(readings, "dut", names, "forwarded frames")
+
+
 def _by_link(readings: Readings, direction: Direction, unknown: Absent) -> int:
     """Return the link's count, if it includes the frames of XDP: some drivers leave them out."""
     try:

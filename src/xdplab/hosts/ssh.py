@@ -146,7 +146,7 @@ class SshProcess(StreamedProcess):
         if self._group is None or self._channel.closed:
             return
         # First the leader, by its own PID: before ``timeout`` makes the group, only the leader runs. After its end it
-        # starts # no more processes, and the group has all that it started.
+        # starts no more processes, and the group has all that it started.
         with contextlib.suppress(HostError):  # a dead connection: the host's own timeout ends the group
             killer = self._owner.channel(["sh", "-c", KILL_GROUP, "xdplab", f"{self._group}", self._started_at])
             killer.status_event.wait(1.0)

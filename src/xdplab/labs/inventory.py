@@ -117,6 +117,10 @@ class Machine(_Strict):
         default=[], description="command that connects its standard input and output to the server's sshd"
     )
     interface: Interface = Field(description="the port that is this server's end of the link")
+    second_interface: Interface | None = Field(
+        default=None,
+        description="a second port, linked to the other server's second port: plans with `directions` need both",
+    )
     cpus: list[Annotated[int, Field(ge=0, le=4095)]] = Field(
         default=[], description="numbers of the CPUs that a run may use; empty: all, those of the NIC's NUMA node first"
     )
@@ -161,6 +165,15 @@ class Inventory(_Strict):
     work_dir: Annotated[str, Field(pattern=r"^/[\w./-]+$")] = Field(
         default=WORK_DIR, description="absolute path of the folder on both servers that holds the lab's files"
     )
+
+    @model_validator(mode="after")
+    def _two_links_or_one(self) -> Inventory:
+        for machine, role in ((self.dut, "dut"), (self.tg, "tg")):
+            if machine.second_interface is None and (self.dut.second_interface or self.tg.second_interface):
+                raise ValueError(f"`second_interface` of {role} is missing: a second link has two ends")
+            if machine.second_interface and machine.second_interface.mac == machine.interface.mac:
+                raise ValueError(f"`second_interface` of {role} has the MAC of its `interface`: give another port")
+        return self
 
 
 _KEYS = places_of(

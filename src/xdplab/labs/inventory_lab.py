@@ -20,7 +20,7 @@ from xdplab.labs.inventory_checks import Port, find_port, online_cpus
 from xdplab.labs.inventory_host import reach
 from xdplab.labs.inventory_lock import PortLock
 from xdplab.labs.inventory_place import pin_threads, receive_in_threads
-from xdplab.labs.netns import DUT_FIFO, TG_FIFO
+from xdplab.labs.netns import DUT_FIFO, TG_FIFO, turned
 
 DEFAULT = ""  # an inventory is a file, so it needs a name
 
@@ -39,6 +39,7 @@ class InventoryLab:
         self._made: dict[str, SshHost] = {}
         self._threaded: bool | None = None
         self._locks: list[PortLock] = []
+        self._second: LinkEnds | None = None
         self.arrangement: Arrangement = inventory.arrangement
 
     @cached_property
@@ -49,8 +50,21 @@ class InventoryLab:
     def tg(self) -> Host:
         return self._reach("tg", self._inventory.tg)
 
+    @cached_property
+    def second_ports(self) -> tuple[Port, Port] | None:
+        """The DUT's and the TG's ends of the second link; None if the inventory has one link."""
+        dut, tg = self._inventory.dut.second_interface, self._inventory.tg.second_interface
+        return (find_port(self.dut, dut), find_port(self.tg, tg)) if dut and tg else None
+
     def second_link(self, *, make: bool = True) -> LinkEnds | None:
-        return None
+        ports, dut, tg = self.second_ports, self._inventory.dut.second_interface, self._inventory.tg.second_interface
+        if ports is None or dut is None or tg is None:
+            return None
+        ends = LinkEnds(ports[0].name, ports[1].name, dut.mac, tg.mac)
+        if make and self._second is None:
+            self._second = ends
+            self._threaded = None
+        return ends
 
     @cached_property
     def dut_port(self) -> Port:
@@ -111,9 +125,11 @@ class InventoryLab:
 
     @contextlib.contextmanager
     def lock(self, who: str | None = None, *, steal: bool = False) -> Iterator[None]:
-        """Hold both ports, the TG's first. The locks are on the hosts, where other controllers see them."""
+        """Hold all ports, the TG's first. The locks are on the hosts, where other controllers see them."""
+        dut, tg = self.second_ports or (None, None)
+        ends = ((self.tg, self.tg_port), (self.tg, tg), (self.dut, self.dut_port), (self.dut, dut))
         with contextlib.ExitStack() as stack:
-            for host, port in ((self.tg, self.tg_port), (self.dut, self.dut_port)):
+            for host, port in ((host, port) for host, port in ends if port is not None):
                 path = f"{self._inventory.work_dir}/{port.name}.lock"
                 self._locks.append(PortLock(host, path, who or f"process {os.getpid()}", steal=steal))
                 stack.callback(self._let_go)
@@ -141,10 +157,16 @@ class InventoryLab:
             return self._place_interrupts(queues)
         if self._threaded is not (arrangement == "split"):
             self._threaded = arrangement == "split"
-            receive_in_threads(((self.dut, self.dut_interface), (self.tg, self.tg_interface)), self._threaded)
+            ends = [(self.dut, self.dut_interface), (self.tg, self.tg_interface)]
+            if second := self._second:
+                ends += [(self.dut, second.dut_interface), (self.tg, second.tg_interface)]
+            receive_in_threads(ends, self._threaded)
         if not self._threaded:
             return {"softirq": "on the sender's CPU" if self.virtual else "where the interrupts go"}
         cpus = self.cpus(arrangement)
+        if second := self._second:  # its direction gets the CPUs after those of the first one's queues
+            pin_threads(self.dut, second.dut_interface, turned(cpus.dut, queues), DUT_FIFO)
+            pin_threads(self.tg, second.tg_interface, turned(cpus.tg, queues), TG_FIFO)
         dut = pin_threads(self.dut, self.dut_interface, cpus.dut, DUT_FIFO)
         tg = pin_threads(self.tg, self.tg_interface, cpus.tg, TG_FIFO)
         if dut < queues or tg < 1:
@@ -158,9 +180,14 @@ class InventoryLab:
     def _place_interrupts(self, queues: int) -> dict[str, Any]:
         cpus = self.cpus("hosts")
         placed = {"dut_interrupts": place_interrupts(self.dut, self.dut_interface, cpus.dut)}
+        senders = queues if self._second is None else 2 * queues
+        receiving = cpus.tg[senders:] or cpus.tg
         if not self.generator.by_dpdk:
-            receiving = cpus.tg[queues:] or cpus.tg
             placed["tg_interrupts"] = place_interrupts(self.tg, self.tg_interface, receiving)
+        if second := self._second:
+            behind = turned(cpus.dut, queues)
+            placed["dut_second_interrupts"] = place_interrupts(self.dut, second.dut_interface, behind)
+            placed["tg_second_interrupts"] = place_interrupts(self.tg, second.tg_interface, receiving)
         return placed
 
     @contextlib.contextmanager

@@ -133,8 +133,8 @@ class NetnsLab(KeptLab):
             return {"softirq": "on the sender's CPU"}
         cpus = self.cpus(arrangement)
         if second:  # its direction gets the CPUs after those of the first one's queues
-            self._pin(second.dut_interface, _turned(cpus.dut, queues), DUT_FIFO, queues)
-            self._pin(second.tg_interface, _turned(cpus.tg, queues), TG_FIFO, 1)
+            self._pin(second.dut_interface, turned(cpus.dut, queues), DUT_FIFO, queues)
+            self._pin(second.tg_interface, turned(cpus.tg, queues), TG_FIFO, 1)
         return {
             "dut_threads": self._pin(self.dut_interface, cpus.dut, DUT_FIFO, queues),
             "tg_threads": self._pin(self.tg_interface, cpus.tg, TG_FIFO, 1),
@@ -153,7 +153,8 @@ class NetnsLab(KeptLab):
         return pinned
 
 
-def _turned(cpus: tuple[int, ...], places: int) -> tuple[int, ...]:
+def turned(cpus: tuple[int, ...], places: int) -> tuple[int, ...]:
+    """Return the CPUs from another place on, the earlier ones last."""
     at = places % len(cpus)
     return cpus[at:] + cpus[:at]
 

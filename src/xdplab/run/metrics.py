@@ -67,11 +67,11 @@ dut_rx_packets      | int   |      | count   | frames the DUT received, by its o
 dut_tx_packets      | int   |      | count   | frames the DUT sent back, by its own counters
 forth_tx_packets    | int   |      | count   | two ports: frames the TG sent to the DUT's first port
 forth_dut_rx_packets | int  |      | count   | two ports: those that the DUT's first port received
-forth_dut_tx_packets | int  |      | count   | two ports: those that the DUT forwarded by its second port, by that port's link statistics
+forth_dut_tx_packets | int  |      | count   | two ports: those that the DUT forwarded by its second port, by that port's counters
 forth_rx_packets    | int   |      | count   | two ports: those that the TG received from the DUT's second port
 back_tx_packets     | int   |      | count   | both directions: frames the TG sent to the DUT's second port
 back_dut_rx_packets | int   |      | count   | both directions: those that the DUT's second port received
-back_dut_tx_packets | int   |      | count   | both directions: those that the DUT forwarded by its first port, by that port's link statistics
+back_dut_tx_packets | int   |      | count   | both directions: those that the DUT forwarded by its first port, by that port's counters
 back_rx_packets     | int   |      | count   | both directions: those that the TG received from the DUT's first port
 lost_packets        | int   |      | count   | tx_packets minus the frames that came back, each counted once; rewritten frames count as back
 loss_ratio          | float |      | share   | lost_packets / tx_packets

@@ -88,7 +88,7 @@ WAYS: dict[str, Acceleration] = {
             clock_words="noapictimer",
         ),
         # erms: emulated `rep stosb` works byte by byte, and a kernel that sees the flag clears all its pages with it.
-        # fsrm: # QEMU 10 has it, and kernel 6.1 hangs silently on a CPU that has fsrm without erms.
+        # fsrm: QEMU 10 has it, and kernel 6.1 hangs silently on a CPU that has fsrm without erms.
         Acceleration(
             "functional",
             "no times",

@@ -62,7 +62,10 @@ def endpoints(lab: Lab) -> tuple[Endpoint, ...]:
 
 def second_endpoints(lab: Lab, ends: LinkEnds | None) -> tuple[Endpoint, ...]:
     """The ends of the second link, the DUT's first; none without one."""
-    return (Endpoint(lab.dut, ends.dut_interface), Endpoint(lab.tg, ends.tg_interface)) if ends else ()
+    if ends is None:
+        return ()
+    dut = Endpoint(lab.dut, ends.dut_interface)
+    return (dut,) if lab.generator.by_dpdk else (dut, Endpoint(lab.tg, ends.tg_interface))
 
 
 def all_endpoints(lab: Lab) -> tuple[Endpoint, ...]:
@@ -313,8 +316,8 @@ class TrialStudy:
         dut, *tg = queue_ends(self._lab)
         applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
         if self._second_ends:
-            dut, other = self._second_ends
-            applied += set_queues(dut, other, trials[0].point.queues)
+            dut, *tg = self._second_ends
+            applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
         if any(trial.point.engine in OTHER_MACS for trial in trials):
             applied.append(self._receive_all())
         if any(trial.point.vlan != "none" for trial in trials):

@@ -51,7 +51,7 @@ def require(lab: Lab, second: SecondPort | None, point: Point) -> None:
     if second is None:
         raise UnsupportedError(
             f"directions: {point.directions} needs two links between TG and DUT, and lab {lab.name} has one",
-            remedy="measure in a lab netns",
+            remedy="measure in a lab netns, or give `second_interface` of both servers in the inventory",
         )
     cpus, needed = len(lab.cpus(point.arrangement).tg), point.queues * point.ways
     if point.ways > 1 and cpus < needed:
@@ -110,11 +110,10 @@ Found = Mapping[str, Value]
 def passed(first: Found, second: Found, ways: int) -> list[tuple[Value, Value]]:
     """Return the DUT's counts of each direction: frames received by its port, and sent on by the other port.
 
-    ``first`` and ``second`` are the derived readings of the two ports. What a port sends for another one, only its link
-    statistics count.
+    ``first`` and ``second`` are the derived readings of the two ports.
     """
-    there = (first["dut_rx_packets"], second["dut_link_tx_packets"])
-    back = (second["dut_rx_packets"], first["dut_link_tx_packets"])
+    there = (first["dut_rx_packets"], second["dut_forwarded_packets"])
+    back = (second["dut_rx_packets"], first["dut_forwarded_packets"])
     return [there, back][:ways]
 
 
