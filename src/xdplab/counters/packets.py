@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 from xdplab.counters import drivers
@@ -124,9 +125,11 @@ def dut_packets(readings: Readings, direction: Direction) -> int:
 
 def forwarded(readings: Readings) -> int:
     """Return the frames that the DUT's interface sent for another one: by the link, or by a driver that is apart."""
-    names = () if _unknown_driver(readings) else driver_of(readings, "dut").forwarded
-    by_link = not names or readings.mode != "native"
-    return link_packets(readings, "dut", "tx") if by_link else _gained(readings, "dut", names, "forwarded frames")
+    names: Names = ()
+    if readings.mode == "native":
+        with suppress(Absent):  # an unknown driver
+            names = driver_of(readings, "dut").forwarded
+    return _gained(readings, "dut", names, "forwarded frames") if names else link_packets(readings, "dut", "tx")
 
 
 def _by_link(readings: Readings, direction: Direction, unknown: Absent) -> int:
