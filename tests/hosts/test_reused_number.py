@@ -46,6 +46,7 @@ ours = subprocess.Popen(["sh", "-c", 'exec "$@" 3<&0', "sh", *lifeline], stdin=s
 assert ours.stdout.readline() == b"alive\\n"
 ours.kill()
 ours.wait()
+time.sleep(0.05)  # a process is known by its number and its start, in ticks of 10 ms: no kernel reuses a number sooner
 taken = subprocess.run(["sh", "-c", {TAKE!r}, "sh", str(ours.pid)], capture_output=True, text=True).stdout
 assert ours.stdout.read() == b"", "the lifeline has ended"
 time.sleep(0.3)

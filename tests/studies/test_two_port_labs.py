@@ -58,8 +58,8 @@ def test_the_cpus_that_send_serve_the_queues_that_they_reach(directions: str, cp
 
 
 @pytest.mark.parametrize("kind", [InventoryLab, VmLab, UmlLab])
-def test_labs_other_than_netns_have_one_link(kind: type) -> None:
-    assert kind.second_link(SimpleNamespace()) is None  # type: ignore[attr-defined]
+def test_guests_and_inventories_without_a_second_port_have_one_link(kind: type) -> None:
+    assert kind.second_link(SimpleNamespace(second_ports=None)) is None  # type: ignore[attr-defined]
 
 
 def test_a_search_knows_one_port_only(tmp_path: Path) -> None:

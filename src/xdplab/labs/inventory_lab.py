@@ -57,10 +57,12 @@ class InventoryLab:
         return (find_port(self.dut, dut), find_port(self.tg, tg)) if dut and tg else None
 
     def second_link(self, *, make: bool = True) -> LinkEnds | None:
-        ports, dut, tg = self.second_ports, self._inventory.dut.second_interface, self._inventory.tg.second_interface
-        if ports is None or dut is None or tg is None:
+        if self.second_ports is None:
             return None
-        ends = LinkEnds(ports[0].name, ports[1].name, dut.mac, tg.mac)
+        (dut_port, tg_port), dut, tg = self.second_ports, self._inventory.dut, self._inventory.tg
+        assert dut.second_interface is not None  # the two ports were found by these
+        assert tg.second_interface is not None
+        ends = LinkEnds(dut_port.name, tg_port.name, dut.second_interface.mac, tg.second_interface.mac)
         if make and self._second is None:
             self._second = ends
             self._threaded = None
