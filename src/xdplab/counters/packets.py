@@ -124,7 +124,10 @@ def dut_packets(readings: Readings, direction: Direction) -> int:
 
 
 def forwarded(readings: Readings) -> int:
-    """Return the frames that the DUT's interface sent for another one: by the link, or by a driver that is apart."""
+    """Return the frames that the DUT's interface sent for another one.
+
+    The link counts them, or a counter of the driver if the link's statistics leave them out.
+    """
     names: Names = ()
     if readings.mode == "native":
         with suppress(Absent):  # an unknown driver

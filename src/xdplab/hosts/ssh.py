@@ -35,6 +35,7 @@ ANSWER_S = 30.0
 """Seconds within which a connection must take a request: a new command, the end of its input, the end of a channel."""
 
 DROP_S = 1.0
+"""Seconds for closing a connection that does not answer."""
 
 FILE_S = 30.0
 SLOWEST_BYTES_S = 250_000
