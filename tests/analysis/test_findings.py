@@ -81,6 +81,33 @@ def test_loads_that_form_two_classes() -> None:
     assert found.evidence["high_pps"] > found.evidence["low_pps"]
 
 
+@pytest.mark.parametrize("factor", [0.55, 1.6])
+def test_one_repetition_that_is_far_from_the_others_is_named(factor: float) -> None:
+    trials = plain(repetitions=3)
+    one = trials["accesses"].eq(1600) & trials["repetition"].eq(2)
+    trials["program_run_raw_ns"] = 3800.0
+    trials.loc[one, "program_run_raw_ns"] = 3800.0 / factor
+    (found,) = named(find(scaled(trials, one, factor)), "repetition apart")
+    side = "more" if factor > 1 else "less"
+    share = abs(found.evidence["pps"] / found.evidence["pps_of_others"] - 1)
+    assert (
+        f"N = 1600: repetition 2 forwards {share:.0%} {side} than the other 2; by BPF statistics its program took "
+        in found.what
+    )
+    assert found.files == (f"raw/{trials.loc[one, 'trial_id'].iloc[0]}/1",)
+    assert found.evidence["pps"] == pytest.approx(factor * found.evidence["pps_of_others"], rel=0.06)
+
+
+def test_repetitions_that_all_differ_and_two_alone_have_none_apart() -> None:
+    trials = plain(repetitions=3)
+    spread = trials.copy()
+    for repetition, factor in ((1, 0.8), (3, 1.2)):
+        spread = scaled(spread, spread["accesses"].eq(1600) & spread["repetition"].eq(repetition), factor)
+    assert named(find(spread), "repetition apart") == []
+    two = plain(repetitions=2)
+    assert named(find(scaled(two, two["repetition"].eq(2), 0.5)), "repetition apart") == []
+
+
 def test_a_latency_that_is_a_rings_fill() -> None:
     trials = plain(repetitions=2)
     trials["latency_mean_ns"] = 512 * 1e9 / trials["forwarded_pps"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from xdplab.analysis.findings import Finding
 from xdplab.cli import conduct
 from xdplab.cli.run import FirstFigure
 from xdplab.errors import FigureError
@@ -66,6 +67,25 @@ def test_ctrl_c_says_what_is_kept_and_the_whole_command(
     with pytest.raises(KeyboardInterrupt):
         conduct.go_on(run, interrupted)
     assert capsys.readouterr().out == words
+
+
+def test_the_end_of_a_run_names_what_the_audit_warns_of(capsys: pytest.CaptureFixture[str]) -> None:
+    """A count of valid trials alone says nothing about a repetition that is far from the others."""
+    found = [Finding(*one, "…") for one in (("drift", "warning"), ("plateau", "info"), ("drift", "warning"))]
+    state = SimpleNamespace(owed=[], failed=0, last={"t": SimpleNamespace(status="valid")})
+    run: Any = SimpleNamespace(
+        state=state, directory=SimpleNamespace(path=Path("results/r")), complete=lambda: None, tables=dict,
+        summary=lambda: ["verdicts: 1 valid"], findings=lambda: found,
+    )  # fmt: skip
+    assert conduct.go_on(run, lambda *_: state, figures=False) == 0  # type: ignore[arg-type, return-value]
+    assert capsys.readouterr().out.splitlines() == [
+        "verdicts: 1 valid",
+        "the audit warns: drift: `xdplab audit results/r`",
+        "one page for a colleague: `xdplab report results/r`",
+    ]
+    found[:] = [Finding("plateau", "info", "…")]
+    conduct.go_on(run, lambda *_: state, figures=False)  # type: ignore[arg-type, return-value]
+    assert "audit" not in capsys.readouterr().out
 
 
 def test_how_much_a_plan_is() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, isnan, nan, sqrt
 from statistics import median
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,7 @@ from xdplab.analysis.load_rules import (
     paced_loss,
 )
 from xdplab.analysis.series import SERIES, by_series, first_label, key_of, plain, same_reason, settled, valid
-from xdplab.analysis.values import three_digits
+from xdplab.analysis.values import is_null, three_digits
 from xdplab.text import many
 
 SIGMAS = 3.0
@@ -35,6 +36,8 @@ SLOPE_CHANGE = 0.10
 CLASS_SIGMAS = 4.0
 RING_MATCH = 0.10
 FLAT = 0.03
+APART, APART_WIDTHS = 0.10, 3.0
+"""How far one repetition must be from the nearest other: as a share of the rate, and in ranges of the others."""
 MOST = 0.5
 MOST_PREDICTED = 0.10  # a drop that a flat series should show
 
@@ -173,6 +176,47 @@ def load_classes(trials: pd.DataFrame) -> Iterator[Finding]:
         yield Finding("program loads form classes", "info", what, points_of(rows), numbers, files_of(rows))
 
 
+def repetition_apart(trials: pd.DataFrame) -> Iterator[Finding]:
+    """One repetition of a point whose rate is far from all others, compared with the range of those.
+
+    Averages, lines and costs include it, and its counts say nothing: TG and DUT agree on it.
+    """
+    for _, rows in valid(trials).groupby("point_id", sort=False):
+        known = rows[rows["forwarded_pps"] > 0].sort_values("forwarded_pps", kind="stable")
+        found = _apart(known["forwarded_pps"].to_numpy(dtype=float))
+        if found is None:
+            continue
+        place, gap = found
+        one, others = known.iloc[[place]], known.drop(index=known.index[place])
+        usual = float(others["forwarded_pps"].median())
+        share = float(one["forwarded_pps"].iloc[0]) / usual - 1
+        what = (
+            f"{first_label(one)}, N = {one['accesses'].iloc[0]:g}: repetition {one['repetition'].iloc[0]:g} forwards "
+            f"{abs(share):.0%} {'more' if share > 0 else 'less'} than the other {len(others)}"
+        )
+        numbers = {"pps": usual * (1 + share), "pps_of_others": usual, "gap_pps": gap}
+        yield Finding(
+            "repetition apart", "warning", what + _program_time(one, others), points_of(one), numbers, files_of(one)
+        )
+
+
+def _apart(rates: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[int, float] | None:
+    """Return the place of the one sorted rate that is apart, and its distance from the nearest other one."""
+    if len(rates) < 3:
+        return None
+    ends = {0: (rates[1] - rates[0], np.ptp(rates[1:])), len(rates) - 1: (rates[-1] - rates[-2], np.ptp(rates[:-1]))}
+    place, (gap, width) = max(ends.items(), key=lambda end: end[1][0])
+    return (place, float(gap)) if gap > APART * np.median(rates) and gap > APART_WIDTHS * width else None
+
+
+def _program_time(one: pd.DataFrame, others: pd.DataFrame) -> str:
+    """Tell whether the program itself ran for another time, by the kernel's own count of its run time."""
+    there, usual = one["program_run_raw_ns"].iloc[0], others["program_run_raw_ns"].median()
+    if is_null(there) or is_null(usual):
+        return ""
+    return f"; by BPF statistics its program took {three_digits(there)} ns per frame, theirs {three_digits(usual)}"
+
+
 def latency_is_a_ring(trials: pd.DataFrame) -> Iterator[Finding]:
     """Little's law: latency x rate is the number of frames in flight; if it equals a ring's depth, the ring causes the
     latency."""
@@ -300,6 +344,7 @@ NEEDED = (
     "ns_per_packet",
     "access_ns",
     "testrun_ns",
+    "program_run_raw_ns",
     "access_loads",
     "access_stores",
     "access_chain",
@@ -322,6 +367,7 @@ RULES: dict[str, Rule] = {
     "unequal work": work_differs,
     "repetitions form classes": repetition_classes,
     "program loads form classes": load_classes,
+    "repetition apart": repetition_apart,
     "latency is a ring's fill": latency_is_a_ring,
     "plateau": plateaus,
     "paced load is lost": paced_loss,

@@ -133,7 +133,7 @@ def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool 
         click.echo(run.rows().to_json(orient="records"))
     else:
         _show_tables(run)
-        for line in run.summary():
+        for line in [*run.summary(), *_warned(run)]:
             tell(line)
     if figures:
         for line in run.draw_figures():
@@ -142,6 +142,12 @@ def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool 
     if not as_json:
         tell(f"one page for a colleague: `xdplab report {run.directory.path}`")
     return _exit_code(run)
+
+
+def _warned(run: AnyRun) -> list[str]:
+    """Name what the audit warns of: a valid trial may still be one to look at again."""
+    rules = dict.fromkeys(found.rule for found in run.findings() if found.severity == "warning")
+    return [f"the audit warns: {', '.join(rules)}: `xdplab audit {run.directory.path}`"] if rules else []
 
 
 def _exit_code(run: AnyRun) -> int:
