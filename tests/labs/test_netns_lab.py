@@ -119,14 +119,22 @@ def mounts_here() -> list[str]:
     return [line for line in Path("/proc/mounts").read_text().splitlines() if not any(word in line for word in theirs)]
 
 
+def listed_namespaces() -> list[str]:
+    """Return lsns' lines. It fails if a process of another test ends while it reads: then it is asked again."""
+    for _ in range(20):
+        listed = subprocess.run(["lsns", "-n", "-o", "NS,NPROCS"], capture_output=True, text=True, check=False)
+        if listed.returncode == 0:
+            return listed.stdout.splitlines()
+    pytest.fail(f"lsns: {listed.stderr}")
+
+
 def assert_gone(name: str, spaces: set[str], within_s: float = 3.0) -> None:
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     until = time.monotonic() + within_s
     while (left := processes_in(spaces, now)) and time.monotonic() < until:
         time.sleep(0.02)
     assert not left
-    listed = subprocess.run(["lsns", "-n", "-o", "NS,NPROCS"], capture_output=True, text=True, check=True).stdout
-    held = {line.split()[0] for line in listed.splitlines() if line.split()[1] == "0"}
+    held = {line.split()[0] for line in listed_namespaces() if line.split()[1] == "0"}
     assert not held & {space.split("[")[1].rstrip("]") for space in spaces}
     assert netns.full_name(name.partition(":")[2]) not in [row["lab"] for row in labs.status()]
     with pytest.raises(LabError, match="is not up"):
