@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from xdplab.deploy import native
 from xdplab.deploy.native import build_tool, build_workload
 from xdplab.errors import HostError
+from xdplab.hosts.base import Result
 from xdplab.hosts.local import LocalHost
 
 WORKLOAD = """
@@ -80,6 +83,25 @@ def test_a_missing_tool_is_named_with_its_package(small_room: Path, tmp_path: Pa
     monkeypatch.setenv("PATH", str(folder))
     with pytest.raises(HostError, match=r"`cc` is not installed \(install it there: apt install gcc\)"):
         build_tool(LocalHost(), "hello", str(tmp_path / "cache"))
+
+
+def test_a_hosts_compilers_are_asked_for_their_version_once(
+    small_room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[str] = []
+    run = LocalHost.run
+
+    def noted(host: LocalHost, argv: Sequence[str], **more: Any) -> Result:
+        asked.extend(argv[:1] if "--version" in argv else [])
+        return run(host, argv, **more)
+
+    monkeypatch.setattr(LocalHost, "run", noted)
+    host = LocalHost()
+    for cache in ("one", "two"):
+        build_tool(host, "hello", str(tmp_path / cache))
+    assert sorted(asked) == ["cc", "clang", "make"]
+    build_tool(LocalHost(), "hello", str(tmp_path / "two"))  # another connection: it may be another host
+    assert len(asked) == 6
 
 
 def test_two_builds_at_once_agree(small_room: Path, tmp_path: Path):

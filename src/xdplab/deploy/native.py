@@ -15,6 +15,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from weakref import WeakKeyDictionary
 
 from xdplab.errors import HostError
 from xdplab.hosts.base import Host, Result
@@ -25,6 +26,9 @@ WORKLOAD_FLAGS = ("-O2", "-fPIC", "-shared")
 
 _SOURCE_PATTERNS = ("Makefile", "*.mk", "*.c", "*.h", "*.S")
 _TOOL_PACKAGES = {"make": "make", "cc": "gcc", "clang": "clang"}
+
+_VERSIONS: WeakKeyDictionary[Host, dict[str, str]] = WeakKeyDictionary()
+"""Each connected host's tools and their versions, asked for once: a run builds six tools and a twin per program."""
 
 # What a compiler or linker says when a development package is missing, and that package's Debian name.
 _HEADER_PACKAGES = (
@@ -120,11 +124,16 @@ def _build(host: Host, build: _Build, cache_dir: str, deadline_s: float) -> str:
 
 
 def _version(host: Host, tool: str) -> str:
-    result = host.run([tool, "--version"], check=False)
-    if result.exit_code == 127:
-        package = _TOOL_PACKAGES.get(tool, tool)
-        raise HostError(f"{host.name}: `{tool}` is not installed", remedy=f"install it there: apt install {package}")
-    return result.require().text
+    known = _VERSIONS.setdefault(host, {})
+    if tool not in known:
+        result = host.run([tool, "--version"], check=False)
+        if result.exit_code == 127:
+            package = _TOOL_PACKAGES.get(tool, tool)
+            raise HostError(
+                f"{host.name}: `{tool}` is not installed", remedy=f"install it there: apt install {package}"
+            )
+        known[tool] = result.require().text
+    return known[tool]
 
 
 def _make(host: Host, build: _Build, target: PurePosixPath, deadline_s: float) -> None:

@@ -87,25 +87,30 @@ def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
 def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     """Ship the C tools and build them where they run. Raises HostError naming a missing compiler or header."""
     with_sockets = any(point.mode == "af_xdp" for point in points)
-    adapter, generator, port = generator_of(lab)
+    here = LocalHost()
+    adapter, generator, port = generator_of(lab, here)
+    on_dut = partial(_build_tool, lab, here, lab.dut)
     return Tools(
-        xdpload=_build_tool(lab, lab.dut, "xdpload"),
-        cpuclock=_build_tool(lab, lab.dut, "cpuclock"),
-        sampler=_build_tool(lab, lab.dut, "sampler"),
-        reader=_build_tool(lab, lab.dut, "reader"),
-        reader_on_tg=_build_tool(lab, lab.tg, "reader"),
+        xdpload=on_dut("xdpload"),
+        cpuclock=on_dut("cpuclock"),
+        sampler=on_dut("sampler"),
+        reader=on_dut("reader"),
+        reader_on_tg=_build_tool(lab, here, lab.tg, "reader"),
         generator=generator,
-        afxdp_user=_build_tool(lab, lab.dut, "afxdp_user") if with_sockets else None,
+        afxdp_user=on_dut("afxdp_user") if with_sockets else None,
         adapter=adapter,
         port=port,
     )
 
 
-def generator_of(lab: Lab) -> tuple[Adapter, str, str]:
-    """Put the generator on the TG; return its adapter, the program that it starts, and its name of the TG's end."""
+def generator_of(lab: Lab, here: Host | None = None) -> tuple[Adapter, str, str]:
+    """Put the generator on the TG; return its adapter, the program that it starts, and its name of the TG's end.
+
+    ``here``: this machine, if its compilers have been asked for their versions already.
+    """
     place = lab.generator
     if place.path is None:
-        return XDPGEN, _build_tool(lab, lab.tg, "xdpgen"), lab.tg_interface
+        return XDPGEN, _build_tool(lab, here or LocalHost(), lab.tg, "xdpgen"), lab.tg_interface
     folder, cores = f"{lab.work_dir(lab.tg)}/{place.kind}", lab.cpus().tg
     card = place.pci if place.by_dpdk else None
     if place.kind == "testpmd":
@@ -121,10 +126,10 @@ def engines_of(lab: Lab) -> Mapping[str, Capabilities]:
     return ENGINES[lab.generator.kind]
 
 
-def _build_tool(lab: Lab, host: Host, name: str) -> str:
+def _build_tool(lab: Lab, here: Host, host: Host, name: str) -> str:
     if lab.native_dir is not None:
         # Compiled once here and reused there: a new lab would take 6 s to compile its tools, a guest minutes.
-        _put_there(lab, host, lab.native_dir, build_tool(LocalHost(), name, str(lab.native_dir)))
+        _put_there(lab, host, lab.native_dir, build_tool(here, name, str(lab.native_dir)))
     return build_tool(host, name, native_dir(lab))
 
 
