@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.values import Row, is_null, records
+from xdplab.analysis.values import Row, is_null
 from xdplab.plan.factors import FACTORS, changed, of_program
 from xdplab.run.metrics import METRICS
 
@@ -153,7 +153,8 @@ def label_of(row: Row) -> str:
 
 def first_label(rows: pd.DataFrame) -> str:
     """Return the label of the first row: what all rows of a series share."""
-    return label_of(records(rows[list(SERIES)].head(1))[0])
+    first = rows.iloc[:1]  # choosing the columns of all rows first takes ten times as long
+    return label_of({name: first[name].tolist()[0] for name in SERIES})
 
 
 def _word(row: Row, name: str, unit: str = "") -> str:
