@@ -144,6 +144,30 @@ def test_an_inventory_of_two_links_forwards_both_ways(lab: Lab, tmp_path: Path) 
     assert xdplab("--lab", inventory, "restore").stdout.count("nothing to restore") == 4
 
 
+def test_the_doctor_examines_both_links(lab: Lab, tmp_path: Path) -> None:
+    """Each end is tried in the modes, and each port is described; rows of the second link name its port."""
+    ends, inventory = lab.second_link(), written(with_two_links(lab, tmp_path), tmp_path)
+    assert ends is not None
+    found = json.loads(xdplab("--lab", inventory, "doctor", "--json", check=False).stdout)
+    for role, first, second in (
+        ("dut", lab.dut_interface, ends.dut_interface),
+        ("tg", lab.tg_interface, ends.tg_interface),
+    ):
+        rows = {row["check"]: row for row in found if row["host"] == role}
+        of_modes = {check.removesuffix(f" on {first}") for check in rows if check.endswith(f" on {first}")}
+        assert len(of_modes) >= 3, sorted(rows)
+        for check in of_modes:
+            one, other = rows[f"{check} on {first}"], rows[f"{check} on {second}"]
+            assert (other["found"], other["verdict"]) == (one["found"], one["verdict"])
+        for check in ("driver", "queues", "rings", "XDP counters"):
+            assert rows[f"{check} on {second}"]["found"] == rows[check]["found"], check
+        assert rows[f"driver on {second}"]["found"].startswith("veth")
+    with lab.lock("a run"), use_lab(inventory) as rack_lab, rack_lab.lock("another run"):
+        busy = json.loads(xdplab("--lab", inventory, "doctor", "--json", check=False).stdout)
+    assert not [row for row in busy if row["check"] == f"native XDP on {ends.dut_interface}"]
+    assert "another run" in str([row for row in busy if row["check"] == "XDP modes"])
+
+
 def test_each_port_of_an_inventory_is_checked_and_locked(lab: Lab, tmp_path: Path) -> None:
     content = with_two_links(lab, tmp_path)
     inventory = written(content, tmp_path)

@@ -11,7 +11,7 @@ import click
 from xdplab.cli.common import show
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.labs import Lab, require_name, use_lab
-from xdplab.labs.doctor import CheckedHost, Row, examine, examine_here, examine_kernel, problems_first
+from xdplab.labs.doctor import CheckedHost, Row, examine, examine_here, examine_kernel, problems_first, second_ends
 from xdplab.labs.doctor_tune import tune as apply_tunings
 from xdplab.later import later
 
@@ -82,6 +82,11 @@ def _hardware(lab: Lab) -> list[Row]:
     rows = [row for host in hosts for row in hardware.examine_hardware(host)]
     place = lab.generator
     rows += [counted(host) for host in hosts if host.interface and ":" not in host.interface]
+    for end in second_ends(lab):
+        rows += [
+            *hardware.examine_port(end),
+            dataclasses.replace(counted(end), check=f"XDP counters on {end.interface}"),
+        ]
     rows.append(_generator(lab, hosts[1]))
     return [*rows, hardware.dpdk_driver(hosts[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
 
