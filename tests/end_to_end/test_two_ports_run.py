@@ -19,6 +19,7 @@ from tests.run.nulls import unexplained
 from xdplab.deploy.device import queues_now
 from xdplab.errors import LabError
 from xdplab.labs import Lab, use_lab
+from xdplab.labs.base import Arrangement, Cpus
 from xdplab.plan import parse_plan
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.two_ports import TwoPortSide
@@ -114,6 +115,36 @@ def test_a_broken_direction_is_named(lab: Lab, tmp_path: Path, monkeypatch: pyte
     assert row["reason"].endswith("forwarded 0, and the TG received 0")
     assert [row[f"forth_{name}"] for name in COUNTS] == [1000] * 4
     assert row["back_rx_packets"] == 0
+
+
+@pytest.mark.parametrize("arrangement", ["shared", "split"])
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_both_directions_reach_two_queues_each(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrangement: Arrangement, mode: str
+) -> None:
+    """It needs four CPUs of the TG. Here two serve as four, which sleeping senders of a low load can share."""
+    two = sorted(os.sched_getaffinity(0))[:2]
+    if len(two) < 2:
+        pytest.skip("this machine has one CPU")
+    monkeypatch.setattr(lab, "cpus", lambda arrangement=None: Cpus(dut=(*two, *two), tg=(*two, *two)))
+    points = {"mode": mode, "queues": 2}
+    traffic = {"directions": "both", "load": "4kpps", "engine": "afxdp", "flows": 8}
+    block = {"points": points, "traffic": traffic, "arrangement": arrangement}
+    plan = {"name": "queues", "repetitions": 1, "trial": TRIAL | {"settle_s": 0.5}, "blocks": [block]}
+    run = runs.start(parse_plan(plan), lab, tmp_path)
+    runs.execute(run, lab, runs.quiet())
+    (row,) = pd.read_parquet(run.path / "trials.parquet").to_dict("records")
+    assert row["tx_packets"] == 800, row["reason"]
+    assert [row[f"{way}_{name}"] for way in ("forth", "back") for name in COUNTS] == [400] * 8, row["reason"]
+    assert row["verdict"] == "valid", row["reason"]
+    (raw,) = run.path.glob("raw/*/1")
+    for output in ("xdpgen.jsonl", "xdpgen_back.jsonl"):
+        (summary,) = [line for line in map(json.loads, (raw / output).read_text().splitlines()) if is_rate(line)]
+        assert summary["tx_by_queue"] == [200, 200]
+
+
+def is_rate(line: dict[str, Any]) -> bool:
+    return bool(line["type"] == "summary" and line["burst"] == "rate")
 
 
 def test_a_lab_of_one_link_says_so(lab: Lab, tmp_path: Path) -> None:
