@@ -322,7 +322,7 @@ def test_the_doctor_starts_the_generator_that_the_inventory_names(content: dict[
 
     assert (said().verdict, said().found) == (
         "ok",
-        "xdpgen starts",
+        "xdpgen starts; the port does not stamp frames on sending (xsk-features: none)",
     )
     with labs.use_lab(written(content, tmp_path)) as lab, lab.lock("a run"):
         assert "not tried: a run is going on in this lab: a run" in said().found

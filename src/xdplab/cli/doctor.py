@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -114,7 +115,19 @@ def _generator(lab: Lab, host: CheckedHost) -> Row:
     except LabError as error:
         return host.row("generator", f"{name}: not tried: {error.message}", "warn", error.remedy)
     driver = ready.settings.get("driver")
-    return host.row("generator", f"{name} starts{f' on {driver}' if driver else ''}")
+    return host.row("generator", f"{name} starts{f' on {driver}' if driver else ''}{_stamps(ready.settings)}")
+
+
+def _stamps(ready: Mapping[str, Any]) -> str:
+    """Say whether xdpgen can ask the port's driver when it sent a frame; "" for other generators."""
+    if "tx_offers" not in ready:
+        return ""
+    if (offers := ready["tx_offers"]) is None:
+        return "; this kernel does not tell whether the port stamps frames on sending (Linux 6.8 and newer do)"
+    able = "tx-timestamp" in offers
+    return f"; the port {'stamps' if able else 'does not stamp'} frames on sending" + (
+        " (from source, untried)" if able else f" (xsk-features: {offers})"
+    )
 
 
 def _tune(name: str) -> None:

@@ -393,6 +393,7 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
         frames=context.programs[point.program].frames_on_tg,
         batch=_batch(context, point),
         rx_stamp=point.rx_stamp or "software",
+        tx_stamp=point.tx_stamp or "software",
         bind=point.tx_bind or "copy",
         need_wakeup=point.tx_wakeup == "needed",
         busy_poll_us=point.tx_busy_poll_us or 0,
