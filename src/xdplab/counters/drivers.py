@@ -128,8 +128,8 @@ DRIVERS = (
         redirect=_q("rx*_xdp_redirect"),
         forwarded=_q("tx*_xdp_xmit"),
         lost=(r"(rx_out_of_buffer)",),
-        note="rx*_packets holds the frames that were passed only, and the link's counts leave XDP's frames out; what the "
-        "ring refused and failed redirects are drops",
+        note="rx*_packets holds the frames that were passed only, and the link's counts leave XDP's frames out; what "
+        "the ring refused and failed redirects are drops",
     ),
     Driver(
         "ixgbe",
