@@ -87,7 +87,7 @@ int offers_parse(const void *reply, size_t bytes, uint64_t *offers) {
 }
 
 static int read_by(int fd, unsigned ifindex, uint64_t *offers) {
-    char reply[4096] __attribute__((aligned(NLMSG_ALIGNTO)));
+    char reply[8192] __attribute__((aligned(NLMSG_ALIGNTO)));
     const uint32_t index = ifindex;
     ssize_t bytes = ask(fd, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, NETDEV_FAMILY,
                         sizeof(NETDEV_FAMILY), reply, sizeof(reply));
