@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,20 +31,24 @@ STANDS_IN = {
 }
 
 
-@pytest.fixture(scope="module")
-def stamping(traffic_bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    work = tmp_path_factory.mktemp("stamping") / "xdpgen"
+def built(bench: Bench, work: Path, *files: str) -> Bench:
+    """Return the bench with an xdpgen in which something stands in for the lines of ``files``."""
     shutil.copytree(shipped("xdpgen"), work, ignore=shutil.ignore_patterns("*.o", "xdpgen"))
     shutil.copytree(shipped("common"), work / "common")
-    for file, (real, stands_in) in STANDS_IN.items():
-        text = (work / file).read_text()
+    for file in files:
+        (real, stands_in), text = STANDS_IN[file], (work / file).read_text()
         assert text.count(real) == 1, (file, real)
         (work / file).write_text(text.replace(real, stands_in))
     subprocess.run(["make", "-s"], cwd=work, check=True, capture_output=True, timeout=300)
-    tg, there = traffic_bench.lab.tg, f"{traffic_bench.lab.work_dir(traffic_bench.lab.tg)}/xdpgen-stamping"
+    tg, there = bench.lab.tg, f"{bench.lab.work_dir(bench.lab.tg)}/xdpgen-{work.parent.name}"
     tg.put(work / "xdpgen", there)
     tg.run(["chmod", "755", there])
-    return replace(traffic_bench, xdpgen=there)
+    return replace(bench, xdpgen=there)
+
+
+@pytest.fixture(scope="module")
+def stamping(traffic_bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return built(traffic_bench, tmp_path_factory.mktemp("stamping") / "xdpgen", *STANDS_IN)
 
 
 def sent(bench: Bench, dut: str, seconds: float = 0.3, **changes: Any) -> list[Burst]:
@@ -88,3 +93,13 @@ def test_at_full_load_no_arrival_is_missed(stamping: Bench) -> None:
         assert summary.tx_stamped == summary.tx_packets > 1000
         assert summary.unmatched_stamps == 0
         assert burst.histogram.count + (summary.bad_stamps or 0) == summary.rx_packets
+
+
+def test_without_stamps_of_receipt_there_is_no_latency_and_the_reason(traffic_bench: Bench, tmp_path: Path) -> None:
+    """The receiving program asks the device, as in a real run: a veth has the call, and no stamp of such frames."""
+    asking = built(traffic_bench, tmp_path / "xdpgen", "session.c", "options.c")
+    for burst in sent(asking, "reflect", rate_pps=10_000.0, stamp="all"):
+        summary = burst.summary
+        assert summary.tx_stamped == summary.rx_unstamped == summary.rx_packets == summary.tx_packets > 500
+        assert (summary.unmatched_stamps, burst.histogram.count) == (0, 0)
+        assert summary.missing["latency"] == "the driver gave no time stamp: ENODATA"
