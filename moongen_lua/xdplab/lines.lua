@@ -61,6 +61,9 @@ local function missing(plan, found)
 		{ "damaged_packets", "the scripts do not check payloads" },
 		{ "altered_packets", "the scripts do not check headers" },
 		{ "rx_unstamped", "the scripts do not ask XDP for the device's time stamps" },
+		{ "tx_stamped", "the scripts have no AF_XDP sockets to ask for stamps" },
+		{ "tx_unstamped", "the scripts have no AF_XDP sockets to ask for stamps" },
+		{ "unmatched_stamps", "the scripts have no AF_XDP sockets to ask for stamps" },
 		{ "tx_by_size", "the scripts send frames of one size" },
 		{ "rx_by_size", "the scripts send frames of one size" },
 	}
@@ -96,6 +99,7 @@ local function summary(name, plan, found)
 		{ "probes_sent", found.probes and found.probes.sent or null },
 		{ "probes_lost", found.probes and found.probes.lost or null },
 		{ "damaged_packets", null }, { "altered_packets", null }, { "rx_unstamped", null },
+		{ "tx_stamped", null }, { "tx_unstamped", null }, { "unmatched_stamps", null },
 		{ "tx_by_size", null }, { "rx_by_size", null },
 		{ "missing", missing(plan, found) },
 	}

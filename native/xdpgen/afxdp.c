@@ -10,6 +10,8 @@
 #include "histograms.h"
 #include "link.h"
 #include "pcap.h"
+#include "receive.h"
+#include "stamps.h"
 #include "workers.h"
 #include "xsk.h"
 
@@ -42,6 +44,7 @@ struct queue {
     volatile struct stream_counts counts;
     struct looks looks;
     struct histogram late;
+    struct sent_stamps *stamps; /* by the device; NULL: not asked for */
 };
 
 static struct {
@@ -65,6 +68,25 @@ static unsigned afxdp_batch(const struct session *session) {
     return session->options.rate_pps ? PACED_BATCH : FULL_BATCH;
 }
 
+/* The frame's number is the newest one so far that ends in what the frame carries. */
+static void frame_sent(void *whose, const struct tx_metadata *metadata, const uint8_t *frame) {
+    struct queue *queue = whose;
+    const uint64_t *stamp = (const uint64_t *)frame + afxdp.session->options.layout.head_words;
+    const uint32_t low = ntohl(*(const uint32_t *)(stamp + 1)), newest = queue->sequence;
+
+    stamps_record(queue->stamps, queue->sequence - (newest - low), metadata->completion.tx_timestamp);
+}
+
+static int ask_for_stamps(struct queue *queue, unsigned stream) {
+    queue->stamps = malloc(sizeof(*queue->stamps));
+    if (!queue->stamps)
+        return failed("stamps", ENOMEM, NULL, "no memory for the stamps of queue %u", stream);
+    queue->stamps->arrivals = receive_arrivals(stream);
+    queue->xsk.done = frame_sent;
+    queue->xsk.whose = queue;
+    return 0;
+}
+
 static int afxdp_open(struct session *session) {
     const struct options *options = &session->options;
     int error = 0;
@@ -77,14 +99,18 @@ static int afxdp_open(struct session *session) {
     afxdp.queues = calloc(session->streams, sizeof(*afxdp.queues));
     if (options->frames)
         error = pcap_read(&afxdp.pcap, options->frames, XSK_FRAME_BYTES);
-    for (unsigned queue = 0; !error && queue < session->streams; queue++)
+    for (unsigned queue = 0; !error && queue < session->streams; queue++) {
         error = xsk_open(&afxdp.queues[queue].xsk, &(struct xsk_request){
                                                        .interface = options->interface,
                                                        .queue = queue,
                                                        .zerocopy = options->zerocopy,
                                                        .need_wakeup = options->need_wakeup,
                                                        .busy_poll_us = options->busy_poll_us,
+                                                       .metadata = options->tx_device_stamps,
                                                    });
+        if (!error && options->tx_device_stamps)
+            error = ask_for_stamps(&afxdp.queues[queue], queue);
+    }
     return error;
 }
 
@@ -117,7 +143,8 @@ static inline uint64_t number_frame(struct queue *queue, uint64_t *words, unsign
     return *stamp;
 }
 
-/* With a tag, of IPv6, or of several sizes. The heads are those of the largest frames. */
+/* With a tag, of IPv6, of several sizes, or to be stamped by the device. The heads are those of the largest
+ * frames. */
 static __attribute__((cold, noinline)) void fill_other_frame(struct queue *queue,
                                                              const struct frame_head *head) {
     const struct options *options = &afxdp.session->options;
@@ -131,6 +158,8 @@ static __attribute__((cold, noinline)) void fill_other_frame(struct queue *queue
     if (bytes != sizes->largest)
         frame_change_size(words, layout->ip_version, layout->ip_at, layout->udp_at, sizes->largest, bytes);
     const uint64_t stamp = number_frame(queue, words, layout->head_words);
+    if (stamp && queue->stamps)
+        xsk_ask(&queue->xsk)->flags = TX_METADATA_TIMESTAMP;
     if (layout->sum_at)
         *sum = frame_udp_sum(*sum, stamp, htonl(queue->sequence), stamp != 0);
 }
@@ -260,6 +289,8 @@ static int afxdp_arm(struct session *session, const uint64_t quotas[MAX_STREAMS]
         queue->counts = (struct stream_counts){0};
         queue->looks = (struct looks){0};
         queue->late = HISTOGRAM_EMPTY;
+        if (queue->stamps)
+            stamps_reset(queue->stamps);
     }
     return link_tx_failures(session->options.interface, &afxdp.failures_before)
                ?: workers_start(session, afxdp_work);
@@ -284,6 +315,14 @@ static int afxdp_lateness(const struct session *session, struct histogram *sum) 
     for (unsigned stream = 0; stream < session->streams; stream++)
         histogram_add(sum, &afxdp.queues[stream].late);
     return 0;
+}
+
+static void afxdp_stamps(const struct session *session, struct sent_totals *sum) {
+    *sum = (struct sent_totals){.latency = HISTOGRAM_EMPTY};
+    for (unsigned stream = 0; stream < session->streams; stream++) {
+        stamps_finish(afxdp.queues[stream].stamps);
+        stamps_add(sum, &afxdp.queues[stream].stamps->totals);
+    }
 }
 
 static int afxdp_stop(struct session *session) {
@@ -317,8 +356,10 @@ static struct socket_state afxdp_socket(void) {
 }
 
 static void afxdp_close(void) {
-    for (unsigned queue = 0; afxdp.queues && queue < afxdp.session->streams; queue++)
+    for (unsigned queue = 0; afxdp.queues && queue < afxdp.session->streams; queue++) {
         xsk_close(&afxdp.queues[queue].xsk);
+        free(afxdp.queues[queue].stamps);
+    }
     free(afxdp.queues);
     pcap_free(&afxdp.pcap);
 }
@@ -333,6 +374,7 @@ const struct engine afxdp_engine = {
     .go = afxdp_go,
     .read = afxdp_read,
     .lateness = afxdp_lateness,
+    .stamps = afxdp_stamps,
     .stop = afxdp_stop,
     .errors = afxdp_errors,
     .socket = afxdp_socket,

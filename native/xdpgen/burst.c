@@ -188,6 +188,8 @@ static int print_result(const struct burst *burst) {
     if (!session->options.no_receive)
         error = receive_read(&report.rx) ?: receive_read_sizes(&report.rx_sizes) ?: receive_read_from_due(&report.from_due);
     error = error ?: session->engine->lateness(session, &report.late);
+    if (session->options.tx_device_stamps)
+        session->engine->stamps(session, &report.stamps);
     error = error ?: session->engine->errors(session, report.tx_packets, &errors, &report.tx_errors_missing);
     if (error)
         return error;

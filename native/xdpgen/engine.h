@@ -2,6 +2,7 @@
 #pragma once
 
 #include "session.h"
+#include "stamps.h"
 
 struct stream_counts {
     uint64_t sent;
@@ -33,6 +34,8 @@ struct engine {
     int (*read)(const struct session *session, struct stream_counts counts[MAX_STREAMS]);
     /* How long after it was due each frame of a paced burst was made; once the threads have ended. */
     int (*lateness)(const struct session *session, struct histogram *sum);
+    /* What the device told of when it sent, where --tx-stamp device asks; once no more frames come. */
+    void (*stamps)(const struct session *session, struct sent_totals *sum);
     /* Ends the threads, whatever they are doing. */
     int (*stop)(struct session *session);
     /* How many of the burst's `sent` frames the device did not take; *why is set where

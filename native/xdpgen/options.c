@@ -45,7 +45,7 @@ static bool parse_bind(const struct option_row *row, void *target, const char *t
     return *(bool *)target || !strcmp(text, "copy");
 }
 
-static bool parse_rx_stamp(const struct option_row *row, void *target, const char *text) {
+static bool parse_stamper(const struct option_row *row, void *target, const char *text) {
     (void)row;
     *(bool *)target = !strcmp(text, "device");
     return *(bool *)target || !strcmp(text, "software");
@@ -139,8 +139,11 @@ static const struct option_row ROWS[] = {
      "added to the source port from flow to flow"},
     {"stamp", "all|N|none", "all", parse_stamp, AT(stamp_every), 1, 1e9,
      "frames that carry a time stamp: every one, one in N, none"},
-    {"rx-stamp", "software|device", "software", parse_rx_stamp, AT(device_stamps), 0, 0,
+    {"rx-stamp", "software|device", "software", parse_stamper, AT(device_stamps), 0, 0,
      "who tells when a stamped frame came back: the receiving program's clock, or the device (XDP metadata)"},
+    {"tx-stamp", "software|device", "software", parse_stamper, AT(tx_device_stamps), 0, 0,
+     "afxdp: who tells when a stamped frame was sent: the clock of its sender, or the device (AF_XDP "
+     "metadata)"},
     {"bursts", "NAME:S,NAME:S", "warmup:0.2,measure:1.0", parse_bursts, AT(bursts), 0, 0,
      "bursts and their seconds (at most 3600 each)"},
     {"step", NULL, NULL, option_flag, AT(step), 0, 0,
@@ -204,6 +207,11 @@ static const char *contradiction(const struct options *options) {
     if (options->device_stamps && (options->alone || options->no_receive))
         return "--rx-stamp device needs a device that receives: it goes with neither --alone nor "
                "--no-receive";
+    if (options->tx_device_stamps && !(options->zerocopy && options->device_stamps))
+        return "--tx-stamp device needs --bind zerocopy (by copy, the kernel writes a time of its own) and "
+               "--rx-stamp device (the same clock)";
+    if (options->tx_device_stamps && (options->frames || !options->stamp_every))
+        return "--tx-stamp device needs test frames that are stamped";
     if (options->alone == ALONE_RECEIVER && options->no_receive)
         return "--alone receiver and --no-receive contradict each other";
     return too_short(options);
@@ -213,7 +221,8 @@ void options_parse(struct options *options, int argc, char **argv) {
     memset(options, 0, sizeof(*options));
     command_line_read(&LINE, options, argc, argv);
     options->layout = frame_layout(options->vlan, options->ip_version);
-    options->usual = options->layout.head_words == PLAIN_HEAD_WORDS && options->sizes.count == 1;
+    options->usual = options->layout.head_words == PLAIN_HEAD_WORDS && options->sizes.count == 1 &&
+                     !options->tx_device_stamps;
     if (contradiction(options))
         command_line_refuse("%s", contradiction(options));
     options->receive_on = options->receive_on ?: options->interface;

@@ -35,7 +35,7 @@ struct options {
     unsigned vlan; /* NO_VLAN: no tag */
     unsigned ip_version;
     struct frame_layout layout; /* of these two */
-    bool usual;                 /* the frames: IPv4, no tag, one size */
+    bool usual;                 /* the frames: IPv4, no tag, one size, no stamp by the device */
     unsigned flows;
     double rate_pps; /* 0: max */
     unsigned run_id;
@@ -46,7 +46,8 @@ struct options {
     unsigned src_port, dst_port, port_stride;
     unsigned stamp_every; /* 0: none */
     struct burst_list bursts;
-    bool device_stamps; /* received frames are timed by the device */
+    bool device_stamps;    /* received frames are timed by the device */
+    bool tx_device_stamps; /* and sent ones */
     bool step;
     unsigned long long max_frames; /* per burst; 0: no limit */
     double settle_s;

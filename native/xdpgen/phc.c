@@ -15,7 +15,7 @@
 
 #define SAMPLES 5
 
-static int phc_index(const char *interface) {
+int phc_index(const char *interface) {
     struct ethtool_ts_info info = {.cmd = ETHTOOL_GET_TS_INFO};
     struct ifreq request = {.ifr_data = (char *)&info};
     const int socket_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -4,6 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Number of the PTP clock of a device's own stamps; -1 where it has none. */
+int phc_index(const char *interface);
+
 /* Opens the PTP clock of a device's own stamps. Returns a file descriptor, or -1 where it has none. */
 int phc_open(const char *interface);
 

@@ -98,17 +98,60 @@ static __always_inline void record_from_due(__u32 flow, __u64 number, __u64 now)
 #ifdef DEVICE_STAMPS
 extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *ctx, __u64 *timestamp) __ksym;
 
-/* When the frame came, by the device; 0 where it does not tell. */
-static __always_inline __u64 receipt(struct xdp_md *ctx) {
+/* As many as the streams have slots: set before it is loaded. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct arrival);
+} arrivals SEC(".maps");
+
+/* By the device's clock; 0 where it does not tell. */
+static __always_inline __u64 device_stamp(struct xdp_md *ctx) {
     __u64 stamp = 0;
     int error = bpf_xdp_metadata_rx_timestamp(ctx, &stamp);
 
-    if (!error && stamp && memory.clock.known)
-        return stamp + memory.clock.to_monotonic;
+    if (!error && stamp)
+        return stamp;
     memory.clock.error = -error;
     return 0;
 }
+
+/* When the frame came, by the device; 0 where it does not tell. */
+static __always_inline __u64 receipt(struct xdp_md *ctx) {
+    __u64 stamp = device_stamp(ctx);
+
+    return stamp && memory.clock.known ? stamp + memory.clock.to_monotonic : 0;
+}
+
+/* Of a duplicate, the first one stays. */
+static __always_inline void keep_arrival(struct receive_counters *counts, __u32 flow, __u64 number,
+                                         __u64 stamp) {
+    const __u32 slot = stream_of(flow) * ARRIVAL_SLOTS + (number & (ARRIVAL_SLOTS - 1));
+
+    struct arrival *arrival = bpf_map_lookup_elem(&arrivals, &slot);
+    if (!arrival || (arrival->ns && arrival->number == number))
+        return;
+    arrival->number = number;
+    arrival->ns = stamp;
+    counts->arrived++;
+}
+
+/* To be compared in user space, when the device has told when it sent the frame. */
+static __always_inline void record_arrival(struct xdp_md *ctx, struct receive_counters *counts, __u32 flow,
+                                           __u64 number) {
+    __u64 stamp = device_stamp(ctx);
+
+    if (stamp)
+        keep_arrival(counts, flow, number, stamp);
+    else
+        counts->unstamped++;
+}
 #else
+static __always_inline void record_arrival(struct xdp_md *ctx, struct receive_counters *counts, __u32 flow,
+                                           __u64 number) {}
+
 static __always_inline __u64 receipt(struct xdp_md *ctx) { return bpf_ktime_get_ns(); }
 #endif
 
@@ -227,7 +270,9 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 head_words, __u32 s
     counts->by_queue[ctx->rx_queue_index & (MAX_QUEUES - 1)]++;
     if (sizes > 1)
         count_size(index);
-    if (word & PAYLOAD_STAMPED)
+    if (word & PAYLOAD_STAMPED && settings.keep_arrivals)
+        record_arrival(ctx, counts, flow, number);
+    else if (word & PAYLOAD_STAMPED)
         record_times(ctx, counts, flow, number, *stamp);
     return XDP_DROP;
 }

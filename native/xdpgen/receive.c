@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -30,6 +31,8 @@ static struct {
     struct bpf_object *object;
     struct receive_memory *memory;
     int link, counters, from_due, by_size;
+    const struct arrival *arrivals; /* of all streams; NULL where they are not kept */
+    size_t arrivals_bytes;
     int clock;                       /* of the device's own stamps; -1: none is asked for, or it has none */
     struct receive_counters *values; /* one per possible CPU */
     struct histogram *due_values;    /* the same */
@@ -84,11 +87,38 @@ static int load_for_device(const struct session *session) {
         session->options.receive_on, strerror(errno));
 }
 
+static int size_arrivals(const struct session *session) {
+    const unsigned slots = session->options.tx_device_stamps ? session->streams * ARRIVAL_SLOTS : 1;
+
+    receive.arrivals_bytes = slots * sizeof(struct arrival);
+    return bpf_map__set_max_entries(bpf_object__find_map_by_name(receive.object, "arrivals"), slots)
+               ? failed("load", EINVAL, NULL, "no room for %u arrivals", slots)
+               : 0;
+}
+
+static int map_arrivals(void) {
+    void *arrivals = mmap(NULL, receive.arrivals_bytes, PROT_READ, MAP_SHARED,
+                          object_map_fd(receive.object, "arrivals"), 0);
+
+    if (arrivals == MAP_FAILED)
+        return failed("load", errno, NULL, "the arrivals cannot be mapped: %s", strerror(errno));
+    receive.arrivals = arrivals;
+    return 0;
+}
+
+static int load(const struct session *session) {
+    if (!session->options.device_stamps)
+        return object_load(receive.object);
+    int error = size_arrivals(session) ?: load_for_device(session);
+    return error ?: session->options.tx_device_stamps ? map_arrivals() : 0;
+}
+
 int receive_open(const struct session *session) {
     const struct receive_settings settings = {
         .magic = frame_magic(&session->options),
         .streams = session->streams,
         .udp_port = session->options.dst_port,
+        .keep_arrivals = session->options.tx_device_stamps,
         .layout = session->options.layout,
         .sizes = session->options.sizes,
     };
@@ -98,7 +128,7 @@ int receive_open(const struct session *session) {
                                                     : OBJECT_OPEN(receive, &settings);
     if (!receive.object)
         return failed_before();
-    error = session->options.device_stamps ? load_for_device(session) : object_load(receive.object);
+    error = load(session);
     if (error)
         return error;
     receive.counters = object_map_fd(receive.object, "counters");
@@ -210,6 +240,10 @@ int receive_read_sizes(struct size_counts *sum) {
     return 0;
 }
 
+const struct arrival *receive_arrivals(unsigned stream) {
+    return receive.arrivals + (size_t)stream * ARRIVAL_SLOTS;
+}
+
 int receive_program_fd(void) { return object_program_fd(receive.object, "receive_frame"); }
 
 uint64_t receive_packets(const struct receive_counters *counters) {
@@ -225,6 +259,8 @@ void receive_close(void) {
         close(receive.link);
     if (receive.clock >= 0)
         close(receive.clock);
+    if (receive.arrivals)
+        munmap((void *)receive.arrivals, receive.arrivals_bytes);
     bpf_object__close(receive.object);
     free(receive.values);
     free(receive.due_values);

@@ -29,6 +29,9 @@ int receive_read_from_due(struct histogram *sum);
 /* Test frames by their place in the cycle of sizes, over all CPUs; zeros where all frames have one size. */
 int receive_read_sizes(struct size_counts *sum);
 
+/* Where the receiving program keeps when frames of a stream came back; with --tx-stamp device. */
+const struct arrival *receive_arrivals(unsigned stream);
+
 /* The receiving program, for whoever hands it frames without a link. */
 int receive_program_fd(void);
 

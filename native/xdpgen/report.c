@@ -2,6 +2,7 @@
 #include "report.h"
 #include "histograms.h"
 #include "json.h"
+#include "offers.h"
 #include "receive.h"
 
 #include <arpa/inet.h>
@@ -105,6 +106,16 @@ static void ready_socket(const struct session *session) {
                                          : NULL);
 }
 
+/* Who stamps, and what the sending device offers to AF_XDP. */
+static void ready_stamps(const struct session *session) {
+    uint64_t offers;
+    const bool told = !offers_read(session->ifindex, &offers);
+
+    json_string("rx_stamp", session->options.device_stamps ? "device" : "software");
+    json_string("tx_stamp", session->options.tx_device_stamps ? "device" : "software");
+    json_string("tx_offers", told ? offers_text(offers) : NULL);
+}
+
 /* Of the one size, or of the cycle. */
 static void ready_sizes(const struct session *session) {
     const struct frame_sizes *sizes = &session->options.sizes;
@@ -146,7 +157,7 @@ void report_ready(const struct session *session) {
     ready_socket(session);
     json_number("settle_s", options->settle_s);
     json_bool("receives", !options->no_receive);
-    json_string("rx_stamp", session->options.device_stamps ? "device" : "software");
+    ready_stamps(session);
     json_string("not_held", session->not_held);
     json_end();
 }
@@ -180,10 +191,11 @@ static void summary_rx(const struct session *session, const struct burst_report 
         const char *key;
         __u64 value;
     } fields[] = {
-        {"rx_packets", packets},          {"lost_packets", lost},           {"duplicates", rx->duplicates},
-        {"reordered", rx->reordered},     {"stale_packets", rx->stale},     {"foreign_packets", rx->foreign},
-        {"damaged_packets", rx->damaged}, {"altered_packets", rx->altered}, {"bad_run_id", rx->bad_run_id},
-        {"bad_stamps", rx->bad_stamps},
+        {"rx_packets", packets},          {"lost_packets", lost},
+        {"duplicates", rx->duplicates},   {"reordered", rx->reordered},
+        {"stale_packets", rx->stale},     {"foreign_packets", rx->foreign},
+        {"damaged_packets", rx->damaged}, {"altered_packets", rx->altered},
+        {"bad_run_id", rx->bad_run_id},   {"bad_stamps", rx->bad_stamps + report->stamps.bad},
     };
 
     json_string("rx_missing", report->rx_missing);
@@ -197,15 +209,38 @@ static void summary_rx(const struct session *session, const struct burst_report 
         list_field("rx_by_queue", rx->by_queue, rx_queues_seen(session, rx));
 }
 
-/* Where the device's stamps are asked for: how many frames have none, and why. */
+static const struct histogram *latency_of(const struct session *session, const struct burst_report *report) {
+    return session->options.tx_device_stamps ? &report->stamps.latency : &report->rx.latency;
+}
+
+/* NULL where there is one, or where no stamped frame came back. */
+static const char *no_latency(const struct session *session, const struct burst_report *report) {
+    const struct sent_totals *sent = &report->stamps;
+
+    if (histogram_count(latency_of(session, report)))
+        return NULL;
+    if (session->options.tx_device_stamps && sent->unstamped && !sent->stamped)
+        return "the driver gave no time stamp of sending, though it offers tx-timestamp";
+    if (report->rx.unstamped)
+        return receive_no_stamp();
+    return report->rx.arrived ? "no frame that came back has a stamp of sending" : NULL;
+}
+
+/* Where the device's stamps are asked for: how many frames have them and have none, and why. */
 static void summary_stamps(const struct session *session, const struct burst_report *report) {
     const struct receive_counters *rx = &report->rx;
+    const struct sent_totals *sent = &report->stamps;
     const bool device = session->options.device_stamps && !report->rx_missing;
+    const bool both = session->options.tx_device_stamps;
+    const char *why = device ? no_latency(session, report) : NULL;
 
     optional_field("rx_unstamped", device ? &rx->unstamped : NULL);
+    optional_field("tx_stamped", both ? &(__u64){sent->stamped} : NULL);
+    optional_field("tx_unstamped", both ? &(__u64){sent->unstamped} : NULL);
+    optional_field("unmatched_stamps", both ? &(__u64){rx->arrived - sent->matched} : NULL);
     json_open_object("missing");
-    if (device && rx->unstamped && !histogram_count(&rx->latency))
-        json_string("latency", receive_no_stamp());
+    if (why)
+        json_string("latency", why);
     json_close();
 }
 
@@ -262,10 +297,11 @@ static void print_histogram(const char *burst, const char *of, const struct hist
 void report_histograms(const struct session *session, const struct burst_report *report) {
     if (session->options.rate_pps) {
         print_histogram(report->name, "lateness", &report->late);
-        if (!report->rx_missing)
+        if (!report->rx_missing && !session->options.tx_device_stamps)
             print_histogram(report->name, "from_due", &report->from_due);
     }
-    print_histogram(report->name, "from_sent", &report->rx.latency);
+    print_histogram(report->name, session->options.tx_device_stamps ? "device" : "from_sent",
+                    latency_of(session, report));
 }
 
 void report_end(const char *type, unsigned bursts) {

@@ -22,6 +22,7 @@ struct burst_report {
     const char *rx_missing; /* why nothing is known about received frames */
     struct receive_counters rx;
     struct histogram from_due, late;
+    struct sent_totals stamps; /* with --tx-stamp device */
 };
 
 /* Each prints one JSON object on a line of its own. */

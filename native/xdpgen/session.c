@@ -4,6 +4,7 @@
 #include "fail.h"
 #include "frame.h"
 #include "link.h"
+#include "offers.h"
 #include "receive.h"
 #include "thread.h"
 
@@ -103,6 +104,10 @@ int session_open(struct session *session) {
     error = find_device(session);
     if (!error)
         error = cpus_choose(&session->options.cpus, session->options.queues);
+    if (error)
+        return error;
+    if (session->options.tx_device_stamps)
+        error = offers_require_stamps(&session->options, session->ifindex);
     if (error)
         return error;
     session->streams = session->engine->streams(&session->options);

@@ -108,6 +108,7 @@ struct receive_settings {
     __u32 magic; /* the run id is in it */
     __u32 streams;
     __u32 udp_port;
+    __u32 keep_arrivals; /* of stamped frames, to be compared with when they were sent */
     struct frame_layout layout;
     struct frame_sizes sizes;
 };
@@ -132,6 +133,15 @@ struct receive_schedule {
     __u64 start_ns; /* CLOCK_MONOTONIC */
     __u64 interval; /* 2^-20 ns between two frames of a stream; 0: not paced */
     __u64 stagger;  /* and between the first ones of two streams */
+};
+
+/* When a stamped frame came back, by the device's clock. A stream's frames have a slot each by their number:
+ * more than are on the way at once. */
+#define ARRIVAL_SLOTS (1 << 17)
+
+struct arrival {
+    __u64 number;
+    __u64 ns; /* 0: none came */
 };
 
 /* The clock of the device's own stamps. */
@@ -167,6 +177,7 @@ struct receive_counters {
                          sent: dropped */
     __u64 unstamped;  /* stamped when they were made, without a stamp of the device's on receipt */
     __u64 bad_stamps; /* stamps from the future or older than a burst can be */
+    __u64 arrived;    /* arrivals kept */
     __u64 by_queue[MAX_QUEUES];
     struct histogram latency; /* from the time the frame was made */
 };

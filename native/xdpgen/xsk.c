@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <linux/if_xdp.h>
+#include <net/if.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -26,21 +27,24 @@
  * receiving program drops them there, which gives them back. */
 #define UMEM_BYTES ((size_t)2 * XSK_FRAMES * XSK_FRAME_BYTES)
 
-static int make_umem(struct xsk *xsk) {
-    const struct xsk_umem_config config = {
-        .fill_size = XSK_FRAMES,
-        .comp_size = XSK_FRAMES,
-        .frame_size = XSK_FRAME_BYTES,
-    };
-
+static int make_umem(struct xsk *xsk, unsigned metadata_room) {
+    xsk->rings.fd = -1;
     xsk->area = mmap(NULL, UMEM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (xsk->area == MAP_FAILED) {
         xsk->area = NULL;
         return -errno;
     }
     for (xsk->free_count = 0; xsk->free_count < XSK_FRAMES; xsk->free_count++)
-        xsk->free[xsk->free_count] = xsk->free_count * XSK_FRAME_BYTES;
-    return xsk_umem__create(&xsk->umem, xsk->area, UMEM_BYTES, &xsk->fill, &xsk->completion, &config);
+        xsk->free[xsk->free_count] = xsk->free_count * XSK_FRAME_BYTES + metadata_room;
+    return rings_open(&xsk->rings,
+                      &(struct rings_request){
+                          .area = xsk->area,
+                          .area_bytes = UMEM_BYTES,
+                          .chunk_bytes = XSK_FRAME_BYTES,
+                          .entries = XSK_FRAMES,
+                          .metadata_room = metadata_room,
+                      },
+                      &xsk->tx, &xsk->fill, &xsk->completion);
 }
 
 /* Before the socket is bound: some drivers do not start a queue whose ring is empty. */
@@ -54,19 +58,14 @@ static void fill_receive_ring(struct xsk *xsk) {
 }
 
 static int try_open(struct xsk *xsk, const struct xsk_request *request) {
-    const struct xsk_socket_config config = {
-        .tx_size = XSK_FRAMES,
-        .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
-        .bind_flags =
-            (request->zerocopy ? XDP_ZEROCOPY : XDP_COPY) | (request->need_wakeup ? XDP_USE_NEED_WAKEUP : 0),
-    };
-    int error = make_umem(xsk);
+    const uint16_t flags =
+        (request->zerocopy ? XDP_ZEROCOPY : XDP_COPY) | (request->need_wakeup ? XDP_USE_NEED_WAKEUP : 0);
+    int error = make_umem(xsk, request->metadata ? TX_METADATA_ROOM : 0);
 
     if (!error && request->zerocopy)
         fill_receive_ring(xsk);
     if (!error)
-        error = xsk_socket__create(&xsk->socket, request->interface, request->queue, xsk->umem, NULL,
-                                   &xsk->tx, &config);
+        error = rings_bind(&xsk->rings, if_nametoindex(request->interface), request->queue, flags);
     if (error)
         xsk_close(xsk);
     return error;
@@ -85,7 +84,7 @@ bool xsk_is_zerocopy(const struct xsk *xsk) {
     struct xdp_options options = {0};
     socklen_t length = sizeof(options);
 
-    return !getsockopt(xsk_socket__fd(xsk->socket), SOL_XDP, XDP_OPTIONS, &options, &length) &&
+    return !getsockopt(xsk->rings.fd, SOL_XDP, XDP_OPTIONS, &options, &length) &&
            options.flags & XDP_OPTIONS_ZEROCOPY;
 }
 
@@ -93,7 +92,7 @@ bool xsk_has_napi(const struct xsk *xsk) {
     unsigned napi = 0;
     socklen_t length = sizeof(napi);
 
-    return !getsockopt(xsk_socket__fd(xsk->socket), SOL_SOCKET, SO_INCOMING_NAPI_ID, &napi, &length) && napi;
+    return !getsockopt(xsk->rings.fd, SOL_SOCKET, SO_INCOMING_NAPI_ID, &napi, &length) && napi;
 }
 
 /* SO_PREFER_BUSY_POLL would also leave out the driver's wake-up (xsk_no_wakeup): where a card's transmit
@@ -104,8 +103,7 @@ static int poll_busily(const struct xsk *xsk, unsigned microseconds) {
     } options[] = {{SO_BUSY_POLL, microseconds}, {SO_BUSY_POLL_BUDGET, POLL_BUDGET}};
 
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-        if (setsockopt(xsk_socket__fd(xsk->socket), SOL_SOCKET, options[i].option, &options[i].value,
-                       sizeof(int)))
+        if (setsockopt(xsk->rings.fd, SOL_SOCKET, options[i].option, &options[i].value, sizeof(int)))
             return failed("socket", errno, NULL, "the kernel refuses busy polling: %s", strerror(errno));
     return 0;
 }
@@ -126,16 +124,32 @@ int xsk_open(struct xsk *xsk, const struct xsk_request *request) {
                       request->queue, request->interface, request->zerocopy ? "copy" : "zerocopy",
                       request->zerocopy ? "zerocopy" : "copy");
     /* Older kernels lack it, and send 32 frames per call. */
-    setsockopt(xsk_socket__fd(xsk->socket), SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget, sizeof(budget));
+    setsockopt(xsk->rings.fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget, sizeof(budget));
     return request->busy_poll_us ? poll_busily(xsk, request->busy_poll_us) : 0;
+}
+
+static struct tx_metadata *metadata_of(const struct xsk *xsk, uint64_t address) {
+    return (struct tx_metadata *)(xsk->area + address - TX_METADATA_ROOM);
+}
+
+static void tell(struct xsk *xsk, uint64_t address) {
+    struct tx_metadata *metadata = metadata_of(xsk, address);
+
+    if (metadata->flags)
+        xsk->done(xsk->whose, metadata, xsk->area + address);
+    metadata->flags = 0;
 }
 
 static void reclaim(struct xsk *xsk) {
     uint32_t index;
     unsigned done = xsk_ring_cons__peek(&xsk->completion, XSK_FRAMES, &index);
 
-    for (unsigned i = 0; i < done; i++)
-        xsk->free[xsk->free_count++] = *xsk_ring_cons__comp_addr(&xsk->completion, index + i);
+    for (unsigned i = 0; i < done; i++) {
+        const uint64_t address = *xsk_ring_cons__comp_addr(&xsk->completion, index + i);
+        if (xsk->done)
+            tell(xsk, address);
+        xsk->free[xsk->free_count++] = address;
+    }
     xsk_ring_cons__release(&xsk->completion, done);
 }
 
@@ -153,22 +167,29 @@ uint8_t *xsk_frame(struct xsk *xsk, unsigned bytes) {
     return xsk->area + descriptor->addr;
 }
 
+struct tx_metadata *xsk_ask(struct xsk *xsk) {
+    struct xdp_desc *descriptor = xsk_ring_prod__tx_desc(&xsk->tx, xsk->next - 1);
+    struct tx_metadata *metadata = metadata_of(xsk, descriptor->addr);
+
+    descriptor->options = TX_METADATA_OPTION;
+    *metadata = (struct tx_metadata){0}; /* a stamp that the device does not write stays 0 */
+    return metadata;
+}
+
 void xsk_end(struct xsk *xsk, unsigned frames) {
     xsk_ring_prod__submit(&xsk->tx, frames);
     if (xsk->asked_only && !xsk_ring_prod__needs_wakeup(&xsk->tx))
         return;
     /* EAGAIN, EBUSY and ENOBUFS mean that the rest waits for the next call. */
-    sendto(xsk_socket__fd(xsk->socket), NULL, 0, MSG_DONTWAIT, NULL, 0);
+    sendto(xsk->rings.fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
 }
 
 unsigned xsk_pending(const struct xsk *xsk) { return XSK_FRAMES - xsk->free_count; }
 
 void xsk_close(struct xsk *xsk) {
-    if (xsk->socket)
-        xsk_socket__delete(xsk->socket);
-    if (xsk->umem)
-        xsk_umem__delete(xsk->umem);
-    if (xsk->area)
-        munmap(xsk->area, UMEM_BYTES);
+    if (!xsk->area)
+        return;
+    rings_close(&xsk->rings);
+    munmap(xsk->area, UMEM_BYTES);
     *xsk = (struct xsk){0};
 }

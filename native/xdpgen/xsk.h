@@ -4,7 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <xdp/xsk.h>
+#include "rings.h"
+#include "tx_metadata.h"
 
 #define XSK_FRAMES 2048
 #define XSK_FRAME_BYTES 2048
@@ -14,20 +15,23 @@ struct xsk_request {
     const char *interface;
     unsigned queue;
     bool zerocopy, need_wakeup;
+    bool metadata;         /* frames may ask something of the device */
     unsigned busy_poll_us; /* 0: none */
 };
 
 /* One sending AF_XDP socket, with memory of its own. */
 struct xsk {
-    struct xsk_socket *socket;
     bool asked_only; /* call the kernel only if it asks for it */
-    struct xsk_umem *umem;
-    uint8_t *area;
+    struct rings rings;
+    uint8_t *area; /* NULL: it is not open */
     struct xsk_ring_prod tx, fill;
     struct xsk_ring_cons completion;
     uint64_t free[XSK_FRAMES]; /* addresses of unused frames to send */
     unsigned free_count;
     uint32_t next; /* place in the ring of the next frame of this batch */
+    /* With metadata: called for each frame that asked for something, once the kernel has done with it. */
+    void (*done)(void *whose, const struct tx_metadata *metadata, const uint8_t *frame);
+    void *whose;
 };
 
 /* Returns 0 or a negative errno after failed(): also if the socket is not what was asked for. */
@@ -46,6 +50,9 @@ unsigned xsk_begin(struct xsk *xsk, unsigned wanted);
 
 /* The next frame of the batch, to be filled. */
 uint8_t *xsk_frame(struct xsk *xsk, unsigned bytes);
+
+/* The metadata of the frame given last, which the kernel will read; empty. */
+struct tx_metadata *xsk_ask(struct xsk *xsk);
 
 /* Hands the batch to the kernel and lets it work. */
 void xsk_end(struct xsk *xsk, unsigned frames);

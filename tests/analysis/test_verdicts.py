@@ -38,6 +38,15 @@ def test_probes_are_the_duts_frames_too_and_those_lost_are_told() -> None:
     assert judge(GOOD | probes | {"probes_sent": None, "probes_lost": None}).verdict == "invalid"
 
 
+def test_latencies_from_the_devices_own_stamp_hold_no_lateness_of_the_sender() -> None:
+    """A late sender would make the trial invalid, or be told, though no latency counts from the due time."""
+    stamped = GOOD | PACED | LATE | LATE_AT_P99 | {"lost_packets": 0, "rx_packets": 4_000_000, "forwarded_pps": 4e6}
+    stamped |= {"dut_rx_packets": 4_000_000, "dut_tx_packets": 4_000_000}
+    assert judge(stamped | {"latency_from": "due"}).reason.startswith("the sender had its own core and was late")
+    assert judge(stamped | {"latency_from": "sent"}).verdict == "valid"
+    assert "was late" not in judge(stamped | {"latency_from": "sent"}).reason
+
+
 def test_what_little_the_tg_missed_is_told() -> None:
     missed = {"tg_port_rx_packets": 3_000_700, "tg_missed_packets": 700, "tg_port_tx_packets": 4_000_000}
     assert "700 frames came to the TG's port and were not taken" in judge(GOOD | missed).reason

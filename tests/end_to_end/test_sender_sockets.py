@@ -52,6 +52,31 @@ def test_sockets_are_what_the_plan_asks_for_or_the_trial_is_unsupported(lab_name
         assert said == {"bind": "copy", "need_wakeup": row["tx_wakeup"] == "needed", "busy_poll_us": busy}
 
 
+SENT = """
+name: sent
+repetitions: 1
+trial: {warmup_s: 0.05, window_s: 0.2, pause_s: 0.0, retries: 0}
+blocks:
+  - points: {mode: native, workload: array, accesses: 0}
+    traffic: {engine: afxdp, load: 20kpps, rx_stamp: device, tx_bind: zerocopy, tx_stamp: device}
+"""
+
+
+def test_a_device_that_does_not_stamp_what_it_sends_is_refused_before_it_sends(lab_name: str, tmp_path: Path) -> None:
+    """The driver is asked first: a veth has neither these stamps nor zero copy, and only the former are named."""
+    (tmp_path / "p.yaml").write_text(SENT)
+    done = xdplab("--lab", lab_name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path, check=False)
+    assert "nothing was measured: no trial is supported here" in done.stderr
+    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
+    (row,) = (trials.loc[i] for i in trials.index)
+    assert row["verdict"] == "unsupported", row["reason"]
+    told = "vg0 (driver veth) does not offer tx-timestamp: its xsk-features are: none" in row["reason"]
+    older = "the kernel does not tell whether vg0 (driver veth) offers tx-timestamp: Linux 6." in row["reason"]
+    assert told or older, row["reason"]
+    assert row[["tx_packets", "latency_p50_ns", "tx_stamped_packets"]].isna().all()
+    assert unexplained(trials, today=True) == []
+
+
 STAMPS = """
 name: stamps
 repetitions: 1

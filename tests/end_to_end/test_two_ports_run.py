@@ -19,6 +19,7 @@ from tests.run.nulls import unexplained
 from xdplab.deploy.device import queues_now
 from xdplab.errors import LabError
 from xdplab.labs import Lab, use_lab
+from xdplab.labs.base import Arrangement, Cpus
 from xdplab.plan import parse_plan
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.two_ports import TwoPortSide
@@ -116,6 +117,36 @@ def test_a_broken_direction_is_named(lab: Lab, tmp_path: Path, monkeypatch: pyte
     assert row["back_rx_packets"] == 0
 
 
+@pytest.mark.parametrize("arrangement", ["shared", "split"])
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_both_directions_reach_two_queues_each(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrangement: Arrangement, mode: str
+) -> None:
+    """It needs four CPUs of the TG. Here two serve as four, which sleeping senders of a low load can share."""
+    two = sorted(os.sched_getaffinity(0))[:2]
+    if len(two) < 2:
+        pytest.skip("this machine has one CPU")
+    monkeypatch.setattr(lab, "cpus", lambda arrangement=None: Cpus(dut=(*two, *two), tg=(*two, *two)))
+    points = {"mode": mode, "queues": 2}
+    traffic = {"directions": "both", "load": "4kpps", "engine": "afxdp", "flows": 8}
+    block = {"points": points, "traffic": traffic, "arrangement": arrangement}
+    plan = {"name": "queues", "repetitions": 1, "trial": TRIAL | {"settle_s": 0.5}, "blocks": [block]}
+    run = runs.start(parse_plan(plan), lab, tmp_path)
+    runs.execute(run, lab, runs.quiet())
+    (row,) = pd.read_parquet(run.path / "trials.parquet").to_dict("records")
+    assert row["tx_packets"] == 800, row["reason"]
+    assert [row[f"{way}_{name}"] for way in ("forth", "back") for name in COUNTS] == [400] * 8, row["reason"]
+    assert row["verdict"] == "valid", row["reason"]
+    (raw,) = run.path.glob("raw/*/1")
+    for output in ("xdpgen.jsonl", "xdpgen_back.jsonl"):
+        (summary,) = [line for line in map(json.loads, (raw / output).read_text().splitlines()) if is_rate(line)]
+        assert summary["tx_by_queue"] == [200, 200]
+
+
+def is_rate(line: dict[str, Any]) -> bool:
+    return bool(line["type"] == "summary" and line["burst"] == "rate")
+
+
 def test_a_lab_of_one_link_says_so(lab: Lab, tmp_path: Path) -> None:
     inventory = written(rack(lab, tmp_path), tmp_path)
     plan = "name: rack\nrepetitions: 1\nblocks: [{traffic: {directions: one}}]\n"
@@ -142,6 +173,30 @@ def test_an_inventory_of_two_links_forwards_both_ways(lab: Lab, tmp_path: Path) 
     (both,) = trials[trials["directions"] == "both"].to_dict("records")
     assert [both[f"{way}_{name}"] for way in ("forth", "back") for name in COUNTS] == [1000] * 8
     assert xdplab("--lab", inventory, "restore").stdout.count("nothing to restore") == 4
+
+
+def test_the_doctor_examines_both_links(lab: Lab, tmp_path: Path) -> None:
+    """Each end is tried in the modes, and each port is described; rows of the second link name its port."""
+    ends, inventory = lab.second_link(), written(with_two_links(lab, tmp_path), tmp_path)
+    assert ends is not None
+    found = json.loads(xdplab("--lab", inventory, "doctor", "--json", check=False).stdout)
+    for role, first, second in (
+        ("dut", lab.dut_interface, ends.dut_interface),
+        ("tg", lab.tg_interface, ends.tg_interface),
+    ):
+        rows = {row["check"]: row for row in found if row["host"] == role}
+        of_modes = {check.removesuffix(f" on {first}") for check in rows if check.endswith(f" on {first}")}
+        assert len(of_modes) >= 3, sorted(rows)
+        for check in of_modes:
+            one, other = rows[f"{check} on {first}"], rows[f"{check} on {second}"]
+            assert (other["found"], other["verdict"]) == (one["found"], one["verdict"])
+        for check in ("driver", "queues", "rings", "XDP counters"):
+            assert rows[f"{check} on {second}"]["found"] == rows[check]["found"], check
+        assert rows[f"driver on {second}"]["found"].startswith("veth")
+    with lab.lock("a run"), use_lab(inventory) as rack_lab, rack_lab.lock("another run"):
+        busy = json.loads(xdplab("--lab", inventory, "doctor", "--json", check=False).stdout)
+    assert not [row for row in busy if row["check"] == f"native XDP on {ends.dut_interface}"]
+    assert "another run" in str([row for row in busy if row["check"] == "XDP modes"])
 
 
 def test_each_port_of_an_inventory_is_checked_and_locked(lab: Lab, tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from xdplab.analysis.compare import compare
 from xdplab.analysis.derived import derive
 from xdplab.analysis.verdicts import judged
 from xdplab.errors import FigureError, NotApplicableError
-from xdplab.figures.album import draw_all
+from xdplab.figures.album import draw_all, views_of
 from xdplab.figures.catalogue import CATALOGUE, view
 from xdplab.figures.comparing import compare_view
+from xdplab.figures.factors import FACTORS
 from xdplab.figures.marks import COLUMNS, View
 
 
@@ -378,3 +379,18 @@ def test_the_album_splits_what_may_not_mix_and_says_what_is_not_there(tmp_path: 
     table = pd.read_csv(tmp_path / "throughput-afxdp.csv")
     assert tuple(table.columns) == COLUMNS
     assert set(table["file"]) == {"throughput-afxdp"}
+
+
+def test_a_figure_whose_siblings_show_another_level_says_which_it_shows() -> None:
+    """The default too: `back` looks like the only way that frames took."""
+    vary = {"accesses": [0, 100], "mode": ["native", "generic"], "frame_bytes": [64, 1500]}
+    parts = [synthetic.run(vary=vary, directions=way) for way in ("back", "one", "both")]
+    trials = pd.concat([part.assign(point_id=part["point_id"] + part["directions"]) for part in parts])
+    found = {stem: drawn for stem, drawn in views_of("throughput", trials) if isinstance(drawn, View)}
+    words = {FACTORS["directions"].label(way) for way in ("back", "one", "both")}
+    assert len(found) == 3
+    for told in (" · ".join(drawn.look.face) for drawn in found.values()):
+        assert len([label for label in words if told.endswith(label) or f"{label}, " in told]) == 1, told
+    assert {label for label in words for drawn in found.values() if label in caption(drawn)} == words
+    alone = trials[trials["directions"].eq("back")]
+    assert not [label for label in words for _, drawn in views_of("throughput", alone) if label in str(drawn)]

@@ -23,7 +23,7 @@ def test_every_setting_becomes_an_option() -> None:
         src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02", src_ip="10.0.0.1", dst_ip="10.0.0.2",
         src_ip_stride="0.0.0.2", dst_ip_stride="0.0.0.255", src_port=1, dst_port=2, port_stride=3, stamp=16,
         settle_s=0.2, max_frames=99, batch=4, frames="/tmp/x.pcap",
-        rx_stamp="device", bind="zerocopy", busy_poll_us=50, receive_on="vg1",
+        rx_stamp="device", tx_stamp="device", bind="zerocopy", busy_poll_us=50, receive_on="vg1",
     )  # fmt: skip
     assert options(given) == {
         "--interface": "vg0", "--engine": "afxdp", "--queues": "8", "--cpus": "0,2", "--fifo": "3",
@@ -33,7 +33,8 @@ def test_every_setting_becomes_an_option() -> None:
         "--dst-ip": "10.0.0.2", "--src-ip-stride": "0.0.0.2", "--dst-ip-stride": "0.0.0.255", "--src-port": "1",
         "--dst-port": "2", "--port-stride": "3", "--stamp": "16", "--settle": "0.2", "--max-frames": "99",
         "--batch": "4", "--frames": "/tmp/x.pcap",
-        "--rx-stamp": "device", "--bind": "zerocopy", "--busy-poll": "50", "--receive-on": "vg1",
+        "--rx-stamp": "device", "--tx-stamp": "device", "--bind": "zerocopy", "--busy-poll": "50",
+        "--receive-on": "vg1",
     }  # fmt: skip
 
 
@@ -45,7 +46,7 @@ def test_what_is_left_open_is_left_out() -> None:
     found = options(GeneratorSettings("live", "vg0"))
     assert found["--load"] == "max"
     assert not {"--cpus", "--src-mac", "--max-frames", "--batch", "--frames", "--vlan", "--ip-version"} & set(found)
-    assert not {"--rx-stamp", "--bind", "--busy-poll", "--need-wakeup"} & set(
+    assert not {"--rx-stamp", "--tx-stamp", "--bind", "--busy-poll", "--need-wakeup"} & set(
         xdpgen_argv(GeneratorSettings("afxdp", "vg0"), "xdpgen")
     )
     assert "--need-wakeup" in xdpgen_argv(GeneratorSettings("afxdp", "vg0", need_wakeup=True), "xdpgen")

@@ -581,7 +581,8 @@ def test_the_help_names_every_option_of_the_adapter(traffic_bench: Bench) -> Non
         need_wakeup=True,
         busy_poll_us=1,
         rx_stamp="device",
+        tx_stamp="device",
     )
     options = [word for word in xdpgen_argv(everything, "xdpgen") if word.startswith("--")]
-    assert len(options) == 31
+    assert len(options) == 32
     assert [option for option in options if f"  {option} " not in shown] == []

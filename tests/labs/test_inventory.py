@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rack import rack, written
 from xdplab import labs
 from xdplab.cli import doctor
 from xdplab.errors import HostError, LabError, UnsupportedError
-from xdplab.hosts import Result
+from xdplab.hosts import LocalHost, Result
 from xdplab.labs import Lab, inventory_lock
 from xdplab.labs.doctor import CheckedHost, Row
 from xdplab.labs.inventory import Inventory, load_inventory
@@ -218,6 +218,29 @@ def test_a_lock_ends_with_its_holder(content: dict[str, Any], tmp_path: Path) ->
     pytest.fail("the lock outlived its holder")
 
 
+class InNamespace(LocalHost):
+    """This machine's file system, in a network namespace that ends with the command."""
+
+    def start(self, argv: Sequence[str], *, deadline_s: float) -> Any:
+        return super().start(["unshare", "-n", *argv], deadline_s=deadline_s)
+
+
+@pytest.mark.root
+@needs_root
+def test_ports_of_one_name_in_two_namespaces_are_locked_one_by_one(tmp_path: Path) -> None:
+    """They share a folder of locks, as containers with a common work directory do."""
+    path = str(tmp_path / "eth1.lock")
+    here, there = (inventory_lock.PortLock(host, path, "a run") for host in (LocalHost(), InNamespace()))
+    try:
+        assert len(list(tmp_path.glob("eth1.*.lock"))) == 2
+        with pytest.raises(LabError, match="a run is going on in this lab: a run on"):
+            inventory_lock.PortLock(LocalHost(), path, "another")
+    finally:
+        here.close()
+        there.close()
+    inventory_lock.PortLock(LocalHost(), path, "another").close()
+
+
 SILENT_S = 5
 HOLDS = """
 import sys, time
@@ -247,9 +270,9 @@ def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
             refused = pytest.raises(LabError, match=r"in this lab: one that stands still on \S+ \(wait for it")
             with refused, lab.lock(steal=True):
                 pass
-            locks = [f"{content['work_dir']}/{port}.lock" for port in ("vg0", "vd0")]
-            for host, lock in zip((servers.tg, servers.dut), locks, strict=True):
-                host.run(["sh", "-c", f"kill -STOP $(cat {lock}.pid)"])
+            notes = [f"{content['work_dir']}/{port}.*.lock.pid" for port in ("vg0", "vd0")]
+            for host, note in zip((servers.tg, servers.dut), notes, strict=True):
+                host.run(["sh", "-c", f"kill -STOP $(cat {note})"])
             holder.kill()
             time.sleep(SILENT_S + 1.5)
             refused = pytest.raises(LabError, match=r"one that stands still on \S+, silent for \d+ s \(.*--steal takes")
@@ -297,7 +320,10 @@ def test_the_doctor_starts_the_generator_that_the_inventory_names(content: dict[
         with labs.use_lab(written(content, tmp_path)) as lab:
             return doctor._generator(lab, CheckedHost(lab.tg, "tg"))
 
-    assert (said().verdict, said().found) == ("ok", "xdpgen starts")
+    assert (said().verdict, said().found) == (
+        "ok",
+        "xdpgen starts; the port does not stamp frames on sending (xsk-features: none)",
+    )
     with labs.use_lab(written(content, tmp_path)) as lab, lab.lock("a run"):
         assert "not tried: a run is going on in this lab: a run" in said().found
     content["tg"]["generator"] = {"kind": "moongen", "path": "/no/where", "ports": [0]}

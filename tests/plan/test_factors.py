@@ -74,7 +74,8 @@ OTHER: dict[str, object] = {
     "engine": "afxdp", "arrangement": "split", "accesses": 7,
     "directions": "both",
     "imix": "simple", "vlan": 5, "ip_version": 6, "rx_stamp": "device", "tx_bind": "zerocopy", "tx_wakeup": "needed",
-    "tx_busy_poll_us": 50, "batch": 4, "lab": "vm:6.1", "device": {"features.gro": False, "rings.rx": 512},
+    "tx_busy_poll_us": 50, "tx_stamp": "device", "batch": 4, "lab": "vm:6.1",
+    "device": {"features.gro": False, "rings.rx": 512},
 }  # fmt: skip
 WRITTEN = [factor for factor in FACTORS if factor.where]
 
@@ -100,6 +101,7 @@ def two_plans(factor: Factor, folder: Path) -> list[Plan]:
             points = {"workload": "array", "accesses": [0, 100], "mode": "native"}
         points |= value if factor.where == "points" else {}
         of_sockets = {"engine": "afxdp"} if factor.name.startswith("tx_") else {}
+        of_sockets |= {"tx_bind": "zerocopy", "rx_stamp": "device"} if factor.name == "tx_stamp" else {}
         block = {"points": points, "traffic": of_sockets | (value if factor.where == "traffic" else {})}
         block |= value if factor.where == "block" else {}
         plans.append(parse_plan({"name": "t", "blocks": [block]}))

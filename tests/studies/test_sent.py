@@ -76,6 +76,31 @@ def test_the_reason_of_a_null_is_the_generators_own() -> None:
     assert (row["tg_port_tx_packets"], row["tg_missed_packets"], reasons["probes_lost"]) == (400, 3, "no NIC stamps")
 
 
+STAMPED = {"tx_stamped": 398, "tx_unstamped": 2, "unmatched_stamps": 1, "rx_unstamped": 0}
+
+
+def test_latencies_between_a_devices_two_stamps_are_the_headline_at_a_pace_too() -> None:
+    """No schedule says when the device should have sent; how late the sender was stays beside it."""
+    one = burst(TIMES[0], histogram("device", 700, 800, 900), **PACED, **STAMPED)
+    row, reasons = columns(one)
+    assert (row["latency_p50_ns"], row["latency_sent_p50_ns"], row["latency_from"]) == (801.5, 801.5, "sent")
+    assert row["late_max_ns"] == 90_000
+    assert (row["tx_stamped_packets"], row["tx_unstamped_packets"], row["unmatched_packets"]) == (398, 2, 1)
+    assert not {"tx_stamped_packets", "latency_p50_ns"} & reasons.keys()
+
+
+def test_a_device_that_stamps_nothing_leaves_the_latency_null_with_its_reason_and_its_counts() -> None:
+    why = {"latency": "the driver gave no time stamp of sending, though it offers tx-timestamp"}
+    none = {"tx_stamped": 0, "tx_unstamped": 400, "unmatched_stamps": 400, "rx_unstamped": 0}
+    row, reasons = columns(burst(TIMES[0], histogram("device"), **PACED, **none, missing=why))
+    assert row.get("latency_p50_ns") is None
+    assert reasons["latency_p50_ns"] == reasons["latency_sent_p50_ns"] == why["latency"]
+    assert (row["tx_stamped_packets"], row["tx_unstamped_packets"]) == (0, 400)
+    row, reasons = columns(burst())
+    assert (row["tx_stamped_packets"], row["unmatched_packets"]) == (None, None)
+    assert reasons["tx_unstamped_packets"] == "the TG's device was not asked when it sent frames"
+
+
 def test_frames_of_several_sizes_are_counted_by_size_and_their_mean_is_counted() -> None:
     sent, back = [[64, 300], [1518, 100]], [[64, 300], [1518, 20]]
     mixed = burst(rx=(80, 80, 80, 80), tx_by_size=sent, rx_by_size=back, rx_window_packets=320)

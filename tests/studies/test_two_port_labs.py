@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from xdplab.labs.uml.lab import UmlLab
 from xdplab.labs.vm.lab import VmLab
 from xdplab.plan import Point, parse_plan, points_of
 from xdplab.studies.traffic.bench import TrialBench
-from xdplab.studies.traffic.life import sending_cpus, serving_cpus
+from xdplab.studies.traffic.life import sending_cpus, serving_cpus, working_cpus
 from xdplab.studies.traffic.two_ports import SecondPort, require
 from xdplab.studies.trial_facts import TrialFacts
 
@@ -55,6 +56,26 @@ def test_the_cpus_that_send_serve_the_queues_that_they_reach(directions: str, cp
     point = point_of(directions, queues=2)
     assert sending_cpus(lab_with(8), point) == cpus
     assert serving_cpus(lab_with(8), point) == (cpus[::2], cpus[1::2])
+
+
+@pytest.mark.parametrize(("queues", "working"), [(1, (0, 4)), (2, (0, 4, 1, 5))])
+def test_the_duts_work_of_both_directions_is_that_of_all_their_cpus(queues: int, working: tuple[int, ...]) -> None:
+    """The threads of the second port have the CPUs after those of the first: half of them would give half the cost."""
+    point = replace(point_of("both", queues=queues), arrangement="split")
+    lab = lab_with(8)
+    lab.cpus = lambda arrangement: Cpus(dut=(0, 4, 1, 5), tg=(2, 6, 3, 7))
+    assert working_cpus(lab, point) == working
+    assert working_cpus(lab, replace(point_of("one", queues=queues), arrangement="split")) == working[:queues]
+    lab.cpus = lambda arrangement: Cpus(dut=(0,), tg=(2, 6, 3, 7))
+    assert set(working_cpus(lab, point)) == {0}
+
+
+def test_threads_of_both_ports_send_by_the_queue_of_their_number() -> None:
+    """By the first port leaves also what the second port's threads received."""
+    lab = lab_with(8)
+    lab.cpus = lambda arrangement: Cpus(dut=(0, 4, 1, 5), tg=(2, 6, 3, 7))
+    points = [replace(point_of(way, queues=2), arrangement="split") for way in ("one", "both")]
+    assert [serving_cpus(lab, point) for point in points] == [((0,), (4,)), ((0, 1), (4, 5))]
 
 
 @pytest.mark.parametrize("kind", [InventoryLab, VmLab, UmlLab])

@@ -122,7 +122,7 @@ DISTURBED_BY = (
     ),
     *("host_steal_cores", "other_busy_cores", "tx_busy_cores"),
     *("cycles_per_ns", "cycles_per_ns_from", "clock_change"),
-    *("late_p50_ns", "late_p99_ns", "latency_p50_ns", "latency_p99_ns"),
+    *("late_p50_ns", "late_p99_ns", "latency_p50_ns", "latency_p99_ns", "latency_from"),
 )
 
 

@@ -22,7 +22,7 @@ from xdplab.analysis.values import Row, number, records, text, three_digits
 from xdplab.formats.procstat import FAST_CLOCKS
 from xdplab.plan.factors import frame_rate
 
-RULES_VERSION = "11"
+RULES_VERSION = "12"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
 LINE_SLACK = 1.002  # clocks of two NICs
@@ -85,7 +85,12 @@ def line_share(row: Row, frames: float | None) -> float | None:
 
 
 def late_quantiles(row: Row) -> list[str]:
-    """Return at which percentile (p50 or p99) the sender's lateness exceeds half of the latency from the due time."""
+    """Return at which percentile (p50 or p99) the sender's lateness exceeds half of the latency from the due time.
+
+    Latencies from a device's own stamp of sending, of probes or of the frames, hold no lateness: none.
+    """
+    if text(row, "latency_from") == "sent":
+        return []
     pairs = ((name, number(row, f"late_{name}_ns"), number(row, f"latency_{name}_ns")) for name in ("p50", "p99"))
     return [name for name, late, whole in pairs if late and whole and late > LATE_SHARE * whole]
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from xdplab.cli.common import show
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.labs import Lab, require_name, use_lab
-from xdplab.labs.doctor import CheckedHost, Row, examine, examine_here, examine_kernel, problems_first
+from xdplab.labs.doctor import CheckedHost, Row, examine, examine_here, examine_kernel, problems_first, second_ends
 from xdplab.labs.doctor_tune import tune as apply_tunings
 from xdplab.later import later
 
@@ -82,6 +83,11 @@ def _hardware(lab: Lab) -> list[Row]:
     rows = [row for host in hosts for row in hardware.examine_hardware(host)]
     place = lab.generator
     rows += [counted(host) for host in hosts if host.interface and ":" not in host.interface]
+    for end in second_ends(lab):
+        rows += [
+            *hardware.examine_port(end),
+            dataclasses.replace(counted(end), check=f"XDP counters on {end.interface}"),
+        ]
     rows.append(_generator(lab, hosts[1]))
     return [*rows, hardware.dpdk_driver(hosts[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
 
@@ -109,7 +115,19 @@ def _generator(lab: Lab, host: CheckedHost) -> Row:
     except LabError as error:
         return host.row("generator", f"{name}: not tried: {error.message}", "warn", error.remedy)
     driver = ready.settings.get("driver")
-    return host.row("generator", f"{name} starts{f' on {driver}' if driver else ''}")
+    return host.row("generator", f"{name} starts{f' on {driver}' if driver else ''}{_stamps(ready.settings)}")
+
+
+def _stamps(ready: Mapping[str, Any]) -> str:
+    """Say whether xdpgen can ask the port's driver when it sent a frame; "" for other generators."""
+    if "tx_offers" not in ready:
+        return ""
+    if (offers := ready["tx_offers"]) is None:
+        return "; this kernel does not tell whether the port stamps frames on sending (Linux 6.8 and newer do)"
+    able = "tx-timestamp" in offers
+    return f"; the port {'stamps' if able else 'does not stamp'} frames on sending" + (
+        " (from source, untried)" if able else f" (xsk-features: {offers})"
+    )
 
 
 def _tune(name: str) -> None:

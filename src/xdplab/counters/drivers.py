@@ -118,9 +118,9 @@ DRIVERS = (
     ),
     Driver(
         "mlx5_core",
-        "drivers/net/ethernet/mellanox/mlx5/core/en_stats.c, en/xdp.c, en_main.c",
+        "drivers/net/ethernet/mellanox/mlx5/core/en_stats.c, en/xdp.c, en_rx.c, en_main.c",
         "5.10",
-        received=_q("rx*_packets"),
+        received=_q("rx*_packets", "rx*_xdp_drop", "rx*_xdp_tx_xmit", "rx*_xdp_redirect"),
         sent=_q("rx*_xdp_tx_xmit"),
         refused=_q("rx*_xdp_tx_full", "rx*_xdp_tx_err"),
         tx=_q("rx*_xdp_tx_xmit", "rx*_xdp_tx_full", "rx*_xdp_tx_err"),
@@ -128,7 +128,8 @@ DRIVERS = (
         redirect=_q("rx*_xdp_redirect"),
         forwarded=_q("tx*_xdp_xmit"),
         lost=(r"(rx_out_of_buffer)",),
-        note="the link's tx_packets leaves XDP's frames out; what the ring refused and failed redirects are drops",
+        note="rx*_packets holds the frames that were passed only, and the link's counts leave XDP's frames out; what "
+        "the ring refused and failed redirects are drops",
     ),
     Driver(
         "ixgbe",

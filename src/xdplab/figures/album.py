@@ -67,20 +67,20 @@ def views_of(name: str, trials: pd.DataFrame) -> Iterator[tuple[str, View | str]
             continue
         parts = list(split(request.trials, request.layout.rest, believable(request.trials, request.value)))
         for rest, rows in parts[: MOST_FIGURES - count]:
-            yield "-".join((stem, *rest)), _view(name, request, rows)
+            yield "-".join((stem, *rest)), _view(name, request, rows, (*apart, *request.layout.rest))
         count += len(parts)
         if count > MOST_FIGURES:
             yield stem, f"{count} figures would be too many: {', '.join(request.layout.rest)} vary, choose with where="
             return
 
 
-def _view(name: str, request: FigureRequest, rows: pd.DataFrame) -> View | str:
+def _view(name: str, request: FigureRequest, rows: pd.DataFrame, apart: tuple[str, ...]) -> View | str:
     layout = Layout(request.layout.x, request.layout.hue, request.layout.panel)
     shown = believable(rows, request.value)
     if layout.hue and len(shown[list(layout.hue)].drop_duplicates()) > MAX_HUES:
         return f"more than {MAX_HUES} levels of {' and '.join(layout.hue)}: choose with where="
     try:
-        return entry_named(name).build(FigureRequest(name, rows, layout, request.value))
+        return entry_named(name).build(FigureRequest(name, rows, layout, request.value, apart))
     except MixedPointsError as error:
         return str(error)
 

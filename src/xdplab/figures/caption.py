@@ -20,6 +20,8 @@ from xdplab.text import many
 
 VIRTUAL = ("netns", "vm")
 MOST_REASONS = 3
+OF_A_PLACE = ("lab", "arrangement")
+"""Factors that every face begins with."""
 
 
 OF_A_CAPTION = {
@@ -71,17 +73,22 @@ def _repetitions(marks: pd.DataFrame, interval: str) -> str:
     return f"{words}, error bars: {interval}" if interval else words
 
 
-def _held(shown: pd.DataFrame, used: Sequence[str], *, always: bool = False) -> str:
+def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, always: bool = False) -> str:
     """Name the factors held constant: those that differ from the default, or only those in every caption (``always``).
+
+    Those that tell the figure ``apart`` from others of the run are named with every level.
 
     A factor that one of the programs does not have, such as a working set, is left out.
     """
     words = []
     for name, factor in FACTORS.items():
-        told = name in shown and name not in used and factor.caption != "own"
+        own = factor.caption == "own" and (name not in apart or name in OF_A_PLACE)
+        told = name in shown and name not in used and not own
         told = told and not (of_program(factor) and shown[name].isna().any())
         found = levels(shown, name) if told else []
-        if len(found) == 1 and (factor.caption == "always" or (not always and str(found[0]) != factor.level)):
+        if len(found) == 1 and (
+            name in apart or factor.caption == "always" or (not always and str(found[0]) != factor.level)
+        ):
             words.append(factor.label(found[0]))
     return ", ".join(words)
 
@@ -99,11 +106,11 @@ def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
     return phrases[:MOST_REASONS] + ([f"and {more} more in trials.parquet"] if more > 0 else [])
 
 
-def face(trials: pd.DataFrame, used: Sequence[str], value: str) -> tuple[str, ...]:
+def face(trials: pd.DataFrame, used: Sequence[str], value: str, apart: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the text on the figure itself: lab, repetitions, constant factors, and every warning a reader needs.
 
-    ``trials`` are those of the figure, ``used`` factors stand on its axes, ``value`` is the column it draws. The file
-    beside the figure has the rest.
+    ``trials`` are those of the figure, ``used`` factors stand on its axes, ``value`` is the column it draws; of the
+    factors ``apart`` the run has other levels, in other figures. The file beside the figure has the rest.
     """
     trials = _narrow(trials, value)
     shown = _drawn(trials, value)
@@ -117,7 +124,9 @@ def face(trials: pd.DataFrame, used: Sequence[str], value: str) -> tuple[str, ..
     absent = [words for verdict in ("unsupported", "failed") for words in _absent(trials, verdict)]
     unequal = "Not the same work in every mode." if _unequal_work(shown) else ""
     warned = [unequal, *absent, _one_count(shown), _how_many_without(trials, value)]
-    return tuple(part for part in (first, _held(shown, used, always=True), " ".join(filter(None, warned))) if part)
+    return tuple(
+        part for part in (first, _held(shown, used, apart, always=True), " ".join(filter(None, warned))) if part
+    )
 
 
 def _absent(trials: pd.DataFrame, verdict: str) -> list[str]:
@@ -197,15 +206,24 @@ def caption(
     value: str,
     *more: str,
     interval: str = "95 % t interval",
+    apart: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Return the caption's paragraphs for the ``trials`` of a figure.
 
     ``used`` factors stand on its axes, ``value`` is the column that it draws; ``more`` is the view's own; ``interval``
-    names what the error bars are.
+    names what the error bars are; of the factors ``apart`` the run has other levels, in other figures.
     """
     trials = _narrow(trials, value)
     shown = _drawn(trials, value)
-    first = "; ".join(part for part in (_lab(shown), _held(shown, used), _repetitions(marks, interval)) if part)
+    first = "; ".join(
+        part
+        for part in (
+            _lab(shown),
+            _held(shown, used, [name for name in apart if FACTORS[name].caption != "own"]),
+            _repetitions(marks, interval),
+        )
+        if part
+    )
     parts = (
         f"{first}.",
         *more,

@@ -30,6 +30,8 @@ class FigureRequest:
     trials: pd.DataFrame
     layout: Layout
     value: str
+    apart: tuple[str, ...] = ()
+    """Factors of which every other level has a figure of its own: this one says which level it shows."""
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -85,7 +87,7 @@ def orders(request: FigureRequest) -> dict[str, Any]:
     panel = request.layout.panel
     return {
         "palette": palette_of(request.layout.hue),
-        "face": face(request.trials, request.used, request.value),
+        "face": face(request.trials, request.used, request.value, request.apart),
         "bars": "95 % intervals",
         "hue_title": title_of(request.layout.hue),
         "columns": rows[panel[-1]].nunique() if len(panel) > 1 else 0,
@@ -138,7 +140,9 @@ def _rate_view(request: FigureRequest, kind: str, x_label: str, x: pd.Series | N
     family, words = RATES[request.value]
     size, unit = unit_of(rows["value"], family)
     marks = marks_frame(collect(rows, request.figure, kind, size))
-    small = caption(request.trials, marks, request.used, request.value, closed_loop(request.trials))
+    small = caption(
+        request.trials, marks, request.used, request.value, closed_loop(request.trials), apart=request.apart
+    )
     return View(
         marks,
         Look(
@@ -188,7 +192,8 @@ def busy(request: FigureRequest) -> View:
         marks,
         Look(
             LOG_ACCESSES, f"busy CPUs ({whose})", x_scale="symlog",
-            caption=caption(request.trials, marks, request.used, request.value, note), **orders(request),
+            caption=caption(request.trials, marks, request.used, request.value, note, apart=request.apart),
+            **orders(request),
         ),
     )  # fmt: skip
 

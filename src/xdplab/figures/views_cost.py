@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 
 import pandas as pd
@@ -29,7 +29,7 @@ def service_time(request: FigureRequest) -> View:
         notes.setdefault(str(panel), []).append((str(hue), cost_text(cost)))
     table = marks_frame(marks)
     model = "Lines: t = t0 + c·N, least squares weighted by 1/t²; c with its 95 % interval over repetitions."
-    small = caption(request.trials, table, request.used, request.value, model)
+    small = caption(request.trials, table, request.used, request.value, model, apart=request.apart)
     order = orders(request)
     place = {hue: rank for rank, hue in enumerate(order["hues"])}
     ordered = {panel: tuple(sorted(lines, key=lambda line: place[line[0]])) for panel, lines in notes.items()}
@@ -53,13 +53,13 @@ def access_cost(request: FigureRequest) -> View:
     """CPU time of one access by program, with BPF_PROG_TEST_RUN of the same program beside it."""
     rows = labelled(request, request.trials["program"])
     marks = collect(unlimited(rows), request.figure, "bar")
-    check = FigureRequest(request.figure, request.trials, request.layout, "testrun_an_access_ns")
+    check = replace(request, value="testrun_an_access_ns")
     beside = unlimited(labelled(check, request.trials["program"]))
     marks += collect(beside, request.figure, "point")
     table = marks_frame(marks)
     counts = sorted(request.trials["accesses"].dropna().unique())
     note = f"(1/rate(N) − 1/rate(0)) × CPUs / N at the largest N of each program ({', '.join(map(str, counts))})."
-    small = caption(request.trials, table, (*request.used, "accesses"), request.value, note)
+    small = caption(request.trials, table, (*request.used, "accesses"), request.value, note, apart=request.apart)
     names = tuple(label_order(request.trials, ("program_name",), alone=True))
     look = Look(
         "program", "CPU time per access (ns)", x_values=names, point_label="BPF_PROG_TEST_RUN", bar_values=True,
@@ -124,7 +124,12 @@ def counters(request: FigureRequest) -> View:
     table = marks_frame(collect(unlimited(labelled(request)), request.figure, "line"))
     silent = request.trials["silent"].iloc[0]
     small = caption(
-        request.trials, table, request.used, request.value, f"0 in every trial: {silent}." if silent else ""
+        request.trials,
+        table,
+        request.used,
+        request.value,
+        f"0 in every trial: {silent}." if silent else "",
+        apart=request.apart,
     )
     names = request.trials["counter"].unique()
     title = str(names[0]) if len(names) == 1 else ""  # several name their panels

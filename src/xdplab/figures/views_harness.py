@@ -85,7 +85,9 @@ def harness(request: FigureRequest) -> View:
         f"that drops, less its own time and the sender's; {WAY_BACK}: what these leave of the whole. Differences are "
         f"of one repetition; means over the repetitions. {summed(rows)}"
     )
-    small = caption(request.trials, table, (*request.used, "accesses"), request.value, note, interval="")
+    small = caption(
+        request.trials, table, (*request.used, "accesses"), request.value, note, interval="", apart=request.apart
+    )
     modes = tuple(levels(request.trials, "mode"))
     return View(table, Look("mode", "CPU time per packet (ns)", x_values=modes, caption=small, **order))
 

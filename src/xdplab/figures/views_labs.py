@@ -29,6 +29,7 @@ def labs(request: FigureRequest) -> View:
     look = Look(
         "lab", "rate / mean of all labs", "category", from_zero=False, rules={"": 1.0},
         x_values=tuple(sorted(request.trials["lab"].dropna().unique())),
-        caption=caption(request.trials, marks, (*request.used, "accesses"), request.value, note), **orders(request),
+        caption=caption(request.trials, marks, (*request.used, "accesses"), request.value, note, apart=request.apart),
+        **orders(request),
     )  # fmt: skip
     return View(marks, look)

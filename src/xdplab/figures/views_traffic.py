@@ -94,7 +94,7 @@ def latency(request: FigureRequest) -> View:
         x_values=tuple(dict.fromkeys(labels.loc[ordered])), point_label="max load: queueing, not latency",
         caption=caption(
             trials, table, (*request.used, "batch"), request.value, _from_due(trials), _batches(trials), left_out,
-            MEDIANS, interval="95 % interval of the median",
+            MEDIANS, interval="95 % interval of the median", apart=request.apart,
         ),
         **orders(request),
     )  # fmt: skip
@@ -119,7 +119,7 @@ def evenness(request: FigureRequest) -> View:
     table = marks_frame(collect(unlimited(labelled(request)), request.figure, "bar"))
     panels = labelled(request).assign(queues=request.trials["queues"])
     rules = {str(panel): 100 / int(group["queues"].max()) for panel, group in panels.groupby("panel")}
-    small = caption(request.trials, table, request.used, request.value, "Dashed: an even share.")
+    small = caption(request.trials, table, request.used, request.value, "Dashed: an even share.", apart=request.apart)
     queues = tuple(range(int(request.trials["queue"].max()) + 1))
     look = Look(
         "receive queue", "share of the frames (%)", x_values=queues, rules=rules, share_x=False, share_y=False,

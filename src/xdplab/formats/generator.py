@@ -29,7 +29,9 @@ UNIT = "ns"
 SCHEME = "log-linear"
 MAX_SUB_BITS = 16
 Sizes = tuple[tuple[int, int], ...]
-SENT, DUE, LATENESS, PROBES = "from_sent", "from_due", "lateness", "probes"
+SENT, DUE, LATENESS, PROBES, DEVICE = "from_sent", "from_due", "lateness", "probes", "device"
+STAMPED_BY_DEVICE = (PROBES, DEVICE)
+"""Latencies from one stamp of a device to another: no schedule says when the device should have sent."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,9 @@ class Summary:
     for ``tx_pause_max_ns`` at most and for ``tx_paused_ns`` in total. ``tx_busy_cores``: CPUs that its threads kept
     busy. ``device_*``: counts of the generator's own port, if the generator owns it (DPDK). ``probes_*`` are additional
     frames that a NIC stamps. ``rx_unstamped`` stamped frames came back without a stamp of the receiving device,
-    if it was asked for them. ``tx_by_size`` and ``rx_by_size`` are pairs of a size with FCS and its frames,
+    if it was asked for them. The sending device told of ``tx_stamped`` frames when it sent them, and of
+    ``tx_unstamped`` not, if it was asked; ``unmatched_stamps`` frames came back stamped, but have no stamp of sending,
+    or came back too long after it. ``tx_by_size`` and ``rx_by_size`` are pairs of a size with FCS and its frames,
     None if all frames have one size. ``missing`` says, by field, why it is null.
     """
 
@@ -105,6 +109,9 @@ class Summary:
     probes_sent: int | None = None
     probes_lost: int | None = None
     rx_unstamped: int | None = None
+    tx_stamped: int | None = None
+    tx_unstamped: int | None = None
+    unmatched_stamps: int | None = None
     tx_by_size: Sizes | None = None
     rx_by_size: Sizes | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -115,8 +122,8 @@ class Histogram:
     """Times in ns: (smallest value, count) of each bucket that is not empty, ascending.
 
     ``of`` says which: latencies ``from_sent`` or, at a paced load, ``from_due`` (when the frame should have been sent),
-    the sender's ``lateness`` (the difference of the two), or latencies of ``probes`` that a NIC sent and stamped
-    itself.
+    the sender's ``lateness`` (the difference of the two), latencies of ``probes`` that a NIC sent and stamped
+    itself, or those of frames that the ``device`` stamped when it sent and received them.
 
     Values below 2**sub_bits have a bucket each; above it every octave has 2**sub_bits buckets. Counts, ``min``, ``max``
     and ``sum`` are exact.
@@ -225,9 +232,9 @@ class Burst:
     def latency(self) -> Histogram | None:
         """The headline: at a paced load from the due time (None if that was not recorded), else from sending.
 
-        No schedule says when a NIC's probes were due.
+        No schedule says when a device should have sent what it stamps.
         """
-        unpaced = self.summary.rate_requested_pps is None or self.histogram.of == PROBES
+        unpaced = self.summary.rate_requested_pps is None or self.histogram.of in STAMPED_BY_DEVICE
         return self.histogram if unpaced else self.from_due
 
 
@@ -341,7 +348,7 @@ class BurstBuilder:
 
     def _take_histogram(self, record: Histogram, summary: Summary) -> Burst | None:
         """The latencies from sending come last."""
-        if record.of not in (SENT, PROBES):
+        if record.of not in (SENT, *STAMPED_BY_DEVICE):
             self._others[record.of] = record
             return None
         others = self._others
@@ -443,7 +450,8 @@ def _interval(line: _Fields) -> GeneratorInterval:
 _RECEIVED = ("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id")
 _EXTRA = ("stale_packets", "damaged_packets", "altered_packets", "bad_stamps", "rx_window_packets",
           "tx_pause_max_ns", "tx_paused_ns", "tx_late_max_ns", "tx_late_packets", "device_tx_packets",
-          "device_rx_packets", "device_rx_missed", "probes_sent", "probes_lost", "rx_unstamped")  # fmt: skip
+          "device_rx_packets", "device_rx_missed", "probes_sent", "probes_lost", "rx_unstamped", "tx_stamped",
+          "tx_unstamped", "unmatched_stamps")  # fmt: skip
 
 
 def _summary(line: _Fields) -> Summary:
@@ -482,7 +490,7 @@ def _histogram(line: _Fields) -> Histogram:
         buckets=tuple(_pair(line, item) for item in as_list(line.all.get("buckets"), TOOL)),
         of=line.text_or_none("of") or SENT,
     )
-    if histogram.of not in (SENT, DUE, LATENESS, PROBES):
+    if histogram.of not in (SENT, DUE, LATENESS, *STAMPED_BY_DEVICE):
         line.refuse(f"a histogram of something else: {histogram.of}")
     if (line.text("unit"), line.text("scheme")) != (UNIT, SCHEME) or histogram.sub_bits > MAX_SUB_BITS:
         line.refuse("a histogram of another kind")

@@ -82,6 +82,7 @@ def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
         "frames": s.frames,
         "alone": s.alone,
         "rx-stamp": s.rx_stamp if s.rx_stamp != "software" else None,
+        "tx-stamp": s.tx_stamp if s.tx_stamp != "software" else None,
         "bind": s.bind if s.bind != "copy" else None,
         "busy-poll": s.busy_poll_us or None,
     }
@@ -136,6 +137,12 @@ XDPGEN = Adapter(
         (r"no AF_XDP socket with zerocopy.*(E?OPNOTSUPP|EINVAL)", "`tx_bind: copy`: the TG's driver has no zero copy"),
         ("is bound with copy instead of zerocopy", "`tx_bind: copy`: the TG's driver has no zero copy"),
         ("a receiving program that asks .* for its time stamps", "`rx_stamp: software`, or Linux 6.3 on the TG"),
+        (
+            "(does not offer|whether .* offers) tx-timestamp",
+            "`tx_stamp: software`: the TG's device does not stamp here",
+        ),
+        ("offers tx-timestamp, but has no PTP clock", "`tx_stamp: software`: no clock tells what its stamps mean"),
+        ("have not one PTP clock but two", "`tx_stamp: software`, or two ports of one card"),
         ("the kernel refuses busy polling", "`tx_busy_poll_us: 0`, or Linux 5.11 and newer on the TG"),
     ),
 )

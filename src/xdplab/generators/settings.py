@@ -18,7 +18,8 @@ class GeneratorSettings:
     priority, 0 none. Flow f has ``src_ip`` + f × ``src_ip_stride``, and so on; IPv6 has these as the last 32 bits of an
     address. ``stamp``: "all", "none" or one frame in N. ``frames`` is a pcap on the generator's host whose frames are
     sent unchanged. ``max_frames`` bounds each burst. ``alone``: the frames do not leave; they are dropped as they are
-    made (sender), or handed to the receiver without a link (receiver). ``rx_stamp``: who times received frames.
+    made (sender), or handed to the receiver without a link (receiver). ``rx_stamp``, ``tx_stamp``: who
+    times received and sent frames.
     ``bind``, ``need_wakeup``, ``busy_poll_us``: of the sending AF_XDP sockets. ``receive_on`` is the interface on which
     the frames arrive, if a DUT forwards them from one port to another; None: the sending one.
     """
@@ -51,6 +52,7 @@ class GeneratorSettings:
     frames: str | None = None
     receive: bool = True
     rx_stamp: Literal["software", "device"] = "software"
+    tx_stamp: Literal["software", "device"] = "software"
     bind: Literal["copy", "zerocopy"] = "copy"
     need_wakeup: bool = False
     busy_poll_us: int = 0

@@ -44,6 +44,9 @@ MISSING = {
     "probes_sent": "testpmd does not stamp frames",
     "probes_lost": "testpmd does not stamp frames",
     "rx_unstamped": "testpmd does not stamp frames",
+    "tx_stamped": "testpmd does not stamp frames",
+    "tx_unstamped": "testpmd does not stamp frames",
+    "unmatched_stamps": "testpmd does not stamp frames",
     "tx_by_size": "testpmd sends frames of one size",
     "rx_by_size": "testpmd sends frames of one size",
 }

@@ -18,6 +18,9 @@ Clock = Literal["time", "instructions"]
 SPLIT_FROM = 4
 """The number of CPUs from which on TG and DUT of one machine get separate ones."""
 
+DUT_FIFO, TG_FIFO = 4, 6
+"""Priorities of softirq threads in arrangement ``split``; the TG's are above its sender's, which would starve them."""
+
 
 @dataclass(frozen=True)
 class Cpus:
@@ -181,6 +184,12 @@ def share_out(cpus: Sequence[int], arrangement: Arrangement, sysfs: Path = Path(
     groups = [tuple(cores[core]) for core in sorted(cores)] if len(cores) > 1 else [(cpu,) for cpu in cpus]
     middle = (len(groups) + 1) // 2
     return Cpus(dut=sum(groups[:middle], ()), tg=sum(groups[middle:], ()))
+
+
+def turned(cpus: tuple[int, ...], places: int) -> tuple[int, ...]:
+    """Return the CPUs from another place on, the earlier ones last."""
+    at = places % len(cpus)
+    return cpus[at:] + cpus[:at]
 
 
 def _core(cpu: int, sysfs: Path) -> tuple[int, ...]:

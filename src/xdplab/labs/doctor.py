@@ -353,7 +353,7 @@ def _probed(
 
 
 def examine(lab: Lab) -> list[Row]:
-    """Return the rows of a lab that is up: of each machine, of each end of the link, and of the results' folder.
+    """Return the rows of a lab that is up: of each machine, of each end of its links, and of the results' folder.
 
     During a run in the lab its interfaces are not touched, and a row says so.
     """
@@ -362,15 +362,25 @@ def examine(lab: Lab) -> list[Row]:
         try:
             stack.enter_context(lab.lock("xdplab doctor"))
             ends: tuple[str | None, str | None] = (lab.dut_interface, lab.tg_interface)
+            second = second_ends(lab)
         except LabError as error:
-            ends = (None, None)
+            ends, second = (None, None), []
             rows.append(Row("lab", "XDP modes", "not tried", "warn", str(error)))
         hosts = [CheckedHost(lab.dut, "dut", ends[0]), CheckedHost(lab.tg, "tg", ends[1])]
         machines = hosts if lab.arrangement == "hosts" else hosts[:1]
         for host in hosts:
             rows += examine_machine(host) if host in machines else []
             rows += examine_interface(host) if host.interface else []
+        rows += [row for host in second for row in examine_interface(host)]
     return rows
+
+
+def second_ends(lab: Lab) -> list[CheckedHost]:
+    """Return the ends of the second link that the lab has now: the DUT's and the TG's, or none."""
+    ends = lab.second_link(make=False)
+    if ends is None:
+        return []
+    return [CheckedHost(lab.dut, "dut", ends.dut_interface), CheckedHost(lab.tg, "tg", ends.tg_interface)]
 
 
 def examine_here(why_no_lab: str) -> list[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from xdplab.errors import FormatError
 from xdplab.formats.ethtool import parse_channels, parse_private_flags, parse_rings, rss_spread, rss_table
@@ -195,6 +196,11 @@ def examine_hardware(host: CheckedHost) -> list[Row]:
     if host.interface is None or ":" in host.interface:
         return [*rows, hugepages(host), iommu(host), host.row("port", f"{host.interface}: in DPDK's hands")]
     return rows + [check(host) for check in PORT]
+
+
+def examine_port(host: CheckedHost) -> list[Row]:
+    """Return the rows of a further port of a server; each names the port."""
+    return [replace(row, check=f"{row.check} on {host.interface}") for row in (check(host) for check in PORT)]
 
 
 def dpdk_driver(host: CheckedHost, pci: str, wanted: str) -> Row:

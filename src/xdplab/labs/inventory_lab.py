@@ -13,14 +13,13 @@ from typing import Any
 
 from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import Host, SshHost
-from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, LinkEnds, share_out
+from xdplab.labs.base import DUT_FIFO, TG_FIFO, Arrangement, Clock, Cpus, GeneratorPlace, LinkEnds, share_out, turned
 from xdplab.labs.interrupts import place_interrupts
 from xdplab.labs.inventory import Inventory, Machine, load_inventory
 from xdplab.labs.inventory_checks import Port, find_port, online_cpus
 from xdplab.labs.inventory_host import reach
 from xdplab.labs.inventory_lock import PortLock
 from xdplab.labs.inventory_place import pin_threads, receive_in_threads
-from xdplab.labs.netns import DUT_FIFO, TG_FIFO, turned
 
 DEFAULT = ""  # an inventory is a file, so it needs a name
 

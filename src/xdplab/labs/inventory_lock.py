@@ -25,10 +25,13 @@ LET_GO_S = 40.0
 """Seconds that a host may take to see that our own lost connection is dead."""
 LOOK_S = 1.0
 
-# $1 the lock, $2 who, $3 seconds of silence after which it is stolen, or never. Built-in commands only, once it is
+# $1 the lock, $2 who, $3 seconds of silence after which it is stolen, or never. Ports of one name in two network
+# namespaces of a host are two ports: the file's name carries the namespace's number. Built-in commands only, once it is
 # held: nothing is started on the host while a window is measured. Only a process that has the lock open is killed.
 # Whoever can open a lock can hold it for ever: no other user can.
 _LOCK = """
+space=$(stat -L -c %i /proc/self/ns/net) || exit 1
+set -- "${1%.lock}.$space.lock" "$2" "$3"
 umask 077; exec 9>>"$1" && chmod 600 "$1" || exit 1
 if ! flock -n 9; then
     silent=$(($(date +%s) - $(stat -c %Y "$1.beat" 2>/dev/null || echo 0)))

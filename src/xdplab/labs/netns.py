@@ -13,7 +13,18 @@ from typing import Any
 
 from xdplab.errors import LabError
 from xdplab.hosts import Host
-from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, LinkEnds, arrangement_for, share_out
+from xdplab.labs.base import (
+    DUT_FIFO,
+    TG_FIFO,
+    Arrangement,
+    Clock,
+    Cpus,
+    GeneratorPlace,
+    LinkEnds,
+    arrangement_for,
+    share_out,
+    turned,
+)
 from xdplab.labs.cache import native_dir
 from xdplab.labs.inventory_place import receive_in_threads
 from xdplab.labs.kept import Keepers, KeptLab
@@ -23,8 +34,6 @@ from xdplab.labs.netns_host import WORK_DIR
 DEFAULT = "default"
 TOOLS = ("unshare", "setpriv", "ip", "ethtool", "sshd", "ssh-keygen", "mount")
 COMING_UP_S = 10.0
-DUT_FIFO, TG_FIFO = 4, 6
-"""Priorities of softirq threads in arrangement ``split``; the TG's are above its sender's, which would starve them."""
 
 _ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROMPT = "xdplab makes the lab's namespaces as root. [sudo] password for %p: "
@@ -151,12 +160,6 @@ class NetnsLab(KeptLab):
         if pinned < least:
             raise LabError(f"lab {self.name}: {interface} has {pinned} softirq threads where {least} are needed")
         return pinned
-
-
-def turned(cpus: tuple[int, ...], places: int) -> tuple[int, ...]:
-    """Return the CPUs from another place on, the earlier ones last."""
-    at = places % len(cpus)
-    return cpus[at:] + cpus[:at]
 
 
 def arrangement(_instance: str) -> Arrangement:

@@ -353,6 +353,10 @@ FACTORS: tuple[Factor, ...] = (
            "xdpgen: who tells when a stamped frame came back, its program's clock or the TG's device (XDP metadata)",
            title="receive stamps", full="receive stamps by {}".format, apart=True,
            applies=lambda values: values["engine"] in ("live", "afxdp")),
+    Factor("tx_stamp", "traffic", "traffic", Literal["software", "device"], "software",
+           "engine afxdp: who tells when a stamped frame was sent, its sender's clock or the TG's device (AF_XDP "
+           "metadata); device needs tx_bind: zerocopy and rx_stamp: device",
+           title="stamps of sending", full="stamps of sending by {}".format, apart=True, applies=_by_sockets),
     Factor("batch", "traffic", "traffic", Literal["auto"] | Annotated[int, Field(ge=1, le=256)], "auto",
            "frames the sender hands over at once; auto: few at a rate, the most at max and at shares of the PDR",
            dtype="int", full="batches of {}".format, cell=lambda value: None if value == "auto" else value),

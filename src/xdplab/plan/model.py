@@ -127,6 +127,20 @@ class Block(_given("block", _one)):  # type: ignore[misc]
             raise ValueError("directions: `device` sets the first port only, and two ports would differ")
         return self
 
+    @model_validator(mode="after")
+    def _one_clock(self) -> Block:
+        """Stamps of sending by the device, without what gives them their meaning, are refused."""
+        traffic = self.traffic
+        if "device" not in traffic.tx_stamp or "afxdp" not in traffic.engine:
+            return self
+        if set(traffic.tx_bind) != {"zerocopy"}:
+            raise ValueError("tx_stamp: device needs `tx_bind: zerocopy`: by copy, the kernel writes a time of its own")
+        if set(traffic.rx_stamp) != {"device"}:
+            raise ValueError("tx_stamp: device needs `rx_stamp: device`: a latency between two clocks would not hold")
+        if "none" in traffic.stamp:
+            raise ValueError("tx_stamp: device needs stamped frames: `stamp` is none")
+        return self
+
     @field_validator("passes")
     @classmethod
     def _rate_first(cls, passes: list[Pass]) -> list[Pass]:

@@ -92,6 +92,9 @@ tg_missed_packets   | int   |      | count   | frames that reached the TG's port
 probes_sent         | int   |      | count   | extra frames that the TG's NIC stamps (engine moongen-hw)
 probes_lost         | int   |      | count   | probes that did not come back with a stamp
 rx_unstamped_packets | int   |      | count   | stamped frames that came back without a stamp of the TG's device, where the plan asks for its stamps (rx_stamp: device)
+tx_stamped_packets  | int   |      | count   | frames of which the TG's device told when it sent them, where the plan asks for that (tx_stamp: device)
+tx_unstamped_packets | int   |      | count   | frames of which it was asked and told nothing
+unmatched_packets   | int   |      | count   | frames that came back with the device's stamp, but without one of sending, or too long after it: they are in no latency
 tx_pause_ms         | float | ms   | time    | longest time in the window in which the sender stood still or fell behind
 tx_paused_ms        | float | ms   | time    | total time that the sender stood still; null at a paced load, where lateness shows it
 tx_busy_cores       | float |      | share   | CPUs that the sending threads kept busy, softirqs in them included
@@ -125,7 +128,7 @@ latency_p99_ns      | float | ns   | time    | 99th percentile
 latency_p999_ns     | float | ns   | time    | 99.9th percentile
 latency_max_ns      | float | ns   | time    | maximum round trip
 latency_samples     | int   |      | count   | stamped frames received
-latency_from        | str   |      | state   | due or sent: the time from which latencies are counted
+latency_from        | str   |      | state   | due or sent: the time from which latencies are counted; with tx_stamp: device, sent is the device's own stamp
 latency_sent_p50_ns | float | ns   | time    | the median counted from sending, at every load
 latency_sent_p90_ns | float | ns   | time    | the 90th percentile counted from sending, at every load
 latency_sent_p99_ns | float | ns   | time    | the 99th percentile counted from sending, at every load

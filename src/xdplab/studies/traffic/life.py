@@ -21,6 +21,7 @@ from xdplab.deploy.xdp import Decided, XdpRequest
 from xdplab.errors import ProgramError, UnsupportedError
 from xdplab.generators import BothWays, Generator, GeneratorSettings, Sender, Staying
 from xdplab.labs import Lab
+from xdplab.labs.base import turned
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
 from xdplab.plan.schedule import SLICES, SLICES_S
 from xdplab.programs.work import AccessWork
@@ -81,10 +82,13 @@ def sending_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
 
 
 def working_cpus(lab: Lab, point: Point) -> tuple[int, ...]:
-    """The CPUs that do the DUT's work. If they are shared, a frame's softirq runs on the CPU that sent it."""
+    """The CPUs that do the DUT's work, of all directions: one per queue and direction, as far as the DUT has them.
+
+    If they are shared, a frame's softirq runs on the CPU that sent it.
+    """
     if point.arrangement == "shared" and not lab.generator.follows:
         return sending_cpus(lab, point)
-    return lab.cpus(point.arrangement).dut[: point.queues]
+    return lab.cpus(point.arrangement).dut[: point.queues * point.ways]
 
 
 def serving_cpus(lab: Lab, point: Point) -> tuple[tuple[int, ...], ...] | None:
@@ -96,13 +100,19 @@ def serving_cpus(lab: Lab, point: Point) -> tuple[tuple[int, ...], ...] | None:
     if not lab.virtual or lab.generator.follows:
         return None
     if point.arrangement == "split":
-        return tuple((cpu,) for cpu in _spread(lab.cpus("split").dut, point.queues))
+        return _in_threads(lab.cpus("split").dut, point)
     cpus = sending_cpus(lab, point)
     in_turn = _spread(cpus, point.queues)
     if point.engine != "live":
         return tuple(cpus[queue :: point.queues] or (cpu,) for queue, cpu in enumerate(in_turn))
     reached = [tuple(cpu for cpu in cpus if cpu % point.queues == queue) for queue in range(point.queues)]
     return tuple(own or (cpu,) for own, cpu in zip(reached, in_turn, strict=True))
+
+
+def _in_threads(cpus: tuple[int, ...], point: Point) -> tuple[tuple[int, ...], ...]:
+    """The second port's threads have the CPUs after the first one's, and send by the first port."""
+    ports = [_spread(turned(cpus, port * point.queues), point.queues) for port in range(point.ways)]
+    return tuple(tuple(sorted(set(queue))) for queue in zip(*ports, strict=True))
 
 
 def clock_command(context: TrialContext, point: Point) -> tuple[str, ...]:
@@ -383,6 +393,7 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
         frames=context.programs[point.program].frames_on_tg,
         batch=_batch(context, point),
         rx_stamp=point.rx_stamp or "software",
+        tx_stamp=point.tx_stamp or "software",
         bind=point.tx_bind or "copy",
         need_wakeup=point.tx_wakeup == "needed",
         busy_poll_us=point.tx_busy_poll_us or 0,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdplab.analysis.steady import LEAST_INTERVALS, Course, course
-from xdplab.formats.generator import PROBES, Burst, GeneratorInterval, Histogram, Sizes, Summary
+from xdplab.formats.generator import STAMPED_BY_DEVICE, Burst, GeneratorInterval, Histogram, Sizes, Summary
 
 Row = dict[str, Any]
 Reasons = dict[str, str]
@@ -28,6 +28,9 @@ _NAMED = {
     "probes_lost": "probes_lost",
 }
 """Columns that are fields of the generator's summary under another name, which says why they are null."""
+
+
+_SENT_STAMPS = ("tx_stamped_packets", "tx_unstamped_packets", "unmatched_packets")
 
 
 def traffic(burst: Burst, reasons: Reasons) -> Row:
@@ -52,10 +55,15 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
         "probes_sent": s.probes_sent,
         "probes_lost": s.probes_lost,
         "rx_unstamped_packets": s.rx_unstamped,
+        "tx_stamped_packets": s.tx_stamped,
+        "tx_unstamped_packets": s.tx_unstamped,
+        "unmatched_packets": s.unmatched_stamps,
     }
     row |= _by_size(s, reasons)
     if s.rx_unstamped is None:
         reasons["rx_unstamped_packets"] = s.rx_missing or "the TG's device was not asked for time stamps"
+    if s.tx_stamped is None:
+        reasons |= dict.fromkeys(_SENT_STAMPS, "the TG's device was not asked when it sent frames")
     if s.probes_sent is None:
         reasons |= dict.fromkeys(("probes_sent", "probes_lost"), "the frames themselves are stamped, in software")
     reasons |= {column: s.missing[name] for column, name in _NAMED.items() if row[column] is None and name in s.missing}
@@ -117,7 +125,7 @@ def _latency(burst: Burst, reasons: Reasons) -> Row:
 
 
 def _counted_from(burst: Burst) -> str | None:
-    if burst.histogram.of == PROBES:
+    if burst.histogram.of in STAMPED_BY_DEVICE:
         return "sent"
     paced = burst.summary.rate_requested_pps is not None
     return ("due" if burst.from_due is not None else None) if paced else "sent"

@@ -371,7 +371,7 @@ class TrialStudy:
         self._context.xps = {queue: str(mask) for queue, mask in masks.items()} or None
         if serving is None or not masks:
             return []
-        wanted = {f"xps.{queue}": f"{sum(1 << cpu for cpu in cpus):x}" for queue, cpus in enumerate(serving)}
+        wanted = {f"xps.{queue}": f"{sum(1 << cpu for cpu in set(cpus)):x}" for queue, cpus in enumerate(serving)}
         done = apply(host, interface, wanted).require()
         self._context.xps = {name.partition(".")[2]: str(mask) for name, mask in done.obtained.items()}
         others = [apply(end.host, end.interface, wanted).require() for end in self._second_ends[:1]]
