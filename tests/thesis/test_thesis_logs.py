@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tarfile
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -251,6 +252,23 @@ def assert_same_rows(one: SarText | GeneratorLog, other: SarText | GeneratorLog)
     for own, same in zip(one.runs, other.runs, strict=True):
         assert own.latency_decimals == same.latency_decimals
         np.testing.assert_array_equal(own.rows, same.rows)
+
+
+def test_reading_a_table_wakes_no_threads() -> None:
+    """BLAS shares large products among threads; waiting for them took most of an import's CPU time."""
+    data = sar_log(samples=25, cpus=16).replace(b"-", b" ")  # as large as the thesis'
+    parse_sar_text(data)
+    before = other_threads_turns()
+    for _ in range(200):
+        parse_sar_text(data)
+    assert other_threads_turns() - before < 100
+
+
+def other_threads_turns() -> int:
+    """Return how often the kernel has let this process' other threads run, in all."""
+    own = str(threading.get_native_id())
+    tasks = [task for task in Path("/proc/self/task").iterdir() if task.name != own]
+    return sum(int((task / "schedstat").read_text().split()[2]) for task in tasks)
 
 
 def test_the_pieces_between_empty_lines_are_those_of_a_split() -> None:

@@ -21,6 +21,8 @@ _ANY_DIGIT = bytes.maketrans(b"0123456789", b"0" * 10)
 _NUMBER = re.compile(rb"(?P<blank> *)(?P<whole>-?[0-9]+)(?:[.,](?P<decimals>[0-9]+))?")
 _EXACT = (2.0**24, 2.0**53)
 """Whole numbers below are exact in either precision; most tables fit the first, which takes a third of the time."""
+ONE_THREADS_PRODUCTS = 1 << 18
+"""Multiplications of one call: for twice as many, OpenBLAS wakes threads, whose waiting takes most of an import."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +68,20 @@ class LineLayout:
     def _whole_numbers(self, values: Grid) -> Numbers | None:
         """Return the numbers without their points; a blank has the value 0, and other characters have no weight."""
         for weights, exact in zip(self.weights, _EXACT, strict=True):
-            numbers: NDArray[np.floating[Any]] = values.astype(weights.dtype) @ weights
+            numbers = _product(values, weights)
             if numbers.max() < exact:
                 return numbers.astype(np.float64, copy=False)
         return None
+
+
+def _product(values: Grid, weights: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    """Return ``values @ weights`` in the weights' precision, some lines at a time: so BLAS starts no threads."""
+    lines = max(1, ONE_THREADS_PRODUCTS // weights.size)
+    result = np.empty((len(values), weights.shape[1]), weights.dtype)
+    for first in range(0, len(values), lines):
+        some = slice(first, first + lines)
+        np.matmul(values[some].astype(weights.dtype), weights, out=result[some])
+    return result
 
 
 @dataclass(frozen=True, eq=False)
