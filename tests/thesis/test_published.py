@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -12,8 +14,10 @@ from xdplab.errors import FigureError
 from xdplab.run.metrics import frame
 from xdplab.thesis.album import regenerate
 from xdplab.thesis.columns import TRIAL_COLUMNS
+from xdplab.thesis.language import Language
 from xdplab.thesis.logs import read_thesis
 from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
+from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import (
     MARK_COLUMNS,
     axis_power,
@@ -24,7 +28,7 @@ from xdplab.thesis.published import (
 )
 from xdplab.thesis.published_check import check_marks, read_marks
 from xdplab.thesis.rules import judged_import
-from xdplab.thesis.views import corrected_view, published_view, source_of, translated
+from xdplab.thesis.views import _brief, corrected_view, published_view, source_of, translated
 
 BESIDE = Path(__file__).resolve().parents[3] / "shared" / "data"
 DATA = Path(os.environ.get("XDPLAB_THESIS_DATA", BESIDE))
@@ -168,6 +172,52 @@ def test_corrected_latency_is_in_microseconds_and_says_what_it_is(made: pd.DataF
     native = view.marks[(view.marks["panel"] == "XDP Native") & (view.marks["x"] == "800")].iloc[0]
     assert native["value"] == pytest.approx(4096 / rate_pps(800) * 1e6, rel=1e-2)
     assert "fill of a ring" in " ".join(view.look.caption)
+
+
+def test_a_latency_of_a_ring_in_every_trial_is_said_without_an_exception(made: pd.DataFrame) -> None:
+    rows = made.assign(queues=8)
+    short = rows["latency_mean_ns"].mask(rows["accesses"].eq(100), rows["latency_mean_ns"] / 10)
+    shorter = source_of(rows.assign(latency_mean_ns=short))
+    views = [corrected_view(source, figure_named("23")) for source in (source_of(rows), shorter)]
+    every, some = (" ".join(view.look.caption) for view in views)
+    assert "In each of the" in every
+    assert "in the others" not in every
+    assert re.search(r"fill of a ring .*: [1-9]\d* of \d+; in the others the DUT kept up", some)
+
+
+def test_reasons_in_a_caption_are_whole_words_and_told_apart(made: pd.DataFrame) -> None:
+    """A reason of many words keeps its end, and a semicolon stands between two reasons only."""
+    why = "frames of others drove the running mean below zero; printed with 2 decimals of a second: too few digits"
+    assert _brief(f"{why} to take them out") == f"{why.replace('; ', ', ')} to take them out"
+    long = "word and " * 40
+    assert _brief(long).removesuffix(" …").split() == long.split()[: len(_brief(long).split()) - 1]
+
+
+def test_a_published_panel_without_a_value_is_named_below_the_page(made: pd.DataFrame) -> None:
+    source = source_of(made)
+    caption = " ".join(published_view(source, figure_named("18")).look.caption)
+    assert "No value in the logs at hand: 4 queues, 8 queues." in caption
+    assert "disponíveis: 4 filas" in " ".join(published_view(source, figure_named("18"), "pt").look.caption)
+
+
+@pytest.mark.parametrize("language", ["en", "pt"])
+def test_words_below_an_axis_do_not_touch_and_legends_end_on_the_page(made: pd.DataFrame, language: Language) -> None:
+    """Ten access counts below each of four panels need smaller words than the printed ones."""
+    source = source_of(made)
+    for layout in {(spec.panel, spec.x, spec.family): spec for spec in published_figures()}.values():
+        view = published_view(source, layout, language)
+        sheet = printed_sheet(translated(view, language), layout, (), language=language)
+        renderer = sheet.canvas.get_renderer()  # type: ignore[attr-defined]
+        boxes = [
+            word.get_window_extent(renderer)
+            for ax in sheet.axes
+            for word in ax.get_xticklabels()
+            if word.get_visible() and word.get_text() and ax.xaxis.get_tick_params()["labelbottom"]
+        ]
+        for one, other in itertools.combinations(boxes, 2):
+            assert not one.overlaps(other), layout.file
+        (legend,) = sheet.legends
+        assert legend.get_window_extent(renderer).x1 <= sheet.bbox.x1, layout.file
 
 
 def test_corrected_softirq_is_the_steady_mean(made: pd.DataFrame) -> None:

@@ -14,7 +14,7 @@ SUPERSEDED = frozenset({"latency is a ring's fill", "repetitions form classes", 
 IN_SHORT = {
     "deaf generator": "drawn as no throughput while the DUT forwarded",
     "deaf generator by signature": "drawn as no throughput; what the DUT forwarded is not known",
-    "no traffic": "nothing was sent: no measurement",
+    "no traffic": "no counter saw a frame: no measurement",
     "counts differ": "the generator missed frames that the DUT sent",
     "counts disagree": "the generator missed frames that the DUT sent",
     "generator-limited plateau": "the generator's own ceiling, drawn as the DUT's rate",

@@ -67,6 +67,7 @@ AS_PUBLISHED = Words(
     "Como publicado: a última linha ou amostra de uma repetição ({folders}), seja qual for. "
     "A figura corrigida mostra o que os dados dizem.",
 )
+NO_VALUE = Words("No value in the logs at hand: {panels}.", "Nenhum valor nos logs disponíveis: {panels}.")
 NO_INTERVAL = Words("No interval was printed.", "Nenhum intervalo foi impresso.")
 POOLED = Words(
     "Error bars: 95 % bootstrap interval of the mean over frame sizes, {resamples} resamples; the printed ones had no "
@@ -104,10 +105,15 @@ CLOCK = Words(
     ", nos segundos do DUT: a contagem do gerador difere em {percent:+.2f} %",
 )
 RING = Words(
-    "In {full} trials the latency is the fill of a ring (latency × rate is at least half of its entries), in {below} "
-    "it is not: the DUT kept up.",
-    "Em {full} medições a latência é o enchimento de um anel (latência × taxa é pelo menos metade das entradas), em "
-    "{below} não é: o DUT deu conta.",
+    "Trials in which the latency is the fill of a ring (latency × rate is at least half of its entries): {full} of "
+    "{all}; in the others the DUT kept up.",
+    "Medições em que a latência é o enchimento de um anel (latência × taxa é pelo menos metade das entradas): {full} "
+    "de {all}; nas outras o DUT deu conta.",
+)
+RING_ALWAYS = Words(
+    "In each of the {all} trials the latency is the fill of a ring (latency × rate is at least half of its entries).",
+    "Em cada uma das {all} medições a latência é o enchimento de um anel (latência × taxa é pelo menos metade das "
+    "entradas).",
 )
 WHAT = {
     "throughput": Words(
@@ -145,6 +151,10 @@ _REASONS_PT: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"pacotes de terceiros tornaram a média negativa; impressa com \1 casas decimais, poucas para retirá-los",
         ),
         (r"printed with (\d+) decimals of a second.*", r"impressa com \1 casas decimais de segundo: são poucas"),
+        (
+            r"the seconds have no latency in common.*",
+            "os segundos não têm latência em comum: a maioria difere da mediana em mais de 25 %",
+        ),
         (r"(\d+) rows with new frames.*", r"\1 linhas com pacotes novos: poucas para desfazer a média"),
         (r"the TG was deaf, by its signature.*", "o gerador estava surdo, pela assinatura: contou 0 desde o início"),
         (r"the TG was deaf.*", "o gerador estava surdo: contou 0 enquanto o DUT enviava"),

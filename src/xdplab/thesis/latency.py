@@ -6,6 +6,8 @@ seconds, also below zero: such frames in the first second stay in every later ru
 taken as it stands.
 
 If many digits were printed, each second is undone, and the median leaves out the seconds that hold a foreign frame.
+Where most seconds are far off their median, and not at two levels, there is no latency to name: foreign frames came all
+the time, or the mean was not over the frames that were counted.
 With few digits, a long stretch is undone. If frames took b seconds each and foreign frames added a seconds before the
 stretch, row k printed b + a / n within half of its last digit: the least and the most b that all rows allow are the
 interval (a line through vertical segments, solved exactly). If no such b exists, the latency changed: then the sums
@@ -29,6 +31,8 @@ STRETCH_SHARE = 0.4  # of a run's rows: a shorter stretch does not speak for the
 JUMP_SHARE = 0.5  # of the mean: what a second may differ from it, digits aside, without a foreign frame
 LEVEL_SHARE = 0.2  # of the seconds that either of two levels has
 LEVELS_APART = 0.1  # of the lower level
+LIKE_SHARE = 0.25  # of the median: how far a second may be off it and still have the same latency
+DRIFT = 0.1  # of the median, from a run's first third to its last
 ROUNDING = 1 + 1e-6  # half a digit, and the float's own
 
 
@@ -66,8 +70,20 @@ def _of_seconds(seconds: Array, half_digit: float) -> Latency:
     how = "running mean undone, median of the seconds"
     if levels:
         how += f"; the seconds have two levels, {levels[0] * 1e3:.3g} and {levels[1] * 1e3:.3g} ms"
+    elif np.mean(np.abs(seconds - typical) <= LIKE_SHARE * typical) < 0.5:
+        return Latency(None, "the seconds have no latency in common: most are more than 25 % off their median")
+    else:
+        how += _drift(seconds, typical)
     open_ns = 1e9 * half_digit * 2 * len(seconds)
     return Latency(1e9 * typical, how, open_ns, (1e9 * levels[0], 1e9 * levels[1]) if levels else None)
+
+
+def _drift(seconds: Array, typical: float) -> str:
+    """Say from where to where the latency went, if it did not stay; else nothing."""
+    first, *_, last = (float(np.median(part)) for part in np.array_split(seconds, 3))
+    if abs(last - first) <= DRIFT * typical:
+        return ""
+    return f"; it went from {first * 1e3:.3g} to {last * 1e3:.3g} ms in the run"
 
 
 def two_levels(seconds: Array) -> tuple[float, float] | None:

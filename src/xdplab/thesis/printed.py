@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -39,6 +41,8 @@ Array = NDArray[np.float64]
 POINTS = 72.0  # to the inch
 TEXT_PT, TITLE_PT, LABEL_PT, LEGEND_PT, NOTE_PT = 10.0, 11.0, 9.0, 7.0, 8.0
 NUMBER_ROOM_PT = 19.0  # left of a panel, beside its numbers: their ticks, and the axis' label
+GAP_PT = 4.0  # between neighbouring words below an axis
+LEGEND_ROOM_PT = 12.0  # between the panels and a legend, and around its words
 AIR_PT = 3.0  # more, where a page is made wider for its numbers
 ROOM_PT = 28.0  # between two panels, for the tick labels of the upper and the title of the lower one
 NOTE_LINE_PT = 1.35 * NOTE_PT
@@ -139,7 +143,7 @@ def printed_sheet(
             if behind is not None and look.y_scale == "linear":
                 ax.ticklabel_format(axis="y", scilimits=SHORT_LABELS)  # counts of one's own have no power of ten yet
             drawn += _panel(ax, panel, own, grey, paints, floor)
-            _scale_x(ax, look)
+            _scale_x(ax, look, page)
             # matplotlib would measure every label to keep titles and labels off them; here they have their places.
             ax.set_title(panel, y=1.0)
             ax.yaxis.set_label_coords(-0.1, 0.5)
@@ -261,9 +265,18 @@ def _panel(ax: Axes, panel: str, own: Hues, grey: Hues, paints: Mapping[str, kin
     return drawn
 
 
-def _scale_x(ax: Axes, look: Look) -> None:
-    ax.set_xlim(-0.5, len(look.x_values) - 0.5)
-    ax.set_xticks(range(len(look.x_values)), [str(value) for value in look.x_values])
+def _scale_x(ax: Axes, look: Look, page: Page) -> None:
+    words = [str(value) for value in look.x_values]
+    ax.set_xlim(-0.5, len(words) - 0.5)
+    ax.set_xticks(range(len(words)), words)
+    if (size := _size_below(words, page.panel_width / max(1, len(words)))) < TEXT_PT:
+        ax.tick_params(axis="x", labelsize=size)
+
+
+def _size_below(words: Sequence[str], pitch: float) -> float:
+    """Return the size at which neighbouring words, ``pitch`` points apart, do not touch: the printed one at most."""
+    needed = max((_width_pt(a) + _width_pt(b) for a, b in pairwise(words)), default=0.0) / 2
+    return TEXT_PT * min(1.0, (pitch - GAP_PT) / needed) if needed else TEXT_PT
 
 
 def _scale_y(ax: Axes, shown: Sequence[_Hue], look: Look, *, measured: bool) -> float:
@@ -379,11 +392,18 @@ def _label_and_legend(
     entries = [(_entry(paint, barred=barred, lined=lined), hue) for hue, paint in paints.items()]
     right, top = max(box[2] for box in boxes), boxes[0][1]
     handles, names = zip(*entries, *extra, strict=True)
+    title = _folded(look.hue_title, page.width - right - LEGEND_ROOM_PT)
     sheet.legend(
-        handles, names, title=look.hue_title or None, loc="upper left", frameon=False, borderaxespad=0.0,
+        handles, names, title=title or None, loc="upper left", frameon=False, borderaxespad=0.0,
         bbox_to_anchor=((right + 4) / page.width, 1 - top / height), handlelength=1.0, handletextpad=0.4,
         fontsize=LEGEND_PT, title_fontsize=LEGEND_PT,
     )  # fmt: skip
+
+
+def _folded(title: str, room: float) -> str:
+    """Return a legend's title in two lines if one is wider than ``room`` points."""
+    wide = _width_pt(title) * LEGEND_PT / TEXT_PT > room
+    return fill(title, (len(title) + 4) // 2) if wide else title
 
 
 def _entry(paint: kinds.Paint, *, barred: bool, lined: bool) -> Artist:

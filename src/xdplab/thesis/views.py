@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
+from textwrap import shorten
 from typing import cast
 
 import numpy as np
@@ -28,12 +29,14 @@ from xdplab.thesis.language import (
     HUE_TITLES,
     LEFT_OUT,
     NO_INTERVAL,
+    NO_VALUE,
     NOT_MEASURED,
     POINTS,
     POOLED,
     PRINTED_ERRORS,
     PUBLISHED_Y,
     RING,
+    RING_ALWAYS,
     SCALES,
     WHAT,
     X_LABELS,
@@ -65,7 +68,7 @@ from xdplab.thesis.rules import clock_ratio, corrected
 PALETTE = "Paired"
 USER = "user"
 MOST_REASONS = 4
-REASON_CHARS = 110
+REASON_CHARS = 130  # then whole words are left out
 ORIGINAL_REPETITIONS = {"native": 3, "generic": 3, "af_xdp": 3}
 
 
@@ -133,6 +136,7 @@ def published_view(source: Source, spec: Spec, language: Language = "en") -> Vie
     notes = (AS_PUBLISHED, interval, *([PRINTED_ERRORS[spec.family]] if spec.family in PRINTED_ERRORS else []))
     numbers = {"folders": ", ".join(folders(spec)), "seed": SEED, "resamples": RESAMPLES}
     caption = " ".join(note.of(language).format(**numbers) for note in notes)
+    caption += _empty_panels(marks, spec, language)
     # `marks` hold the axis' power of ten already; the words need it.
     power = power_of(source, spec) if FAMILIES[spec.family].unit is None else 1.0
     label = words.format(power="" if power == 1 else f" (×10{_superscript(int(np.log10(power)))})")
@@ -140,6 +144,13 @@ def published_view(source: Source, spec: Spec, language: Language = "en") -> Vie
         marks_frame(cast(list[dict[str, object]], marks.to_dict("records"))),
         look_of(spec, language, label, (caption,)),
     )
+
+
+def _empty_panels(marks: pd.DataFrame, spec: Spec, language: Language) -> str:
+    """Name the panels without a mark: an axis without bars looks like a rate of 0."""
+    drawn = set(marks["panel"])
+    empty = [shown_label(panel, language) for panel in _labels(axis(spec, "panel")) if panel not in drawn]
+    return " " + NO_VALUE.of(language).format(panels=", ".join(empty)) if empty else ""
 
 
 SEED = 2022
@@ -184,21 +195,21 @@ def folders(spec: Spec) -> list[str]:
 
 def look_of(spec: Spec, language: Language, y_label: str, caption: tuple[str, ...], **more: object) -> Look:
     """Return the words, levels and colours of a figure's panels."""
-
-    def labels(a: Axis) -> tuple[str, ...]:
-        return tuple(a.label(level) for level in a.levels)
-
     return Look(
         X_LABELS[spec.x].of(language),
         y_label,
         hue_title=HUE_TITLES[spec.hue].of(language),
-        hues=labels(axis(spec, "hue")),
-        panels=labels(axis(spec, "panel")),
-        x_values=labels(axis(spec, "x")),
+        hues=_labels(axis(spec, "hue")),
+        panels=_labels(axis(spec, "panel")),
+        x_values=_labels(axis(spec, "x")),
         palette=PALETTE,
         caption=caption,
         **more,  # type: ignore[arg-type]
     )
+
+
+def _labels(a: Axis) -> tuple[str, ...]:
+    return tuple(a.label(level) for level in a.levels)
 
 
 def translated(view: View, language: Language) -> View:
@@ -377,8 +388,8 @@ def _of_the_ring(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
     )
     if shares.empty:
         return ""
-    below = int((shares < RING_FULL).sum())
-    return RING.of(language).format(full=len(shares) - below, below=below)
+    full = int((shares >= RING_FULL).sum())
+    return (RING_ALWAYS if full == len(shares) else RING).of(language).format(full=full, all=len(shares))
 
 
 def _by_dut(rows: pd.DataFrame, language: Language) -> str:
@@ -414,8 +425,8 @@ def absent_words(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
 
 def _brief(reason: str) -> str:
     """Reasons that differ in their numbers are one; those of perf and of the digits keep them."""
-    words = re.sub(r"\d[\d.,]{2,}", "n", reason)
-    return words if len(words) <= REASON_CHARS else words[: REASON_CHARS - 1] + "…"
+    words = re.sub(r"\d[\d.,]{2,}", "n", reason).replace("; ", ", ")  # reasons are told apart by semicolons
+    return shorten(words, REASON_CHARS, placeholder=" …")
 
 
 def published_table(view: View) -> pd.DataFrame:
