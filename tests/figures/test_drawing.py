@@ -18,6 +18,7 @@ from matplotlib.text import Text
 
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError, ResultsError
+from xdplab.figures import paper
 from xdplab.figures.catalogue import figure, view
 from xdplab.figures.draw import Panels, draw
 from xdplab.figures.kinds import CUT, OF_ALL_FIGURES, paint
@@ -435,3 +436,16 @@ def test_labels_that_need_more_than_four_lines_are_turned() -> None:
     labels = [label for label in ax.get_xticklabels() if label.get_text()]
     assert {label.get_rotation() for label in labels} == {30.0}
     assert [label.get_text() for label in labels] == names
+
+
+def test_tick_labels_with_less_than_a_space_between_them_touch() -> None:
+    """`busybox insmod` and `busybox rmmod` were read as one word."""
+    sheet = Figure(figsize=(4, 2))
+    FigureCanvasAgg(sheet)
+    ax = sheet.add_axes((0.0, 0.3, 1.0, 0.6))
+    words = ["busybox insmod", "busybox rmmod"]
+    ax.set_xticks([1, 2], labels=words)
+    widths = [label.get_window_extent().width for label in ax.get_xticklabels()]
+    for gap, touch in ((-1, True), (2, True), (8, False)):
+        ax.set_xlim(0, ax.get_window_extent().width / (sum(widths) / 2 + gap))
+        assert paper._collide(ax) is touch, gap
