@@ -449,3 +449,22 @@ def test_tick_labels_with_less_than_a_space_between_them_touch() -> None:
     for gap, touch in ((-1, True), (2, True), (8, False)):
         ax.set_xlim(0, ax.get_window_extent().width / (sum(widths) / 2 + gap))
         assert paper._collide(ax) is touch, gap
+
+
+def test_panels_with_many_categories_stand_below_each_other() -> None:
+    """Five places with twelve benchmarks each were drawn in three columns: axes of no height, below turned labels."""
+    places = [f"vm, Linux 6.{n}.117+deb12-amd64, instructions counted" for n in range(5)]
+    benchmarks = [f"benchmark {n}, by its compiler" for n in range(12)]
+    mark = {"figure": "counts", "file": "counts", "kind": "beside", "hue": "JIT", "n": 1, "verdict": "valid"}
+    marks = [
+        mark | {"panel": panel, "x": x, "value": 10.0 ** (at % 6), "low": None, "high": None}
+        for panel in places for at, x in enumerate(benchmarks)
+    ]  # fmt: skip
+    axes = draw(View(marks_frame(marks), Look(x_label="", y_label="instructions", y_scale="log")), "paper-1col")
+    assert axes.shape == (5, 1)
+    sheet = sheet_of(axes)
+    for ax in axes.flat:
+        box = ax.get_window_extent()
+        assert box.height > 0.3 * STYLES["paper-1col"].panel_height_in * sheet.dpi
+        apart = box.width / len(benchmarks) * np.sin(np.radians(30))
+        assert apart > 0.9 * ax.get_xticklabels()[0].get_fontsize() / 72 * sheet.dpi
