@@ -182,11 +182,14 @@ def summary(run: RunDirectory, also: Iterable[str] = ()) -> str | None:
 
 
 def origin(run: RunDirectory) -> str:
-    """Return when a run began, and by which xdplab, in words."""
+    """Return when a run began, how busy the machine was then, and by which xdplab, in words."""
     began = next(run.journal.events("created"), None)
     day = time.strftime("%Y-%m-%d", time.gmtime(began["time"])) if began else "a day that is not known"
-    version = _said(_states(run).get(CONTROLLER, {}).get("xdplab", {"absent": "not recorded"}))
-    return f"run {run.run_id} of {day}, xdplab {version}"
+    here = _states(run).get(CONTROLLER, {})
+    averages = here.get("load", {}).get("value")
+    load = f"of {averages.split()[0]}" if averages else "that was not recorded"
+    version = _said(here.get("xdplab", {"absent": "not recorded"}))
+    return f"run {run.run_id} of {day}, at a load {load}, xdplab {version}"
 
 
 def _emulators(states: Mapping[str, Mapping[str, Mapping[str, str]]]) -> list[str]:
