@@ -468,3 +468,22 @@ def test_panels_with_many_categories_stand_below_each_other() -> None:
         assert box.height > 0.3 * STYLES["paper-1col"].panel_height_in * sheet.dpi
         apart = box.width / len(benchmarks) * np.sin(np.radians(30))
         assert apart > 0.9 * ax.get_xticklabels()[0].get_fontsize() / 72 * sheet.dpi
+
+
+def test_words_below_the_lowest_mark_stand_above_the_axis() -> None:
+    """`27 calls` below the step of user-mode Linux' clock lay on the axis' line, beside calls of 10 µs."""
+    place = {"figure": "f", "file": "f", "x": "", "verdict": "valid"}
+    marks = [
+        place | {"panel": panel} | own
+        for panel in "abcdef"
+        for own in (
+            *({"kind": "sample", "hue": "a", "value": value} for value in (300.0, 900.0, 11_000.0)),
+            {"kind": "below", "hue": "b", "value": 256.0, "label": "27 calls"},
+        )
+    ]
+    look = Look("", "ns", y_scale="log", share_y=False, from_zero=False)
+    panels = draw(View(marks_frame(marks), look), "paper-1col")
+    assert isinstance(panels, Panels)
+    for ax in panels.flat:
+        (words,) = [text for text in ax.texts if text.get_text() == "27 calls"]
+        assert words.get_window_extent().y0 > ax.get_window_extent().y0

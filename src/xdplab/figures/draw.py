@@ -276,7 +276,9 @@ def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
         low = max(low, marks["value"].min() / 3)
         # Text above the highest mark stays below the panel's title.
         room = (high / low) ** 0.12 if "label" in marks and marks["label"].notna().any() else 1.0
-        _scale_log(ax, low, high * room)
+        # So does text below the lowest one above the axis' line.
+        under = (high / low) ** 0.2 if marks["kind"].eq("below").any() else 1.0
+        _scale_log(ax, low / under, high * room)
         return
     if look.from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
