@@ -18,6 +18,7 @@ from matplotlib.text import Text
 
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError, ResultsError
+from xdplab.figures import paper
 from xdplab.figures.catalogue import figure, view
 from xdplab.figures.draw import Panels, draw
 from xdplab.figures.kinds import CUT, OF_ALL_FIGURES, paint
@@ -435,3 +436,54 @@ def test_labels_that_need_more_than_four_lines_are_turned() -> None:
     labels = [label for label in ax.get_xticklabels() if label.get_text()]
     assert {label.get_rotation() for label in labels} == {30.0}
     assert [label.get_text() for label in labels] == names
+
+
+def test_tick_labels_with_less_than_a_space_between_them_touch() -> None:
+    """`busybox insmod` and `busybox rmmod` were read as one word."""
+    sheet = Figure(figsize=(4, 2))
+    FigureCanvasAgg(sheet)
+    ax = sheet.add_axes((0.0, 0.3, 1.0, 0.6))
+    words = ["busybox insmod", "busybox rmmod"]
+    ax.set_xticks([1, 2], labels=words)
+    widths = [label.get_window_extent().width for label in ax.get_xticklabels()]
+    for gap, touch in ((-1, True), (2, True), (8, False)):
+        ax.set_xlim(0, ax.get_window_extent().width / (sum(widths) / 2 + gap))
+        assert paper._collide(ax) is touch, gap
+
+
+def test_panels_with_many_categories_stand_below_each_other() -> None:
+    """Five places with twelve benchmarks each were drawn in three columns: axes of no height, below turned labels."""
+    places = [f"vm, Linux 6.{n}.117+deb12-amd64, instructions counted" for n in range(5)]
+    benchmarks = [f"benchmark {n}, by its compiler" for n in range(12)]
+    mark = {"figure": "counts", "file": "counts", "kind": "beside", "hue": "JIT", "n": 1, "verdict": "valid"}
+    marks = [
+        mark | {"panel": panel, "x": x, "value": 10.0 ** (at % 6), "low": None, "high": None}
+        for panel in places for at, x in enumerate(benchmarks)
+    ]  # fmt: skip
+    axes = draw(View(marks_frame(marks), Look(x_label="", y_label="instructions", y_scale="log")), "paper-1col")
+    assert axes.shape == (5, 1)
+    sheet = sheet_of(axes)
+    for ax in axes.flat:
+        box = ax.get_window_extent()
+        assert box.height > 0.3 * STYLES["paper-1col"].panel_height_in * sheet.dpi
+        apart = box.width / len(benchmarks) * np.sin(np.radians(30))
+        assert apart > 0.9 * ax.get_xticklabels()[0].get_fontsize() / 72 * sheet.dpi
+
+
+def test_words_below_the_lowest_mark_stand_above_the_axis() -> None:
+    """`27 calls` below the step of user-mode Linux' clock lay on the axis' line, beside calls of 10 µs."""
+    place = {"figure": "f", "file": "f", "x": "", "verdict": "valid"}
+    marks = [
+        place | {"panel": panel} | own
+        for panel in "abcdef"
+        for own in (
+            *({"kind": "sample", "hue": "a", "value": value} for value in (300.0, 900.0, 11_000.0)),
+            {"kind": "below", "hue": "b", "value": 256.0, "label": "27 calls"},
+        )
+    ]
+    look = Look("", "ns", y_scale="log", share_y=False, from_zero=False)
+    panels = draw(View(marks_frame(marks), look), "paper-1col")
+    assert isinstance(panels, Panels)
+    for ax in panels.flat:
+        (words,) = [text for text in ax.texts if text.get_text() == "27 calls"]
+        assert words.get_window_extent().y0 > ax.get_window_extent().y0

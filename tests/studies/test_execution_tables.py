@@ -191,6 +191,8 @@ def test_calls_below_a_step_of_the_clock_are_drawn_as_such() -> None:
     view = VIEWS["times-uml"](table(seen))
     (censored,) = view.marks[view.marks["kind"] == "below"].to_dict("records")
     assert (censored["value"], censored["label"], censored["n"]) == (256, "10 calls", 10)
+    (one,) = VIEWS["times-uml"](table(seen[:2])).marks.query("kind == 'below'").to_dict("records")
+    assert one["label"] == "1 call"
     assert view.marks["kind"].eq("sample").sum() == 10
     assert "shorter than one step" in view.look.legend["below"]
     unseen = calls("uml", "module", "empty")

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from xdplab.errors import FormatError, NotApplicableError, PlanError, ProgramError
+from xdplab.figures.kinds import OF_ALL_FIGURES, paint
 from xdplab.hosts.local import LocalHost
 from xdplab.programs.image import Image
 from xdplab.programs.machine import Interpreter
@@ -361,6 +362,10 @@ def test_places_of_all_architectures_share_one_axis_of_ratios():
     shown = view.marks[view.marks["x"].eq("classic")].set_index("hue")["value"]
     assert shown["here"] == pytest.approx(math.sqrt(20), abs=0.01)
     assert shown["Elbrus, Linux 6.1, in time (published)"] == 10.4
+    colours = {one.color for one in paint(list(view.look.hues), view.look.palette).values()}
+    backends = {one.color for one in paint(list(OF_ALL_FIGURES), "colorblind").values()}
+    assert len(colours) == 3
+    assert not colours & backends  # a place was blue, as the interpreter is, and Elbrus had the JIT's orange
     one_mode = BOTH[BOTH["mode"].eq("jit")]
     with pytest.raises(NotApplicableError, match="in both modes"):
         VIEWS["architectures"](one_mode)

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from xdplab.errors import NotApplicableError, PlanError, UnsupportedError
+from xdplab.figures.kinds import paint
 from xdplab.studies.loading import parts, passes, rows, subjects, summaries
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest, Trial, gather, smallest
 from xdplab.studies.loading.runs import STUDY, LoadingRun
@@ -321,6 +322,16 @@ def repeated(table: pd.DataFrame, times: int) -> pd.DataFrame:
         for turn in range(times)
     ]
     return pd.concat(each, ignore_index=True)
+
+
+def test_steps_of_an_insertion_have_no_colour_of_a_backend(table: pd.DataFrame):
+    """Reading a module's file was blue, as the interpreter is, and the JIT's orange was that of copying it."""
+    backends = {one.color for one in paint(["interpreter", "JIT", "module", "user space"], "colorblind").values()}
+    for name, told in (("parts-module-counts", set()), ("parts-bpf-counts", {"JIT: bpf_int_jit_compile()"})):
+        look = VIEWS[name](table).look
+        colours = {hue: one.color for hue, one in paint(list(look.hues), look.palette).items()}
+        assert len(set(colours.values())) == len(colours)
+        assert {hue for hue, color in colours.items() if color in backends} == told
 
 
 def test_figures_of_what_was_repeated_have_intervals(table: pd.DataFrame):

@@ -19,7 +19,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import Place
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
-from xdplab.studies.provenance import CONTROLLER, MACHINE, answers, around, flat, summary
+from xdplab.studies.provenance import CONTROLLER, MACHINE, answers, around, flat, origin, summary
 from xdplab.studies.verifier.prevail import Prevail, version_of
 
 GUEST = "a guest"
@@ -185,6 +185,7 @@ def test_stolen_time_is_that_of_the_session(stolen: int, share: str, run: StudyR
 def test_a_run_of_before_has_nothing_to_say(tmp_path: Path) -> None:
     old = RunDirectory.create(tmp_path, "old", run_id="1", plan_yaml="study: naps\n")
     assert summary(old) is None
+    assert "at a load that was not recorded, xdplab absent: not recorded" in origin(old)
     assert around(old) == {}
 
 
@@ -225,3 +226,10 @@ def test_a_tool_that_hangs_costs_its_own_answer_only() -> None:
         "here": {"value": "x"},
         "fails": {"absent": "no"},
     }
+
+
+def test_where_a_row_of_a_page_is_from_has_day_load_and_version(run: StudyRun[StudyRequest, Nap]) -> None:
+    here = next(event for event in run.directory.journal.events("hosts") if event["place"] == CONTROLLER)["state"]
+    told = origin(run.directory)
+    assert told.startswith(f"run {run.directory.run_id} of 20")
+    assert f"at a load of {here['load']['value'].split()[0]}, xdplab " in told

@@ -30,12 +30,14 @@ def table_of_published(runs: tuple[Path, ...]) -> int:
     """
     found: dict[str, list[list[dict[str, object]]]] = {}
     around = []
-    for path in runs:
+    for number, path in enumerate(runs, 1):
         run = catalogue.open_run(path)
         if not isinstance(run, frame.StudyRun) or run.kind.name not in REPEATING:
             raise PlanError(f"{path} is of no study that repeats published experiments: {', '.join(REPEATING)}")
-        found.setdefault(run.kind.name, []).append(published.rows(run.kind.published, run.table()))
-        around.append(f"{run.kind.name}: {provenance.summary(run.directory) or 'tools that the run does not name'}")
+        made = published.rows(run.kind.published, run.table(), str(number))
+        found.setdefault(run.kind.name, []).append(made)
+        known = [published.asked(run.kind.name, run.request), provenance.origin(run.directory)]
+        around.append(f"{'; '.join(known)}; {provenance.summary(run.directory) or 'tools that the run does not name'}")
     for name in REPEATING:
         if name not in found:
             kind = catalogue.study(name)

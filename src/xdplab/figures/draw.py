@@ -6,6 +6,7 @@ This module knows no trials and no units: the view and its look define what a nu
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, floor, log10
 from typing import Any, TypedDict
@@ -101,7 +102,7 @@ def draw(
     if ax is not None:
         return _draw_onto(ax, view, panels, style)
     with applied(style):
-        axes = _grid(len(panels), style, look)
+        axes = _grid(panels, style, look, _categories(marks, look))
         titles = {panel: "\n".join(wrap(panel, _panel_width(axes.shape[1], style), style.font_pt)) for panel in panels}
         hues = _paints(look, marks["hue"])
         cut, drawn = False, list[Group]()
@@ -154,22 +155,40 @@ def _paints(look: Look, labels: pd.Series) -> dict[str, kinds.Paint]:
     return {hue: paints[hue] for hue in there}
 
 
-def _grid(panels: int, style: Style, look: Look) -> NDArray[Any]:
-    columns = look.columns if 0 < look.columns <= MOST_COLUMNS else (2 if panels == 4 else min(panels, MOST_COLUMNS))
-    widest = max(
-        (text_width_in(words, style.small_pt) for notes in look.notes.values() for _, words in notes), default=0
-    )
+def _categories(marks: pd.DataFrame, look: Look) -> list[str]:
+    return [str(x) for x in marks["x"].unique()] if look.x_scale == "category" else []
+
+
+def _grid(panels: Sequence[str], style: Style, look: Look, categories: Sequence[str]) -> NDArray[Any]:
+    """Make the panels' axes: as many columns as hold each panel's notes, the words of its title and its categories."""
+    many = len(panels)
+    columns = look.columns if 0 < look.columns <= MOST_COLUMNS else (2 if many == 4 else min(many, MOST_COLUMNS))
+    notes = [text_width_in(words, style.small_pt) for found in look.notes.values() for _, words in found]
+    titles = [text_width_in(word, style.font_pt) for panel in panels for word in panel.split()]
+    widest = max([*notes, *titles, len(categories) * _TURNED_LINES * style.font_pt / 72], default=0)
     while columns > 1 and widest > _panel_width(columns, style):
         columns -= 1
-    rows = -(-panels // columns)
-    height = style.height_in or (1.5 if panels == 1 else rows) * style.panel_height_in
+    rows = -(-many // columns)
+    below = _turned_in(categories, columns, style) if rows > 1 else 0.0
+    height = style.height_in or (1.5 if many == 1 else rows) * style.panel_height_in + rows * below
     sheet = Sheet(figsize=(style.width_in, height), layout="constrained")
     sheet.get_layout_engine().set(w_pad=0.04, h_pad=0.03, hspace=0.03, wspace=0.02)  # type: ignore[union-attr,call-arg]
     FigureCanvasAgg(sheet)
     axes = sheet.subplots(rows, columns, sharex=False, sharey=look.share_y, squeeze=False)
-    for ax in axes.flat[panels:]:
+    for ax in axes.flat[many:]:
         ax.set_visible(False)
     return np.asarray(axes)
+
+
+_TURNED_LINES = 2.0
+"""How many lines' heights apart labels must stand that are turned by 30 degrees."""
+
+
+def _turned_in(categories: Sequence[str], columns: int, style: Style) -> float:
+    """Return how far down labels of categories reach that are turned since they are wider than their places; else 0."""
+    widest = max((text_width_in(words, style.font_pt) for words in categories), default=0)
+    word = max((text_width_in(word, style.font_pt) for words in categories for word in words.split()), default=0)
+    return widest / 2 if word * len(categories) > _panel_width(columns, style) else 0.0
 
 
 def _panel_width(columns: int, style: Style) -> float:
@@ -257,7 +276,9 @@ def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
         low = max(low, marks["value"].min() / 3)
         # Text above the highest mark stays below the panel's title.
         room = (high / low) ** 0.12 if "label" in marks and marks["label"].notna().any() else 1.0
-        _scale_log(ax, low, high * room)
+        # So does text below the lowest one above the axis' line.
+        under = (high / low) ** 0.2 if marks["kind"].eq("below").any() else 1.0
+        _scale_log(ax, low / under, high * room)
         return
     if look.from_zero:
         low, high = min(low, 0.0), max(high, 0.0)

@@ -30,6 +30,9 @@ COLUMNS = (
 )
 Scale = Literal["category", "linear", "log", "symlog"]
 Middle = Literal["mean", "median"]
+DEFAULT_PALETTE, NO_BACKENDS = "colorblind", "viridis"
+"""The palette in which hues of all figures have their places; and one for hues that are none of them (places, steps of
+a module's insertion), whose colours would be taken for backends."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Look:
     hues: tuple[str, ...] = ()
     panels: tuple[str, ...] = ()
     x_values: tuple[object, ...] = ()
-    palette: str = "colorblind"
+    palette: str = DEFAULT_PALETTE
     caption: tuple[str, ...] = ()
     face: tuple[str, ...] = ()
     bars: str = ""

@@ -244,8 +244,11 @@ def _turn_values(ax: Axes, top: float) -> None:
 
 
 def _collide(ax: Axes) -> bool:
-    boxes = [label.get_window_extent() for label in ax.get_xticklabels() if label.get_text()]
-    return any(a.x1 + 1 > b.x0 for a, b in pairwise(boxes))
+    """Two labels with less than a space between them are read as one."""
+    labels = [label for label in ax.get_xticklabels() if label.get_text()]
+    boxes = [label.get_window_extent() for label in labels]
+    space = _ems(" ") * float(labels[0].get_fontsize()) / 72 * ax.figure.dpi if labels else 0.0
+    return any(a.x1 + space > b.x0 for a, b in pairwise(boxes))
 
 
 def _thin(ax: Axes) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,6 +179,17 @@ def summary(run: RunDirectory, also: Iterable[str] = ()) -> str | None:
     stolen = _stolen(here, _states(run, "after").get(CONTROLLER))
     said += [f"{stolen:.1%} of the time stolen by the hypervisor"] if stolen is not None else []
     return "; ".join(said)
+
+
+def origin(run: RunDirectory) -> str:
+    """Return when a run began, how busy the machine was then, and by which xdplab, in words."""
+    began = next(run.journal.events("created"), None)
+    day = time.strftime("%Y-%m-%d", time.gmtime(began["time"])) if began else "a day that is not known"
+    here = _states(run).get(CONTROLLER, {})
+    averages = here.get("load", {}).get("value")
+    load = f"of {averages.split()[0]}" if averages else "that was not recorded"
+    version = _said(here.get("xdplab", {"absent": "not recorded"}))
+    return f"run {run.run_id} of {day}, at a load {load}, xdplab {version}"
 
 
 def _emulators(states: Mapping[str, Mapping[str, Mapping[str, str]]]) -> list[str]:

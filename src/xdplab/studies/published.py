@@ -6,7 +6,7 @@ A study lists its experiments (`StudyKind.published`); this makes the page that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pandas as pd
@@ -54,8 +54,11 @@ class Experiment:
     why: str
 
 
-def rows(experiments: Sequence[Experiment], table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return a row per experiment and place that measured it; an experiment of no place has one that says so."""
+def rows(experiments: Sequence[Experiment], table: pd.DataFrame, run: str | None = None) -> list[dict[str, Any]]:
+    """Return a row per experiment and place that measured it; an experiment of no place has one that says so.
+
+    ``run``: the number of the table's run in the page's list.
+    """
     made: list[dict[str, Any]] = []
     for one in experiments:
         base: dict[str, Any] = {
@@ -68,9 +71,11 @@ def rows(experiments: Sequence[Experiment], table: pd.DataFrame) -> list[dict[st
         for mine in found:
             verdict = agrees(one, mine.value)
             why = None if verdict == YES else one.why
-            made.append(base | {"place": mine.place, "ours": mine.text, "agrees": verdict, EXPLAINED: why})
+            measured = {"place": mine.place, "ours": mine.text, "agrees": verdict, "run": run}
+            made.append(base | measured | {EXPLAINED: why})
         if not found:
-            made.append(base | {"place": None, "ours": None, "agrees": "not measured in these runs", EXPLAINED: None})
+            nothing = {"place": None, "ours": None, "agrees": "not measured in these runs", "run": None}
+            made.append(base | nothing | {EXPLAINED: None})
     return made
 
 
@@ -112,14 +117,30 @@ def page(found: Mapping[str, Sequence[Mapping[str, Any]]], around: Sequence[str]
         f"{CLOSE:g} from the published one. Counts are instructions in a guest that counts; times are of one place.",
         f"What is measured is in the column `ours`. The column `{EXPLAINED}` says what we think makes the difference: "
         "no run of this page measures it, and it may be wrong. Rows that begin with `a cause` measure one cause alone.",
+        f"The rows are of {len(around)} {'run' if len(around) == 1 else 'runs'}: the column `run` has the number of "
+        "each row's run in the list at the end, which has its request and its version of xdplab. Of an experiment that "
+        "several runs measured at one place, the last run's row is shown.",
     ]
     for name, words in SOURCES.items():
         mine = pd.concat([measured, missing])
         mine = mine[mine["source"].eq(name)]
         if len(mine):
             parts += [f"## {words}", markdown(mine.drop(columns="source")).rstrip()]
-    parts += ["## Measured with", *(f"* {words}" for words in around)]
-    return "\n\n".join(parts[: -len(around)] if around else parts) + "\n\n" + "\n".join(parts[-len(around) :]) + "\n"
+    parts.append("## Measured with")
+    numbered = "\n".join(f"{number}. {words}" for number, words in enumerate(around, 1))
+    return "\n\n".join([*parts, numbered]) + "\n"
+
+
+def asked(study: str, request: Any) -> str:
+    """Return what a run was asked for, in words: the study, and every option that is not the default."""
+    values = {one.name: (getattr(request, one.name), one.default) for one in fields(request)}
+    given = {name.replace("_", " "): value for name, (value, default) in values.items() if value != default}
+    said = [f"{name} {_listed(value)}".removesuffix(" True") for name, value in given.items()]
+    return f"study {study} ({'; '.join(said)})" if said else f"study {study}"
+
+
+def _listed(value: object) -> str:
+    return ", ".join(str(one) for one in value) if isinstance(value, tuple | list) else str(value)
 
 
 def ratio(upper: float, lower: float, unit: str, *names: str) -> str:

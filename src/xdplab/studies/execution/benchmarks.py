@@ -38,7 +38,8 @@ class Task:
     ``per_step``: instructions that one step comes to, in the middle of what clang makes for BPF and gcc for x86-64;
     ``around``: those of its blocks and of where a walk goes on, at the most. ``least_offset``: where the memory that it
     works on begins, behind what only says how far the walk came. ``changes``: how many bytes at the beginning of its
-    working set a call may change. ``products``: multiplications of a step in machine code, at the most.
+    working set a call may change. ``products``: multiplications of a step in machine code, at the most; ``spills``:
+    accesses to the stack that a step needs, in BPF the key that is handed to a helper.
     """
 
     kind: Literal["divisions", "loads", "stores", "clocks", "links", "instructions"]
@@ -48,6 +49,7 @@ class Task:
     least_offset: int = 0
     changes: int = 0
     products: float = 0
+    spills: int = 0
 
     def __str__(self) -> str:
         kind = self.kind if self.count > 1 else self.kind.removesuffix("s")
@@ -181,7 +183,7 @@ def accesses(workload: str, count: int) -> Benchmark:
         f"{workload}: {count} accesses",
         f"{workload}_{count}",
         straight,
-        Task("loads", count, *_WALKS[workload], changes=_CURSOR_BYTES, products=2 * looks_up),
+        Task("loads", count, *_WALKS[workload], changes=_CURSOR_BYTES, products=2 * looks_up, spills=2 * looks_up),
         spec=spec,
         bpf_work=by_helper if looks_up else None,
     )

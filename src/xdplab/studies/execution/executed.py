@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import struct
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -53,7 +54,11 @@ OTHER = World(86_400_000_000_011, 1_013, 0x7F12_3400_0000, 0x9_7650, 1, 0x5A5A_1
 CALLS = 3
 """A wrapper that keeps its result for later calls does its whole work in the first one only."""
 
-_COUNTED = ("instructions", "divisions", "wide", "products", "loads", "stores", "idle", "links")
+_COUNTED = ("instructions", "divisions", "wide", "digits", "products", "loads", "stores", "elsewhere", "stack", "links")
+_WHOLE = ("strange", "idle", "deepest")
+"""Counts of the whole call: what it does before its first look at the clock may slow down what it does behind it."""
+LINE_BYTES = 64
+_BITS_32, _BITS_64 = (1 << 32) - 1, (1 << 64) - 1
 _INPUT, _RECORD_BYTES = 0, 32  # of struct bench_record
 _MOST = 5_000_000
 _SET_BYTES = 1 << 20
@@ -64,29 +69,35 @@ _STATE_BYTES = 64  # of the state of a walk, behind which a working set has its 
 class Executed:
     """Counts between the first look at the clock and the last: ``instructions`` of its own (callees' are not).
 
-    ``strange`` counts stores of the whole call: those into what is neither its record, stack or frame nor that part of
-    the working set which the benchmark may change.
+    Of the whole call are ``strange``, stores into what is neither its record, stack or frame nor that part of the
+    working set which the benchmark may change, ``idle``, instructions that take time and do no work (pauses, fences,
+    atomic ones, those that ask the machine), and ``deepest``, how many bytes of stack it reached.
 
-    ``divisions``, of them ``wide`` ones of 64 bits; ``products``: multiplications; ``loads`` and ``stores`` in what the
-    benchmark works on; ``idle``:
-    instructions that take time and do no work (pauses, fences, atomic ones); ``clocks``: looks at the clock between the
-    two; ``links`` of a chain that were entered. ``result``: what the call gave. ``looks``: what the clock said first
-    and last, ``recorded``: what the call says that it said. ``machine``: whose code it is; '' for BPF.
+    ``divisions``, of them ``wide`` ones of 64 bits, and the ``digits``, in bits, of all that was divided;
+    ``products``: multiplications; ``loads`` and ``stores`` in what the benchmark works on, in how many ``lines`` of a
+    cache; accesses to the ``stack``, and those ``elsewhere``; ``clocks``: looks at the clock between the two; ``links``
+    of a chain that were entered. ``result``: what the call gave. ``looks``: what the clock said first and last,
+    ``recorded``: what the call says that it said. ``machine``: whose code it is; '' for BPF.
     """
 
     instructions: int
     divisions: int
     wide: int
+    digits: int
     products: int
     loads: int
     stores: int
-    idle: int
+    lines: int
+    elsewhere: int
+    stack: int
     clocks: int
     links: int
     result: int
     looks: tuple[int, int]
     recorded: tuple[int, int]
     strange: int = 0
+    idle: int = 0
+    deepest: int = 0
     machine: str = ""
 
     def in_any_world(self, of_clock: bool) -> Executed:
@@ -99,15 +110,28 @@ class _Looks:
 
     def __init__(self, world: World) -> None:
         self.now = dict.fromkeys(_COUNTED, 0)
-        self.strange = 0
+        self.whole = dict.fromkeys(_WHOLE, 0)
+        self._lines: set[int] = set()
         self._then: list[dict[str, int]] = []
         self._world = world
 
     def _time(self, look: int) -> int:
         return self._world.begin_ns + self._world.step_ns * look
 
+    def access(self, offset: int, size: int, is_store: bool) -> None:
+        """Count an access to what the benchmark works on, which begins at an offset of 0."""
+        self.now["stores" if is_store else "loads"] += 1
+        self._lines.update((offset // LINE_BYTES, (offset + size - 1) // LINE_BYTES))
+
+    def divide(self, dividend: int, is_wide: bool) -> None:
+        self.now["divisions"] += 1
+        self.now["wide"] += is_wide
+        self.now["digits"] += (dividend & (_BITS_64 if is_wide else _BITS_32)).bit_length()
+
     def look(self) -> int:
         """Record the counts; return the clock's value."""
+        if not self._then:
+            self._lines.clear()
         self._then.append(dict(self.now))
         return self._time(len(self._then) - 1)
 
@@ -119,8 +143,8 @@ class _Looks:
         _, begin, end, result = struct.unpack("<4Q", record)
         looks = (self._time(0), self._time(len(self._then) - 1))
         counts = {name: last[name] - first[name] for name in first}
-        told = {"looks": looks, "recorded": (begin, end), "strange": self.strange}
-        return Executed(clocks=len(self._then) - 2, result=result, **told, **counts)  # type: ignore[arg-type]
+        told = {"looks": looks, "recorded": (begin, end), "lines": len(self._lines)}
+        return Executed(clocks=len(self._then) - 2, result=result, **told, **counts, **self.whole)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=256)
@@ -159,7 +183,7 @@ class _Bytecode(Interpreter):
         super().__init__(image, maps, cpu=world.cpu, origin=world.origin)
         entries = {name: at for at, name in image.functions.items()}
         self._entry, self._link = entries["microbench"], entries.get(CHAIN_LINK)
-        self._divisions = {at: widely(insn) for at, insn in enumerate(image.insns) if divides(insn)}
+        self._divisions = {at: (insn.dst, widely(insn)) for at, insn in enumerate(image.insns) if divides(insn)}
         self._products = {at for at, insn in enumerate(image.insns) if multiplies(insn)}
         self._atomic = {at for at, insn in enumerate(image.insns) if insn.code in _ATOMIC}
         self._worked_on = (
@@ -177,7 +201,7 @@ class _Bytecode(Interpreter):
                 self._steps[at] = self._tail_call
 
     def call(self) -> Executed:
-        self._looks = _Looks(self._world)
+        self._looks, self._counted = _Looks(self._world), dict[int, int]()
         for region in self._regions.values():
             region.trace.clear()
         record = self.region(".data.record").data
@@ -185,7 +209,7 @@ class _Bytecode(Interpreter):
         self.run(bytes(range(FRAME_BYTES)))
         for region in self._regions.values():
             may = self._may_change.get(region.name, range(0))
-            self._looks.strange += sum(is_store and offset not in may for offset, _, is_store in region.trace)
+            self._looks.whole["strange"] += sum(is_store and offset not in may for offset, _, is_store in region.trace)
         return self._looks.between(bytes(record[:_RECORD_BYTES]))
 
     def _execute(self, registers: Registers) -> int:
@@ -196,10 +220,11 @@ class _Bytecode(Interpreter):
             if now["instructions"] >= _MOST:
                 raise ProgramError(f"the program did not end within {_MOST} instructions")
             now["instructions"] += 1
-            now["divisions"] += at in self._divisions
-            now["wide"] += self._divisions.get(at, False)
+            if at in self._divisions:
+                register, is_wide = self._divisions[at]
+                self._looks.divide(registers[register], is_wide)
             now["products"] += at in self._products
-            now["idle"] += at in self._atomic
+            self._looks.whole["idle"] += at in self._atomic
             now["links"] += at == self._link
             at = code[at](registers)
         return now["instructions"]
@@ -221,9 +246,15 @@ class _Bytecode(Interpreter):
         registers[1:6] = [0xDEAD << 48] * 5
 
     def _count_accesses(self) -> None:
-        trace = next((region.trace for region in self._regions.values() if region.name == self._worked_on), [])
-        inside = [is_store for offset, _, is_store in trace if offset >= self._offset]
-        self._looks.now.update(stores=sum(inside), loads=len(inside) - sum(inside))
+        """Count what was accessed since the clock was looked at last."""
+        for number, region in self._regions.items():
+            fresh = region.trace[self._counted.get(number, 0) :]
+            self._counted[number] = len(region.trace)
+            for offset, size, is_store in fresh:
+                if region.name == self._worked_on and offset >= self._offset:
+                    self._looks.access(offset - self._offset, size, is_store)
+                else:
+                    self._looks.now["stack" if region.name == "stack" else "elsewhere"] += 1
 
 
 _CALL, _ATOMIC = 0x85, (0xC3, 0xDB)
@@ -247,6 +278,9 @@ class _MachineCode:
         code = 0 if self._is_module else world.far  # a kernel's code lies where 32 bits reach
         self._base, self._stub, self._end = (code + at for at in (_BASE, _STUBS, _END))
         self._record, self._set, self._frame = (world.far + world.origin + at for at in (_RECORD, _SET, _FRAME))
+        # As after a call on a machine that keeps the way back there: eight bytes off a multiple of 16.
+        off = 8 if self._machine.link is None else 0
+        self._stack = world.far + _STACK + _DATA_BYTES - 64 - world.origin % PAGE - off
         self._stubs: dict[str, int] = {}
         self._sections = list(self._elf.iter_sections())
         self.uc = self._machine.start()
@@ -292,13 +326,11 @@ class _MachineCode:
     def _prepare(self) -> None:
         self.uc.mem_write(self._frame, bytes(range(FRAME_BYTES)))
         self.uc.mem_write(self._record, self._benchmark.input.to_bytes(8, "little"))
-        stack = self._world.far + _STACK + _DATA_BYTES - 64
         if self._machine.link is None:
-            stack -= 8  # as after a call: eight bytes off a multiple of 16
-            self.uc.mem_write(stack, self._end.to_bytes(8, "little"))
+            self.uc.mem_write(self._stack, self._end.to_bytes(8, "little"))
         else:
             self.uc.reg_write(self._machine.link, self._end)
-        self.uc.reg_write(self._machine.stack, stack)
+        self.uc.reg_write(self._machine.stack, self._stack)
         for register, value in zip(self._machine.arguments, (self._record, self._set, self._frame), strict=True):
             self.uc.reg_write(register, value)
 
@@ -310,13 +342,12 @@ class _MachineCode:
                 self._answer(names.get(address, ""), self._looks)
                 return
             now, code = self._looks.now, bytes(uc.mem_read(address, size))
-            divides = self._machine.divides(code)
             now["instructions"] += 1
             now["links"] += address in self._links
-            now["divisions"] += divides
-            now["wide"] += divides and self._machine.is_wide(code)
+            if self._machine.divides(code):
+                self._looks.divide(uc.reg_read(self._machine.dividend(code)), self._machine.is_wide(code))
             now["products"] += self._machine.multiplies(code)
-            now["idle"] += self._machine.idles(code)
+            self._looks.whole["idle"] += self._machine.idles(code)
 
         return note
 
@@ -324,14 +355,20 @@ class _MachineCode:
         task, whole = self._benchmark.task, range(self._set, self._set + 4 * _SET_BYTES)
         frame = range(self._frame, self._frame + FRAME_BYTES)
         worked_on = (frame if self._benchmark.works_on_frame else whole)[task.least_offset :]
+        stack = range(self._world.far + _STACK, self._stack + PAGE)
         kept = (whole[task.changes :], frame, range(self._base, self._base + _CODE_BYTES))
 
         def note(uc: Any, kind: int, address: int, size: int, value: int, data: object) -> None:
-            is_store = kind == unicorn.UC_MEM_WRITE
+            is_store, looks = kind == unicorn.UC_MEM_WRITE, self._looks
             if address in worked_on:
-                self._looks.now["stores" if is_store else "loads"] += 1
+                looks.access(address - worked_on.start, size, is_store)
+            elif address in stack:
+                looks.now["stack"] += 1
+                looks.whole["deepest"] = max(looks.whole["deepest"], self._stack - address)
+            else:
+                looks.now["elsewhere"] += 1
             if is_store:
-                self._looks.strange += any(address in memory for memory in kept)
+                looks.whole["strange"] += any(address in memory for memory in kept)
 
         return note
 
@@ -341,10 +378,12 @@ class _MachineCode:
             self.uc.reg_write(self._machine.result, _RANDOM)
         if name != self._clock:
             return
-        time = looks.look()
+        if name == "clock_gettime" and (asked := self.uc.reg_read(self._machine.arguments[0])) != time.CLOCK_MONOTONIC:
+            raise ProgramError(f"it looks at clock {asked}, not at CLOCK_MONOTONIC")
+        now_ns = looks.look()
         if name == "clock_gettime":
-            self.uc.mem_write(self.uc.reg_read(self._machine.second), struct.pack("<2Q", *divmod(time, 10**9)))
-        self.uc.reg_write(self._machine.result, 0 if name == "clock_gettime" else time)
+            self.uc.mem_write(self.uc.reg_read(self._machine.second), struct.pack("<2Q", *divmod(now_ns, 10**9)))
+        self.uc.reg_write(self._machine.result, 0 if name == "clock_gettime" else now_ns)
 
     def _place(self) -> Mapping[int, int]:
         """Put the code and data into memory; return where each section begins (of a shared object: its address)."""

@@ -36,8 +36,9 @@ class InstructionSet:
     registers that a caller hands over nothing in, of at most 64 bits or their lowest 64.
 
     ``divides`` tells whether an instruction is a division, ``is_wide`` whether a division has 64 bits, ``multiplies``
-    whether it is a multiplication and nothing else. ``idles`` tells
-    whether an instruction takes time without doing a kernel's work: a pause, a fence, an atomic or a privileged one.
+    whether it is a multiplication and nothing else, ``dividend`` which register has the lowest 64 bits of what is
+    divided. ``idles`` tells whether an instruction takes time without doing a kernel's work: a pause, a fence, an
+    atomic or a privileged one. On x86-64, where times are measured, it is any that compilers do not make of a kernel.
     """
 
     name: str
@@ -54,6 +55,7 @@ class InstructionSet:
     divides: Callable[[bytes], bool]
     multiplies: Callable[[bytes], bool]
     is_wide: Callable[[bytes], bool]
+    dividend: Callable[[bytes], int]
     idles: Callable[[bytes], bool]
 
     def start(self) -> Any:
@@ -88,24 +90,33 @@ def machine_of(elf_machine: str) -> InstructionSet:
 
 
 _LEGACY_PREFIXES = frozenset(b"\x66\xf2\xf3\xf0\x2e\x36\x3e\x26\x64\x65\x67")
-_LOCK, _REPEATS = 0xF0, (0xF2, 0xF3)
-_IDLE = frozenset(
-    (
-        *(*range(0x6C, 0x70), *range(0xE4, 0xE8), *range(0xEC, 0xF0), *range(0xD8, 0xE0), 0xCC, 0xCD, 0xCE, 0xF1, 0xF4),
-        *(0x62, 0x8C, 0x8E, 0x9B, 0x9C, 0x9D, 0xC4, 0xC5, 0xC8, 0xCF, 0xE0, 0xE1, 0xE2),
-    )
-)
-"""Opcodes of one byte: ports, x87, interrupts, HLT; instructions of AVX and BMI, segments, FWAIT, flags on the stack,
-ENTER, IRET, LOOP."""
+_LOCK, _REPEATS, _MODE_REGISTER = 0xF0, (0xF2, 0xF3), 0xC0
 _STRINGS = (*range(0xA4, 0xA8), *range(0xAA, 0xB0))
-_IDLE_0F = frozenset(
+_NOP_OR_PAUSE, _EXCHANGES, _SHIFTS, _INDIRECT = 0x90, (0x86, 0x87), (0xC0, 0xC1, 0xD0, 0xD1, 0xD2, 0xD3), 0xFF
+_ENDBR = b"\x0f\x1e\xfa"
+_QUICK = frozenset(
     (
-        *(0x01, 0x05, 0x08, 0x09, 0x0D, 0x18, 0x30, 0x31, 0x32, 0x33, 0x34, 0x38, 0x3A),
-        *(0x51, 0x58, 0x59, 0x5C, 0x5E, 0xA2, 0xAE, 0xC7),
+        *(first + one for first in range(0, 0x40, 8) for one in range(6)),
+        *(*range(0x50, 0x60), 0x63, *range(0x68, 0x6C), *range(0x70, 0x82), *range(0x83, 0x8C), 0x8D),
+        *(*range(0x90, 0x9A), *_STRINGS, 0xA8, 0xA9, *range(0xB0, 0xC2), 0xC3, 0xC6, 0xC7),
+        *(*range(0xD0, 0xD4), 0xE8, 0xE9, 0xEB, 0xF6, 0xF7, 0xFE, _INDIRECT),
     )
 )
-"""Opcodes behind 0F: system, SYSCALL, caches, prefetches, MSRs, RDTSC, RDPMC, three-byte ones (hashes, ciphers),
-arithmetic of fractions, CPUID, fences."""
+"""Opcodes of one byte that a compiler makes of a kernel: arithmetic, stack, conditional jumps, moves, LEA, exchanges of
+registers, sign extension, strings, TEST, shifts, RET, CALL, JMP. All others take long, or work on what no kernel has:
+ports, x87, AVX, segments, flags, interrupts, tables."""
+_QUICK_0F = frozenset(
+    (
+        *(0x10, 0x11, 0x12, 0x14, 0x16, 0x1F, 0x28, 0x29, *range(0x54, 0x58), *range(0x60, 0x77), 0x7E, 0x7F, 0xC6),
+        *(*range(0x40, 0x50), *range(0x80, 0xA0), 0xA3, 0xA4, 0xA5, 0xAB, 0xAC, 0xAD, 0xAF, 0xB3, 0xB6, 0xB7),
+        *(*range(0xBA, 0xC0), *range(0xC8, 0xD0), *range(0xD1, 0xD5), 0xD6, 0xDB, 0xDF, 0xEB, 0xEF),
+        *(*range(0xF1, 0xF4), *range(0xF8, 0xFF)),
+    )
+)
+"""Opcodes behind 0F: moves, logic, shifts and sums of whole numbers in XMM registers, NOP, CMOV, conditional jumps,
+SETcc, bits, double shifts, IMUL, extension, BSWAP. Not the stores past the caches, multiplications, and conversions."""
+_OF_REGISTERS_ONLY = (0xA3, 0xAB, 0xB3, 0xBB)
+"""BT and the like: with a bit's number in a register and memory, they are made of many steps."""
 
 
 def _x86_parts(code: bytes) -> tuple[set[int], int, bytes]:
@@ -130,14 +141,17 @@ def _x86_multiplies(code: bytes) -> bool:
 
 def _x86_idles(code: bytes) -> bool:
     prefixes, _, rest = _x86_parts(code)
+    repeats = any(prefix in prefixes for prefix in _REPEATS)
     if _LOCK in prefixes or not rest:
         return True
-    repeats = any(prefix in prefixes for prefix in _REPEATS)
     if rest[0] == 0x0F:
-        return rest[1] in _IDLE_0F
-    exchanges_memory = rest[0] in (0x86, 0x87) and rest[1] < 0xC0  # which locks it
-    is_pause = rest[0] == 0x90 and repeats
-    return rest[0] in _IDLE or exchanges_memory or is_pause or (rest[0] in _STRINGS and repeats)
+        in_memory = rest[1] in _OF_REGISTERS_ONLY and rest[2] < _MODE_REGISTER
+        return in_memory or (rest[1] not in _QUICK_0F and rest != _ENDBR)
+    field = rest[1] >> 3 & 7 if len(rest) > 1 else 0
+    exchanges_memory = rest[0] in _EXCHANGES and rest[1] < _MODE_REGISTER  # which locks it
+    rotates_carry, is_far = rest[0] in _SHIFTS and field in (2, 3), rest[0] == _INDIRECT and field in (3, 5)
+    waits = repeats and (rest[0] == _NOP_OR_PAUSE or rest[0] in _STRINGS)
+    return rest[0] not in _QUICK or exchanges_memory or rotates_carry or is_far or waits
 
 
 def _arm64_divides(code: bytes) -> bool:
@@ -257,6 +271,10 @@ def _registers(constants: Any, prefix: str, single: str, **numbered: range) -> t
     return tuple(getattr(constants, f"UC_{prefix}_REG_{name}") for name in names)
 
 
+_ARM64_NUMBERED = _registers(arm64_const, "ARM64", "", X=range(31)) + _registers(arm64_const, "ARM64", "XZR")
+_RISCV_NUMBERED = _registers(riscv_const, "RISCV", "", X=range(32))
+"""The registers by their number in an instruction."""
+
 _UC: Any = unicorn
 MACHINES: dict[str, InstructionSet] = {
     "EM_X86_64": InstructionSet(
@@ -274,6 +292,7 @@ MACHINES: dict[str, InstructionSet] = {
         _x86_divides,
         _x86_multiplies,
         lambda code: bool(_x86_parts(code)[1] & 8),
+        lambda code: x86_const.UC_X86_REG_RAX,
         _x86_idles,
     ),
     "EM_AARCH64": InstructionSet(
@@ -291,6 +310,7 @@ MACHINES: dict[str, InstructionSet] = {
         _arm64_divides,
         _arm64_multiplies,
         lambda code: bool(code[3] & 0x80),
+        lambda code: _ARM64_NUMBERED[int.from_bytes(code, "little") >> 5 & 31],
         _arm64_idles,
     ),
     "EM_RISCV": InstructionSet(
@@ -308,6 +328,7 @@ MACHINES: dict[str, InstructionSet] = {
         _riscv_divides,
         _riscv_multiplies,
         lambda code: not code[0] & 8,
+        lambda code: _RISCV_NUMBERED[int.from_bytes(code, "little") >> 15 & 31],
         _riscv_idles,
     ),
 }

@@ -112,14 +112,9 @@ class ExecutionStudy:
     def _call(self, trial: Trial, place: Place, raw: Path, facts: ExecutionFacts) -> None:
         point = trial.point
         argv = self._own_argv(place, point) if point.own else self._argv(place, point, raw, facts)
-        try:
-            done = place.host.run([self._driver, *argv], deadline_s=DEADLINE_S * place.patience)
-        except XdplabError as error:
-            if point.backend == "interpreter" and NO_INTERPRETER in error.message:
-                raise UnsupportedError(error.message, remedy=error.remedy) from error
-            raise
-        (raw / CALLS).write_bytes(done.stdout)
-        found = parse_microbench(done.stdout)
+        said = called(place, point.backend, [self._driver, *argv])
+        (raw / CALLS).write_bytes(said)
+        found = parse_microbench(said)
         facts.jited_bytes, facts.xlated_bytes = found.jited_bytes, found.xlated_bytes
         _require_backend(point, found)
         if not point.own:
@@ -217,6 +212,17 @@ _JIT = {"interpreter": False, "jit": True}
 NO_INTERPRETER = "requires BPF JIT compiler"
 """In the verifier's words on a program that this kernel only compiles, such as riscv64's 7.2 one that looks up in a
 map of values by CPU."""
+
+
+def called(place: Place, backend: str, argv: Sequence[str]) -> bytes:
+    """Return what the driver printed. Raises UnsupportedError if the kernel only compiles what should be interpreted,
+    HostError for any other refusal."""
+    try:
+        return place.host.run(argv, deadline_s=DEADLINE_S * place.patience).stdout
+    except XdplabError as error:
+        if backend == "interpreter" and NO_INTERPRETER in error.message:
+            raise UnsupportedError(error.message, remedy=error.remedy) from error
+        raise
 
 
 def driver(place: str = HOST) -> Path:

@@ -50,7 +50,7 @@ def _unseen(calls: pd.DataFrame, steps: Mapping[str, int]) -> list[dict[str, obj
     return [
         {
             **_sample(0, {"benchmark": benchmark, "backend": backend, "value": float(steps[str(label)])}, {}),
-            **{"kind": "below", "label": f"{len(group)} calls", "n": len(group)},
+            **{"kind": "below", "label": many(len(group), "call"), "n": len(group)},
         }
         for (benchmark, backend, label), group in calls.groupby(["benchmark", "backend", "label"], sort=False)
     ]

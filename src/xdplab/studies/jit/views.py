@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from xdplab.errors import NotApplicableError
-from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.figures.marks import NO_BACKENDS, Look, View, marks_frame
 from xdplab.studies.jit import joined
 from xdplab.studies.jit.joined import SPEED_UP
 from xdplab.studies.jit.kinds import CLASSIC
@@ -149,6 +149,7 @@ def _architectures(table: pd.DataFrame) -> View:
         hues=(*dict.fromkeys(rows["label"]), PUBLISHED_AS),
         x_values=tuple(dict.fromkeys(rows["kind"])),
         columns=1,
+        palette=NO_BACKENDS,
         caption=(
             f"Geometric means of the tests' speed-ups in test_bpf ({numbers}).",
             "Elbrus: the published mean of about 120 classic tests; the kind of mean is not published.",

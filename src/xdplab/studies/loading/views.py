@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.errors import NotApplicableError
-from xdplab.figures.marks import Look, View, collect, marks_frame
+from xdplab.figures.marks import DEFAULT_PALETTE, NO_BACKENDS, Look, View, collect, marks_frame
 from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, part_intervals, parts, scaled, values, wholes
 from xdplab.studies.loading.points import BPF, CLOCK, MODULE
 from xdplab.studies.loading.rows import FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL
@@ -139,6 +139,7 @@ def shares(kind: str, clock: str, table: pd.DataFrame) -> View:
         x_label="accesses N, and the whole",
         y_label="share, %",
         hues=tuple(PART_WORDS[name] for name in names),
+        palette=DEFAULT_PALETTE if kind == BPF else NO_BACKENDS,
         share_x=False,
         columns=1,
         caption=("; ".join(dict.fromkeys(rows["label"])) + ".", _WHOLES[kind], _FORMS, _PIECES, *_clock_note(clock)),
