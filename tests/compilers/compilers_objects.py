@@ -56,13 +56,13 @@ SETTINGS = {
         "IMIX of 64": (1, 7, 4, 64, 0, *PLAIN, *MOST),
     },
     "receive.bpf.o": {
-        "one stream": (0x58445000, 1, 9, *PLAIN, *ONE),
-        "streams": (0x58445000, 4, 9, *PLAIN, *sizes(1514)),
-        "tagged": (0x58445000, 4, 9, *TAGGED, *sizes(68)),
-        "IPv6": (0x58445000, 1, 9, *SIX, *sizes(1513)),
-        "tagged IPv6": (0x58445000, 4, 9, *TAGGED_SIX, *sizes(84)),
-        "IMIX": (0x58445000, 4, 9, *PLAIN, *MIX),
-        "IMIX of 64": (0x58445000, 1, 9, *PLAIN, *MOST),
+        "one stream": (0x58445000, 1, 9, 0, *PLAIN, *ONE),
+        "streams": (0x58445000, 4, 9, 0, *PLAIN, *sizes(1514)),
+        "tagged": (0x58445000, 4, 9, 0, *TAGGED, *sizes(68)),
+        "IPv6": (0x58445000, 1, 9, 0, *SIX, *sizes(1513)),
+        "tagged IPv6": (0x58445000, 4, 9, 0, *TAGGED_SIX, *sizes(84)),
+        "IMIX": (0x58445000, 4, 9, 0, *PLAIN, *MIX),
+        "IMIX of 64": (0x58445000, 1, 9, 0, *PLAIN, *MOST),
     },
     "receive_device.bpf.o": {},  # compiled only: the kernel takes it bound to a device, as xdpgen's own tests load it
 }
