@@ -5,14 +5,11 @@ Each of these wrappers passed before: the steps, and nearly as many instructions
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from studies_doctored import doctored
 
-from xdplab.programs.build import find_clang
-from xdplab.resources import shipped
 from xdplab.studies.execution.benchmarks import BPF, USER, all_benchmarks
 from xdplab.studies.execution.machines import MACHINES
 from xdplab.studies.execution.objects import build, object_name
@@ -103,16 +100,9 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", BESIDE)
 def test_what_takes_time_beside_the_work_is_found(name: str, pristine: Path, tmp_path: Path) -> None:
     kernel, wrapper, words, edits = BESIDE[name]
-    folder, benchmark = tmp_path / "microbench", all_benchmarks()[kernel]
-    shutil.copytree(shipped("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
-    shutil.copytree(shipped("common"), folder / "common")
-    for file, right, wrong in edits:
-        text = (folder / file).read_text()
-        assert right in text
-        (folder / file).write_text(text.replace(right, wrong))
-    target = object_name(benchmark, wrapper)
-    subprocess.run(["make", "-s", f"CLANG={find_clang()}", target], cwd=folder, check=True, capture_output=True)
-    assert words in "; ".join(examine(benchmark, wrapper, folder / target, pristine).wrong)
+    benchmark = all_benchmarks()[kernel]
+    made = doctored(tmp_path / "microbench", object_name(benchmark, wrapper), edits)
+    assert words in "; ".join(examine(benchmark, wrapper, made, pristine).wrong)
 
 
 SLOW = {

@@ -5,14 +5,11 @@ They were written by somebody who had read the pages, not the proof; ten of them
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from studies_doctored import doctored
 
-from xdplab.programs.build import find_clang
-from xdplab.resources import shipped
 from xdplab.studies.execution.benchmarks import BPF, USER, all_benchmarks
 from xdplab.studies.execution.objects import build, object_name
 from xdplab.studies.execution.proof import examine
@@ -137,13 +134,6 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", DEFEATED)
 def test_an_object_that_knows_when_it_is_looked_at_is_found(name: str, pristine: Path, tmp_path: Path) -> None:
     wrapper, words, edits = DEFEATED[name]
-    folder, primes = tmp_path / "microbench", all_benchmarks()["primes"]
-    shutil.copytree(shipped("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
-    shutil.copytree(shipped("common"), folder / "common")
-    for file, right, wrong in edits:
-        text = (folder / file).read_text()
-        assert right in text
-        (folder / file).write_text(text.replace(right, wrong))
-    target = object_name(primes, wrapper)
-    subprocess.run(["make", "-s", f"CLANG={find_clang()}", target], cwd=folder, check=True, capture_output=True)
-    assert words in "; ".join(examine(primes, wrapper, folder / target, pristine).wrong)
+    primes = all_benchmarks()["primes"]
+    made = doctored(tmp_path / "microbench", object_name(primes, wrapper), edits)
+    assert words in "; ".join(examine(primes, wrapper, made, pristine).wrong)
