@@ -21,7 +21,7 @@ from xdplab.deploy.device import (
     snapshot,
 )
 from xdplab.deploy.queues import queue_limit, set_queues
-from xdplab.deploy.settings import Features, Xps
+from xdplab.deploy.settings import Features, Xps, read
 from xdplab.errors import HostError, PlanError, UnsupportedError
 
 pytestmark = pytest.mark.root
@@ -188,7 +188,7 @@ def test_a_device_that_goes_during_a_run_is_the_hosts_failure_and_no_lack_of_its
 
 
 def test_feature_groups_are_left_to_their_members(lab):
-    names = Features().read(lab.dut.host, "vd0")
+    names = read(Features(), lab.dut.host, "vd0")
     assert "tx-tcp-segmentation" in names
     assert "tcp-segmentation-offload" not in names
     assert "tx-checksum-ipv4" not in names  # [fixed]

@@ -14,7 +14,7 @@ import pytest
 from xdplab.deploy.device import Applied, Snapshot
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
 from xdplab.deploy.held import HeldPort
-from xdplab.deploy.settings import Command
+from xdplab.deploy.settings import Command, read
 from xdplab.deploy.settings_nic import Coalescing, Governor, HashFields, IrqAffinity, Pause, PrivateFlags, Rss
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
 from xdplab.errors import HostError, UnsupportedError
@@ -93,7 +93,7 @@ def test_the_hash_covers_fields_and_a_driver_has_flags_of_its_own() -> None:
     assert HashFields.parse(f"# tcp4\n# udp4\n{udp}{fields}# udp6\n{udp}None\n\n") == {"udp4": "sdfn"}
     assert HashFields().commands("e", {"udp4": "sd"}) == [Command(("ethtool", "-N", "e", "rx-flow-hash", "udp4", "sd"))]
     said = "Private flags for ens2np0:\nrx_cqe_moder       : on\nLinkPolling        : off\n"
-    assert PrivateFlags().read(Shell(said), "e") == {"rx_cqe_moder": True, "LinkPolling": False}  # type: ignore[arg-type]
+    assert read(PrivateFlags(), Shell(said), "e") == {"rx_cqe_moder": True, "LinkPolling": False}  # type: ignore[arg-type]
     (command,) = PrivateFlags().commands("e", {"LinkPolling": True})
     assert " ".join(command.argv) == "ethtool --set-priv-flags e LinkPolling on"
 
@@ -194,10 +194,10 @@ class Shell:
 
 
 def test_interrupts_and_governors_are_values_by_number() -> None:
-    assert IrqAffinity().read(Shell("48 0-3\n49 2\n"), "e") == {"48": "0-3", "49": "2"}  # type: ignore[arg-type]
+    assert read(IrqAffinity(), Shell("48 0-3\n49 2\n"), "e") == {"48": "0-3", "49": "2"}  # type: ignore[arg-type]
     assert IrqAffinity().commands("e", {"48": "1"}) == [Command(("tee", "/proc/irq/48/smp_affinity_list"), "1")]
     said = "/sys/devices/system/cpu/cpu10/cpufreq/scaling_governor:powersave\n"
-    assert Governor().read(Shell(said), "e") == {"10": "powersave"}  # type: ignore[arg-type]
+    assert read(Governor(), Shell(said), "e") == {"10": "powersave"}  # type: ignore[arg-type]
     (command,) = Governor().commands("e", {"10": "performance"})
     assert command.argv[1].endswith("cpu10/cpufreq/scaling_governor")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from xdplab.deploy.settings import Values
+from xdplab.deploy.settings import Values, read
 from xdplab.deploy.settings_nic import Coalescing, Pause, Rss
 from xdplab.deploy.settings_table import BY_PREFIX
 from xdplab.formats.ethtool import Channels, LinkState, MaxAndCurrent, Rings, parse_channels, parse_link, parse_rings
@@ -76,7 +76,7 @@ def test_channels_and_rings() -> None:
     assert parse_channels(words("sfc_l")) == MaxAndCurrent(Channels(None, None, 1, 31), Channels(None, None, 1, 4))
     assert parse_channels(words("older_l")).current == Channels(0, 0, 0, 14)
     assert parse_rings(words("e1000e_g")) == MaxAndCurrent(Rings(4096, 4096), Rings(256, 256))
-    assert BY_PREFIX["rings"].read(Card("e1000e_g"), "e") == {"rx": 256, "tx": 256}  # type: ignore[arg-type]
+    assert read(BY_PREFIX["rings"], Card("e1000e_g"), "e") == {"rx": 256, "tx": 256}  # type: ignore[arg-type]
 
 
 def test_a_link_has_a_speed_only_where_it_is_up() -> None:

@@ -20,7 +20,7 @@ from xdplab.deploy import device
 from xdplab.deploy.device import remember, restore_remembered, snapshot
 from xdplab.deploy.held import HeldDevice
 from xdplab.deploy.queues import Endpoint
-from xdplab.deploy.settings import FEATURES, Command
+from xdplab.deploy.settings import FEATURES, Command, read
 from xdplab.deploy.settings_table import SETTINGS
 from xdplab.deploy.watchdog import Watchdog, restore_script, script_path
 from xdplab.errors import HostError
@@ -164,13 +164,13 @@ def test_a_feature_that_the_driver_switched_off_by_itself_comes_back(
     (tools / "ethtool").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     here, was = LocalHost(), {"features.lro": True, "features.gro": True}
-    assert FEATURES.read(here, "lo") == {"lro": False, "gro": True}
-    identity = device._identity(here, "lo")
+    assert read(FEATURES, here, "lo") == {"lro": False, "gro": True}
+    identity = device.snapshot(here, "lo").identity
     if by == "restore":
         device.restore(here, "lo", device.Snapshot(here.name, "lo", identity, was, {}))
     else:
         here.run(["sh", "-c", restore_script("lo", identity, was, SETTINGS)])
-    assert FEATURES.read(here, "lo") == {"lro": True, "gro": True}
+    assert read(FEATURES, here, "lo") == {"lro": True, "gro": True}
 
 
 STUBBORN = """\
@@ -197,7 +197,7 @@ def test_what_a_watchdog_could_not_put_back_is_said_to_whoever_comes_next(
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     here = LocalHost()
     was = {"features.gro": True, "features.tcp-segmentation-offload": True}
-    kept = device.Snapshot(here.name, "lo", device._identity(here, "lo"), was, {})
+    kept = device.Snapshot(here.name, "lo", device.snapshot(here, "lo").identity, was, {})
     script = restore_script("lo", kept.identity, kept.values, SETTINGS)
     here.put(script.encode(), script_path("lo", state))
     here.put(json.dumps(kept.to_json()).encode(), device._path("lo", state))

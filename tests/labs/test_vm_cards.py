@@ -21,7 +21,7 @@ from xdplab import labs
 from xdplab.deploy.device import remember, restore_remembered, snapshot
 from xdplab.deploy.native import build_tool
 from xdplab.deploy.queues import Endpoint, set_queues
-from xdplab.deploy.settings import FEATURES, Values
+from xdplab.deploy.settings import FEATURES, Values, read
 from xdplab.deploy.settings_nic import IrqAffinity
 from xdplab.deploy.watchdog import script_path
 from xdplab.deploy.xdp import XdpRequest, attach
@@ -78,7 +78,7 @@ def test_what_a_driver_switches_off_by_itself_is_put_back(vmxnet3: tap.TapLab, t
     lab.dut.run(["mkdir", "-p", state])
 
     def lro() -> object:
-        return FEATURES.read(lab.dut, lab.dut_interface)["lro"]
+        return read(FEATURES, lab.dut, lab.dut_interface)["lro"]
 
     for put_back in (
         lambda: restore_remembered(lab.dut, lab.dut_interface, state),
@@ -353,7 +353,7 @@ for number in range(400):
 def test_each_queue_is_served_by_the_cpu_that_it_was_given(card: str, queues: int) -> None:
     with lab_with(card) as lab:
         dut, name, cpus = lab.dut, lab.dut_interface, lab.cpus().dut
-        before = IrqAffinity().read(dut, name)
+        before = read(IrqAffinity(), dut, name)
         set_queues(Endpoint(dut, name), None, queues)
         for shift in (0, 1):  # the second placement must move them: the first one may match the old one by chance
             wanted = [cpus[(queue + shift) % len(cpus)] for queue in range(queues)]

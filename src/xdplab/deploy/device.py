@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Any
 
-from xdplab.deploy.settings import CHANNELS, FEATURES, Setting, Value, Values, tool, write
+from xdplab.deploy.settings import CHANNELS, FEATURES, Setting, Value, Values, read, tool, write
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
 from xdplab.deploy.watchdog import restore_script, said_path, script_path
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.formats.ethtool import divided, spread
-from xdplab.hosts.base import Host
+from xdplab.hosts.base import Host, Result
+from xdplab.hosts.together import run_together
 
 NAMES_TOLD = 8
 """How many setting names an error lists at most: a NIC has sixty features."""
@@ -115,15 +116,10 @@ def _rounded_weights(requested: Value, obtained: Value | None) -> bool:
 
 def snapshot(host: Host, interface: str) -> Snapshot:
     """Read every setting. Raises HostError if the interface does not exist."""
-    identity = _identity(host, interface)
-    values: Values = {}
-    unsupported: dict[str, str] = {}
-    for setting in SETTINGS:
-        try:
-            values |= _read(setting, host, interface)
-        except UnsupportedError as error:
-            unsupported[setting.prefix] = error.message
-    return Snapshot(host.name, interface, identity, values, unsupported)
+    asked = [*_who(interface), *(setting.question(interface) for setting in SETTINGS)]
+    link, boot, *shown = run_together(host, asked)
+    values, unsupported = _sorted(SETTINGS, shown)
+    return Snapshot(host.name, interface, _identity(link.require(), boot), values, unsupported)
 
 
 def apply(host: Host, interface: str, wanted: Mapping[str, Value]) -> Applied:
@@ -154,31 +150,43 @@ def restore(host: Host, interface: str, remembered: Snapshot) -> None:
     step: the kernel treats another table as the user's choice, and then refuses fewer queues. Raises HostError naming
     the settings that still differ.
     """
-    for order in (tuple(reversed(SETTINGS)), SETTINGS):
-        if not _differences(host, interface, remembered):
-            return
-        for setting in order:
-            with contextlib.suppress(UnsupportedError):  # the verification below decides
-                current = _read(setting, host, interface)
-                wanted = remembered.with_queues(queues_now(host, interface)) if setting.prefix == "rss" else remembered
-                _write_differences(setting, host, interface, wanted.values, current)
-    if _differences(host, interface, remembered):
+    rows = _rows(remembered.values)
+    now = _now(host, interface, remembered)
+    for setting in (*reversed(rows), *rows):
+        wanted = remembered.with_queues(_queues(now)) if setting.prefix == "rss" else remembered
+        if _was_written(setting, host, interface, wanted.values, now):
+            now = _now(host, interface, remembered)
+    if _differing(now, remembered):
         with contextlib.suppress(UnsupportedError):
             for command in FEATURES.ask_anew(host, interface):
                 tool(host, command.argv)
-    if left := _differences(host, interface, remembered):
+        now = _now(host, interface, remembered)
+    if left := _differing(now, remembered):
         raise HostError(
             f"{host.name}: {interface} is not restored: {left}", remedy="set these by hand, or recreate the device"
         )
 
 
+def _was_written(
+    setting: Setting, host: Host, interface: str, wanted: Mapping[str, Value], now: Mapping[str, Value]
+) -> bool:
+    """Write what differs in one row, and tell whether the device may have changed, also where it refused a part."""
+    try:
+        return _write_differences(setting, host, interface, wanted, now)
+    except UnsupportedError:  # the caller verifies
+        return True
+
+
 def queues_now(host: Host, interface: str) -> int:
     """Return how many receive queues an interface has now; 1 if its driver has no channel setting."""
     try:
-        now = CHANNELS.read(host, interface)
+        return _queues(_keyed(CHANNELS, read(CHANNELS, host, interface)))
     except UnsupportedError:
         return 1
-    return int(now.get("combined") or now.get("rx") or 1)
+
+
+def _queues(values: Mapping[str, Value]) -> int:
+    return int(values.get("channels.combined") or values.get("channels.rx") or 1)
 
 
 @dataclass(frozen=True)
@@ -199,7 +207,7 @@ def left_by_the_dead(host: Host, interface: str, state_dir: str) -> Left | None:
     """Return the settings that a watchdog failed to restore; None if there are none."""
     said = _said(host, interface, state_dir)
     kept = _kept(host, interface, state_dir) if said else None
-    differing = {} if kept is None else _differences(host, interface, kept)
+    differing = {} if kept is None else _differing(_now(host, interface, kept), kept)
     return Left(interface, differing, said) if differing else None
 
 
@@ -215,7 +223,11 @@ def is_remembered(host: Host, interface: str, state_dir: str) -> bool:
 
 def settle(host: Host, interface: str, state_dir: str) -> None:
     """Restore the stored state, and keep it stored. Raises HostError naming the settings that still differ."""
-    if (kept := _kept(host, interface, state_dir)) is None:
+    _settle(host, interface, state_dir, _kept(host, interface, state_dir))
+
+
+def _settle(host: Host, interface: str, state_dir: str, kept: Snapshot | None) -> None:
+    if kept is None:
         return
     try:
         restore(host, interface, kept)
@@ -247,7 +259,7 @@ def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot |
     harmless. Raises HostError if the device does not return to its state: the snapshot then stays for another try.
     """
     kept = _kept(host, interface, state_dir)
-    settle(host, interface, state_dir)
+    _settle(host, interface, state_dir, kept)
     paths = (path(interface, state_dir) for path in (_path, script_path, said_path))
     host.run(["rm", "-f", *paths])
     return kept
@@ -255,7 +267,7 @@ def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot |
 
 def _kept(host: Host, interface: str, state_dir: str) -> Snapshot | None:
     """Return the stored snapshot, unless it belongs to another boot or to a former device of that name."""
-    found = host.run(["cat", _path(interface, state_dir)], check=False)
+    found, link, boot = run_together(host, [["cat", _path(interface, state_dir)], *_who(interface)])
     if not found.ok:
         return None
     try:
@@ -266,21 +278,22 @@ def _kept(host: Host, interface: str, state_dir: str) -> Snapshot | None:
             f"{host.name}: {path}, the state of {interface} before a run, cannot be read: {error}",
             remedy=f"set {interface} as it should be (a reboot does), then remove the file there: `rm {path}`",
         ) from None
-    return kept if kept.identity == _identity(host, interface, missing_ok=True) else None
+    return kept if link.ok and kept.identity == _identity(link, boot) else None
 
 
 def _path(interface: str, state_dir: str) -> str:
     return str(PurePosixPath(state_dir) / f"device-{interface}.json")
 
 
-def _identity(host: Host, interface: str, *, missing_ok: bool = False) -> str:
+def _who(interface: str) -> tuple[list[str], list[str]]:
+    """Return the commands whose results `_identity` takes."""
+    return ["ip", "-j", "link", "show", "dev", interface], ["cat", "/proc/sys/kernel/random/boot_id"]
+
+
+def _identity(link: Result, boot: Result) -> str:
     """Return boot, index and MAC: a recreated device of the same name has different ones."""
-    shown = host.run(["ip", "-j", "link", "show", "dev", interface], check=not missing_ok)
-    if not shown.ok:
-        return ""
-    link = shown.row("ifindex")
-    boot = host.run(["cat", "/proc/sys/kernel/random/boot_id"]).text.strip()
-    return f"{boot} {link['ifindex']} {link.get('address')}"
+    shown = link.row("ifindex")
+    return f"{boot.require().text.strip()} {shown['ifindex']} {shown.get('address')}"
 
 
 def _rows(wanted: Iterable[str]) -> tuple[Setting, ...]:
@@ -290,12 +303,33 @@ def _rows(wanted: Iterable[str]) -> tuple[Setting, ...]:
     return tuple(setting for setting in SETTINGS if setting.prefix in prefixes)
 
 
-def _read(setting: Setting, host: Host, interface: str) -> Values:
-    return {f"{setting.prefix}.{name}": value for name, value in setting.read(host, interface).items()}
+def _keyed(setting: Setting, values: Values) -> Values:
+    return {f"{setting.prefix}.{name}": value for name, value in values.items()}
 
 
-def _read_all(rows: Iterable[Setting], host: Host, interface: str) -> Values:
-    return {key: value for setting in rows for key, value in _read(setting, host, interface).items()}
+def _read_all(rows: Sequence[Setting], host: Host, interface: str) -> Values:
+    """Raises UnsupportedError for a row that the device lacks."""
+    shown = run_together(host, [setting.question(interface) for setting in rows])
+    values = (_keyed(setting, setting.values_in(answer)) for setting, answer in zip(rows, shown, strict=True))
+    return {key: value for row in values for key, value in row.items()}
+
+
+def _now(host: Host, interface: str, remembered: Snapshot) -> Values:
+    """Return the current values of the rows that a device had; a row may be gone until a later one is restored."""
+    rows = _rows(remembered.values)
+    return _sorted(rows, run_together(host, [setting.question(interface) for setting in rows]))[0]
+
+
+def _sorted(rows: Iterable[Setting], shown: Iterable[Result]) -> tuple[Values, dict[str, str]]:
+    """Return the values of all rows, and for each row without any the tool's message on why."""
+    values: Values = {}
+    unsupported: dict[str, str] = {}
+    for setting, answer in zip(rows, shown, strict=True):
+        try:
+            values |= _keyed(setting, setting.values_in(answer))
+        except UnsupportedError as error:
+            unsupported[setting.prefix] = error.message
+    return values, unsupported
 
 
 def _write_differences(
@@ -309,14 +343,9 @@ def _write_differences(
     return bool(changes)
 
 
-def _differences(host: Host, interface: str, remembered: Snapshot) -> dict[str, tuple[Value | None, Value]]:
+def _differing(now: Mapping[str, Value], remembered: Snapshot) -> dict[str, tuple[Value | None, Value]]:
     """Return the current and the stored value of every setting that differs."""
-    now = _read_all((BY_PREFIX[prefix] for prefix in _prefixes(remembered)), host, interface)
     return {key: (now.get(key), was) for key, was in remembered.values.items() if now.get(key) != was}
-
-
-def _prefixes(remembered: Snapshot) -> list[str]:
-    return list(dict.fromkeys(key.partition(".")[0] for key in remembered.values))
 
 
 def _require_known(host: Host, interface: str, wanted: Iterable[str], present: Mapping[str, Value]) -> None:

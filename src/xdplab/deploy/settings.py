@@ -45,15 +45,24 @@ class Command:
 
 
 class Setting(Protocol):
-    """One row. Names are without the row's prefix; `read` raises UnsupportedError with the tool's own message."""
+    """One row. Names are without the row's prefix."""
 
     @property
     def prefix(self) -> str: ...
 
-    def read(self, host: Host, interface: str) -> Values: ...
+    def question(self, interface: str) -> list[str]:
+        """Return the command that shows the values."""
+
+    def values_in(self, shown: Result) -> Values:
+        """Return the values that it showed. Raises UnsupportedError with the tool's own message."""
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
         """Return the commands that set ``values``."""
+
+
+def read(setting: Setting, host: Host, interface: str) -> Values:
+    """Read the values of one row. Raises UnsupportedError with the tool's own message."""
+    return setting.values_in(host.run(setting.question(interface), check=False))
 
 
 def write(setting: Setting, host: Host, interface: str, values: Mapping[str, Value]) -> None:
@@ -85,26 +94,24 @@ def to_file(path: str, text: str) -> Command:
 
 
 def tool(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> str:
-    """Run a device tool and return its output, as `answer` does."""
-    return answer(host, argv, stdin=stdin).text
+    """Run a device tool and return its output. Raises as `accepted` does."""
+    return accepted(host.run(argv, stdin=stdin, check=False)).text
 
 
-def answer(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> Result:
-    """Run a device tool and return its result.
+def accepted(result: Result) -> Result:
+    """Return the result of a device tool that did what it was asked.
 
-    Raises UnsupportedError with its message if it refuses, HostError if the device is missing: this says nothing about
+    Raises UnsupportedError with its message if it refused, HostError if the device is missing: this says nothing about
     the driver, so the trial is owed.
     """
-    result = host.run(argv, stdin=stdin, check=False)
     if result.exit_code in (127, None):
         result.require()
     if not result.ok:
+        command = f"{result.host}: `{' '.join(result.argv)}`"
         words = "; ".join((result.error_text or result.text).split("\n")[:2])
         if _GONE.search(words):
-            raise HostError(
-                f"{host.name}: `{' '.join(argv)}`: {words}", remedy="bring the lab up again, or load the port's driver"
-            )
-        raise UnsupportedError(f"{host.name}: `{' '.join(argv)}`: {words or f'exit code {result.exit_code}'}")
+            raise HostError(f"{command}: {words}", remedy="bring the lab up again, or load the port's driver")
+        raise UnsupportedError(f"{command}: {words or f'exit code {result.exit_code}'}")
     return result
 
 
@@ -117,13 +124,19 @@ class EthtoolCounts:
     change: str
     names: Mapping[str, str]
 
-    def read(self, host: Host, interface: str) -> Values:
-        return dict(self.read_both(host, interface)[0])
+    def question(self, interface: str) -> list[str]:
+        return ["ethtool", self.show, interface]
+
+    def values_in(self, shown: Result) -> Values:
+        return dict(self.both_in(shown)[0])
 
     def read_both(self, host: Host, interface: str) -> tuple[Counted, Counted]:
         """Return the current numbers and the largest the device accepts."""
-        shown = answer(host, ["ethtool", self.show, interface])
-        limits, heading, current = shown.text.partition("Current hardware settings:")
+        return self.both_in(host.run(self.question(interface), check=False))
+
+    def both_in(self, shown: Result) -> tuple[Counted, Counted]:
+        """Return the current numbers and the largest the device accepts."""
+        limits, heading, current = accepted(shown).text.partition("Current hardware settings:")
         if not heading:
             raise shown.nonsense()
         return self._numbers(current), self._numbers(limits)
@@ -143,9 +156,11 @@ class Features:
 
     prefix: str = "features"
 
-    def read(self, host: Host, interface: str) -> Values:
-        shown = answer(host, ["ethtool", "-k", interface])
-        lines = shown.text.splitlines()[1:]
+    def question(self, interface: str) -> list[str]:
+        return ["ethtool", "-k", interface]
+
+    def values_in(self, shown: Result) -> Values:
+        lines = accepted(shown).text.splitlines()[1:]
         if not lines:
             raise shown.nonsense()
         following = [*lines[1:], ""]
@@ -163,7 +178,7 @@ class Features:
 
         The kernel still has the request, but updates a driver's features only when a request changes.
         """
-        shown = tool(host, ["ethtool", "-k", interface])
+        shown = tool(host, self.question(interface))
         names = re.findall(r"^\s*([\w-]+): off \[requested on\]$", shown, re.MULTILINE)
         return [one for name in names for wish in ("off", "on") for one in ethtool("-K", interface, [name, wish])]
 
@@ -174,8 +189,11 @@ class LinkSettings:
 
     prefix: str = "link"
 
-    def read(self, host: Host, interface: str) -> Values:
-        link = answer(host, ["ip", "-j", "link", "show", "dev", interface]).row("mtu", "flags")
+    def question(self, interface: str) -> list[str]:
+        return ["ip", "-j", "link", "show", "dev", interface]
+
+    def values_in(self, shown: Result) -> Values:
+        link = accepted(shown).row("mtu", "flags")
         return {"mtu": link["mtu"], "promisc": "PROMISC" in link["flags"], "up": "UP" in link["flags"]}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
@@ -194,11 +212,12 @@ class Xps:
 
     prefix: str = "xps"
 
-    def read(self, host: Host, interface: str) -> Values:
-        queues = f"/sys/class/net/{interface}/queues/"
+    def question(self, interface: str) -> list[str]:
+        return ["grep", "-rsH", ".", f"/sys/class/net/{interface}/queues/", "--include=xps_cpus"]
+
+    def values_in(self, shown: Result) -> Values:
         # grep's exit code only says whether a queue had a mask: a device with one queue has none.
-        found = host.run(["grep", "-rsH", ".", queues, "--include=xps_cpus"], check=False).text
-        masks = re.findall(r"/tx-(\d+)/xps_cpus:([0-9a-f,]+)$", found, re.MULTILINE)
+        masks = re.findall(r"/tx-(\d+)/xps_cpus:([0-9a-f,]+)$", shown.text, re.MULTILINE)
         return {queue: self._canonical(mask) for queue, mask in sorted(masks, key=lambda pair: int(pair[0]))}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xdplab.deploy.settings import Command, Value, Values, ethtool, on_off, to_file, tool
+from xdplab.deploy.settings import Command, Value, Values, accepted, ethtool, on_off, to_file
 from xdplab.formats.ethtool import parse_hash_fields, parse_private_flags, rss_spread, rss_table
-from xdplab.hosts.base import Host
+from xdplab.hosts.base import Result
 
 FLOWS = ("tcp4", "udp4", "tcp6", "udp6")
 _CPUFREQ = "/sys/devices/system/cpu"
@@ -20,8 +20,11 @@ class Coalescing:
 
     prefix: str = "coalesce"
 
-    def read(self, host: Host, interface: str) -> Values:
-        return self.parse(tool(host, ["ethtool", "-c", interface]))
+    def question(self, interface: str) -> list[str]:
+        return ["ethtool", "-c", interface]
+
+    def values_in(self, shown: Result) -> Values:
+        return self.parse(accepted(shown).text)
 
     @staticmethod
     def parse(text: str) -> Values:
@@ -45,8 +48,11 @@ class Pause:
 
     prefix: str = "pause"
 
-    def read(self, host: Host, interface: str) -> Values:
-        return self.parse(tool(host, ["ethtool", "-a", interface]))
+    def question(self, interface: str) -> list[str]:
+        return ["ethtool", "-a", interface]
+
+    def values_in(self, shown: Result) -> Values:
+        return self.parse(accepted(shown).text)
 
     @staticmethod
     def parse(text: str) -> Values:
@@ -79,8 +85,11 @@ class Rss:
 
     prefix: str = "rss"
 
-    def read(self, host: Host, interface: str) -> Values:
-        return self.parse(tool(host, ["ethtool", "-x", interface]))
+    def question(self, interface: str) -> list[str]:
+        return ["ethtool", "-x", interface]
+
+    def values_in(self, shown: Result) -> Values:
+        return self.parse(accepted(shown).text)
 
     @staticmethod
     def parse(text: str) -> Values:
@@ -109,10 +118,13 @@ class HashFields:
 
     prefix: str = "hash"
 
-    def read(self, host: Host, interface: str) -> Values:
+    def question(self, interface: str) -> list[str]:
         script = f"none=1; for flow in {' '.join(FLOWS)}; do "  # a driver may hash only some types
         script += 'echo "# $flow"; ethtool -n "$1" rx-flow-hash "$flow" && none=0; done; exit $none'
-        return self.parse(tool(host, ["sh", "-c", script, "sh", interface]))
+        return ["sh", "-c", script, "sh", interface]
+
+    def values_in(self, shown: Result) -> Values:
+        return self.parse(accepted(shown).text)
 
     @staticmethod
     def parse(text: str) -> Values:
@@ -131,8 +143,11 @@ class PrivateFlags:
 
     prefix: str = "flags"
 
-    def read(self, host: Host, interface: str) -> Values:
-        return dict(parse_private_flags(tool(host, ["ethtool", "--show-priv-flags", interface])))
+    def question(self, interface: str) -> list[str]:
+        return ["ethtool", "--show-priv-flags", interface]
+
+    def values_in(self, shown: Result) -> Values:
+        return dict(parse_private_flags(accepted(shown).text))
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
         words = [word for name, value in values.items() for word in (name, on_off(value))]
@@ -145,13 +160,16 @@ class IrqAffinity:
 
     prefix: str = "irq"
 
-    def read(self, host: Host, interface: str) -> Values:
+    def question(self, interface: str) -> list[str]:
         # The interrupts of a virtio device are those of the PCI device above it.
         script = 'cd "/sys/class/net/$1/device" 2>/dev/null || exit 0; '
         script += '[ -d msi_irqs ] || { [ "$(basename "$(readlink subsystem)")" = virtio ] && cd -P ..; }; '
         script += "for i in $(ls msi_irqs 2>/dev/null); do "
         script += 'read -r cpus <"/proc/irq/$i/smp_affinity_list" && echo "$i $cpus"; done; true'
-        lines = tool(host, ["sh", "-c", script, "sh", interface]).splitlines()
+        return ["sh", "-c", script, "sh", interface]
+
+    def values_in(self, shown: Result) -> Values:
+        lines = accepted(shown).text.splitlines()
         return {number: cpus for number, _, cpus in (line.partition(" ") for line in lines)}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
@@ -164,10 +182,12 @@ class Napi:
 
     prefix: str = "napi"
 
-    def read(self, host: Host, interface: str) -> Values:
+    def question(self, interface: str) -> list[str]:
+        return ["cat", f"/sys/class/net/{interface}/threaded"]
+
+    def values_in(self, shown: Result) -> Values:
         # Absent before kernel 5.12; the kernel refuses a write for a device without NAPI.
-        found = host.run(["cat", f"/sys/class/net/{interface}/threaded"], check=False)
-        return {"threaded": found.text.strip() == "1"} if found.ok else {}
+        return {"threaded": shown.text.strip() == "1"} if shown.ok else {}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
         return [to_file(f"/sys/class/net/{interface}/threaded", str(int(value))) for value in values.values()]
@@ -179,10 +199,12 @@ class Governor:
 
     prefix: str = "governor"
 
-    def read(self, host: Host, interface: str) -> Values:
+    def question(self, interface: str) -> list[str]:
+        return ["sh", "-c", f"grep -sH . {_CPUFREQ}/cpu*/cpufreq/scaling_governor"]
+
+    def values_in(self, shown: Result) -> Values:
         # grep's exit code only says whether there is any: a guest has no governor.
-        found = host.run(["sh", "-c", f"grep -sH . {_CPUFREQ}/cpu*/cpufreq/scaling_governor"], check=False).text
-        return dict(re.findall(r"/cpu(\d+)/cpufreq/scaling_governor:(\S+)$", found, re.MULTILINE))
+        return dict(re.findall(r"/cpu(\d+)/cpufreq/scaling_governor:(\S+)$", shown.text, re.MULTILINE))
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
         return [to_file(f"{_CPUFREQ}/cpu{cpu}/cpufreq/scaling_governor", str(mode)) for cpu, mode in values.items()]
