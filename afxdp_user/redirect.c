@@ -66,7 +66,8 @@ static unsigned int attached_id(const struct redirect *redirect, const char *int
 static unsigned int program_that_stays(const struct redirect *redirect, const char *interface) {
     const uint64_t began = now_ns();
     unsigned int id;
-    while ((id = attached_id(redirect, interface)) && let_go_wait(began, LET_GO_PROGRAM_NS))
+    while ((id = attached_id(redirect, interface)) && !nobody_commands() &&
+           let_go_wait(began, LET_GO_PROGRAM_NS))
         ;
     return id;
 }

@@ -43,7 +43,7 @@ static void bind_patiently(struct socket *socket, const char *interface, unsigne
     const uint64_t began = now_ns();
     int error;
     while ((error = bind_queue(socket, interface, queue, zerocopy))) {
-        if (error != EBUSY || !let_go_wait(began, LET_GO_QUEUE_NS))
+        if (error != EBUSY || nobody_commands() || !let_go_wait(began, LET_GO_QUEUE_NS))
             fail("bind", error, refusal_words(), "queue %u of %s does not bind with %s: %s", queue, interface,
                  zerocopy ? "zerocopy" : "copy", strerror(error));
         xsk_umem__delete(socket->umem); // a umem of libxdp serves one try only

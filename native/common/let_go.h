@@ -6,7 +6,10 @@
 
 #include "clock.h"
 
+#include <poll.h>
 #include <stdbool.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #define LET_GO_PROGRAM_NS (5 * NS_PER_SECOND)
 #define LET_GO_QUEUE_NS (10 * NS_PER_SECOND)
@@ -18,4 +21,13 @@ static inline bool let_go_wait(uint64_t since, uint64_t limit) {
         return false;
     sleep_until_ns(now_ns() + LET_GO_RETRY_NS);
     return true;
+}
+
+// Whether a tool that takes commands from its standard input will get no more: who gave them is gone. A tool
+// that waited on would hold its interface for seconds after its controller was killed.
+static inline bool nobody_commands(void) {
+    struct pollfd input = {.fd = STDIN_FILENO};
+    int pending = 0;
+    return poll(&input, 1, 0) == 1 && (input.revents & POLLHUP) && !ioctl(STDIN_FILENO, FIONREAD, &pending) &&
+           !pending;
 }

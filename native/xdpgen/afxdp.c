@@ -107,6 +107,7 @@ static int afxdp_open(struct session *session) {
                                                        .need_wakeup = options->need_wakeup,
                                                        .busy_poll_us = options->busy_poll_us,
                                                        .metadata = options->tx_device_stamps,
+                                                       .commanded = options->step,
                                                    });
         if (!error && options->tx_device_stamps)
             error = ask_for_stamps(&afxdp.queues[queue], queue);

@@ -50,7 +50,8 @@ static uint32_t program_that_stays(const struct session *session) {
     const uint64_t began = now_ns();
     uint32_t id;
 
-    while ((id = attached_program(session)) && !interrupted && let_go_wait(began, LET_GO_PROGRAM_NS))
+    while ((id = attached_program(session)) && !interrupted &&
+           !(session->options.step && nobody_commands()) && let_go_wait(began, LET_GO_PROGRAM_NS))
         ;
     return id;
 }

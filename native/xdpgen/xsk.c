@@ -75,7 +75,8 @@ static int open_when_free(struct xsk *xsk, const struct xsk_request *request) {
     const uint64_t began = now_ns();
     int error;
 
-    while ((error = try_open(xsk, request)) == -EBUSY && !interrupted && let_go_wait(began, LET_GO_QUEUE_NS))
+    while ((error = try_open(xsk, request)) == -EBUSY && !interrupted &&
+           !(request->commanded && nobody_commands()) && let_go_wait(began, LET_GO_QUEUE_NS))
         ;
     return error;
 }

@@ -15,6 +15,7 @@ struct xsk_request {
     const char *interface;
     unsigned queue;
     bool zerocopy, need_wakeup;
+    bool commanded;        /* bursts come from stdin */
     bool metadata;         /* frames may ask something of the device */
     unsigned busy_poll_us; /* 0: none */
 };

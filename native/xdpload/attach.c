@@ -64,7 +64,7 @@ static unsigned int attached_id(const char *name, int ifindex) {
 static unsigned int program_that_stays(const char *name, int ifindex) {
     const uint64_t began = now_ns();
     unsigned int id;
-    while ((id = attached_id(name, ifindex)) && let_go_wait(began, LET_GO_PROGRAM_NS))
+    while ((id = attached_id(name, ifindex)) && !nobody_commands() && let_go_wait(began, LET_GO_PROGRAM_NS))
         ;
     return id;
 }

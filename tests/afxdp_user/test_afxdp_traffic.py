@@ -334,3 +334,18 @@ def test_usage_errors_say_what_is_wanted(afxdp_user, options, words):
 def test_a_cpu_that_does_not_exist_is_an_error(forwarder):
     with pytest.raises(HostError, match="the thread of queue 0 cannot run on CPU 1000"):
         forwarder(cpus=(1000,))
+
+
+def test_a_queue_is_awaited_only_as_long_as_there_is_a_controller(lab, forwarder):
+    """A killed controller's application would otherwise stay for ten seconds after its end."""
+    set_queues(lab.dut, lab.tg, 1)
+    running = forwarder()
+    second = lab.dut.host.start(running.argv, deadline_s=30)
+    with pytest.raises(HostError, match="no line"):
+        second.read_line(1.0)
+    began = time.monotonic()
+    second.close_stdin()
+    result = second.wait(20.0)
+    assert result.exit_code == 1
+    assert "queue 0 of vd0 does not bind" in result.text
+    assert time.monotonic() - began < 3
