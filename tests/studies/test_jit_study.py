@@ -409,6 +409,27 @@ def test_a_filter_whose_whole_cost_is_not_known_is_in_the_table_only():
     assert summaries.filters(both)["interpreter, above the shortest"].tolist() == [5.0, 5.0, 5.0]
 
 
+@pytest.mark.parametrize(
+    ("part", "value", "told"),
+    [
+        ("tcp", "share", "JIT, ip, 100"),
+        ("traffic", "share", "JIT, ip, 100 bytes of payload"),
+        ("filters", "cost", "JIT, ip"),
+    ],
+)
+def test_a_caption_says_which_bar_is_not_there_and_why(part: str, value: str, told: str):
+    """A reader who saw only three of four bars would take the fourth for zero."""
+    known = {"part": part, "subject": "ip", "number": 100, "name": "100, passed", "insns": 4}
+    both = table(
+        row(**known, trial_id="i-r1", mode="interpreter", **{value: 0.02}),
+        row(**known, trial_id="j-r1", mode="jit", reason="not above the noise of 411"),
+    )
+    look = VIEWS[part](both).look
+    assert look.caption[-1] == f"No bar: {told} (not above the noise of 411)."
+    whole = both.assign(**{value: 0.02}, reason=None)
+    assert not any("No bar" in line for line in VIEWS[part](whole).look.caption)
+
+
 def test_places_with_other_clocks_have_other_panels():
     elsewhere = BOTH.assign(label="there", unit="ns", clock="time")
     shown = VIEWS["test_bpf"](pd.concat([BOTH, elsewhere]))

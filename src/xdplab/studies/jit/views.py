@@ -46,6 +46,22 @@ def _both(rows: pd.DataFrame, kind: str, x: str, panel: str, scale: float = 1.0)
     ]
 
 
+def _without_bar(rows: pd.DataFrame, measured: pd.DataFrame, keys: list[str]) -> tuple[str, ...]:
+    """Return a sentence for the bars that a reader misses: which of ``rows`` have no value in a mode, and why."""
+    told: dict[str, list[str]] = {}
+    for row in rows.to_dict("records"):
+        for mode in MODES:
+            same = measured["mode"].eq(mode)
+            for key in ("label", *keys):
+                same &= measured[key].eq(row[key])
+            reasons = measured.loc[same, "reason"].dropna()
+            if pd.isna(row[mode]) and len(reasons):
+                words = (WORDS[mode], row["short"], str(row["panel"]).strip())
+                told.setdefault(str(reasons.iloc[0]), []).append(", ".join(filter(None, words)))
+    causes = [f"{' and '.join(bars)} ({why})" for why, bars in told.items()]
+    return (f"No bar: {'; '.join(causes)}.",) if causes else ()
+
+
 def _view(name: str, marks: Marks, look: Look) -> View:
     if not marks:
         raise NotApplicableError(NOTHING)
@@ -214,7 +230,10 @@ def _filters(table: pd.DataFrame) -> View:
         share_y=False,
         columns=1,
         bar_values=True,
-        caption=(f"Entering the filter included; on the packet that costs most; {_places(worst)}.",),
+        caption=(
+            f"Entering the filter included; on the packet that costs most; {_places(worst)}.",
+            *_without_bar(worst, joined.part(table, FILTERS), ["subject", "name"]),
+        ),
     )
     return _view("filters", _both(worst, "bar", "short", "panel"), look)
 
@@ -230,7 +249,10 @@ def _traffic(table: pd.DataFrame) -> View:
         hues=HUES,
         columns=1,
         bar_values=True,
-        caption=(f"UDP over loopback, send() to recv(); {_places(rows)}.",),
+        caption=(
+            f"UDP over loopback, send() to recv(); {_places(rows)}.",
+            *_without_bar(rows, joined.part(table, TRAFFIC), ["subject", "number"]),
+        ),
     )
     return _view("traffic", _both(rows, "bar", "short", "panel", 100.0), look)
 
@@ -255,7 +277,10 @@ def _amplified(table: pd.DataFrame) -> View:
         hues=HUES,
         share_y=False,
         columns=1,
-        caption=(f"Entering the filter included; {sockets} run it on each datagram; {_places(rows)}.",),
+        caption=(
+            f"Entering the filter included; {sockets} run it on each datagram; {_places(rows)}.",
+            *_without_bar(rows, joined.part(table, AMPLIFIED), keys),
+        ),
     )
     return _view("amplified", marks, look)
 
@@ -275,7 +300,10 @@ def _tcp(table: pd.DataFrame) -> View:
         hues=HUES,
         columns=1,
         bar_values=True,
-        caption=(f"One TCP connection over loopback, as netperf's tests of these names; {_places(rows)}.",),
+        caption=(
+            f"One TCP connection over loopback, as netperf's tests of these names; {_places(rows)}.",
+            *_without_bar(rows, joined.part(table, TCP), ["subject", "name"]),
+        ),
     )
     return _view("tcp", _both(rows, "bar", "short", "panel", 100.0), look)
 
