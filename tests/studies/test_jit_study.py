@@ -213,7 +213,7 @@ def test_only_what_a_tick_can_hit_is_counted_again():
     assert repeated == {"test_bpf"}
     assert len({t.trial_id for t in trials}) == len(trials)
     small = smallest(JitRequest())
-    assert (small.tests, small.suites) == ("0-12", ("test_bpf",))
+    assert (small.tests, small.suites, small.repetitions) == ("0-12", ("test_bpf",), 2)
 
 
 @pytest.mark.parametrize(
