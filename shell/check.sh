@@ -16,9 +16,9 @@ PYTHONS=(3.11 3.12 3.13 3.14)
 FAILED=(--last-failed --last-failed-no-failures=none)
 FAST=(tests/{analysis,cli,figures,formats,plan,thesis} tests/run/test_{store,runner,sample_run,derived_tables}.py
     tests/studies/test_{golden_attempts,planned,search,load_shares}.py tests/test_*.py)
-USERSPACE=("${FAST[@]}" tests/{moongen_lua,native/counted,notebooks,shell} tests/bench/test_bench_scripts.py
-    tests/faults/test_replayed_faults.py tests/run/test_scale.py
-    tests/studies/test_{anonymous,every_run,execution_machines,execution_mutants,execution_proof,report}.py)
+USERSPACE=("${FAST[@]}" tests/{compilers,moongen_lua,native/counted,notebooks,shell} tests/bench/test_bench_scripts.py
+    tests/faults/test_replayed_faults.py tests/programs/test_programs_{bytecode,userspace}.py tests/run/test_scale.py
+    tests/studies/test_{anonymous,every_run,execution_defeat,execution_machines,execution_mutants,execution_proof,report}.py)
 # Many containers set it. Then each test process would compile every module again that it imports: that triples the CPU
 # time in environments made by uv, whose installed packages are not compiled either.
 unset PYTHONDONTWRITEBYTECODE
@@ -109,7 +109,7 @@ tests() { # [OPTION…] for pytest
         apart=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
     fi
     beside guest "$bin/pytest" --durations=25 -m 'guest and not machine and not lab and not nightly' $memory/guest "$@"
-    beside userspace "$bin/pytest" -n "$(($(nproc) > 2 ? $(nproc) - 1 : 1))" --durations=25 \
+    beside userspace "$bin/pytest" -n "$(nproc)" --durations=25 \
         -m '(machine or not guest) and not lab and not nightly' $memory/userspace "$@" "${USERSPACE[@]}"
     say "pytest, real traffic"
     passed $# "$log/first" "${apart[@]}" "$bin/pytest" --durations=25 "${traffic[@]}" || late=1
