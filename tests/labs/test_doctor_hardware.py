@@ -69,8 +69,8 @@ FLAGS = "Private flags for ens2np0:\nrx_cqe_compress   : off\nrx_striding_rq    
         (
             doctor.counted,
             {},
-            {"ethtool -i": "driver: ice\n"},
-            "ice: received by the driver, sent back by the link",
+            {"ethtool -i": "driver: ixgbe\n"},
+            "ixgbe: received by the driver, sent back by the link",
             "ok",
         ),
         (doctor.counted, {}, {"ethtool -i": "driver: ice\n"}, "(from source, untried)", "ok"),

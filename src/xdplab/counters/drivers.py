@@ -49,6 +49,7 @@ def _q(*names: str) -> Names:
 
 
 _IN_LINK = "XDP_TX is counted in the link's statistics alone, as it completes; no action is counted apart"
+_ICE_SENT = (r"(tx_unicast)", r"(tx_multicast)", r"(tx_broadcast)")
 
 DRIVERS = (
     Driver(
@@ -149,11 +150,15 @@ DRIVERS = (
     ),
     Driver(
         "ice",
-        "drivers/net/ethernet/intel/ice/ice_ethtool.c, ice_main.c, ice_txrx.c",
+        "drivers/net/ethernet/intel/ice/ice_ethtool.c, ice_main.c, ice_base.c, ice_txrx.c, ice_txrx_lib.c",
         "5.10",
         received=_q("rx_queue_*_packets"),
+        sent=_ICE_SENT,
+        forwarded=_ICE_SENT,
         lost=(r"(rx_dropped\.nic)",),
-        note=_IN_LINK,
+        note="the NIC counts all that the interface's queues send; in 6.1 and 6.12 the link counts XDP's frames only "
+        "as the driver frees their descriptors, and it frees none while a quarter of the ring is unused, so the last "
+        "ones stay uncounted; no action is counted apart",
     ),
     Driver(
         "igc",
@@ -165,14 +170,17 @@ DRIVERS = (
     ),
     Driver(
         "ena",
-        "drivers/net/ethernet/amazon/ena/ena_ethtool.c, ena_xdp.c",
+        "drivers/net/ethernet/amazon/ena/ena_ethtool.c, ena_netdev.c, ena_xdp.c",
         "6.1",
         received=_q("queue_*_rx_cnt"),
         sent=_q("queue_*_xdp_tx_cnt"),
+        refused=_q("queue_*_xdp_tx_prepare_ctx_err", "queue_*_xdp_tx_dma_mapping_err"),
         tx=_q("queue_*_rx_xdp_tx"),
         drop=_q("queue_*_rx_xdp_drop", "queue_*_rx_xdp_aborted", "queue_*_rx_xdp_invalid"),
         redirect=_q("queue_*_rx_xdp_redirect"),
-        note="queue_*_xdp_tx_cnt counts redirects into the port too; a redirect that failed is aborted",
+        forwarded=_q("queue_*_xdp_tx_cnt"),
+        note="queue_*_xdp_tx_* count redirects into the port too, and 6.1's link leaves both out; a redirect that "
+        "failed is aborted; only the link's rx_dropped says what the NIC lost, in 6.12 together with XDP's drops",
     ),
     Driver(
         "bnxt_en",
