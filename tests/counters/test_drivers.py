@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.counters import Value, derive
-from xdplab.counters.drivers import DRIVERS, driver_of, total
+from xdplab.counters.drivers import DRIVERS, driver_of, lag_s, total
 from xdplab.errors import FormatError
 from xdplab.formats.ethtool import parse_driver, parse_statistics
 
@@ -44,8 +44,14 @@ LAYOUTS: dict[str, list[str]] = {
         *queues("rx_queue_{}_packets"),
         *("rx_unicast.nic", "tx_unicast.nic", "tx_multicast.nic", "tx_broadcast.nic", "rx_dropped.nic"),
     ],
-    "igb": ["rx_packets", *queues("tx_queue_{}_packets"), *queues("rx_queue_{}_packets", "rx_queue_{}_drops")],
-    "igc": ["rx_packets", *queues("tx_queue_{}_packets"), *queues("rx_queue_{}_packets", "rx_queue_{}_drops")],
+    "igb": [
+        *("rx_packets", "rx_no_buffer_count", "rx_missed_errors", *queues("tx_queue_{}_packets")),
+        *queues("rx_queue_{}_packets", "rx_queue_{}_drops"),
+    ],
+    "igc": [
+        *("rx_packets", "rx_no_buffer_count", "rx_missed_errors", *queues("tx_queue_{}_packets")),
+        *queues("rx_queue_{}_packets", "rx_queue_{}_drops"),
+    ],
     "ena": [
         *queues(
             *("queue_{}_tx_cnt", "queue_{}_rx_cnt", "queue_{}_rx_xdp_aborted", "queue_{}_rx_xdp_drop"),
@@ -96,6 +102,15 @@ FORWARDED = {
     "mlx5_core": ("tx0_xdp_xmit", "tx1_xdp_xmit"),
     "ena": ("queue_2_xdp_tx_cnt", "queue_3_xdp_tx_cnt"),
     "ice": ("tx_unicast", "tx_broadcast"),
+}
+# Counters of frames for which the NIC had no buffer. Drivers that do not print such a counter have no entry.
+LOST = {
+    "mlx5_core": ("rx_out_of_buffer",),
+    "ixgbe": ("rx_no_dma_resources", "rx_missed_errors"),
+    "i40e": ("port.rx_discards",),
+    "ice": ("rx_dropped.nic",),
+    **dict.fromkeys(("igb", "igc"), ("rx_queue_0_drops", "rx_queue_1_drops", "rx_missed_errors")),
+    "bnxt_en": ("[0]: rx_discards", "[1]: rx_discards"),
 }
 
 
@@ -169,6 +184,22 @@ def test_what_enas_ring_refused_was_not_sent() -> None:
     assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == (1000, 940)
     assert values["dut_driver_tx_refused"] == Value(60)
     assert json.loads(str(values["xdp_actions"].value))["tx"] == 1000
+
+
+@pytest.mark.parametrize("driver", LAYOUTS)
+def test_what_the_nic_had_no_buffer_for_is_counted(driver: str) -> None:
+    found = moved(files(driver, "pass"), **{name: 7 * 10**at for at, name in enumerate(LOST.get(driver, ()))})
+    lost = derive(found, mode="native", shared=False, queues=2)["dut_driver_lost"]
+    if driver in LOST:
+        assert lost == Value(int("7" * len(LOST[driver])))
+    else:
+        assert lost.reason == f"the driver {driver} counts no lost in ethtool -S"
+
+
+def test_a_reading_waits_as_long_as_the_counters_may_lag() -> None:
+    """bnxt_en: the NIC writes them each second, the driver's timer takes them over each second (bnxt_timer)."""
+    waits = {row.name: lag_s(row.name) for row in DRIVERS if lag_s(row.name)}
+    assert waits == {"bnxt_en": 2.5}
 
 
 @pytest.mark.parametrize("driver", LAYOUTS)
@@ -263,6 +294,16 @@ def test_virtios_older_names_are_not_taken_for_veths() -> None:
         row = driver_of(older, recorded)
         assert row is not None
         assert (row.name, total(older, row.sent or ()), total(older, row.redirect)) == ("virtio_net", 4, 5)
+
+
+def test_mlx4_of_5_10_has_no_counters_of_redirects() -> None:
+    counters = {"rx0_packets": 1, "rx0_dropped": 0, "rx0_xdp_drop": 20, "rx0_xdp_tx": 300, "rx0_xdp_tx_full": 4000}
+    row = driver_of(counters, "mlx4_en")
+    assert row is not None
+    assert (row.since, total(counters, row.received), total(counters, row.sent or ())) == ("5.10", 4321, 300)
+    newer = driver_of(counters | {"rx0_xdp_redirect": 0, "rx0_xdp_redirect_fail": 0}, "mlx4_en")
+    assert newer is not None
+    assert newer.since == "6.1"
 
 
 def test_a_name_that_is_not_there_is_not_nothing() -> None:

@@ -49,7 +49,10 @@ def _q(*names: str) -> Names:
 
 
 _IN_LINK = "XDP_TX is counted in the link's statistics alone, as it completes; no action is counted apart"
+_TWO_LOSSES = "a queue drops frames itself only if the driver told it to; otherwise the port misses them; "
 _ICE_SENT = (r"(tx_unicast)", r"(tx_multicast)", r"(tx_broadcast)")
+_MLX4 = "rx*_packets holds the frames that were passed only, and so do the link's; nothing can be redirected to it"
+_LATE_S = 0.5  # added to the periods of a driver's timers, which may fire late
 
 DRIVERS = (
     Driver(
@@ -99,9 +102,9 @@ DRIVERS = (
         "drivers/net/ethernet/intel/igb/igb_ethtool.c, igb_main.c",
         "5.10",
         received=_q("rx_queue_*_packets"),
-        lost=_q("rx_queue_*_drops"),
+        lost=(*_q("rx_queue_*_drops"), r"(rx_missed_errors)"),
         tried="6.1, 6.12, 7.2, QEMU's igb",
-        note=_IN_LINK,
+        note=_TWO_LOSSES + _IN_LINK,
     ),
     Driver(
         "vmxnet3",
@@ -165,8 +168,8 @@ DRIVERS = (
         "drivers/net/ethernet/intel/igc/igc_ethtool.c, igc_main.c",
         "6.1",
         received=_q("rx_queue_*_packets"),
-        lost=_q("rx_queue_*_drops"),
-        note=_IN_LINK,
+        lost=(*_q("rx_queue_*_drops"), r"(rx_missed_errors)"),
+        note=_TWO_LOSSES + _IN_LINK,
     ),
     Driver(
         "ena",
@@ -188,19 +191,21 @@ DRIVERS = (
         "5.10",
         received=_q("[*]: rx_ucast_packets", "[*]: rx_mcast_packets", "[*]: rx_bcast_packets"),
         lost=_q("[*]: rx_discards"),
-        lag_s=1.0,
-        note="the NIC writes its counters once per second (`stats-block-usecs`); " + _IN_LINK,
+        lag_s=2.0 + _LATE_S,
+        note="the NIC writes its counters once per second, and the driver takes them over once per second (both: "
+        "`stats-block-usecs`); " + _IN_LINK,
     ),
     Driver(
         "nfp",
-        "drivers/net/ethernet/netronome/nfp/nfp_net_ethtool.c, nfp_net_common.c, nfd3/dp.c",
+        "drivers/net/ethernet/netronome/nfp/nfp_net_ethtool.c, nfp_net_common.c, nfd3/dp.c, nfdk/dp.c",
         "5.10",
         received=_q("rvec_*_rx_pkts"),
-        note=_IN_LINK,
+        note="a later poll of the queue counts XDP_TX; dev_rx_discards has other causes than a lack of buffers; "
+        "nothing can be redirected to it; " + _IN_LINK,
     ),
     Driver(
         "mlx4_en",
-        "drivers/net/ethernet/mellanox/mlx4/en_ethtool.c, en_rx.c, en_tx.c",
+        "drivers/net/ethernet/mellanox/mlx4/en_ethtool.c, en_rx.c, en_tx.c, en_port.c",
         "6.1",
         received=_q(
             *("rx*_packets", "rx*_xdp_tx", "rx*_xdp_tx_full", "rx*_xdp_drop"),
@@ -211,7 +216,18 @@ DRIVERS = (
         tx=_q("rx*_xdp_tx", "rx*_xdp_tx_full"),
         drop=_q("rx*_xdp_drop"),
         redirect=_q("rx*_xdp_redirect", "rx*_xdp_redirect_fail"),
-        note="rx*_packets holds the frames that were passed only",
+        note=_MLX4,
+    ),
+    Driver(
+        "mlx4_en",
+        "drivers/net/ethernet/mellanox/mlx4/en_ethtool.c, en_rx.c, en_tx.c, en_port.c",
+        "5.10",
+        received=_q("rx*_packets", "rx*_xdp_tx", "rx*_xdp_tx_full", "rx*_xdp_drop"),
+        sent=_q("rx*_xdp_tx"),
+        refused=_q("rx*_xdp_tx_full"),
+        tx=_q("rx*_xdp_tx", "rx*_xdp_tx_full"),
+        drop=_q("rx*_xdp_drop"),
+        note="without redirects; " + _MLX4,
     ),
 )
 
