@@ -70,6 +70,30 @@ LAYOUTS: dict[str, list[str]] = {
         *("rx{}_packets", "rx{}_xdp_drop", "rx{}_xdp_redirect", "rx{}_xdp_redirect_fail"),
         *("rx{}_xdp_tx", "rx{}_xdp_tx_full"),
     ),
+    "gve": [
+        *("rx_packets", "tx_packets", "rx_dropped", *queues("tx_posted_desc[{}]", "tx_xdp_xmit[{}]", unused=0)),
+        *queues("rx_completed_desc[{}]", "rx_dropped_pkt[{}]", "rx_no_buffers_posted[{}]", unused=0),
+        *queues("rx_xdp_aborted[{}]", "rx_xdp_drop[{}]", "rx_xdp_pass[{}]", "rx_xdp_tx[{}]", unused=0),
+        *queues("rx_xdp_redirect[{}]", "rx_xdp_tx_errors[{}]", "rx_xdp_redirect_errors[{}]", unused=0),
+    ],
+    "mana": [
+        *("hc_rx_discards_no_wqe", "hc_rx_ucast_pkts", "hc_tx_ucast_pkts"),
+        *queues("rx_{}_packets", "rx_{}_bytes", "rx_{}_xdp_drop", "rx_{}_xdp_tx", "rx_{}_xdp_redirect", unused=0),
+        *queues("tx_{}_packets", "tx_{}_xdp_xmit", unused=0),
+    ],
+    "sfc": [
+        *("port_tx_packets", "port_rx_packets", "port_rx_nodesc_drops", "rx_nodesc_trunc", "rx_noskb_drops"),
+        *("rx_xdp_drops", "rx_xdp_bad_drops", "rx_xdp_tx", "rx_xdp_redirect"),
+        *queues("tx-{}.tx_packets", "rx-{}.rx_packets", "tx-xdp-cpu-{}.tx_packets"),
+    ],
+    "atlantic": [
+        *("InPackets", "OutPackets", "InPacketsDma", "OutPacketsDma", "InDroppedDma"),
+        *queues("Queue[{}] InPackets", "Queue[{}] InErrors", "Queue[{}] XdpAbort", "Queue[{}] XdpDrop"),
+        *queues("Queue[{}] XdpPass", "Queue[{}] XdpTx", "Queue[{}] XdpInvalid", "Queue[{}] XdpRedirect"),
+        *queues("Queue[{}] OutPackets"),
+        *("PTP Queue[8] InPackets", "PTP Queue[8] XdpTx", "PTP Queue[31] InPackets", "PTP Queue[31] XdpTx"),
+    ],
+    "st_gmac": ["rx_pkt_n", "tx_pkt_n", "rx_missed_cntr", *queues("q{}_tx_pkt_n"), *queues("q{}_rx_pkt_n")],
     "virtio_net": [
         *queues("rx{}_drops", "rx{}_xdp_packets", "rx{}_xdp_tx", "rx{}_xdp_redirects", "rx{}_xdp_drops", unused=0),
         *queues("tx{}_xdp_tx", "tx{}_xdp_tx_drops", unused=0),
@@ -92,10 +116,25 @@ MOVES: dict[str, dict[str, list[str]]] = {
     "i40e": {"all": ["rx-{}.packets"]},
     "bnxt_en": {"all": ["[{}]: rx_ucast_packets"]},
     "nfp": {"all": ["rvec_{}_rx_pkts"]},
+    "gve": {"all": [], "tx": ["rx_xdp_tx[{}]"], "drop": ["rx_xdp_drop[{}]"], "pass": ["rx_xdp_pass[{}]"]},
+    "mana": {
+        "all": [],
+        "tx": ["rx_{}_packets", "rx_{}_xdp_tx", "tx_{}_packets"],
+        "drop": ["rx_{}_xdp_drop"],
+        "pass": ["rx_{}_packets"],
+    },
+    "sfc": {"all": ["rx-{}.rx_packets"], "tx": ["rx_xdp_tx"], "drop": ["rx_xdp_drops"], "pass": []},
+    "atlantic": {
+        "all": ["Queue[{}] InPackets"],
+        "tx": ["Queue[{}] XdpTx", "Queue[{}] OutPackets"],
+        "drop": ["Queue[{}] XdpDrop"],
+        "pass": ["Queue[{}] XdpPass"],
+    },
+    "st_gmac": {"all": ["q{}_rx_pkt_n"]},
 }
 # What the link's statistics leave out: actions among the frames received, and XDP_TX (of ena in 6.1; of ice, what fits
 # in three quarters of the rings).
-LINK_RX_WITHOUT = {driver: {"tx", "drop"} for driver in ("mlx5_core", "mlx4_en")}
+LINK_RX_WITHOUT = {driver: {"tx", "drop"} for driver in ("mlx5_core", "mlx4_en", "st_gmac")} | {"mana": {"drop"}}
 LINK_TX_WITHOUT = {"mlx5_core", "mlx4_en", "ena", "ice"}
 # The counters of what another port redirected to this one, where the link's statistics leave that out too.
 FORWARDED = {
@@ -111,6 +150,8 @@ LOST = {
     "ice": ("rx_dropped.nic",),
     **dict.fromkeys(("igb", "igc"), ("rx_queue_0_drops", "rx_queue_1_drops", "rx_missed_errors")),
     "bnxt_en": ("[0]: rx_discards", "[1]: rx_discards"),
+    "mana": ("hc_rx_discards_no_wqe",),
+    "sfc": ("port_rx_nodesc_drops",),
 }
 
 
@@ -186,6 +227,15 @@ def test_what_enas_ring_refused_was_not_sent() -> None:
     assert json.loads(str(values["xdp_actions"].value))["tx"] == 1000
 
 
+def test_what_gves_ring_refused_was_not_sent() -> None:
+    """gve_xdp_done counts the action also if gve_xdp_xmit_one failed."""
+    found = moved(files("gve", "tx"), **{"rx_xdp_tx_errors[1]": 50})
+    values = derive(found, mode="native", shared=False, queues=2)
+    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == (1000, 950)
+    assert values["dut_driver_tx_refused"] == Value(50)
+    assert json.loads(str(values["xdp_actions"].value))["tx"] == 1000
+
+
 @pytest.mark.parametrize("driver", LAYOUTS)
 def test_what_the_nic_had_no_buffer_for_is_counted(driver: str) -> None:
     found = moved(files(driver, "pass"), **{name: 7 * 10**at for at, name in enumerate(LOST.get(driver, ()))})
@@ -199,7 +249,7 @@ def test_what_the_nic_had_no_buffer_for_is_counted(driver: str) -> None:
 def test_a_reading_waits_as_long_as_the_counters_may_lag() -> None:
     """bnxt_en: the NIC writes them each second, the driver's timer takes them over each second (bnxt_timer)."""
     waits = {row.name: lag_s(row.name) for row in DRIVERS if lag_s(row.name)}
-    assert waits == {"bnxt_en": 2.5}
+    assert waits == {"bnxt_en": 2.5, "sfc": 1.5, "atlantic": 1.5}
 
 
 @pytest.mark.parametrize("driver", LAYOUTS)

@@ -75,7 +75,7 @@ FLAGS = "Private flags for ens2np0:\nrx_cqe_compress   : off\nrx_striding_rq    
         ),
         (doctor.counted, {}, {"ethtool -i": "driver: ice\n"}, "(from source, untried)", "ok"),
         (doctor.counted, {}, {"ethtool -i": "driver: igb\n"}, "(tried on 6.1, 6.12, 7.2, QEMU's igb)", "ok"),
-        (doctor.counted, {}, {"ethtool -i": "driver: sfc\n"}, "no row for sfc", "warn"),
+        (doctor.counted, {}, {"ethtool -i": "driver: qede\n"}, "no row for qede", "warn"),
         (hardware.pcie, PCIE | {f"{SLOT}/current_link_width": "8\n"}, {}, "x8 of x16 at 8.0 GT/s PCIe of 8.0", "warn"),
         (hardware.pcie, PCIE, {}, "x16 of x16", "ok"),
         (hardware.pcie, {}, {}, "not told", "ok"),

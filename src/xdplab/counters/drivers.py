@@ -229,6 +229,66 @@ DRIVERS = (
         drop=_q("rx*_xdp_drop"),
         note="without redirects; " + _MLX4,
     ),
+    Driver(
+        "gve",
+        "drivers/net/ethernet/google/gve/gve_ethtool.c, gve_main.c, gve_rx.c, gve_tx.c",
+        "6.12",
+        received=_q(*(f"rx_xdp_{action}[*]" for action in ("pass", "tx", "redirect", "drop", "aborted"))),
+        sent=_q("rx_xdp_tx[*]", "-rx_xdp_tx_errors[*]"),
+        refused=_q("rx_xdp_tx_errors[*]"),
+        tx=_q("rx_xdp_tx[*]"),
+        drop=_q("rx_xdp_drop[*]", "rx_xdp_aborted[*]"),
+        redirect=_q("rx_xdp_redirect[*]"),
+        received_xdp_only=True,
+        note="an unknown action is not counted; rx_no_buffers_posted is the NIC's report, which may be 20 s old",
+    ),
+    Driver(
+        "mana",
+        "drivers/net/ethernet/microsoft/mana/mana_ethtool.c, mana_en.c, mana_bpf.c",
+        "6.1",
+        received=_q("rx_*_packets", "rx_*_xdp_drop"),
+        tx=_q("rx_*_xdp_tx"),
+        drop=_q("rx_*_xdp_drop"),
+        redirect=_q("rx_*_xdp_redirect"),
+        lost=(r"(hc_rx_discards_no_wqe)",),
+        note="rx_*_packets holds all but the frames that were dropped; redirects that failed are drops; XDP_TX is "
+        "counted in the link's statistics alone, as the ring takes it",
+    ),
+    Driver(
+        "sfc",
+        "drivers/net/ethernet/sfc/ethtool_common.c, rx.c, tx.c, ef10.c",
+        "5.10",
+        received=_q("rx-*.rx_packets"),
+        sent=(r"(rx_xdp_tx)",),
+        tx=(r"(rx_xdp_tx)",),
+        drop=(r"(rx_xdp_drops)", r"(rx_xdp_bad_drops)"),
+        redirect=(r"(rx_xdp_redirect)",),
+        lost=(r"(port_rx_nodesc_drops)",),
+        lag_s=1.0 + _LATE_S,
+        note="what the ring refused and failed redirects are drops; the counts of XDP have 32 bits; the NIC writes the "
+        "link's counts, and what it lost, once per second",
+    ),
+    Driver(
+        "atlantic",
+        "drivers/net/ethernet/aquantia/atlantic/aq_ethtool.c, aq_ring.c, aq_nic.c",
+        "6.1",
+        received=_q("Queue[*] InPackets"),
+        sent=_q("Queue[*] XdpTx"),
+        tx=_q("Queue[*] XdpTx"),
+        drop=_q("Queue[*] XdpDrop", "Queue[*] XdpAbort"),
+        redirect=_q("Queue[*] XdpRedirect"),
+        lag_s=1.0 + _LATE_S,
+        note="what the ring refused and failed redirects are aborted; the driver takes over the link's counts once per "
+        "second; the source does not say why InDroppedDma were dropped",
+    ),
+    Driver(
+        "st_gmac",
+        "drivers/net/ethernet/stmicro/stmmac/stmmac_ethtool.c, stmmac_main.c",
+        "6.1",
+        received=_q("q*_rx_pkt_n"),
+        note="stmmac's name in `ethtool -i`; frames with errors are counted too; the link's rx_packets holds the "
+        "frames that were passed only; " + _IN_LINK,
+    ),
 )
 
 _BY_LAYOUT = (("veth", "peer_ifindex"), ("virtio_net", r"tx(?:_queue_)?[0-9]+_xdp_tx_drops"))
