@@ -1,7 +1,7 @@
 """Each driver's counters, in the layout of its source: frames that the DUT received, sent back and dropped, per queue.
 
-No machine here has these cards, so there are no recordings: the names come from the kernel's source (6.12). Other tests
-compare those of igb, vmxnet3, virtio_net and veth with known frames in guests and namespaces.
+No machine here has these cards, so there are no recordings: names and meanings come from the kernel's source (6.12).
+Other tests compare those of igb, vmxnet3, virtio_net and veth with known frames in guests and namespaces.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.counters import Value, derive
-from xdplab.counters.drivers import DRIVERS, driver_of, total
+from xdplab.counters.drivers import DRIVERS, driver_of, lag_s, total
 from xdplab.errors import FormatError
 from xdplab.formats.ethtool import parse_driver, parse_statistics
 
@@ -38,16 +38,28 @@ LAYOUTS: dict[str, list[str]] = {
         *queues("rx_queue_{}_packets", "rx_queue_{}_bytes"),
     ],
     "i40e": ["rx_packets", "tx_packets", *queues("tx-{}.packets", "rx-{}.packets"), "port.rx_discards"],
-    "ice": ["rx_unicast", *queues("tx_queue_{}_packets"), *queues("rx_queue_{}_packets"), "rx_dropped.nic"],
-    "igb": ["rx_packets", *queues("tx_queue_{}_packets"), *queues("rx_queue_{}_packets", "rx_queue_{}_drops")],
-    "igc": ["rx_packets", *queues("tx_queue_{}_packets"), *queues("rx_queue_{}_packets", "rx_queue_{}_drops")],
+    "ice": [
+        *("rx_unicast", "tx_unicast", "rx_multicast", "tx_multicast", "rx_broadcast", "tx_broadcast", "tx_busy"),
+        *queues("tx_queue_{}_packets"),
+        *queues("rx_queue_{}_packets"),
+        *("rx_unicast.nic", "tx_unicast.nic", "tx_multicast.nic", "tx_broadcast.nic", "rx_dropped.nic"),
+    ],
+    "igb": [
+        *("rx_packets", "rx_no_buffer_count", "rx_missed_errors", *queues("tx_queue_{}_packets")),
+        *queues("rx_queue_{}_packets", "rx_queue_{}_drops"),
+    ],
+    "igc": [
+        *("rx_packets", "rx_no_buffer_count", "rx_missed_errors", *queues("tx_queue_{}_packets")),
+        *queues("rx_queue_{}_packets", "rx_queue_{}_drops"),
+    ],
     "ena": [
         *queues(
             *("queue_{}_tx_cnt", "queue_{}_rx_cnt", "queue_{}_rx_xdp_aborted", "queue_{}_rx_xdp_drop"),
             *("queue_{}_rx_xdp_pass", "queue_{}_rx_xdp_tx", "queue_{}_rx_xdp_invalid", "queue_{}_rx_xdp_redirect"),
             unused=0,
         ),
-        *("queue_2_xdp_tx_cnt", "queue_3_xdp_tx_cnt"),  # transmit queues are numbered after the receive queues
+        # transmit queues of XDP are numbered after the receive queues
+        *(f"queue_{q}_xdp_tx_{name}" for q in (2, 3) for name in ("cnt", "dma_mapping_err", "prepare_ctx_err")),
     ],
     "bnxt_en": queues(
         *("[{}]: rx_ucast_packets", "[{}]: rx_mcast_packets", "[{}]: rx_bcast_packets", "[{}]: rx_discards"),
@@ -58,6 +70,30 @@ LAYOUTS: dict[str, list[str]] = {
         *("rx{}_packets", "rx{}_xdp_drop", "rx{}_xdp_redirect", "rx{}_xdp_redirect_fail"),
         *("rx{}_xdp_tx", "rx{}_xdp_tx_full"),
     ),
+    "gve": [
+        *("rx_packets", "tx_packets", "rx_dropped", *queues("tx_posted_desc[{}]", "tx_xdp_xmit[{}]", unused=0)),
+        *queues("rx_completed_desc[{}]", "rx_dropped_pkt[{}]", "rx_no_buffers_posted[{}]", unused=0),
+        *queues("rx_xdp_aborted[{}]", "rx_xdp_drop[{}]", "rx_xdp_pass[{}]", "rx_xdp_tx[{}]", unused=0),
+        *queues("rx_xdp_redirect[{}]", "rx_xdp_tx_errors[{}]", "rx_xdp_redirect_errors[{}]", unused=0),
+    ],
+    "mana": [
+        *("hc_rx_discards_no_wqe", "hc_rx_ucast_pkts", "hc_tx_ucast_pkts"),
+        *queues("rx_{}_packets", "rx_{}_bytes", "rx_{}_xdp_drop", "rx_{}_xdp_tx", "rx_{}_xdp_redirect", unused=0),
+        *queues("tx_{}_packets", "tx_{}_xdp_xmit", unused=0),
+    ],
+    "sfc": [
+        *("port_tx_packets", "port_rx_packets", "port_rx_nodesc_drops", "rx_nodesc_trunc", "rx_noskb_drops"),
+        *("rx_xdp_drops", "rx_xdp_bad_drops", "rx_xdp_tx", "rx_xdp_redirect"),
+        *queues("tx-{}.tx_packets", "rx-{}.rx_packets", "tx-xdp-cpu-{}.tx_packets"),
+    ],
+    "atlantic": [
+        *("InPackets", "OutPackets", "InPacketsDma", "OutPacketsDma", "InDroppedDma"),
+        *queues("Queue[{}] InPackets", "Queue[{}] InErrors", "Queue[{}] XdpAbort", "Queue[{}] XdpDrop"),
+        *queues("Queue[{}] XdpPass", "Queue[{}] XdpTx", "Queue[{}] XdpInvalid", "Queue[{}] XdpRedirect"),
+        *queues("Queue[{}] OutPackets"),
+        *("PTP Queue[8] InPackets", "PTP Queue[8] XdpTx", "PTP Queue[31] InPackets", "PTP Queue[31] XdpTx"),
+    ],
+    "st_gmac": ["rx_pkt_n", "tx_pkt_n", "rx_missed_cntr", *queues("q{}_tx_pkt_n"), *queues("q{}_rx_pkt_n")],
     "virtio_net": [
         *queues("rx{}_drops", "rx{}_xdp_packets", "rx{}_xdp_tx", "rx{}_xdp_redirects", "rx{}_xdp_drops", unused=0),
         *queues("tx{}_xdp_tx", "tx{}_xdp_tx_drops", unused=0),
@@ -75,12 +111,48 @@ MOVES: dict[str, dict[str, list[str]]] = {
     },
     "mlx4_en": {"all": [], "tx": ["rx{}_xdp_tx"], "drop": ["rx{}_xdp_drop"], "pass": ["rx{}_packets"]},
     "virtio_net": {"all": ["rx{}_xdp_packets"], "tx": ["rx{}_xdp_tx"], "drop": ["rx{}_xdp_drops"], "pass": []},
-    **{driver: {"all": ["rx_queue_{}_packets"]} for driver in ("ixgbe", "ice", "igb", "igc")},
+    **{driver: {"all": ["rx_queue_{}_packets"]} for driver in ("ixgbe", "igb", "igc")},
+    "ice": {"all": ["rx_queue_{}_packets"], "tx": ["tx_unicast", "tx_unicast.nic"]},
     "i40e": {"all": ["rx-{}.packets"]},
     "bnxt_en": {"all": ["[{}]: rx_ucast_packets"]},
     "nfp": {"all": ["rvec_{}_rx_pkts"]},
+    "gve": {"all": [], "tx": ["rx_xdp_tx[{}]"], "drop": ["rx_xdp_drop[{}]"], "pass": ["rx_xdp_pass[{}]"]},
+    "mana": {
+        "all": [],
+        "tx": ["rx_{}_packets", "rx_{}_xdp_tx", "tx_{}_packets"],
+        "drop": ["rx_{}_xdp_drop"],
+        "pass": ["rx_{}_packets"],
+    },
+    "sfc": {"all": ["rx-{}.rx_packets"], "tx": ["rx_xdp_tx"], "drop": ["rx_xdp_drops"], "pass": []},
+    "atlantic": {
+        "all": ["Queue[{}] InPackets"],
+        "tx": ["Queue[{}] XdpTx", "Queue[{}] OutPackets"],
+        "drop": ["Queue[{}] XdpDrop"],
+        "pass": ["Queue[{}] XdpPass"],
+    },
+    "st_gmac": {"all": ["q{}_rx_pkt_n"]},
 }
-LINK_LEAVES_XDP_OUT = {"mlx5_core", "mlx4_en"}
+# What the link's statistics leave out: actions among the frames received, and XDP_TX (of ena in 6.1; of ice, what fits
+# in three quarters of the rings).
+LINK_RX_WITHOUT = {driver: {"tx", "drop"} for driver in ("mlx5_core", "mlx4_en", "st_gmac")} | {"mana": {"drop"}}
+LINK_TX_WITHOUT = {"mlx5_core", "mlx4_en", "ena", "ice"}
+# The counters of what another port redirected to this one, where the link's statistics leave that out too.
+FORWARDED = {
+    "mlx5_core": ("tx0_xdp_xmit", "tx1_xdp_xmit"),
+    "ena": ("queue_2_xdp_tx_cnt", "queue_3_xdp_tx_cnt"),
+    "ice": ("tx_unicast", "tx_broadcast"),
+}
+# Counters of frames for which the NIC had no buffer. Drivers that do not print such a counter have no entry.
+LOST = {
+    "mlx5_core": ("rx_out_of_buffer",),
+    "ixgbe": ("rx_no_dma_resources", "rx_missed_errors"),
+    "i40e": ("port.rx_discards",),
+    "ice": ("rx_dropped.nic",),
+    **dict.fromkeys(("igb", "igc"), ("rx_queue_0_drops", "rx_queue_1_drops", "rx_missed_errors")),
+    "bnxt_en": ("[0]: rx_discards", "[1]: rx_discards"),
+    "mana": ("hc_rx_discards_no_wqe",),
+    "sfc": ("port_rx_nodesc_drops",),
+}
 
 
 def statistics(counters: dict[str, int]) -> bytes:
@@ -103,15 +175,14 @@ def files(driver: str, action: str) -> dict[str, bytes]:
             after[name.format(queue)] += frames
         if driver == "ena" and action == "tx":
             after[f"queue_{queue + 2}_xdp_tx_cnt"] += frames
-    sent = SENT if action == "tx" and driver not in LINK_LEAVES_XDP_OUT else 0
+    sent = SENT if action == "tx" and driver not in LINK_TX_WITHOUT else 0
+    received = SENT if action not in LINK_RX_WITHOUT.get(driver, ()) else 0
     return {
         "dut.driver.before.txt": f"driver: {driver}\nversion: 6.12.107\nfirmware-version: 1\n".encode(),
         "dut.ethtool.before.txt": statistics(before),
         "dut.ethtool.after.txt": statistics(after),
         "dut.iplink.before.json": link(7, 9),
-        "dut.iplink.after.json": link(
-            7 + (SENT if action == "pass" or driver not in LINK_LEAVES_XDP_OUT else 0), 9 + sent
-        ),
+        "dut.iplink.after.json": link(7 + received, 9 + sent),
     }
 
 
@@ -141,20 +212,56 @@ def test_what_mlx5s_ring_refused_is_told_from_a_drop() -> None:
     assert json.loads(str(values["xdp_actions"].value)) == {"tx": 1000, "drop": 0, "redirect": 0, "pass": 0}
 
 
+def moved(found: dict[str, bytes], **by: int) -> dict[str, bytes]:
+    """Return the readings with counters of `ethtool -S` changed after the window."""
+    counters = parse_statistics(found["dut.ethtool.after.txt"])
+    return found | {"dut.ethtool.after.txt": statistics(counters | {name: counters[name] + by[name] for name in by})}
+
+
+def test_what_enas_ring_refused_was_not_sent() -> None:
+    """ena_xdp_execute counts the action also if ena_xdp_xmit_frame failed."""
+    found = moved(files("ena", "tx"), queue_2_xdp_tx_cnt=-60, queue_2_xdp_tx_prepare_ctx_err=50)
+    values = derive(moved(found, queue_3_xdp_tx_dma_mapping_err=10), mode="native", shared=False, queues=2)
+    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == (1000, 940)
+    assert values["dut_driver_tx_refused"] == Value(60)
+    assert json.loads(str(values["xdp_actions"].value))["tx"] == 1000
+
+
+def test_what_gves_ring_refused_was_not_sent() -> None:
+    """gve_xdp_done counts the action also if gve_xdp_xmit_one failed."""
+    found = moved(files("gve", "tx"), **{"rx_xdp_tx_errors[1]": 50})
+    values = derive(found, mode="native", shared=False, queues=2)
+    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == (1000, 950)
+    assert values["dut_driver_tx_refused"] == Value(50)
+    assert json.loads(str(values["xdp_actions"].value))["tx"] == 1000
+
+
+@pytest.mark.parametrize("driver", LAYOUTS)
+def test_what_the_nic_had_no_buffer_for_is_counted(driver: str) -> None:
+    found = moved(files(driver, "pass"), **{name: 7 * 10**at for at, name in enumerate(LOST.get(driver, ()))})
+    lost = derive(found, mode="native", shared=False, queues=2)["dut_driver_lost"]
+    if driver in LOST:
+        assert lost == Value(int("7" * len(LOST[driver])))
+    else:
+        assert lost.reason == f"the driver {driver} counts no lost in ethtool -S"
+
+
+def test_a_reading_waits_as_long_as_the_counters_may_lag() -> None:
+    """bnxt_en: the NIC writes them each second, the driver's timer takes them over each second (bnxt_timer)."""
+    waits = {row.name: lag_s(row.name) for row in DRIVERS if lag_s(row.name)}
+    assert waits == {"bnxt_en": 2.5, "sfc": 1.5, "atlantic": 1.5}
+
+
 @pytest.mark.parametrize("driver", LAYOUTS)
 def test_what_another_port_redirected_to_this_one_is_counted(driver: str) -> None:
     found = files(driver, "pass")
-    if driver == "mlx5_core":
-        counters = parse_statistics(found["dut.ethtool.after.txt"])
-        own = {
-            name: counters[name] + count for name, count in zip(("tx0_xdp_xmit", "tx1_xdp_xmit"), QUEUES, strict=True)
-        }
-        found["dut.ethtool.after.txt"] = statistics(counters | own)
+    if driver in FORWARDED:
+        found = moved(found, **dict(zip(FORWARDED[driver], QUEUES, strict=True)))
     else:
         found["dut.iplink.after.json"] = link(7, 9 + SENT)
     for mode in ("native", "generic"):
         counted = derive(found, mode=mode, shared=False, queues=2)["dut_forwarded_packets"]
-        assert counted == Value(SENT if (driver, mode) != ("mlx5_core", "generic") else 0)
+        assert counted == Value(0 if driver in FORWARDED and mode == "generic" else SENT)
 
 
 def test_a_queue_that_counts_is_kept_though_it_was_not_asked_for() -> None:
@@ -237,6 +344,16 @@ def test_virtios_older_names_are_not_taken_for_veths() -> None:
         row = driver_of(older, recorded)
         assert row is not None
         assert (row.name, total(older, row.sent or ()), total(older, row.redirect)) == ("virtio_net", 4, 5)
+
+
+def test_mlx4_of_5_10_has_no_counters_of_redirects() -> None:
+    counters = {"rx0_packets": 1, "rx0_dropped": 0, "rx0_xdp_drop": 20, "rx0_xdp_tx": 300, "rx0_xdp_tx_full": 4000}
+    row = driver_of(counters, "mlx4_en")
+    assert row is not None
+    assert (row.since, total(counters, row.received), total(counters, row.sent or ())) == ("5.10", 4321, 300)
+    newer = driver_of(counters | {"rx0_xdp_redirect": 0, "rx0_xdp_redirect_fail": 0}, "mlx4_en")
+    assert newer is not None
+    assert newer.since == "6.1"
 
 
 def test_a_name_that_is_not_there_is_not_nothing() -> None:

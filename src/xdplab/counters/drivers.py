@@ -49,6 +49,10 @@ def _q(*names: str) -> Names:
 
 
 _IN_LINK = "XDP_TX is counted in the link's statistics alone, as it completes; no action is counted apart"
+_TWO_LOSSES = "a queue drops frames itself only if the driver told it to; otherwise the port misses them; "
+_ICE_SENT = (r"(tx_unicast)", r"(tx_multicast)", r"(tx_broadcast)")
+_MLX4 = "rx*_packets holds the frames that were passed only, and so do the link's; nothing can be redirected to it"
+_LATE_S = 0.5  # added to the periods of a driver's timers, which may fire late
 
 DRIVERS = (
     Driver(
@@ -98,9 +102,9 @@ DRIVERS = (
         "drivers/net/ethernet/intel/igb/igb_ethtool.c, igb_main.c",
         "5.10",
         received=_q("rx_queue_*_packets"),
-        lost=_q("rx_queue_*_drops"),
+        lost=(*_q("rx_queue_*_drops"), r"(rx_missed_errors)"),
         tried="6.1, 6.12, 7.2, QEMU's igb",
-        note=_IN_LINK,
+        note=_TWO_LOSSES + _IN_LINK,
     ),
     Driver(
         "vmxnet3",
@@ -149,30 +153,37 @@ DRIVERS = (
     ),
     Driver(
         "ice",
-        "drivers/net/ethernet/intel/ice/ice_ethtool.c, ice_main.c, ice_txrx.c",
+        "drivers/net/ethernet/intel/ice/ice_ethtool.c, ice_main.c, ice_base.c, ice_txrx.c, ice_txrx_lib.c",
         "5.10",
         received=_q("rx_queue_*_packets"),
+        sent=_ICE_SENT,
+        forwarded=_ICE_SENT,
         lost=(r"(rx_dropped\.nic)",),
-        note=_IN_LINK,
+        note="the NIC counts all that the interface's queues send; in 6.1 and 6.12 the link counts XDP's frames only "
+        "as the driver frees their descriptors, and it frees none while a quarter of the ring is unused, so the last "
+        "ones stay uncounted; no action is counted apart",
     ),
     Driver(
         "igc",
         "drivers/net/ethernet/intel/igc/igc_ethtool.c, igc_main.c",
         "6.1",
         received=_q("rx_queue_*_packets"),
-        lost=_q("rx_queue_*_drops"),
-        note=_IN_LINK,
+        lost=(*_q("rx_queue_*_drops"), r"(rx_missed_errors)"),
+        note=_TWO_LOSSES + _IN_LINK,
     ),
     Driver(
         "ena",
-        "drivers/net/ethernet/amazon/ena/ena_ethtool.c, ena_xdp.c",
+        "drivers/net/ethernet/amazon/ena/ena_ethtool.c, ena_netdev.c, ena_xdp.c",
         "6.1",
         received=_q("queue_*_rx_cnt"),
         sent=_q("queue_*_xdp_tx_cnt"),
+        refused=_q("queue_*_xdp_tx_prepare_ctx_err", "queue_*_xdp_tx_dma_mapping_err"),
         tx=_q("queue_*_rx_xdp_tx"),
         drop=_q("queue_*_rx_xdp_drop", "queue_*_rx_xdp_aborted", "queue_*_rx_xdp_invalid"),
         redirect=_q("queue_*_rx_xdp_redirect"),
-        note="queue_*_xdp_tx_cnt counts redirects into the port too; a redirect that failed is aborted",
+        forwarded=_q("queue_*_xdp_tx_cnt"),
+        note="queue_*_xdp_tx_* count redirects into the port too, and 6.1's link leaves both out; a redirect that "
+        "failed is aborted; only the link's rx_dropped says what the NIC lost, in 6.12 together with XDP's drops",
     ),
     Driver(
         "bnxt_en",
@@ -180,19 +191,21 @@ DRIVERS = (
         "5.10",
         received=_q("[*]: rx_ucast_packets", "[*]: rx_mcast_packets", "[*]: rx_bcast_packets"),
         lost=_q("[*]: rx_discards"),
-        lag_s=1.0,
-        note="the NIC writes its counters once per second (`stats-block-usecs`); " + _IN_LINK,
+        lag_s=2.0 + _LATE_S,
+        note="the NIC writes its counters once per second, and the driver takes them over once per second (both: "
+        "`stats-block-usecs`); " + _IN_LINK,
     ),
     Driver(
         "nfp",
-        "drivers/net/ethernet/netronome/nfp/nfp_net_ethtool.c, nfp_net_common.c, nfd3/dp.c",
+        "drivers/net/ethernet/netronome/nfp/nfp_net_ethtool.c, nfp_net_common.c, nfd3/dp.c, nfdk/dp.c",
         "5.10",
         received=_q("rvec_*_rx_pkts"),
-        note=_IN_LINK,
+        note="a later poll of the queue counts XDP_TX; dev_rx_discards has other causes than a lack of buffers; "
+        "nothing can be redirected to it; " + _IN_LINK,
     ),
     Driver(
         "mlx4_en",
-        "drivers/net/ethernet/mellanox/mlx4/en_ethtool.c, en_rx.c, en_tx.c",
+        "drivers/net/ethernet/mellanox/mlx4/en_ethtool.c, en_rx.c, en_tx.c, en_port.c",
         "6.1",
         received=_q(
             *("rx*_packets", "rx*_xdp_tx", "rx*_xdp_tx_full", "rx*_xdp_drop"),
@@ -203,7 +216,78 @@ DRIVERS = (
         tx=_q("rx*_xdp_tx", "rx*_xdp_tx_full"),
         drop=_q("rx*_xdp_drop"),
         redirect=_q("rx*_xdp_redirect", "rx*_xdp_redirect_fail"),
-        note="rx*_packets holds the frames that were passed only",
+        note=_MLX4,
+    ),
+    Driver(
+        "mlx4_en",
+        "drivers/net/ethernet/mellanox/mlx4/en_ethtool.c, en_rx.c, en_tx.c, en_port.c",
+        "5.10",
+        received=_q("rx*_packets", "rx*_xdp_tx", "rx*_xdp_tx_full", "rx*_xdp_drop"),
+        sent=_q("rx*_xdp_tx"),
+        refused=_q("rx*_xdp_tx_full"),
+        tx=_q("rx*_xdp_tx", "rx*_xdp_tx_full"),
+        drop=_q("rx*_xdp_drop"),
+        note="without redirects; " + _MLX4,
+    ),
+    Driver(
+        "gve",
+        "drivers/net/ethernet/google/gve/gve_ethtool.c, gve_main.c, gve_rx.c, gve_tx.c",
+        "6.12",
+        received=_q(*(f"rx_xdp_{action}[*]" for action in ("pass", "tx", "redirect", "drop", "aborted"))),
+        sent=_q("rx_xdp_tx[*]", "-rx_xdp_tx_errors[*]"),
+        refused=_q("rx_xdp_tx_errors[*]"),
+        tx=_q("rx_xdp_tx[*]"),
+        drop=_q("rx_xdp_drop[*]", "rx_xdp_aborted[*]"),
+        redirect=_q("rx_xdp_redirect[*]"),
+        received_xdp_only=True,
+        note="an unknown action is not counted; rx_no_buffers_posted is the NIC's report, which may be 20 s old",
+    ),
+    Driver(
+        "mana",
+        "drivers/net/ethernet/microsoft/mana/mana_ethtool.c, mana_en.c, mana_bpf.c",
+        "6.1",
+        received=_q("rx_*_packets", "rx_*_xdp_drop"),
+        tx=_q("rx_*_xdp_tx"),
+        drop=_q("rx_*_xdp_drop"),
+        redirect=_q("rx_*_xdp_redirect"),
+        lost=(r"(hc_rx_discards_no_wqe)",),
+        note="rx_*_packets holds all but the frames that were dropped; redirects that failed are drops; XDP_TX is "
+        "counted in the link's statistics alone, as the ring takes it",
+    ),
+    Driver(
+        "sfc",
+        "drivers/net/ethernet/sfc/ethtool_common.c, rx.c, tx.c, ef10.c",
+        "5.10",
+        received=_q("rx-*.rx_packets"),
+        sent=(r"(rx_xdp_tx)",),
+        tx=(r"(rx_xdp_tx)",),
+        drop=(r"(rx_xdp_drops)", r"(rx_xdp_bad_drops)"),
+        redirect=(r"(rx_xdp_redirect)",),
+        lost=(r"(port_rx_nodesc_drops)",),
+        lag_s=1.0 + _LATE_S,
+        note="what the ring refused and failed redirects are drops; the counts of XDP have 32 bits; the NIC writes the "
+        "link's counts, and what it lost, once per second",
+    ),
+    Driver(
+        "atlantic",
+        "drivers/net/ethernet/aquantia/atlantic/aq_ethtool.c, aq_ring.c, aq_nic.c",
+        "6.1",
+        received=_q("Queue[*] InPackets"),
+        sent=_q("Queue[*] XdpTx"),
+        tx=_q("Queue[*] XdpTx"),
+        drop=_q("Queue[*] XdpDrop", "Queue[*] XdpAbort"),
+        redirect=_q("Queue[*] XdpRedirect"),
+        lag_s=1.0 + _LATE_S,
+        note="what the ring refused and failed redirects are aborted; the driver takes over the link's counts once per "
+        "second; the source does not say why InDroppedDma were dropped",
+    ),
+    Driver(
+        "st_gmac",
+        "drivers/net/ethernet/stmicro/stmmac/stmmac_ethtool.c, stmmac_main.c",
+        "6.1",
+        received=_q("q*_rx_pkt_n"),
+        note="stmmac's name in `ethtool -i`; frames with errors are counted too; the link's rx_packets holds the "
+        "frames that were passed only; " + _IN_LINK,
     ),
 )
 
