@@ -22,7 +22,7 @@ from xdplab.analysis.values import Row, number, records, text, three_digits
 from xdplab.formats.procstat import FAST_CLOCKS
 from xdplab.plan.factors import frame_rate
 
-RULES_VERSION = "12"
+RULES_VERSION = "13"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
 LINE_SLACK = 1.002  # clocks of two NICs
