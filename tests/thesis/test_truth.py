@@ -14,6 +14,7 @@ from tests.thesis.doc_tables import block, quoted
 from tests.thesis.test_published import DATA, needs_data
 
 from xdplab.analysis.intervals import interval_on
+from xdplab.analysis.series import settled
 from xdplab.analysis.stationary import step_in
 from xdplab.figures.marks import View, marks_frame
 from xdplab.figures.save import render
@@ -215,6 +216,16 @@ def test_a_finding_changes_the_figures_that_draw_it_and_no_other(audit: audits.A
 
 
 @needs_data
+def test_a_clock_that_is_off_changes_every_rate_that_the_generator_counted(
+    audit: audits.Audit, trials: pd.DataFrame
+) -> None:
+    """Those without a second count too: the trials that tell the clock's error are fewer."""
+    (found,) = (entry for entry in audit.entries if entry.rule == "clocks")
+    counted = settled(trials)["tg_count_pps"].gt(0).fillna(False)
+    assert found.numbers["compared"] < found.numbers["trials"] == counted.sum()
+
+
+@needs_data
 def test_the_first_page_has_ten_lines_and_nothing_is_said_twice(audit: audits.Audit) -> None:
     table = [line for line in audit.summary if line.startswith("| ")][2:]
     assert 5 < len(table) <= 10
@@ -222,6 +233,8 @@ def test_the_first_page_has_ten_lines_and_nothing_is_said_twice(audit: audits.Au
     assert len(said) == len(set(said))
     page = audit.to_markdown().split("## Findings")[0]
     assert len(page) < 4000
+    assert "0 % of the axis" not in page.replace("0.", "")
+    assert "| no traffic | 10 | 1 mark at 0 left out, in 1 figure |" in page
 
 
 @needs_data
