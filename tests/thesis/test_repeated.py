@@ -159,6 +159,11 @@ def test_a_difference_that_the_repetitions_leave_open_refutes_nothing(
     assert said[2].numbers.endswith("by 3 standard errors")
 
 
+def test_a_single_cpu_is_one_cpu() -> None:
+    rule = STATEMENTS["Best queue counts: 8 for native and generic, 1 for AF_XDP"][1]
+    assert answer(rule, Reading("own", {}, {}, {}, cpus=1)).numbers == "1 CPU for 8 queues"
+
+
 def test_an_order_is_not_told_where_a_point_has_no_rate() -> None:
     rule = STATEMENTS["Native is above generic, generic above AF_XDP"][1]
     rates = {(mode, 1, 64, n): 1e9 / (T0_NS[mode] + C_NS * n) for mode in T0_NS for n in (0, 800)}

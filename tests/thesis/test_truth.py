@@ -25,6 +25,7 @@ from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.explain import explain
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, published_reading
+from xdplab.thesis.findings import find_import
 from xdplab.thesis.generator_log import parse_generator_log
 from xdplab.thesis.imported import import_thesis, imported_trials
 from xdplab.thesis.latency import Latency, latency, two_levels
@@ -147,16 +148,29 @@ def test_a_rate_with_noise_or_a_hiccup_is_stationary() -> None:
     assert found.share == pytest.approx(-0.2, abs=0.02)
 
 
-def test_the_generators_seconds_become_the_duts(tmp_path: Path) -> None:
+def two_clocks(ratio: float) -> dict[str, str]:
+    """Twelve trials that both hosts counted, the generator's seconds longer than the DUT's."""
     files = {}
     for accesses in (0, 100, 200, 400, 800, 1600):
         for size in (64, 128):
             place, rate = names("resultados3", "xdpdrv", 1, accesses, size), rate_pps(accesses)
-            files |= {place["generator"]: generator(rate * 1.002), place["sar"]: sar(rate, rate, {0: 100.0})}
-    trials = judged(tmp_path, files)
+            files |= {place["generator"]: generator(rate * ratio), place["sar"]: sar(rate, rate, {0: 100.0})}
+    return files
+
+
+def test_the_generators_seconds_become_the_duts(tmp_path: Path) -> None:
+    trials = judged(tmp_path, two_clocks(1.002))
     assert clock_ratio(trials)[0] == pytest.approx(1.002, abs=2e-4)
     better = corrected(trials).set_index(["accesses", "frame_bytes"])["forwarded_pps"]
     assert better[1600, 64] == pytest.approx(rate_pps(1600), rel=5e-4)
+    assert [finding.rule for finding in find_import(trials, corrected(trials), ["clocks"])] == ["clocks"]
+
+
+def test_clocks_that_agree_are_no_finding(tmp_path: Path) -> None:
+    """Counts are whole frames, and printed rates have two decimals: their ratio is never quite 1."""
+    trials = judged(tmp_path, two_clocks(1.00001))
+    assert 0 < abs(clock_ratio(trials)[0] - 1) < 5e-5
+    assert find_import(trials, corrected(trials), ["clocks"]) == []
 
 
 # --- intervals ---

@@ -13,6 +13,7 @@ from typing import Literal
 
 import pandas as pd
 
+from xdplab.text import many
 from xdplab.thesis.published import BEST_QUEUES, MODES, drawn_repetition, figure_named
 from xdplab.thesis.repeated import OwnRun
 from xdplab.thesis.views import Source
@@ -78,7 +79,7 @@ class Reading:
     def need_cpus(self, queues: int) -> None:
         """Raise UntoldError where the queues have no CPUs of their own."""
         if self.cpus is not None and self.cpus < queues:
-            raise UntoldError(f"{self.cpus} CPUs for {queues} queues")
+            raise UntoldError(f"{many(self.cpus, 'CPU')} for {queues} queues")
 
 
 @dataclass(frozen=True)

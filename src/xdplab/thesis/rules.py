@@ -233,6 +233,8 @@ def deaf_by_count(trials: pd.DataFrame) -> pd.Series:
 
 
 LEAST_FOR_CLOCK = 10
+LEAST_CLOCK_ERROR = 5e-5
+"""Of the clock: less is 0.00 %, and no error."""
 
 
 def clock_ratio(trials: pd.DataFrame) -> tuple[float, pd.Series]:
