@@ -12,6 +12,7 @@ import textwrap
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -234,6 +235,19 @@ def test_a_column_of_texts_keeps_nulls_and_has_each_text_as_often_as_it_stands()
     assert column.dtype == "string"
     assert [None if cell is pd.NA else cell for cell in column] == cells
     assert pd.Series(texts([None, None]), dtype="string").isna().all()
+
+
+def test_a_column_of_texts_takes_no_more_memory_than_its_texts() -> None:
+    """Arrow's own builder took twice as much where the frequent texts are longer than the others."""
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        column = texts(["a" * 9000, *["b" * 10000] * 999])
+        kept = pa.array(column).nbytes
+        del column
+    finally:
+        pa.set_memory_pool(before)
+    assert max(kept, pool.max_memory()) <= 1.01 * 10_000_000
 
 
 def test_every_metric_is_described_once() -> None:

@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 
+import matplotlib as mpl
 import pandas as pd
 import pytest
 
@@ -218,6 +219,19 @@ def test_words_below_an_axis_do_not_touch_and_legends_end_on_the_page(made: pd.D
             assert not one.overlaps(other), layout.file
         (legend,) = sheet.legends
         assert legend.get_window_extent(renderer).x1 <= sheet.bbox.x1, layout.file
+
+
+def test_numbers_beside_an_axis_do_not_touch_its_label_in_any_style(made: pd.DataFrame) -> None:
+    """Under a style of small letters matplotlib chose more ticks than those whose numbers had been measured."""
+    spec = figure_named("complementares/branches_hook_ebpf_x_algoritmo@packet_size_64.pdf")
+    view = published_view(source_of(made), spec)
+    view.marks["value"] = 2.1e5
+    page = printed_sheet(view, spec, (), behind=view.marks)
+    with mpl.rc_context({"font.size": 6.0}):
+        page.canvas.draw()
+        (label,) = (word for word in page.texts if word.get_rotation() == 90)
+        right = label.get_window_extent().x1
+        assert all(right < word.get_window_extent().x0 for ax in page.axes for word in ax.get_yticklabels())
 
 
 def test_corrected_softirq_is_the_steady_mean(made: pd.DataFrame) -> None:

@@ -140,6 +140,38 @@ def test_a_statement_holds_or_not_by_its_numbers() -> None:
     assert answer(order, Reading("made", {}, {}, {})).verdict == "cannot be told here"
 
 
+@pytest.mark.parametrize(
+    ("statement", "point", "beside"),
+    [
+        ("The baseline performs best in all cases", ("native", 1, 64, 3200), ("native", 1, 64, 0)),
+        ("Native is above generic, generic above AF_XDP", ("af_xdp", 1, 64, 0), ("generic", 1, 64, 0)),
+    ],
+)
+def test_a_difference_that_the_repetitions_leave_open_refutes_nothing(
+    statement: str, point: tuple[str, int, int, int], beside: tuple[str, int, int, int]
+) -> None:
+    """On a busy machine repetitions differ by 10 %: a rate 8 % above another one is not above it."""
+    rule = STATEMENTS[statement][1]
+    rates = {(mode, 1, 64, n): 1e9 / (T0_NS[mode] + C_NS * n) for mode in T0_NS for n in (0, 3200)}
+    rates[point] = 1.08 * rates[beside]
+    said = [answer(rule, Reading("own", rates, {}, {}, errors=dict.fromkeys(rates, e))) for e in (0.0, 0.01, 0.05)]
+    assert [found.verdict for found in said] == ["does not hold", "does not hold", "cannot be told here"]
+    assert said[2].numbers.endswith("by 3 standard errors")
+
+
+def test_a_single_cpu_is_one_cpu() -> None:
+    rule = STATEMENTS["Best queue counts: 8 for native and generic, 1 for AF_XDP"][1]
+    assert answer(rule, Reading("own", {}, {}, {}, cpus=1)).numbers == "1 CPU for 8 queues"
+
+
+def test_an_order_is_not_told_where_a_point_has_no_rate() -> None:
+    rule = STATEMENTS["Native is above generic, generic above AF_XDP"][1]
+    rates = {(mode, 1, 64, n): 1e9 / (T0_NS[mode] + C_NS * n) for mode in T0_NS for n in (0, 800)}
+    found = answer(rule, Reading("own", rates, {}, {}, apart={("native", 1, 64, 3200): 0.3}))
+    assert found.verdict == "cannot be told here"
+    assert found.numbers.endswith("repetitions too far apart at N = 3200")
+
+
 def test_repetitions_too_far_apart_have_no_rate() -> None:
     trials = own_trials()
     factor = trials["repetition"].map({1: 0.5, 2: 1.0, 3: 1.5})

@@ -125,7 +125,8 @@ def test_every_null_of_an_imported_trial_has_a_reason(tmp_path: Path) -> None:
     assert set(trials["verdict"]) == {"valid", "invalid"}
     assert unexplained(trials) == []
     sent = json.loads(trials.loc[trials["verdict"].eq("valid"), "null_reasons"].iloc[0])
-    assert sent["latency_p50_ns"] == "the generator's log has a running mean of the round trips, and no single one"
+    assert sent["latency_p50_ns"] == "the generator's log has only a running mean of the round trips"
+    assert sum(map(len, sent.values())) < 40 * len(sent)  # a hundred of them in thousands of rows
 
 
 def test_sar_alone_tells_the_rate(tmp_path: Path) -> None:

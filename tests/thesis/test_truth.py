@@ -14,6 +14,7 @@ from tests.thesis.doc_tables import block, quoted
 from tests.thesis.test_published import DATA, needs_data
 
 from xdplab.analysis.intervals import interval_on
+from xdplab.analysis.series import settled
 from xdplab.analysis.stationary import step_in
 from xdplab.figures.marks import View, marks_frame
 from xdplab.figures.save import render
@@ -24,6 +25,7 @@ from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.explain import explain
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, published_reading
+from xdplab.thesis.findings import find_import
 from xdplab.thesis.generator_log import parse_generator_log
 from xdplab.thesis.imported import import_thesis, imported_trials
 from xdplab.thesis.latency import Latency, latency, two_levels
@@ -146,16 +148,29 @@ def test_a_rate_with_noise_or_a_hiccup_is_stationary() -> None:
     assert found.share == pytest.approx(-0.2, abs=0.02)
 
 
-def test_the_generators_seconds_become_the_duts(tmp_path: Path) -> None:
+def two_clocks(ratio: float) -> dict[str, str]:
+    """Twelve trials that both hosts counted, the generator's seconds longer than the DUT's."""
     files = {}
     for accesses in (0, 100, 200, 400, 800, 1600):
         for size in (64, 128):
             place, rate = names("resultados3", "xdpdrv", 1, accesses, size), rate_pps(accesses)
-            files |= {place["generator"]: generator(rate * 1.002), place["sar"]: sar(rate, rate, {0: 100.0})}
-    trials = judged(tmp_path, files)
+            files |= {place["generator"]: generator(rate * ratio), place["sar"]: sar(rate, rate, {0: 100.0})}
+    return files
+
+
+def test_the_generators_seconds_become_the_duts(tmp_path: Path) -> None:
+    trials = judged(tmp_path, two_clocks(1.002))
     assert clock_ratio(trials)[0] == pytest.approx(1.002, abs=2e-4)
     better = corrected(trials).set_index(["accesses", "frame_bytes"])["forwarded_pps"]
     assert better[1600, 64] == pytest.approx(rate_pps(1600), rel=5e-4)
+    assert [finding.rule for finding in find_import(trials, corrected(trials), ["clocks"])] == ["clocks"]
+
+
+def test_clocks_that_agree_are_no_finding(tmp_path: Path) -> None:
+    """Counts are whole frames, and printed rates have two decimals: their ratio is never quite 1."""
+    trials = judged(tmp_path, two_clocks(1.00001))
+    assert 0 < abs(clock_ratio(trials)[0] - 1) < 5e-5
+    assert find_import(trials, corrected(trials), ["clocks"]) == []
 
 
 # --- intervals ---
@@ -215,6 +230,16 @@ def test_a_finding_changes_the_figures_that_draw_it_and_no_other(audit: audits.A
 
 
 @needs_data
+def test_a_clock_that_is_off_changes_every_rate_that_the_generator_counted(
+    audit: audits.Audit, trials: pd.DataFrame
+) -> None:
+    """Those without a second count too: the trials that tell the clock's error are fewer."""
+    (found,) = (entry for entry in audit.entries if entry.rule == "clocks")
+    counted = settled(trials)["tg_count_pps"].gt(0).fillna(False)
+    assert found.numbers["compared"] < found.numbers["trials"] == counted.sum()
+
+
+@needs_data
 def test_the_first_page_has_ten_lines_and_nothing_is_said_twice(audit: audits.Audit) -> None:
     table = [line for line in audit.summary if line.startswith("| ")][2:]
     assert 5 < len(table) <= 10
@@ -222,6 +247,8 @@ def test_the_first_page_has_ten_lines_and_nothing_is_said_twice(audit: audits.Au
     assert len(said) == len(set(said))
     page = audit.to_markdown().split("## Findings")[0]
     assert len(page) < 4000
+    assert "0 % of the axis" not in page.replace("0.", "")
+    assert "| no traffic | 10 | 1 mark at 0 left out, in 1 figure |" in page
 
 
 @needs_data

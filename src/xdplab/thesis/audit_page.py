@@ -88,8 +88,10 @@ def _changed(found: Changes | None) -> str:
     if found is None or not found.marks:
         return "no mark: what marks mean"
     marks = sum(found.marks.values())
-    words = f"{many(marks, 'mark')} in {many(len(found.marks), 'figure')}"
-    return f"{words}, by up to {_percent(max(found.most.values()))} of the axis"
+    figures, most = many(len(found.marks), "figure"), max(found.most.values())
+    if not most:
+        return f"{many(marks, 'mark')} at 0 left out, in {figures}"
+    return f"{many(marks, 'mark')} in {figures}, by up to {_percent(most)} of the axis"
 
 
 def _percent(share: float) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import hypot, sqrt
 from typing import Literal
 
 import pandas as pd
 
+from xdplab.text import many
 from xdplab.thesis.published import BEST_QUEUES, MODES, drawn_repetition, figure_named
 from xdplab.thesis.repeated import OwnRun
 from xdplab.thesis.views import Source
@@ -19,6 +21,7 @@ from xdplab.thesis.views import Source
 Verdict = Literal["holds", "does not hold", "cannot be told here"]
 HOLDS, NOT, UNTOLD = "holds", "does not hold", "cannot be told here"
 SLACK = 0.05  # two rates closer than this are the same: program loads differ by more
+CLEAR_ERRORS = 3.0  # standard errors of a difference: repetitions that differ by 10 % say little about 5 %
 MOST_APART = 0.2  # of the mean: loads of one program differ by up to 12 %, queues of them by 17 %
 LINE_SHARE = 0.95
 """Of the link's L1 rate, 10 Gbit/s with 20 bytes beside each frame."""
@@ -37,6 +40,7 @@ class Reading:
 
     ``wired``: its link has a rate. ``cpus``: those the DUT had, None if they were enough; ``shared``: with the TG.
     ``apart``: points whose repetitions are too far apart to have a rate, by their standard deviation over the mean.
+    ``errors``: the standard error of each rate over it, from the spread of all points; none for a single repetition.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Reading:
     cpus: int | None = None
     shared: bool = False
     apart: Mapping[Point, float] = field(default_factory=dict)
+    errors: Mapping[Point, float] = field(default_factory=dict)
 
     def pps(self, mode: str, queues: int, frame_bytes: int, accesses: int) -> float:
         """Return a rate. Raises UntoldError if it is not known."""
@@ -61,6 +66,11 @@ class Reading:
             raise UntoldError(f"no rate of {mode}, {_queues(queues)}, {frame_bytes} B, N = {accesses}")
         return found
 
+    def clearly_above(self, point: Point, other: Point) -> bool:
+        """True if a rate is above another one by more than the repetitions of the two leave open."""
+        error = hypot(self.errors.get(point, 0.0), self.errors.get(other, 0.0))
+        return self.rate[point] > (1 + max(SLACK, CLEAR_ERRORS * error)) * self.rate[other]
+
     def known(self, mode: str, queues: int, frame_bytes: int) -> list[tuple[int, float]]:
         """Return (N, rate) by rising N."""
         key = (mode, queues, frame_bytes)
@@ -69,7 +79,7 @@ class Reading:
     def need_cpus(self, queues: int) -> None:
         """Raise UntoldError where the queues have no CPUs of their own."""
         if self.cpus is not None and self.cpus < queues:
-            raise UntoldError(f"{self.cpus} CPUs for {queues} queues")
+            raise UntoldError(f"{many(self.cpus, 'CPU')} for {queues} queues")
 
 
 @dataclass(frozen=True)
@@ -106,10 +116,13 @@ def baseline_is_best(r: Reading) -> tuple[bool, str]:
         raise UntoldError("no rate of N = 0 beside one of another N")
     above = [(at, ratio) for at, ratio in known if ratio > 1 + SLACK]
     most = max(known, key=lambda pair: pair[1])
-    return not above, (
+    words = (
         f"{len(above)} of {len(known)} points are more than {SLACK:.0%} above their baseline; the most {most[1]:.2f} "
         f"times it ({MODES[most[0][0]]}, {_queues(most[0][1])}, {most[0][2]} B, N = {most[0][3]})"
     )
+    if above and not any(r.clearly_above(at, (*at[:3], 0)) for at, _ in above):
+        raise UntoldError(f"{words}; none by {CLEAR_ERRORS:.0f} standard errors")
+    return not above, words
 
 
 def best_queues(r: Reading) -> tuple[bool, str]:
@@ -130,7 +143,15 @@ def modes_in_order(r: Reading) -> tuple[bool, str]:
     rows = {n: [r.pps(mode, 1, 64, n) for mode in ("native", "generic", "af_xdp")] for n in shared}
     good = [n for n, (a, b, c) in rows.items() if a >= b * (1 - SLACK) and b >= c * (1 - SLACK)]
     words = "; ".join(f"N = {n}: {' / '.join(map(_mpps, rates))}" for n, rates in rows.items())
-    return len(good) == len(rows), f"at {len(good)} of {len(rows)} N (Mpps native / generic / AF_XDP: {words})"
+    words = f"at {len(good)} of {len(rows)} N (Mpps native / generic / AF_XDP: {words})"
+    pairs = (("generic", "native"), ("af_xdp", "generic"))
+    clear = any(r.clearly_above((slow, 1, 64, n), (fast, 1, 64, n)) for n in rows for slow, fast in pairs)
+    if len(good) < len(rows) and not clear:
+        raise UntoldError(f"{words}; at no N another order by {CLEAR_ERRORS:.0f} standard errors")
+    unknown = sorted({point[3] for point in r.apart if point[1:3] == (1, 64)})
+    if unknown and len(good) == len(rows):
+        raise UntoldError(f"{words}; repetitions too far apart at N = {', '.join(map(str, unknown))}")
+    return len(good) == len(rows), words
 
 
 def generic_costs_more(r: Reading) -> tuple[bool, str]:
@@ -264,30 +285,36 @@ def corrected_reading(source: Source) -> Reading:
     pairs = pd.MultiIndex.from_frame(source.better[["mode", "repetition"]])
     alike = [(mode, float(number)) for mode, numbers in source.alike.items() for number in numbers]
     rows = source.better[pairs.isin(alike) & (source.better["verdict"] == "valid")]
-    rates, latency, instructions, apart = _measured(rows)
-    return Reading("corrected", rates, latency, instructions, apart=apart)
+    rates, latency, instructions, apart, errors = _measured(rows)
+    return Reading("corrected", rates, latency, instructions, apart=apart, errors=errors)
 
 
 def own_reading(own: OwnRun) -> Reading:
     """Return the means over one's own valid trials."""
     rows = own.source.better[own.source.better["verdict"] == "valid"]
-    rates, latency, instructions, apart = _measured(rows)
-    return Reading("own", rates, latency, instructions, own.wired, own.cpus, own.shared, apart)
+    rates, latency, instructions, apart, errors = _measured(rows)
+    return Reading("own", rates, latency, instructions, own.wired, own.cpus, own.shared, apart, errors)
 
 
-PointValues = tuple[dict[Point, float], dict[Point, float], dict[Point, float], dict[Point, float]]
+PointValues = tuple[dict[Point, float], dict[Point, float], dict[Point, float], dict[Point, float], dict[Point, float]]
 
 
 def _measured(rows: pd.DataFrame) -> PointValues:
-    """Return rates, latencies, instructions, and the points that have no rate because their repetitions differ."""
+    """Return rates, latencies, instructions, the points that have no rate because their repetitions differ, and errors.
+
+    A point has few repetitions: its error is from the spread of all points.
+    """
     rates, spread = _means(rows, "forwarded_pps"), _means(rows, "forwarded_pps", "std")
     apart = {point: sd / rates[point] for point, sd in spread.items() if sd > MOST_APART * rates[point]}
     steady = {point: rate for point, rate in rates.items() if point not in apart}
+    squares = [(sd / rates[point]) ** 2 for point, sd in spread.items() if point in steady and rates[point]]
+    common = sqrt(sum(squares) / len(squares)) if squares else 0.0
+    errors = {p: common / sqrt(n) for p, n in _means(rows, "forwarded_pps", "count").items()}
     latency = {point: ns * 1e-9 for point, ns in _means(rows, "latency_mean_ns").items()}
-    return steady, latency, _means(rows, "instructions"), apart
+    return steady, latency, _means(rows, "instructions"), apart, errors
 
 
-def _means(rows: pd.DataFrame, column: str, how: Literal["mean", "std"] = "mean") -> dict[Point, float]:
+def _means(rows: pd.DataFrame, column: str, how: Literal["mean", "std", "count"] = "mean") -> dict[Point, float]:
     known = rows[rows[column].notna()]
     means = known.groupby(["mode", "queues", "frame_bytes", "accesses"])[column].agg(how).dropna()
     keys = means.index.to_frame(index=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from xdplab.errors import FormatError
 from xdplab.formats.perf import PerfCount, Target, target_of_header
@@ -43,15 +44,33 @@ def parse_perf_text(data: bytes) -> PerfText:
     elapsed_s: float | None = None
     *lines, rest = text.split("\n")
     for number, line in enumerate(lines, start=1):
-        if (match := _COUNT.fullmatch(line)) and (count := _count(match)):
-            counts[number] = count
-        elif match := _ELAPSED.fullmatch(line):
-            elapsed_s = float(match[1].replace(",", "."))
-        elif not _AFTERMATH.fullmatch(line) and _HEADER not in line:
+        found = _read(line)
+        if isinstance(found, PerfCount):
+            counts[number] = found
+        elif found is not None:
+            elapsed_s = found
+        elif not _is_aftermath(line):
             bad.append(number)
     if rest:
         bad.append(len(lines) + 1)
     return PerfText(_target(text), counts, elapsed_s, _anomalies(text, bad, elapsed_s))
+
+
+# Half of a log's lines have no number, and are the same in all logs.
+
+
+@lru_cache(maxsize=1 << 10)
+def _read(line: str) -> PerfCount | float | None:
+    """Return the count in a line, or the seconds that elapsed, or None if it has neither."""
+    if (match := _COUNT.fullmatch(line)) and (count := _count(match)):
+        return count
+    match = _ELAPSED.fullmatch(line)
+    return float(match[1].replace(",", ".")) if match else None
+
+
+@lru_cache(maxsize=1 << 10)
+def _is_aftermath(line: str) -> bool:
+    return _HEADER in line or bool(_AFTERMATH.fullmatch(line))
 
 
 def _count(match: re.Match[str]) -> PerfCount | None:

@@ -25,7 +25,7 @@ from matplotlib.lines import Line2D
 from matplotlib.markers import CARETDOWN, CARETUP
 from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from xdplab.figures import kinds
@@ -177,6 +177,7 @@ def _with_room(sheet: Figure, axes: Sequence[Axes], page: Page, height: float) -
     their sizes.
     """
     numbers = [word for ax in axes[:: page.columns] for word in _numbers(ax)]
+    _keep_ticks(axes)
     more = NUMBER_ROOM_PT + max((_width_pt(word) for word in numbers), default=0.0) - page.left
     if more <= 0:
         return page
@@ -193,6 +194,12 @@ def _numbers(ax: Axes) -> list[str]:
     low, high = sorted(ax.get_ylim())
     places = [place for place in ax.yaxis.get_majorticklocs() if low <= place <= high]
     return ax.yaxis.get_major_formatter().format_ticks(places)
+
+
+def _keep_ticks(axes: Sequence[Axes]) -> None:
+    """Fix the ticks that were measured: matplotlib would choose others, of longer numbers, under a style's letters."""
+    for ax in axes:
+        ax.yaxis.set_major_locator(FixedLocator(list(ax.yaxis.get_majorticklocs())))
 
 
 @lru_cache(maxsize=256)

@@ -22,7 +22,16 @@ from xdplab.thesis.latency import SETTLING_ROWS, latency
 from xdplab.thesis.names import Kind, Measured
 from xdplab.thesis.nulls import reasons_text
 from xdplab.thesis.programs import PacketWork as ProgramCounts
-from xdplab.thesis.window import Busy, Counters, WindowCount, busy_samples, counted, counters_of, whole_run
+from xdplab.thesis.window import (
+    Busy,
+    Counters,
+    WindowCount,
+    busy_samples,
+    counted,
+    counters_of,
+    sum_of_known,
+    whole_run,
+)
 
 Row = dict[str, Any]
 UNKNOWN = ("src_ip", "dst_ip", "src_ip_stride", "src_port", "stamp")  # of its traffic: the logs do not say
@@ -289,7 +298,7 @@ def _cpu(sar: SarDigest | None, busy: Busy | None, reasons: dict[str, str]) -> R
     mean = _mean_of_known(sar.shares[busy.places])
     known = np.where(np.isnan(mean), 0.0, mean)
     return {
-        "cpu_busy_cores": float(np.nansum(100 - mean[:, _IDLE]) / 100),
+        "cpu_busy_cores": sum_of_known(100 - mean[:, _IDLE]) / 100,
         "cpu_softirq_cores": float(known[:, _SOFT].sum() / 100),
         "softirq_by_cpu_percent": json.dumps([round(value, 3) for value in mean[:, _SOFT].tolist()]),
         "user_percent": float(known[:, (_USR, _SYS)].sum()),

@@ -63,7 +63,7 @@ from xdplab.thesis.published import (
     ranked,
     selected,
 )
-from xdplab.thesis.rules import clock_ratio, corrected
+from xdplab.thesis.rules import LEAST_CLOCK_ERROR, clock_ratio, corrected
 
 PALETTE = "Paired"
 USER = "user"
@@ -370,15 +370,13 @@ def _what(source: Source, spec: Spec, language: Language) -> str:
     if spec.family not in WHAT:
         return ""
     what, numbers = WHAT[spec.family].of(language), _repetitions(source.alike, spec)
-    if spec.family == "throughput" and abs(source.clock - 1) >= CLOCK_SHOWN:
+    if spec.family == "throughput" and abs(source.clock - 1) >= LEAST_CLOCK_ERROR:
         what += CLOCK.of(language).format(percent=100 * (source.clock - 1))
     scale = SCALES["logit" if spec.family == "softirq" else "log"].of(language)
     return CORRECTED.of(language).format(what=what, repetitions=numbers, scale=scale)
 
 
 RING_FULL = 0.5
-CLOCK_SHOWN = 5e-5
-"""Of the clock: less is 0.00 % in the caption."""
 
 
 def _of_the_ring(rows: pd.DataFrame, spec: Spec, language: Language) -> str:

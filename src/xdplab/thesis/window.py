@@ -93,7 +93,7 @@ def counted(counters: Counters | None, sar: SarDigest | None, busy: Busy | None)
     if sar is not None and busy is not None:
         step = sar.step_s
         ends = sar.t_s[busy.places]
-        dut = [float(np.nansum(rate[busy.places]) * step) for rate in (sar.rx_pps, sar.tx_pps)]
+        dut = [sum_of_known(rate[busy.places]) * step for rate in (sar.rx_pps, sar.tx_pps)]
         own = (float(ends[0]) - step - busy.start_s, float(ends[-1]) - busy.start_s)
         if counters is None:
             return WindowCount(own[1] - own[0], nan, nan, *dut)
@@ -108,6 +108,11 @@ def whole_run(counters: Counters) -> WindowCount:
     """Return the frames that the generator counted from its first second on to its end: sar ends 20 s before it."""
     span = (SETTLING_S, max(SETTLING_S, counters.end_s)) if counters.end_s is not None else (0.0, 0.0)
     return WindowCount(span[1] - span[0], _between(counters.tx, span), _between(counters.rx, span), nan, nan)
+
+
+def sum_of_known(values: Array) -> float:
+    """Return the sum of what is known; np.nansum takes twice as long for a few values."""
+    return float(np.where(np.isnan(values), 0.0, values).sum())
 
 
 _ZERO = np.zeros(1)
