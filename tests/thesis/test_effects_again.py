@@ -209,6 +209,7 @@ def wire(key: Key, rate: float) -> list[float] | None:
     return [rate * key[4] * 8]
 
 
+@pytest.mark.nightly
 @needs_data
 def test_the_counts_of_changed_marks_are_those_of_the_raw_logs(logs: Logs, audited: dict[str, dict[str, int]]) -> None:
     both = {key for key, rate in logs.tg.items() if rate > 0 and logs.dut[key] > 0}
