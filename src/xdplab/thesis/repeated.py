@@ -76,7 +76,7 @@ def own_run(name: str, trials: pd.DataFrame) -> OwnRun:
     repetitions = {
         str(mode): tuple(sorted(int(n) for n in own["repetition"].unique())) for mode, own in values.groupby("mode")
     }
-    held = ("lab", "arrangement", "engine", "program_name", "op")
+    held = ("lab", "arrangement", "engine", "program_name")
     words = [str(rows[column].dropna().iloc[0]) for column in held if rows[column].notna().any()]
     cpus = rows["dut_cpus"].dropna()
     return OwnRun(
