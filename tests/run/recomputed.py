@@ -353,7 +353,8 @@ def cores(kind: str) -> Callable[[Attempt], float | None]:
 def perf_event(name: str) -> Callable[[Attempt], float | None]:
     def value(a: Attempt) -> float | None:
         counted = [json.loads(line) for line in a.text("dut.perf.out").splitlines() if line.startswith("{")]
-        values = [line["counter-value"] for line in counted if line["event"] == name]
+        # perf of 6.12 (Debian 13) writes the PMU behind the name: `context-switches [software]`.
+        values = [line["counter-value"] for line in counted if line["event"].split(" [")[0] == name]
         return (
             None
             if not values or any(not re.fullmatch(r"[\d.]+", value) for value in values)
