@@ -18,7 +18,7 @@ HELPERS = {
 }
 _LD_IMM64, _JUMPS, _WIDE = 0x18, (5, 6), 7
 _ARITHMETIC = (4, _WIDE)
-_GOTO, _CALL, _EXIT, _DIVIDES, _MULTIPLIES = 0x00, 0x80, 0x90, (0x30, 0x90), 0x20
+_GOTO, _CALL, _EXIT, _DIVIDE, _REMAINDER, _MULTIPLIES = 0x00, 0x80, 0x90, 0x30, 0x90, 0x20
 
 
 def steps_of(content: bytes) -> tuple[list[CodeLine], dict[str, int], str]:
@@ -46,7 +46,12 @@ def _step(image: Image, at: int, insn: Insn) -> CodeLine:
 
 def divides(insn: Insn) -> bool:
     """Tell whether an instruction is a division or takes a remainder."""
-    return insn.code & 7 in _ARITHMETIC and insn.code & 0xF0 in _DIVIDES
+    return insn.code & 7 in _ARITHMETIC and insn.code & 0xF0 in (_DIVIDE, _REMAINDER)
+
+
+def gives_quotient(insn: Insn) -> bool:
+    """Tell whether an instruction divides and gives no remainder: a program that wants it has to multiply."""
+    return insn.code & 7 in _ARITHMETIC and insn.code & 0xF0 == _DIVIDE
 
 
 def multiplies(insn: Insn) -> bool:

@@ -23,7 +23,7 @@ from xdplab.programs.image import Image, read_image
 from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.steps import Registers
 from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCKS, MODULE, Benchmark
-from xdplab.studies.execution.bytecode import HELPERS, divides, multiplies, widely
+from xdplab.studies.execution.bytecode import HELPERS, divides, gives_quotient, multiplies, widely
 from xdplab.studies.execution.machines import PAGE, machine_of
 
 FRAME_BYTES = 256
@@ -54,7 +54,10 @@ OTHER = World(86_400_000_000_011, 1_013, 0x7F12_3400_0000, 0x9_7650, 1, 0x5A5A_1
 CALLS = 3
 """A wrapper that keeps its result for later calls does its whole work in the first one only."""
 
-_COUNTED = ("instructions", "divisions", "wide", "digits", "products", "loads", "stores", "elsewhere", "stack", "links")
+_COUNTED = (
+    *("instructions", "divisions", "quotients", "wide", "digits", "products"),
+    *("loads", "stores", "elsewhere", "stack", "links"),
+)
 _WHOLE = ("strange", "idle", "deepest")
 """Counts of the whole call: what it does before its first look at the clock may slow down what it does behind it."""
 LINE_BYTES = 64
@@ -73,7 +76,8 @@ class Executed:
     working set which the benchmark may change, ``idle``, instructions that take time and do no work (pauses, fences,
     atomic ones, those that ask the machine), and ``deepest``, how many bytes of stack it reached.
 
-    ``divisions``, of them ``wide`` ones of 64 bits, and the ``digits``, in bits, of all that was divided;
+    ``divisions``, of them ``wide`` ones of 64 bits and ``quotients`` without a remainder (of BPF only), and the
+    ``digits``, in bits, of all that was divided;
     ``products``: multiplications; ``loads`` and ``stores`` in what the benchmark works on, in how many ``lines`` of a
     cache; accesses to the ``stack``, and those ``elsewhere``; ``clocks``: looks at the clock between the two; ``links``
     of a chain that were entered. ``result``: what the call gave. ``looks``: what the clock said first and last,
@@ -82,6 +86,7 @@ class Executed:
 
     instructions: int
     divisions: int
+    quotients: int
     wide: int
     digits: int
     products: int
@@ -184,6 +189,7 @@ class _Bytecode(Interpreter):
         entries = {name: at for at, name in image.functions.items()}
         self._entry, self._link = entries["microbench"], entries.get(CHAIN_LINK)
         self._divisions = {at: (insn.dst, widely(insn)) for at, insn in enumerate(image.insns) if divides(insn)}
+        self._quotients = {at for at, insn in enumerate(image.insns) if gives_quotient(insn)}
         self._products = {at for at, insn in enumerate(image.insns) if multiplies(insn)}
         self._atomic = {at for at, insn in enumerate(image.insns) if insn.code in _ATOMIC}
         self._worked_on = (
@@ -223,6 +229,7 @@ class _Bytecode(Interpreter):
             if at in self._divisions:
                 register, is_wide = self._divisions[at]
                 self._looks.divide(registers[register], is_wide)
+            now["quotients"] += at in self._quotients
             now["products"] += at in self._products
             self._looks.whole["idle"] += at in self._atomic
             now["links"] += at == self._link

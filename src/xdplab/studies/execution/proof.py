@@ -130,7 +130,7 @@ def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) 
     expected, clocks = here * task.per_step * task.count, clock_instructions(executed.machine) * (1 + executed.clocks)
     if not expected / MOST_APART <= made <= expected * MOST_APART + task.around + clocks:
         yield f"a call executes {made:,} instructions between its clocks, and the algorithm about {expected:,.0f}"
-    products = task.products * task.count + (0 if executed.machine else executed.divisions) + task.around
+    products = task.products * task.count + executed.quotients + task.around
     if executed.products > products + 1 + executed.clocks:
         yield f"a call multiplies {executed.products:,} times between its clocks, and the algorithm {products:,.0f}"
     if executed.strange:
