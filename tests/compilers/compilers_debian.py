@@ -66,7 +66,7 @@ def _newest(apt: Path, package: str, suites: tuple[str, ...]) -> tuple[tuple[str
     complaints = []
     for suite in suites:
         try:
-            return archive.find_newest(apt, package, (suite,))
+            return archive.find_newest(apt, package, (suite,), with_base=True)
         except LabError as error:
             complaints.append(error.message)
     raise LabError("; ".join(complaints))

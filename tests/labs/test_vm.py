@@ -272,10 +272,10 @@ def test_a_kernel_that_has_left_the_archive_is_said_to_be_gone(monkeypatch: pyte
 def test_a_version_is_found_behind_a_suite_that_cannot_be_fetched(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def update(_root: Path, suite: str, _architecture: str) -> tuple[str, ...]:
-        if suite == "bookworm-security":
+    def update(_root: Path, suites: tuple[str, ...], _architecture: str) -> tuple[str, ...]:
+        if "bookworm-security" in suites:
             raise LabError("the mirror is being updated")
-        return (suite,)
+        return suites
 
     monkeypatch.setattr(archive, "_update", update)
     monkeypatch.setattr(archive, "_apt", lambda *_: " linux-headers-x | 2-2 | x\n")

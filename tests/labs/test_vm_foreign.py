@@ -117,8 +117,8 @@ def test_kernels_of_another_name_than_the_architecture_are_found(
     says = {"search": shown, "madison": " linux-image-6.1.0-56-powerpc64le | 6.1.192-2 | bookworm\n"}
     monkeypatch.setattr(archive, "_apt", lambda _, __, verb, *___: says[verb])
 
-    def update(root: Path, suite: str, architecture: str) -> tuple[str, ...]:
-        if suite == "bookworm-security":
+    def update(root: Path, suites: tuple[str, ...], architecture: str) -> tuple[str, ...]:
+        if "bookworm-security" in suites:
             raise LabError("Mirror sync in progress?")
         return ()
 
@@ -166,7 +166,7 @@ def test_only_packages_of_the_architecture_and_the_plain_flavour_are_offered(
     monkeypatch.setattr(archive, "_require_apt", lambda: None)
     offer = archive.find(tmp_path, "6.1", ("bookworm",), "arm64")
     assert (offer.release, offer.packages) == ("6.1.0-56-arm64", ("linux-image-6.1.0-56-arm64",))
-    assert asked == [(tmp_path / "bookworm", "bookworm", "arm64")]
+    assert asked == [(tmp_path / "bookworm", ("bookworm",), "arm64")]
 
 
 def test_the_whole_root_has_every_folder_before_what_is_in_it(tmp_path: Path) -> None:
@@ -177,3 +177,15 @@ def test_the_whole_root_has_every_folder_before_what_is_in_it(tmp_path: Path) ->
         archived.index(name + b"\0") for name in (b"lib", b"lib/modules", b"lib/modules/6.1", b"lib/modules/6.1/a.ko")
     ]
     assert order == sorted(order)
+
+
+def test_backports_come_with_the_suite_that_they_are_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """clang of trixie-backports needs the C library of trixie."""
+    asked: list[object] = []
+    monkeypatch.setattr(archive, "_update", lambda _root, suites, _architecture: asked.append(suites) or ())
+    monkeypatch.setattr(archive, "_apt", lambda *_: " clang-21 | 1:21.1.8-3~bpo13+2 | trixie-backports\n")
+    monkeypatch.setattr(archive, "_require_apt", lambda: None)
+    for suite in ("trixie-backports", "sid"):
+        archive.find_newest(tmp_path, "clang-21", (suite,), with_base=True)
+    archive.find_newest(tmp_path, "clang-21", ("trixie-backports",))
+    assert asked == [("trixie-backports", "trixie"), ("sid",), ("trixie-backports",)]

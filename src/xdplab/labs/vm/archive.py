@@ -80,7 +80,7 @@ def find(
     broken: list[LabError] = []
     for suite in suites:
         try:
-            options = _update(root / suite, suite, architecture)
+            options = _update(root / suite, (suite,), architecture)
         except LabError as error:
             broken.append(error)
             continue
@@ -119,7 +119,7 @@ def find_exactly(
     broken: list[LabError] = []
     for suite in suites:
         try:
-            options = _update(root / suite, suite, architecture)
+            options = _update(root / suite, (suite,), architecture)
         except LabError as error:
             broken.append(error)
             continue
@@ -134,12 +134,16 @@ def find_exactly(
 
 
 def find_newest(
-    root: Path, package: str, suites: Sequence[str], architecture: str = ARCHITECTURE
+    root: Path, package: str, suites: Sequence[str], architecture: str = ARCHITECTURE, *, with_base: bool = False
 ) -> tuple[tuple[str, ...], str]:
-    """Return apt's options for the first suite that has a package, and its newest version. Raises LabError."""
+    """Return apt's options for the first suite that has a package, and its newest version. Raises LabError.
+
+    ``with_base``: backports come with the suite that they are for, which has what they depend on.
+    """
     _require_apt()
     for suite in suites:
-        options = _update(root / suite, suite, architecture)
+        base = suite.removesuffix("-backports")
+        options = _update(root / suite, (suite, base) if with_base and base != suite else (suite,), architecture)
         if found := versions(options, package):
             return options, found[0]
     raise LabError(f"{package} is not in Debian's archive (any more); looked in {', '.join(suites)}")
@@ -245,12 +249,13 @@ def mirror() -> str:
     return found.removesuffix(f"/{MAIN}")
 
 
-def _update(root: Path, suite: str, architecture: str = ARCHITECTURE) -> tuple[str, ...]:
-    """Update apt's lists of one suite and return the options that make apt use only these."""
+def _update(root: Path, suites: Sequence[str], architecture: str = ARCHITECTURE) -> tuple[str, ...]:
+    """Update apt's lists of these suites and return the options that make apt use only these."""
     for folder in ("state/lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     sources = root / "sources.list"
-    sources.write_text(f"deb [arch={architecture} signed-by={KEYRING}] {mirror()}/{SUITES[suite]} {suite} main\n")
+    line = f"deb [arch={architecture} signed-by={KEYRING}] {mirror()}/"
+    sources.write_text("".join(f"{line}{SUITES[suite]} {suite} main\n" for suite in suites))
     settings = {
         "Dir::Etc::sourcelist": sources,
         "Dir::Etc::sourceparts": "/dev/null",
