@@ -1,11 +1,15 @@
 """A generator stays from trial to trial while its settings stay the same, and each trial has its own bursts."""
 
+import contextlib
+import time
+
 import pytest
 from tests.generators.conftest import Bench
 
-from xdplab.errors import FormatError
+from xdplab.errors import FormatError, HostError
 from xdplab.formats.generator import parse_output
 from xdplab.generators import Staying
+from xdplab.labs import open_lab
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 
@@ -64,3 +68,18 @@ def test_a_trial_without_its_mark_is_not_whole(traffic_bench: Bench, cut: int) -
     lines = raw.splitlines(keepends=True)
     with pytest.raises(FormatError, match=r"stops here|whole bursts"):
         parse_output("".join(lines[:-cut]))
+
+
+def test_an_attached_program_is_awaited_only_as_long_as_there_is_a_controller(traffic_bench: Bench) -> None:
+    """It is awaited for five seconds. Here, the connection of a second controller is lost meanwhile."""
+    lab = traffic_bench.lab
+    with traffic_bench.generator() as first, contextlib.closing(open_lab(lab.name)) as another:
+        first.start()
+        second = another.tg.start(traffic_bench.generator(run_id="dead").argv, deadline_s=30.0)
+        with pytest.raises(HostError, match="no line"):
+            second.read_line(0.7)
+        another.tg.close()
+        until = time.monotonic() + 2.0
+        while lab.tg.run(["pgrep", "-f", f"^{first.argv[0]} .*dead"], check=False).ok:
+            assert time.monotonic() < until, "it still waits"
+            time.sleep(0.05)

@@ -126,6 +126,21 @@ def test_an_attached_program_is_named_and_left_alone(folder, namespace):
     process.communicate("", timeout=10)
 
 
+def test_an_attached_program_is_awaited_only_as_long_as_there_is_a_controller(folder, namespace):
+    """It is awaited for five seconds: one whose controller was killed meanwhile would stay as long."""
+    holder = start(folder, namespace, "--interface", "va", "--mode", "generic")
+    holder.stdout.readline()
+    holder.stdout.readline()
+    second = start(folder, namespace, "--interface", "va", "--mode", "native")
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(0.5)
+    began = time.monotonic()
+    out, _ = second.communicate(timeout=10)
+    assert time.monotonic() - began < 2
+    assert (second.returncode, json.loads(out)["error"]) == (1, "EBUSY")
+    holder.communicate("", timeout=10)
+
+
 def test_offload_is_tried_and_refused_with_the_drivers_name(folder, namespace):
     code, lines = run(folder, namespace, "--interface", "va", "--mode", "offload", "--program", "other")
     assert (code, lines[0]["step"], lines[0]["error"]) == (1, "load", "EINVAL")
