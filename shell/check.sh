@@ -94,10 +94,10 @@ ended() {
 }
 
 # Real traffic runs in a network namespace of its own where no other test's labs are. It waits more than it works: beside
-# it run, with the lowest priority, the tests that work in user space, and guests, which count instructions or only answer.
-# Other work in the kernel makes a sender late now and then, and its verdict says so: the other tests follow, on all
-# CPUs (tests/conftest.py says which of them may run side by side). All parts always run; each decides, and each
-# remembers its own failures.
+# it run, with the lowest priority, the tests that work in user space (those of compilers also load each object once), and
+# guests, which count instructions or only answer. More work in the kernel makes a sender late now and then, and its
+# verdict says so: the other tests follow, on all CPUs (tests/conftest.py says which of them may run side by side). All
+# parts always run; each decides, and each remembers its own failures.
 #
 # On a machine shared with strangers even traffic that runs alone is late now and then. What failed there runs a second
 # time by itself, as the product tries an invalid trial again. The last lines name what passed only then, and what failed

@@ -116,9 +116,9 @@ def _rounded_weights(requested: Value, obtained: Value | None) -> bool:
 
 def snapshot(host: Host, interface: str) -> Snapshot:
     """Read every setting. Raises HostError if the interface does not exist."""
-    asked = [*_who(interface), *(setting.question(interface) for setting in SETTINGS)]
+    asked = [*_identity_commands(interface), *(setting.question(interface) for setting in SETTINGS)]
     link, boot, *shown = run_together(host, asked)
-    values, unsupported = _sorted(SETTINGS, shown)
+    values, unsupported = _values_and_refusals(SETTINGS, shown)
     return Snapshot(host.name, interface, _identity(link.require(), boot), values, unsupported)
 
 
@@ -267,7 +267,7 @@ def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot |
 
 def _kept(host: Host, interface: str, state_dir: str) -> Snapshot | None:
     """Return the stored snapshot, unless it belongs to another boot or to a former device of that name."""
-    found, link, boot = run_together(host, [["cat", _path(interface, state_dir)], *_who(interface)])
+    found, link, boot = run_together(host, [["cat", _path(interface, state_dir)], *_identity_commands(interface)])
     if not found.ok:
         return None
     try:
@@ -285,7 +285,7 @@ def _path(interface: str, state_dir: str) -> str:
     return str(PurePosixPath(state_dir) / f"device-{interface}.json")
 
 
-def _who(interface: str) -> tuple[list[str], list[str]]:
+def _identity_commands(interface: str) -> tuple[list[str], list[str]]:
     """Return the commands whose results `_identity` takes."""
     return ["ip", "-j", "link", "show", "dev", interface], ["cat", "/proc/sys/kernel/random/boot_id"]
 
@@ -308,7 +308,7 @@ def _keyed(setting: Setting, values: Values) -> Values:
 
 
 def _read_all(rows: Sequence[Setting], host: Host, interface: str) -> Values:
-    """Raises UnsupportedError for a row that the device lacks."""
+    """Return the values of all rows. Raises UnsupportedError for a row that the device lacks."""
     shown = run_together(host, [setting.question(interface) for setting in rows])
     values = (_keyed(setting, setting.values_in(answer)) for setting, answer in zip(rows, shown, strict=True))
     return {key: value for row in values for key, value in row.items()}
@@ -317,10 +317,10 @@ def _read_all(rows: Sequence[Setting], host: Host, interface: str) -> Values:
 def _now(host: Host, interface: str, remembered: Snapshot) -> Values:
     """Return the current values of the rows that a device had; a row may be gone until a later one is restored."""
     rows = _rows(remembered.values)
-    return _sorted(rows, run_together(host, [setting.question(interface) for setting in rows]))[0]
+    return _values_and_refusals(rows, run_together(host, [setting.question(interface) for setting in rows]))[0]
 
 
-def _sorted(rows: Iterable[Setting], shown: Iterable[Result]) -> tuple[Values, dict[str, str]]:
+def _values_and_refusals(rows: Iterable[Setting], shown: Iterable[Result]) -> tuple[Values, dict[str, str]]:
     """Return the values of all rows, and for each row without any the tool's message on why."""
     values: Values = {}
     unsupported: dict[str, str] = {}

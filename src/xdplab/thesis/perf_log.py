@@ -56,9 +56,7 @@ def parse_perf_text(data: bytes) -> PerfText:
     return PerfText(_target(text), counts, elapsed_s, _anomalies(text, bad, elapsed_s))
 
 
-# Half of a log's lines have no number, and are the same in all logs.
-
-
+# Cached, because half of a log's lines have no number and are the same in all logs.
 @lru_cache(maxsize=1 << 10)
 def _read(line: str) -> PerfCount | float | None:
     """Return the count in a line, or the seconds that elapsed, or None if it has neither."""
