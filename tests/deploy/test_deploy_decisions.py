@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from xdplab.deploy.xdp import ACTIONS, XdpLoader, XdpRequest
 from xdplab.errors import HostError, ProgramError
 from xdplab.hosts.local import LocalHost
 
-pytestmark = pytest.mark.root
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loads programs into the kernel"),
+]
 
 PROGRAM = """
 #include <linux/bpf.h>

@@ -68,11 +68,11 @@ def test_a_lab_that_goes_down_half_way_gives_its_block_back(three: list[str], tm
     options = ["--labs", ",".join(three), "--out", "out", "--no-figures"]
     run = forked.Started("run", "shared.yaml", *options, cwd=tmp_path)
     while (victim := first_to_finish(tmp_path / "out")) is None:
-        assert run.poll() is None, run.communicate()[0]
+        assert run.poll() is None, "".join(run.communicate())
         time.sleep(0.02)
     with contextlib.closing(labs.open_lab(victim)) as lab:
         while attached_program(lab.dut, lab.dut_interface).program_id is None:
-            assert run.poll() is None, run.communicate()[0]
+            assert run.poll() is None, "".join(run.communicate())
     labs.down(victim)
     said = "".join(run.communicate(timeout=200))
     assert run.returncode == 0, said

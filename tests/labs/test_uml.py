@@ -34,7 +34,7 @@ MODULE_LICENSE("Dual MIT/GPL");
 @pytest.fixture(scope="module")
 def lab() -> Iterator[UmlLab]:
     try:
-        uml_lab._require_namespaces()
+        uml_lab.require_namespaces()
         package()
     except LabError as error:
         pytest.skip(f"no user-mode Linux is available here: {error}")

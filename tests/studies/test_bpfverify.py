@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import struct
@@ -246,6 +247,7 @@ def test_a_hash_map_needs_no_room_for_all_its_entries(verify, compile_text, kind
     assert (large.insns_hash, large.xlated_bytes) == (small.insns_hash, small.xlated_bytes)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loads programs into the kernel")
 def test_the_kernels_btf_is_read_once_for_all_objects(bpfverify, compile_text):
     """Counted by the kernel: bytes that reads returned, and pages that a process touched first."""
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from xdplab.cli import cli
 from xdplab.errors import LabError, MissingToolError
+from xdplab.labs.uml import lab as uml_lab
 from xdplab.labs.uml import source as uml_source
 from xdplab.labs.vm import architectures, kernels, qemu
 from xdplab.studies.jit.points import DEFAULT_PLACE, SMALLEST_CLASSES
@@ -163,6 +164,7 @@ def test_another_architecture_runs_the_same_tests_in_both_modes(tmp_path: Path):
 
 def test_user_mode_linux_runs_the_kernels_tests_in_time(tmp_path: Path):
     try:
+        uml_lab.require_namespaces()
         uml_source.tests_module()
     except LabError as error:
         pytest.skip(f"no module of user-mode Linux is available here: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from xdplab.studies.verifier.runs import STUDY, VerifierRequest
 from xdplab.studies.verifier.study import VerifierFacts, VerifierStudy
 
 pytestmark = pytest.mark.root
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loads programs into the kernel")
 NOTHING_ELSE = ("--family", "none", "--no-testbed", "--no-largest", "--repetitions", "2", "--loads", "3")
 
 
@@ -85,6 +87,7 @@ def _require_told_apart(usual: Path, given: Path, words: str) -> None:
     assert points["reason"].notna().all()
 
 
+@needs_root
 def test_a_flag_of_every_program_changes_the_verifiers_work_and_is_kept(compile_member, tmp_path: Path):
     path = str(compile_member("branches", 20))
     states = []
@@ -102,6 +105,7 @@ def test_a_flag_of_every_program_changes_the_verifiers_work_and_is_kept(compile_
         command(path, *NOTHING_ELSE, "--flag", "such_a_flag", "--out", str(tmp_path))
 
 
+@needs_root
 def test_global_variables_come_from_a_file_that_the_run_keeps(compile_text, tmp_path: Path):
     path, table = str(compile_text(GLOBALS)), tmp_path / "mine.globals"
     table.write_text("* rounds 50\n")

@@ -256,7 +256,7 @@ def test_a_template_of_ones_own_is_a_family_named_after_its_file(tmp_path: Path)
     with pytest.raises(PlanError, match="'m' is undefined"):
         source(members(request)[0])
     path.write_text("{{ 1 // (n - 2) }}")
-    with pytest.raises(PlanError, match="the template of queues: integer division"):
+    with pytest.raises(PlanError, match=r"the template of queues: (integer division or modulo|division) by zero"):
         source(members(request)[0])
     path.write_text("{{ ''.__class__.__mro__ }}")
     with pytest.raises(PlanError, match="unsafe"):

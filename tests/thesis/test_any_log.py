@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -139,3 +140,11 @@ def test_an_archive_of_anything(tmp_path_factory: pytest.TempPathFactory, data: 
     except ResultsError:
         return
     assert all(log.name.path in PLACE.values() for log in logs)
+
+
+def test_a_gzip_header_with_an_extra_field_is_refused_with_a_message(tmp_path: Path) -> None:
+    """CPython 3.11.2 raised an AttributeError of its own."""
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(b"\x1f\x8b\x08\x04" + bytes(6) + b"\x40\x02" + b"\x77" * 600)
+    with pytest.raises(ResultsError, match="cannot be read as an archive"):
+        list(raw_logs([path], Found()))

@@ -187,7 +187,7 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes | None]]:
     """Yield (path, bytes) of the regular files in an archive, None for bytes that are too many to be a log."""
     try:
         most, unpacked = MOST_TIMES * archive.stat().st_size + UNPACKED_BYTES, 0
-        with tarfile.open(archive, "r|*") as tar:
+        with _opened(archive) as tar:
             for member in tar:
                 unpacked += member.size
                 if unpacked > most:
@@ -198,3 +198,10 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes | None]]:
                 yield member.name, stream.read() if stream else None
     except OSError as error:
         raise ResultsError(f"{archive} cannot be read: {error.strerror or error}") from error
+
+
+def _opened(archive: Path) -> tarfile.TarFile:
+    try:
+        return tarfile.open(archive, "r|*")
+    except AttributeError:  # CPython's own fault, at a gzip header with an extra field
+        raise tarfile.ReadError("its gzip header is damaged, or has an extra field") from None

@@ -125,7 +125,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     if KEEPERS.is_up(uid, instance):
         return False
     _require_tools()
-    _require_namespaces()
+    require_namespaces()
     kernel = package()
     known = {"kernel": kernel.series, "release": kernel.release, "version": kernel.version, "way": "uml"}
     return KEEPERS.start(
@@ -173,7 +173,7 @@ def _require_tools() -> None:
         raise MissingToolError(f"a uml lab needs {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
 
 
-def _require_namespaces() -> None:
+def require_namespaces() -> None:
     """Raise LabError where an ordinary user may not make a PID namespace: without one helpers would be left behind."""
     if os.geteuid() == 0:
         return
