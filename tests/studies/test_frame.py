@@ -186,6 +186,22 @@ def test_in_a_network_namespace_that_hides_the_setting_this_is_said(enabled: boo
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    "study", [("verifier", "--kernel", "host"), ("loading", "--place", "host"), ("jit", "--place", "host")]
+)
+def test_a_user_without_the_right_to_load_programs_is_told_before_anything_is_measured(
+    study: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The verifier's study measured it: none of the programs was accepted, and each trial was valid."""
+    rights = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
+    argv = [*rights, sys.executable, "-m", "xdplab", "study", *study, "--out", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "this user may not load BPF programs" in done.stderr
+    assert "use sudo, or measure in a guest: --" in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a network namespace")
 @pytest.mark.parametrize(

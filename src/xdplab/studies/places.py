@@ -322,6 +322,26 @@ def require_places(names: Iterable[str], *, any_architecture: bool = False) -> N
             )
 
 
+_CAP_SYS_ADMIN, _CAP_BPF = 21, 39
+"""Either lets a user load BPF programs of every type that the studies have, see capabilities(7)."""
+
+
+def require_rights(names: Iterable[str], option: str) -> None:
+    """Raise UnsupportedError if this machine is among the places and this user may not load programs into its kernel.
+
+    Otherwise no program would be accepted, and each trial would report that as a result. ``option``: names a guest.
+    """
+    if HOST not in names:
+        return
+    status = Path("/proc/self/status").read_text()
+    held = int(status.partition("CapEff:")[2].split()[0], 16)
+    if not held & (1 << _CAP_SYS_ADMIN | 1 << _CAP_BPF):
+        raise UnsupportedError(
+            "this user may not load BPF programs into this machine's kernel",
+            remedy=f"use sudo, or measure in a guest: {option}",
+        )
+
+
 def _require_foreign(name: str) -> None:
     """Raise LabError for a guest of another architecture that is not to be had here, its QEMU included."""
     try:

@@ -7,7 +7,7 @@ from functools import cache
 
 from xdplab.errors import HiddenSettingError, UnsupportedError
 from xdplab.studies.execution.trees import tree_of
-from xdplab.studies.places import HOST, Place, architecture_of, compiler_of, module_refusal, place_of
+from xdplab.studies.places import HOST, Place, architecture_of, compiler_of, module_refusal, place_of, require_rights
 
 _UML = {
     "jit": "user-mode Linux has no JIT",
@@ -62,11 +62,13 @@ def _of_this_machine() -> dict[str, str]:
 
 
 def _interpreter(place: Place) -> None:
+    require_rights((place.name,), "--place vm:6.1:count")
     with place.jit(False):
         pass
 
 
 def _jit(place: Place) -> None:
+    require_rights((place.name,), "--place vm:6.1:count")
     with place.jit(True):
         pass
 

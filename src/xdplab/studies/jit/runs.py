@@ -30,7 +30,7 @@ from xdplab.studies.jit.points import (
 from xdplab.studies.jit.published import EXPERIMENTS
 from xdplab.studies.jit.rows import table_of
 from xdplab.studies.jit.study import JitStudy
-from xdplab.studies.places import compiler_of, require_places
+from xdplab.studies.places import compiler_of, require_places, require_rights
 from xdplab.studies.points import Gathered
 from xdplab.studies.tables import Table
 
@@ -40,6 +40,7 @@ JitRun = StudyRun[JitRequest, JitPoint]
 
 def _gather(request: JitRequest) -> Gathered[JitPoint]:
     require_places(request.places, any_architecture=True)
+    require_rights(request.places, "--place vm:6.1:count")
     _check(request)
     filters, notes = _filters(request)
     points = [

@@ -9,7 +9,7 @@ from typing import Literal
 from xdplab.errors import PlanError
 from xdplab.labs.base import MITIGATED
 from xdplab.programs.spec import FORMS, WORKLOADS
-from xdplab.studies.places import HOST, compiler_of, is_foreign, module_refusal, require_places
+from xdplab.studies.places import HOST, compiler_of, is_foreign, module_refusal, require_places, require_rights
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
 
 BPF, MODULE, LOADER = "bpf", "module", "loader"
@@ -96,6 +96,7 @@ def gather(request: LoadingRequest) -> Gathered[LoadingPoint]:
     Raises PlanError, and LabError for a place that cannot exist or lacks a compiler.
     """
     require_places(request.places, any_architecture=True)
+    require_rights(request.places, "--place vm:6.1:count")
     _require(request)
     for place in request.places:
         compiler_of(place)  # without one, not even the driver can be built

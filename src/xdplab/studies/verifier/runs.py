@@ -13,7 +13,7 @@ from xdplab.errors import PlanError
 from xdplab.programs.program import cache_directory
 from xdplab.studies import provenance
 from xdplab.studies.frame import StudyKind, StudyRun
-from xdplab.studies.places import HOST
+from xdplab.studies.places import HOST, require_rights
 from xdplab.studies.points import Gathered, StudyRequest
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora, targets
@@ -99,6 +99,7 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     Raises PlanError for unusable options, ProgramError if a compiler refuses.
     """
     require_kernels(request.kernels)
+    require_rights(request.kernels, "--kernel 6.1")
     require_flags(request.flags)
     compilers = _chosen_compilers(request)
     prevails = find_prevails(request.prevails)
