@@ -29,7 +29,16 @@ _COUNTS = {
     "numbers only": 66.0,
     "turn of a frame": 40.82,
 }
-RECORDED = {"gcc 12.2.0 x86_64-linux-gnu": _COUNTS, "gcc 14.2.0 x86_64-linux-gnu": _COUNTS}
+RECORDED = {
+    "gcc 12.2.0 x86_64-linux-gnu": _COUNTS,
+    "gcc 14.2.0 x86_64-linux-gnu": _COUNTS,
+    "gcc 16.2.0 x86_64-linux-gnu": {
+        "every frame stamped": 88.0,
+        "one frame in 16 stamped": 67.36,
+        "numbers only": 62.0,
+        "turn of a frame": 39.82,
+    },
+}
 FRAMES, BATCHES, FRAMES_PER_BATCH = 1000, 100, 64
 STAMPS = {"every frame stamped": "all", "one frame in 16 stamped": "16", "numbers only": "none"}
 SLOWER = {  # one more store per frame
@@ -111,8 +120,10 @@ def test_one_more_store_per_frame_is_seen(counts: dict[str, float], tmp_path: Pa
 ATTEMPT = HERE.parents[2] / "results" / "sample" / "raw" / "131ffe61703d-r1" / "1"
 ATTEMPTS = 5
 RECORDED_PARSER = {
+    "CPython 3.11.2 GCC 12.2.0 x86_64": 15_348_000,
     "CPython 3.11.7 GCC 12.2.0 x86_64": 16_850_000,
     "CPython 3.13.5 GCC 14.2.0 x86_64": 14_469_000,
+    "CPython 3.14.10 GCC 16.2.0 x86_64": 14_121_000,
 }
 
 
