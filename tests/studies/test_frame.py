@@ -42,6 +42,7 @@ from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST, place_of
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial, schedule, study_of
 from xdplab.studies.tables import Table, markdown
+from xdplab.studies.verifier.machines import machine_of
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,13 @@ def test_a_user_without_the_right_to_load_programs_is_told_before_anything_is_me
     assert "this user may not load BPF programs" in done.stderr
     assert "use sudo, or measure in a guest: --" in done.stderr
     assert not any(tmp_path.iterdir())
+
+
+def test_a_run_that_another_user_began_measures_nothing_without_the_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`resume` gathers nothing anew: the places themselves must ask."""
+    monkeypatch.setattr(Path, "read_text", lambda path: "CapEff:\t0000000000000000\n")
+    with pytest.raises(UnsupportedError, match="may not load BPF programs"), machine_of("host", Path(), Path()):
+        pytest.fail("the machine was given")
 
 
 @pytest.mark.root

@@ -18,7 +18,6 @@ from xdplab.errors import FormatError, ProgramError, XdplabError
 from xdplab.formats.verifier_log import StepLog, VerifiedProgram, parse_bpfverify
 from xdplab.hosts import Host
 from xdplab.programs.program import cache_directory
-from xdplab.studies.places import require_rights
 from xdplab.studies.verifier.machines import Circumstances, known_types, machine_of
 
 By = Literal["line", "subprogram"]
@@ -147,7 +146,6 @@ def hotspots(
     with tempfile.TemporaryDirectory() as folder:
         types = Path(folder) / "types"
         types.write_text(known_types())
-        require_rights((kernel,), "--kernel 6.1")
         with machine_of(kernel, cache_directory(), types, Circumstances(flags)) as machine:
             place = machine.place
             object_, there = place.put(path), f"/tmp/xdplab-logs-{Path(folder).name}"

@@ -12,7 +12,7 @@ from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import MITIGATED
 from xdplab.labs.vm import kernels
-from xdplab.studies.places import HOST, Place, place_of
+from xdplab.studies.places import HOST, Place, place_of, require_rights
 from xdplab.studies.verifier import targets
 from xdplab.studies.verifier.families import PROGRAMS
 
@@ -69,8 +69,10 @@ def machine_of(
 ) -> Iterator[LoaderPlace]:
     """Give the machine that runs a kernel; a guest boots for it, and ends with the block.
 
-    Raises UnsupportedError if a guest does not have a module that is to be loaded.
+    Raises UnsupportedError if a guest does not have a module that is to be loaded, or if this user may not load
+    programs into this machine's kernel.
     """
+    require_rights((kernel,), "--kernel 6.1")
     command = build_tool(LocalHost(), NATIVE, str(cache_dir))
     with place_of(kernel if kernel == HOST else f"vm:{kernel}:count") as place:
         if kernel != HOST:
