@@ -203,6 +203,16 @@ def test_a_user_without_the_right_to_load_programs_is_told_before_anything_is_me
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("held", "may"), [("0", False), ("8000000000", False), ("c000001000", True), ("200000", True)])
+def test_network_and_tracing_programs_need_three_capabilities_or_one(
+    held: str, may: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CAP_BPF alone loads no XDP program: that takes CAP_NET_ADMIN, too."""
+    monkeypatch.setattr(Path, "read_text", lambda path: f"CapEff:\t{held}\n")
+    with nullcontext() if may else pytest.raises(UnsupportedError, match="may not load BPF programs"):
+        places.require_rights(("host",), "--place vm:6.1:count")
+
+
 def test_a_run_that_another_user_began_measures_nothing_without_the_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """`resume` gathers nothing anew: the places themselves must ask."""
     monkeypatch.setattr(Path, "read_text", lambda path: "CapEff:\t0000000000000000\n")

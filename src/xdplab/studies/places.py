@@ -322,8 +322,9 @@ def require_places(names: Iterable[str], *, any_architecture: bool = False) -> N
             )
 
 
-_CAP_SYS_ADMIN, _CAP_BPF = 21, 39
-"""Either lets a user load BPF programs of every type that the studies have, see capabilities(7)."""
+_CAP_NET_ADMIN, _CAP_SYS_ADMIN, _CAP_PERFMON, _CAP_BPF = (1 << number for number in (12, 21, 38, 39))
+_TOGETHER = _CAP_BPF | _CAP_NET_ADMIN | _CAP_PERFMON
+"""These three, or CAP_SYS_ADMIN alone, let a user load network and tracing programs; see capabilities(7)."""
 
 
 def require_rights(names: Iterable[str], option: str) -> None:
@@ -335,7 +336,7 @@ def require_rights(names: Iterable[str], option: str) -> None:
         return
     status = Path("/proc/self/status").read_text()
     held = int(status.partition("CapEff:")[2].split()[0], 16)
-    if not held & (1 << _CAP_SYS_ADMIN | 1 << _CAP_BPF):
+    if not held & _CAP_SYS_ADMIN and held & _TOGETHER != _TOGETHER:
         raise UnsupportedError(
             "this user may not load BPF programs into this machine's kernel",
             remedy=f"use sudo, or measure in a guest: {option}",
