@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.cells import cell_len
 
+from xdplab.later import later
 from xdplab.text import colour_system
 
 if TYPE_CHECKING:
+    from rich import cells as rich_cells
     from rich.console import Console
+else:
+    rich_cells = later("rich.cells")
 
 WIDE = 10_000
 """Width of an output that is not a terminal: in a file or a pipe, lines are not broken."""
@@ -74,12 +77,17 @@ def _said(value: object) -> str:
     return "" if value is None else str(value)
 
 
+def _cell_len(text: str) -> int:
+    """Return how many cells of a terminal a text takes; most texts need no library for it."""
+    return len(text) if text.isascii() and text.isprintable() else rich_cells.cell_len(text)
+
+
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     return {name: [name, *(_said(row[name]) for row in rows)] for name in (rows[0] if rows else ())}
 
 
 def _widths(columns: Mapping[str, list[str]]) -> list[int]:
-    return [max(map(cell_len, cells)) for cells in columns.values()]
+    return [max(map(_cell_len, cells)) for cells in columns.values()]
 
 
 def _breadth(columns: Mapping[str, list[str]]) -> int:
@@ -91,7 +99,7 @@ def _print_unbroken(columns: Mapping[str, list[str]], title: str | None) -> None
     """Print a table that fits, as rich does, without loading it."""
     widths = _widths(columns)
     lines = [
-        (" " * GAP).join(cell + " " * (wide - cell_len(cell)) for cell, wide in zip(row, widths, strict=True))
+        (" " * GAP).join(cell + " " * (wide - _cell_len(cell)) for cell, wide in zip(row, widths, strict=True))
         for row in zip(*columns.values(), strict=True)
     ]
     head, *others = lines or [""]
@@ -116,7 +124,7 @@ def _print_rows(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     from rich.table import Table
 
     columns = _columns(rows)
-    longest = [max(cell_len(word) for cell in cells for word in [*cell.split(), ""]) for cells in columns.values()]
+    longest = [max(_cell_len(word) for cell in cells for word in [*cell.split(), ""]) for cells in columns.values()]
     widths = [min(words, max(WORD, out.width // 4)) for words in longest]
     spare = out.width - sum(widths) - GAP * (len(widths) - 1)
     if spare < 0:
@@ -125,7 +133,7 @@ def _print_rows(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             lines = textwrap.wrap(words, out.width, subsequent_indent="  ", break_on_hyphens=False)
             out.print("\n".join(lines), markup=False, highlight=False)
         return
-    cells = [max(map(cell_len, column)) for column in columns.values()]
+    cells = [max(map(_cell_len, column)) for column in columns.values()]
     for _ in range(spare):  # the highest cell sets the height of its row
         highest = max(range(len(widths)), key=lambda place: cells[place] / widths[place], default=0)
         if not widths or cells[highest] <= widths[highest]:

@@ -337,6 +337,8 @@ def race_of(
 
 
 def _relative_files(plan: Plan, folder: Path) -> Plan:
+    if not any(block.points.program for block in plan.blocks):
+        return plan
     data = plan.model_dump(mode="json")
     for block in data["blocks"]:
         for program in block["points"]["program"] or []:
