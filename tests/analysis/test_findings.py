@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
 import pytest
 import synthetic
@@ -12,6 +13,7 @@ import synthetic
 from xdplab.analysis.derived import derive
 from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding, to_frame, to_markdown
+from xdplab.analysis.repetition_rules import spread_of_points
 from xdplab.analysis.verdicts import judged
 
 NS = [0, 100, 400, 800, 1600, 3200]
@@ -108,12 +110,72 @@ def test_repetitions_that_all_differ_and_two_alone_have_none_apart() -> None:
     assert named(find(scaled(two, two["repetition"].eq(2), 0.5)), "repetition apart") == []
 
 
+def uneven(sd: float, *, repetitions: int = 3, seed: int = 1) -> pd.DataFrame:
+    """Return a run of 48 points whose repetitions differ by ``sd`` (of the rate's logarithm)."""
+    queues, sizes = (1, 2, 4, 8), (64, 512)
+    trials = synthetic.run(
+        vary={"accesses": NS, "queues": queues, "frame_bytes": sizes}, workload="chase", repetitions=repetitions
+    )
+    factors = np.exp(np.random.default_rng(seed).normal(0, sd, len(trials)))
+    for column in ("offered_pps", "forwarded_pps", "tx_packets", "rx_packets", "dut_rx_packets", "dut_tx_packets"):
+        trials[column] = (trials[column].astype(float) * factors).round().astype(trials[column].dtype)
+    return derive(judged(trials))
+
+
+def test_a_run_whose_repetitions_differ_says_by_how_much_and_names_none_of_them() -> None:
+    """Of three repetitions one is often three ranges away by chance: it says nothing of that one."""
+    found = find(uneven(0.12))
+    (differ,) = named(found, "repetitions differ")
+    assert found[0] == differ, "the first of the audit: all other lines depend on it"
+    assert differ.severity == "warning"
+    assert differ.evidence["sd_share"] == pytest.approx(0.12, rel=0.25)
+    assert differ.evidence["half_width_share"] == pytest.approx(4.3 * 0.12 * 0.83 / 3**0.5, rel=0.25)
+    assert "of the usual one of 48 points" in differ.what
+    assert len(named(found, "repetition apart")) <= 1
+
+
+@pytest.mark.parametrize("sd", [0.0, 0.03])
+def test_repetitions_that_hardly_differ_are_no_finding(sd: float) -> None:
+    found = find(uneven(sd))
+    assert named(found, "repetitions differ") == named(found, "repetition apart") == []
+
+
+def test_a_repetition_far_from_the_others_is_named_in_a_run_whose_repetitions_differ() -> None:
+    trials = uneven(0.08)
+    one = trials["point_id"].eq(trials["point_id"].iloc[0]) & trials["repetition"].eq(2)
+    (found,) = named(find(scaled(trials, one, 0.2)), "repetition apart")
+    assert found.files == (f"raw/{trials.loc[one, 'trial_id'].iloc[0]}/1",)
+
+
+@pytest.mark.parametrize("repetitions", [2, 3, 7])
+def test_the_spread_of_the_usual_point_depends_on_no_number_of_repetitions(repetitions: int) -> None:
+    """Half of the points are above the true spread: 400 points know it to 5 %."""
+    rates = np.exp(np.random.default_rng(5).normal(14, 0.1, 400 * repetitions))
+    points = np.repeat([f"p{number}" for number in range(400)], repetitions)
+    spread = spread_of_points(pd.DataFrame({"point_id": points, "forwarded_pps": rates}))
+    assert len(spread) == 400
+    assert spread.median() == pytest.approx(0.1, rel=0.12)
+
+
+def test_a_paced_rate_is_no_measure_of_the_machine() -> None:
+    trials = uneven(0.12)
+    assert named(find(trials.assign(rate_requested_pps=1e5, load="100kpps")), "repetitions differ") == []
+
+
 def test_a_latency_that_is_a_rings_fill() -> None:
     trials = plain(repetitions=2)
     trials["latency_mean_ns"] = 512 * 1e9 / trials["forwarded_pps"]
-    found = named(find(trials), "latency is a ring's fill")
-    assert len(found) == 2, "each repetition by itself: another may have had another depth"
-    assert found[0].evidence["entries_a_queue"] == pytest.approx(512)
+    (found,) = named(find(trials), "latency is a ring's fill")
+    assert ", repetitions 1, 2: latency × rate is 512 frames per queue at 6 N" in found.what
+    assert found.evidence == {"entries_a_queue": pytest.approx(512), "points": 6.0}
+    assert len(found.files) == 12
+    deeper = trials.assign(rx_ring_entries=trials["rx_ring_entries"].where(trials["repetition"].eq(1), 1024))
+    deeper["latency_mean_ns"] = trials["latency_mean_ns"].where(
+        trials["repetition"].eq(1), 2 * trials["latency_mean_ns"]
+    )
+    found = named(find(deeper), "latency is a ring's fill")
+    assert [finding.evidence["entries_a_queue"] for finding in found] == [pytest.approx(512), pytest.approx(1024)]
+    assert [", repetition 1: " in found[0].what, ", repetition 2: " in found[1].what] == [True, True]
     unknown = trials.assign(rx_ring_entries=None)
     assert "the same while the rate changes" in named(find(unknown), "latency is a ring's fill")[0].what
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, isnan, nan, sqrt
-from statistics import median
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from xdplab.analysis.cost_rules import cost_not_resolved, testrun_disagrees, work_differs
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
-from xdplab.analysis.fit import STAGE, fit_line, fits, limited_by_dut
+from xdplab.analysis.fit import STAGE, fit_line, fits
 from xdplab.analysis.intervals import Interval, interval, of_one_point
 from xdplab.analysis.labs import labs_differ
 from xdplab.analysis.load_rules import (
@@ -26,18 +24,20 @@ from xdplab.analysis.load_rules import (
     nothing_forwarded,
     paced_loss,
 )
-from xdplab.analysis.series import SERIES, by_series, first_label, key_of, plain, same_reason, settled, valid
-from xdplab.analysis.values import is_null, three_digits
+from xdplab.analysis.repetition_rules import (
+    load_classes,
+    names_of,
+    repetition_apart,
+    repetition_classes,
+    repetitions_differ,
+)
+from xdplab.analysis.series import SERIES, by_series, key_of, plain, same_reason, settled, valid
 from xdplab.text import many
 
 SIGMAS = 3.0
 CHANGE = 0.05  # of a rate or a time that matters
-SLOPE_CHANGE = 0.10
-CLASS_SIGMAS = 4.0
 RING_MATCH = 0.10
 FLAT = 0.03
-APART, APART_WIDTHS = 0.10, 3.0
-"""How far one repetition must be from the nearest other: as a share of the rate, and in ranges of the others."""
 MOST = 0.5
 MOST_PREDICTED = 0.10  # a drop that a flat series should show
 
@@ -118,123 +118,51 @@ def _miss(there: Sequence[SeriesPoint], place: SeriesPoint) -> tuple[float, floa
     return off / line.at(place.accesses), off / error if error > 0 else nan
 
 
-def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Repetitions whose cost of an access differs by more than their errors ran another program."""
-    for label, rows in by_series(limited_by_dut(trials)):
-        slopes: dict[float, tuple[float, float]] = {}
-        for repetition, group in rows.groupby("repetition"):
-            line = fit_line(group["accesses"].astype(float), group["ns_per_packet"].astype(float))
-            if line is not None and line.points >= 3 and not isnan(line.c_se):
-                slopes[float(str(repetition))] = (line.c, line.c_se)
-        classes = _split(slopes)
-        if len(classes) < 2:
-            continue
-        words = "; ".join(
-            f"{_names(members)}: {three_digits(median(slopes[m][0] for m in members))} ns" for members in classes
-        )
-        what = f"{label}: repetitions form classes by the cost of an access ({words})"
-        numbers = {f"c_ns_repetition_{repetition:g}": slope for repetition, (slope, _) in slopes.items()}
-        yield Finding("repetitions form classes", "warning", what, points_of(rows), numbers, files_of(rows))
-
-
-def _names(members: Sequence[float]) -> str:
-    return f"repetition{'s' if len(members) > 1 else ''} {', '.join(f'{member:g}' for member in sorted(members))}"
-
-
-def _split(values: dict[float, tuple[float, float]]) -> list[list[float]]:
-    """Split sorted values where neighbours differ by more than a tenth of the largest and four standard errors."""
-    ordered = sorted(values, key=lambda name: values[name][0])
-    classes: list[list[float]] = []
-    largest = max((abs(value) for value, _ in values.values()), default=0.0)
-    for name in ordered:
-        value, error = values[name]
-        before = values[classes[-1][-1]] if classes else None
-        if before is not None:
-            gap = value - before[0]
-            apart = gap > SLOPE_CHANGE * largest and gap > CLASS_SIGMAS * hypot(error, before[1])
-        if before is None or apart:
-            classes.append([])
-        classes[-1].append(name)
-    return classes
-
-
-def load_classes(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Program loads of one point that form two groups of two or more, far apart compared with their width."""
-    for _, rows in valid(trials).groupby("point_id", sort=False):
-        rates = np.sort(rows.loc[rows["forwarded_pps"] > 0, "forwarded_pps"].to_numpy(dtype=float))
-        if len(rates) < 4:
-            continue
-        cuts = range(2, len(rates) - 1)
-        cut = max(cuts, key=lambda i: rates[i] - rates[i - 1])
-        gap, width = rates[cut] - rates[cut - 1], max(np.ptp(rates[:cut]), np.ptp(rates[cut:]))
-        if gap <= CHANGE * np.median(rates) or gap <= 5 * width:
-            continue
-        label = first_label(rows)
-        share = float(rates[cut:].mean() / rates[:cut].mean() - 1)
-        what = f"{label}, N = {rows['accesses'].iloc[0]:g}: loads form two classes {share:.0%} apart"
-        numbers = {"low_pps": float(rates[:cut].mean()), "high_pps": float(rates[cut:].mean()), "gap_pps": float(gap)}
-        yield Finding("program loads form classes", "info", what, points_of(rows), numbers, files_of(rows))
-
-
-def repetition_apart(trials: pd.DataFrame) -> Iterator[Finding]:
-    """One repetition of a point whose rate is far from all others, compared with the range of those.
-
-    Averages, lines and costs include it, and its counts say nothing: TG and DUT agree on it.
-    """
-    for _, rows in valid(trials).groupby("point_id", sort=False):
-        known = rows[rows["forwarded_pps"] > 0].sort_values("forwarded_pps", kind="stable")
-        found = _apart(known["forwarded_pps"].to_numpy(dtype=float))
-        if found is None:
-            continue
-        place, gap = found
-        one, others = known.iloc[[place]], known.drop(index=known.index[place])
-        usual = float(others["forwarded_pps"].median())
-        share = float(one["forwarded_pps"].iloc[0]) / usual - 1
-        what = (
-            f"{first_label(one)}, N = {one['accesses'].iloc[0]:g}: repetition {one['repetition'].iloc[0]:g} forwards "
-            f"{abs(share):.0%} {'more' if share > 0 else 'less'} than the other {len(others)}"
-        )
-        numbers = {"pps": usual * (1 + share), "pps_of_others": usual, "gap_pps": gap}
-        yield Finding(
-            "repetition apart", "warning", what + _program_time(one, others), points_of(one), numbers, files_of(one)
-        )
-
-
-def _apart(rates: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[int, float] | None:
-    """Return the place of the one sorted rate that is apart, and its distance from the nearest other one."""
-    if len(rates) < 3:
-        return None
-    ends = {0: (rates[1] - rates[0], np.ptp(rates[1:])), len(rates) - 1: (rates[-1] - rates[-2], np.ptp(rates[:-1]))}
-    place, (gap, width) = max(ends.items(), key=lambda end: end[1][0])
-    return (place, float(gap)) if gap > APART * np.median(rates) and gap > APART_WIDTHS * width else None
-
-
-def _program_time(one: pd.DataFrame, others: pd.DataFrame) -> str:
-    """Tell whether the program itself ran for another time, by the kernel's own count of its run time."""
-    there, usual = one["program_run_raw_ns"].iloc[0], others["program_run_raw_ns"].median()
-    if is_null(there) or is_null(usual):
-        return ""
-    return f"; by BPF statistics its program took {three_digits(there)} ns per frame, theirs {three_digits(usual)}"
-
-
 def latency_is_a_ring(trials: pd.DataFrame) -> Iterator[Finding]:
     """Little's law: latency x rate is the number of frames in flight; if it equals a ring's depth, the ring causes the
-    latency."""
+    latency. Repetitions are looked at one by one: another may have had another depth."""
     for label, rows in by_series(valid(trials)):
         known = rows[rows["latency_mean_ns"].gt(0) & rows["forwarded_pps"].gt(0)]
-        for repetition, group in known.groupby("repetition", dropna=False):
-            queues = group["queues_reached"].fillna(group["queues"]).astype(float)
-            in_flight = (group["latency_mean_ns"] * 1e-9 * group["forwarded_pps"]).astype(float) / queues
-            found = _ring(group, in_flight)
-            if found is None:
-                continue
-            shown, entries, how = found
+        for fills in _same_rings(known):
+            shown = pd.concat([fill.rows for fill in fills])
+            entries = float(np.mean([fill.entries for fill in fills]))
+            count = shown["accesses"].nunique()
+            repetitions = names_of([fill.repetition for fill in fills])
             what = (
-                f"{label}, repetition {repetition:g}: latency × rate is {entries:.0f} frames per queue at "
-                f"{len(shown)} N ({how}): the latency is the fill of a ring"
+                f"{label}, {repetitions}: latency × rate is {entries:.0f} frames per queue at {count} N "
+                f"({fills[0].how}): the latency is the fill of a ring"
             )
-            numbers = {"entries_a_queue": entries, "points": float(len(shown))}
+            numbers = {"entries_a_queue": entries, "points": float(count)}
             yield Finding("latency is a ring's fill", "warning", what, points_of(shown), numbers, files_of(shown))
+
+
+@dataclass(frozen=True)
+class _Fill:
+    """What a ring held in one repetition of a series: frames per queue, and ``how`` that is known to be a ring."""
+
+    repetition: float
+    rows: pd.DataFrame
+    entries: float
+    how: str
+
+
+def _same_rings(known: pd.DataFrame) -> list[list[_Fill]]:
+    """Return the repetitions in which a ring was full, those with the same depth together."""
+    found: list[list[_Fill]] = []
+    for repetition, group in known.groupby("repetition", dropna=False):
+        queues = group["queues_reached"].fillna(group["queues"]).astype(float)
+        in_flight = (group["latency_mean_ns"] * 1e-9 * group["forwarded_pps"]).astype(float) / queues
+        ring = _ring(group, in_flight)
+        if ring is None:
+            continue
+        fill = _Fill(float(str(repetition)), *ring)
+        for same in found:
+            if same[0].how == fill.how and abs(fill.entries / same[0].entries - 1) < RING_MATCH:
+                same.append(fill)
+                break
+        else:
+            found.append([fill])
+    return found
 
 
 def _ring(group: pd.DataFrame, in_flight: pd.Series) -> tuple[pd.DataFrame, float, str] | None:
@@ -360,6 +288,7 @@ NEEDED = (
     *DISTURBED_BY,
 )
 RULES: dict[str, Rule] = {
+    "repetitions differ": repetitions_differ,
     "rate rises with N": rate_rises,
     "off the line": off_the_line,
     "test run disagrees": testrun_disagrees,

@@ -1,0 +1,185 @@
+"""The rules on the repetitions of a point: how far they lie apart, and which of them are unlike the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import hypot, isnan, nan, sqrt
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import gammaincinv
+
+from xdplab.analysis.findings import Finding, files_of, points_of
+from xdplab.analysis.fit import fit_line, limited_by_dut
+from xdplab.analysis.intervals import interval
+from xdplab.analysis.series import by_series, first_label, valid
+from xdplab.analysis.values import is_null, three_digits
+from xdplab.text import many
+
+CHANGE = 0.05  # of a rate that matters
+SLOPE_CHANGE = 0.10
+CLASS_SIGMAS = 4.0
+APART, APART_WIDTHS, APART_SIGMAS = 0.10, 3.0, 4.0
+"""How far one repetition must be from the nearest other one, as a share of the rate and in ranges of the others; and
+from the others' mean, in standard deviations of the run's usual point."""
+OTHER_POINTS = 5  # that tell the run's usual spread
+NOISY = 0.05  # of a rate, between the repetitions of the usual point
+
+
+def repetitions_differ(trials: pd.DataFrame) -> Iterator[Finding]:
+    """The repetitions of the usual point at maximum load differ by more than 5 % (standard deviation): the machine was
+    not the same in all of them, and an average is no better than its interval."""
+    known = _at_maximum(trials)
+    spread = spread_of_points(known)
+    usual = _usual(spread)
+    if not usual > NOISY:
+        return
+    rates = known.groupby("point_id", sort=False)["forwarded_pps"]
+    samples = [interval(of_point) for _, of_point in rates if len(of_point) > 1]
+    half = median((found.high - found.mean) / found.mean for found in samples)
+    low, high = (float(spread.quantile(share)) for share in (0.25, 0.75))
+    what = (
+        f"the repetitions of a point at maximum load differ by {usual:.0%} (standard deviation of the usual one of "
+        f"{many(len(spread), 'point')}; quartiles {low:.0%} and {high:.0%}): the usual rate is known to ±{half:.0%}, "
+        f"and points that differ by less may be equal; measure on a quieter machine, or more repetitions"
+    )
+    worst = [str(point) for point in spread[spread > NOISY].sort_values(ascending=False, kind="stable").index]
+    files = files_of(known[known["point_id"].isin(worst)])
+    numbers = {"sd_share": usual, "half_width_share": half, "points": float(len(spread))}
+    yield Finding("repetitions differ", "warning", what, tuple(worst), numbers, files)
+
+
+def _at_maximum(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the valid trials whose rate is a result: a paced rate is the one that was asked for."""
+    rows = valid(trials)
+    return rows[rows["rate_requested_pps"].isna() & rows["forwarded_pps"].gt(0)]
+
+
+def spread_of_points(rows: pd.DataFrame) -> pd.Series:
+    """Return, by point_id, the standard deviation between repetitions as a share of the rate (of its logarithm).
+
+    The sample's is divided by the root of chi-squared's median over its degrees of freedom: of points that all have the
+    same spread, half are then above it, however few repetitions they have. Points with one repetition have none.
+    """
+    logs = rows.assign(log=np.log(rows["forwarded_pps"].to_numpy(dtype=float))).groupby("point_id", sort=False)["log"]
+    found = pd.DataFrame({"sd": logs.std(ddof=1), "free": logs.count() - 1})
+    found = found[found["free"] > 0]
+    return pd.Series(found["sd"] / np.sqrt(2 * gammaincinv(found["free"] / 2, 0.5) / found["free"]))
+
+
+def _usual(spread: pd.Series) -> float:
+    """Return the spread of the usual point: the median, which a few points with a repetition apart do not move."""
+    return float(spread.median()) if len(spread) else nan
+
+
+def repetition_apart(trials: pd.DataFrame) -> Iterator[Finding]:
+    """One repetition of a point whose rate is far from all others, compared with the range of those, and with how much
+    the repetitions of the run's other points differ.
+
+    Averages, lines and costs include it, and its counts say nothing: TG and DUT agree on it.
+    """
+    spread = spread_of_points(_at_maximum(trials))
+    for point, rows in valid(trials).groupby("point_id", sort=False):
+        known = rows[rows["forwarded_pps"] > 0].sort_values("forwarded_pps", kind="stable")
+        elsewhere = spread.drop(index=str(point), errors="ignore")
+        usual = _usual(elsewhere) if len(elsewhere) >= OTHER_POINTS else 0.0
+        found = _apart(known["forwarded_pps"].to_numpy(dtype=float), usual)
+        if found is None:
+            continue
+        place, gap = found
+        one, others = known.iloc[[place]], known.drop(index=known.index[place])
+        middle = float(others["forwarded_pps"].median())
+        share = float(one["forwarded_pps"].iloc[0]) / middle - 1
+        what = (
+            f"{first_label(one)}, N = {one['accesses'].iloc[0]:g}: repetition {one['repetition'].iloc[0]:g} forwards "
+            f"{abs(share):.0%} {'more' if share > 0 else 'less'} than the other {len(others)}"
+        )
+        numbers = {"pps": middle * (1 + share), "pps_of_others": middle, "gap_pps": gap}
+        yield Finding(
+            "repetition apart", "warning", what + _program_time(one, others), points_of(one), numbers, files_of(one)
+        )
+
+
+def _apart(rates: np.ndarray[Any, np.dtype[np.float64]], usual: float) -> tuple[int, float] | None:
+    """Return the place of the one sorted rate that is apart, and its distance from the nearest other one.
+
+    ``usual``: the standard deviation between repetitions elsewhere in the run, as a share. By ranges alone, one of
+    three repetitions would often be apart by chance.
+    """
+    if len(rates) < 3:
+        return None
+    ends = {0: (rates[1] - rates[0], np.ptp(rates[1:])), len(rates) - 1: (rates[-1] - rates[-2], np.ptp(rates[:-1]))}
+    place, (gap, width) = max(ends.items(), key=lambda end: end[1][0])
+    others = np.log(np.delete(rates, place))
+    away = abs(float(np.log(rates[place]) - others.mean()))
+    unusual = away > APART_SIGMAS * usual * sqrt(1 + 1 / len(others))
+    return (place, float(gap)) if unusual and gap > APART * np.median(rates) and gap > APART_WIDTHS * width else None
+
+
+def _program_time(one: pd.DataFrame, others: pd.DataFrame) -> str:
+    """Tell whether the program itself ran for another time, by the kernel's own count of its run time."""
+    there, usual = one["program_run_raw_ns"].iloc[0], others["program_run_raw_ns"].median()
+    if is_null(there) or is_null(usual):
+        return ""
+    return f"; by BPF statistics its program took {three_digits(there)} ns per frame, theirs {three_digits(usual)}"
+
+
+def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Repetitions whose cost of an access differs by more than their errors ran another program."""
+    for label, rows in by_series(limited_by_dut(trials)):
+        slopes: dict[float, tuple[float, float]] = {}
+        for repetition, group in rows.groupby("repetition"):
+            line = fit_line(group["accesses"].astype(float), group["ns_per_packet"].astype(float))
+            if line is not None and line.points >= 3 and not isnan(line.c_se):
+                slopes[float(str(repetition))] = (line.c, line.c_se)
+        classes = _split(slopes)
+        if len(classes) < 2:
+            continue
+        words = "; ".join(
+            f"{names_of(members)}: {three_digits(median(slopes[m][0] for m in members))} ns" for members in classes
+        )
+        what = f"{label}: repetitions form classes by the cost of an access ({words})"
+        numbers = {f"c_ns_repetition_{repetition:g}": slope for repetition, (slope, _) in slopes.items()}
+        yield Finding("repetitions form classes", "warning", what, points_of(rows), numbers, files_of(rows))
+
+
+def names_of(members: Sequence[float]) -> str:
+    """Return repetitions in words: ``repetition 2``, ``repetitions 1, 3``."""
+    return f"repetition{'s' if len(members) > 1 else ''} {', '.join(f'{member:g}' for member in sorted(members))}"
+
+
+def _split(values: dict[float, tuple[float, float]]) -> list[list[float]]:
+    """Split sorted values where neighbours differ by more than a tenth of the largest and four standard errors."""
+    ordered = sorted(values, key=lambda name: values[name][0])
+    classes: list[list[float]] = []
+    largest = max((abs(value) for value, _ in values.values()), default=0.0)
+    for name in ordered:
+        value, error = values[name]
+        before = values[classes[-1][-1]] if classes else None
+        if before is not None:
+            gap = value - before[0]
+            apart = gap > SLOPE_CHANGE * largest and gap > CLASS_SIGMAS * hypot(error, before[1])
+        if before is None or apart:
+            classes.append([])
+        classes[-1].append(name)
+    return classes
+
+
+def load_classes(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Program loads of one point that form two groups of two or more, far apart compared with their width."""
+    for _, rows in valid(trials).groupby("point_id", sort=False):
+        rates = np.sort(rows.loc[rows["forwarded_pps"] > 0, "forwarded_pps"].to_numpy(dtype=float))
+        if len(rates) < 4:
+            continue
+        cuts = range(2, len(rates) - 1)
+        cut = max(cuts, key=lambda i: rates[i] - rates[i - 1])
+        gap, width = rates[cut] - rates[cut - 1], max(np.ptp(rates[:cut]), np.ptp(rates[cut:]))
+        if gap <= CHANGE * np.median(rates) or gap <= 5 * width:
+            continue
+        label = first_label(rows)
+        share = float(rates[cut:].mean() / rates[:cut].mean() - 1)
+        what = f"{label}, N = {rows['accesses'].iloc[0]:g}: loads form two classes {share:.0%} apart"
+        numbers = {"low_pps": float(rates[:cut].mean()), "high_pps": float(rates[cut:].mean()), "gap_pps": float(gap)}
+        yield Finding("program loads form classes", "info", what, points_of(rows), numbers, files_of(rows))
