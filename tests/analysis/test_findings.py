@@ -147,6 +147,45 @@ def test_a_repetition_far_from_the_others_is_named_in_a_run_whose_repetitions_di
     assert found.files == (f"raw/{trials.loc[one, 'trial_id'].iloc[0]}/1",)
 
 
+def test_slow_repetitions_of_a_series_are_no_other_program_in_a_run_whose_repetitions_differ() -> None:
+    """The speed of a busy machine changes from one half minute to the next: all N of a series are slower together."""
+    trials = uneven(0)
+    series = trials.groupby(["queues", "frame_bytes", "repetition"], sort=False).ngroup()
+    together = alone = 0
+    for seed in range(4):
+        slower = np.exp(np.random.default_rng(seed).normal(0, 0.15, series.max() + 1))[series]
+        slow = trials.assign(
+            ns_per_packet=trials["ns_per_packet"].astype(float) * slower,
+            forwarded_pps=trials["forwarded_pps"].astype(float) / slower,
+        )
+        found = find(slow)
+        assert named(found, "repetitions differ")
+        together += len(named(found, "repetitions form classes"))
+        one = slow["queues"].eq(1) & slow["frame_bytes"].eq(64)
+        alone += len(named(find(slow[one]), "repetitions form classes"))
+    assert together <= 1, "of 32 series"
+    assert alone >= 2, "of 4 series, each without others to compare it with"
+
+
+def test_a_plateau_of_rates_that_are_hardly_known_is_chance() -> None:
+    """Of three repetitions that differ by 20 %, the means of two N are equal now and then."""
+    trials = plain(repetitions=3)
+    rates = {0: (2.0e6, 2.6e6, 3.2e6), 100: (3.19e6, 2.58e6, 2.03e6)}
+    for accesses, values in rates.items():
+        for repetition, rate in enumerate(values, 1):
+            one = trials["accesses"].eq(accesses) & trials["repetition"].eq(repetition)
+            trials = scaled(trials, one, rate / float(trials.loc[one, "forwarded_pps"].iloc[0]))
+    assert named(find(trials), "plateau") == []
+    steady = trials.copy()
+    for accesses in rates:
+        for repetition in (1, 2, 3):
+            one = steady["accesses"].eq(accesses) & steady["repetition"].eq(repetition)
+            rate = 2.6e6 * (1 + 0.002 * repetition)
+            steady = scaled(steady, one, rate / float(steady.loc[one, "forwarded_pps"].iloc[0]))
+    (found,) = named(find(steady), "plateau")
+    assert "N = 0 to 100 forward the same: something other" in found.what
+
+
 @pytest.mark.parametrize("repetitions", [2, 3, 7])
 def test_the_spread_of_the_usual_point_depends_on_no_number_of_repetitions(repetitions: int) -> None:
     """Half of the points are above the true spread: 400 points know it to 5 %."""

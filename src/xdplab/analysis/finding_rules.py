@@ -179,7 +179,8 @@ def _ring(group: pd.DataFrame, in_flight: pd.Series) -> tuple[pd.DataFrame, floa
 
 
 def plateaus(trials: pd.DataFrame) -> Iterator[Finding]:
-    """The smallest N all forward the same although their cost differs: the generator or the link limits the rate."""
+    """The smallest N all forward the same although their cost differs: the generator or the link limits the rate. If
+    nothing known limits it, the cost must make more of a difference than the errors of the rates."""
     for label, rows in by_series(valid(trials)):
         if rows["rate_requested_pps"].notna().any():
             continue
@@ -191,13 +192,19 @@ def plateaus(trials: pd.DataFrame) -> Iterator[Finding]:
         predicted = _predicted_drop(rows, flat)
         maker = _maker(shown)
         known = maker is not None
-        if not known and not predicted > MOST_PREDICTED:
+        if not known and not predicted > max(MOST_PREDICTED, SIGMAS * _error_of_ratio(flat[0], flat[-1])):
             continue
         maker = maker or "something other than the DUT's work"
         what = f"{label}: N = {flat[0].accesses} to {flat[-1].accesses} forward the same: {maker} limits the rate"
         numbers = {"pps": flat[0].found.mean} | ({} if isnan(predicted) else {"predicted_drop": predicted})
         severity = "info" if known else "warning"
         yield Finding("plateau", severity, what, points_of(shown), numbers, files_of(shown))  # type: ignore[arg-type]
+
+
+def _error_of_ratio(first: SeriesPoint, last: SeriesPoint) -> float:
+    """Return the standard error of the ratio of two rates; 0 if no point of the series was repeated."""
+    error = hypot(first.se / first.found.mean, last.se / last.found.mean)
+    return 0.0 if isnan(error) else error
 
 
 def _maker(plateau: pd.DataFrame) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import hypot, isnan, nan, sqrt
 from statistics import median
 from typing import Any
@@ -74,6 +74,12 @@ def _usual(spread: pd.Series) -> float:
     return float(spread.median()) if len(spread) else nan
 
 
+def _usual_elsewhere(spread: pd.Series, points: Collection[object]) -> float:
+    """Return the spread of the run's usual point without ``points``; 0 if too few others are known."""
+    others = spread[~spread.index.isin(list(points))]
+    return _usual(others) if len(others) >= OTHER_POINTS else 0.0
+
+
 def repetition_apart(trials: pd.DataFrame) -> Iterator[Finding]:
     """One repetition of a point whose rate is far from all others, compared with the range of those, and with how much
     the repetitions of the run's other points differ.
@@ -83,9 +89,7 @@ def repetition_apart(trials: pd.DataFrame) -> Iterator[Finding]:
     spread = spread_of_points(_at_maximum(trials))
     for point, rows in valid(trials).groupby("point_id", sort=False):
         known = rows[rows["forwarded_pps"] > 0].sort_values("forwarded_pps", kind="stable")
-        elsewhere = spread.drop(index=str(point), errors="ignore")
-        usual = _usual(elsewhere) if len(elsewhere) >= OTHER_POINTS else 0.0
-        found = _apart(known["forwarded_pps"].to_numpy(dtype=float), usual)
+        found = _apart(known["forwarded_pps"].to_numpy(dtype=float), _usual_elsewhere(spread, {point}))
         if found is None:
             continue
         place, gap = found
@@ -127,14 +131,16 @@ def _program_time(one: pd.DataFrame, others: pd.DataFrame) -> str:
 
 
 def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:
-    """Repetitions whose cost of an access differs by more than their errors ran another program."""
+    """Repetitions whose cost of an access differs by more than their errors, and by more than the repetitions of other
+    series differ, ran another program."""
+    spread = spread_of_points(_at_maximum(trials))
     for label, rows in by_series(limited_by_dut(trials)):
         slopes: dict[float, tuple[float, float]] = {}
         for repetition, group in rows.groupby("repetition"):
             line = fit_line(group["accesses"].astype(float), group["ns_per_packet"].astype(float))
             if line is not None and line.points >= 3 and not isnan(line.c_se):
                 slopes[float(str(repetition))] = (line.c, line.c_se)
-        classes = _split(slopes)
+        classes = _split(slopes, _usual_elsewhere(spread, set(rows["point_id"])))
         if len(classes) < 2:
             continue
         words = "; ".join(
@@ -150,8 +156,11 @@ def names_of(members: Sequence[float]) -> str:
     return f"repetition{'s' if len(members) > 1 else ''} {', '.join(f'{member:g}' for member in sorted(members))}"
 
 
-def _split(values: dict[float, tuple[float, float]]) -> list[list[float]]:
-    """Split sorted values where neighbours differ by more than a tenth of the largest and four standard errors."""
+def _split(values: dict[float, tuple[float, float]], usual: float) -> list[list[float]]:
+    """Split sorted values where neighbours differ by more than a tenth of the largest and four standard errors.
+
+    ``usual``: how much repetitions differ elsewhere in the run, as a share; it is part of the error.
+    """
     ordered = sorted(values, key=lambda name: values[name][0])
     classes: list[list[float]] = []
     largest = max((abs(value) for value, _ in values.values()), default=0.0)
@@ -160,7 +169,7 @@ def _split(values: dict[float, tuple[float, float]]) -> list[list[float]]:
         before = values[classes[-1][-1]] if classes else None
         if before is not None:
             gap = value - before[0]
-            apart = gap > SLOPE_CHANGE * largest and gap > CLASS_SIGMAS * hypot(error, before[1])
+            apart = gap > SLOPE_CHANGE * largest and gap > CLASS_SIGMAS * hypot(error, before[1], usual * largest)
         if before is None or apart:
             classes.append([])
         classes[-1].append(name)

@@ -14,6 +14,7 @@ from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.fit import fit_line, limited_by_dut
 from xdplab.analysis.series import SERIES, key_of, plain, settled, with_baselines
+from xdplab.plan.factors import FACTORS, Factor
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.audit_labs import LabsCompared, labs_compared
 from xdplab.text import many
@@ -137,14 +138,36 @@ def files_by_trial(trials: pd.DataFrame) -> dict[str, list[str]]:
     return {str(trial): [str(file) for file in files if not pd.isna(file)] for trial, *files in columns}
 
 
+_IN_PLACE = ("mode", "queues", "frame_bytes", "accesses")
+
+
 def point_label(trials: pd.DataFrame) -> dict[str, str]:
-    """Return each point in words: ``native, 8 queues, 64 B, N = 100``; of a program without an N, its name."""
+    """Return each point in words: ``native, 8 queues, 64 B, N = 100``; of a program without an N, its name.
+
+    Other factors follow if points of the run would share their words without them: ``…, chase read, load 20kpps``.
+    """
     rows = trials.drop_duplicates("point_id")
     names = ("point_id", "mode", "queues", "frame_bytes", "accesses", "program_name")
+    more = _telling_apart(rows)
+    columns = [rows[name] for name in (*names, *(factor.column for factor in more))]
     return {
         str(point): f"{mode}, {q} queue{'' if q == 1 else 's'}, {size} B, {program if pd.isna(n) else f'N = {n}'}"
-        for point, mode, q, size, n, program in zip(*(rows[name] for name in names), strict=True)
+        + "".join(f", {factor.label(level)}" for factor, level in zip(more, levels, strict=True) if not pd.isna(level))
+        for point, mode, q, size, n, program, *levels in zip(*columns, strict=True)
     }
+
+
+def _telling_apart(points: pd.DataFrame) -> list[Factor]:
+    """Return the factors without which two points would have the same words."""
+    factors = [factor for factor in FACTORS if factor.column in points and factor.column not in _IN_PLACE]
+    cells = points[[*_IN_PLACE, *(factor.column for factor in factors)]].astype("string").fillna("")
+    chosen = list[Factor]()
+    groups = len(cells[[*_IN_PLACE]].drop_duplicates())
+    for factor in factors:
+        found = len(cells[[*_IN_PLACE, *(one.column for one in (*chosen, factor))]].drop_duplicates())
+        if found > groups:
+            chosen, groups = [*chosen, factor], found
+    return chosen
 
 
 def _entry(finding: Finding, changes: Changes, files: dict[str, list[str]], places: dict[str, str]) -> AuditEntry:
