@@ -196,6 +196,12 @@ def test_the_spread_of_the_usual_point_depends_on_no_number_of_repetitions(repet
     assert spread.median() == pytest.approx(0.1, rel=0.12)
 
 
+def test_a_race_by_slices_does_not_suffer_from_repetitions_that_differ() -> None:
+    (found,) = named(find(uneven(0.12).assign(slices_ratio=1.01)), "repetitions differ")
+    assert found.severity == "info"
+    assert "does not concern the race's ratio" in found.what
+
+
 def test_a_paced_rate_is_no_measure_of_the_machine() -> None:
     trials = uneven(0.12)
     assert named(find(trials.assign(rate_requested_pps=1e5, load="100kpps")), "repetitions differ") == []

@@ -276,6 +276,7 @@ NEEDED = (
     "reason",
     "limited_by",
     "forwarded_pps",
+    "slices_ratio",
     "ns_per_packet",
     "access_ns",
     "testrun_ns",

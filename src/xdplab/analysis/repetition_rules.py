@@ -30,7 +30,10 @@ NOISY = 0.05  # of a rate, between the repetitions of the usual point
 
 def repetitions_differ(trials: pd.DataFrame) -> Iterator[Finding]:
     """The repetitions of the usual point at maximum load differ by more than 5 % (standard deviation): the machine was
-    not the same in all of them, and an average is no better than its interval."""
+    not the same in all of them, and an average is no better than its interval.
+
+    The ratio of a race by slices does not suffer: both sides share each moment. There it is no warning.
+    """
     known = _at_maximum(trials)
     spread = spread_of_points(known)
     usual = _usual(spread)
@@ -48,7 +51,9 @@ def repetitions_differ(trials: pd.DataFrame) -> Iterator[Finding]:
     worst = [str(point) for point in spread[spread > NOISY].sort_values(ascending=False, kind="stable").index]
     files = files_of(known[known["point_id"].isin(worst)])
     numbers = {"sd_share": usual, "half_width_share": half, "points": float(len(spread))}
-    yield Finding("repetitions differ", "warning", what, tuple(worst), numbers, files)
+    sliced = bool(known["slices_ratio"].notna().any())
+    what += ". This does not concern the race's ratio: in slices both sides share each moment" if sliced else ""
+    yield Finding("repetitions differ", "info" if sliced else "warning", what, tuple(worst), numbers, files)
 
 
 def _at_maximum(trials: pd.DataFrame) -> pd.DataFrame:
