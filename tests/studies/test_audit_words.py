@@ -14,6 +14,13 @@ def test_a_program_without_accesses_is_named_by_its_file() -> None:
         ]
     ).astype({"accesses": "Int64"})
     assert point_label(trials) == {"p": "native, 1 queue, 64 B, a.bpf.c", "q": "native, 1 queue, 64 B, N = 100"}
+    both = pd.concat([trials, trials.assign(point_id=["r", "s"], program_name=["b.bpf.c", "chase-read"])])
+    assert point_label(both) == {
+        "p": "native, 1 queue, 64 B, a.bpf.c",
+        "q": "native, 1 queue, 64 B, N = 100, array read",
+        "r": "native, 1 queue, 64 B, b.bpf.c",
+        "s": "native, 1 queue, 64 B, N = 100, chase read",
+    }
 
 
 def test_points_with_the_same_words_get_the_factors_that_tell_them_apart() -> None:

@@ -152,7 +152,11 @@ def point_label(trials: pd.DataFrame) -> dict[str, str]:
     columns = [rows[name] for name in (*names, *(factor.column for factor in more))]
     return {
         str(point): f"{mode}, {q} queue{'' if q == 1 else 's'}, {size} B, {program if pd.isna(n) else f'N = {n}'}"
-        + "".join(f", {factor.label(level)}" for factor, level in zip(more, levels, strict=True) if not pd.isna(level))
+        + "".join(
+            f", {factor.label(level)}"
+            for factor, level in zip(more, levels, strict=True)
+            if not (pd.isna(level) or (pd.isna(n) and factor.name == "program_name"))
+        )
         for point, mode, q, size, n, program, *levels in zip(*columns, strict=True)
     }
 
@@ -160,7 +164,9 @@ def point_label(trials: pd.DataFrame) -> dict[str, str]:
 def _telling_apart(points: pd.DataFrame) -> list[Factor]:
     """Return the factors without which two points would have the same words."""
     factors = [factor for factor in FACTORS if factor.column in points and factor.column not in _IN_PLACE]
-    cells = points[[*_IN_PLACE, *(factor.column for factor in factors)]].astype("string").fillna("")
+    cells = points[[*_IN_PLACE, *(factor.column for factor in factors)]].astype("string")
+    cells["accesses"] = cells["accesses"].fillna(points["program_name"].astype("string"))
+    cells = cells.fillna("")
     chosen = list[Factor]()
     groups = len(cells[[*_IN_PLACE]].drop_duplicates())
     for factor in factors:
