@@ -444,6 +444,17 @@ def test_a_corrected_figure_stands_on_the_printed_page_and_says_what_limits_a_ma
     assert plain.axes[-1].get_ylim()[1] > 90, "as printed, the axis holds the interval"
 
 
+def test_an_empty_panel_of_four_says_so_and_keeps_the_numbers_that_its_neighbours_are_read_by() -> None:
+    spec = next(spec for spec in published_figures() if spec.panel == "queues" and spec.family == "softirq")
+    look = _view(spec.file, []).look
+    row: dict[str, object] = {"panel": look.panels[1], "hue": look.hues[0], "x": look.x_values[0], "value": 60.0}
+    view = _view(spec.file, [row])
+    sheet = printed_sheet(view, spec, (), empty="nothing can be said")
+    said = [[text.get_text() for text in ax.texts] for ax in sheet.axes]
+    assert said == [["nothing can be said"], [], ["nothing can be said"], ["nothing can be said"]]
+    assert len(sheet.axes[0].get_yticks()) > 2
+
+
 def test_a_logarithmic_axis_has_numbers_and_no_place_for_a_printed_0() -> None:
     spec = figure_named("23")
     points = [("baseline", 500.0), ("1", 90_000.0)]

@@ -138,7 +138,8 @@ def printed_sheet(
         shared = page.columns > 1  # as printed: between panels side by side there is no room for numbers
         everywhere = [*own.values(), *grey.values()]
         for at, (ax, panel) in enumerate(zip(axes, look.panels, strict=True)):
-            shown = everywhere if shared else _of_panel(panel, own, grey)
+            here = _of_panel(panel, own, grey)
+            shown = everywhere if shared else here
             floor = _scale_y(ax, shown, look, measured=measured)
             if behind is not None and look.y_scale == "linear":
                 ax.ticklabel_format(axis="y", scilimits=SHORT_LABELS)  # counts of one's own have no power of ten yet
@@ -147,8 +148,8 @@ def printed_sheet(
             # matplotlib would measure every label to keep titles and labels off them; here they have their places.
             ax.set_title(panel, y=1.0)
             ax.yaxis.set_label_coords(-0.1, 0.5)
-            if not shown and empty:
-                _say(ax, empty)
+            if not here and empty:
+                _say(ax, empty, numbers=bool(shown))
             if at + page.columns >= len(axes):
                 ax.set_xlabel(look.x_label)
             else:
@@ -375,9 +376,10 @@ def _mark_cut(ax: Axes, x: Array, own: _Hue, color: kinds.Color) -> None:
             )  # fmt: skip
 
 
-def _say(ax: Axes, words: str) -> None:
-    """Let an empty panel say why, without numbers on its axis."""
-    ax.set_yticks([])
+def _say(ax: Axes, words: str, *, numbers: bool) -> None:
+    """Let an empty panel say why; it keeps the numbers on its axis if the panels beside it are read by them."""
+    if not numbers:
+        ax.set_yticks([])
     ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", color="0.4")
 
 
