@@ -130,7 +130,7 @@ def test_a_run_whose_repetitions_differ_says_by_how_much_and_names_none_of_them(
     assert differ.severity == "warning"
     assert differ.evidence["sd_share"] == pytest.approx(0.12, rel=0.25)
     assert differ.evidence["half_width_share"] == pytest.approx(4.3 * 0.12 * 0.83 / 3**0.5, rel=0.25)
-    assert "of the usual one of 48 points" in differ.what
+    assert "median of 48 points" in differ.what
     assert len(named(found, "repetition apart")) <= 1
 
 
@@ -205,6 +205,14 @@ def test_a_race_by_slices_does_not_suffer_from_repetitions_that_differ() -> None
 def test_a_paced_rate_is_no_measure_of_the_machine() -> None:
     trials = uneven(0.12)
     assert named(find(trials.assign(rate_requested_pps=1e5, load="100kpps")), "repetitions differ") == []
+
+
+def test_a_paced_repetition_is_compared_with_paced_ones() -> None:
+    """They hardly differ, however much the repetitions at maximum load do."""
+    paced = plain(repetitions=3, load="100kpps", rate_requested_pps=1e5)
+    one = paced["accesses"].eq(1600) & paced["repetition"].eq(2)
+    found = named(find(pd.concat([uneven(0.2), scaled(paced, one, 0.7)], ignore_index=True)), "repetition apart")
+    assert [f"raw/{paced.loc[one, 'trial_id'].iloc[0]}/1"] in [list(finding.files) for finding in found]
 
 
 def test_a_latency_that_is_a_rings_fill() -> None:

@@ -44,9 +44,9 @@ def repetitions_differ(trials: pd.DataFrame) -> Iterator[Finding]:
     half = median((found.high - found.mean) / found.mean for found in samples)
     low, high = (float(spread.quantile(share)) for share in (0.25, 0.75))
     what = (
-        f"the repetitions of a point at maximum load differ by {usual:.0%} (standard deviation of the usual one of "
-        f"{many(len(spread), 'point')}; quartiles {low:.0%} and {high:.0%}): the usual rate is known to ±{half:.0%}, "
-        f"and points that differ by less may be equal; measure on a quieter machine, or more repetitions"
+        f"at maximum load, the repetitions of a point differ by {usual:.0%} (standard deviation, median of "
+        f"{many(len(spread), 'point')}; quartiles {low:.0%} and {high:.0%}): half of the rates are known to no better "
+        f"than ±{half:.0%}, and a smaller difference may be chance; a quieter machine or more repetitions help"
     )
     worst = [str(point) for point in spread[spread > NOISY].sort_values(ascending=False, kind="stable").index]
     files = files_of(known[known["point_id"].isin(worst)])
@@ -80,20 +80,28 @@ def _usual(spread: pd.Series) -> float:
 
 
 def _usual_elsewhere(spread: pd.Series, points: Collection[object]) -> float:
-    """Return the spread of the run's usual point without ``points``; 0 if too few others are known."""
+    """Return the spread of the usual point other than ``points``. If there are too few, none is assumed: 0."""
     others = spread[~spread.index.isin(list(points))]
     return _usual(others) if len(others) >= OTHER_POINTS else 0.0
 
 
 def repetition_apart(trials: pd.DataFrame) -> Iterator[Finding]:
     """One repetition of a point whose rate is far from all others, compared with the range of those, and with how much
-    the repetitions of the run's other points differ.
+    the repetitions of the run's other points differ (paced ones, or ones at maximum load, as this one is).
 
     Averages, lines and costs include it, and its counts say nothing: TG and DUT agree on it.
     """
-    spread = spread_of_points(_at_maximum(trials))
-    for point, rows in valid(trials).groupby("point_id", sort=False):
-        known = rows[rows["forwarded_pps"] > 0].sort_values("forwarded_pps", kind="stable")
+    forwarding = valid(trials)
+    forwarding = forwarding[forwarding["forwarded_pps"].gt(0)]
+    paced = forwarding["rate_requested_pps"].notna()
+    for alike in (forwarding[~paced], forwarding[paced]):
+        yield from _apart_of(alike)
+
+
+def _apart_of(alike: pd.DataFrame) -> Iterator[Finding]:
+    spread = spread_of_points(alike)
+    for point, rows in alike.groupby("point_id", sort=False):
+        known = rows.sort_values("forwarded_pps", kind="stable")
         found = _apart(known["forwarded_pps"].to_numpy(dtype=float), _usual_elsewhere(spread, {point}))
         if found is None:
             continue

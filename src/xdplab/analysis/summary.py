@@ -25,18 +25,22 @@ _VALUES = {
 WORDS = {"mpps": "Mpps", "p50_us": "p50 µs", "p99_us": "p99 µs", "testrun_ns": "test run ns"}
 
 
-def varying(trials: pd.DataFrame) -> list[str]:
-    """Return the factors' columns that distinguish the points, the best known first, without redundant ones."""
+def varying(trials: pd.DataFrame, told: Sequence[str] = ()) -> list[str]:
+    """Return the factors' columns that distinguish the points, the best known first, without redundant ones.
+
+    ``told``: columns that are shown in any case; only what distinguishes points beyond them is returned.
+    """
     order = {name: rank for rank, name in enumerate(_FIRST)}
     columns = [factor.column for factor in FACTORS if factor.column in trials]
     cells = trials[columns].astype("string").fillna("")
-    chosen: list[str] = []
-    groups = 1
-    for name in sorted(columns, key=lambda column: order.get(column, len(order))):
+    chosen = list(told)
+    groups = len(cells[chosen].drop_duplicates()) if chosen else 1
+    others = [column for column in columns if column not in told]
+    for name in sorted(others, key=lambda column: order.get(column, len(order))):
         found = len(cells[[*chosen, name]].drop_duplicates())
         if found > groups:
             chosen, groups = [*chosen, name], found
-    return chosen
+    return chosen[len(told) :]
 
 
 def points_summary(trials: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,8 @@ from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.fit import fit_line, limited_by_dut
 from xdplab.analysis.series import SERIES, key_of, plain, settled, with_baselines
-from xdplab.plan.factors import FACTORS, Factor
+from xdplab.analysis.summary import varying
+from xdplab.plan.factors import BY_COLUMN
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.audit_labs import LabsCompared, labs_compared
 from xdplab.text import many
@@ -147,33 +148,19 @@ def point_label(trials: pd.DataFrame) -> dict[str, str]:
     Other factors follow if points of the run would share their words without them: ``…, chase read, load 20kpps``.
     """
     rows = trials.drop_duplicates("point_id")
-    names = ("point_id", "mode", "queues", "frame_bytes", "accesses", "program_name")
-    more = _telling_apart(rows)
-    columns = [rows[name] for name in (*names, *(factor.column for factor in more))]
+    # In place of an N that a program has not, its name is told.
+    what = rows["accesses"].astype("string").radd("N = ").fillna(rows["program_name"].astype("string"))
+    more = [BY_COLUMN[name] for name in varying(rows.assign(accesses=what), _IN_PLACE)]
+    columns = (rows["point_id"], rows["mode"], rows["queues"], rows["frame_bytes"], what)
     return {
-        str(point): f"{mode}, {q} queue{'' if q == 1 else 's'}, {size} B, {program if pd.isna(n) else f'N = {n}'}"
+        str(point): f"{mode}, {many(q, 'queue')}, {size} B, {n}"
         + "".join(
             f", {factor.label(level)}"
             for factor, level in zip(more, levels, strict=True)
-            if not (pd.isna(level) or (pd.isna(n) and factor.name == "program_name"))
+            if not (pd.isna(level) or level == n)
         )
-        for point, mode, q, size, n, program, *levels in zip(*columns, strict=True)
+        for point, mode, q, size, n, *levels in zip(*columns, *(rows[factor.column] for factor in more), strict=True)
     }
-
-
-def _telling_apart(points: pd.DataFrame) -> list[Factor]:
-    """Return the factors without which two points would have the same words."""
-    factors = [factor for factor in FACTORS if factor.column in points and factor.column not in _IN_PLACE]
-    cells = points[[*_IN_PLACE, *(factor.column for factor in factors)]].astype("string")
-    cells["accesses"] = cells["accesses"].fillna(points["program_name"].astype("string"))
-    cells = cells.fillna("")
-    chosen = list[Factor]()
-    groups = len(cells[[*_IN_PLACE]].drop_duplicates())
-    for factor in factors:
-        found = len(cells[[*_IN_PLACE, *(one.column for one in (*chosen, factor))]].drop_duplicates())
-        if found > groups:
-            chosen, groups = [*chosen, factor], found
-    return chosen
 
 
 def _entry(finding: Finding, changes: Changes, files: dict[str, list[str]], places: dict[str, str]) -> AuditEntry:
