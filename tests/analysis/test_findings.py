@@ -13,7 +13,7 @@ import synthetic
 from xdplab.analysis.derived import derive
 from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding, to_frame, to_markdown
-from xdplab.analysis.repetition_rules import spread_of_points
+from xdplab.analysis.repetition_rules import repetition_apart, spread_of_points
 from xdplab.analysis.verdicts import judged
 
 NS = [0, 100, 400, 800, 1600, 3200]
@@ -110,12 +110,14 @@ def test_repetitions_that_all_differ_and_two_alone_have_none_apart() -> None:
     assert named(find(scaled(two, two["repetition"].eq(2), 0.5)), "repetition apart") == []
 
 
-def uneven(sd: float, *, repetitions: int = 3, seed: int = 1) -> pd.DataFrame:
-    """Return a run of 48 points whose repetitions differ by ``sd`` (of the rate's logarithm)."""
-    queues, sizes = (1, 2, 4, 8), (64, 512)
-    trials = synthetic.run(
-        vary={"accesses": NS, "queues": queues, "frame_bytes": sizes}, workload="chase", repetitions=repetitions
-    )
+FORTY_EIGHT = {"accesses": NS, "queues": (1, 2, 4, 8), "frame_bytes": (64, 512)}
+
+
+def uneven(
+    sd: float, *, repetitions: int = 3, seed: int = 1, vary: dict[str, tuple[int, ...]] = FORTY_EIGHT
+) -> pd.DataFrame:
+    """Return a run, usually of 48 points, whose repetitions differ by ``sd`` (of the rate's logarithm)."""
+    trials = synthetic.run(vary=vary, workload="chase", repetitions=repetitions)
     factors = np.exp(np.random.default_rng(seed).normal(0, sd, len(trials)))
     for column in ("offered_pps", "forwarded_pps", "tx_packets", "rx_packets", "dut_rx_packets", "dut_tx_packets"):
         trials[column] = (trials[column].astype(float) * factors).round().astype(trials[column].dtype)
@@ -145,6 +147,19 @@ def test_a_repetition_far_from_the_others_is_named_in_a_run_whose_repetitions_di
     one = trials["point_id"].eq(trials["point_id"].iloc[0]) & trials["repetition"].eq(2)
     (found,) = named(find(scaled(trials, one, 0.2)), "repetition apart")
     assert found.files == (f"raw/{trials.loc[one, 'trial_id'].iloc[0]}/1",)
+
+
+@pytest.mark.parametrize("points", [2, 3, 5])
+def test_a_run_of_few_points_names_hardly_a_repetition_by_chance(points: int) -> None:
+    """Where repetitions differ by a tenth, two of three such runs had named one, as ranges alone do."""
+    trials = synthetic.run(vary={"accesses": NS[:points]}, repetitions=3)
+    random, rate = np.random.default_rng(1), trials["forwarded_pps"].astype(float)
+    factors = np.exp(random.normal(0, 0.1, (40, len(trials))))
+    named_by_chance = [list(repetition_apart(trials.assign(forwarded_pps=rate * run))) for run in factors]
+    assert sum(map(bool, named_by_chance)) <= 2
+    quiet = rate * np.exp(random.normal(0, 0.001, len(trials)))
+    one = trials["accesses"].eq(100) & trials["repetition"].eq(2)
+    assert len(list(repetition_apart(trials.assign(forwarded_pps=quiet.where(~one, 0.5 * quiet))))) == 1
 
 
 def test_slow_repetitions_of_a_series_are_no_other_program_in_a_run_whose_repetitions_differ() -> None:
@@ -191,7 +206,7 @@ def test_the_spread_of_the_usual_point_depends_on_no_number_of_repetitions(repet
     """Half of the points are above the true spread: 400 points know it to 5 %."""
     rates = np.exp(np.random.default_rng(5).normal(14, 0.1, 400 * repetitions))
     points = np.repeat([f"p{number}" for number in range(400)], repetitions)
-    spread = spread_of_points(pd.DataFrame({"point_id": points, "forwarded_pps": rates}))
+    spread = spread_of_points(pd.DataFrame({"point_id": points, "forwarded_pps": rates}))["spread"]
     assert len(spread) == 400
     assert spread.median() == pytest.approx(0.1, rel=0.12)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import gammaincinv
+from scipy.special import gammaincinv, stdtrit
 
 from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.fit import fit_line, limited_by_dut
@@ -18,13 +18,16 @@ from xdplab.analysis.series import by_series, first_label, valid
 from xdplab.analysis.values import is_null, three_digits
 from xdplab.text import many
 
+Rates = np.ndarray[Any, np.dtype[np.float64]]
+
 CHANGE = 0.05  # of a rate that matters
 SLOPE_CHANGE = 0.10
 CLASS_SIGMAS = 4.0
-APART, APART_WIDTHS, APART_SIGMAS = 0.10, 3.0, 4.0
+APART, APART_WIDTHS, APART_SIGMAS, APART_CHANCE = 0.10, 3.0, 4.0, 0.001
 """How far one repetition must be from the nearest other one, as a share of the rate and in ranges of the others; and
-from the others' mean, in standard deviations of the run's usual point."""
-OTHER_POINTS = 5  # that tell the run's usual spread
+from the others' mean, in standard deviations of the run's usual point or, in a run of few points, so far that chance
+reaches it in one of a thousand points."""
+OTHER_POINTS = 5  # that tell the run's usual spread by their median
 NOISY = 0.05  # of a rate, between the repetitions of the usual point
 
 
@@ -35,7 +38,7 @@ def repetitions_differ(trials: pd.DataFrame) -> Iterator[Finding]:
     The ratio of a race by slices does not suffer: both sides share each moment. There it is no warning.
     """
     known = _at_maximum(trials)
-    spread = spread_of_points(known)
+    spread = spread_of_points(known)["spread"]
     usual = _usual(spread)
     if not usual > NOISY:
         return
@@ -62,16 +65,17 @@ def _at_maximum(trials: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["rate_requested_pps"].isna() & rows["forwarded_pps"].gt(0)]
 
 
-def spread_of_points(rows: pd.DataFrame) -> pd.Series:
-    """Return, by point_id, the standard deviation between repetitions as a share of the rate (of its logarithm).
+def spread_of_points(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return, by point_id, how much the repetitions differ, as a share of the rate (of its logarithm): ``sd`` is the
+    sample's standard deviation, ``free`` its degrees of freedom, ``spread`` an estimate for a median over points.
 
-    The sample's is divided by the root of chi-squared's median over its degrees of freedom: of points that all have the
-    same spread, half are then above it, however few repetitions they have. Points with one repetition have none.
+    That is ``sd`` divided by the root of chi-squared's median over ``free``: of points that all have the same spread,
+    half are then above it, however few repetitions they have. Points with one repetition have none.
     """
     logs = rows.assign(log=np.log(rows["forwarded_pps"].to_numpy(dtype=float))).groupby("point_id", sort=False)["log"]
     found = pd.DataFrame({"sd": logs.std(ddof=1), "free": logs.count() - 1})
     found = found[found["free"] > 0]
-    return pd.Series(found["sd"] / np.sqrt(2 * gammaincinv(found["free"] / 2, 0.5) / found["free"]))
+    return found.assign(spread=found["sd"] / np.sqrt(2 * gammaincinv(found["free"] / 2, 0.5) / found["free"]))
 
 
 def _usual(spread: pd.Series) -> float:
@@ -79,10 +83,9 @@ def _usual(spread: pd.Series) -> float:
     return float(spread.median()) if len(spread) else nan
 
 
-def _usual_elsewhere(spread: pd.Series, points: Collection[object]) -> float:
-    """Return the spread of the usual point other than ``points``. If there are too few, none is assumed: 0."""
-    others = spread[~spread.index.isin(list(points))]
-    return _usual(others) if len(others) >= OTHER_POINTS else 0.0
+def _elsewhere(spreads: pd.DataFrame, points: Collection[object]) -> pd.DataFrame:
+    """Return the spreads of all points but these."""
+    return spreads[~spreads.index.isin(list(points))]
 
 
 def repetition_apart(trials: pd.DataFrame) -> Iterator[Finding]:
@@ -99,10 +102,10 @@ def repetition_apart(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _apart_of(alike: pd.DataFrame) -> Iterator[Finding]:
-    spread = spread_of_points(alike)
+    spreads = spread_of_points(alike)
     for point, rows in alike.groupby("point_id", sort=False):
         known = rows.sort_values("forwarded_pps", kind="stable")
-        found = _apart(known["forwarded_pps"].to_numpy(dtype=float), _usual_elsewhere(spread, {point}))
+        found = _apart(known["forwarded_pps"].to_numpy(dtype=float), _elsewhere(spreads, {point}))
         if found is None:
             continue
         place, gap = found
@@ -119,11 +122,11 @@ def _apart_of(alike: pd.DataFrame) -> Iterator[Finding]:
         )
 
 
-def _apart(rates: np.ndarray[Any, np.dtype[np.float64]], usual: float) -> tuple[int, float] | None:
+def _apart(rates: Rates, elsewhere: pd.DataFrame) -> tuple[int, float] | None:
     """Return the place of the one sorted rate that is apart, and its distance from the nearest other one.
 
-    ``usual``: the standard deviation between repetitions elsewhere in the run, as a share. By ranges alone, one of
-    three repetitions would often be apart by chance.
+    ``elsewhere``: the spreads of the run's other points. By ranges alone, one of three repetitions would often be apart
+    by chance.
     """
     if len(rates) < 3:
         return None
@@ -131,8 +134,23 @@ def _apart(rates: np.ndarray[Any, np.dtype[np.float64]], usual: float) -> tuple[
     place, (gap, width) = max(ends.items(), key=lambda end: end[1][0])
     others = np.log(np.delete(rates, place))
     away = abs(float(np.log(rates[place]) - others.mean()))
-    unusual = away > APART_SIGMAS * usual * sqrt(1 + 1 / len(others))
+    unusual = away > _by_chance(others, elsewhere)
     return (place, float(gap)) if unusual and gap > APART * np.median(rates) and gap > APART_WIDTHS * width else None
+
+
+def _by_chance(others: Rates, elsewhere: pd.DataFrame) -> float:
+    """Return how far a repetition may lie from the mean of the point's others (logarithms), as a share of the rate.
+
+    Too few points do not know the usual spread, and their median would not resist one that is unlike the rest. So it is
+    pooled with that of the others, and its own error counts, by Student's distribution.
+    """
+    if len(elsewhere) >= OTHER_POINTS:
+        sd, deviations = _usual(elsewhere["spread"]), APART_SIGMAS
+    else:
+        free = float(elsewhere["free"].sum()) + len(others) - 1
+        squares = float((elsewhere["free"] * elsewhere["sd"] ** 2).sum()) + float(((others - others.mean()) ** 2).sum())
+        sd, deviations = sqrt(squares / free), float(stdtrit(free, 1 - APART_CHANCE / 2))
+    return deviations * sd * sqrt(1 + 1 / len(others))
 
 
 def _program_time(one: pd.DataFrame, others: pd.DataFrame) -> str:
@@ -146,14 +164,15 @@ def _program_time(one: pd.DataFrame, others: pd.DataFrame) -> str:
 def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:
     """Repetitions whose cost of an access differs by more than their errors, and by more than the repetitions of other
     series differ, ran another program."""
-    spread = spread_of_points(_at_maximum(trials))
+    spreads = spread_of_points(_at_maximum(trials))
     for label, rows in by_series(limited_by_dut(trials)):
         slopes: dict[float, tuple[float, float]] = {}
         for repetition, group in rows.groupby("repetition"):
             line = fit_line(group["accesses"].astype(float), group["ns_per_packet"].astype(float))
             if line is not None and line.points >= 3 and not isnan(line.c_se):
                 slopes[float(str(repetition))] = (line.c, line.c_se)
-        classes = _split(slopes, _usual_elsewhere(spread, set(rows["point_id"])))
+        others = _elsewhere(spreads, set(rows["point_id"]))["spread"]
+        classes = _split(slopes, _usual(others) if len(others) >= OTHER_POINTS else 0.0)
         if len(classes) < 2:
             continue
         words = "; ".join(
