@@ -49,6 +49,7 @@ bench: setup
 nightly: setup
 	shell/check.sh tidy
 	shell/check.sh sanitized
+	shell/check.sh pythons
 	$(BIN)/pytest -m nightly
 	$(BIN)/python -m tests.faults.campaign --only replay --only real
 	$(BIN)/python -m tests.faults.soak

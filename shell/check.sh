@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # All checks before a change lands, the cheapest first. `check.sh lint` leaves the tests out; `check.sh fast` runs only the
 # tests of parsers, plans, analysis, figures and refusals, which need no root, no lab and no BPF compiler. `check.sh
-# pythons` runs these with each supported Python besides the environment's own, and `check.sh with-pythons` runs all checks
-# and, beside the tests without traffic, these. `check.sh tidy` runs clang-tidy over the C tools; `check.sh sanitized
+# pythons [VERSION…]` runs these with each supported Python besides the environment's own, or with these versions, and
+# `check.sh with-pythons` runs all checks and, beside the tests without traffic, these. `check.sh tidy` runs clang-tidy over the C tools; `check.sh sanitized
 # [TEST…]` runs their tests with both sanitizers. `check.sh again` runs the tests that failed the last time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -155,13 +155,15 @@ packages_of() { # FOLDER
         "$bin/python" -m pip --python "$1/bin/python" install --quiet --no-deps -e .
 }
 
-# All at the same time: each keeps one CPU busy.
-pythons() {
-    local version made own failed=0
+# All at the same time, with an equal share of the CPUs.
+pythons() { # [VERSION…]
+    local version made own share failed=0
     local -A running=()
     made=$(mktemp -d)
     own=$("$bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    for version in "${PYTHONS[@]}"; do
+    [ $# != 0 ] || set -- "${PYTHONS[@]}"
+    share=$(($(nproc) / ($# > 1 ? $# - 1 : 1))) # one of them is the environment's own
+    for version; do
         say "Python $version"
         if [ "$version" = "$own" ]; then
             echo "left to make test, which runs with it"
@@ -169,7 +171,7 @@ pythons() {
             echo "skipped: it is not here, and uv cannot fetch it: $(sed '1b;$!d' "$made/log" | tr -s '\n ' ' ')"
         elif packages_of "$made/$version"; then
             # These leave no note of what failed: `again` reads that of the tests with the environment's own Python.
-            fast 0 env --default-signal=INT,QUIT "PYTEST_ADDOPTS=${PYTEST_ADDOPTS:-} -p no:cacheprovider" \
+            fast "$share" env --default-signal=INT,QUIT "PYTEST_ADDOPTS=${PYTEST_ADDOPTS:-} -p no:cacheprovider" \
                 "$made/$version/bin/python" >"$made/$version.log" 2>&1 &
             running[$version]=$!
         else
@@ -192,7 +194,7 @@ fast)
     exit
     ;;
 pythons)
-    pythons
+    pythons "${@:2}"
     exit
     ;;
 sanitized)

@@ -32,6 +32,9 @@ from xdplab.studies.execution.objects import object_name
 from xdplab.studies.execution.proof import examine
 from xdplab.studies.verifier.families import PROGRAMS
 
+DEBIAN_13 = 19
+"""The clang of Debian 13."""
+
 HOOKS = ("fentry/", "fexit/", "kprobe/", "tp_btf/")
 """A kernel may lack what such a program attaches to: its loader then does without."""
 
@@ -54,7 +57,15 @@ class Clang:
         return list(dict.fromkeys([*self.objects, *(str(built.object) for built in more)]))
 
 
-@pytest.fixture(scope="module", params=debian.releases(), ids=lambda release: f"clang-{release}")
+def releases() -> Iterator[object]:
+    """The ends of the range and the stable Debian's own; `nightly` tries those between."""
+    known = debian.releases()
+    always = {min(known), DEBIAN_13, max(known)}
+    for release in known:
+        yield pytest.param(release, id=f"clang-{release}", marks=() if release in always else pytest.mark.nightly)
+
+
+@pytest.fixture(scope="module", params=releases())
 def fetched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clang]:
     release: int = request.param
     try:
