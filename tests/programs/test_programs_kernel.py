@@ -79,7 +79,8 @@ def test_a_packets_cost_grows_with_n(cache, dut):
         run = measure(dut.host, dut.xdpload, built, dut.folder, 64)
         assert len(run.runs_ns) == 5
         costs[n] = run.testrun_ns
-    assert 20 * (costs[400] - costs[0]) < costs[12800] - costs[0] < 50 * (costs[400] - costs[0])
+    # 32 times as many: other work on the machine changes either cost by half, but not by five.
+    assert 6 * (costs[400] - costs[0]) < costs[12800] - costs[0] < 160 * (costs[400] - costs[0])
 
 
 @pytest.mark.parametrize(("probe_ns", "repeat"), [(25.0, 800_000), (0.0, 1_000_000), (5e7, 1)])

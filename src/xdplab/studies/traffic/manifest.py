@@ -3,6 +3,7 @@ themselves."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from xdplab.hosts import Host
@@ -27,16 +28,19 @@ _QUESTIONS: dict[str, tuple[str, ...]] = {
 
 
 def host_states(lab: Lab) -> dict[str, Any]:
-    """Return both hosts' answers and xdplab's own version, for the manifest."""
-    return {
-        "lab": lab.name,
-        "label": lab.label,
-        "virtual": lab.virtual,
-        "arrangement": lab.arrangement,
-        "xdplab": own_version(),
-        "dut": _state(lab.dut, lab.dut_interface),
-        "tg": _state(lab.tg, lab.tg_interface),
-    }
+    """Return both hosts' answers, which they give at the same time, and xdplab's own version, for the manifest."""
+    with ThreadPoolExecutor(1) as meanwhile:
+        tg = meanwhile.submit(_state, lab.tg, lab.tg_interface)
+        dut = _state(lab.dut, lab.dut_interface)
+        return {
+            "lab": lab.name,
+            "label": lab.label,
+            "virtual": lab.virtual,
+            "arrangement": lab.arrangement,
+            "xdplab": own_version(),
+            "dut": dut,
+            "tg": tg.result(),
+        }
 
 
 def _state(host: Host, interface: str) -> dict[str, Any]:
