@@ -26,14 +26,26 @@ def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
     keys = np.array([""], dtype=object)
     codes = np.zeros(len(trials), dtype=np.int64)
     for number, name in enumerate(columns):
-        of_row, texts = _levels(trials[name])
-        if len(of_row) and (of_row == of_row[0]).all():  # as most columns of most runs
-            keys = keys + "|" + texts[of_row[0]] if number else texts[of_row[:1]]
+        if (text := _only_text(trials[name])) is not None:
+            keys = keys + "|" + text if number else np.array([text], dtype=object)
             continue
+        of_row, texts = _levels(trials[name])
         codes, combined = pd.factorize(codes * len(texts) + of_row)
         before, level = keys[combined // len(texts)], texts[combined % len(texts)]
         keys = before + "|" + level if number else level
     return pd.Series(keys[codes] if len(columns) else "", index=trials.index, dtype="object")
+
+
+def _only_text(column: pd.Series) -> str | None:
+    """Return the text of a column with one level, as most columns of most runs are: counting levels takes 20 times as
+    long. None if there are more, or no row."""
+    if not len(column):
+        return None
+    if (null := column.isna()).any():
+        return "-" if null.all() else None
+    values = column.tolist()
+    same = values.count(values[0]) == len(values) and len(set(map(type, values))) == 1  # 1, 1.0 and True are equal
+    return str(values[0]) if same else None
 
 
 def _levels(column: pd.Series) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -49,11 +61,15 @@ NUMBERS = {metric.name for metric in METRICS if metric.dtype in ("int", "float",
 
 
 def plain(trials: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Return the columns as float64 (NaN for null) and text: grouping a hundred nullable columns costs seconds."""
+    """Return the columns as float64 (NaN for null) and text: grouping a hundred nullable columns costs seconds.
+
+    Their names are Python's own: from Arrow's, each access to a column makes its name anew.
+    """
     numbers = [name for name in columns if name in NUMBERS]
     texts = pd.DataFrame({name: objects(trials[name]) for name in columns if name not in NUMBERS}, index=trials.index)
     floats = trials[numbers].astype("Float64").to_numpy(dtype="float64", na_value=float("nan"))
-    return pd.concat([pd.DataFrame(floats, columns=numbers, index=trials.index), texts], axis=1)
+    frame = pd.concat([pd.DataFrame(floats, columns=numbers, index=trials.index), texts], axis=1)
+    return frame.set_axis(pd.Index(frame.columns, dtype="object"), axis=1)
 
 
 def objects(column: pd.Series) -> pd.Series:
@@ -78,7 +94,8 @@ def settled(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the last attempt of each trial: earlier attempts are not measurements."""
     if trials["trial_id"].isna().any():
         return trials
-    if trials.index.is_monotonic_increasing and not trials.duplicated(["run_id", "trial_id"]).any():
+    alone = trials["trial_id"].is_unique or not trials.duplicated(["run_id", "trial_id"]).any()
+    if alone and trials.index.is_monotonic_increasing:
         return trials  # each has one attempt: a copy of all columns would take longer than the rest
     ordered = trials.sort_values("attempt", kind="stable", na_position="first")
     return trials.loc[ordered.groupby(["run_id", "trial_id"], sort=False, dropna=False).tail(1).index.sort_values()]
