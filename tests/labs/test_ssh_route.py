@@ -66,6 +66,26 @@ def test_the_port_of_the_default_route_is_refused(content: dict[str, Any], tmp_p
 
 @pytest.mark.root
 @needs_root
+def test_a_port_has_one_name_also_if_the_inventory_has_its_alternative_one(
+    content: dict[str, Any], tmp_path: Path, servers: Lab
+) -> None:
+    servers.tg.run(["ip", "link", "property", "add", "dev", "vg0", "altname", "enp59s0f0"])
+    content["tg"]["interface"]["name"] = "enp59s0f0"
+    try:
+        lab = labs.open_lab(written(content, tmp_path))
+        with contextlib.closing(lab):
+            assert lab.tg_interface == "vg0", "locks and stored states go by the name"
+        servers.tg.run(["ip", "route", "add", "default", "dev", "vg0"])
+        lab = labs.open_lab(written(content, tmp_path))
+        with contextlib.closing(lab), pytest.raises(LabError, match="vg0 carries the default route"):
+            _ = lab.tg_interface
+    finally:
+        servers.tg.run(["ip", "link", "property", "del", "dev", "vg0", "altname", "enp59s0f0"])
+        servers.tg.run(["ip", "route", "del", "default"], check=False)
+
+
+@pytest.mark.root
+@needs_root
 def test_an_sshd_behind_a_unix_socket_is_on_no_port(servers: Lab) -> None:
     assert ssh_connections(servers.dut) == set()
 

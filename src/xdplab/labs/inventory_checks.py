@@ -39,6 +39,7 @@ def find_port(host: Host, wanted: Interface) -> Port:
     if name is None:
         return _port_of_dpdk(host, str(wanted.pci))
     link = _link(host, name)
+    name = link["ifname"]  # the inventory may have an alternative name, which /sys and the routes do not know
     refuse_wrong_mac(host, link, wanted.mac)
     refuse_ssh_route(host, name)
     return Port(name, _driver(host, name), _queues(host, name), _near_cpus(host, name))
@@ -79,7 +80,7 @@ def _link(host: Host, name: str) -> dict[str, Any]:
     shown = host.run(["ip", "-j", "-d", "link", "show", "dev", name], check=False)
     if not shown.ok:
         raise LabError(f"{host.name}: no interface {name}: {shown.error_text}", remedy="`ip -br link` lists them")
-    return shown.row("ifindex")
+    return shown.row("ifindex", "ifname")
 
 
 def _driver(host: Host, name: str) -> str:
