@@ -203,6 +203,23 @@ def test_what_is_tuned_comes_back_as_it_was_first(files: dict[str, Path], tmp_pa
     assert not undo(host, state)
 
 
+def test_what_only_a_second_call_changes_comes_back_too(
+    files: dict[str, Path], tmp_path: Path, systemctl: Path
+) -> None:
+    host, state = Machine(), str(tmp_path / "state")
+    host.services.clear()
+    files["cpu1"].write_text("performance\n")
+    assert len(tune(host, state, root=str(tmp_path / "root"))) == 1
+    files["cpu0"].write_text("ondemand\n")
+    files["cpu1"].write_text("schedutil\n")
+    host.services.add("irqbalance")
+    assert len(tune(host, state, root=str(tmp_path / "root"))) == 3
+    systemctl.write_text(f'#!/bin/sh\necho "$*" >{tmp_path}/asked\n')
+    assert undo(host, state)
+    assert (files["cpu0"].read_text(), files["cpu1"].read_text()) == ("powersave", "schedutil")
+    assert (tmp_path / "asked").read_text() == "start irqbalance\n"
+
+
 def test_a_kernel_that_refuses_is_quoted(files: dict[str, Path], tmp_path: Path) -> None:
     class Refusing(Machine):
         def run(self, argv: Any, **more: Any) -> Result:

@@ -1,6 +1,7 @@
 """`doctor --tune`: the settings of a server that are safe to change while it runs, and the way back.
 
-The former settings are stored on the host as a script; tuning twice keeps the first one. `undo` runs and deletes it.
+The former settings are stored on the host as a script; a second call adds only what the first did not change. `undo`
+runs and deletes the script.
 """
 
 from __future__ import annotations
@@ -50,11 +51,12 @@ def tune(host: Host, directory: str, *, root: str = "") -> list[Tuned]:
     undo = str(PurePosixPath(directory) / UNDO)
     files = [(t, path, was) for t in TUNINGS for path, was in _read(host, root + t.pattern) if was != t.wanted]
     services = [name for name in SERVICES if host.run(["systemctl", "is-active", "-q", name], check=False).ok]
-    lines = [f"printf %s {shlex.quote(was)} >{shlex.quote(path)} || failed=1" for _, path, was in files]
-    lines += [f"systemctl start {shlex.quote(name)} || failed=1" for name in services]
-    lines += ["exit ${failed:-0}"] if lines else []
-    if lines and not host.run(["test", "-f", undo], check=False).ok:
-        host.put(("#!/bin/sh\n" + "\n".join(lines) + "\n").encode(), undo, mode=0o755)
+    lines = {f">{shlex.quote(path)} || failed=1": f"printf %s {shlex.quote(was)} " for _, path, was in files}
+    lines |= {f"{shlex.quote(name)} || failed=1": "systemctl start " for name in services}
+    stored = host.run(["cat", undo], check=False).text.splitlines()[1:-1]
+    new = [begin + end for end, begin in lines.items() if not any(line.endswith(end) for line in stored)]
+    if new:
+        host.put("\n".join(["#!/bin/sh", *stored, *new, "exit ${failed:-0}\n"]).encode(), undo, mode=0o755)
     return [_write(host, t, path, was) for t, path, was in files] + [_stop(host, name) for name in services]
 
 
