@@ -211,6 +211,6 @@ def test_what_a_watchdog_could_not_put_back_is_said_to_whoever_comes_next(
     assert left.said == "ethtool -K lo gro on: Cannot change generic-receive-offload", "the taken queues came free"
     with pytest.raises(HostError, match="watchdog was told: ethtool -K lo gro on: Cannot change"):
         HeldDevice(here, "lo", state).take()
-    lab = SimpleNamespace(name="netns:x", work_dir=lambda host: str(tmp_path))
+    lab = SimpleNamespace(name="netns:x", state_dir=lambda host: state)
     (row,) = _left(lab, Endpoint(here, "lo"))  # type: ignore[arg-type]
     assert row.found == left.text

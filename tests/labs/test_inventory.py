@@ -18,13 +18,16 @@ from rack import rack, written
 
 from xdplab import labs
 from xdplab.cli import doctor
+from xdplab.deploy.device import snapshot
+from xdplab.deploy.held import HeldDevice
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts import LocalHost, Result
-from xdplab.labs import Lab, inventory_lock
+from xdplab.labs import Lab, inventory_lab, inventory_lock
 from xdplab.labs.doctor import CheckedHost, Row
-from xdplab.labs.inventory import Inventory, load_inventory
-from xdplab.labs.inventory_checks import _cpu_list, find_port, refuse_wrong_mac
+from xdplab.labs.inventory import Interface, Inventory, load_inventory
+from xdplab.labs.inventory_checks import Port, _cpu_list, find_port, refuse_wrong_mac
 from xdplab.labs.inventory_host import SudoHost
+from xdplab.labs.inventory_lab import PORTS_DIR
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0pPPGpbV1zQq2aR3o5u1Cp2dJkzFyy0uK3q8oJ1bYk"
@@ -201,6 +204,54 @@ def test_a_lab_is_locked_on_its_hosts(content: dict[str, Any], tmp_path: Path) -
 
 @pytest.mark.root
 @needs_root
+def test_two_inventories_of_one_server_share_its_locks_and_original_states(
+    content: dict[str, Any], tmp_path: Path, servers: Lab
+) -> None:
+    """They differ in name and work directory. The second run begins at once when the first one has died."""
+    one = labs.open_lab(written(content, tmp_path, "one"))
+    two = labs.open_lab(written(content | {"work_dir": "/tmp/xdplab/another"}, tmp_path, "two"))
+    with contextlib.closing(one), contextlib.closing(two):
+        port, before = one.dut_interface, snapshot(servers.dut, one.dut_interface).values
+        refused = pytest.raises(LabError, match="a run is going on in this lab: the first run on ")
+        with one.lock("the first run"), refused, two.lock():
+            pass
+        HeldDevice(one.dut, port, one.state_dir(one.dut)).take()
+        one.dut.run(["ip", "link", "set", port, "mtu", "2000"])
+        one.close()
+        held = HeldDevice(two.dut, port, two.state_dir(two.dut))
+        held.take()
+        assert held.before.values == before
+        two.dut.run(["ip", "link", "set", port, "mtu", "3000"])
+        time.sleep(3)  # the first run's watchdog would have acted
+        assert snapshot(servers.dut, port).values["link.mtu"] == 3000
+        held.put_back()
+        assert snapshot(servers.dut, port).values == before
+
+
+def test_a_port_that_dpdk_takes_during_a_run_stays_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then its host has no interface of that name, and a second controller knows the port by its PCI address."""
+    monkeypatch.setattr(inventory_lab, "PORTS_DIR", str(tmp_path))
+    monkeypatch.setattr(inventory_lab.InventoryLab, "_reach", lambda _self, name, _machine: LocalHost(name))
+    of_dpdk = False
+
+    def found(_host: LocalHost, wanted: Interface) -> Port:
+        if wanted.mac.endswith("01"):
+            return Port("eth0", "ixgbe", 1, ())
+        return Port(str(wanted.pci), "vfio-pci", 1, ()) if of_dpdk else Port("eth1", "ixgbe", 1, ())
+
+    monkeypatch.setattr(inventory_lab, "find_port", found)
+    first, second = (inventory_lab.InventoryLab("rack.yaml", Inventory.model_validate(FILE)) for _ in range(2))
+    with first.lock("the first run"):
+        of_dpdk = True
+        with pytest.raises(LabError, match="a run is going on in this lab: the first run on "), second.lock():
+            pass
+        assert {path.name.split(".")[0] for path in tmp_path.glob("*.lock")} == {"eth0", "eth1", "0000:3b:00"}
+    with second.lock():
+        pass
+
+
+@pytest.mark.root
+@needs_root
 def test_a_lock_ends_with_its_holder(content: dict[str, Any], tmp_path: Path) -> None:
     name = written(content, tmp_path)
     script = (
@@ -270,7 +321,7 @@ def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
             refused = pytest.raises(LabError, match=r"in this lab: one that stands still on \S+ \(wait for it")
             with refused, lab.lock(steal=True):
                 pass
-            notes = [f"{content['work_dir']}/{port}.*.lock.pid" for port in ("vg0", "vd0")]
+            notes = [f"{PORTS_DIR}/{port}.*.lock.pid" for port in ("vg0", "vd0")]
             for host, note in zip((servers.tg, servers.dut), notes, strict=True):
                 host.run(["sh", "-c", f"kill -STOP $(cat {note})"])
             holder.kill()

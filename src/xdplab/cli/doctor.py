@@ -65,7 +65,7 @@ def _examined(lab_name: str) -> list[Row]:
 
 def _left(lab: Lab, end: Endpoint) -> list[Row]:
     """Return the settings that the watchdog of a dead run could not restore."""
-    found = device.left_by_the_dead(end.host, end.interface, study.state_dir(lab, end.host))
+    found = device.left_by_the_dead(end.host, end.interface, lab.state_dir(end.host))
     remedy = f"`xdplab --lab {lab.name} restore`, or recreate the device"
     return [] if found is None else [Row(end.host.name, "left by a run", found.text, "warn", remedy)]
 
@@ -135,5 +135,5 @@ def _tune(name: str) -> None:
     with use_lab(name) as lab, lab.lock("xdplab doctor --tune"):
         if lab.kind != "inventory":
             raise LabError(f"lab {name}: --tune is for the servers of an inventory", remedy="see docs/hardware.md")
-        changes = [change for host in (lab.dut, lab.tg) for change in apply_tunings(host, lab.work_dir(host))]
+        changes = [change for host in (lab.dut, lab.tg) for change in apply_tunings(host, lab.state_dir(host))]
     show([dataclasses.asdict(change) for change in changes], as_json=False, title="tuned")

@@ -29,16 +29,16 @@ def restore(lab_name: str | None, steal: bool) -> None:
     lab = open_lab(lab_name or "netns")
     with lab.lock("restore", steal=steal):
         for end in study.all_endpoints(lab):
-            found = device.restore_remembered(end.host, end.interface, study.state_dir(lab, end.host))
+            found = device.restore_remembered(end.host, end.interface, lab.state_dir(end.host))
             said = "restored" if found else "nothing to restore"
             tell(f"{end.host.name} {end.interface}: {said}")
         if lab.generator.by_dpdk and (pci := lab.generator.pci) is not None:
-            found_port = dpdk.give_back(lab.tg, pci, study.state_dir(lab, lab.tg))
+            found_port = dpdk.give_back(lab.tg, pci, lab.state_dir(lab.tg))
             said = f"given back to {found_port.driver}" if found_port else "was not bound to DPDK"
             tell(f"{lab.tg.name} {pci}: {said}")
         for host in {id(h): h for h in (lab.dut, lab.tg)}.values():
             if throttling.put_back(host):
                 tell(f"{host.name}: real-time throttling is restored")
-            if doctor_tune.undo(host, lab.work_dir(host)):
+            if doctor_tune.undo(host, lab.state_dir(host)):
                 tell(f"{host.name}: the changes of `doctor --tune` are undone")
     lab.close()

@@ -142,6 +142,12 @@ class Lab(Protocol):
     def work_dir(self, host: Host) -> str:
         """Return a directory on ``host`` that only this lab uses and that is removed with it."""
 
+    def state_dir(self, host: Host) -> str:
+        """Return the directory on ``host`` for the original state of its device until it is restored.
+
+        All labs that have this device have the same directory: another one's dead run is restored, too.
+        """
+
     def lock(self, who: str | None = None, *, steal: bool = False) -> AbstractContextManager[None]:
         """Hold the lab for one run; ``who`` is the holder's name for others (by default the process).
 

@@ -21,6 +21,10 @@ from xdplab.labs.inventory_host import reach
 from xdplab.labs.inventory_lock import PortLock
 from xdplab.labs.inventory_place import pin_threads, receive_in_threads
 
+PORTS_DIR = "/run/xdplab/ports"
+"""A server's folder of its ports' locks and original states: one for all inventories, whatever their names and work
+directories. A reboot empties it, and a full disk does not fill it."""
+
 DEFAULT = ""  # an inventory is a file, so it needs a name
 
 
@@ -39,6 +43,7 @@ class InventoryLab:
         self._threaded: bool | None = None
         self._locks: list[PortLock] = []
         self._second: LinkEnds | None = None
+        self._state_dirs: dict[str, str] = {}
         self.arrangement: Arrangement = inventory.arrangement
 
     @cached_property
@@ -124,14 +129,30 @@ class InventoryLab:
     def work_dir(self, host: Host) -> str:
         return f"{self._inventory.work_dir}/{re.sub(r'[^A-Za-z0-9._-]', '_', Path(self.name).stem)}"
 
+    def state_dir(self, host: Host) -> str:
+        if host.name not in self._state_dirs:  # a port belongs to a network namespace
+            space = host.run(["readlink", "/proc/self/ns/net"]).text
+            self._state_dirs[host.name] = f"{PORTS_DIR}/{re.sub(r'[^0-9]', '', space)}"
+        return self._state_dirs[host.name]
+
     @contextlib.contextmanager
     def lock(self, who: str | None = None, *, steal: bool = False) -> Iterator[None]:
-        """Hold all ports, the TG's first. The locks are on the hosts, where other controllers see them."""
-        dut, tg = self.second_ports or (None, None)
-        ends = ((self.tg, self.tg_port), (self.tg, tg), (self.dut, self.dut_port), (self.dut, dut))
+        """Hold all ports, the TG's first. The locks are on the hosts, where other controllers see them.
+
+        A port with a PCI address has a second lock of this name: while DPDK has the port, it has no other.
+        """
+        dut, tg = self._inventory.dut, self._inventory.tg
+        second_dut, second_tg = self.second_ports or (None, None)
+        ends = [
+            (self.tg, self.tg_port, tg.interface),
+            (self.tg, second_tg, tg.second_interface),
+            (self.dut, self.dut_port, dut.interface),
+            (self.dut, second_dut, dut.second_interface),
+        ]
+        named = [(host, name) for host, port, at in ends if port and at for name in {port.name, at.pci or port.name}]
         with contextlib.ExitStack() as stack:
-            for host, port in ((host, port) for host, port in ends if port is not None):
-                path = f"{self._inventory.work_dir}/{port.name}.lock"
+            for host, name in named:
+                path = f"{PORTS_DIR}/{name}.lock"
                 self._locks.append(PortLock(host, path, who or f"process {os.getpid()}", steal=steal))
                 stack.callback(self._let_go)
             yield

@@ -129,6 +129,9 @@ class NetnsLab(KeptLab):
     def work_dir(self, host: Host) -> str:
         return WORK_DIR
 
+    def state_dir(self, host: Host) -> str:
+        return f"{WORK_DIR}/state"
+
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
         """A veth's softirq runs on the CPU that sent the frame; to run on its own CPU it must be a thread."""
         threaded = arrangement == "split"

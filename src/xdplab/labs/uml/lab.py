@@ -108,6 +108,9 @@ class UmlLab(KeptLab):
     def work_dir(self, host: Host) -> str:
         return WORK_DIR
 
+    def state_dir(self, host: Host) -> str:
+        return f"{WORK_DIR}/state"
+
     def _no_link(self, what: str) -> NoReturn:
         raise LabError(f"lab {self.name} has {what}: it has one host, guest", remedy="for XDP use netns or vm:KERNEL")
 

@@ -22,7 +22,6 @@ from xdplab.errors import CutOffError, HostError, PlanError, ResultsError, Xdpla
 from xdplab.formats.ethtool import parse_rings
 from xdplab.formats.generator import GeneratorReady
 from xdplab.generators import Capabilities, Generator, GeneratorSettings
-from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.labs.base import LinkEnds
 from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
@@ -76,11 +75,6 @@ def all_endpoints(lab: Lab) -> tuple[Endpoint, ...]:
 def queue_ends(lab: Lab) -> tuple[Endpoint, ...]:
     """The ends whose queue count is set; the DUT's first."""
     return endpoints(lab)[:1] if lab.generator.follows else endpoints(lab)
-
-
-def state_dir(lab: Lab, host: Host) -> str:
-    """A host's folder for the original state of its device until it is restored."""
-    return f"{lab.work_dir(host)}/state"
 
 
 def check_plan(plan: Plan, lab: Lab, name: str = THE_PLANS) -> None:
@@ -163,7 +157,7 @@ def _dpdk_port(lab: Lab) -> HeldPort | None:
     place = lab.generator
     if place.pci is None or not place.by_dpdk:
         return None
-    return HeldPort(lab.tg, place.pci, state_dir(lab, lab.tg), driver=place.driver, hugepages=place.hugepages)
+    return HeldPort(lab.tg, place.pci, lab.state_dir(lab.tg), driver=place.driver, hugepages=place.hugepages)
 
 
 def try_generator(lab: Lab) -> GeneratorReady:
@@ -219,7 +213,7 @@ class TrialStudy:
             self._second_ends = second_endpoints(self._lab, self._second.ends if self._second else None)
             # The DUT's device is restored first: a tap's queues follow it.
             self._dut, *others = (
-                HeldDevice(end.host, end.interface, state_dir(self._lab, end.host)) for end in self._ends
+                HeldDevice(end.host, end.interface, self._lab.state_dir(end.host)) for end in self._ends
             )
             self._held: list[HeldDevice | HeldPort] = [*others, self._dut]
             if (port := _dpdk_port(self._lab)) is not None:
