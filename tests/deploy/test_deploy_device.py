@@ -20,8 +20,9 @@ from xdplab.deploy.device import (
     restore_remembered,
     snapshot,
 )
+from xdplab.deploy.held import HeldDevice
 from xdplab.deploy.queues import queue_limit, set_queues
-from xdplab.deploy.settings import Features, Xps, read
+from xdplab.deploy.settings import XPS, Features, read
 from xdplab.errors import HostError, PlanError, UnsupportedError
 
 pytestmark = pytest.mark.root
@@ -64,6 +65,30 @@ def test_xps_masks_of_queues_that_went_away_come_back(lab):
     assert "xps.7" not in snapshot(host, "vd0").values
     restore(host, "vd0", before)
     assert snapshot(host, "vd0").values["xps.7"] == "3"
+
+
+def test_what_the_owner_chose_for_queues_that_went_away_comes_back(lab, tmp_path):
+    """Receive steering (RPS, RFS) and sending by receive queues: a run never sets them, but takes queues away."""
+    host = lab.dut.host
+    folder = "/sys/class/net/vd0/queues"
+    chosen = {"rx-7/rps_cpus": "3", "rx-7/rps_flow_cnt": "4096", "tx-7/xps_rxqs": "81"}
+    for name, value in chosen.items():
+        host.run(["tee", f"{folder}/{name}"], stdin=value.encode())
+
+    def now() -> dict[str, str]:
+        return {name: host.run(["cat", f"{folder}/{name}"]).text.strip().lstrip("0,") for name in chosen}
+
+    held = HeldDevice(host, "vd0", str(tmp_path))
+    held.take()
+    apply(host, "vd0", {"channels.tx": 1, "channels.rx": 1})
+    held.put_back()
+    assert now() == chosen
+    held = HeldDevice(host, "vd0", str(tmp_path))
+    held.take()
+    apply(host, "vd0", {"channels.tx": 1, "channels.rx": 1})
+    held._watchdog._process.close_stdin()  # as if the controller were gone
+    held._watchdog._process.wait(10)
+    assert now() == chosen
 
 
 @pytest.mark.parametrize(
@@ -195,9 +220,9 @@ def test_feature_groups_are_left_to_their_members(lab):
 
 
 def test_xps_masks_are_written_in_the_kernels_groups():
-    assert Xps._grouped("3") == "00000003"
-    assert Xps._grouped("100000000") == "00000001,00000000"
-    assert Xps._canonical("00000001,00000000") == "100000000"
+    assert XPS._grouped("3") == "00000003"
+    assert XPS._grouped("100000000") == "00000001,00000000"
+    assert XPS._canonical("00000001,00000000") == "100000000"
 
 
 def test_a_setting_that_changed_since_is_seen_when_it_is_read_again(lab):

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from xdplab.deploy.device import Applied, Snapshot
+from xdplab.deploy.device import Applied, Snapshot, apply, restore
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
 from xdplab.deploy.held import HeldPort
 from xdplab.deploy.settings import Command, read
 from xdplab.deploy.settings_nic import Coalescing, Governor, HashFields, IrqAffinity, Pause, PrivateFlags, Rss
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
+from xdplab.deploy.watchdog import restore_script
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.formats.ethtool import divided, spread
 from xdplab.hosts.base import Result
@@ -51,8 +52,45 @@ RSS hash function:
 def test_coalescing() -> None:
     read = Coalescing.parse(COALESCE)
     assert read == {"adaptive-rx": False, "rx-usecs": 50, "rx-frames": 64, "tx-usecs": 50, "tx-frames": 64}
-    (command,) = Coalescing().commands("ens2np0", {"adaptive-rx": True, "rx-usecs": 0})
-    assert " ".join(command.argv) == "ethtool -C ens2np0 adaptive-rx on rx-usecs 0"
+    commands = Coalescing().commands("ens2np0", {"adaptive-rx": True, "rx-usecs": 0, "adaptive-tx": False})
+    assert [" ".join(command.argv[3:]) for command in commands] == ["rx-usecs 0 adaptive-tx off", "adaptive-rx on"]
+
+
+ADAPTIVE = """#!/bin/sh
+# A card as i40e or ice: while it adapts its times, no others can be set.
+cd "$(dirname "$0")" && read -r adaptive usecs <card
+case $1 in
+    -c) printf 'Coalesce parameters for %s:\\nAdaptive RX: %s  TX: n/a\\nrx-usecs:\\t%s\\n' "$2" "$adaptive" "$usecs" ;;
+    -C)
+        was=$usecs
+        shift 2
+        while [ $# -gt 0 ]; do
+            case $1 in adaptive-rx) adaptive=$2 ;; rx-usecs) usecs=$2 ;; esac
+            shift 2
+        done
+        [ "$adaptive" = off ] || [ "$usecs" = "$was" ] || { echo "netlink error: Invalid argument" >&2; exit 1; }
+        echo "$adaptive $usecs" >card ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("was", [True, False])
+def test_a_card_that_adapts_its_times_gets_its_own_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was: bool
+) -> None:
+    (tmp_path / "ethtool").write_text(ADAPTIVE)
+    (tmp_path / "ethtool").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "card").write_text(f"{'on' if was else 'off'} 50\n")
+    before = Snapshot("dut", "e", "", {"coalesce.adaptive-rx": was, "coalesce.rx-usecs": 50}, {})
+    apply(LocalHost(), "e", {"coalesce.adaptive-rx": not was}).require()
+    apply(LocalHost(), "e", {"coalesce.adaptive-rx": False, "coalesce.rx-usecs": 10}).require()
+    restore(LocalHost(), "e", before)
+    assert (tmp_path / "card").read_text() == f"{'on' if was else 'off'} 50\n"
+    script = restore_script("e", "", before.values, (Coalescing(),)).replace("exit 0\n", ":\n", 1)
+    (tmp_path / "card").write_text("off 10\n")
+    subprocess.run(["sh", "-c", script], check=True)
+    assert (tmp_path / "card").read_text() == f"{'on' if was else 'off'} 50\n"
 
 
 def test_pause() -> None:
@@ -203,7 +241,7 @@ def test_interrupts_and_governors_are_values_by_number() -> None:
 
 
 def test_every_row_has_a_prefix_of_its_own() -> None:
-    assert len(BY_PREFIX) == len(SETTINGS) == 13
+    assert len(BY_PREFIX) == len(SETTINGS) == 16
 
 
 # --- DPDK: a tree like the kernel's /sys, and thirty lines behind `tee` that act as the kernel ---

@@ -207,22 +207,31 @@ class LinkSettings:
 
 
 @dataclass(frozen=True)
-class Xps:
-    """Which CPUs send on a transmit queue: the queue's number and a mask in hexadecimal. Lost for re-added queues."""
+class QueueMasks:
+    """A file of each queue, lost for re-added queues: the queue's number and the file's mask in hexadecimal.
 
-    prefix: str = "xps"
+    ``chosen_only``: a queue with an empty mask has no value, because xdplab never sets this file.
+    """
+
+    prefix: str
+    queues: str
+    file: str
+    chosen_only: bool = True
+    is_mask: bool = True
 
     def question(self, interface: str) -> list[str]:
-        return ["grep", "-rsH", ".", f"/sys/class/net/{interface}/queues/", "--include=xps_cpus"]
+        return ["grep", "-rsH", ".", f"/sys/class/net/{interface}/queues/", f"--include={self.file}"]
 
     def values_in(self, shown: Result) -> Values:
         # grep's exit code only says whether a queue had a mask: a device with one queue has none.
-        masks = re.findall(r"/tx-(\d+)/xps_cpus:([0-9a-f,]+)$", shown.text, re.MULTILINE)
-        return {queue: self._canonical(mask) for queue, mask in sorted(masks, key=lambda pair: int(pair[0]))}
+        found = re.findall(rf"/{self.queues}-(\d+)/{self.file}:([0-9a-f,]+)$", shown.text, re.MULTILINE)
+        masks = {queue: self._canonical(mask) for queue, mask in sorted(found, key=lambda pair: int(pair[0]))}
+        return {queue: mask for queue, mask in masks.items() if mask != "0" or not self.chosen_only}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
-        queues = f"/sys/class/net/{interface}/queues"
-        return [to_file(f"{queues}/tx-{q}/xps_cpus", self._grouped(str(mask))) for q, mask in values.items()]
+        folder = f"/sys/class/net/{interface}/queues/{self.queues}"
+        texts = {queue: self._grouped(str(value)) if self.is_mask else str(value) for queue, value in values.items()}
+        return [to_file(f"{folder}-{queue}/{self.file}", text) for queue, text in texts.items()]
 
     @staticmethod
     def _canonical(mask: str) -> str:
@@ -237,4 +246,15 @@ class Xps:
 
 CHANNELS = EthtoolCounts("channels", "-l", "-L", {"RX": "rx", "TX": "tx", "Combined": "combined"})
 FEATURES = Features()
+XPS = QueueMasks("xps", "tx", "xps_cpus", chosen_only=False)
+"""Which CPUs send on a transmit queue."""
+
+STEERING = (
+    QueueMasks("xps_rxqs", "tx", "xps_rxqs"),
+    QueueMasks("rps", "rx", "rps_cpus"),
+    QueueMasks("rfs", "rx", "rps_flow_cnt", is_mask=False),
+)
+"""What else a server's owner may have chosen for a queue: by which queues' answers it sends, which CPUs receive for it,
+and how many flows they follow."""
+
 RINGS = EthtoolCounts("rings", "-g", "-G", {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"})

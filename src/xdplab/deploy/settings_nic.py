@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdplab.deploy.settings import Command, Value, Values, accepted, ethtool, on_off, to_file
@@ -38,8 +38,15 @@ class Coalescing:
         return values | {name: int(word) if word.isdigit() else word == "on" for name, word in named}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
-        pairs = ((name, on_off(value) if isinstance(value, bool) else str(value)) for name, value in values.items())
-        return ethtool("-C", interface, [word for pair in pairs for word in pair])
+        """While adaptation is on, i40e, ice and iavf refuse other times: so it is switched on last."""
+        first = [pair for pair in values.items() if pair[1] is not True]
+        last = [pair for pair in values.items() if pair[1] is True]
+        return [one for pairs in (first, last) if pairs for one in ethtool("-C", interface, self._words(pairs))]
+
+    @staticmethod
+    def _words(pairs: Sequence[tuple[str, Value]]) -> list[str]:
+        texts = ((name, on_off(value) if isinstance(value, bool) else str(value)) for name, value in pairs)
+        return [word for text in texts for word in text]
 
 
 @dataclass(frozen=True)

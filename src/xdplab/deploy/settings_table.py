@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from xdplab.deploy.settings import CHANNELS, FEATURES, RINGS, LinkSettings, Setting, Value, Xps
+from xdplab.deploy.settings import CHANNELS, FEATURES, RINGS, STEERING, XPS, LinkSettings, Setting, Value
 from xdplab.deploy.settings_nic import (
     FLOWS,
     Coalescing,
@@ -34,7 +34,8 @@ SETTINGS: tuple[Setting, ...] = (
     Rss(),
     HashFields(),
     IrqAffinity(),
-    Xps(),
+    XPS,
+    *STEERING,
 )
 BY_PREFIX: dict[str, Setting] = {setting.prefix: setting for setting in SETTINGS}
 

@@ -33,7 +33,7 @@ COMMANDS = (
     RootCommand("clang", "its version, for the manifest"),
     RootCommand("env", "runs make and perf in a separate environment"),
     RootCommand("ethtool", "queues, rings, offloads, coalescing, pause and RSS, read and set"),
-    RootCommand("grep", "reads governors, mitigations and XPS masks"),
+    RootCommand("grep", "reads governors, mitigations and the steering of queues"),
     RootCommand("ip", "reads and sets links; shows the attached XDP program"),
     RootCommand("ls", "PCI devices and their interfaces"),
     RootCommand("lscpu", "the CPUs, for the manifest"),

@@ -14,7 +14,7 @@ from xdplab import counters
 from xdplab.deploy.device import Applied, apply, queues_now, restore
 from xdplab.deploy.held import HeldDevice, HeldPort
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
-from xdplab.deploy.settings import FEATURES, Xps, read
+from xdplab.deploy.settings import FEATURES, XPS, read
 from xdplab.deploy.settings_table import require_in_plans
 from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.xdp import await_nothing_attached
@@ -361,7 +361,7 @@ class TrialStudy:
         queues have no masks, so each block sets them again. A device without masks is left unchanged.
         """
         host, interface = self._lab.dut, self._lab.dut_interface
-        serving, masks = serving_cpus(self._lab, point), read(Xps(), host, interface)
+        serving, masks = serving_cpus(self._lab, point), read(XPS, host, interface)
         self._context.xps = {queue: str(mask) for queue, mask in masks.items()} or None
         if serving is None or not masks:
             return []
