@@ -104,6 +104,23 @@ def test_a_controller_that_lives_is_never_silent_however_long_a_search_takes(lab
         assert snapshot(host, "vd0").values["link.mtu"] == 2000
 
 
+def test_a_disk_that_has_no_room_for_a_file_keeps_no_device_from_its_settings(lab: VethLab, tmp_path: Path) -> None:
+    host, state = lab.dut.host, str(tmp_path)
+    here = LocalHost()
+    here.run(["mount", "-t", "tmpfs", "-o", "size=1m", "full", state])
+    try:
+        before = remember(host, "vd0", state)
+        dog = Watchdog(host, "vd0", state)
+        disk = os.statvfs(state)
+        here.run(["mount", "-o", f"remount,nr_inodes={disk.f_files - disk.f_ffree}", state])
+        host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
+        dog._process.close_stdin()
+        dog._process.wait(20)
+        assert snapshot(host, "vd0") == before
+    finally:
+        here.run(["umount", "-l", state])
+
+
 def test_a_later_session_is_left_alone_by_the_watchdog_of_the_dead_one(lab: VethLab, tmp_path: Path) -> None:
     host, state = lab.dut.host, str(tmp_path)
     remember(host, "vd0", state)

@@ -101,6 +101,25 @@ def test_what_a_locked_down_kernel_hides_is_told_and_left(machine: Machine) -> N
         assert machine.now == ["-1", "", "0"]
 
 
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts a small file system")
+def test_on_a_full_disk_nothing_is_switched_off(machine: Machine) -> None:
+    folder = Path(machine.folder)
+    folder.mkdir()
+    HOST.run(["mount", "-t", "tmpfs", "-o", "size=4k", "small", str(folder)])
+    try:
+        (folder / "full").write_bytes(bytes(4096))
+        with pytest.raises(HostError, match=r"is not held off: .*No space left on device"), machine.off():
+            pass
+        assert machine.now == BEFORE
+        (folder / "full").unlink()
+        with machine.off():
+            assert machine.now == OFF
+        assert machine.now == BEFORE
+    finally:
+        HOST.run(["umount", str(folder)])
+
+
 def test_throttling_that_stays_on_is_an_error(machine: Machine) -> None:
     stubborn = {"/proc/sys/kernel/random/boot_id": "-1"}
     with (

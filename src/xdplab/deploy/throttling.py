@@ -61,8 +61,9 @@ while [ $# -gt 1 ]; do
     shift 2
 done
 if [ ! -f "$folder/before" ]; then
-    { echo "$boot"; for file in "${files[@]}"; do echo "$file $(cat "$file")"; done; } >"$folder/before.new"
-    mv "$folder/before.new" "$folder/before" || exit 3
+    # On a full disk nothing is switched off.
+    { echo "$boot" && for file in "${files[@]}"; do echo "$file $(cat "$file")" || exit 3; done
+    } >"$folder/before.new" && mv "$folder/before.new" "$folder/before" || exit 3
 fi
 flock -s 9
 trap leave EXIT

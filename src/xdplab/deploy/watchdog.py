@@ -65,13 +65,16 @@ done
 """
 
 # It ends quietly when told; otherwise it restores the device, unless a later watchdog has taken over. It answers when
-# asked whether it lives. A later watchdog waits for a restore that has begun, so its own settings stay.
+# asked whether it lives. A later watchdog waits for a restore that has begun, so its own settings stay. A disk that has
+# become full or read-only keeps it from telling what it could not restore, but not from restoring.
 _WATCHDOG = """
-umask 077; : >>"$3.lock" && chmod 600 "$3.lock"  # whoever can open a lock can hold it for ever
-{ flock 9 && echo "$1" >"$3"; } 9>"$3.lock" && echo watching
+umask 077; exec 9>>"$3.lock" && chmod 600 "$3.lock" || exit 1  # whoever can open a lock can hold it for ever
+flock 9 && echo "$1" >"$3" && flock -u 9 && echo watching
 while read -r -t "$4" word; do [ "$word" = done ] && exit 0; echo watching; done
 sleep "$5"
-{ flock 9; [ "$(cat "$3")" = "$1" ] && sh "$2" >"$2.said" 2>&1; } 9>"$3.lock"
+flock 9; [ "$(cat "$3")" = "$1" ] || exit
+if (: >"$2.said"); then exec >"$2.said" 2>&1; else exec >/dev/null 2>&1; fi
+sh "$2"
 """
 
 
