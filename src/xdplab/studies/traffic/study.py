@@ -38,6 +38,7 @@ from xdplab.studies.traffic.planned import rivals
 from xdplab.studies.traffic.prepare import Prepared, Tools, build_tools, engines_of, generator_of, prepare_programs
 from xdplab.studies.traffic.turns import THE_PLANS
 from xdplab.studies.traffic.two_ports import second_port
+from xdplab.studies.traffic.way_out import refuse_way_out
 from xdplab.studies.trial_facts import Mended, TrialFacts
 
 # With GRO every mode has the same path into the DUT: by NAPI. Without it the generic path depends on the sender.
@@ -211,6 +212,8 @@ class TrialStudy:
             two = any(trial.point.two_ports for trial in self._trials)
             self._second = second_port(self._lab) if two else None
             self._second_ends = second_endpoints(self._lab, self._second.ends if self._second else None)
+            ports = [end.interface for end in self._ends if end.host is self._lab.dut]
+            refuse_way_out(self._lab.dut, ports, [trial.point for trial in self._trials])
             # The DUT's device is restored first: a tap's queues follow it.
             self._dut, *others = (
                 HeldDevice(end.host, end.interface, self._lab.state_dir(end.host)) for end in self._ends
