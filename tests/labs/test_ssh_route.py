@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from rack import rack, written
 
 from xdplab import labs
 from xdplab.errors import LabError
-from xdplab.hosts import Result
+from xdplab.hosts import LocalHost, Result
 from xdplab.labs import Lab
-from xdplab.labs.ssh_route import _ANCESTORS, Connection, refuse_ssh_route, ssh_connections
+from xdplab.labs.ssh_route import _ANCESTORS, Connection, _with_lowers, refuse_ssh_route, ssh_connections
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the servers are namespaces")
 needs_sudo = pytest.mark.skipif(not SUDO.exists(), reason="needs the real sudo: apt install sudo")
@@ -143,6 +143,37 @@ def test_members_and_what_shares_a_port_with_it_are_refused(port: str) -> None:
     message = refused(Server(lowers), port)
     assert message is not None
     assert f"{port} carries the SSH connection" in message
+
+
+class Tree(LocalHost):
+    """This machine with a folder instead of /sys/class/net."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("dut")
+        self._enter = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /sys/class/net && exec "$@"', str(folder)]
+
+    def run(self, argv: Sequence[str], **more: Any) -> Result:
+        return super().run([*self._enter, *argv], **more)
+
+
+@pytest.mark.root
+@needs_root
+def test_the_cards_below_open_vswitch_and_below_a_virtual_function_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("br-ex", "ovs-system/lower_eth1", "bond0/lower_eth2", "eth1", "eth2", "eth3", "vf7"):
+        (tmp_path / "net" / name).mkdir(parents=True)
+    (tmp_path / "net/vf7/device/physfn/net/eth3").mkdir(parents=True)
+    (tmp_path / "net/ovs-system/lower_bond0").mkdir()
+    tool = tmp_path / "ethtool"
+    tool.write_text(
+        '#!/bin/sh\ncase $2 in br-ex|ovs-*) echo "driver: openvswitch" ;; *) echo "driver: ixgbe" ;; esac\n'
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    host = Tree(tmp_path / "net")
+    below = {name: _with_lowers(host, name) - {name} for name in ("br-ex", "vf7", "bond0", "eth1")}
+    assert below == {"br-ex": {"eth1", "bond0", "eth2"}, "vf7": {"eth3"}, "bond0": {"eth2"}, "eth1": set()}
 
 
 def test_another_port_is_not_refused() -> None:

@@ -24,6 +24,12 @@ while [ "$pid" -gt 0 ]; do
     pid=$(awk '$1 == "PPid:" { print $2 }' "/proc/$pid/status")
 done 2>/dev/null
 """
+# The devices below $1. No link leads from a port of Open vSwitch's own (its bridge) to the cards of its datapath, nor
+# from a virtual function to the card's first one.
+_LOWERS = """
+ls -d "/sys/class/net/$1"/lower_* "/sys/class/net/$1/device/physfn/net"/*
+ethtool -i "$1" | grep -qx "driver: openvswitch" && ls -d /sys/class/net/ovs-system/lower_*
+"""
 _SERVERS = ("sshd", "dropbear")
 _REMEDY = "measure on another port than the one the host is managed by"
 
@@ -40,7 +46,7 @@ class Connection:
 def refuse_ssh_route(host: Host, name: str) -> None:
     """Raise LabError if a change of port ``name`` could cut the connection. That is: it carries the SSH connection or
     the default route, or shares a port with a device that does: as a member of the same bond or bridge, as the port
-    below a VLAN, or as a VLAN on the same port.
+    below a VLAN, or as a VLAN or a virtual function on the same port.
     """
     wanted = _with_lowers(host, name)
     for what, devices in (("SSH connection", _devices_of_ssh(host)), ("default route", _devices_of_default(host))):
@@ -127,7 +133,7 @@ def _hops(routes: Iterable[dict[str, Any]]) -> set[str]:
 
 
 def _with_lowers(host: Host, device: str) -> set[str]:
-    """Return a device and all devices below it: the ports of a bond or bridge, the port of a VLAN."""
-    listed = host.run(["sh", "-c", 'ls -d "/sys/class/net/$1"/lower_* 2>/dev/null', "sh", device], check=False).text
-    lowers = {line.rpartition("/lower_")[2] for line in listed.split()}
+    """Return a device and all devices below it: the ports of a bond or bridge, the port of a VLAN or of a VF."""
+    listed = host.run(["sh", "-c", _LOWERS, "sh", device], check=False).text
+    lowers = {line.rpartition("/")[2].removeprefix("lower_") for line in listed.split()} - {device}
     return {device}.union(*(_with_lowers(host, lower) for lower in lowers))
