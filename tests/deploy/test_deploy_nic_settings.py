@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from xdplab.deploy.device import Applied, Snapshot, apply, restore
+from xdplab.deploy.device import Applied, Snapshot, apply, restore, snapshot
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
 from xdplab.deploy.held import HeldPort
 from xdplab.deploy.settings import Command, read
@@ -333,6 +334,79 @@ def test_a_port_goes_back_to_the_kernel_where_the_controller_is_gone(tg: PciHost
     assert read_state(tg, PCI, sysfs=str(tg.sys)) == DpdkState(PCI, "vfio-pci", "vfio-pci", 64)
     held.put_back()
     assert read_state(tg, PCI, sysfs=str(tg.sys)) == DpdkState(PCI, "ixgbe", "", 16)
+
+
+class PciNamespace(PciHost):
+    """A namespace whose veth is the card's interface: it goes with the driver, and comes back as a new one."""
+
+    def __init__(self, tree: Path, namespace: str) -> None:
+        self._enter = ["ip", "netns", "exec", namespace]
+        super().__init__(tree)
+        self.kernel_has(True)
+
+    def run(self, argv: Any, **more: Any) -> Result:
+        result = super().run([*self._enter, *argv], **more)
+        if argv[0] == "tee":
+            self.kernel(Path(argv[1]), more["stdin"].decode())
+        return result
+
+    def start(self, argv: Any, *, deadline_s: float) -> Any:
+        return super().start([*self._enter, *argv], deadline_s=deadline_s)
+
+    def kernel(self, path: Path, text: str) -> None:
+        super().kernel(path, text)
+        driver = self.device / "driver"
+        self.kernel_has(driver.is_symlink() and driver.readlink().name == "ixgbe")
+
+    def kernel_has(self, has: bool) -> None:
+        net = self.device / "net/eth7"
+        if has and not net.exists():
+            self.run(["sh", "-c", "ip link add eth7 numrxqueues 4 numtxqueues 4 type veth peer name far"])
+            net.mkdir(parents=True)
+        elif not has and net.exists():
+            net.rmdir()
+            self.run(["ip", "link", "del", "eth7"])
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Iterator[PciNamespace]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: makes a network namespace")
+    name = f"xdc{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        yield PciNamespace(tmp_path / "sys", name)
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("way", ["the end", "the watchdog"])
+def test_the_interface_that_the_kernel_makes_again_gets_its_settings(
+    card: PciNamespace, tmp_path: Path, way: str
+) -> None:
+    state, sysfs, pci = str(tmp_path / "state"), str(card.sys), card.sys / "bus/pci"
+    card.run(["sh", "-c", "ip link set dev eth7 mtu 2000 promisc on up"])
+    card.run(["sh", "-c", "ethtool -L eth7 rx 3"])
+    before = snapshot(card, "eth7").values
+    Path(state).mkdir()
+    held = HeldPort(card, PCI, state, driver="vfio-pci", hugepages=64, sysfs=sysfs)
+    held.take()
+    assert not card.run(["ip", "link", "show", "eth7"], check=False).ok
+    if way == "the end":
+        held.put_back()
+    else:
+        assert held._watchdog is not None
+        held._watchdog._process.close_stdin()  # as if its connection ended
+        pages, until = card.sys / "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", time.monotonic() + 30
+        while pages.read_text() != "16" and time.monotonic() < until:
+            time.sleep(0.05)
+        card.kernel(pci / "drivers/vfio-pci/unbind", PCI)  # the state that a kernel has after these writes
+        card.kernel(pci / "devices" / PCI / "driver_override", "\n")
+        card.kernel(pci / "drivers_probe", PCI)
+        held._watchdog._process.wait(30)
+    assert snapshot(card, "eth7").values == before
+    assert give_back(card, PCI, state, sysfs=sysfs) == (None if way == "the end" else DpdkState(PCI, "ixgbe", "", 16))
 
 
 def test_hugepages_above_the_wanted_number_stay(tg: PciHost, tmp_path: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from xdplab.deploy.watchdog import script_path
+from xdplab.deploy.device import Snapshot, restore, snapshot
+from xdplab.deploy.settings_table import SETTINGS
+from xdplab.deploy.watchdog import restore_lines, script_path
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.base import Host
 
@@ -21,16 +24,21 @@ SHARING_DRIVERS = frozenset({"mlx5_core", "mlx4_core", "mana"})
 
 @dataclass(frozen=True)
 class DpdkState:
-    """The driver of a PCI device ("" none), its driver_override ("" none), and 2-MiB hugepages."""
+    """The driver of a PCI device ("" none), its driver_override ("" none), and 2-MiB hugepages.
+
+    ``interfaces`` are the settings of its kernel interfaces before DPDK takes it: the driver makes new ones afterwards.
+    """
 
     pci: str
     driver: str
     override: str
     hugepages: int
+    interfaces: tuple[Snapshot, ...] = field(default=(), compare=False)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> DpdkState:
-        return cls(**data)
+        """Read the result of `asdict`, also of a version without ``interfaces``."""
+        return cls(**{**data, "interfaces": tuple(Snapshot.from_json(one) for one in data.get("interfaces", ()))})
 
 
 def read_state(host: Host, pci: str, *, sysfs: str = SYSFS) -> DpdkState:
@@ -100,11 +108,25 @@ if [ "$now" != "$driver" ]; then
 fi >/dev/null
 printf %s {pages} | tee {pages_file} >/dev/null
 """
+_AGAIN = """\
+for again in 1 2 3 4 5 6 7 8 9 10; do
+    [ -e "$bus/devices/$pci/net/"{name} ] && break
+    sleep 1
+done
+"""
+APPEARS_S = 10.0
+"""Seconds in which a driver that has a port again makes its interface, and udev gives it its name."""
+LINK_S = 20.0
+"""Seconds in which a new interface has a link: drivers show pause frames as the two ends have agreed on them."""
 
 
 def _script(before: DpdkState, sysfs: str) -> str:
     """Return the script that restores a port if the controller is gone (`watchdog`)."""
-    return _SCRIPT.format(
+    again = (
+        _AGAIN.format(name=shlex.quote(one.interface)) + restore_lines(one.interface, one.values, SETTINGS)
+        for one in before.interfaces
+    )
+    port = _SCRIPT.format(
         bus=shlex.quote(f"{sysfs}/bus/pci"),
         pci=shlex.quote(before.pci),
         driver=shlex.quote(before.driver),
@@ -112,15 +134,17 @@ def _script(before: DpdkState, sysfs: str) -> str:
         pages=before.hugepages,
         pages_file=shlex.quote(_pages(sysfs)),
     )
+    return port + "".join(again)
 
 
 def take(host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = SYSFS) -> DpdkState:
-    """Give a port to DPDK and return its former state; a copy stays on the host until `give_back`.
+    """Give a port to DPDK and return its former state, with the settings of its interface; a copy stays on the host
+    until `give_back`.
 
     The number of pages is never lowered. A card of SHARING_DRIVERS keeps its driver. Raises UnsupportedError with the
     kernel's words.
     """
-    before = _kept(host, pci, state_dir) or read_state(host, pci, sysfs=sysfs)
+    before = _kept(host, pci, state_dir) or _with_interfaces(host, read_state(host, pci, sysfs=sysfs), sysfs)
     host.put(_script(before, sysfs).encode(), script_path(pci, state_dir))
     host.put(json.dumps(asdict(before)).encode(), _path(pci, state_dir))
     kept = before.driver in SHARING_DRIVERS
@@ -135,8 +159,42 @@ def give_back(host: Host, pci: str, state_dir: str, *, sysfs: str = SYSFS) -> Dp
     kept = _kept(host, pci, state_dir)
     if kept is not None:
         set_state(host, kept, sysfs=sysfs)
+        for one in kept.interfaces:
+            _await_interface(host, f"{sysfs}/bus/pci/devices/{pci}/net/{one.interface}")
+            _restore_new(host, one)
         host.run(["rm", "-f", _path(pci, state_dir), script_path(pci, state_dir)])
     return kept
+
+
+def _with_interfaces(host: Host, found: DpdkState, sysfs: str) -> DpdkState:
+    """Add the settings of the device's interfaces, but not those of its interrupts: a driver gets other ones."""
+    if found.driver in SHARING_DRIVERS:
+        return found
+    names = host.run(["ls", f"{sysfs}/bus/pci/devices/{found.pci}/net/"], check=False).text.split()
+    taken = (snapshot(host, name) for name in names)
+    return replace(
+        found, interfaces=tuple(one.only(key for key in one.values if not key.startswith("irq.")) for one in taken)
+    )
+
+
+def _await_interface(host: Host, path: str) -> None:
+    until = time.monotonic() + APPEARS_S
+    while not host.run(["test", "-e", path], check=False).ok:
+        if time.monotonic() > until:
+            raise HostError(f"{host.name}: no {path}: the driver has not made it again", remedy="look into `dmesg`")
+        time.sleep(0.2)
+
+
+def _restore_new(host: Host, before: Snapshot) -> None:
+    until = time.monotonic() + LINK_S
+    while True:
+        try:
+            restore(host, before.interface, before)
+            return
+        except HostError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(1.0)
 
 
 def _kept(host: Host, pci: str, state_dir: str) -> DpdkState | None:

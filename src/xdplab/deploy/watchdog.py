@@ -30,12 +30,14 @@ ANSWER_S = 30.0  # a guest under emulation, on a busy machine
 # The dead controller's other tools release their program and sockets within this time.
 _RELEASE_S = 1
 
-_SCRIPT = """\
+_HEAD = """\
 #!/bin/sh
 # {interface} as it was: written by xdplab before it changed anything. Running it twice is harmless.
 # It prints what it could not do.
 here="$(cat /proc/sys/kernel/random/boot_id /sys/class/net/{name}/ifindex /sys/class/net/{name}/address | xargs)"
 [ "$here" = {identity} ] || exit 0
+"""
+_BODY = """\
 backward() {{
 {backward}
 }}
@@ -80,11 +82,15 @@ sh "$2"
 
 def restore_script(interface: str, identity: str, values: Mapping[str, Value], table: Sequence[Setting]) -> str:
     """Return a shell script that sets ``values`` only on the device that has this identity."""
+    head = _HEAD.format(interface=interface, name=shlex.quote(interface), identity=shlex.quote(identity))
+    return head + restore_lines(interface, values, table)
+
+
+def restore_lines(interface: str, values: Mapping[str, Value], table: Sequence[Setting]) -> str:
+    """Return the lines of a shell script that set ``values``, on whatever device has this name."""
     lines = [_line(command) for setting in table for command in _commands(setting, interface, values)]
-    return _SCRIPT.format(
-        interface=interface,
+    return _BODY.format(
         name=shlex.quote(interface),
-        identity=shlex.quote(identity),
         forward="\n".join(lines) or ":",
         backward="\n".join(reversed(lines)) or ":",
     )
