@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from veth_pair import VethLab
 
+from xdplab.deploy import settings_nic
 from xdplab.deploy.device import snapshot
 from xdplab.deploy.held import HeldDevice
 from xdplab.deploy.watchdog import Watchdog, script_path
@@ -37,6 +38,32 @@ def test_a_lost_watchdog_is_replaced_and_what_is_set_then_stays(lab: VethLab, tm
     assert snapshot(host, "vd0").values["link.mtu"] == 2000
     held.put_back()
     assert snapshot(host, "vd0") == before
+
+
+def test_what_was_tuned_since_a_run_died_stays(lab: VethLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The governor is the machine's: `doctor --tune` sets it, no run does, and none restores it."""
+    monkeypatch.setattr(settings_nic, "_CPUFREQ", str(tmp_path))
+    governor = tmp_path / "cpu0/cpufreq/scaling_governor"
+    governor.parent.mkdir(parents=True)
+    governor.write_text("powersave\n")
+    host, state = lab.dut.host, str(tmp_path / "state")
+    held = HeldDevice(host, "vd0", state)
+    held.take()
+    governor.write_text("performance\n")
+    lose(held)
+    assert held._watchdog is not None
+    held._watchdog._process.wait(20)
+    assert governor.read_text() == "performance\n"
+    resumed = HeldDevice(host, "vd0", state)
+    resumed.take()
+    assert governor.read_text() == "performance\n"
+    assert resumed.before.values["governor.0"] == "performance"
+    governor.write_text("schedutil\n")
+    resumed._watchdog._process.close_stdin()  # type: ignore[union-attr]
+    with pytest.raises(HostChangedError, match=r"governor\.0 was performance and is schedutil"):
+        resumed.take()
+    resumed.put_back()
+    assert governor.read_text() == "schedutil\n"
 
 
 def test_a_deed_that_has_begun_is_waited_for(lab: VethLab, tmp_path: Path) -> None:

@@ -22,6 +22,10 @@ NAMES_TOLD = 8
 """How many setting names an error lists at most: a NIC has sixty features."""
 
 
+OF_MACHINE = ("governor",)
+"""Rows of the whole machine, which no run sets. They are compared when a host comes back, but never restored: meanwhile
+`doctor --tune`, another lab's too, may have changed them."""
+
 RSS_ENTRIES = (16, 4096)
 """The sizes that an RSS table may have: Linux drivers have 32 to 2048 entries."""
 
@@ -52,6 +56,10 @@ class Snapshot:
     def only(self, keys: Iterable[str]) -> Snapshot:
         """Return the snapshot of these settings alone."""
         return replace(self, values=_only(self.values, keys))
+
+    def of_device(self) -> Snapshot:
+        """Return the snapshot without the machine's own settings."""
+        return self.only(key for key in self.values if key.partition(".")[0] not in OF_MACHINE)
 
     def with_queues(self, queues: int) -> Snapshot:
         """Return the snapshot of a device that has ``queues`` queues now.
@@ -150,6 +158,7 @@ def restore(host: Host, interface: str, remembered: Snapshot) -> None:
     step: the kernel treats another table as the user's choice, and then refuses fewer queues. Raises HostError naming
     the settings that still differ.
     """
+    remembered = remembered.of_device()
     rows = _rows(remembered.values)
     now = _now(host, interface, remembered)
     for setting in (*reversed(rows), *rows):
@@ -207,7 +216,7 @@ def left_by_the_dead(host: Host, interface: str, state_dir: str) -> Left | None:
     """Return the settings that a watchdog failed to restore; None if there are none."""
     said = _said(host, interface, state_dir)
     kept = _kept(host, interface, state_dir) if said else None
-    differing = {} if kept is None else _differing(_now(host, interface, kept), kept)
+    differing = {} if kept is None else _differing(_now(host, interface, kept.of_device()), kept.of_device())
     return Left(interface, differing, said) if differing else None
 
 
@@ -245,9 +254,10 @@ def remember(host: Host, interface: str, state_dir: str) -> Snapshot:
     A state stored by an earlier run wins over the interface's current state: that run may have died halfway.
     """
     if (kept := _kept(host, interface, state_dir)) is not None:
-        return kept
+        machine, _ = _values_of([BY_PREFIX[prefix] for prefix in OF_MACHINE], host, interface)
+        return replace(kept, values=kept.of_device().values | machine)
     taken = snapshot(host, interface)
-    script = restore_script(interface, taken.identity, taken.values, SETTINGS)
+    script = restore_script(interface, taken.identity, taken.of_device().values, SETTINGS)
     host.put(script.encode(), script_path(interface, state_dir))
     host.put(json.dumps(taken.to_json(), indent=1).encode(), _path(interface, state_dir))
     host.run(["rm", "-f", said_path(interface, state_dir)])  # it belongs to the device of another boot
@@ -316,8 +326,11 @@ def _read_all(rows: Sequence[Setting], host: Host, interface: str) -> Values:
 
 def _now(host: Host, interface: str, remembered: Snapshot) -> Values:
     """Return the current values of the rows that a device had; a row may be gone until a later one is restored."""
-    rows = _rows(remembered.values)
-    return _values_and_refusals(rows, run_together(host, [setting.question(interface) for setting in rows]))[0]
+    return _values_of(_rows(remembered.values), host, interface)[0]
+
+
+def _values_of(rows: Sequence[Setting], host: Host, interface: str) -> tuple[Values, dict[str, str]]:
+    return _values_and_refusals(rows, run_together(host, [setting.question(interface) for setting in rows]))
 
 
 def _values_and_refusals(rows: Iterable[Setting], shown: Iterable[Result]) -> tuple[Values, dict[str, str]]:

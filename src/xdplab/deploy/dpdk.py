@@ -171,10 +171,9 @@ def _with_interfaces(host: Host, found: DpdkState, sysfs: str) -> DpdkState:
     if found.driver in SHARING_DRIVERS:
         return found
     names = host.run(["ls", f"{sysfs}/bus/pci/devices/{found.pci}/net/"], check=False).text.split()
-    taken = (snapshot(host, name) for name in names)
-    return replace(
-        found, interfaces=tuple(one.only(key for key in one.values if not key.startswith("irq.")) for one in taken)
-    )
+    taken = (snapshot(host, name).of_device() for name in names)
+    lasting = (one.only(key for key in one.values if not key.startswith("irq.")) for one in taken)
+    return replace(found, interfaces=tuple(lasting))
 
 
 def _await_interface(host: Host, path: str) -> None:

@@ -202,7 +202,7 @@ class Napi:
 
 @dataclass(frozen=True)
 class Governor:
-    """The governor of each CPU. It belongs to the machine, not to the interface, but a run sets and restores it too."""
+    """The governor of each CPU. It belongs to the machine, not to the interface: a run neither sets nor restores it."""
 
     prefix: str = "governor"
 
