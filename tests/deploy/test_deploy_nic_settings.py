@@ -313,7 +313,6 @@ def test_a_card_that_dpdk_shares_with_the_kernel_keeps_its_driver(tmp_path: Path
 def test_a_port_goes_back_to_the_kernel_where_the_controller_is_gone(tg: PciHost, tmp_path: Path) -> None:
     state, pci = tmp_path / "state", tg.sys / "bus/pci"
     held = HeldPort(tg, PCI, str(state), driver="vfio-pci", hugepages=64, sysfs=str(tg.sys))
-    state.mkdir()
     assert held.take() is False
     held.require()
     assert held._watchdog is not None
@@ -389,7 +388,6 @@ def test_the_interface_that_the_kernel_makes_again_gets_its_settings(
     card.run(["sh", "-c", "ip link set dev eth7 mtu 2000 promisc on up"])
     card.run(["sh", "-c", "ethtool -L eth7 rx 3"])
     before = snapshot(card, "eth7").values
-    Path(state).mkdir()
     held = HeldPort(card, PCI, state, driver="vfio-pci", hugepages=64, sysfs=sysfs)
     held.take()
     assert not card.run(["ip", "link", "show", "eth7"], check=False).ok

@@ -70,7 +70,8 @@ done
 # asked whether it lives. A later watchdog waits for a restore that has begun, so its own settings stay. A disk that has
 # become full or read-only keeps it from telling what it could not restore, but not from restoring.
 _WATCHDOG = """
-umask 077; exec 9>>"$3.lock" && chmod 600 "$3.lock" || exit 1  # whoever can open a lock can hold it for ever
+mkdir -p "${3%/*}"; umask 077
+exec 9>>"$3.lock" && chmod 600 "$3.lock" || exit 1  # whoever can open a lock can hold it for ever
 flock 9 && echo "$1" >"$3" && flock -u 9 && echo watching
 while read -r -t "$4" word; do [ "$word" = done ] && exit 0; echo watching; done
 sleep "$5"
