@@ -360,6 +360,42 @@ def test_a_lock_that_a_lost_connection_let_go_is_held_again_unless_another_was_f
             pass
 
 
+RENAME = (
+    "ip link set vg0 down; ip link set vg0 name was0; ip link add vg0 type veth peer name other0; ip link set was0 up"
+)
+BACK = "ip link del vg0; ip link set was0 down; ip link set was0 name vg0; ip link set vg0 up"
+
+
+@pytest.mark.root
+@needs_root
+def test_a_server_that_comes_back_with_other_names_of_its_ports_is_left_alone(
+    content: dict[str, Any], tmp_path: Path, servers: Lab
+) -> None:
+    """After a reboot, the measured port's name may belong to the one that carries the SSH connection."""
+    with contextlib.closing(labs.open_lab(written(content, tmp_path))) as lab, lab.lock("a run"):
+        lab.regain()
+        servers.tg.run(["sh", "-ec", RENAME])
+        try:
+            with pytest.raises(LabError, match=r"tg: vg0 has MAC .*, the inventory says"):
+                lab.regain()
+        finally:
+            servers.tg.run(["sh", "-ec", BACK])
+        lab.regain()
+
+
+def test_a_port_that_has_another_name_after_a_reboot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory_lab.InventoryLab, "_reach", lambda _self, name, _machine: LocalHost(name))
+    names = {"00:15:4d:00:00:01": "eth0", "00:15:4d:00:00:02": "eth1"}
+    monkeypatch.setattr(inventory_lab, "find_port", lambda _host, wanted: Port(names[wanted.mac], "ixgbe", 1, ()))
+    lab = inventory_lab.InventoryLab("rack.yaml", Inventory.model_validate(FILE))
+    lab.regain()
+    names["00:15:4d:00:00:02"] = "eth2"
+    lab.regain()  # DPDK has this one
+    names["00:15:4d:00:00:01"] = "eth1"
+    with pytest.raises(LabError, match="dut: the port with MAC 00:15:4d:00:00:01 was eth0 and is eth1"):
+        lab.regain()
+
+
 def _lose(host: Any) -> None:
     host._client.get_transport().close()
 

@@ -15,7 +15,7 @@ from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import Host, SshHost
 from xdplab.labs.base import DUT_FIFO, TG_FIFO, Arrangement, Clock, Cpus, GeneratorPlace, LinkEnds, share_out, turned
 from xdplab.labs.interrupts import place_interrupts
-from xdplab.labs.inventory import Inventory, Machine, load_inventory
+from xdplab.labs.inventory import Interface, Inventory, Machine, load_inventory
 from xdplab.labs.inventory_checks import Port, find_port, online_cpus
 from xdplab.labs.inventory_host import reach
 from xdplab.labs.inventory_lock import PortLock
@@ -141,6 +141,16 @@ class InventoryLab:
 
         A port with a PCI address has a second lock of this name: while DPDK has the port, it has no other.
         """
+        named = [(host, name) for host, port, at in self._ports() for name in {port.name, at.pci or port.name}]
+        with contextlib.ExitStack() as stack:
+            for host, name in named:
+                path = f"{PORTS_DIR}/{name}.lock"
+                self._locks.append(PortLock(host, path, who or f"process {os.getpid()}", steal=steal))
+                stack.callback(self._let_go)
+            yield
+
+    def _ports(self) -> list[tuple[Host, Port, Interface]]:
+        """Return each port with its host and its entry in the inventory, the TG's first."""
         dut, tg = self._inventory.dut, self._inventory.tg
         second_dut, second_tg = self.second_ports or (None, None)
         ends = [
@@ -149,13 +159,7 @@ class InventoryLab:
             (self.dut, self.dut_port, dut.interface),
             (self.dut, second_dut, dut.second_interface),
         ]
-        named = [(host, name) for host, port, at in ends if port and at for name in {port.name, at.pci or port.name}]
-        with contextlib.ExitStack() as stack:
-            for host, name in named:
-                path = f"{PORTS_DIR}/{name}.lock"
-                self._locks.append(PortLock(host, path, who or f"process {os.getpid()}", steal=steal))
-                stack.callback(self._let_go)
-            yield
+        return [(host, port, at) for host, port, at in ends if port is not None and at is not None]
 
     def _let_go(self) -> None:
         self._locks.pop().close()
@@ -166,8 +170,20 @@ class InventoryLab:
 
     def regain(self) -> None:
         self._threaded = None  # a watchdog has restored the devices
+        self._require_names()
         for lock in self._locks:
             lock.regain()
+
+    def _require_names(self) -> None:
+        """Raise LabError if a port has another name now: after a reboot its old name may be the managing port's."""
+        for host, port, at in self._ports():
+            if host is self.tg and self.generator.by_dpdk:
+                continue  # it is known by its PCI address
+            if (now := find_port(host, at).name) != port.name:
+                raise LabError(
+                    f"{host.name}: the port with MAC {at.mac} was {port.name} and is {now}",
+                    remedy="`xdplab resume` continues a run",
+                )
 
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
         """On two machines each queue's interrupts go to a CPU of its own, as far as there are enough.
