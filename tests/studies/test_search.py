@@ -137,6 +137,18 @@ def test_losses_that_the_senders_own_pauses_make_are_the_generators() -> None:
     assert search_point(lambda r, s: replace(offer(r, s), late=None), QUICK, LINE).limited_by == "dut"
 
 
+def test_frames_that_the_sender_did_not_send_are_no_loss_of_the_dut() -> None:
+    """A sender that reaches 4 Mpps unpaced and 3.7 Mpps paced ends the search, and the DUT was called its limit."""
+
+    def offer(rate: float | None, seconds: float) -> Offered:
+        sent = round((LINE if rate is None else min(rate, 0.93 * LINE)) * seconds)
+        return Offered(sent, sent, seconds, HISTOGRAM, 0)
+
+    found = search_point(offer, QUICK, LINE)
+    assert found.pdr.upper_pps is not None
+    assert found.limited_by == "generator"
+
+
 def test_latency_can_be_left_out() -> None:
     found = search_point(dut(hard(1e6)), replace(QUICK, latency_repeats=0), LINE)
     assert (found.latency, found.latency_missing) == (None, "not requested: --no-latency")

@@ -61,13 +61,17 @@ class Searched:
     bursts: tuple[dict[str, Any], ...]
 
     @property
-    def bunched(self) -> bool:
-        """True if no burst behind the PDR's upper bound lost more frames than its sender had sent late, in bunches."""
+    def of_the_sender(self) -> bool:
+        """True if the sender, not the DUT, made the PDR's upper bound.
+
+        Frames that were not sent count as lost in a search. If no burst at the bound lost too many of those that were
+        sent, the sender offered too few; if those that did lost no more than were sent late, it sent them in bunches.
+        """
         if self.pdr.upper_pps is None:
             return False
         at_bound = [b for b in self.bursts if 0.999 < b["load_pps"] / self.pdr.upper_pps < 1.001]
         losing = [b for b in at_bound if b["received"] < b["sent"] * (1 - self.pdr.loss_ratio)]
-        return bool(losing) and all(b["late"] is not None and b["sent"] - b["received"] <= b["late"] for b in losing)
+        return bool(at_bound) and all(b["late"] is not None and b["sent"] - b["received"] <= b["late"] for b in losing)
 
 
 def search(offer: Offer, profile: Profile, *, max_pps: float) -> Searched:

@@ -186,7 +186,10 @@ def _remark(row: Mapping[Hashable, Any]) -> str:
     if row["status"] != "measured":
         return f"{row['status']}: {row['reason']}"
     if row["limited_by"] == "generator" and row["pdr_upper_pps"] is not None:
-        return "the sender stood still at times and caught up in bunches: the losses are no more than that makes"
+        return (
+            "the sender made the PDR's upper bound: it sent fewer frames than asked for, or it stood still at times "
+            "and caught up in bunches, and the losses are no more than that makes"
+        )
     if not row["livelock"]:
         return ""
     mrr, pdr = row["mrr_pps"], row["pdr_pps"]

@@ -179,10 +179,10 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
 def _limited_by(searched: Searched, carried_pps: float | None) -> str:
     """Without an upper bound the DUT's limit was not reached: the cable or the generator ended the search.
 
-    The same holds if the sender stood still and then sent too fast.
+    The same holds if the sender did not reach the bound's load, or stood still and then sent too fast.
     """
     if searched.pdr.upper_pps is not None:
-        return "generator" if searched.bunched else "dut"
+        return "generator" if searched.of_the_sender else "dut"
     full = carried_pps is not None and (searched.pdr.lower_pps or 0.0) >= LINE_FULL * carried_pps
     return "link" if full else "generator"
 
