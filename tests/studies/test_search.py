@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -267,6 +268,81 @@ def test_a_point_is_searched_and_becomes_a_row(tmp_path: Path) -> None:
         assert row["accesses_at_share"] == pytest.approx(250, rel=0.06)
         assert row["latency_90pdr_p50_ns"] == 100
     assert (tmp_path / "search.json").is_file()
+
+
+def own_trial(tmp_path: Path, **program: Any) -> Trial:
+    """Return the trial of a user's program in an open loop."""
+    (tmp_path / "own.bpf.c").write_text("")
+    given = {"file": str(tmp_path / "own.bpf.c"), **program}
+    plan = parse_plan({"name": "t", "blocks": [{"points": {"program": [given]}, "arrangement": "split"}]})
+    return schedule(plan, points_of(plan, "shared"))[0]
+
+
+class OwnBench(ModelBench):
+    """A bench whose user's program forwards up to 1 Mpps and rewrites the bytes that mark a test frame."""
+
+    @contextmanager
+    def attached(self, trial: Trial, raw: Path, facts: TrialFacts) -> Iterator[Send]:
+        self.log.append(f"attach {trial.point.program.accesses}")
+        facts.link = Limit(10e9)
+
+        def send(rate: float | None, seconds: float) -> Burst:
+            found = dut(hard(1e6))(rate, seconds)
+            return burst(found, rx_packets=0, foreign_packets=found.received)
+
+        yield send
+
+
+def searched(trial: Trial, tmp_path: Path, **study: Any) -> dict[str, Any]:
+    facts, bench = SearchFacts(), OwnBench()
+    SearchStudy(bench, QUICK, **study).measure(trial, tmp_path, facts)
+    assert bench.log == ["attach None"]
+    return row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, as_json(facts)))
+
+
+def test_frames_that_a_users_program_rewrote_came_back(tmp_path: Path) -> None:
+    """They had counted as lost, at every load: an MRR of 0, and no PDR."""
+    row = searched(own_trial(tmp_path), tmp_path)
+    assert row["mrr_pps"] == pytest.approx(1e6)
+    assert row["pdr_pps"] == pytest.approx(1e6, rel=0.06)
+    strays = burst(Offered(100, 90, 1.0), foreign_packets=5)
+    assert Offered.of(strays, own_program=True).received == 90
+    assert Offered.of(burst(Offered(100, 0, 1.0), foreign_packets=90)).received == 0
+
+
+def test_a_users_program_has_no_n_to_bisect(tmp_path: Path) -> None:
+    """All N had the same rate, so the greatest that is tried was called the largest that keeps half of it."""
+    assert searched(own_trial(tmp_path), tmp_path, share=0.5)["accesses_at_share"] is None
+
+
+@pytest.mark.parametrize("action", ["drop", "pass", "redirect", "mixed"])
+def test_a_program_that_does_not_return_its_frames_is_not_searched(tmp_path: Path, action: str) -> None:
+    """Its frames had counted as lost, as if the DUT carried no load at all."""
+    bench = OwnBench()
+    with pytest.raises(UnsupportedError, match=f"action {action}: a search goes by the frames that come back"):
+        SearchStudy(bench, QUICK).measure(own_trial(tmp_path, action=action), tmp_path, SearchFacts())
+    assert bench.log == []
+
+
+def test_the_links_rate_is_that_of_a_pcaps_own_frames(tmp_path: Path) -> None:
+    """A link that its frames of 1230 B filled was not called the limit: its rate had been that of frames of 64 B."""
+    header = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
+    (tmp_path / "f.pcap").write_bytes(header + struct.pack("<4I", 0, 0, 1226, 1226) + bytes(1226))
+    trial = own_trial(tmp_path, frames=str(tmp_path / "f.pcap"))
+    bench = ModelBench()
+
+    @contextmanager
+    def filled(trial: Trial, raw: Path, facts: TrialFacts) -> Iterator[Send]:
+        facts.link = Limit(10e9)
+        model = dut(hard(LINE))
+        yield lambda rate, seconds: burst(model(min(rate or 1e6, 1e6), seconds))
+
+    bench.attached = filled  # type: ignore[method-assign]
+    bench.generator_pps = lambda trial: 1e6  # type: ignore[method-assign]
+    facts = SearchFacts()
+    SearchStudy(bench, QUICK).measure(trial, tmp_path, facts)
+    assert facts.search is not None
+    assert facts.search.limited_by == "link"
 
 
 def test_what_was_not_searched_is_a_row_with_its_reason() -> None:

@@ -24,13 +24,20 @@ class Offered:
     late: int | None = None
 
     @classmethod
-    def of(cls, burst: Burst) -> Offered:
-        """Make it from a generator's burst; a duplicate counts once. Raises HostError if there was no count."""
+    def of(cls, burst: Burst, *, own_program: bool = False) -> Offered:
+        """Make it from a generator's burst; a duplicate counts once. Raises HostError if there was no count.
+
+        ``own_program``: a user's program may rewrite the bytes that mark a test frame. If most of what came back is
+        without them, it counts too, as in a trial.
+        """
         s = burst.summary
         if s.rx_packets is None:
             raise HostError(f"a search needs what came back, and the generator does not know: {s.rx_missing}")
         stamped = burst.latency if burst.latency is not None and burst.latency.count else None
-        return cls(s.tx_packets, s.rx_packets - (s.duplicates or 0), s.duration_s, stamped, s.tx_late_packets)
+        foreign = s.foreign_packets or 0
+        rewritten = foreign if own_program and foreign > s.rx_packets else 0
+        received = s.rx_packets + rewritten - (s.duplicates or 0)
+        return cls(s.tx_packets, received, s.duration_s, stamped, s.tx_late_packets)
 
     @property
     def offered_pps(self) -> float:

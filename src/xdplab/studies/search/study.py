@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Protocol
 
 from xdplab.analysis.verdicts import LINE_FULL, line_pps
 from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst, Histogram
-from xdplab.plan import Trial
+from xdplab.formats.pcap import l2_bytes, parse_pcap
+from xdplab.plan import Point, Trial
 from xdplab.studies.search.bisect import Bisected, largest_accesses
 from xdplab.studies.search.mlr import Bounds, Searched, search
 from xdplab.studies.search.offer import Offer, Offered
@@ -109,14 +110,15 @@ class SearchStudy:
         self._bench.leave_block()
 
     def measure(self, trial: Trial, raw: Path, facts: SearchFacts) -> None:
-        """Search ``trial``'s point. Raises UnsupportedError if TG and DUT share CPUs: there loss says nothing."""
+        """Search ``trial``'s point. Raises UnsupportedError where the frames that come back say nothing about loss."""
         require_open_loop(trial)
+        require_frames_back(trial)
         limit = self._bench.generator_pps(trial)
         with self._bench.attached(trial, raw, facts) as send:
-            carried = line_pps(facts.link.rate if facts.link else None, trial.point.mean_frame_bytes)
-            found = search_point(_offer(send), self._profile, limit or 0.0, carried)
+            carried = line_pps(facts.link.rate if facts.link else None, _mean_bytes(trial.point))
+            found = search_point(_offer(send, trial.point), self._profile, limit or 0.0, carried)
         found = replace(found, generator_pps=limit, profile=self._profile)
-        if self._share is not None:
+        if self._share is not None and trial.point.program.accesses is not None:  # a user's program has no N
             found = replace(found, accesses=self._bisected(trial, raw, self._share))
         facts.search = found.short
         (raw / "search.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
@@ -139,8 +141,25 @@ def require_open_loop(trial: Trial) -> None:
         )
 
 
-def _offer(send: Send) -> Offer:
-    return lambda rate, seconds: Offered.of(send(rate, seconds))
+def require_frames_back(trial: Trial) -> None:
+    program = trial.point.program
+    if program.file is not None and program.action != "tx":
+        raise UnsupportedError(
+            f"action {program.action}: a search goes by the frames that come back to the TG, and this program does not "
+            "send all of them back",
+            remedy="`xdplab run` judges such a program by the DUT's counts",
+        )
+
+
+def _offer(send: Send, point: Point) -> Offer:
+    return lambda rate, seconds: Offered.of(send(rate, seconds), own_program=point.program.file is not None)
+
+
+def _mean_bytes(point: Point) -> float:
+    """Return the mean size of the frames that are sent, with FCS; those of a pcap have their own."""
+    if point.program.frames is None:
+        return point.mean_frame_bytes
+    return fmean(l2_bytes(parse_pcap(Path(point.program.frames).read_bytes())))
 
 
 def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: float | None = None) -> PointSearch:
