@@ -54,6 +54,36 @@ def test_equal_runs_are_called_different_in_no_more_than_one_of_twenty() -> None
     assert wrong / 400 <= 0.05, f"{wrong} of 400 (seed {SEED})"
 
 
+def test_two_points_are_not_known_as_well_as_the_eight_of_a_calibration() -> None:
+    """Runs whose points swing on their own: the mean over 8 points had been the spread of the mean over 2."""
+    rng = np.random.default_rng(SEED)
+
+    def run(points: int) -> pd.DataFrame:
+        own = rng.normal(0, 0.03, points)
+        return pd.DataFrame([
+            {"point_id": f"p{p}", "repetition": r, "verdict": "valid", "reason": "", "forwarded_pps":
+             1e6 * np.exp(own[p] + rng.normal(0, 0.002))}
+            for p in range(points) for r in range(1, 6)
+        ])  # fmt: skip
+
+    wrong = 0
+    for _ in range(400):
+        known = calibration([run(8) for _ in range(10)], list("abcdefghij"), date="", lab="", around={})
+        sides = ({p: np.log(g["forwarded_pps"]) for p, g in run(2).groupby("point_id")} for _ in range(2))
+        wrong += Spread(calibration=known).difference(*sides, ["p0", "p1"]).p_differs() <= 0.05
+    assert wrong / 400 <= 0.065, f"{wrong} of 400 (seed {SEED})"
+
+
+def test_the_spread_over_points_is_between_those_of_one_and_of_all() -> None:
+    known = calibrated(np.random.default_rng(SEED))
+    spreads = [known.spread(points) for points in range(1, 7)]
+    assert spreads == sorted(spreads, reverse=True)
+    assert spreads[0] == pytest.approx(known.between)
+    assert spreads[3] == spreads[4] == pytest.approx(max(known.joint, known.between / 2))
+    alone = calibrated(np.random.default_rng(SEED), points=1)
+    assert alone.spread(3) == alone.between
+
+
 def test_it_is_named_in_the_comparison_and_is_less_than_what_is_assumed() -> None:
     known = calibrated(np.random.default_rng(SEED))
     a, b = synthetic.run(seed=1, repetitions=10), synthetic.run(seed=2, repetitions=10)

@@ -25,7 +25,7 @@ LEAST_REPETITIONS = 2
 
 @dataclass(frozen=True)
 class Calibration:
-    """``between``: SD of the logarithm of a run's mean at one point; ``joint``: of its mean over all points.
+    """``between``: SD of the logarithm of a run's mean at one point; ``joint``: of its mean over all ``points``.
 
     Both include the variance of the repetitions, so they are rather too large. ``within``: SD of a repetition.
     ``names`` are the runs, ``lab`` is their lab, ``around`` describes the machine that they are valid for.
@@ -46,6 +46,18 @@ class Calibration:
     @property
     def freedom(self) -> int:
         return len(self.names) - 1
+
+    def spread(self, points: int) -> float:
+        """Return the SD of the logarithm of a run's mean over so many points.
+
+        A run has an effect on all of its points and one on each. ``between`` and ``joint`` give both: the variance of a
+        mean over k points is common + own / k. Over more points than were calibrated it is not taken to be smaller.
+        """
+        if self.points < 2:
+            return self.between
+        whole, mean = self.between**2, self.joint**2
+        common = min(max(0.0, (self.points * mean - whole) / (self.points - 1)), whole)
+        return sqrt(common + (whole - common) / min(points, self.points))
 
     @property
     def unfit(self) -> list[str]:

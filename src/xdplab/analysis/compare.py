@@ -166,8 +166,7 @@ class Spread:
         shift = float(np.mean([b[p].mean() - a[p].mean() for p in points]))
         own = [_spread_within(side, points) for side in (a, b)]
         if not self.runs and self.calibration is not None:
-            sd = self.calibration.between if len(points) == 1 else self.calibration.joint
-            return _summed(shift, own, sd, self.calibration.freedom)
+            return _summed(shift, own, self.calibration.spread(len(points)), self.calibration.freedom)
         if not self.runs:
             return _summed(shift, own, ASSUMED_SPREAD)
         means = np.array([np.mean([run[p].mean() for p in points]) for run in self.runs])
