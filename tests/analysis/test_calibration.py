@@ -126,13 +126,25 @@ def test_it_is_kept_as_it_was() -> None:
     assert Calibration.of_json(known.to_json()) == known
 
 
+def test_paced_rates_do_not_make_a_machine_look_steadier() -> None:
+    """Three of four points paced had halved the spread of runs."""
+    rng = np.random.default_rng(SEED)
+    tables = [rows(rng, 0.02, points=1).assign(rate_requested_pps=np.nan) for _ in range(5)]
+    paced = [rows(rng, 0.0, points=3).assign(rate_requested_pps=2e4, forwarded_pps=2e4) for _ in range(5)]
+    for table in paced:
+        table["point_id"] = "paced" + table["point_id"]
+    both = [pd.concat(pair, ignore_index=True) for pair in zip(tables, paced, strict=True)]
+    alone, beside = (calibration(some, list("abcde"), date="", lab="", around={}) for some in (tables, both))
+    assert (beside.between, beside.joint, beside.within) == (alone.between, alone.joint, alone.within)
+
+
 def test_two_runs_or_runs_without_a_point_in_common_say_nothing() -> None:
     rng = np.random.default_rng(SEED)
     some = [rows(rng, RUN) for _ in range(3)]
-    with pytest.raises(ResultsError, match="no point has a valid rate in each of 3 runs"):
+    with pytest.raises(ResultsError, match="no point at maximum load has a valid rate in each of 3 runs"):
         calibration(some[:2], ["a", "b"], date="", lab="", around={})
     some[2]["verdict"] = "failed"
-    with pytest.raises(ResultsError, match="no point has a valid rate in each of 3 runs"):
+    with pytest.raises(ResultsError, match="no point at maximum load has a valid rate in each of 3 runs"):
         calibration(some, ["a", "b", "c"], date="", lab="", around={})
 
 

@@ -121,6 +121,42 @@ def test_without_equal_runs_the_spread_of_runs_is_assumed_and_said() -> None:
     assert found.joint["points"] == 3
 
 
+def of_rates(seed: int, rates: dict[str, float], paced: tuple[str, ...] = (), sd: float = 0.004) -> pd.DataFrame:
+    """Return a run of points with these rates, N = 0, 1 …, whose repetitions differ by ``sd``."""
+    rng = np.random.default_rng(seed)
+    trials = synthetic.run(seed=seed, repetitions=20, vary={"accesses": list(range(len(rates)))})
+    for at, (point, rate) in enumerate(rates.items()):
+        own = trials["accesses"].eq(at)
+        noise = 1.0 if point in paced else np.exp(rng.normal(0, sd, int(own.sum())))
+        noise = noise * (1 + 1e-6 * rng.random(int(own.sum())))
+        trials.loc[own, "forwarded_pps"] = rate * noise
+        trials.loc[own, "rate_requested_pps"] = rate if point in paced else pd.NA
+    return trials
+
+
+def test_the_only_point_that_has_a_ratio_is_the_answer() -> None:
+    """It was called equivalent, and the answer undecided."""
+    equal = [of_rates(seed, {"a": 1e6}) for seed in range(10, 20)]
+    found = decide(of_rates(1, {"a": 1e6}), of_rates(2, {"a": 1e6}), equal=equal)
+    assert (found.joint, list(found.points["verdict"]), found.verdict) == (None, ["equivalent"], "equivalent")
+    assert decide(of_rates(1, {"a": 1e6}), of_rates(2, {"a": 1e6})).verdict == "undecided"
+
+
+def test_paced_rates_do_not_hide_what_the_points_at_maximum_load_do() -> None:
+    """One point at maximum load is 2.5 % slower, four paced ones carry their load: all together were equivalent."""
+    paced = ("p", "q", "r", "s")
+    rates = {"max": 1e6, **{name: 2e4 + at for at, name in enumerate(paced)}}
+    equal = [of_rates(seed, rates | {"max": 1e6 * exp(0.01 * (-1) ** seed)}, paced) for seed in range(10, 20)]
+    found = decide(of_rates(1, rates, paced), of_rates(2, rates | {"max": 0.975e6}, paced), equal=equal)
+    assert found.joint is not None
+    assert found.joint["points"] == 1
+    assert found.joint["ratio"] == pytest.approx(0.975, abs=0.003)
+    assert found.verdict == "undecided"
+    times = decide(of_rates(1, rates, paced), of_rates(2, rates, paced), "latency_p50_ns")
+    assert times.joint is not None
+    assert times.joint["points"] == 5
+
+
 def test_a_large_difference_is_found_all_the_same_and_has_a_direction() -> None:
     a, b = synthetic.run(seed=1), synthetic.run(seed=2)
     b["forwarded_pps"] = b["forwarded_pps"] * 1.3
@@ -176,3 +212,8 @@ def test_a_drift_over_the_run_is_found() -> None:
     assert moved.share == pytest.approx(-0.05, abs=0.015)
     assert moved.p < 0.001
     assert drift(synthetic.run(repetitions=1).assign(order=1)) is None
+    own = {name: "paced" + trials[name] for name in ("point_id", "trial_id")}
+    paced = trials.assign(rate_requested_pps=2e4, forwarded_pps=2e4, **own)
+    beside = drift(pd.concat([trials, paced], ignore_index=True))
+    assert beside is not None
+    assert beside.share == pytest.approx(moved.share), "paced points had halved it"

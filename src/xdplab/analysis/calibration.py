@@ -113,16 +113,19 @@ def calibration(
 ) -> Calibration:
     """Return how much the runs of ``tables`` (settled trials of one plan) differ.
 
-    Raises ResultsError if they do not show it: fewer than three runs, no point with a valid rate in each of them, or no
-    point with two valid repetitions in one run.
+    Raises ResultsError if they do not show it: fewer than three runs, no point at maximum load with a valid rate in
+    each of them, or no point with two valid repetitions in one run.
     """
     every = pd.concat([table.assign(run=name) for name, table in zip(names, tables, strict=True)], ignore_index=True)
     good = every[every["verdict"].eq("valid").fillna(False) & every[value].gt(0).fillna(False)]
+    if "rate_requested_pps" in good:
+        good = good[good["rate_requested_pps"].isna()]  # a paced rate is the one asked for: equal in all runs
     logs = pd.DataFrame({"run": good["run"], "point": good["point_id"], "log": [log(v) for v in good[value]]})
     means = logs.groupby(["point", "run"])["log"].mean().unstack("run").dropna()
     if means.empty or means.shape[1] < LEAST_RUNS:
         raise ResultsError(
-            f"no point has a valid rate in each of {LEAST_RUNS} runs or more", remedy="`xdplab audit` says why not"
+            f"no point at maximum load has a valid rate in each of {LEAST_RUNS} runs or more",
+            remedy="`xdplab audit` says why not",
         )
     apart = logs["log"] - logs.groupby(["point", "run"])["log"].transform("mean")
     freedom = len(logs) - logs.groupby(["point", "run"]).ngroups

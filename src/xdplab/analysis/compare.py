@@ -225,9 +225,10 @@ class Decision:
 
     @property
     def verdict(self) -> Literal["equivalent", "differs", "undecided"]:
-        """One point that differs decides; otherwise all points together decide."""
-        told = [str(self.joint["verdict"])] if self.joint else []
-        if any(word not in ("equivalent", "undecided") for word in [*told, *self.points["verdict"].dropna()]):
+        """One point that differs decides; otherwise all points together decide, or the only one that has a ratio."""
+        points = [str(word) for word in self.points["verdict"].dropna()]
+        told = [str(self.joint["verdict"])] if self.joint else points
+        if any(word not in ("equivalent", "undecided") for word in [*told, *points]):
             return "differs"
         return "equivalent" if told == ["equivalent"] else "undecided"
 
@@ -260,15 +261,27 @@ def decide(
             differences[point] = spread.difference(first, second, [point])
         else:
             told[point] = problem
-    whole = spread.difference(first, second, list(differences)) if len(differences) > 1 else None
+    together = _together(list(differences), (a, b), value)
+    whole = spread.difference(first, second, together) if len(together) > 1 else None
     family = [*differences.values(), *([whole] if whole else [])]
     answers = _answers(family, value, margin)
     found = dict(zip(differences, answers, strict=False))
+    joint = answers[-1] if whole else found[together[0]] if len(differences) > 1 else None
     rows = [_means(sides, point) | found.get(point, {"reason": told.get(point)}) for point in names]
     table = both[["point_id", *POINT]].reset_index(drop=True)
     table = pd.concat([table, pd.DataFrame(rows, columns=list(FOUND))], axis=1)
-    joint = None if whole is None else answers[-1] | {"points": len(differences)}
+    joint = None if joint is None else joint | {"points": len(together)}
     return Decision(table.astype(DTYPES), joint, spread.text, margin)
+
+
+def _together(points: list[str], sides: Sequence[pd.DataFrame], value: str) -> list[str]:
+    """Return the points that the joint ratio is of. Of rates, those at maximum load, if there are any: a paced rate is
+    the one that was asked for in both runs, and would hide the others' difference.
+    """
+    if value not in BY_NAME or BY_NAME[value].kind != "rate":
+        return points
+    paced = {str(p) for side in sides for p in side.loc[side["rate_requested_pps"].notna(), "point_id"].dropna()}
+    return [point for point in points if point not in paced] or points
 
 
 def compare(a: pd.DataFrame, b: pd.DataFrame, value: str = "forwarded_pps") -> pd.DataFrame:
@@ -384,9 +397,11 @@ class Drift:
 def drift(trials: pd.DataFrame, value: str = "forwarded_pps") -> Drift | None:
     """Return the trend of the logarithm over the order of the trials, without the points' effects; None without
     repetitions. Least squares within points: the order is random in each repetition, so a drift affects all points
-    alike.
+    alike. Of rates, only those at maximum load show it: a paced rate is the one that was asked for.
     """
     rows = valid(trials)
+    if value in BY_NAME and BY_NAME[value].kind == "rate":
+        rows = rows[rows["rate_requested_pps"].isna()]
     rows = rows[rows[value].gt(0).fillna(False).astype(bool) & rows["order"].notna()]
     point, order = rows["point_id"], rows["order"].astype(float)
     logs = pd.Series(np.log(rows[value].to_numpy(dtype=float)), index=rows.index)

@@ -14,6 +14,7 @@ from xdplab.analysis.values import records
 from xdplab.errors import PlanError, ResultsError
 from xdplab.run.metrics import completed
 from xdplab.run.rundir import RunDirectory
+from xdplab.text import many
 
 EXIT_CODES = {"equivalent": 0, "differs": 1, "undecided": 2}
 LONGEST = 60
@@ -79,7 +80,9 @@ def _joint_lines(d: Decision) -> list[str]:
     if len(rows) != 1:
         return []
     one: Mapping[str, Any] = rows[0]
-    over = f"over {one['points']} points" if d.joint else "at the one point in common"
+    left_out = d.joint is not None and one["points"] < d.points["verdict"].notna().sum()
+    over = f"over {many(one['points'], 'point')}" if d.joint else "at the one point in common"
+    over += " at maximum load" if left_out else ""
     words = [
         f"  {over}: {one['verdict']}, ratio {one['ratio']:.4f} [{one['low']:.4f}, {one['high']:.4f}]; "
         f"a difference of {one['detectable']:.1%} would have been found with 80 % power"
