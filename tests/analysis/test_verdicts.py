@@ -59,6 +59,39 @@ TWO_PORTS = GOOD | {"action": "redirect", "directions": "both", "rx_packets": 2_
 }  # fmt: skip
 
 
+def both_ways(forth: float, back: float) -> dict[str, object]:
+    """Return the counts of a trial on a cable of 10 Gbit/s, in which nothing is lost."""
+    ways = {"forth": int(forth * LINE), "back": int(back * LINE)}
+    names = ("tx_packets", "rx_packets", "dut_rx_packets", "dut_tx_packets")
+    counts = {f"{way}_{name}": frames for way, frames in ways.items() for name in names}
+    total = sum(ways.values())
+    return TWO_PORTS | PHYSICAL | counts | dict.fromkeys(names, total) | {"forwarded_pps": total, "offered_pps": total}
+
+
+def test_two_directions_have_a_cables_rate_each() -> None:
+    """Their sum was compared with the rate of one: 1.6 times as much as the link can carry."""
+    verdict = judge(both_ways(0.8, 0.8))
+    assert (verdict.verdict, verdict.limited_by) == ("valid", "generator")
+    assert judge(both_ways(0.3, 0.995)).limited_by == "link"
+    assert judge(both_ways(0.3, 1.01)).reason == "received 101.0% of what the physical link can carry"
+
+
+@pytest.mark.parametrize(
+    ("rate", "mean_bytes", "verdict", "limit"),
+    [(10e6, 64, "valid", "dut"), (0.81e6, 1518, "valid", "link"), (0.82e6, 1518, "invalid", None)],
+)
+def test_the_links_share_is_by_the_sizes_that_were_forwarded(
+    rate: float, mean_bytes: int, verdict: str, limit: str | None
+) -> None:
+    """Of an IMIX the DUT lost one size more than another: the mean size of the frames sent filled three links."""
+    counts = dict.fromkeys(("rx_packets", "dut_tx_packets", "dut_rx_packets", "forwarded_pps"), rate)
+    row = GOOD | PHYSICAL | counts | {"tx_packets": 12e6, "frame_bytes": None, "frame_mean_bytes": 361.8}
+    row |= {"tx_by_size": "{}", "forwarded_l2_bps": rate * mean_bytes * 8}
+    found = judge(row)
+    assert (found.verdict, found.limited_by) == (verdict, limit)
+    assert judge(row | {"forwarded_l2_bps": None}).verdict == "valid"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -22,7 +22,7 @@ from xdplab.analysis.values import Row, number, records, text, three_digits
 from xdplab.formats.procstat import FAST_CLOCKS
 from xdplab.plan.factors import frame_rate
 
-RULES_VERSION = "13"
+RULES_VERSION = "14"
 
 COUNT_TOLERANCE = 0.01  # two counts of the same frames
 LINE_SLACK = 1.002  # clocks of two NICs
@@ -37,6 +37,7 @@ CLOCK_CHANGE = 0.02  # of the clock: a CPU whose frequency is steady stays withi
 TICKS_S = 0.04  # CPU time is printed in ticks of 10 ms: so many seconds of it may be chance
 OPEN_LOOPS = frozenset({"split", "hosts"})
 WITHOUT_MEASUREMENT = frozenset({"unsupported", "failed"})
+DIRECTIONS = (("forth", "from the first port to the second"), ("back", "from the second port to the first"))
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,30 @@ def line_pps(link_bps: float | None, frame_bytes: float) -> float | None:
     return frame_rate(link_bps, frame_bytes) if link_bps else None
 
 
-def line_share(row: Row, frames: float | None) -> float | None:
-    """Share of the physical link's L1 rate that ``frames`` in the window take; None on virtual links."""
-    window, size = number(row, "window_s"), number(row, "frame_mean_bytes") or number(row, "frame_bytes")
+def line_share(row: Row) -> float | None:
+    """Share of the physical link's L1 rate that the forwarded frames take; None on virtual links.
+
+    Of two directions at once, each has a way of its own on each cable: the fuller one counts.
+    """
+    window, size, frames = number(row, "window_s"), _forwarded_bytes(row), _frames_one_way(row)
     most = None if size is None else line_pps(number(row, "link_bps"), size)
     return frames / window / most if most and window and frames is not None else None
+
+
+def _frames_one_way(row: Row) -> float | None:
+    if text(row, "directions") != "both":
+        return forwarded(row)
+    ways = [number(row, f"{way}_rx_packets") for way, _ in DIRECTIONS]
+    known = [frames for frames in ways if frames is not None]
+    return max(known) if len(known) == len(ways) else None
+
+
+def _forwarded_bytes(row: Row) -> float | None:
+    """Return the mean size of the forwarded frames, by their counted bytes where frames have several sizes (IMIX)."""
+    if text(row, "tx_by_size") is None:
+        return number(row, "frame_mean_bytes") or number(row, "frame_bytes")
+    bits, rate = number(row, "forwarded_l2_bps"), number(row, "forwarded_pps")
+    return bits / 8 / rate if bits is not None and rate else None
 
 
 def late_quantiles(row: Row) -> list[str]:
@@ -183,13 +203,10 @@ def received_within_sent(row: Row) -> str | None:
 
 
 def within_line_rate(row: Row) -> str | None:
-    share = line_share(row, forwarded(row))
+    share = line_share(row)
     if share is None or share <= LINE_SLACK:
         return None
     return f"received {share:.1%} of what the physical link can carry"
-
-
-DIRECTIONS = (("forth", "from the first port to the second"), ("back", "from the second port to the first"))
 
 
 def each_direction_carries(row: Row) -> str | None:
@@ -497,7 +514,7 @@ REMARKS = (
 
 
 def link_is_full(row: Row) -> bool:
-    share = line_share(row, forwarded(row))
+    share = line_share(row)
     return share is not None and share >= LINE_FULL
 
 

@@ -66,7 +66,7 @@ RULES: tuple[RowRule, ...] = (
 
 def one_queues_share_is_full(row: Row) -> bool:
     """AF_XDP with one socket: the frames that the steering sends to its queue are all there is."""
-    queues, share = number(row, "queues"), verdicts.line_share(row, verdicts.forwarded(row))
+    queues, share = number(row, "queues"), verdicts.line_share(row)
     if text(row, "mode") != "af_xdp" or share is None or not queues or queues < 2:
         return False
     return ONE_QUEUE_FULL <= share * queues <= 1.1
