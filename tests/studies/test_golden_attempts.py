@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from tests.unpack import unpacked
 
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.latencies import latencies_of
 
 RECORDED = Path(__file__).with_name("recorded")
 ATTEMPTS, ROWS = RECORDED / "attempts.tar.xz", RECORDED / "attempts.rows.json"
@@ -61,6 +64,19 @@ def test_an_attempt_gives_the_row_it_gave(rows: dict[str, dict[str, Any]], point
     for name, expected in EXPECTED[point].items():
         found = rows[point][name]
         assert found == (pytest.approx(expected, rel=1e-9) if isinstance(expected, float) else expected), name
+
+
+def test_latencies_of_two_directions_are_those_of_both(tmp_path: Path) -> None:
+    """The histogram was of the first direction only, beside quantiles that are of both."""
+    unpacked(ATTEMPTS, tmp_path)
+    run = RunDirectory.open(tmp_path / "golden")
+    before = latencies_of(run)
+    name = str(before["trial_id"].iloc[0])
+    (output,) = (run.path / "raw" / name).glob("*/xdpgen.jsonl")
+    shutil.copy(output, output.with_name("xdpgen_back.jsonl"))
+    after = latencies_of(run)
+    twice = before["count"].where(before["trial_id"].ne(name), 2 * before["count"])
+    pd.testing.assert_frame_equal(after, before.assign(count=twice))
 
 
 if __name__ == "__main__":
