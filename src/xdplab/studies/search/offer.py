@@ -15,6 +15,8 @@ class Offered:
     time each was due.
 
     ``late`` frames were sent behind their time and then in a bunch; None if the generator does not count them.
+    ``rate_pps`` is the rate at which frames came back until the burst ended: those that drained from rings later are
+    received, and in no rate. None if the generator did not count them apart.
     """
 
     sent: int
@@ -22,6 +24,7 @@ class Offered:
     seconds: float
     latencies: Histogram | None = None
     late: int | None = None
+    rate_pps: float | None = None
 
     @classmethod
     def of(cls, burst: Burst, *, own_program: bool = False) -> Offered:
@@ -37,7 +40,9 @@ class Offered:
         foreign = s.foreign_packets or 0
         rewritten = foreign if own_program and foreign > s.rx_packets else 0
         received = s.rx_packets + rewritten - (s.duplicates or 0)
-        return cls(s.tx_packets, received, s.duration_s, stamped, s.tx_late_packets)
+        in_time = None if rewritten or s.rx_window_packets is None else s.rx_window_packets - (s.duplicates or 0)
+        rate = None if in_time is None or not s.rx_window_s else in_time / s.rx_window_s
+        return cls(s.tx_packets, received, s.duration_s, stamped, s.tx_late_packets, rate)
 
     @property
     def offered_pps(self) -> float:
@@ -45,7 +50,7 @@ class Offered:
 
     @property
     def received_pps(self) -> float:
-        return self.received / self.seconds
+        return self.received / self.seconds if self.rate_pps is None else self.rate_pps
 
     @property
     def loss_ratio(self) -> float:
