@@ -525,7 +525,8 @@ class Comparison:
         """Draw the ratios; return the matplotlib Figure. Options: figsize, caption, ax."""
         if "accesses" not in self.table:
             raise FigureError("ratios of a study's runs have no figure", remedy="the table has them")
-        return _sheet(draw(compare_view(self.table), style, **drawing))
+        view = compare_view(self.table, names=self.found.names, metric=self.metric)
+        return _sheet(draw(view, style, **drawing))
 
     def _repr_html_(self) -> str:
         shown: str = self.table.to_html(index=False, max_rows=40)

@@ -336,6 +336,9 @@ def test_comparison_of_two_runs() -> None:
     assert "6.18 over 6.12" in caption(found)
     assert "No ratio for 1 of 3 points: no such point in the second run." in caption(found)
     assert compare_view(compare(users(), users())).look.x_scale == "category"
+    assert found.look.y_label == "rate of 6.18 / 6.12"
+    times = compare_view(compare(a, b, "ns_per_packet"), names=("6.12", "6.18"), metric="ns_per_packet")
+    assert times.look.y_label == "ns_per_packet of 6.18 / 6.12", "a ratio of times was called one of rates"
 
 
 @pytest.mark.parametrize("name", CATALOGUE)

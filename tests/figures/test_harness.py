@@ -13,6 +13,7 @@ from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.catalogue import view
 from xdplab.figures.draw import draw
 from xdplab.figures.factors import PIECES
+from xdplab.figures.views_harness import summed
 
 MODES = ("native", "generic")
 
@@ -57,6 +58,17 @@ def test_pieces_that_exceed_the_whole_are_told() -> None:
     """Two parts that take longer than the difference between reflecting and dropping: a measurement was wrong."""
     words = " ".join(view("harness", with_drops(receiver_ns=25.0)).look.caption)
     assert "The pieces do not sum to the whole: link, way back in native mode is -4 ns" in words
+
+
+def test_a_panel_does_not_make_up_for_another() -> None:
+    """Pooled, 30 ns below zero in one panel and 50 ns above in the other summed to the whole."""
+    sizes = {"64 B": -30.0, "1500 B": 50.0}
+    rows = pd.DataFrame(
+        {"panel": size, "hue": "link, way back", "x": "native", "value": ns + noise}
+        for size, ns in sizes.items()
+        for noise in (-0.1, 0.0, 0.1)
+    )
+    assert summed(rows) == "The pieces do not sum to the whole: link, way back in native mode is -30 ns (64 B)."
 
 
 def test_without_a_program_that_drops_there_is_no_split() -> None:

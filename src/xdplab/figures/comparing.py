@@ -14,18 +14,22 @@ from xdplab.figures.factors import arrange, compound
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.figures.views import ACCESSES, FigureRequest, labelled, orders, program_labels
 
+RATE = "forwarded_pps"
+
 
 def compare_view(
     compared: pd.DataFrame,
     *,
     names: tuple[str, str] = ("a", "b"),
+    metric: str = RATE,
     hue: str | None = None,
     panel: str | None = None,
     where: Mapping[str, object] | None = None,
 ) -> View:
     """Return the view of ``analysis.compare.compare(a, b)``: ratio b/a by N, or by program with a user's among them.
 
-    ``names`` label the two runs. Raises NotApplicableError if no point has a ratio.
+    ``names`` label the two runs, ``metric`` is the column that was compared. Raises NotApplicableError if no point has
+    a ratio.
     """
     rows = chosen(compared, where)
     if rows["ratio"].isna().all():
@@ -38,9 +42,10 @@ def compare_view(
     request = FigureRequest(COMPARE, judged, compound(known, layout), "ratio")
     table = _marks(labelled(request), known)
     note = f"{names[1]} over {names[0]}: ratio of geometric means, 95 % interval with the spread of runs as its floor."
+    what = "rate" if metric == RATE else metric
     small = caption(judged, table, request.used, "ratio", note, *_without(rows), interval="")
     look = Look(
-        ACCESSES if counted else "program", f"rate of {names[1]} / {names[0]}", "symlog" if counted else "category",
+        ACCESSES if counted else "program", f"{what} of {names[1]} / {names[0]}", "symlog" if counted else "category",
         from_zero=False, rules={"": 1.0}, caption=small, **orders(request),
     )  # fmt: skip
     return View(table, look)

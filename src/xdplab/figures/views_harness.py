@@ -93,13 +93,13 @@ def harness(request: FigureRequest) -> View:
 
 
 def summed(rows: pd.DataFrame) -> str:
-    """Return whether the pieces sum to the whole: none may be below zero by more than its error."""
+    """Return whether the pieces sum to the whole: at no point may one be below zero by more than its error."""
     below = []
-    for (hue, x), own in rows.groupby(["hue", "x"], sort=False):
+    for (panel, hue, x), own in rows.groupby(["panel", "hue", "x"], sort=False):
         values = own["value"].astype(float)
         error = t_quantile(0.975, len(values) - 1) * values.std(ddof=1) / sqrt(len(values)) if len(values) > 1 else 0.0
         if values.mean() + error < 0:
-            below.append(f"{hue} in {x} mode is {values.mean():.0f} ns")
+            below.append(f"{hue} in {x} mode is {values.mean():.0f} ns{f' ({panel})' if panel else ''}")
     if below:
         return f"The pieces do not sum to the whole: {'; '.join(below)}."
     return "The pieces sum to the whole: none is below zero by more than its 95 % interval."

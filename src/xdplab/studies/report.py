@@ -318,7 +318,7 @@ def _ratios(found: ComparedRuns) -> tuple[list[Picture], list[str]]:
     if "accesses" not in found.decision.points:
         return [], ["ratio: studies have no figure of it"]
     try:
-        view = compare_view(found.decision.points, names=found.names)
+        view = compare_view(found.decision.points, names=found.names, metric=found.metric)
     except (FigureError, NotApplicableError) as error:
         return [], [f"ratio: {error}"]
     with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:
