@@ -46,6 +46,17 @@ def test_what_the_sender_bunched_is_not_the_duts() -> None:
     assert found.what.endswith("as much as the sender sent late, in bursts")
 
 
+def test_a_load_that_a_shared_cpu_does_not_carry_was_not_sent_late() -> None:
+    """The limit of an AF_XDP sender on a shared CPU is the generator's, too, whatever the frames were lost by."""
+    factors = {"engine": "afxdp", "load": "500kpps", "rate_requested_pps": 5e5}
+    trials = synthetic.run(vary={"accesses": [0]}, **factors)
+    lost = {"rx_packets": 450_000, "dut_tx_packets": 450_000, "lost_packets": 50_000, "loss_ratio": 0.1}
+    trials = derive(judged(trials.assign(tx_packets=500_000, offered_pps=5e5, forwarded_pps=4.5e5, **lost)))
+    assert set(trials["limited_by"]) == {"generator"}
+    (found,) = of(trials, "paced load is lost")
+    assert found.what.endswith(": the DUT does not carry this load")
+
+
 @pytest.mark.parametrize(("alone", "found"), [(4.2e6, 0), (8e6, 1), (None, 0)])
 def test_a_generator_that_is_slower_than_alone_was_held_back(alone: float | None, found: int) -> None:
     trials = synthetic.run(arrangement="split", vary={"accesses": [400]})

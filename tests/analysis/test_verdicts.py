@@ -414,6 +414,9 @@ AFXDP = SHARED | {"engine": "afxdp", "tx_packets": 4_000_000}
         (PACED | BUNCHED | {"tx_late_packets": 999_999}, "dut"),
         (PACED | BUNCHED | SHARED, "none"),
         (PHYSICAL | NO_LOSS, "generator"),
+        (PHYSICAL | {"tx_errors": 1_000_000}, "generator"),  # the TG's card refused what did not come back
+        (PHYSICAL | {"tx_errors": 900_000}, "dut"),
+        ({"tx_errors": 1_000_000}, "dut"),  # on a veth the ring that was full is the DUT's
         (PHYSICAL | {"tx_packets": 15e6, "rx_packets": LINE, "dut_tx_packets": LINE, "dut_rx_packets": LINE}, "link"),
         ({"rx_packets": 3_997_000, "dut_tx_packets": 3_997_000}, "generator"),  # a loss of 0.08 % is not saturation
         (USERS | BACK_NONE | {"action": "drop", "dut_rx_packets": 3_000_000}, "dut"),
@@ -422,6 +425,15 @@ AFXDP = SHARED | {"engine": "afxdp", "tx_packets": 4_000_000}
 def test_what_limited_a_valid_trial(change: dict[str, object], limit: str) -> None:
     verdict = judge(GOOD | change)
     assert (verdict.verdict, verdict.limited_by) == ("valid", limit)
+
+
+def test_frames_that_a_card_refused_were_not_offered() -> None:
+    """They never were on the cable: the DUT saw 75 % of a load that counted as offered."""
+    paced = GOOD | PHYSICAL | {"rate_requested_pps": 4e6, "tx_errors": 1_000_000}
+    assert judge(paced).reason == "the sender had its own core and offered 75.00% of the rate asked for"
+    assert judge(paced | {"tx_errors": 1000}).limited_by == "dut"
+    virtual = judge(paced | {"arrangement": "split", "link_bps": None})
+    assert (virtual.verdict, virtual.limited_by) == ("valid", "dut")
 
 
 def test_null_is_null_in_every_dress() -> None:

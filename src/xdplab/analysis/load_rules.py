@@ -28,8 +28,11 @@ def paced_loss(trials: pd.DataFrame) -> Iterator[Finding]:
         if lost.empty:
             continue
         low, high = (float(lost["loss_ratio"].astype(float).agg(end)) for end in ("min", "max"))
-        bunched = bool(lost["limited_by"].eq("generator").all())
-        why = "as much as the sender sent late, in bursts" if bunched else "the DUT does not carry this load"
+        whose = [all(map(rule, records(lost))) for rule in (verdicts.sender_bunched, verdicts.card_refused)]
+        words = ("as much as the sender sent late, in bursts", "as much as the TG's card refused")
+        why = next(
+            (text for text, holds in zip(words, whose, strict=True) if holds), "the DUT does not carry this load"
+        )
         share = ", though it is a share of a PDR" if str(rows["load"].iloc[0]).endswith("%") else ""
         losses = f"{low:.1%}" if low == high else f"{low:.1%} to {high:.1%}"
         what = f"{first_label(rows)}: {len(lost)} of {len(rows)} trials lose {losses} of their paced load{share}: {why}"

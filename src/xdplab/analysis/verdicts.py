@@ -67,9 +67,17 @@ def loss_share(row: Row) -> float | None:
 
 
 def offered_share(row: Row) -> float | None:
-    """Offered rate over the requested one, or None at max load."""
+    """Offered rate over the requested one, or None at max load; without frames that never were on the link."""
     asked, offered = number(row, "rate_requested_pps"), number(row, "offered_pps")
-    return offered / asked if asked and offered is not None else None
+    return offered * (1 - never_on_the_link(row)) / asked if asked and offered is not None else None
+
+
+def never_on_the_link(row: Row) -> float:
+    """Share of the frames sent that the TG's own card refused. On a virtual link (without a rate) the ring that was
+    full is the DUT's own receive queue: then such frames are its loss.
+    """
+    refused, sent = number(row, "tx_errors"), number(row, "tx_packets")
+    return refused / sent if refused and sent and number(row, "link_bps") else 0.0
 
 
 def line_pps(link_bps: float | None, frame_bytes: float) -> float | None:
@@ -363,6 +371,7 @@ def say_not_reached(row: Row) -> str | None:
     share, asked, offered = offered_share(row), number(row, "rate_requested_pps"), number(row, "offered_pps")
     if share is None or share >= OFFERED_SHARE or asked is None or offered is None:
         return None
+    offered *= 1 - never_on_the_link(row)
     return f"the load was not reached: {_rate(offered)} were offered, {share:.1%} of the {_rate(asked)} asked for"
 
 
@@ -547,6 +556,12 @@ def sender_bunched(row: Row) -> bool:
     return open_loop and late is not None and lost is not None and 0 < lost <= late
 
 
+def card_refused(row: Row) -> bool:
+    """The TG's card refused all that was lost: the frames that were on the link were forwarded."""
+    refused = never_on_the_link(row)
+    return refused > 0 and (loss_share(row) or 0.0) <= refused + LOSS_FLOOR
+
+
 def dut_lost_frames(row: Row) -> bool:
     return (loss_share(row) or 0.0) > LOSS_FLOOR
 
@@ -557,6 +572,7 @@ LIMITS: tuple[tuple[str, Callable[[Row], bool]], ...] = (
     ("generator", sender_dominates),
     ("shared_cpu", cpu_is_shared),
     ("generator", sender_bunched),
+    ("generator", card_refused),
     ("dut", dut_lost_frames),
     ("generator", lambda row: True),  # the DUT forwarded everything offered at max
 )
