@@ -196,6 +196,16 @@ def test_every_face_names_lab_arrangement_engine_kernel_and_repetitions() -> Non
     assert "n = 1 repetition, no interval" in caption(view("throughput", hosts))
 
 
+def test_a_face_counts_the_repetitions_that_a_mean_is_of() -> None:
+    """One of three was invalid: the caption said 2, and the figure itself 3."""
+    trials = synthetic.run(vary={"accesses": [0, 100]}).copy()
+    trials.loc[trials["repetition"].eq(3), ["verdict", "reason"]] = ("invalid", "the TG was deaf")
+    found = view("throughput", trials)
+    assert found.face[0].endswith(" · n = 2, 95 % intervals")
+    assert "n = 2 repetitions" in caption(found)
+    assert "n = " not in view("throughput", trials[trials["repetition"].eq(3)]).face[0]
+
+
 def test_more_queues_than_cpus_are_said() -> None:
     assert "More queues than the 2 CPUs at work" in caption(view("throughput", rings()))
     assert "More queues" not in caption(view("throughput", quick(), where=WHERE))

@@ -116,7 +116,8 @@ def face(trials: pd.DataFrame, used: Sequence[str], value: str, apart: Sequence[
     shown = _drawn(trials, value)
     places = [lab_words(str(lab)) for lab in levels(shown, "lab")]
     parts = [" and ".join(places), *(FACTORS["arrangement"].label(v) for v in levels(shown, "arrangement"))]
-    counts = shown.groupby("point_id")["repetition"].nunique() if "repetition" in shown else pd.Series(dtype=int)
+    believed = rows_where(shown, ~shown["verdict"].eq("invalid").fillna(False))  # invalid ones are in no mean
+    counts = believed.groupby("point_id")["repetition"].nunique() if "repetition" in shown else pd.Series(dtype=int)
     if not counts.empty:
         low, high = int(counts.min()), int(counts.max())
         parts.append(f"n = {low if low == high else f'{low} to {high}'}")
