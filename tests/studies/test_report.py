@@ -13,10 +13,11 @@ import chromium
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tests.analysis import synthetic
 
 from xdplab.analysis.findings import Finding
 from xdplab.cli import cli
-from xdplab.studies.report import Part, Picture, html, inlined, number
+from xdplab.studies.report import Part, Picture, ends, html, inlined, limits, number
 from xdplab.studies.tables import Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +90,30 @@ def test_a_figure_keeps_its_shapes_and_nothing_else() -> None:
     assert path["id"] != "m", "two figures on a page have ids of their own"
     assert use["style"] == f"fill: url(#{(path['id'] or '').removesuffix('m')}h)"
     assert (other, series, legend) == ({}, {"data-series": "1"}, {"data-legend": "1"})
+
+
+def test_a_round_trip_is_told_with_its_load() -> None:
+    """Of one program at two loads, both ends were told "at the only point"."""
+    loads = [
+        synthetic.run(vary={"accesses": [0]}, load=load, rate_requested_pps=rate)
+        for load, rate in (("max", None), ("20kpps", 2e4), ("500kpps", 5e5))
+    ]
+    rows = pd.concat(loads, ignore_index=True)
+    rows.loc[rows["load"].eq("500kpps"), "latency_p99_ns"] *= 3
+    said = ends(rows)
+    assert re.match(r"Fastest: .* Mpps .* at the only point, n = 3\.$", said[0])
+    assert [line.partition(" at ")[2] for line in said[1:3]] == [
+        "load 500kpps, n = 3, of 2 points.",
+        "load 20kpps, n = 3, of 2 points.",
+    ]
+
+
+def test_what_is_not_valid_is_not_said_to_be_in_no_figure() -> None:
+    rows = synthetic.run(vary={"accesses": [0]}).copy()
+    rows.loc[rows["repetition"].eq(1), "verdict"] = "invalid"
+    assert limits(rows)[-1] == (
+        "1 of 3 trials are not valid: they are in no mean and no interval, and figures draw the invalid ones apart."
+    )
 
 
 def test_two_runs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,8 +176,7 @@ def ends(rows: pd.DataFrame) -> list[str]:
     """The fastest and the slowest point at maximum load; of paced loads the longest p99."""
     if rows.empty:
         return []
-    names = [name for name in varying(rows) if name != "load"]
-    at_max = rows[rows["rate_requested_pps"].isna()]
+    varied, at_max = varying(rows), rows[rows["rate_requested_pps"].isna()]
     said = []
     for part, value, unit, words in (
         (at_max, "mpps", "Mpps", ("Fastest", "Slowest")),
@@ -187,6 +186,7 @@ def ends(rows: pd.DataFrame) -> list[str]:
         if value not in points or points[value].notna().sum() == 0:
             continue
         known = points[points[value].notna()].sort_values(value, ascending=False)
+        names = [name for name in varied if name != "load" or part is not at_max]
         chosen = [(words[0], known.iloc[0])] + ([(words[1], known.iloc[-1])] if len(known) > 1 else [])
         for word, row in chosen:
             at = ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in names if name in row)
@@ -215,7 +215,10 @@ def limits(rows: pd.DataFrame) -> list[str]:
             "windows, which swing more: their ratio is not the answer."
         )
     if "verdict" in rows and (count := int((rows["verdict"] != "valid").sum())):
-        said.append(f"{count} of {len(rows)} trials are not valid; figures and intervals leave them out.")
+        said.append(
+            f"{count} of {len(rows)} trials are not valid: they are in no mean and no interval, and figures draw the "
+            "invalid ones apart."
+        )
     return said
 
 
