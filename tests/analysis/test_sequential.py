@@ -105,6 +105,14 @@ def test_slices_decide_where_there_are_some_and_windows_elsewhere() -> None:
     assert found.text.endswith("after 10 pairs, by slices")
 
 
+def test_a_race_of_which_some_points_took_turns_does_not_say_that_all_did() -> None:
+    rates = {(side, repetition): 1e6 for side in "abcd" for repetition in range(1, 11)}
+    slices = {("b", repetition): 0.97 + repetition / 1e4 for repetition in range(1, 11)}
+    found = standing(rates, slices, [("a", "b"), ("c", "d")], 0.02)
+    assert found.by == "slices and windows"
+    assert standing(rates, slices, [("c", "d")], 0.02).by == "windows"
+
+
 def test_a_repetition_without_slices_or_with_an_invalid_side_says_nothing() -> None:
     rates = {(side, repetition): 1e6 for side in ("a", "b") for repetition in range(1, 11)}
     slices = {("b", repetition): 0.97 for repetition in range(1, 9)}

@@ -19,7 +19,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, read_state
 from xdplab.studies.traffic import enough
 from xdplab.studies.traffic.enough import Enough
-from xdplab.studies.traffic.planned import create_run, plan_trials, run_plan, run_trials_of
+from xdplab.studies.traffic.planned import create_run, deciding_pairs, plan_trials, run_plan, run_trials_of
 
 POINTS = {"points": {"mode": ["native", "generic"], "accesses": [100]}}
 UNTIL = {"name": "u", "repetitions": {"until": "2%", "at_least": 4, "at_most": 12}, "blocks": [POINTS]}
@@ -123,6 +123,19 @@ def test_a_race_measures_its_two_sides_in_turns_and_no_baseline() -> None:
     turns = [[t.point.program.accesses for t in trials if t.repetition == n] for n in range(1, 41)]
     assert all(sorted(turn) == [100, 400] for turn in turns)
     assert 10 <= sum(turn == [100, 400] for turn in turns) <= 30  # the seed decides which side begins
+
+
+def test_a_paced_load_does_not_decide_a_race() -> None:
+    """Both sides forward what was offered: with it, a side that is 3.4 % slower was equivalent within 2 %."""
+    sides = [
+        {"points": {"mode": mode, "accesses": 100}, "traffic": {"load": ["20kpps", "max"]}}
+        for mode in ("native", "generic")
+    ]
+    both = parse_plan({"name": "r", "race": {}, "blocks": sides})
+    assert [(a.load, b.load) for a, b in deciding_pairs(both, "shared")] == [("max", "max")]
+    assert {trial.point.load for trial in plan_trials(both, "shared")} == {"20kpps", "max"}
+    paced = [side | {"traffic": {"load": "20kpps"}} for side in sides]
+    assert len(deciding_pairs(parse_plan({"name": "r", "race": {}, "blocks": paced}), "shared")) == 1
 
 
 def test_a_race_stops_when_it_knows(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from xdplab.analysis.sequential import LEAST, Known, known
 from xdplab.text import many
 
 Answer = Literal["equivalent", "differs", "undecided"]
-By = Literal["slices", "windows"]
+By = Literal["slices", "windows", "slices and windows"]
 Rates = Mapping[tuple[str, int], float]
 """A number of each valid trial, by point and repetition: its forwarding rate in frames per second, or a ratio."""
 
@@ -30,7 +30,7 @@ Rates = Mapping[tuple[str, int], float]
 @dataclass(frozen=True)
 class Standing:
     """The state of a race after ``ratio.n`` pairs; ``ratio`` is the logarithm of b over a, ``by`` is slices or
-    windows."""
+    windows, or both if only some pairs of points took turns under one sender."""
 
     ratio: Known
     margin: float
@@ -81,7 +81,8 @@ def standing(rates: Rates, slices: Rates, pairs: Sequence[tuple[str, str]], marg
         found = [value for value in logs if value is not None]
         if len(found) == len(pairs):  # a mean over different pairs would describe different points
             values.append(sum(found) / len(found))
-    return Standing(known(values), margin, "slices" if sliced else "windows")
+    by: set[By] = {"slices" if b in sliced else "windows" for _, b in pairs}
+    return Standing(known(values), margin, by.pop() if len(by) == 1 else "slices and windows")
 
 
 def _log_ratio(rates: Rates, slices: Rates | None, a: str, b: str, repetition: int) -> float | None:

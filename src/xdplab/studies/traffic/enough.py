@@ -14,7 +14,7 @@ from xdplab.plan import Plan, Trial
 from xdplab.plan.model import Race, Until
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
-from xdplab.studies.traffic.planned import race_pairs
+from xdplab.studies.traffic.planned import deciding_pairs
 from xdplab.studies.traffic.rows import attempt_rows
 
 
@@ -51,8 +51,9 @@ class Enough:
         return {} if isinstance(until, int) else self._points(until)
 
     def _race(self, race: Race) -> Mapping[str, Sequence[str]]:
-        pairs = race_pairs(self._plan, self._trials[0].point.arrangement)
-        found = standing(self.rates, self._slices, [(a.point_id, b.point_id) for a, b in pairs], race.margin)
+        pairs = deciding_pairs(self._plan, self._trials[0].point.arrangement)
+        ids = [(a.point_id, b.point_id) for a, b in pairs]
+        found = standing(self.rates, self._slices, ids, race.margin)
         tried = min(len(repetitions) for repetitions in self._tried.values())
         if tried >= race.at_least and (found.answer != "undecided" or not found.ratio.n):
             return {found.text: [trial.trial_id for trial in self._trials]}

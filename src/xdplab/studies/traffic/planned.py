@@ -56,6 +56,15 @@ def race_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]
     return list(zip(first, second, strict=True))
 
 
+def deciding_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]]:
+    """Return the pairs whose rates decide a race: those at maximum load, if there are any.
+
+    A paced rate is the one that was asked for, on both sides: it would hide the others' difference.
+    """
+    pairs = race_pairs(plan, arrangement)
+    return [(a, b) for a, b in pairs if a.load == b.load == "max"] or pairs
+
+
 def rivals(plan: Plan, arrangement: Arrangement) -> dict[str, Point]:
     """Return the points of a race's side b that are measured in slices, by id, each with its point of side a."""
     if plan.race is None or plan.race.by == "windows":

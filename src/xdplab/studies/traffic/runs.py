@@ -34,8 +34,8 @@ from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.planned import (
     Files,
     create_run,
+    deciding_pairs,
     extend_run,
-    race_pairs,
     race_sides,
     run_plan,
     run_trials_of,
@@ -304,7 +304,7 @@ def standing_of(run: RunDirectory) -> Standing:
         raise ResultsError(f"{run.path} is not a race", remedy="`xdplab race A B`, or a plan with `race:`")
     arrangement = next(run.journal.events("planned"))["arrangement"]
     rows = valid(settled_trials(run))
-    pairs = [(a.point_id, b.point_id) for a, b in race_pairs(plan, arrangement)]
+    pairs = [(a.point_id, b.point_id) for a, b in deciding_pairs(plan, arrangement)]
     rates, slices = _by_trial(rows, "forwarded_pps"), _by_trial(rows, "slices_ratio")
     return standing(rates, slices, pairs, plan.race.margin)
 
@@ -328,12 +328,14 @@ def race_names(run: RunDirectory) -> tuple[str, str]:
 
 
 def _why_by_windows(run: RunDirectory, found: Standing) -> str:
-    """Return why the programs did not take turns under one sender although the plan asks for it."""
+    """Return why programs did not take turns under one sender although the plan asks for it."""
     plan = run_plan(run)
     if found.by == "slices" or plan.race is None or plan.race.by == "windows":
         return ""
-    a, b = race_pairs(plan, next(run.journal.events("planned"))["arrangement"])[0]
-    rows = settled_trials(run)
+    pairs, rows = deciding_pairs(plan, next(run.journal.events("planned"))["arrangement"]), settled_trials(run)
+    believed = valid(rows)
+    sliced = set(believed.loc[believed["slices_ratio"].notna(), "point_id"])
+    a, b = next((a, b) for a, b in pairs if b.point_id not in sliced)
     told = [json.loads(reasons) for reasons in rows.loc[rows["point_id"].eq(b.point_id), "null_reasons"].dropna()]
     reason = why_not_sliced(a, b) or next((one["slices_ratio"] for one in told if "slices_ratio" in one), None)
     return f" ({reason})" if reason else ""
