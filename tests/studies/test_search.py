@@ -172,6 +172,21 @@ def test_latency_is_measured_at_shares_of_the_pdr_and_never_above() -> None:
     assert len(found.histograms) == 4
 
 
+def test_latency_of_a_slow_dut_is_measured_at_the_share_that_it_is_called() -> None:
+    """The lowest load, a thousandth of the generator's, was half of its PDR, and 0 %, 10 % and 50 % were that load."""
+    asked: list[float] = []
+    inner = dut(hard(8e3))
+
+    def offer(rate: float | None, seconds: float) -> Offered:
+        if seconds == QUICK.latency_s and rate is not None:
+            asked.append(rate)
+        return inner(rate, seconds)
+
+    pdr = search_point(offer, QUICK, LINE).pdr.lower_pps
+    assert pdr is not None
+    assert asked == pytest.approx([0.1 * pdr, 0.1 * pdr, 0.5 * pdr, 0.9 * pdr])
+
+
 def test_without_a_pdr_there_is_no_latency_but_a_reason() -> None:
     found = search_point(dut(lambda rate: 0.5 * rate), QUICK, LINE)
     assert found.latency is None

@@ -23,7 +23,7 @@ from xdplab.studies.search.rfc2544 import Rfc2544, rfc2544
 from xdplab.studies.trial_facts import TrialFacts
 
 LATENCY_SHARES = (0.0, 0.1, 0.5, 0.9)
-"""Shares of the PDR; 0 is the lowest load that the search offers."""
+"""Shares of the PDR; 0 is the lowest load that the search offers, or that of the next share if it is less."""
 
 IDLE_SHARE = 1e-3
 Send = Callable[[float | None, float], Burst]
@@ -218,7 +218,7 @@ def _latencies(
         return {}, "not requested: --no-latency"
     merged = {}
     for share in LATENCY_SHARES:
-        rate = max(share * pdr, IDLE_SHARE * limit_pps)
+        rate = share * pdr if share else min(IDLE_SHARE * limit_pps, LATENCY_SHARES[1] * pdr)
         merged[share] = _repeated(lambda rate=rate: offer(rate, profile.latency_s).latencies, profile.latency_repeats)  # type: ignore[misc]
     return merged, None
 
