@@ -241,6 +241,32 @@ def test_frames_that_drained_after_a_burst_are_received_and_in_no_rate() -> None
     assert Offered.of(burst(Offered(100, 90, 1.0))).received_pps == 90.0
 
 
+def test_frames_that_a_card_refused_were_not_sent(tmp_path: Path) -> None:
+    """A DUT that forwards all 2 Mpps that the TG's card puts on the cable was the limit of a search."""
+    refused = burst(Offered(100, 60, 1.0), tx_errors=40)
+    assert Offered.of(refused, cable=True).sent == 60
+    assert Offered.of(refused).sent == 100
+    found = {}
+    for link in (10e9, None):
+        bench, facts = ModelBench(), SearchFacts()
+
+        @contextmanager
+        def card(trial: Trial, raw: Path, facts: TrialFacts, link: float | None = link) -> Iterator[Send]:
+            facts.link = Limit(link)
+
+            def send(rate: float | None, seconds: float) -> Burst:
+                model = dut(hard(2e6))(rate, seconds)
+                return burst(model, tx_errors=model.sent - model.received)
+
+            yield send
+
+        bench.attached = card  # type: ignore[method-assign]
+        SearchStudy(bench, QUICK).measure(trials("split")[0], tmp_path, facts)
+        assert facts.search is not None
+        found[link] = facts.search.limited_by
+    assert found == {10e9: "generator", None: "dut"}
+
+
 class ModelBench:
     """A bench whose DUT slows with N."""
 

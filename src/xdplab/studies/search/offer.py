@@ -27,11 +27,12 @@ class Offered:
     rate_pps: float | None = None
 
     @classmethod
-    def of(cls, burst: Burst, *, own_program: bool = False) -> Offered:
+    def of(cls, burst: Burst, *, own_program: bool = False, cable: bool = False) -> Offered:
         """Make it from a generator's burst; a duplicate counts once. Raises HostError if there was no count.
 
         ``own_program``: a user's program may rewrite the bytes that mark a test frame. If most of what came back is
-        without them, it counts too, as in a trial.
+        without them, it counts too, as in a trial. ``cable``: frames that the TG's card refused were not sent; on a
+        virtual link the ring that was full is the DUT's, and they are its loss.
         """
         s = burst.summary
         if s.rx_packets is None:
@@ -42,7 +43,8 @@ class Offered:
         received = s.rx_packets + rewritten - (s.duplicates or 0)
         in_time = None if rewritten or s.rx_window_packets is None else s.rx_window_packets - (s.duplicates or 0)
         rate = None if in_time is None or not s.rx_window_s else in_time / s.rx_window_s
-        return cls(s.tx_packets, received, s.duration_s, stamped, s.tx_late_packets, rate)
+        sent = s.tx_packets - (s.tx_errors or 0 if cable else 0)
+        return cls(sent, received, s.duration_s, stamped, s.tx_late_packets, rate)
 
     @property
     def offered_pps(self) -> float:

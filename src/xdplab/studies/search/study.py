@@ -115,8 +115,11 @@ class SearchStudy:
         require_frames_back(trial)
         limit = self._bench.generator_pps(trial)
         with self._bench.attached(trial, raw, facts) as send:
-            carried = line_pps(facts.link.rate if facts.link else None, _mean_bytes(trial.point))
-            found = search_point(_offer(send, trial.point), self._profile, limit or 0.0, carried)
+            link_bps = facts.link.rate if facts.link else None
+            carried = line_pps(link_bps, _mean_bytes(trial.point))
+            found = search_point(
+                _offer(send, trial.point, cable=link_bps is not None), self._profile, limit or 0.0, carried
+            )
         found = replace(found, generator_pps=limit, profile=self._profile)
         if self._share is not None and trial.point.program.accesses is not None:  # a user's program has no N
             found = replace(found, accesses=self._bisected(trial, raw, self._share))
@@ -151,8 +154,9 @@ def require_frames_back(trial: Trial) -> None:
         )
 
 
-def _offer(send: Send, point: Point) -> Offer:
-    return lambda rate, seconds: Offered.of(send(rate, seconds), own_program=point.program.file is not None)
+def _offer(send: Send, point: Point, *, cable: bool) -> Offer:
+    own = point.program.file is not None
+    return lambda rate, seconds: Offered.of(send(rate, seconds), own_program=own, cable=cable)
 
 
 def _mean_bytes(point: Point) -> float:
