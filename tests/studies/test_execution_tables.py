@@ -392,3 +392,44 @@ def test_hardening_is_a_factor_and_old_points_keep_their_ids() -> None:
     assert len({point.point_id for point in (plain, *both)}) == 3
     old = {"place": "vm:6.1:count", "backend": "jit", "benchmark": "primes", "cold": False, "own": False, "pause_us": 0}
     assert plain.point_id == hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def hardened(level: int, cost: float, **factors: object) -> list[dict[str, object]]:
+    """Calls of the JIT on this machine, of a program that was hardened to that level."""
+    made = calls("uml", "jit", "primes", **factors)
+    at = {"place": "host", "label": f"host, time, bpf_jit_harden {level}", "trial_id": f"harden-{level}-{factors}"}
+    return [row | at | {"elapsed_ns": cost} for row in made]
+
+
+def test_a_count_beside_the_proof_is_of_one_setting() -> None:
+    """The hardened program has more instructions: a median of both settings would be that of neither."""
+    made = []
+    for level, cost in ((0, 4000), (2, 7000)):
+        for name, looked in (("empty", 100), ("primes", cost)):
+            for row in calls("vm:6.1:count", "jit", name, work=name, work_steps=0, work_instructions=6):
+                at = {"label": f"vm, harden {level}", "trial_id": f"{level} {name}", "instructions": looked}
+                made.append(row | at)
+    shown = work(table(made)).query("benchmark == 'primes'").set_index("place")["counted"]
+    assert shown.to_dict() == {"vm, harden 0": 3906, "vm, harden 2": 6906}
+
+
+def test_a_count_of_many_executions_has_one_clock() -> None:
+    """Sixteen executions between two looks: what the emulator and the guest count is the work of all of them."""
+    made = []
+    for name, looked, emulated in (("empty", 75, 6), ("primes x16", 75 + 16 * 3113, 6 + 16 * 3113)):
+        factors = {"work": name, "work_steps": 0, "work_instructions": emulated, "executions": 16 if "x" in name else 1}
+        made += [row | {"instructions": looked} for row in calls("vm:6.1:count", "user", name, **factors)]
+    shown = work(table(made)).set_index("benchmark").loc["primes x16"]
+    assert (shown["counted"], shown["apart"]) == (49814, "+0.0%")
+
+
+def test_no_distribution_and_no_line_is_of_two_settings() -> None:
+    made = table(
+        *(hardened(level, 100.0 + 50 * level, pause_us=pause) for level in (0, 2) for pause in (0, 1000)),
+    )
+    marks = VIEWS["times-host"](made).marks
+    assert marks.groupby("panel")["value"].agg(["min", "max"]).to_numpy().tolist() == [[100, 100], [200, 200]]
+    view = VIEWS["pauses"](made)
+    assert view.marks.groupby("panel").size().to_dict() == dict.fromkeys(view.look.panels, 2)
+    assert set(view.look.panels) == {f"primes, host, time, bpf_jit_harden {level}" for level in (0, 2)}
+    assert "bpf_jit_harden 2" in view.look.caption[0]

@@ -334,21 +334,23 @@ def work(table: pd.DataFrame) -> pd.DataFrame:
     """
     known = table[table["work_instructions"].notna()]
     rows = []
-    for key, group in known.groupby(["benchmark", "place", "backend"], sort=False):
-        benchmark, place, backend = map(str, key)
+    for key, group in known.groupby(["benchmark", "label", "backend"], sort=False):
+        benchmark, label, backend = map(str, key)
         own = int(group["work_instructions"].iloc[0])
-        row = {"benchmark": benchmark, "must do": group["work"].iloc[0], "place": group["label"].iloc[0]}
+        row = {"benchmark": benchmark, "must do": group["work"].iloc[0], "place": label}
         row |= {"backend": backend, "did": int(group["work_steps"].iloc[0]), "instructions": own}
-        rows.append(row | _counted(known, benchmark, place, backend, own))
+        here = known[known["label"].eq(label) & known["backend"].eq(backend) & is_warm(known)]
+        rows.append(row | _counted(here, benchmark, backend, own))
     found = pd.DataFrame(rows)
     return found if found.empty else found.sort_values("benchmark", key=_sorted_by, kind="stable", ignore_index=True)
 
 
-def _counted(known: pd.DataFrame, benchmark: str, place: str, backend: str, own: int) -> dict[str, object]:
-    here = known[known["place"].eq(place) & known["backend"].eq(backend) & is_warm(known)]
-    counts = settled(values(here)).groupby("benchmark")
+def _counted(here: pd.DataFrame, benchmark: str, backend: str, own: int) -> dict[str, object]:
+    """``here``: the calls of one label (a place with its setting) and backend. A call has one clock, however often it
+    executes the work."""
+    counts = settled(here.assign(value=_looked(here))).groupby("benchmark")
     middle: dict[Any, float] = counts["value"].median().to_dict()
-    if benchmark not in middle or "empty" not in middle or not place.endswith(":count"):
+    if benchmark not in middle or "empty" not in middle or not here["place"].str.endswith(":count").all():
         return {"counted": None, "apart": None}
     empty = int(here.loc[here["benchmark"].eq("empty"), "work_instructions"].iloc[0])
     counted = middle[benchmark] - middle["empty"] + empty

@@ -28,19 +28,23 @@ def _of_kind(table: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def times(kind: str, cold: bool, table: pd.DataFrame) -> View:
-    """Return every call of each backend, one panel per benchmark; each backend's maximum is labelled with its index."""
-    shown = values(_of_kind(table, kind))
+    """Return every call of each backend, one panel per benchmark; each backend's maximum is labelled with its index.
+
+    Each of several places, or settings of one, has panels of its own: no distribution is of two of them.
+    """
+    shown = _with_panels(values(_of_kind(table, kind)))
     chosen = shown["cold"].astype(bool) if cold else is_warm(shown)
     shown = shown[chosen & (shown["links"].isna() | shown["links"].eq(32))]
     known = shown[shown["trap"].isna()]
     if known.empty:
         raise NotApplicableError(f"no call was timed {'cold' if cold else 'warm'} in such a place")
     shown = known[known["value"].gt(0)]
-    highest = shown.groupby(["benchmark", "backend"])["value"].idxmax()
+    highest = shown.groupby(["panel", "backend"])["value"].idxmax()
     words = {int(at): f"call {shown.loc[at, 'call']}" for at in highest}
     marks = [_sample(at, row, words) for at, row in zip(shown.index, shown.to_dict("records"), strict=True)]
     marks += _unseen(known[known["value"].le(0)], clock_steps(table))
     look = replace(_look(known, _NS, cold, share_y=False), legend={"below": "calls shorter than one step of the clock"})
+    look = replace(look, panels=_panels(known))
     labels = "A maximum bears the index of its call, counted from 0."
     return View(marks_frame(marks), replace(look, caption=(*look.caption, labels)))
 
@@ -49,15 +53,27 @@ def _unseen(calls: pd.DataFrame, steps: Mapping[str, int]) -> list[dict[str, obj
     """Return one mark per benchmark and backend for the calls that a clock did not see: its step, and their number."""
     return [
         {
-            **_sample(0, {"benchmark": benchmark, "backend": backend, "value": float(steps[str(label)])}, {}),
+            **_sample(0, {"panel": panel, "backend": backend, "value": float(steps[str(label)])}, {}),
             **{"kind": "below", "label": many(len(group), "call"), "n": len(group)},
         }
-        for (benchmark, backend, label), group in calls.groupby(["benchmark", "backend", "label"], sort=False)
+        for (panel, backend, label), group in calls.groupby(["panel", "backend", "label"], sort=False)
     ]
 
 
+def _with_panels(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with their ``panel``: the benchmark, and the place with its setting where there are several."""
+    several = rows["label"].nunique() > 1
+    return rows.assign(panel=rows["benchmark"] + (", " + rows["label"] if several else ""))
+
+
+def _panels(rows: pd.DataFrame) -> tuple[str, ...]:
+    """Return the panels in their order: by benchmark, then by place."""
+    each = rows.drop_duplicates("panel")
+    return tuple(each.sort_values("benchmark", key=lambda names: names.map(rank), kind="stable")["panel"])
+
+
 def _sample(at: int, row: Row, words: dict[int, str]) -> dict[str, object]:
-    place = {"figure": "times", "file": "times", "kind": "sample", "panel": row["benchmark"]}
+    place = {"figure": "times", "file": "times", "kind": "sample", "panel": row["panel"]}
     backend = BACKEND_WORDS[str(row["backend"])]
     return place | {"hue": backend, "x": "", "value": row["value"], "n": 1, "verdict": "valid", "label": words.get(at)}
 
@@ -86,20 +102,25 @@ def chains(clock: str, table: pd.DataFrame) -> View:
 
 
 def pauses(table: pd.DataFrame) -> View:
-    """Return the medians of timed calls by the pause before each, one panel per benchmark: what idling costs."""
+    """Return the medians of timed calls by the pause before each: what idling costs.
+
+    A panel has one benchmark of one place and setting.
+    """
     shown = table[table["clock"].eq("time") & ~table["cold"].astype(bool) & table["trap"].isna()]
     if shown["pause_us"].nunique() < 2:
         raise NotApplicableError("calls after at least two pauses are needed")
     found = medians(shown)
-    found = found[found["value"].notna()]
+    found = _with_panels(found[found["value"].notna()])
     marks = [
-        _mark("pauses", "line", row | {"label": row["benchmark"]}, f"{row['pause_us']:,}")
+        _mark("pauses", "line", row | {"label": row["panel"]}, f"{row['pause_us']:,}")
         for row in found.to_dict("records")
     ]
     order = tuple(f"{pause:,}" for pause in sorted(found["pause_us"].unique()))
     cause = "After a pause the CPU comes out of an idle state, and others have used its caches."
     look = replace(_look(shown, _NS, False, share_y=False), x_label="asleep before each call, µs", x_values=order)
-    return View(marks_frame(marks), replace(look, caption=(*look.caption[1:], cause)))
+    where = f"{'; '.join(dict.fromkeys(shown['label']))}."
+    look = replace(look, panels=_panels(found), caption=(where, *look.caption[1:], cause))
+    return View(marks_frame(marks), look)
 
 
 def _mark(figure: str, kind: str, row: Row, x: object) -> dict[str, object]:
