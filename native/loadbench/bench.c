@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench.h"
 #include "clock.h"
+#include "fentry.h"
 #include "graph.h"
 
 #include <unistd.h>
@@ -10,6 +11,8 @@ struct bench bench;
 void bench_begin(unsigned int repetition) {
     if (bench.watch == GRAPH)
         graph_begin(repetition);
+    if (bench.watch == FENTRY)
+        fentry_begin();
 }
 
 void bench_end(unsigned int repetition) {

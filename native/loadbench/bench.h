@@ -20,7 +20,10 @@ struct bench {
 
 extern struct bench bench;
 
-// A system call of the N-th repetition is about to be made, and has been: the place of all tracing.
+#define UNCOUNTED (~0u) // the repetition of what is loaded beside them
+
+// A system call of the N-th repetition is about to be made, and has been: the place of all tracing. libbpf
+// loads programs of its own before it.
 void bench_begin(unsigned int repetition);
 void bench_end(unsigned int repetition);
 

@@ -79,7 +79,8 @@ static void attach(struct bpf_program *program, int interface, long long *cycle)
     close(link);
 }
 
-static void keep_calls(const struct calls *calls, long long *cycle) {
+static void keep_calls(long long *cycle) {
+    const struct calls *calls = fentry_calls();
     cycle[CHECK] = calls ? calls->check_ns : UNKNOWN;
     cycle[JIT] = calls ? calls->jit_ns : UNKNOWN;
     cycle[JIT_INSIDE] = calls ? calls->jit_inside_ns : UNKNOWN;
@@ -91,12 +92,11 @@ static void run_cycle(const char *path, int interface, unsigned int rank) {
     struct bpf_object *object = open_object(path);
     cycle[OPEN] = now_ns() - start;
     struct bpf_program *program = only_program(object);
-    struct calls *calls = fentry_calls();
     start = now_ns();
     load_object(path, object, program, rank);
     cycle[PREPARE] = now_ns() - start - load_call.took_ns;
     cycle[LOAD] = load_call.took_ns;
-    keep_calls(calls, cycle);
+    keep_calls(cycle);
     cycle[LOGGED_US] = logged_us();
     attach(program, interface, cycle);
     start = now_ns();
@@ -134,7 +134,7 @@ static void print_sizes(const char *path) {
     unsigned int length = sizeof(info);
     struct bpf_object *object = open_object(path);
     struct bpf_program *program = only_program(object);
-    load_object(path, object, program, 0);
+    load_object(path, object, program, UNCOUNTED);
     if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &length))
         fail("load", errno, NULL, "its sizes cannot be read: %s", strerror(errno));
     json_begin("program");

@@ -46,8 +46,6 @@ void fentry_arm(void) {
     attach_all(object);
 }
 
-struct calls *fentry_calls(void) {
-    if (shared)
-        shared->check_ns = shared->jit_ns = shared->jit_inside_ns = 0;
-    return shared;
-}
+void fentry_begin(void) { shared->check_ns = shared->jit_ns = shared->jit_inside_ns = 0; }
+
+const struct calls *fentry_calls(void) { return shared; }

@@ -7,5 +7,8 @@
 // Attaches to both functions. Fails with the reason.
 void fentry_arm(void);
 
-// From here on calls count anew; NULL where not armed.
-struct calls *fentry_calls(void);
+// From here on calls count anew.
+void fentry_begin(void);
+
+// What was seen since; NULL where not armed.
+const struct calls *fentry_calls(void);

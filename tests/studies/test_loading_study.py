@@ -242,6 +242,29 @@ def test_times_of_a_watched_pass_are_shares_of_the_untraced_one(table: pd.DataFr
     assert part(parts.parts(slow), OWN, BPF, 1)["verify"] == pytest.approx(58_000)
 
 
+def test_published_ratios_are_of_one_source_for_each_part(table: pd.DataFrame):
+    """The log and the trace both have the verifier's time: a median over both would be that of neither."""
+    logged = table["source"].eq(rows.LOG) & table["step"].eq("verify") & table["place"].eq(GUEST)
+    told = table.copy()
+    told.loc[logged, "instructions"] = 30_000.0
+    found = {one.what: list(one.ours(told)) for one in STUDY.published}
+    by_place = {ours.place: ours.value for ours in found["simple program: verifier by JIT"]}
+    assert by_place[GUEST] == pytest.approx(60 / 30)  # the trace's
+    assert by_place[OWN] == pytest.approx(58 / 21)  # the log's, and what the profiler's samples leave to the JIT
+    share = {ours.place: ours.value for ours in found["share of verifier and JIT in the insertion"]}
+    assert share[GUEST] == pytest.approx(100 * 90_000 / 50_000)
+
+
+def test_a_trace_that_marks_the_load_for_sizes_as_the_first_gives_its_repetition_one_load(tmp_path: Path):
+    sizes = BEHIND.replace("60.000", "61.000")
+    between = " 0)   7.000 us    |  bpf_check();\n"
+    trace = graph(sizes).replace("# tracer: function_graph\n", "") + between + graph(BEHIND, BEHIND)
+    (tmp_path / "trace.txt").write_text(trace)
+    (tmp_path / "traced.jsonl").write_text(lines(*2 * [BPF_CYCLE]))
+    verify = [value for step, _, _, value in rows._graph_parts(tmp_path) if step == "verify"]
+    assert verify == [60_000, 60_000]
+
+
 def test_shares_of_what_was_not_sampled():
     assert passes.shares(b"") == {}
     assert passes.shares(b"\tffffffff81000002 do_mmap\n") == {}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
+from xdplab.studies.loading.parts import parts
 from xdplab.studies.loading.points import BPF, BUSYBOX, INSMOD, LIBBPF
 from xdplab.studies.published import Experiment, Ours, ratio
 
@@ -30,26 +31,29 @@ def _processes(kind: str) -> Callable[[pd.DataFrame], Iterator[Ours]]:
     return find
 
 
-def _steps(table: pd.DataFrame) -> Iterator[tuple[str, pd.Series, pd.Series, str]]:
-    """Give each place with the medians of the simple program's verify and jit, and of the loader's process."""
-    rows = _values(table)
-    for label, there in rows.groupby("label", sort=False):
-        simple = there[there["kind"].eq(BPF) & there["program"].eq(_SIMPLE)]
-        scale, unit = _SCALE[str(there["clock"].iloc[0])]
-        whole = there[there["step"].eq("process") & there["kind"].eq(LIBBPF)]["value"]
-        yield str(label), simple.groupby("step")["value"].median() / scale, whole / scale, unit
+def _steps(table: pd.DataFrame) -> Iterator[tuple[str, float, float, pd.Series, str]]:
+    """Give each place with the simple program's verify and jit, each of one source as the tables have them, and the
+    costs of the loader's process."""
+    if not table["task"].eq("load").any():
+        return
+    found = parts(table)
+    simple = found[found["kind"].eq(BPF) & found["program"].eq(_SIMPLE)].dropna(subset=["verify", "jit"])
+    processes = _values(table[table["step"].eq("process") & table["kind"].eq(LIBBPF)])
+    for row in simple.to_dict("records"):
+        scale, unit = _SCALE[str(row["clock"])]
+        whole = processes.loc[processes["label"].eq(row["label"]), "value"]
+        yield str(row["label"]), float(row["verify"]) / scale, float(row["jit"]) / scale, whole / scale, unit
 
 
 def _verifier_by_jit(table: pd.DataFrame) -> Iterator[Ours]:
-    for label, steps, _, unit in _steps(table):
-        if {"verify", "jit"} <= set(steps.index):
-            yield Ours(label, steps["verify"] / steps["jit"], ratio(steps["verify"], steps["jit"], unit))
+    for label, verify, jit, _, unit in _steps(table):
+        yield Ours(label, verify / jit, ratio(verify, jit, unit))
 
 
 def _share(table: pd.DataFrame) -> Iterator[Ours]:
-    for label, steps, whole, unit in _steps(table):
-        if {"verify", "jit"} <= set(steps.index) and len(whole):
-            both, process = steps["verify"] + steps["jit"], float(whole.median())
+    for label, verify, jit, whole, unit in _steps(table):
+        if len(whole):
+            both, process = verify + jit, float(whole.median())
             yield Ours(
                 label, 100 * both / process, f"{100 * both / process:.2g} %: {both:,.0f} of {process:,.0f} {unit}"
             )

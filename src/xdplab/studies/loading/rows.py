@@ -178,10 +178,18 @@ def _verifying(cycle: Counts) -> int | None:
 
 
 def _graph_parts(raw: Path) -> Iterator[Value]:
-    """Each repetition's calls stand behind its own mark; libbpf's feature probes load programs before it."""
+    """Each repetition's calls stand behind its own mark; libbpf's feature probes load programs before it.
+
+    Earlier versions of loadbench gave the first repetition's mark to the load that asks for sizes, too: the last one
+    counts.
+    """
     calls: dict[str, list[TracedCall]] = {}
+    mark = ""
     for call in parse_function_graph((raw / TRACE).read_bytes()):
-        calls.setdefault(call.mark, []).append(call)
+        if call.mark != mark:
+            mark = call.mark
+            calls[mark] = []
+        calls.setdefault(mark, []).append(call)
     for rank, cycle in enumerate(_cycles(raw / TRACED), start=1):
         own = calls.get(f"cycle {rank - 1}", [])
         for key in ("load_ns", "init_ns"):

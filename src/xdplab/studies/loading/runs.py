@@ -21,7 +21,7 @@ STUDY: StudyKind[LoadingRequest, LoadingPoint] = StudyKind(
     table=table_of,
     tables=tables_of,
     views=VIEWS,
-    version="2",
+    version="3",
     smallest=smallest,
     published=EXPERIMENTS,
 )
