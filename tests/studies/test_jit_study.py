@@ -23,6 +23,7 @@ from xdplab.studies.jit.kerneltests import chosen_range
 from xdplab.studies.jit.kinds import KINDS, kind_of
 from xdplab.studies.jit.module import read_module
 from xdplab.studies.jit.points import MODES, PARTS, JitPoint, JitRequest, smallest
+from xdplab.studies.jit.published import EXPERIMENTS
 from xdplab.studies.jit.rows import COLUMNS, _amplified, suite_rows
 from xdplab.studies.jit.runs import STUDY
 from xdplab.studies.jit.sizes import Size, parse_sizes, watched
@@ -412,14 +413,14 @@ def test_a_filter_whose_whole_cost_is_not_known_is_in_the_table_only():
 @pytest.mark.parametrize(
     ("part", "value", "told"),
     [
-        ("tcp", "share", "JIT, ip, 100"),
-        ("traffic", "share", "JIT, ip, 100 bytes of payload"),
+        ("tcp", "cost", "JIT, ip, 100"),
+        ("traffic", "cost", "JIT, ip, 100 bytes of payload"),
         ("filters", "cost", "JIT, ip"),
     ],
 )
 def test_a_caption_says_which_bar_is_not_there_and_why(part: str, value: str, told: str):
     """A reader who saw only three of four bars would take the fourth for zero."""
-    known = {"part": part, "subject": "ip", "number": 100, "name": "100, passed", "insns": 4}
+    known = {"part": part, "subject": "ip", "number": 100, "name": "100, passed", "insns": 4, "total": 1.0}
     both = table(
         row(**known, trial_id="i-r1", mode="interpreter", **{value: 0.02}),
         row(**known, trial_id="j-r1", mode="jit", reason="not above the noise of 411"),
@@ -428,6 +429,64 @@ def test_a_caption_says_which_bar_is_not_there_and_why(part: str, value: str, to
     assert look.caption[-1] == f"No bar: {told} (not above the noise of 411)."
     whole = both.assign(**{value: 0.02}, reason=None)
     assert not any("No bar" in line for line in VIEWS[part](whole).look.caption)
+
+
+def repeated(part: str, *repetitions: dict[str, float]) -> pd.DataFrame:
+    """One filter's repetitions in time, by the JIT; one without a cost was not above the noise."""
+    known = {"part": part, "subject": "ip", "number": 256, "name": "passed", "insns": 4, "mode": "jit", "unit": "ns"}
+    known["clock"] = "time"
+    return table(
+        *(
+            row(
+                **known,
+                repetition=n,
+                trial_id=f"j-r{n}",
+                reason=None if "cost" in one else "not above the noise",
+                **one,
+            )
+            for n, one in enumerate(repetitions, 1)
+        )
+    )
+
+
+def test_repetitions_within_the_noise_are_not_left_out_of_a_median():
+    """Of three repetitions one was above the noise: it is the largest of the three, and not their median."""
+    noisy = repeated("filters", {}, {"cost": 12.0}, {})
+    assert joined.side_by_side(noisy, ["subject"])["jit"].isna().all()
+    most = repeated("filters", {"cost": 10.0}, {"cost": 12.0}, {})
+    assert joined.side_by_side(most, ["subject"])["jit"].tolist() == [10.0]  # the lowest is unknown, but is the lowest
+
+
+def test_an_interval_holds_those_of_all_repetitions():
+    """Two repetitions whose intervals do not meet: the mean of their ends holds neither median."""
+    apart = repeated("amplified", {"cost": 36.0, "low": 35.0, "high": 37.0}, {"cost": 44.0, "low": 43.0, "high": 45.0})
+    (shown,) = summaries.amplified(apart).to_dict("records")
+    assert (shown["jit"], shown["jit, 95 %"]) == (40.0, "35.00–45.00")
+    (mark,) = VIEWS["amplified"](apart).marks.to_dict("records")
+    assert (mark["low"], mark["high"]) == (35.0, 45.0)
+    unknown = repeated("amplified", {"cost": 36.0, "low": 35.0, "high": 37.0}, {}, {})
+    assert summaries.amplified(unknown)["jit, 95 %"].isna().all()
+
+
+def test_figure_and_table_have_one_share():
+    """The median of the repetitions' shares is 30 %, and the share of the medians 20 %."""
+    one = repeated("traffic", *({"cost": c, "total": t} for c, t in ((10.0, 20.0), (20.0, 100.0), (60.0, 200.0))))
+    made = summaries.traffic(one)["jit: share, %"].tolist()
+    assert made == VIEWS["traffic"](one).marks["value"].tolist() == [20.0]
+
+
+def test_what_the_jit_leaves_to_the_interpreter_has_no_speed_up():
+    left = table(test_row(0, "interpreter", 100), test_row(0, "jit", 100, jited=False))
+    assert joined.tests(left)["jit"].isna().all()
+    both = pd.concat([BOTH, left.assign(number=7, name="t7")])
+    assert summaries.speed_up(both).set_index("set").loc["test_bpf, all tests", "tests"] == 3
+    assert joined.fates(both).set_index("kind").loc[joined.ALL, "left to the interpreter"] == 1
+
+
+def test_a_test_that_fails_in_a_later_repetition_does_not_pass():
+    later = table(*(test_row(0, "jit", 20, repetition=n, passed=n < 2) for n in (1, 2)), test_row(1, "jit", 20))
+    (passing,) = (one for one in EXPERIMENTS if one.what == "test_bpf: tests that pass")
+    assert [ours.text for ours in passing.ours(later)] == ["1 of 2 pass"]
 
 
 def test_places_with_other_clocks_have_other_panels():

@@ -18,11 +18,19 @@ _WHERE = ["label", "unit"]
 def collapsed(table: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
     """Return one row of ``keys`` and mode: for instructions the minimum of the repetitions, for times the median.
 
-    A timer tick only adds to a count; disturbances of a time go both ways.
+    A timer tick only adds to a count; disturbances of a time go both ways. A time that is null was not above the noise:
+    it stands below all others, and a median that it reaches is null. The repetitions' intervals become the one that
+    holds them all.
     """
-    groups = table.groupby([*_WHERE, *keys, "mode"], sort=False, dropna=False)[list(values)]
-    least, middle = groups.min(), groups.median()
+    by, names = [*_WHERE, *keys, "mode"], list(values)
+    groups = table.groupby(by, sort=False, dropna=False)[names]
+    below = table.assign(**{name: table[name].astype("Float64").fillna(-np.inf) for name in names})
+    middle = below.groupby(by, sort=False, dropna=False)[names].median().astype(float).replace(-np.inf, np.nan)
+    least, most = groups.min(), groups.max()
     counts = least.index.get_level_values("unit") == "instructions"
+    for name, ends in (("low", least), ("high", most)):
+        if name in values:
+            middle[name] = ends[name]
     return pd.DataFrame({name: middle[name].where(~counts, least[name]) for name in values}).reset_index()
 
 
@@ -39,9 +47,19 @@ def side_by_side(table: pd.DataFrame, keys: Sequence[str], value: str = "cost") 
     return wide.rename_axis(None, axis=1).reset_index()
 
 
+def shares(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Return one row of ``keys``: in each mode the filter's cost by that of all, each collapsed over repetitions."""
+    cost, total = (side_by_side(table, keys, value) for value in ("cost", "total"))
+    return cost.assign(**{mode: cost[mode] / total[mode] for mode in MODES}).drop(columns=SPEED_UP)
+
+
 def tests(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per test of module test_bpf that ran: its cost in each mode is the mean over its cases."""
-    ran = table[(table["part"] == TEST_BPF) & table["case"].notna()]
+    """Return one row per test of module test_bpf that ran: its cost in each mode is the mean over its cases.
+
+    A test that the JIT left to the interpreter has no cost by the JIT.
+    """
+    left = (table["mode"].eq(JIT) & table["jited"].eq(False)).fillna(False).astype(bool)
+    ran = table[(table["part"] == TEST_BPF) & table["case"].notna() & ~left]
     keys = ["subject", "number", "name", "classic"]
     by_case = collapsed(ran, [*keys, "case"], ["cost"])
     by_test = by_case.groupby([*_WHERE, *keys, "mode"], sort=False, dropna=False)["cost"].mean().reset_index()

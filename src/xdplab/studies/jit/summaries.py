@@ -199,10 +199,11 @@ def traffic(table: pd.DataFrame) -> pd.DataFrame:
     keys = ["subject", "number", "name"]
     cost = joined.side_by_side(rows, keys)
     of_all = {mode: joined.side_by_side(rows, keys, "total")[mode] for mode in MODES}
+    share = joined.shares(rows, keys)
     made = cost[["label", *keys, "unit"]].assign(
         **{f"{mode}: datagram": of_all[mode] for mode in MODES},
         **{f"{mode}: filter": cost[mode] for mode in MODES},
-        **{f"{mode}: share, %": 100 * cost[mode] / of_all[mode] for mode in MODES},
+        **{f"{mode}: share, %": 100 * share[mode] for mode in MODES},
         **{"speed-up": cost[SPEED_UP], "datagram's speed-up": of_all[INTERPRETER] / of_all[JIT]},
     )
     names = {"label": "place", "subject": "filter", "number": "payload, bytes", "name": "datagram is"}
@@ -219,8 +220,8 @@ def amplified(table: pd.DataFrame) -> pd.DataFrame:
     for mode in MODES:
         ends = {end: joined.side_by_side(rows, keys, end)[mode] for end in ("low", "high", "above")}
         texts = [
-            None if pd.isna(low) else f"{low:.2f}–{high:.2f}"
-            for low, high in zip(ends["low"], ends["high"], strict=True)
+            None if pd.isna(low) or pd.isna(cost) else f"{low:.2f}–{high:.2f}"
+            for low, high, cost in zip(ends["low"], ends["high"], whole[mode], strict=True)
         ]
         made[f"{mode}, 95 %"] = texts
         made[f"{mode}, above the shortest"] = ends["above"]
@@ -234,11 +235,12 @@ def tcp(table: pd.DataFrame) -> pd.DataFrame:
     rows = joined.part(table, TCP)
     keys = ["subject", "name"]
     cost, total, runs = (joined.side_by_side(rows, keys, value) for value in ("cost", "total", "packets"))
+    share = joined.shares(rows, keys)
     made = cost[["label", *keys, "unit"]].assign(
         **{"filter runs": runs[list(MODES)].max(axis=1)},
         **{f"{mode}: in all": total[mode] for mode in MODES},
         **{f"{mode}: filter": cost[mode] for mode in MODES},
-        **{f"{mode}: share, %": 100 * cost[mode] / total[mode] for mode in MODES},
+        **{f"{mode}: share, %": 100 * share[mode] for mode in MODES},
         **{"speed-up": cost[SPEED_UP], "speed-up of all": total[INTERPRETER] / total[JIT]},
     )
     return _rounded(made).rename(columns={"label": "place", "subject": "filter", "name": "test, segments are"})

@@ -239,7 +239,7 @@ def _filters(table: pd.DataFrame) -> View:
 
 
 def _traffic(table: pd.DataFrame) -> View:
-    rows = joined.side_by_side(joined.part(table, TRAFFIC), ["subject", "number"], "share")
+    rows = joined.shares(joined.part(table, TRAFFIC), ["subject", "number"])
     of_place = _of_place(rows)
     payload = rows["number"].astype(str) + " bytes of payload"
     rows = rows.assign(panel=payload + of_place, short=rows["subject"].map(_shortened))
@@ -290,7 +290,7 @@ def _known(value: Any) -> float | None:
 
 
 def _tcp(table: pd.DataFrame) -> View:
-    rows = joined.side_by_side(joined.part(table, TCP), ["subject", "name"], "share")
+    rows = joined.shares(joined.part(table, TCP), ["subject", "name"])
     of_place = _of_place(rows)
     kind = rows["name"].astype(str).str.split(",").str[0]
     rows = rows.assign(panel=kind + of_place, short=rows["subject"].map(_shortened))
