@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from studies_rows import loop, prevails, row, table
 
 from xdplab.studies.verifier import summaries
@@ -100,6 +101,21 @@ def test_prevails_cost_of_a_loop_is_judged_from_three_iterations_on():
     assert answers(loop(3))["double_strcmp rolled: PREVAIL's time, ms"][1].startswith("unknown: the run has no PREVAIL")
 
 
+@pytest.mark.parametrize("verdict", ["complexity", "loader"])
+def test_a_run_that_did_not_end_by_itself_has_no_cost(verdict: str):
+    """Stopped at its limit, each size costs the limit: that is no fixpoint. One that broke has verified nothing."""
+    rows = [prevails(**loop(n, load_ns=20e9) | {"label": "P", "verifier": "p", "verdict": verdict}) for n in (3, 100)]
+    slow = [loop(n, load_ns=40e9) for n in (3, 100)]
+    found = answers(*rows, *slow)
+    assert found["double_strcmp rolled: PREVAIL's time, ms, P"][1].startswith("unknown: needs two sizes")
+    assert found["rolled loops: PREVAIL against Linux"][1].startswith("unknown: needs a loop")
+    sizes = [row(sha256=str(n), insns=n) for n in range(1, 8)]
+    grows = [prevails(sha256=str(n), load_ns=n * 1e6, verdict=verdict if n > 5 else "accepted") for n in range(1, 8)]
+    assert answers(*sizes, *grows)["PREVAIL's time against instructions, PREVAIL"] == (
+        "rank correlation 1.00, n = 5; 2 broken or over a limit are left out", "yes",
+    )  # fmt: skip
+
+
 def test_programs_that_prevail_accepts_are_counted_among_those_that_it_read():
     rows = [prevails(sha256=str(n)) for n in range(8)]
     rows += [prevails(sha256="8", verdict="loader", cause="no such section")]
@@ -143,7 +159,12 @@ def test_a_newer_kernel_that_costs_more_does_not_agree():
 
     name = "cost of a newer kernel, same programs"
     ours, agrees = answers(kernel("6.12.1", 200), kernel("6.1.9", 100))[name]
-    assert ours.startswith("Linux 6.12.1 against Linux 6.1.9: processed_insns × 2.000, memory_bytes × 2.000")
+    assert ours.startswith(
+        "Linux 6.12.1 against Linux 6.1.9: processed_insns × 2.000 of 1 program, memory_bytes × 2.000"
+    )
+    unknown = [kernel(release, 100) | {"sha256": "2", "memory_bytes": None} for release in ("6.12.1", "6.1.9")]
+    both = answers(kernel("6.12.1", 400), kernel("6.1.9", 100), *unknown)[name][0]
+    assert "processed_insns × 2.000 of 2 programs, memory_bytes × 4.000 of 1 program (" in both
     assert agrees.startswith("no: more")
     assert answers(kernel("6.12.1", 100), kernel("6.1.9", 100))[name][1] == "yes"
     assert answers(kernel("6.1.9", 100))[name][1].startswith("unknown")

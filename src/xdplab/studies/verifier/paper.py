@@ -189,21 +189,28 @@ def _newer_costs(rows: pd.DataFrame) -> BesidePaper:
     known = {m: ratio for m, ratio in ratios.items() if ratio is not None}
     if not known:
         return BesidePaper(name, said, "", "unknown: no program was accepted by both kernels")
-    ours = ", ".join(f"{m} × {ratio:.3f}" for m, ratio in known.items())
+    counts = {m: len(_ratios(both[f"{m}_a"], both[f"{m}_b"])) for m in known}
+    ours = ", ".join(f"{m} × {ratio:.3f} of {many(counts[m], 'program')}" for m, ratio in known.items())
     more = [m for m, ratio in known.items() if ratio > MORE]
     verdict = f"no: more {' and '.join(more)}" if more else "yes"
-    words = f"{new} against {old}: {ours} (geometric mean, {many(len(both), 'program')})"
+    words = f"{new} against {old}: {ours} (geometric means)"
     return BesidePaper(name, said, words, verdict, "processed")
 
 
-def _mean_ratio(before: pd.Series, after: pd.Series) -> float | None:
+def _ratios(before: pd.Series, after: pd.Series) -> pd.Series:
+    """Return the ratios of the programs of which both kernels tell the number."""
     ratios = (after.astype("Float64") / before.astype("Float64")).dropna()
-    positive = ratios[np.isfinite(ratios) & ratios.gt(0)]
-    return float(np.exp(np.log(positive.astype(float)).mean())) if len(positive) else None
+    return ratios[np.isfinite(ratios) & ratios.gt(0)].astype(float)
+
+
+def _mean_ratio(before: pd.Series, after: pd.Series) -> float | None:
+    ratios = _ratios(before, after)
+    return float(np.exp(np.log(ratios).mean())) if len(ratios) else None
 
 
 def _prevail_grows(rows: pd.DataFrame) -> Iterator[BesidePaper]:
-    prevail = rows[(rows["verifier"] != LINUX) & ~rows["form"].fillna("").eq("rolled")]
+    sized = rows[(rows["verifier"] != LINUX) & ~rows["form"].fillna("").eq("rolled")]
+    prevail = sized[_came_to_an_end(sized)]
     for column, words, figure in (("load_ns", "time", "prevail-time"), ("memory_bytes", "memory", "prevail-memory")):
         name, said = f"PREVAIL's {words} against instructions", "grows with the instructions"
         if prevail.empty:
@@ -215,9 +222,15 @@ def _prevail_grows(rows: pd.DataFrame) -> Iterator[BesidePaper]:
                 yield BesidePaper(f"{name}, {label}", said, "", f"unknown: {many(len(known), 'program')} with both")
                 continue
             verdict = "yes" if rank > 0.5 else "no: the two hardly rise together"
-            yield BesidePaper(
-                f"{name}, {label}", said, f"rank correlation {rank:.2f}, n = {len(known)}", verdict, figure
-            )
+            ours = f"rank correlation {rank:.2f}, n = {len(known)}"
+            if over := int(sized["label"].eq(label).sum()) - len(found):
+                ours += f"; {over} broken or over a limit are left out"
+            yield BesidePaper(f"{name}, {label}", said, ours, verdict, figure)
+
+
+def _came_to_an_end(rows: pd.DataFrame) -> pd.Series:
+    """Return which analyses have a cost: one that broke has none, and one over a limit has only the limit's."""
+    return rows["verdict"].isin(("accepted", "rejected"))
 
 
 def _prevail_accepts(rows: pd.DataFrame) -> Iterator[BesidePaper]:
@@ -266,9 +279,10 @@ def _fixpoint(rows: pd.DataFrame) -> BesidePaper:
     ours, theirs = loops[loops["verifier"] == LINUX], loops[loops["verifier"] != LINUX]
     if rows["verifier"].eq(LINUX).all():
         return BesidePaper(name, said, "", _NO_PREVAIL)
+    theirs = theirs[_came_to_an_end(theirs)]
     both = _newest_build(ours[ours["verdict"].eq("accepted")]).merge(theirs, on="sha256", suffixes=("", "_b"))
     if both.empty:
-        return BesidePaper(name, said, "", "unknown: needs a loop from N = 3 on that Linux accepts")
+        return BesidePaper(name, said, "", "unknown: needs a loop from N = 3 on that Linux accepts and PREVAIL ends")
     last = both.iloc[-1]
     ratio = float(last["load_ns"]) / float(last["load_ns_b"])
     words = f"N = {last['n']}: Linux takes × {ratio:.2f} of {last['label_b']}'s time"
@@ -295,9 +309,10 @@ def _prevail_loops(rows: pd.DataFrame) -> Iterator[BesidePaper]:
         if whole.empty:
             yield BesidePaper(name, said, "", _NO_PREVAIL)
         for label, mine in whole.groupby("label", sort=False):
-            one = _newest_build(mine[mine[column].notna()])
+            one = _newest_build(mine[mine[column].notna() & _came_to_an_end(mine)])
             if len(one) < 2:
-                yield BesidePaper(f"{name}, {label}", said, "", "unknown: needs two sizes from N = 3 on")
+                why = "unknown: needs two sizes from N = 3 on that PREVAIL ends"
+                yield BesidePaper(f"{name}, {label}", said, "", why)
                 continue
             n, most = one["n"].iloc[[0, -1]]
             first, last = one[column].astype(float).iloc[[0, -1]] / scale
