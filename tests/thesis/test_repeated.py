@@ -159,6 +159,15 @@ def test_a_difference_that_the_repetitions_leave_open_refutes_nothing(
     assert said[2].numbers.endswith("by 3 standard errors")
 
 
+def test_a_rate_that_the_generator_makes_says_nothing_of_the_dut() -> None:
+    """Both rates are what the generator sends: that a hundred accesses cost nothing does not follow."""
+    trials = own_trials(limited_by="generator", forwarded_pps=5e6, dut_cpus=8)
+    found = answer(
+        STATEMENTS["A hundred accesses cost native with 8 queues nothing"][1], own_reading(own_run("m", trials))
+    )
+    assert (found.verdict, found.numbers[:10]) == ("cannot be told here", "no rate of")
+
+
 def test_a_single_cpu_is_one_cpu() -> None:
     rule = STATEMENTS["Best queue counts: 8 for native and generic, 1 for AF_XDP"][1]
     assert answer(rule, Reading("own", {}, {}, {}, cpus=1)).numbers == "1 CPU for 8 queues"

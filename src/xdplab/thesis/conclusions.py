@@ -290,9 +290,12 @@ def corrected_reading(source: Source) -> Reading:
 
 
 def own_reading(own: OwnRun) -> Reading:
-    """Return the means over one's own valid trials."""
+    """Return the means over one's own valid trials. A rate that the generator makes is not the DUT's: there is none."""
     rows = own.source.better[own.source.better["verdict"] == "valid"]
-    rates, latency, instructions, apart, errors = _measured(rows)
+    capped = rows["limited_by"].eq("generator").fillna(False).astype(bool)
+    rates, latency, instructions, apart, errors = _measured(
+        rows.assign(forwarded_pps=rows["forwarded_pps"].mask(capped))
+    )
     return Reading("own", rates, latency, instructions, own.wired, own.cpus, own.shared, apart, errors)
 
 
