@@ -13,6 +13,7 @@ import pytest
 from xdplab.thesis.digest import SarDigest, digest_logs
 from xdplab.thesis.made_logs import names, sar
 from xdplab.thesis.names import parse_name
+from xdplab.thesis.samples import sar_parts
 from xdplab.thesis.source import MOST_BYTES, Found, RawLog, raw_logs
 
 PLACE = names("resultados1", "xdpdrv", 2, 100, 128)
@@ -50,6 +51,13 @@ def test_a_damaged_cpu_number_is_a_row_less(tmp_path: Path) -> None:
     assert isinstance(whole, SarDigest)
     assert digest.shares.shape[1:] == whole.shares.shape[1:]
     assert any("1 rows of CPUs that cannot be" in text for text in problems)
+
+
+def test_the_sample_behind_a_missing_one_has_its_own_frames_only() -> None:
+    digest, _ = digested(WHOLE.replace("10:00:14        CPU", "10:00:14        DPU", 1))
+    assert isinstance(digest, SarDigest)
+    _, frames = sar_parts("t", 1, digest, None)
+    assert frames.columns["rx_packets"].tolist() == [0.0] * 5 + [1000.0, 2000.0, 2000.0]
 
 
 BOMB = """

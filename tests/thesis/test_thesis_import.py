@@ -45,6 +45,24 @@ def archive(path: Path, files: dict[str, str], prefix: str = "./") -> Path:
     return path
 
 
+@pytest.mark.parametrize("missing", ["the interface's row", "the block of CPUs"])
+@pytest.mark.parametrize("heard", [1e6, 0.0])
+def test_a_sample_that_is_damaged_is_not_counted_as_empty(missing: str, heard: float, tmp_path: Path) -> None:
+    """Two of nineteen samples gone: the DUT's rate was 11 % too low, and a good trial invalid for it."""
+    text = sar(1e6, 1e6, {0: 90.0})
+    for clock in ("10:00:30", "10:00:32"):
+        if missing == "the interface's row":
+            text = text.replace(f"{clock}{'nic0':>13}", f"{clock}{'nic0?':>13} :")
+        else:
+            before = "10:00:28" if clock.endswith("30") else "10:00:30"
+            text = text.replace(f"{before}        CPU", f"{before}        DPU", 1)
+    row = one(tmp_path, generator=generator(heard), sar=text)
+    assert "damaged" in row["anomalies"]
+    assert row["dut_count_pps"] == pytest.approx(1e6, rel=1e-6)
+    assert row["tg_count_pps"] == pytest.approx(heard, rel=1e-3)
+    assert row["forwarded_pps"] == pytest.approx(1e6, rel=1e-3)
+
+
 def test_names_of_both_grammars_say_the_point() -> None:
     for path in names("resultados_af_xdp2", "xdpgeneric", 4, 1600, 512).values():
         name = parse_name(path)

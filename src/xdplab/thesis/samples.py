@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xdplab.thesis.columns import SAMPLE_COLUMNS
 from xdplab.thesis.digest import CPU_SHARES, SarDigest
 from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
-from xdplab.thesis.window import Busy
+from xdplab.thesis.window import GAP_STEPS, Busy
 
 Array = NDArray[np.floating[Any]]
 HOSTS = ("tg", "dut")
@@ -63,6 +63,7 @@ def sar_parts(trial_id: str, attempt: int, sar: SarDigest, busy: Busy | None) ->
     t_s = sar.t_s - (busy.start_s if busy else 0.0)
     samples, cpus, _ = sar.shares.shape
     step = _growth(sar.t_s)
+    step = np.where(step > GAP_STEPS * sar.step_s, sar.step_s, step)  # a sample is missing before it
     by_cpu: dict[str, Array] = {"t_s": np.repeat(t_s, cpus), "cpu": np.tile(np.arange(cpus, dtype=float), samples)}
     by_cpu |= {name: sar.shares[:, :, place].ravel() for name, place in _SHARE_COLUMNS.items()}
     frames = {"t_s": t_s, "tx_packets": np.rint(sar.tx_pps * step), "rx_packets": np.rint(sar.rx_pps * step)}

@@ -19,6 +19,7 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.float64]
 QUIET_PPS = 100.0  # what an idle network says by itself
 QUIET_SHARE = 0.05  # of the busiest sample
+GAP_STEPS = 1.5  # from one sample to the next: then one is missing
 SETTLING_S = 1.0  # of the sender's first second, in which nothing has come back yet
 TX_TIME, TX_PACKETS, RX_TIME, RX_PACKETS = (
     COLUMNS.index(name) for name in ("tx_time_s", "tx_packets", "rx_time_s", "rx_packets")
@@ -91,17 +92,30 @@ def counters_of(rows: Rows) -> Counters:
 def counted(counters: Counters | None, sar: SarDigest | None, busy: Busy | None) -> WindowCount:
     """Return the frames both hosts counted over the seconds that both saw, or over those of the one that did."""
     if sar is not None and busy is not None:
-        step = sar.step_s
-        ends = sar.t_s[busy.places]
-        dut = [sum_of_known(rate[busy.places]) * step for rate in (sar.rx_pps, sar.tx_pps)]
-        own = (float(ends[0]) - step - busy.start_s, float(ends[-1]) - busy.start_s)
+        places, spans = _seen(sar, busy)
+        dut = [float(rate[places].sum()) * sar.step_s for rate in (sar.rx_pps, sar.tx_pps)]
+        seconds = sum(end - begin for begin, end in spans)
         if counters is None:
-            return WindowCount(own[1] - own[0], nan, nan, *dut)
-        return WindowCount(own[1] - own[0], _between(counters.tx, own), _between(counters.rx, own), *dut)
+            return WindowCount(seconds, nan, nan, *dut)
+        tx, rx = (sum(_between(counter, span) for span in spans) for counter in (counters.tx, counters.rx))
+        return WindowCount(seconds, tx, rx, *dut)
     quiet = 0.0 if sar is not None and not np.isnan(sar.rx_pps).all() else nan
     if counters is None:
         return WindowCount(0.0, nan, nan, quiet, quiet)
     return replace(whole_run(counters), dut_rx=quiet, dut_tx=quiet)
+
+
+def _seen(sar: SarDigest, busy: Busy) -> tuple[NDArray[np.int64], list[tuple[float, float]]]:
+    """Return the samples within the traffic whose rates are known, and the times that they cover, from its start on.
+
+    What lies in a sample that was damaged or is missing was counted by one host alone.
+    """
+    known = ~(np.isnan(sar.rx_pps[busy.places]) | np.isnan(sar.tx_pps[busy.places]))
+    places, step = busy.places[known], sar.step_s
+    ends = sar.t_s[places]
+    apart = np.flatnonzero(np.diff(ends) > GAP_STEPS * step) + 1
+    parts = [part for part in np.split(ends, apart) if len(part)]
+    return places, [(float(part[0]) - step - busy.start_s, float(part[-1]) - busy.start_s) for part in parts]
 
 
 def whole_run(counters: Counters) -> WindowCount:
