@@ -44,7 +44,9 @@ MENDED = "programs accepted, environment mended by another kernel of the run"
 
 def test_a_caption_counts_a_program_once_though_verifiers_name_it_differently():
     both = table(row(section="xdp", program="f"), prevails(section="xdp", program="xdp"))
-    assert VIEWS["prevail-time"](both).look.caption[0].startswith("1 program, Linux 6 and PREVAIL")
+    caption = VIEWS["prevail-time"](both).look.caption
+    assert caption[0].startswith("1 program, Linux 6 and PREVAIL")
+    assert "PREVAIL: one whole process" in caption[1]  # the two times are not of the same work
 
 
 def test_the_papers_page_counts_a_program_once_and_names_the_other_verifier():
@@ -93,7 +95,7 @@ def test_prevails_cost_of_a_loop_is_judged_from_three_iterations_on():
     slow = [loop(n, load_ns=12e6) for n in costs]
     refused = [r | {"verdict": "rejected"} for r in rows]
     name = "rolled loops: PREVAIL against Linux"
-    assert answers(*rows, *slow)[name] == ("N = 100: Linux takes × 2.00 of P's time", "yes")
+    assert answers(*rows, *slow)[name] == ("N = 100: Linux takes × 2.00 of P's time (its whole process)", "yes")
     assert answers(*refused, *slow)[name][1] == "yes; PREVAIL's verdict is rejected"
     memory = answers(*refused)["double_strcmp rolled: PREVAIL's memory, kB, P"]
     assert memory[1] == "no: it grows; PREVAIL's verdict is rejected"

@@ -285,7 +285,7 @@ def _fixpoint(rows: pd.DataFrame) -> BesidePaper:
         return BesidePaper(name, said, "", "unknown: needs a loop from N = 3 on that Linux accepts and PREVAIL ends")
     last = both.iloc[-1]
     ratio = float(last["load_ns"]) / float(last["load_ns_b"])
-    words = f"N = {last['n']}: Linux takes × {ratio:.2f} of {last['label_b']}'s time"
+    words = f"N = {last['n']}: Linux takes × {ratio:.2f} of {last['label_b']}'s time (its whole process)"
     verdict = "yes" if ratio > 1 else "no: N is small, or the process costs more"
     return BesidePaper(name, said, words, verdict + _unless_accepted([last["verdict_b"]]), "prevail-loops")
 
