@@ -2,6 +2,7 @@
 // The AF_XDP application of the DUT: open → attach → forward until the input ends → detach → last counters.
 #include "fail.h"
 #include "forward.h"
+#include "json.h"
 #include "options.h"
 #include "redirect.h"
 #include "report.h"
@@ -141,5 +142,5 @@ int main(int argc, char **argv) {
     report_ready(application.queues, options->queues, &application.redirect, options->fifo, refused);
     serve(&application);
     finish(&application);
-    return 0;
+    return !json_flush();
 }

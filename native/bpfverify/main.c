@@ -4,6 +4,7 @@
 #include "elf_file.h"
 #include "fail.h"
 #include "globals.h"
+#include "json.h"
 #include "libbpf_load.h"
 #include "measure.h"
 #include "options.h"
@@ -128,19 +129,20 @@ int main(int argument_count, char **arguments) {
     allow_memory();
     keep_memory();
     refusal_collect();
+    int status = 0;
     while (*at < count) {
-        int status = 0;
         pid_t worker = fork();
         if (worker == 0) {
             work(arguments + first, count, at);
-            _exit(0);
+            _exit(!json_flush());
         }
         if (worker < 0 || waitpid(worker, &status, 0) < 0)
             fail("start", errno, NULL, "no worker process: %s", strerror(errno));
         if (*at < count) {
             tell_end(arguments[first + *at], status);
             (*at)++;
+            status = 0;
         }
     }
-    return 0;
+    return status || !json_flush(); // 0: every line was written
 }

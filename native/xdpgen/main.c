@@ -3,6 +3,7 @@
  * JSON lines. */
 #include "burst.h"
 #include "fail.h"
+#include "json.h"
 #include "refusal.h"
 #include "report.h"
 #include "thread.h"
@@ -108,5 +109,5 @@ int main(int argc, char **argv) {
         fail_print();
     else
         report_end("detached", done);
-    return error ? 1 : 0;
+    return error || !json_flush();
 }

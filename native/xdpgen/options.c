@@ -188,11 +188,21 @@ static const char *too_short(const struct options *options) {
     return NULL;
 }
 
+static bool names_a_cpu_twice(const struct cpu_list *list) {
+    for (unsigned i = 0; i < list->count; i++)
+        for (unsigned j = 0; j < i; j++)
+            if (list->cpus[i] == list->cpus[j])
+                return true;
+    return false;
+}
+
 static const char *contradiction(const struct options *options) {
     if (!options->interface)
         return "--interface is missing";
     if (strlen(options->interface) >= IF_NAMESIZE)
         return "--interface: no device has so long a name";
+    if (names_a_cpu_twice(&options->cpus))
+        return "--cpus names a CPU twice: each has one thread";
     if (options->receive_on && (options->alone || options->no_receive))
         return "--receive-on goes with neither --alone nor --no-receive";
     if (options->frames && strcmp(options->engine, "afxdp"))

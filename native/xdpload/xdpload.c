@@ -4,6 +4,7 @@
 #include "attach.h"
 #include "commands.h"
 #include "fail.h"
+#include "json.h"
 #include "options.h"
 #include "program.h"
 #include "redirects.h"
@@ -14,18 +15,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static void say_detached(void) {
+static bool say_detached(void) {
     static const char line[] = "{\"type\":\"detached\"}\n";
     detach_program();
-    if (write(STDOUT_FILENO, line, sizeof(line) - 1) < 0)
-        return; // the reader is gone
+    return write(STDOUT_FILENO, line, sizeof(line) - 1) == sizeof(line) - 1;
 }
 
 // Exits in the handler: a signal must end the program at once, at any point.
 static void end_on_signal(int signal) {
     (void)signal;
-    say_detached();
-    _exit(0);
+    _exit(!say_detached());
 }
 
 static void catch_signals(void) {
@@ -61,6 +60,6 @@ int main(int argc, char **argv) {
     if (options.mode != MODE_NONE)
         attach_program(&program, &options, ifindex);
     serve(&program);
-    say_detached();
-    return 0;
+    bool told = json_flush(); // before the last line, which does not wait for it
+    return !(say_detached() && told);
 }

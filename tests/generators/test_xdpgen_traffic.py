@@ -487,6 +487,19 @@ def test_what_cannot_be_is_refused_with_its_reason(traffic_bench: Bench) -> None
     assert "--bursts" in result.error_text
 
 
+def test_a_cpu_that_is_named_twice_is_refused(traffic_bench: Bench) -> None:
+    """Two threads then shared one sender's state: half of the frames counted as lost, and the end waited minutes."""
+    argv = [traffic_bench.xdpgen, "--interface", "vg0", "--queues", "2", "--cpus", "0,0"]
+    result = traffic_bench.lab.tg.run(argv, check=False)
+    assert (result.exit_code, "names a CPU twice" in result.error_text) == (2, True)
+
+
+def test_results_that_cannot_be_written_are_an_error(traffic_bench: Bench) -> None:
+    lab = traffic_bench.lab
+    run = f"{traffic_bench.xdpgen} --interface {lab.tg_interface} --load 1000 --bursts measure:0.1 > /dev/full"
+    assert lab.tg.run(["sh", "-c", run], check=False).exit_code == 1
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_generator_starts_where_another_was_just_killed(traffic_bench: Bench, engine: str) -> None:
     """Its program stays on the interface for some ms, until the kernel has removed it."""

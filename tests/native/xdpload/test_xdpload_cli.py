@@ -234,6 +234,13 @@ def test_usage_errors_end_with_2(folder, arguments):
     assert "xdpload: " in words
 
 
+def test_results_that_cannot_be_written_are_an_error(folder):
+    argv = [folder / "xdpload/xdpload", "--object", folder / "two.o", "--mode", "none"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=full, timeout=30, check=False)
+    assert done.returncode == 1
+
+
 def test_a_map_the_kernel_does_not_make_is_named(folder):
     (folder / "long_key.c").write_text(TWO.replace("__type(key, __u32)", "__type(key, __u64)"))
     include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
