@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "link.h"
 #include "fail.h"
+#include "payload.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
 #include <linux/if_link.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
+#include <net/if.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 typedef void (*visitor)(const struct ifaddrs *entry, void *result);
 
@@ -35,6 +40,19 @@ static void copy_mac(const struct ifaddrs *entry, void *result) {
 }
 
 int link_mac(const char *interface, uint8_t mac[6]) { return visit(interface, copy_mac, mac); }
+
+/* As the kernel's xdp_ok_fwd_dev(): there is always room for a tag. */
+int link_largest_frame(const char *interface, unsigned *bytes) {
+    struct ifreq request = {0};
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    strncpy(request.ifr_name, interface, sizeof(request.ifr_name) - 1);
+    const int error = fd < 0 || ioctl(fd, SIOCGIFMTU, &request) ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    *bytes = request.ifr_mtu + ETH_HLEN + VLAN_BYTES;
+    return error ? failed("interface", error, NULL, "the MTU of %s cannot be read", interface) : 0;
+}
 
 static void add_failures(const struct ifaddrs *entry, void *result) {
     const struct rtnl_link_stats *stats = entry->ifa_data;

@@ -10,6 +10,7 @@
 #include "fail.h"
 #include "histograms.h"
 #include "hold.h"
+#include "link.h"
 #include "object.h"
 #include "receive.h"
 #include "refused.h"
@@ -105,8 +106,20 @@ static int load_sender(const struct session *session) {
     return settings.alone == ALONE_RECEIVER ? lead_to_receiver() : 0;
 }
 
+/* A frame that the device's MTU does not admit is dropped before its batch is flushed: nothing counts it. */
+static int require_room(const struct session *session) {
+    const unsigned bytes = session->options.sizes.largest;
+    unsigned most;
+    int error = link_largest_frame(session->options.interface, &most);
+
+    if (error || bytes <= most || session->options.alone)
+        return error;
+    return failed("frames", EMSGSIZE, NULL, "%s takes frames of at most %u bytes, not of %u: raise its MTU",
+                  session->options.interface, most + ETH_FCS_LEN, bytes + ETH_FCS_LEN);
+}
+
 static int live_open(struct session *session) {
-    int error = load_sender(session);
+    int error = require_room(session) ?: load_sender(session);
 
     if (error)
         return error;

@@ -380,6 +380,22 @@ def test_frames_the_device_does_not_take_are_errors(traffic_bench: Bench, one_bu
     assert summary.tx_errors == summary.lost_packets == summary.tx_packets > 0
 
 
+@pytest.mark.parametrize("sizes", [{"frame_bytes": 1518}, {"imix": (64, 1518)}])
+def test_frames_larger_than_the_device_takes_are_refused(
+    traffic_bench: Bench, one_burst: Send, sizes: dict[str, Any]
+) -> None:
+    """The kernel drops such a live frame before anything counts it: of two sizes, one seemed lost by the DUT."""
+    lab = traffic_bench.lab
+    lab.tg.run(["ip", "link", "set", "dev", lab.tg_interface, "mtu", "1000"])
+    try:
+        with pytest.raises(HostError, match="at most 1022 bytes, not of 1518"):
+            one_burst(**sizes)
+        with traffic_bench.dut("drop"):
+            assert one_burst(frame_bytes=1022).summary.tx_errors == 0
+    finally:
+        lab.tg.run(["ip", "link", "set", "dev", lab.tg_interface, "mtu", "1500"])
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rate_pps", [1_000.0, 20_000.0, 200_000.0])
 def test_pace(traffic_bench: Bench, one_burst: Send, engine: str, rate_pps: float) -> None:
