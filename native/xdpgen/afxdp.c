@@ -205,10 +205,12 @@ static void keep_schedule(struct queue *queue, uint64_t elapsed) {
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Sends one batch of what is due. */
-static void serve(struct queue *queue, unsigned stream, uint64_t now) {
-    const uint64_t elapsed = now - afxdp.start_ns;
-    uint64_t wanted = least(due_frames(queue, elapsed), queue->end_sequence - queue->sequence);
+/* Sends one batch of what is due within the window. The clock is read for each queue: the batches of those
+ * before it take their time. */
+static void serve(struct queue *queue, unsigned stream) {
+    const uint64_t now = now_ns(), elapsed = now - afxdp.start_ns;
+    const uint64_t due = due_frames(queue, least(elapsed, afxdp.end_ns - 1 - afxdp.start_ns));
+    uint64_t wanted = least(due, queue->end_sequence - queue->sequence);
     unsigned frames = wanted ? xsk_begin(&queue->xsk, least(wanted, afxdp.session->options.batch)) : 0;
 
     if (!wanted)
@@ -247,12 +249,14 @@ static void wait_for_due(const struct worker *worker) {
 }
 
 /* The kernel still has frames of the last batches. What it took later would be sent, and counted by the DUT,
- * in the next burst. */
+ * in the next burst. At max load the ring is full then, and the burst lasts until it is empty. */
 static void drain(struct queue *queue) {
     const uint64_t end = now_ns() + DRAIN_NS;
     uint64_t stuck = now_ns() + STUCK_NS;
 
+    xsk_begin(&queue->xsk, 0);
     queue->left = xsk_pending(&queue->xsk);
+    const bool late = queue->left && !afxdp.interval;
     while (queue->left && now_ns() < least(stuck, end) && !interrupted) {
         xsk_end(&queue->xsk, 0);
         xsk_begin(&queue->xsk, 0);
@@ -260,16 +264,17 @@ static void drain(struct queue *queue) {
             stuck = now_ns() + STUCK_NS;
         queue->left = xsk_pending(&queue->xsk);
     }
+    if (late)
+        queue->counts.taken_ns = now_ns();
 }
 
 static void afxdp_work(struct worker *worker) {
     const unsigned step = afxdp.session->options.cpus.count, streams = afxdp.session->streams;
-    uint64_t now;
 
     wait_for_start();
-    while (!workers_stopping() && (now = now_ns()) < afxdp.end_ns) {
+    while (!workers_stopping() && now_ns() < afxdp.end_ns) {
         for (unsigned stream = worker->index; stream < streams; stream += step)
-            serve(&afxdp.queues[stream], stream, now);
+            serve(&afxdp.queues[stream], stream);
         if (afxdp.interval)
             wait_for_due(worker);
     }

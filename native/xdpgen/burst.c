@@ -107,13 +107,13 @@ static int watch(struct burst *burst) {
 
 static uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* The longest any stream went on sending, as it noticed itself. */
+/* The longest any stream went on sending, as it noticed itself, or the kernel took its frames. */
 static double duration(const struct burst *burst) {
     const uint64_t unnoticed = burst->stopped_ns ?: burst->window.end_ns;
     uint64_t last = burst->window.start_ns;
 
     for (unsigned stream = 0; stream < burst->session->streams; stream++)
-        last = max(last, burst->counts[stream].stopped_ns ?: unnoticed);
+        last = max(max(last, burst->counts[stream].stopped_ns ?: unnoticed), burst->counts[stream].taken_ns);
     return (double)(last - burst->window.start_ns) / NS_PER_SECOND;
 }
 

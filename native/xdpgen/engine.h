@@ -6,10 +6,11 @@
 
 struct stream_counts {
     uint64_t sent;
-    uint64_t stopped_ns;   /* when it noticed the burst's end; 0: it did not */
-    struct looks looks;    /* max load: at the clock */
-    uint64_t latest_ns;    /* paced: how long after its due time a frame was sent, at
-                              most */
+    uint64_t stopped_ns; /* when it noticed the burst's end; 0: it did not */
+    uint64_t taken_ns;   /* max load: when the kernel had taken its last frames; 0: before the burst's end */
+    struct looks looks;  /* max load: at the clock */
+    uint64_t latest_ns;  /* paced: how long after its due time a frame was sent, at
+                            most */
     uint64_t late_packets; /* paced: frames sent more than LATE_NS after they were
                               due */
 };

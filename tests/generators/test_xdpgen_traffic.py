@@ -161,6 +161,18 @@ def test_latency_counts_from_the_time_a_frame_was_due(traffic_bench: Bench, one_
     assert late.max == burst.summary.tx_late_max_ns
 
 
+def test_lateness_includes_the_wait_for_the_queues_before(traffic_bench: Bench, one_burst: Send) -> None:
+    """One thread serves eight queues in turn: its clock was read before the first, so the last one's frames seemed
+    earlier than their stamps."""
+    with traffic_bench.queues(8), traffic_bench.dut("reflect"):
+        burst = one_burst("afxdp", seconds=0.3, rate_pps=2e6, queues=8, cpus=(0,))
+    sent, due, late = burst.histogram, burst.from_due, burst.lateness
+    assert due is not None
+    assert late is not None
+    assert sent.count == due.count == late.count
+    assert due.sum - sent.sum - late.sum <= 30_000 * due.count
+
+
 def test_a_load_that_cannot_be_reached_lags_behind_its_schedule(traffic_bench: Bench, one_burst: Send) -> None:
     with traffic_bench.dut("reflect"):
         burst = one_burst(seconds=0.2, rate_pps=50e6)
@@ -257,6 +269,16 @@ def test_what_a_slow_kernel_takes_late_is_sent_in_its_own_burst(traffic_bench: B
             with traffic_bench.counting() as arrived:
                 summary = generator.burst(name, 0.2).summary
             assert sum(arrived) == summary.tx_packets > 2048, name
+
+
+def test_a_burst_lasts_until_a_slow_kernel_has_taken_its_frames(traffic_bench: Bench, tmp_path: Path) -> None:
+    """The ring of 2048 frames is full when the window ends: they counted as sent within it."""
+    with slowed(traffic_bench, tmp_path).generator("afxdp", receive=False, batch=256) as generator:
+        generator.start()
+        summary = generator.burst("measure", 0.2).summary
+    takes = 256 / 0.015
+    assert summary.duration_s > 0.2 + 0.8 * 2048 / takes
+    assert summary.tx_packets / summary.duration_s < 1.1 * takes
 
 
 def test_frames_that_the_kernel_never_takes_are_an_error(traffic_bench: Bench, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ tx_socket           | json  |      | state   | what the kernel says of the TG's 
 queues_reached      | int   |      | state   | queues that received at least one test frame
 frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent, with FCS: frame_bytes, or the mean over a pcap's frames, or over the frames counted by size (IMIX)
 window_requested_s  | float | s    | time    | length of the window that the plan asks for
-window_s            | float | s    | time    | how long frames were sent, by the sender's clock: the divisor of offered_pps
+window_s            | float | s    | time    | how long frames were sent, by the sender's clock, at max until the kernel had taken the last ones: the divisor of offered_pps
 path                | json  |      | count   | frames sent and received back before the trial to prove that the path carries them; the DUT's counts where none came back
 warmup_s            | float | s    | time    | how long frames were sent before the window, until the rate was steady or the limit of five bursts was reached
 warmup_steady       | bool  |      | state   | the rate was steady when the warm-up ended; null if this was not checked
