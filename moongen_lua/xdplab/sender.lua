@@ -31,11 +31,12 @@ function sender:step(elapsed)
 	if n == 0 then
 		return 0
 	end
+	local now = self.rate and mg.getTime() - self.plan.begin -- the batches of the queues before took their time
 	self.bufs:allocN(self.plan.bytes, n)
 	for i = 1, n do
 		self:write(self.bufs[i]:getBytes())
 		if self.rate then
-			self:keep_schedule(elapsed - (self.sent + i - 1) / self.rate)
+			self:keep_schedule(now - (self.sent + i - 1) / self.rate)
 		end
 	end
 	self.queue:send(self.bufs)

@@ -139,6 +139,16 @@ def test_a_paced_burst_tells_latency_from_the_due_time_and_its_lateness(bench: B
     assert (burst.summary.tx_late_max_ns, burst.summary.tx_late_packets) == (late.max, 0)
 
 
+def test_lateness_includes_the_wait_for_the_queues_before(bench: Bench) -> None:
+    """One task serves eight queues in turn; sending a batch takes time."""
+    (burst,) = bench.output("--queues", "8", "--load", "400000").bursts
+    due, late = burst.from_due, burst.lateness
+    assert due is not None
+    assert late is not None
+    assert due.count == late.count
+    assert abs(due.sum - burst.histogram.sum - late.sum) < 3e3 * due.count  # a look at the fake's clock takes 1 us
+
+
 def test_what_came_until_the_window_ended_is_told(bench: Bench) -> None:
     s = bench.burst().summary
     assert s.rx_window_s == pytest.approx(0.2, abs=0.001)
