@@ -88,7 +88,8 @@ static void check_fits(const struct setting *setting, long long number, unsigned
     if (bytes == 8)
         return;
     long long limit = 1LL << (8 * bytes);
-    if (number >= limit || number < -limit / 2)
+    bool beyond = number < 0 && setting->value[0] != '-'; // from 2^63 on
+    if (beyond || number >= limit || number < -limit / 2)
         fail("rodata", ERANGE, NULL, "%s: %s does not fit into %u bytes", setting->name, setting->value,
              bytes);
 }

@@ -205,6 +205,7 @@ def test_commands_are_answered_one_line_each(folder):
     [
         (["--rodata", "limits=1"], "rodata", "there is no constant limits; there are: limit open"),
         (["--rodata", "open=300"], "rodata", "300 does not fit into 1 bytes"),
+        (["--rodata", "limit=18446744073709551615"], "rodata", "18446744073709551615 does not fit into 4 bytes"),
         (["--rodata", "limit=many"], "rodata", "many is not a number"),
         (["--max-entries", "sum=1"], "max-entries", "there is no map sum; there are: sums xdplab_count"),
         (["--max-entries", "sums=0"], "max-entries", "0 is not a number of entries"),
