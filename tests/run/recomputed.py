@@ -221,7 +221,8 @@ def rate_change(a: Attempt) -> tuple[float, str]:
     frames = [line["rx_packets" if a.returns else "tx_packets"] for line in lines]
     if a.returns:
         frames[-1] = a.window["rx_window_packets"] - sum(frames[:-1])
-    ends = [min(line["t_s"], a.window["duration_s"]) for line in lines]
+    most = min(a.window["duration_s"], a.window["rx_window_s"]) if a.returns else a.window["duration_s"]
+    ends = [min(line["t_s"], most) for line in lines]
     rates = [count / (end - start) for count, start, end in zip(frames, [0.0, *ends], ends, strict=False)]
     return (math.nan, "") if len(rates) < 4 else fitted(rates, ends)
 

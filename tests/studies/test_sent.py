@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -207,6 +208,15 @@ def test_the_drain_is_no_step_of_the_rate() -> None:
     found = burst_course(burst(rx=(100, 100, 100, 160)))
     assert found is not None
     assert (found.kind, found.change) == ("steady", 0.0)
+
+
+def test_the_course_of_what_came_back_ends_with_its_window() -> None:
+    """The sender went on until a slow kernel had taken its frames."""
+    one = burst(rx=(60, 62, 130, 168), duration_s=0.8)
+    *before, last = one.intervals
+    found = burst_course(replace(one, intervals=(*before, replace(last, t_s=0.8))))
+    assert found is not None
+    assert (found.kind, found.change) == ("step", pytest.approx(78 / 100, rel=1e-3))
 
 
 def test_a_rate_that_doubles_within_the_window_is_said() -> None:

@@ -164,9 +164,16 @@ def burst_course(burst: Burst) -> Course | None:
 
 
 def _counted_for_s(burst: Burst, heard: bool) -> float:
-    """The time in which the frames of a course were counted: those that came back, until the window ended."""
+    """The time in which the frames of a course were counted: those that came back, until the window ended.
+
+    The sender may have gone on until a slow kernel had taken its frames.
+    """
     s = burst.summary
-    return s.rx_window_s if heard and s.rx_window_packets is not None and s.rx_window_s else s.duration_s
+    return (
+        min(s.duration_s, s.rx_window_s)
+        if heard and s.rx_window_packets is not None and s.rx_window_s
+        else s.duration_s
+    )
 
 
 def _received(burst: Burst) -> list[int] | None:
