@@ -181,6 +181,10 @@ def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> No
         ({"rx_packets": None}, "one count only: the DUT's"),
         ({"rx_packets": 0, "dut_tx_packets": 0}, "the DUT forwarded nothing"),
         ({"duplicate_packets": 12}, "12 duplicates"),
+        (
+            {"perf_running": 0.62},
+            "perf's events shared counters: one had a counter for 62% of the time, so its count is an estimate",
+        ),
         ({"absent_counters": "sar (sadc: not found)"}, "asked for and not there: sar (sadc: not found)"),
         ({"queues": 8, "queues_reached": 2}, "traffic reached 2 of 8 queues"),
         (PACED, "25.00% of this paced load was lost"),

@@ -169,6 +169,25 @@ def test_perf_sums_cpus_and_names_user_events() -> None:
     assert values["instructions"].reason == "perf was not asked for instructions"
 
 
+def test_events_that_shared_a_counter_are_told() -> None:
+    """perf scales the count of each: it is an estimate, and no row had said so."""
+    rows = [
+        json.loads(line)
+        for line in (perf_file("cycles", "100.0", "20.0") + perf_file("branches", "9.0", "7.0")).splitlines()
+    ]
+    shares = (100.0, 99.9, 100.0, 62.5)
+    files = {
+        "dut.perf.out": "".join(
+            json.dumps(row | {"pcnt-running": share}) + "\n" for row, share in zip(rows, shares, strict=True)
+        ).encode(),
+        "dut.perf.run.json": perf_run("-a", "-A", "-j", "-e", "cycles,branches", "--", "cat"),
+    }
+    assert derive(files, mode="native", shared=False)["perf_running"].value == 0.625
+    files["dut.perf.out"] = perf_file("cycles", "100.0")
+    untold = derive(files, mode="native", shared=False)["perf_running"]
+    assert untold == Value(None, "perf did not print how long its counters ran")
+
+
 def test_perf_that_counted_a_command_is_refused() -> None:
     files = {"dut.perf.out": perf_file("cycles", "100.0"), "dut.perf.run.json": perf_run("-j", "sleep", "5")}
     assert "not the machine" in (derive(files, mode="native", shared=False)["cycles"].reason or "")

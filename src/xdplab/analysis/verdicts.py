@@ -34,6 +34,7 @@ PAUSE_SHARE = 0.01  # of the window, in which the sender stood still
 STEAL_CORES = 0.01  # CPUs' worth that the hypervisor took
 OTHER_SHARE = 0.1  # of the CPUs at work that other work may keep busy beside them
 CLOCK_CHANGE = 0.02  # of the clock: a CPU whose frequency is steady stays within 0.1 %
+PERF_RUNNING = 0.99  # of perf's time, by each event: with less, counts are estimates
 TICKS_S = 0.04  # CPU time is printed in ticks of 10 ms: so many seconds of it may be chance
 OPEN_LOOPS = frozenset({"split", "hosts"})
 WITHOUT_MEASUREMENT = frozenset({"unsupported", "failed"})
@@ -487,6 +488,16 @@ def say_slow_clock(row: Row) -> str | None:
     return None if known else f"time stamps come from the clock source {source}: each takes long to read"
 
 
+def say_scaled_counts(row: Row) -> str | None:
+    """With more events than hardware counters, each has one for a part of the time, and perf scales its count."""
+    running = number(row, "perf_running")
+    if running is None or running >= PERF_RUNNING:
+        return None
+    return (
+        f"perf's events shared counters: one had a counter for {running:.0%} of the time, so its count is an estimate"
+    )
+
+
 def say_absent_counters(row: Row) -> str | None:
     absent = text(row, "absent_counters")
     return f"asked for and not there: {absent}" if absent else None
@@ -515,6 +526,7 @@ REMARKS = (
     say_other_work,
     say_clock_changed,
     say_slow_clock,
+    say_scaled_counts,
     say_absent_counters,
 )
 

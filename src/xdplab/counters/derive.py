@@ -108,6 +108,7 @@ DERIVED = (
     Derived("clock_by_additions", clock.by_additions),
     Derived("clock_by_perf", clock.by_perf),
     Derived("clock_change", clock.change),
+    Derived("perf_running", lambda readings: _perf_running(readings)),
     Derived("absent_counters", lambda readings: _absent_counters(readings)),
     *_interface_rows("dut"),
     *_interface_rows("tg"),
@@ -225,6 +226,13 @@ def _perf_sum(readings: Readings, event: str, scope: Scope) -> float:
             raise Absent(f"perf: {event} {count.reason}")
         total += count.value
     return total
+
+
+def _perf_running(readings: Readings) -> float:
+    shares = [c.running_percent for c in readings.perf("dut") if c.value is not None and c.running_percent is not None]
+    if not shares:
+        raise Absent("perf did not print how long its counters ran")
+    return min(shares) / 100
 
 
 def _ipc(readings: Readings, scope: Scope) -> float:

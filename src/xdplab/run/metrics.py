@@ -158,6 +158,7 @@ branch_misses       | float |      | count   | DUT branch misses in the perf pas
 l1d_loads           | float |      | count   | DUT L1 data loads in the perf pass
 l1d_misses          | float |      | count   | DUT L1 data load misses in the perf pass
 perf_packets        | int   |      | count   | frames that the DUT processed while perf counted: the divisor of perf's counts
+perf_running        | float |      | share   | share of the perf pass in which an event had a hardware counter, of the event that had one least: below 1 perf scaled counts
 host_cycles         | float |      | count   | cycles of the whole machine in the perf pass
 host_instructions   | float |      | count   | instructions of the whole machine in the perf pass
 host_context_switches | float |    | count   | context switches of the whole machine in the perf pass

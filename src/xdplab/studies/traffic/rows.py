@@ -53,6 +53,7 @@ _SAME = (
     "host_cycles",
     "host_instructions",
     "host_context_switches",
+    "perf_running",
     "softnet_dropped",
     "softnet_squeezed",
     "rx_by_queue",
@@ -65,7 +66,10 @@ _SAME = (
     "absent_counters",
     "clock_change",
 )
-_PERF = ("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses")
+_PERF = (
+    *("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses"),
+    *("host_cycles", "host_instructions", "perf_running"),
+)
 
 
 @dataclass(frozen=True)
@@ -427,7 +431,7 @@ def _passes(bursts: Mapping[str, Burst], raw: Path, trial: Trial, facts: TrialFa
     if "perf" in bursts:
         row |= _perf_packets(raw, trial, facts, reasons)
     else:
-        reasons |= dict.fromkeys((*_PERF, "host_cycles", "host_instructions"), "the plan asks for no perf pass")
+        reasons |= dict.fromkeys(_PERF, "the plan asks for no perf pass")
     return row
 
 
