@@ -173,3 +173,13 @@ def test_an_unusable_program_is_refused_in_plain_language(change: dict[str, obje
     assert f"plan: block 1, {words}" in caught.value.message
     assert "pydantic" not in caught.value.message
     assert "Input should" not in caught.value.message
+
+
+def test_only_keeps_the_baseline_whose_passes_come_from_several_blocks() -> None:
+    """Blocks of other passes share their N = 0: it has all of them, and was dropped."""
+    blocks = [
+        {"points": {"accesses": 1600}},
+        {"points": {"accesses": 100}, "passes": ["rate", "bpf_stats"]},
+    ]
+    points = points_of(parse_plan({"name": "t", "blocks": blocks}), "shared")
+    assert [p.program.accesses for p in select(points, {"accesses": "1600"})] == [0, 1600]

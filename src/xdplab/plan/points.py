@@ -213,8 +213,9 @@ def select(points: list[Point], only: dict[str, str]) -> list[Point]:
     kept = [p for p in points if all(str(p.factors()[k]) == v for k, v in only.items())]
     if not kept:
         raise PlanError(f"--only {_words(only)} leaves no point of the plan")
-    baselines = {replace(p, program=replace(p.program, accesses=0)) for p in kept if p.program.accesses}
-    return [p for p in points if p in set(kept) | baselines]
+    baselines = {replace(p, program=replace(p.program, accesses=0)).point_id for p in kept if p.program.accesses}
+    wanted = {p.point_id for p in kept} | baselines  # by id: a baseline of several blocks has the passes of them all
+    return [p for p in points if p.point_id in wanted]
 
 
 def _words(only: dict[str, str]) -> str:
