@@ -13,7 +13,7 @@ from xdplab.plan import Point, parse_plan, points_of
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.plan_runs import pdr_files
-from xdplab.studies.traffic.pdr import FILE, known_pdr, of_search, offered_rate
+from xdplab.studies.traffic.pdr import FILE, joined, known_pdr, of_search, offered_rate, remark
 from xdplab.studies.trial_facts import Limit
 
 NO_LINK = Limit(None, "a virtual link has no rate, whatever its `speed` says")
@@ -74,3 +74,32 @@ def test_a_share_of_the_line_goes_by_the_size_of_the_frames_and_the_speed_of_the
     }
     with pytest.raises(UnsupportedError, match="load 50% of line: a virtual link has no rate"):
         offered_rate(points("50% of line")[0], {}, NO_LINK)
+
+
+def test_a_trial_says_what_is_special_about_its_pdr(tmp_path: Path) -> None:
+    """A search in another lab, or one that its generator ended, gave the load of "50%" without a word."""
+    half, top = points("50%")[0], points("max")[0]
+    row = {"pdr_key": half.pdr_key, "pdr_pps": 1e6, "lab": "netns:a", "limited_by": "dut"}
+    told = {}
+    for name, limited in (("plain", "dut"), ("bound", "generator")):
+        run = RunDirectory.create(tmp_path, name, run_id="ab12", plan_yaml="")
+        assert remark(run, half, "netns:a") is None
+        run.write_json(FILE, of_search("search", pd.DataFrame([row, row | {"limited_by": limited}])))
+        told[name] = run
+    assert remark(told["plain"], half, "netns:a") is None
+    assert remark(told["plain"], half, "netns:b") == "the PDR was searched in lab netns:a"
+    assert remark(told["bound"], half, "netns:a") == (
+        "the PDR is at least what was found: generator limited the search, not the DUT"
+    )
+    assert remark(told["bound"], top, "netns:b") is None
+
+
+def test_another_search_may_add_pdrs_to_a_run_and_change_none(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
+    a = {"search": "a", "pdr_pps": {"x": 1.0}, "labs": {"x": ["netns"]}, "limited": {"x": []}}
+    run.write_json(FILE, joined(run, a))
+    b = {"search": "b", "pdr_pps": {"x": 1.0, "y": 2.0}, "labs": {"y": ["netns"]}, "limited": {}}
+    run.write_json(FILE, joined(run, b))
+    assert known_pdr(run) == {"x": 1.0, "y": 2.0}
+    with pytest.raises(PlanError, match=r"has the PDRs of b, and c has others of 1 point:"):
+        joined(run, {"search": "c", "pdr_pps": {"x": 3.0}})

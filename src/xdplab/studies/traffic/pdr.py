@@ -8,25 +8,67 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.errors import UnsupportedError
+from xdplab.errors import PlanError, UnsupportedError
 from xdplab.plan import Point
 from xdplab.plan.factors import frame_rate
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.trial_facts import Limit
+from xdplab.text import many
 
 FILE = "pdr.json"
 
 
 def of_search(name: str, table: pd.DataFrame) -> dict[str, Any]:
-    """Return the part of a search's table that a run stores: the median PDR over the repetitions of each point."""
-    medians = table.dropna(subset=["pdr_pps"]).groupby("pdr_key")["pdr_pps"].median()
-    return {"search": name, "pdr_pps": {str(key): float(value) for key, value in medians.items()}}
+    """Return the part of a search's table that a run stores: the median PDR over the repetitions of each point.
+
+    ``labs`` are those that searched it, ``limited`` is what ended the search before the DUT's limit was reached.
+    """
+    found = table.dropna(subset=["pdr_pps"]).groupby("pdr_key")
+    medians = {str(key): float(value) for key, value in found["pdr_pps"].median().items()}
+    told: dict[str, dict[str, list[str]]] = {"labs": {}, "limited": {}}
+    for key, rows in found:
+        told["labs"][str(key)] = sorted(set(rows["lab"].dropna())) if "lab" in rows else []
+        limits = set(rows["limited_by"].dropna()) if "limited_by" in rows else set()
+        told["limited"][str(key)] = sorted(limits & {"generator"})
+    return {"search": name, "pdr_pps": medians, **told}
+
+
+def joined(run: RunDirectory, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run stores once it has the PDRs of another search, too. Raises PlanError if they contradict."""
+    before = _stored(run)
+    old, new = before.get("pdr_pps", {}), given["pdr_pps"]
+    if other := [key for key in old if new.get(key, old[key]) != old[key]]:
+        raise PlanError(
+            f"--pdr-from: {run.path} has the PDRs of {before.get('search')}, and {given['search']} has others of "
+            f"{many(len(other), 'point')}: the repetitions of a point would have different loads",
+            remedy="leave --pdr-from out, or make another run",
+        )
+    both = {name: before.get(name, {}) | given.get(name, {}) for name in ("pdr_pps", "labs", "limited")}
+    return {**before, **given, **both}
+
+
+def remark(run: RunDirectory, point: Point, lab: str | None) -> str | None:
+    """Return what is special about the PDR that the load of ``point`` is a share of; None if nothing is."""
+    if point.load_share is None:
+        return None
+    stored = _stored(run)
+    labs, limits = (stored.get(name, {}).get(point.pdr_key, []) for name in ("labs", "limited"))
+    words = []
+    if labs and lab is not None and labs != [lab]:
+        words.append(f"the PDR was searched in lab {', '.join(labs)}")
+    if limits:
+        words.append(f"the PDR is at least what was found: {', '.join(limits)} limited the search, not the DUT")
+    return "; ".join(words) or None
+
+
+def _stored(run: RunDirectory) -> dict[str, Any]:
+    path = run.path / FILE
+    return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
 def known_pdr(run: RunDirectory) -> dict[str, float]:
     """Return the stored PDRs of ``run`` in frames per second, by `Point.pdr_key`."""
-    path = run.path / FILE
-    return dict(json.loads(path.read_text())["pdr_pps"]) if path.exists() else {}
+    return dict(_stored(run).get("pdr_pps", {}))
 
 
 def offered_rate(point: Point, pdr: Mapping[str, float], link: Limit) -> float | None:

@@ -20,8 +20,10 @@ from xdplab.run.disk import disk_errors
 if TYPE_CHECKING:
     from xdplab.run import rundir, state
     from xdplab.run.rundir import RunDirectory
+    from xdplab.studies.traffic import pdr
 else:
     rundir, state = later("xdplab.run.rundir"), later("xdplab.run.state")
+    pdr = later("xdplab.studies.traffic.pdr")
 
 Files = Mapping[str, Mapping[str, Any]]
 """Files of a run by name, each written as JSON."""
@@ -150,7 +152,7 @@ def extend_run(
 
 def _keep(run: RunDirectory, files: Files | None) -> None:
     for name, data in (files or {}).items():
-        run.write_json(name, data)
+        run.write_json(name, pdr.joined(run, data) if name == pdr.FILE else data)
 
 
 def run_plan(run: RunDirectory) -> Plan:

@@ -28,6 +28,7 @@ from xdplab.run.facts import learnt
 from xdplab.run.metrics import BY_NAME, METRICS
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
+from xdplab.studies.traffic import pdr
 from xdplab.studies.traffic.nulls import NO_TIMES, OLDER, with_reasons
 from xdplab.studies.traffic.passes import PERF_FOLDER, SECOND_PERF_FOLDER
 from xdplab.studies.traffic.sent import in_window, mean_size, traffic
@@ -122,7 +123,9 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
         row["overhead_s"] = attempt.duration_s - sent_s - (facts.waited_s or 0.0)
     row |= _passes(bursts, raw, trial, facts, reasons)
     verdict = judge(row)
-    row |= {"verdict": verdict.verdict, "reason": verdict.reason, "limited_by": verdict.limited_by}
+    words = (verdict.reason, pdr.remark(run, trial.point, facts.lab) if verdict.verdict == "valid" else None)
+    said = "; ".join(one for one in words if one)
+    row |= {"verdict": verdict.verdict, "reason": said, "limited_by": verdict.limited_by}
     if facts.times is False:
         row = _without_times(row, reasons)
     row["null_reasons"] = json.dumps(dict(sorted(with_reasons(row, reasons).items())))
