@@ -56,3 +56,14 @@ def test_what_it_can_send_a_part_of_is_measured(
 def test_xdpgen_has_no_moongen(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PlanError, match=r"xdpgen.*live, afxdp"):
         checked(smoke(engine=["moongen"]), GeneratorPlace(), monkeypatch)
+
+
+@pytest.mark.parametrize(("asked", "lab"), [("shared", "hosts"), ("split", "hosts"), ("hosts", "shared")])
+def test_two_machines_are_not_measured_as_one(asked: str, lab: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan's `arrangement: split` on two servers, or a run of one machine that two servers resume: its losses and
+    costs would be judged as those of the other kind."""
+    place = SimpleNamespace(name="rack.yaml", arrangement=lab)
+    with pytest.raises(PlanError, match=f"arrangement: {asked} is not what lab rack.yaml can be, which is {lab}"):
+        study.require_machines(asked, place)
+    study.require_machines(lab, place)
+    study.require_machines("split", SimpleNamespace(name="netns", arrangement="shared"))

@@ -167,3 +167,24 @@ def test_sides_that_cannot_be_paired_are_named() -> None:
         plan_trials(racing({"accesses": [100, 400]}), "shared")
     with pytest.raises(PlanError, match="both sides measure array-read N=100"):
         plan_trials(racing({}), "shared")
+
+
+def test_the_sides_of_a_race_are_paired_in_the_arrangement_that_it_was_planned_for(tmp_path: Path) -> None:
+    """A side with its own arrangement lent it to the other side, whose points then had no rates: it ended unknown."""
+    sides = [{"points": {"accesses": 100}, "arrangement": "split"}, {"points": {"accesses": 400}}]
+    plan = parse_plan({"name": "r", "race": {"by": "windows"}, "blocks": sides})
+    run = create_run(plan, tmp_path, lab="netns", arrangement="shared")
+    trials = run_trials_of(run)
+    for first in ("split", "shared"):
+        ordered = sorted(trials, key=lambda trial: trial.point.arrangement != first)
+        known = Enough(run, plan, ordered)
+        for repetition in range(1, 13):
+            for trial in ordered:
+                if trial.repetition == repetition:
+                    rate = 1e6 if trial.point.program.accesses == 100 else 5e5
+                    known._tried[trial.point.point_id].add(repetition)
+                    known.rates[trial.point.point_id, repetition] = rate * (
+                        1 + (repetition * (2 + trial.point.program.accesses) % 7) / 1e4
+                    )
+        (words,) = known.enough()
+        assert words.startswith("differs: b is slower; b over a 0.5000"), first

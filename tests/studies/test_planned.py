@@ -73,3 +73,12 @@ def test_blocks_with_labs_of_their_own_are_not_shared_among_others(tmp_path: Pat
         shared.execute(run, silent())
     with pytest.raises(PlanError, match="netns:b"):
         shared.start(plan, tmp_path)
+
+
+def test_a_run_that_ends_by_its_results_is_not_shared_among_labs(tmp_path: Path) -> None:
+    """`resume --labs` measured the most repetitions of each point."""
+    plan = parse_plan({"name": "u", "repetitions": {"until": "2%"}, "blocks": [{}]})
+    run = create_run(plan, tmp_path, lab="netns:a", arrangement="shared")
+    shared = JoinedLabs(("netns:c", "netns:d"), None, None)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="an open number of repetitions is measured in one lab"):
+        shared.execute(run, silent())

@@ -23,6 +23,7 @@ class Enough:
 
     def __init__(self, run: RunDirectory, plan: Plan, trials: Sequence[Trial]) -> None:
         self._run, self._plan, self._trials = run, plan, trials
+        self._arrangement = next(run.journal.events("planned"))["arrangement"]
         self._tried: dict[str, set[int]] = {trial.point.point_id: set() for trial in trials}
         self.rates: dict[tuple[str, int], float] = {}
         self._slices: dict[tuple[str, int], float] = {}
@@ -51,7 +52,7 @@ class Enough:
         return {} if isinstance(until, int) else self._points(until)
 
     def _race(self, race: Race) -> Mapping[str, Sequence[str]]:
-        pairs = deciding_pairs(self._plan, self._trials[0].point.arrangement)
+        pairs = deciding_pairs(self._plan, self._arrangement)
         ids = [(a.point_id, b.point_id) for a, b in pairs]
         found = standing(self.rates, self._slices, ids, race.margin)
         tried = min(len(repetitions) for repetitions in self._tried.values())

@@ -26,7 +26,7 @@ from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.pdr import FILE, known_pdr
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.runs import MEASURED, TrafficMethod, keep_tables
-from xdplab.studies.traffic.study import check_plan
+from xdplab.studies.traffic.study import check_plan, require_machines
 from xdplab.studies.traffic.turns import THE_PLANS
 
 
@@ -67,7 +67,7 @@ def _keep_host_states(run: RunDirectory, lab_name: str) -> None:
 class Looked:
     """A lab's description before a run; ``refused`` is why the plan cannot be measured there, or None."""
 
-    lab: str
+    name: str
     arrangement: Arrangement
     refused: str | None
 
@@ -101,24 +101,24 @@ class JoinedLabs:
 
         Raises PlanError with the message of a lab that cannot, LabError if the labs are not equal.
         """
-        if plan.open_ended:
-            raise PlanError(
-                "--labs: a run with an open number of repetitions is measured in one lab",
-                remedy="give `repetitions` a number, or leave --labs out",
-            )
+        _require_a_number(plan)
         _require_no_lab_of_their_own(plan.blocks)
         found = self._look(plan)
         if extend is None:
-            lab, arrangement = found[0].lab, found[0].arrangement
+            lab, arrangement = found[0].name, found[0].arrangement
             return create_run(plan, parent, lab=lab, arrangement=arrangement, only=only, files=files)
+        require_machines(next(extend.journal.events("planned"))["arrangement"], found[0])
         extend_run(extend, plan, only=only, files=files)
         return extend
 
     def execute(self, run: RunDirectory, observer: Observer, way: TrafficMethod = MEASURED) -> RunState:
         """Measure the missing trials of ``run``, then derive its tables, also after an interrupt."""
         plan, trials = run_plan(run), run_trials_of(run)
+        _require_a_number(plan)
         _require_no_lab_of_their_own(trial.point for trial in trials)
-        self._look(plan)
+        first = self._look(plan)[0]
+        for trial in trials:
+            require_machines(trial.point.arrangement, first)
         with run.writer():
             run.journal.append("shared", labs=self._labs, scheduler=self._scheduler)
             try:
@@ -138,13 +138,22 @@ class JoinedLabs:
         found = [task.result() for task in asked]
         for one in found:
             if one.refused is not None:
-                raise PlanError(f"lab {one.lab}: {one.refused}")
+                raise PlanError(f"lab {one.name}: {one.refused}")
             if one.arrangement != found[0].arrangement:
                 raise LabError(
-                    f"lab {found[0].lab} is of arrangement {found[0].arrangement}, {one.lab} of {one.arrangement}",
+                    f"lab {found[0].name} is of arrangement {found[0].arrangement}, {one.name} of {one.arrangement}",
                     remedy="labs that share a run must be equal: make one run per kind of lab, and compare them",
                 )
         return found
+
+
+def _require_a_number(plan: Plan) -> None:
+    """Raise PlanError if results decide how many repetitions there are: labs at once do not know each other's."""
+    if plan.open_ended:
+        raise PlanError(
+            "--labs: a run with an open number of repetitions is measured in one lab",
+            remedy="give `repetitions` a number, or leave --labs out",
+        )
 
 
 def _require_no_lab_of_their_own(places: Iterable[Block | Point]) -> None:

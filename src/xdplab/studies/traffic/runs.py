@@ -42,7 +42,7 @@ from xdplab.studies.traffic.planned import (
     why_not_sliced,
 )
 from xdplab.studies.traffic.rows import Row, attempt_rows
-from xdplab.studies.traffic.study import TrialStudy, check_plan
+from xdplab.studies.traffic.study import TrialStudy, check_plan, require_machines
 from xdplab.studies.traffic.turns import THE_PLANS, InTurns, Labs, labs_of
 from xdplab.thesis.imported import imported_trials
 
@@ -100,6 +100,7 @@ def start(
         for own_name, one in labs.items():
             check_plan(plan, one, own_name)
     if extend is not None:
+        require_machines(next(extend.journal.events("planned"))["arrangement"], lab)
         extend_run(extend, plan, only=only, files=files)
         return extend
     return create_run(plan, parent, lab=lab.name, arrangement=lab.arrangement, only=only, files=files)
@@ -137,6 +138,8 @@ def execute(
         ids = set(read_state(run).owed)
         owed = [trial for trial in trials if trial.trial_id in ids]
         labs = held.enter_context(labs_of([trial.point for trial in owed], lab)) or {THE_PLANS: lab}
+        for trial in owed:
+            require_machines(trial.point.arrangement, labs[trial.point.lab])
         for one in labs.values():
             held.enter_context(one.lock(steal=steal))
         try:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from xdplab import counters
 from xdplab.deploy.device import Applied, apply, queues_now, restore
@@ -22,7 +22,7 @@ from xdplab.errors import CutOffError, HostError, PlanError, ResultsError, Xdpla
 from xdplab.formats.ethtool import parse_rings
 from xdplab.formats.generator import GeneratorReady
 from xdplab.generators import Capabilities, Generator, GeneratorSettings
-from xdplab.labs import Lab
+from xdplab.labs import Arrangement, Lab
 from xdplab.labs.base import LinkEnds
 from xdplab.plan import FACTORS, Plan, Point, ProgramFactors, Trial, points_of
 from xdplab.plan.factors import by_cable
@@ -108,6 +108,26 @@ def check_plan(plan: Plan, lab: Lab, name: str = THE_PLANS) -> None:
             raise PlanError("arrangement: hosts means two machines; this lab is one", remedy="write auto")
         if point.arrangement == "split" and len(lab.cpus().dut) < 2:
             raise PlanError("arrangement: split needs two CPUs at least; this lab has one", remedy="write auto")
+        require_machines(point.arrangement, lab)
+
+
+class Arranged(Protocol):
+    """A lab, or what is known of it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def arrangement(self) -> Arrangement: ...
+
+
+def require_machines(arrangement: str, lab: Arranged) -> None:
+    """Raise PlanError if two machines would be measured as one, or one as two: a loss has another meaning there."""
+    if (arrangement == "hosts") != (lab.arrangement == "hosts"):
+        raise PlanError(
+            f"arrangement: {arrangement} is not what lab {lab.name} can be, which is {lab.arrangement}",
+            remedy="in a plan write auto; points of a run are measured in a lab like its first one",
+        )
 
 
 def _check_engines(points: Sequence[Point], lab: Lab) -> None:
@@ -260,7 +280,8 @@ class TrialStudy:
         points = [trial.point for trial in self._trials]
         tools = build_tools(lab, points)
         sliced = {point.point_id for point in points if SLICES in point.passes}
-        against = {b: a for b, a in rivals(self._plan, lab.arrangement).items() if b in sliced}
+        planned = next(run.journal.events("planned")).get("arrangement", lab.arrangement)
+        against = {b: a for b, a in rivals(self._plan, planned).items() if b in sliced}
         return TrialContext(
             lab=lab,
             plan=self._plan,
