@@ -384,3 +384,14 @@ def test_modes_that_do_other_work_are_not_compared_in_silence() -> None:
     (more,) = named(find(side_by_side(same | {"access_loads": 4.1, "access_stores": 1.0}, same)), "unequal work")
     assert "4.1 loads and 1.0 stores in the kernel, 1.0 loads and 0.0 stores in AF_XDP" in more.what
     assert len(more.points) == 6
+
+
+def test_a_point_whose_repetitions_ran_other_programs_is_named() -> None:
+    """clang was updated between two sessions: the point's mean joined two programs without a word."""
+    trials = plain().assign(program_hash="a")
+    assert [f for f in find(trials) if f.rule == "programs differ"] == []
+    later = trials["accesses"].eq(400) & trials["repetition"].ge(3)
+    (found,) = [f for f in find(trials.assign(program_hash=later.map({True: "b", False: "a"}))) if "programs" in f.rule]
+    assert found.severity == "warning"
+    assert found.what.startswith("the repetitions of 1 point ran different programs")
+    assert found.points == tuple(trials.loc[later, "point_id"].unique())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from xdplab.errors import HostError, HostLostError, ProgramError, XdplabError
-from xdplab.studies.traffic.prepare import tried_again
+from xdplab.plan import parse_plan, points_of
+from xdplab.studies.traffic.prepare import require_content, tried_again
 
 KILLED = HostError("dut: xdpload ended without an answer: Killed")
 
@@ -41,3 +44,15 @@ def test_a_host_that_is_gone_and_a_program_that_is_refused_are_not(error: Xdplab
     with pytest.raises(type(error)):
         tried_again(3, work)
     assert work.calls == 1
+
+
+def test_a_file_that_is_not_the_plans_is_not_measured(tmp_path: Path) -> None:
+    """A worker on another machine reads its own file at the path that the run has its copy at."""
+    file = tmp_path / "mine.bpf.c"
+    file.write_text("int x;")
+    plan = {"name": "u", "blocks": [{"points": {"program": {"file": str(file)}}}]}
+    (point,) = points_of(parse_plan(plan), "shared")
+    require_content(point.program)
+    file.write_text("int y;")
+    with pytest.raises(ProgramError, match="is not the file that this plan was made with"):
+        require_content(point.program)

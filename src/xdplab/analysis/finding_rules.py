@@ -27,6 +27,7 @@ from xdplab.analysis.load_rules import (
 from xdplab.analysis.repetition_rules import (
     load_classes,
     names_of,
+    programs_differ,
     repetition_apart,
     repetition_classes,
     repetitions_differ,
@@ -272,6 +273,7 @@ NEEDED = (
     "order",
     "repetition",
     "accesses",
+    "program_hash",
     "verdict",
     "reason",
     "limited_by",
@@ -305,6 +307,7 @@ NEEDED = (
 )
 RULES: dict[str, Rule] = {
     "repetitions differ": repetitions_differ,
+    "programs differ": programs_differ,
     "rate rises with N": rate_rises,
     "off the line": off_the_line,
     "test run disagrees": testrun_disagrees,

@@ -59,6 +59,23 @@ def repetitions_differ(trials: pd.DataFrame) -> Iterator[Finding]:
     yield Finding("repetitions differ", "info" if sliced else "warning", what, tuple(worst), numbers, files)
 
 
+def programs_differ(trials: pd.DataFrame) -> Iterator[Finding]:
+    """All repetitions of a point run the same program: the content hash of source, options and compiler is one. It
+    changes with an update of clang, or with a header of a user's program, between two sessions of a run.
+    """
+    rows = valid(trials)
+    built = rows.groupby("point_id", sort=False)["program_hash"].nunique()
+    other = rows[rows["point_id"].isin(built.index[built > 1])]
+    if other.empty:
+        return
+    count = other["point_id"].nunique()
+    what = (
+        f"the repetitions of {many(count, 'point')} ran different programs (source, options or compiler changed "
+        "between them): an average joins them; `program_hash` names each, and programs/ has them"
+    )
+    yield Finding("programs differ", "warning", what, points_of(other), {"points": float(count)}, files_of(other))
+
+
 def _at_maximum(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the valid trials whose rate is a result: a paced rate is the one that was asked for."""
     rows = valid(trials)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -205,6 +206,7 @@ def _load_and_prove(lab: Lab, tools: Tools, built: BuiltProgram, folder: str) ->
 
 
 def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors, points: Sequence[Point]) -> Prepared:
+    require_content(factors)
     built = build(program_of(factors), cache_directory())
     folder = f"{lab.work_dir(lab.dut)}/programs/{built.hash}"
     load = _load_and_prove(lab, tools, built, folder)
@@ -218,6 +220,16 @@ def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors,
     with disk_errors(run.program_dir(built.hash)):
         built.copy_to(run.program_dir(built.hash))
     return Prepared(built, load, on_dut, work, _ship_frames(lab, factors))
+
+
+def require_content(factors: ProgramFactors) -> None:
+    """Raise ProgramError if a user's file is not the one of the plan: a worker elsewhere may have another there."""
+    for path, wanted in ((factors.file, factors.file_sha256), (factors.frames, factors.frames_sha256)):
+        if path is not None and hashlib.sha256(Path(path).read_bytes()).hexdigest() != wanted:
+            raise ProgramError(
+                f"{path} is not the file that this plan was made with",
+                remedy="each machine that measures needs the run's own copy at this path",
+            )
 
 
 def _ship(lab: Lab, built: BuiltProgram, folder: str) -> OnDut:
