@@ -75,6 +75,85 @@ def test_blocks_with_labs_of_their_own_are_not_shared_among_others(tmp_path: Pat
         shared.start(plan, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"trial": {"window_s": 10}}, r"trial.window_s is 10.0 in this plan and 1.0 in .*, whose trials are alike"),
+        ({"trial": {"throttling": "off"}}, "trial.throttling is off"),
+        ({"perf_events": ["cycles"]}, "perf_events is"),
+        ({"metrics": [{"name": "forks", "argv": ["true"]}]}, "metrics is"),
+        ({"repetitions": {"until": "2%"}}, "repetitions is"),
+    ],
+)
+def test_an_extension_that_would_be_measured_otherwise_is_refused(
+    tmp_path: Path, other: dict[str, object], words: str
+) -> None:
+    """The run's first plan says how its trials are measured: the settings of the second one were ignored silently."""
+    run = create_run(PLAN, tmp_path, lab="netns", arrangement="shared")
+    before = run.journal.path.read_bytes()
+    wider = {"name": "t", "blocks": [{"points": {"accesses": [1600]}}]} | other
+    with pytest.raises(PlanError, match=words):
+        extend_run(run, parse_plan(wider))
+    assert run.journal.path.read_bytes() == before
+    assert not (run.path / "plan-2.yaml").exists()
+
+
+def test_an_extension_may_have_more_repetitions_and_another_seed(tmp_path: Path) -> None:
+    run = create_run(PLAN, tmp_path, lab="netns", arrangement="shared")
+    more = {"name": "m", "lab": "netns:b", "seed": 7, "repetitions": 5, "trial": {"retries": 3}}
+    extend_run(run, parse_plan(more | {"blocks": [{"points": {"accesses": [100]}}]}))
+    assert {t.repetition for t in run_trials_of(run)} == {1, 2, 3, 4, 5}
+
+
+def test_a_race_is_not_extended(tmp_path: Path) -> None:
+    """The old plan's race released the new points, and a new race's rivals were unknown to the run."""
+    race = parse_plan({"name": "r", "race": {}, "blocks": [{"points": {"accesses": n}} for n in (100, 400)]})
+    for first, second in ((race, PLAN), (PLAN, race)):
+        run = create_run(first, tmp_path, lab="netns", arrangement="shared")
+        with pytest.raises(PlanError, match="a race has two sides"):
+            extend_run(run, second)
+
+
+def test_a_point_of_the_run_gets_no_further_pass(tmp_path: Path) -> None:
+    """Its trials are measured already, without that pass, and the extension measured nothing."""
+    run = create_run(PLAN, tmp_path, lab="netns", arrangement="shared")
+    for accesses, refused in ((100, True), (1600, False)):
+        blocks = [{"points": {"accesses": accesses}, "passes": ["rate", "perf"]}]
+        wider = parse_plan({"name": "t", "blocks": blocks})
+        if refused:
+            with pytest.raises(PlanError, match="without pass perf; no trial is measured twice"):
+                extend_run(run, wider)
+        else:
+            extend_run(run, wider)
+
+
+def test_a_program_with_another_header_is_another_program(tmp_path: Path) -> None:
+    """A point is known by the file, not by its headers: the new header replaced the old one in the run."""
+    source = tmp_path / "src"
+    source.mkdir()
+    run = create_run(user_plan(source), tmp_path / "out", lab="netns", arrangement="shared")
+    extend_run(run, user_plan(source))
+    (kept,) = run.path.glob("files/*/mine.h")
+    wider = user_plan(source)
+    (source / "mine.h").write_text("#define X 2\n")
+    with pytest.raises(PlanError, match=r"mine.h is not the mine.h that the run has beside the same mine.bpf.c"):
+        extend_run(run, wider)
+    assert kept.read_text() == "#define X 1\n"
+
+
+def test_two_programs_that_differ_in_a_header_only_are_not_taken_for_one(tmp_path: Path) -> None:
+    blocks = []
+    for number in (1, 2):
+        folder = tmp_path / f"v{number}"
+        folder.mkdir()
+        blocks += [block.model_dump(mode="json") for block in user_plan(folder).blocks]
+        (folder / "mine.h").write_text(f"#define X {number}\n")
+    plan = parse_plan({"name": "u", "blocks": blocks})
+    with pytest.raises(PlanError, match="the two programs would be taken for one"):
+        create_run(plan, tmp_path / "out", lab="netns", arrangement="shared")
+    assert not list((tmp_path / "out").glob("2*"))
+
+
 def test_a_run_that_ends_by_its_results_is_not_shared_among_labs(tmp_path: Path) -> None:
     """`resume --labs` measured the most repetitions of each point."""
     plan = parse_plan({"name": "u", "repetitions": {"until": "2%"}, "blocks": [{}]})

@@ -142,12 +142,49 @@ def create_run(
 def extend_run(
     run: RunDirectory, plan: Plan, *, only: Mapping[str, str] | None = None, files: Files | None = None
 ) -> None:
-    """Add the points of ``plan`` to an old run; points that it already has are measured once."""
+    """Add the points of ``plan`` to an old run; points that it already has are measured once.
+
+    Raises PlanError where the run would measure them otherwise than ``plan`` says.
+    """
     first = next(run.journal.events("planned"))
     number = 1 + run.journal.count("planned")
     trials = plan_trials(plan, first["arrangement"], only)
+    _require_alike(run, plan, trials)
     _keep(run, files)
     _add(run, f"plan-{number}.yaml", plan, trials, lab=first["lab"], arrangement=first["arrangement"], only=only)
+
+
+def _require_alike(run: RunDirectory, plan: Plan, trials: list[Trial]) -> None:
+    """Raise PlanError if ``plan`` asks for what an old run cannot add: its first plan says how it measures."""
+    old = run_plan(run)
+    if plan.race or old.race:
+        raise PlanError("--extend: a race has two sides, and ends by itself", remedy="make a run of its own")
+    named = ("trial.retries", "lab", "name", "seed", "blocks", "race")  # these change no measurement of a trial
+    before, after = (
+        {name: value for name, value in _settings(one).items() if name not in named} for one in (old, plan)
+    )
+    if isinstance(old.repetitions, int) and isinstance(plan.repetitions, int):
+        before["repetitions"] = after["repetitions"]
+    if differ := [name for name in after if after[name] != before[name]]:
+        name = differ[0]
+        raise PlanError(
+            f"--extend: {name} is {after[name]} in this plan and {before[name]} in {run.path}, whose trials are alike",
+            remedy="write the run's own value, or make another run and compare the two",
+        )
+    known = {trial.point.point_id: trial.point.passes for trial in run_trials_of(run)}
+    for point in (trial.point for trial in trials):
+        lacks = set(point.passes) - set(known[point.point_id]) if point.point_id in known else ()
+        if lacks and point.program.accesses != 0:
+            raise PlanError(
+                f"--extend: {run.path} has {point} without pass {', '.join(sorted(lacks))}; no trial is measured twice",
+                remedy="make another run of these points",
+            )
+
+
+def _settings(plan: Plan) -> dict[str, Any]:
+    """Return the values of a plan by their names in it; those of `trial` one by one."""
+    data = plan.model_dump(mode="json")
+    return {f"trial.{name}": value for name, value in data.pop("trial").items()} | data
 
 
 def _keep(run: RunDirectory, files: Files | None) -> None:
@@ -208,10 +245,18 @@ def _with_own_files(run: RunDirectory, plan: Plan) -> Plan:
 
 def _copy(run: RunDirectory, source: Path) -> str:
     folder = run.path / "files" / _sha256(source)[:12]
+    headers = source.parent.glob("*.h") if source.suffix == ".c" else ()
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for path in (source, *source.parent.glob("*.h")):
-            shutil.copyfile(path, folder / path.name)
+        for path in (source, *headers):
+            there = folder / path.name
+            if there.exists() and there.read_bytes() != path.read_bytes():
+                raise PlanError(
+                    f"program.file: {path} is not the {path.name} that the run has beside the same {source.name}: "
+                    "the two programs would be taken for one",
+                    remedy=f"write into {source.name} what differs, such as the version, or make another run",
+                )
+            shutil.copyfile(path, there)
     return (folder / source.name).relative_to(run.path).as_posix()
 
 
