@@ -138,3 +138,16 @@ def test_a_paced_load_that_fell_short_tells_no_cost() -> None:
     assert set(trials["limited_by"]) == {"shared_cpu"}
     assert trials["ns_per_packet"].isna().all()
     assert "does not keep the shared CPU busy" in reasons(trials, 1600)["access_ns"]
+
+
+def test_a_baseline_of_another_visit_is_told() -> None:
+    """An N that was added hours later took the N = 0 of before as that of the same repetition, without a word."""
+    trials = synthetic.run(vary=ONE, workload="chase", repetitions=1)
+    ids = trials.set_index("accesses")["trial_id"]
+    visits = {(ids[0], 1): (1, 0.0), (ids[100], 1): (1, 9.0), (ids[1600], 1): (4, 7200.0)}
+    found = derive(trials, visits).set_index("accesses")
+    assert found.loc[1600, "reason"].endswith("its N = 0 was measured in another visit of the block, 120 minutes apart")
+    assert found.loc[1600, "access_ns"] > 0
+    assert not found.loc[[0, 100], "reason"].str.contains("visit").any()
+    again = derive(derive(trials, visits), visits).set_index("accesses")
+    assert again.loc[1600, "reason"] == found.loc[1600, "reason"]

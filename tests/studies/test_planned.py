@@ -11,6 +11,7 @@ from xdplab.plan import parse_plan
 from xdplab.plan.model import Plan
 from xdplab.run.progress import silent
 from xdplab.run.state import read_state
+from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.fleet import JoinedLabs
 from xdplab.studies.traffic.planned import create_run, extend_run, plan_trials, run_trials_of
 
@@ -161,3 +162,23 @@ def test_a_run_that_ends_by_its_results_is_not_shared_among_labs(tmp_path: Path)
     shared = JoinedLabs(("netns:c", "netns:d"), None, None)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="an open number of repetitions is measured in one lab"):
         shared.execute(run, silent())
+
+
+def test_a_visit_of_a_block_ends_with_another_block_or_session(tmp_path: Path) -> None:
+    """What `--extend`, `resume` or a retry adds to a block is of another visit than its N = 0."""
+    plan = parse_plan({"name": "t", "blocks": [{"points": {"accesses": [100], "mode": ["native", "generic"]}}]})
+    run = create_run(plan, tmp_path, lab="netns", arrangement="shared")
+    trials = {trial.trial_id: trial for trial in run_trials_of(run)}
+    a, b, c, d = [trial.trial_id for trial in list(trials.values())[:4]]
+    assert trials[a].block == trials[b].block != trials[c].block
+
+    def ended(trial: str, attempt: int) -> None:
+        run.journal.append("finished", trial_id=trial, attempt=attempt)
+
+    for trial in (a, b, c, d):
+        ended(trial, 1)
+    ended(b, 2)
+    run.journal.append("hosts", when="before", session=1)
+    ended(b, 3)
+    found = {key: number for key, (number, _) in runs._visits(run, trials).items()}
+    assert found == {(a, 1): 1, (b, 1): 1, (c, 1): 2, (d, 1): 2, (b, 2): 3, (b, 3): 4}

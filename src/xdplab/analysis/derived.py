@@ -132,12 +132,25 @@ COLUMNS: dict[str, Callable[[Row, Sequence[Row]], Answer]] = {
 }
 
 
-def derive(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return a copy of judged ``trials`` with ns_per_packet, access_ns and testrun_ns, or the reason why not."""
+Visits = Mapping[tuple[str, int], tuple[int, float]]
+"""By trial and attempt: the number of the uninterrupted visit of its block, and when it ended, in seconds."""
+
+
+def derive(trials: pd.DataFrame, visits: Visits | None = None) -> pd.DataFrame:
+    """Return a copy of judged ``trials`` with ns_per_packet, access_ns and testrun_ns, or the reason why not.
+
+    With ``visits``, the reason of a valid trial tells if its N = 0 was measured in another visit of their block.
+    """
     rows = records(trials)
     baselines = _baselines(trials)
     places, programs = key_of(trials, BASELINE_KEY), key_of(trials, PROGRAM)
-    answers = [_answers(row, baselines, p, g) for row, p, g in zip(rows, places, programs, strict=True)]
+    chosen = [_chosen(baselines, p, g) for p, g in zip(places, programs, strict=True)]
+    answers = [
+        {name: column(row, own) for name, column in COLUMNS.items()} for row, own in zip(rows, chosen, strict=True)
+    ]
+    if visits:
+        said = [_with_visit(row, own, visits) for row, own in zip(rows, chosen, strict=True)]
+        trials = trials.assign(reason=texts(said))
     columns = {name: pd.array([_value(a[name]) for a in answers], dtype="Float64") for name in COLUMNS}
     reasons = [_merged(row, answer) for row, answer in zip(rows, answers, strict=True)]
     return trials.assign(**columns, null_reasons=texts(reasons))
@@ -153,12 +166,27 @@ def _baselines(trials: pd.DataFrame) -> dict[str, list[tuple[str, Row]]]:
     return found
 
 
-def _answers(row: Row, baselines: dict[str, list[tuple[str, Row]]], place: str, program: str) -> dict[str, Answer]:
+def _chosen(baselines: dict[str, list[tuple[str, Row]]], place: str, program: str) -> list[Row]:
     """N = 0 of the same program if the plan measured it, else of the setting's first program: the code is the same."""
     there = baselines.get(place, [])
     names = [name for name, _ in there]
-    chosen = [base for name, base in there if name == (program if program in names else names[0])]
-    return {name: column(row, chosen) for name, column in COLUMNS.items()}
+    return [base for name, base in there if name == (program if program in names else names[0])]
+
+
+def _with_visit(row: Row, baselines: Sequence[Row], visits: Visits) -> str | None:
+    """Return the row's reason; with a remark if `--extend`, `resume` or a retry came between its N = 0 and itself."""
+    reason, own = text(row, "reason"), visits.get(_attempt(row))
+    told = [visits[_attempt(base)] for base in baselines if _attempt(base) in visits]
+    compared = text(row, "verdict") == "valid" and number(row, "accesses")
+    if not compared or own is None or not told or any(visit == own[0] for visit, _ in told):
+        return reason
+    minutes = min((abs(own[1] - ended) for _, ended in told)) / 60
+    words = f"its N = 0 was measured in another visit of the block, {minutes:,.0f} minutes apart"
+    return reason if reason and words in reason else "; ".join(one for one in (reason, words) if one)
+
+
+def _attempt(row: Row) -> tuple[str, int]:
+    return str(row["trial_id"]), int(number(row, "attempt") or 1)
 
 
 def _value(answer: Answer) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from xdplab.analysis.derived import derive
+from xdplab.analysis.derived import Visits, derive
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.race import Standing, standing
 from xdplab.analysis.series import valid
@@ -202,7 +202,24 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
             derived = attempt_rows(run, trials[attempt.trial_id], attempt, window_s=window_s)
             rows.append(derived.row)
             samples += derived.samples
-    return {TRIALS: with_own_metrics(derive(frame(rows))), SAMPLES_FILE: frame(samples, SAMPLES)}
+    made = derive(frame(rows), _visits(run, trials))
+    return {TRIALS: with_own_metrics(made), SAMPLES_FILE: frame(samples, SAMPLES)}
+
+
+def _visits(run: RunDirectory, trials: Mapping[str, Trial]) -> Visits:
+    """Return which attempts a block had in a row: another block, or another session, ends a visit."""
+    found: dict[tuple[str, int], tuple[int, float]] = {}
+    number = 0
+    before: tuple[int, int] | None = None
+    for event in run.journal.events("planned", "hosts", "shared", "finished"):
+        if event["event"] != "finished":
+            before = None
+            continue
+        trial = trials[event["trial_id"]]
+        number += before != (trial.block, trial.repetition)
+        before = trial.block, trial.repetition
+        found[trial.trial_id, event["attempt"]] = number, float(event["time"])
+    return found
 
 
 GONE = "its raw files are gone: the verdict is the one of before"
@@ -228,7 +245,7 @@ def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[
 TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
 RAW_NEEDED = ("xdpgen.jsonl", "counters")
 SAMPLE_NAMES = {metric.name for metric in SAMPLES}
-RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, columns {columns_version()}", _derive)
+RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, visits 1, columns {columns_version()}", _derive)
 MEASURED = TrafficMethod(TrialStudy, RECIPE)
 
 
