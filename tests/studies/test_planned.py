@@ -81,7 +81,10 @@ def test_blocks_with_labs_of_their_own_are_not_shared_among_others(tmp_path: Pat
     [
         ({"trial": {"window_s": 10}}, r"trial.window_s is 10.0 in this plan and 1.0 in .*, whose trials are alike"),
         ({"trial": {"throttling": "off"}}, "trial.throttling is off"),
-        ({"perf_events": ["cycles"]}, "perf_events is"),
+        (
+            {"perf_events": ["cycles"], "blocks": [{"points": {"accesses": 7}, "passes": ["rate", "perf"]}]},
+            "perf_events is",
+        ),
         ({"metrics": [{"name": "forks", "argv": ["true"]}]}, "metrics is"),
         ({"repetitions": {"until": "2%"}}, "repetitions is"),
     ],
@@ -101,7 +104,7 @@ def test_an_extension_that_would_be_measured_otherwise_is_refused(
 
 def test_an_extension_may_have_more_repetitions_and_another_seed(tmp_path: Path) -> None:
     run = create_run(PLAN, tmp_path, lab="netns", arrangement="shared")
-    more = {"name": "m", "lab": "netns:b", "seed": 7, "repetitions": 5, "trial": {"retries": 3}}
+    more = {"name": "m", "lab": "netns:b", "seed": 7, "repetitions": 5, "trial": {"retries": 3}, "perf_events": []}
     extend_run(run, parse_plan(more | {"blocks": [{"points": {"accesses": [100]}}]}))
     assert {t.repetition for t in run_trials_of(run)} == {1, 2, 3, 4, 5}
 

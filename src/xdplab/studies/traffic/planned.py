@@ -159,7 +159,9 @@ def _require_alike(run: RunDirectory, plan: Plan, trials: list[Trial]) -> None:
     old = run_plan(run)
     if plan.race or old.race:
         raise PlanError("--extend: a race has two sides, and ends by itself", remedy="make a run of its own")
-    named = ("trial.retries", "lab", "name", "seed", "blocks", "race")  # these change no measurement of a trial
+    named = ["trial.retries", "lab", "name", "seed", "blocks", "race"]  # these change no measurement of a trial
+    if not any("perf" in block.passes for block in plan.blocks):
+        named.append("perf_events")
     before, after = (
         {name: value for name, value in _settings(one).items() if name not in named} for one in (old, plan)
     )
