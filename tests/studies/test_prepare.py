@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from xdplab.errors import HostError, HostLostError, ProgramError, XdplabError
 from xdplab.plan import parse_plan, points_of
+from xdplab.programs.build import BuiltProgram, build
+from xdplab.programs.spec import ProgramSpec
+from xdplab.programs.work import AccessWork
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic import prepare
 from xdplab.studies.traffic.prepare import require_content, tried_again
 
 KILLED = HostError("dut: xdpload ended without an answer: Killed")
@@ -56,3 +63,37 @@ def test_a_file_that_is_not_the_plans_is_not_measured(tmp_path: Path) -> None:
     file.write_text("int y;")
     with pytest.raises(ProgramError, match="is not the file that this plan was made with"):
         require_content(point.program)
+
+
+def test_labs_that_prepare_a_program_at_once_do_not_read_each_others_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs, or two labs of one, share the cache: the work of an access was read from the other kernel's image, and
+    a kernel without a JIT had the machine code of another one in its run."""
+    monkeypatch.setattr(prepare, "cache_directory", lambda: tmp_path / "cache")
+    host = SimpleNamespace(run=lambda argv: SimpleNamespace(text="x86_64\n"), put=lambda *_: None)
+    lab: Any = SimpleNamespace(dut=host, tg=host, work_dir=lambda _: "/w")
+    cache = build(ProgramSpec(accesses=1), tmp_path / "cache").directory
+    (cache / "jited.bin").write_bytes(b"of another kernel")
+
+    def loaded(host: object, xdpload: str, built: BuiltProgram, folder: str) -> SimpleNamespace:
+        built.add("xlated.bin", b"mine")
+        (cache / "xlated.bin").write_bytes(b"of another kernel")
+        return SimpleNamespace(jit=True)
+
+    def work(built: BuiltProgram, **_: object) -> AccessWork:
+        return AccessWork(missing=(built.directory / "xlated.bin").read_text())
+
+    monkeypatch.setattr(prepare, "load_report", loaded)
+    monkeypatch.setattr(prepare, "prove", lambda *_, **__: None)
+    monkeypatch.setattr(prepare, "kernel_work", work)
+    run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
+    point = next(p for p in points_of(parse_plan({"name": "t", "blocks": [{"points": {"accesses": 1}}]}), "shared")
+                 if p.program.accesses)  # fmt: skip
+    tools: Any = SimpleNamespace(xdpload="xdpload")
+    (found,) = prepare.prepare_programs(lab, run, tools, [point]).values()
+    assert found.work["kernel"].missing == "mine"
+    kept = run.program_dir(found.built.hash)
+    assert (kept / "xlated.bin").read_bytes() == b"mine"
+    assert not (kept / "jited.bin").exists()
+    assert (kept / "program.bpf.o").read_bytes() == (cache / "program.bpf.o").read_bytes()

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +29,7 @@ COMPILE_DEADLINE_S = 120.0
 _CLANG_VERSIONS = range(25, 13, -1)
 _FLAGS = ("-O2", "-g", "-Wall", "-target", "bpf", "-mcpu=v3", "-fdebug-compilation-dir=.")
 # Without it clang stops unrolling at 16384 instructions and keeps a loop.
+_OF_A_LAB = ("xlated.*", "jited.*", "load.json", "proof*.json", "work.json", "counting.bpf.o", "workload_user.txt")
 _UNROLL_FLAGS = ("-Werror=pass-failed", "-mllvm", "-pragma-unroll-threshold=1000000000")
 
 
@@ -86,6 +87,11 @@ class BuiltProgram:
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
         return path
+
+    def alone(self, folder: Path) -> BuiltProgram:
+        """Copy the program without what other labs added, and return the copy: the cache serves several at once."""
+        shutil.copytree(self.directory, folder, ignore=shutil.ignore_patterns(".*", *_OF_A_LAB), dirs_exist_ok=True)
+        return replace(self, directory=folder)
 
     def copy_to(self, folder: Path) -> None:
         """Copy the finished files: a hidden file is still being written, and may vanish before it is read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -208,6 +209,14 @@ def _load_and_prove(lab: Lab, tools: Tools, built: BuiltProgram, folder: str) ->
 def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors, points: Sequence[Point]) -> Prepared:
     require_content(factors)
     built = build(program_of(factors), cache_directory())
+    with tempfile.TemporaryDirectory(prefix="xdplab-program-") as own:
+        load, on_dut, work = _prepare_alone(lab, run, tools, built.alone(Path(own)), points)
+    return Prepared(built, load, on_dut, work, _ship_frames(lab, factors))
+
+
+def _prepare_alone(
+    lab: Lab, run: RunDirectory, tools: Tools, built: BuiltProgram, points: Sequence[Point]
+) -> tuple[LoadReport, OnDut, Mapping[str, AccessWork]]:
     folder = f"{lab.work_dir(lab.dut)}/programs/{built.hash}"
     load = _load_and_prove(lab, tools, built, folder)
     work: dict[str, AccessWork] = {}
@@ -219,7 +228,7 @@ def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors,
     built.add("work.json", json.dumps({side: asdict(one) for side, one in work.items()}, indent=1) + "\n")
     with disk_errors(run.program_dir(built.hash)):
         built.copy_to(run.program_dir(built.hash))
-    return Prepared(built, load, on_dut, work, _ship_frames(lab, factors))
+    return load, on_dut, work
 
 
 def require_content(factors: ProgramFactors) -> None:
