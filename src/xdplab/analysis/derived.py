@@ -180,8 +180,9 @@ def _with_visit(row: Row, baselines: Sequence[Row], visits: Visits) -> str | Non
     compared = text(row, "verdict") == "valid" and number(row, "accesses")
     if not compared or own is None or not told or any(visit == own[0] for visit, _ in told):
         return reason
-    minutes = min((abs(own[1] - ended) for _, ended in told)) / 60
-    words = f"its N = 0 was measured in another visit of the block, {minutes:,.0f} minutes apart"
+    apart = min((abs(own[1] - ended) for _, ended in told))
+    time = f"{apart:.0f} s" if apart < 120 else f"{apart / 60:,.0f} minutes"
+    words = f"its N = 0 was measured in another visit of the block, {time} apart"
     return reason if reason and words in reason else "; ".join(one for one in (reason, words) if one)
 
 

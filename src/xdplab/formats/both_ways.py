@@ -8,7 +8,8 @@ from typing import Any
 from xdplab.formats.generator import Burst, GeneratorInterval, Histogram, Sizes, Summary
 
 _LONGER = ("duration_s", "rx_window_s", "tx_pause_max_ns", "tx_paused_ns", "tx_late_max_ns")
-"""Times: those of the direction that took longer. All other numbers are added."""
+"""Times: those of the direction that took longer. Other numbers are added; lists by queue are joined: two ports have
+queues of their own."""
 
 
 def both(there: Burst, back: Burst) -> Burst:
