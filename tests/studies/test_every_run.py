@@ -123,6 +123,21 @@ def test_the_command_line_asks_each_the_same(run: AnyRun) -> None:
     assert (run.directory.path / "audit.md").exists()
 
 
+def test_a_plan_extends_no_run_of_another_kind(run: AnyRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search took the plan's trials, measured its own as such, and had rows without a result."""
+    before = run.directory.journal.path.read_bytes()
+    monkeypatch.setattr("xdplab.studies.traffic.runs.lab_for", lambda *_: pytest.fail("the lab was brought up"))
+    if run.kind_name != "traffic":
+        with pytest.raises(ResultsError, match=f"--extend: .* is a run of kind {run.kind_name}"):
+            CliRunner().invoke(
+                cli,
+                ["run", "smoke", "--extend", str(run.directory.path)],
+                catch_exceptions=False,
+                standalone_mode=False,
+            )
+    assert run.directory.journal.path.read_bytes() == before
+
+
 def test_each_is_compared_with_another_of_its_kind(run: AnyRun) -> None:
     path = str(run.directory.path)
     found = json.loads(spoken("compare", path, path, "--json").output)

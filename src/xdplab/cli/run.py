@@ -10,7 +10,7 @@ import click
 from xdplab.cli.common import RunPath, in_lab, parse_only, show, tell
 from xdplab.cli.conduct import RunChoices, conduct, go_on, labs_named
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs
-from xdplab.errors import PlanError, XdplabError
+from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.later import later
 from xdplab.own import require_own
 from xdplab.run.disk import is_locked
@@ -97,7 +97,7 @@ def run(
     chosen = own_plan(file)
     if name is not None:
         chosen = chosen.model_copy(update={"name": name})
-    wanted, old = parse_only(only), RunDirectory.open(extend) if extend else None
+    wanted, old = parse_only(only), _extended(extend) if extend else None
     files = plan_runs.pdr_files(open_run(pdr_from)) if pdr_from else None
     several = labs_named(labs, scheduler)
     if several:
@@ -117,6 +117,17 @@ def run(
                 return runs.execute(run, lab, FirstFigure(seen, run) if early else seen, steal=steal)
 
             return go_on(made, execute, figures=draw)
+
+
+def _extended(path: Path) -> RunDirectory:
+    """Return the old run. Raises ResultsError if its trials are not of XDP traffic that was measured here."""
+    old = open_run(path)
+    if old.kind_name != plan_runs.PlanRun.kind_name or old.directory.imported:
+        kind = "an import" if old.directory.imported else f"a run of kind {old.kind_name}"
+        raise ResultsError(
+            f"--extend: {path} is {kind}: the trials of a plan do not belong into it", remedy="make a run of its own"
+        )
+    return old.directory
 
 
 def _extent(plan: Plan, run: RunDirectory) -> str:
