@@ -407,3 +407,52 @@ def test_a_figure_whose_siblings_show_another_level_says_which_it_shows() -> Non
     assert {label for label in words for drawn in found.values() if label in caption(drawn)} == words
     alone = trials[trials["directions"].eq("back")]
     assert not [label for label in words for _, drawn in views_of("throughput", alone) if label in str(drawn)]
+
+
+def test_a_trial_is_counted_once_however_often_it_is_in_a_table() -> None:
+    """Latency has a row per quantile, and a lent N = 0 one per series: captions counted rows as trials."""
+    alone = loads().assign(action="tx", dut_tx_packets=pd.NA)
+    trials = len(alone)
+    assert f"One count only ({trials} of {trials} trials: the TG's)." in caption(view("latency", alone))
+    zeros = synthetic.run(workload="array", vary={"accesses": [0]})
+    some = [synthetic.run(workload=name, vary={"accesses": [100, 1600]}) for name in ("chase", "lookup")]
+    why = pd.Series('{"ns_per_packet": "not known"}', index=zeros.index)
+    lent = pd.concat([zeros.assign(ns_per_packet=pd.NA, null_reasons=why), *some], ignore_index=True)
+    assert "3 of 15 trials have no ns_per_packet: not known (3)." in caption(view("service_time", lent))
+
+
+def test_a_face_counts_the_repetitions_of_each_counter() -> None:
+    """perf failed in two of three repetitions; its marks are of one, and the figure said n = 3."""
+    trials = synthetic.run(vary={"accesses": [0, 100]}).assign(host_instructions=6e8, perf_packets=1e6)
+    trials.loc[trials["repetition"].gt(1), "host_instructions"] = pd.NA
+    assert " · n = 1 to 3" in view("counters", trials).face[0]
+
+
+def test_a_mode_that_is_drawn_is_not_said_to_have_failed() -> None:
+    trials = synthetic.run(vary={"mode": ["native", "generic"], "accesses": [0, 100, 1600]})
+    lost = trials["mode"].eq("native") & trials["repetition"].eq(1) & trials["accesses"].eq(100)
+    failing = trials.assign(verdict=trials["verdict"].mask(lost, "failed"))
+    assert "Failed" not in " ".join(view("throughput", failing).look.face), "its other repetitions are there"
+    lost = trials["mode"].eq("native") & trials["accesses"].eq(100)
+    failing = trials.assign(verdict=trials["verdict"].mask(lost, "failed"))
+    assert "Failed: native (1 point)." in " ".join(view("throughput", failing).look.face)
+    lost = trials["mode"].eq("native")
+    failing = trials.assign(verdict=trials["verdict"].mask(lost, "failed"))
+    assert "Failed: native." in " ".join(view("throughput", failing).look.face)
+
+
+def test_more_queues_than_cpus_are_said_of_the_mode_that_has_them() -> None:
+    """One mode had a CPU for each of four queues, which hid that the other had two."""
+    native = synthetic.run(vary={"accesses": [0, 100]}, queues=4, dut_cpus=4)
+    generic = synthetic.run(vary={"accesses": [0, 100]}, queues=4, dut_cpus=2, mode="generic")
+    both = pd.concat([native, generic], ignore_index=True)
+    assert "More queues" not in caption(view("throughput", native))
+    assert "More queues than the 2 CPUs at work" in caption(view("throughput", both))
+
+
+def test_an_even_share_is_that_of_the_panels_queues() -> None:
+    """With two and four queues in one panel, 25 % was the even share of both."""
+    assert set(view("evenness", rings()).look.rules.values()) == {50.0, 25.0}
+    joined = view("evenness", rings(), hue="queues", panel="")
+    assert joined.look.rules == {}
+    assert "Dashed" not in caption(joined)

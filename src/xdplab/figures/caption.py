@@ -40,6 +40,15 @@ def _judged(trials: pd.DataFrame) -> pd.DataFrame:
     return rows_where(trials, trials["verdict"].isin(["valid", "invalid"]))
 
 
+def _each_once(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return each trial once: a table of quantiles, counters or queues has a row for each of them, and N = 0 stands in
+    every series that it is lent to."""
+    known = [name for name in ("run_id", "trial_id") if name in trials]
+    if "trial_id" not in known or trials["trial_id"].isna().any():
+        return trials
+    return trials.drop_duplicates(known)
+
+
 def _drawn(trials: pd.DataFrame, value: str) -> pd.DataFrame:
     """Return the trials that were measured and have the value; all that were measured if none has it."""
     judged = _judged(trials)
@@ -117,12 +126,16 @@ def face(trials: pd.DataFrame, used: Sequence[str], value: str, apart: Sequence[
     places = [lab_words(str(lab)) for lab in levels(shown, "lab")]
     parts = [" and ".join(places), *(FACTORS["arrangement"].label(v) for v in levels(shown, "arrangement"))]
     believed = rows_where(shown, ~shown["verdict"].eq("invalid").fillna(False))  # invalid ones are in no mean
-    counts = believed.groupby("point_id")["repetition"].nunique() if "repetition" in shown else pd.Series(dtype=int)
+    # A point has a mark in each lab and of each counter, of the repetitions that it has there.
+    mark = ["point_id", *(name for name in dict.fromkeys(used) if name in believed)]
+    counts = pd.Series(dtype=int)
+    if "repetition" in shown:
+        counts = believed.groupby(mark, dropna=False)["repetition"].nunique()
     if not counts.empty:
         low, high = int(counts.min()), int(counts.max())
         parts.append(f"n = {low if low == high else f'{low} to {high}'}")
     first = " · ".join(part for part in parts if part)
-    absent = [words for verdict in ("unsupported", "failed") for words in _absent(trials, verdict)]
+    absent = [words for verdict in ("unsupported", "failed") for words in _absent(trials, verdict, shown)]
     unequal = "Not the same work in every mode." if _unequal_work(shown) else ""
     warned = [unequal, *absent, _one_count(shown), _how_many_without(trials, value)]
     return tuple(
@@ -130,11 +143,17 @@ def face(trials: pd.DataFrame, used: Sequence[str], value: str, apart: Sequence[
     )
 
 
-def _absent(trials: pd.DataFrame, verdict: str) -> list[str]:
-    """Name the modes whose points have no trial to show, ``Unsupported: offload.``"""
+def _absent(trials: pd.DataFrame, verdict: str, shown: pd.DataFrame) -> list[str]:
+    """Name the modes whose points have no trial to show, ``Unsupported: offload.``; of a mode that has other points to
+    show, say how many: ``Failed: native (1 point).``"""
     chosen = trials[trials["verdict"].eq(verdict).fillna(False)]
-    modes = [FACTORS["mode"].label(mode) for mode in levels(chosen, "mode")]
-    return [f"{verdict.capitalize()}: {', '.join(modes)}."] if modes else []
+    chosen = chosen[~chosen["point_id"].isin(shown["point_id"].dropna())]
+    drawn = levels(shown, "mode")
+    words = []
+    for mode in levels(chosen, "mode"):
+        count = chosen.loc[chosen["mode"].eq(str(mode)), "point_id"].nunique()
+        words.append(FACTORS["mode"].label(mode) + (f" ({many(count, 'point')})" if mode in drawn else ""))
+    return [f"{verdict.capitalize()}: {', '.join(words)}."] if words else []
 
 
 def _not_shown(trials: pd.DataFrame) -> list[str]:
@@ -146,9 +165,10 @@ def _not_shown(trials: pd.DataFrame) -> list[str]:
 
 
 def _few_cpus(shown: pd.DataFrame) -> str:
-    cpus, queues = shown["dut_cpus"].max(), shown["queues"].max()
-    if pd.isna(cpus) or pd.isna(queues) or queues <= cpus:
+    fewer = shown["queues"].astype("Float64").gt(shown["dut_cpus"].astype("Float64")).fillna(False).astype(bool)
+    if not fewer.any():
         return ""
+    cpus = shown.loc[fewer, "dut_cpus"].max()
     return f"More queues than the {many(cpus, 'CPU')} at work show the mechanism, not the scaling."
 
 
@@ -163,7 +183,7 @@ def _one_count(shown: pd.DataFrame) -> str:
     if not {"dut_tx_packets", "rx_packets", "action"} <= set(shown):
         return ""
     returned = shown.apply(returns_frames, axis=1).astype(bool) & shown["action"].notna()
-    judged = shown[shown["verdict"].eq("valid") & returned]
+    judged = _each_once(shown[shown["verdict"].eq("valid") & returned])
     whose = (("the TG's", "dut_tx_packets"), ("the DUT's", "rx_packets"))
     alone = [(side, int(judged[other].isna().sum())) for side, other in whose]
     words = [f"{count} of {many(len(judged), 'trial')}: {side}" for side, count in alone if count]
@@ -176,7 +196,7 @@ MADE_OF = {"an_access_ns": "access_ns"}
 
 def _without_value(trials: pd.DataFrame, value: str) -> tuple[str, Counter[str]]:
     """Say how many measured trials have no value, and why; return an empty string if all have one."""
-    judged = _judged(trials)
+    judged = _each_once(_judged(trials))
     if value not in judged or "null_reasons" not in judged:
         return "", Counter()
     name = MADE_OF.get(value, value)

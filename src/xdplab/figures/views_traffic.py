@@ -115,11 +115,13 @@ def melted_queues(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def evenness(request: FigureRequest) -> View:
-    """Share of the frames that each receive queue got; the dashed line is an even share."""
+    """Share of the frames that each receive queue got; the dashed line is an even share, if a panel has one."""
     table = marks_frame(collect(unlimited(labelled(request)), request.figure, "bar"))
     panels = labelled(request).assign(queues=request.trials["queues"])
-    rules = {str(panel): 100 / int(group["queues"].max()) for panel, group in panels.groupby("panel")}
-    small = caption(request.trials, table, request.used, request.value, "Dashed: an even share.", apart=request.apart)
+    counts = {str(panel): sorted(group["queues"].unique()) for panel, group in panels.groupby("panel")}
+    rules = {panel: 100 / int(found[0]) for panel, found in counts.items() if len(found) == 1}
+    dashed = "Dashed: an even share." if rules else ""
+    small = caption(request.trials, table, request.used, request.value, dashed, apart=request.apart)
     queues = tuple(range(int(request.trials["queue"].max()) + 1))
     look = Look(
         "receive queue", "share of the frames (%)", x_values=queues, rules=rules, share_x=False, share_y=False,
