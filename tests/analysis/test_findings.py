@@ -206,7 +206,7 @@ def test_the_spread_of_the_usual_point_depends_on_no_number_of_repetitions(repet
     """Half of the points are above the true spread: 400 points know it to 5 %."""
     rates = np.exp(np.random.default_rng(5).normal(14, 0.1, 400 * repetitions))
     points = np.repeat([f"p{number}" for number in range(400)], repetitions)
-    spread = spread_of_points(pd.DataFrame({"point_id": points, "forwarded_pps": rates}))["spread"]
+    spread = spread_of_points(pd.DataFrame({"point_id": points, "lab": "netns", "forwarded_pps": rates}))["spread"]
     assert len(spread) == 400
     assert spread.median() == pytest.approx(0.1, rel=0.12)
 

@@ -12,6 +12,8 @@ from synthetic import Row, finish, measured, point
 
 from xdplab.analysis.finding_rules import find
 from xdplab.analysis.labs import by_lab, lab_ratios, labs_differ
+from xdplab.errors import FigureError
+from xdplab.figures import explore
 from xdplab.figures.album import draw_all
 from xdplab.figures.catalogue import view
 from xdplab.studies.traffic.audit_labs import labs_compared
@@ -85,3 +87,25 @@ def test_the_figure_puts_equal_labs_at_one(tmp_path: Path) -> None:
     assert drawn.files
     (none,) = draw_all(run_in({"a.yaml": 1.0}), tmp_path, names=["labs"])
     assert "no point was measured in several labs" in none.reason
+
+
+def test_a_face_counts_the_repetitions_of_each_lab() -> None:
+    """Of six repetitions, each lab measured three; the figure said n = 6."""
+    found = view("labs", run_in({"a.yaml": 1.0, "b.yaml": 0.8}))
+    assert set(found.marks["n"].dropna()) == {3}
+    assert " · n = 3, " in found.face[0]
+
+
+def test_what_differs_between_labs_is_not_told_of_repetitions_and_loads() -> None:
+    """Both labs are steady: their points had "loads in two classes", and repetitions that "differ by 16 %"."""
+    trials = run_in({"a.yaml": 1.0, "b.yaml": 0.8}, repetitions=8)
+    rules = {finding.rule for finding in find(trials)}
+    assert "labs differ" in rules
+    assert not {"program loads form classes", "repetitions differ", "repetition apart"} & rules
+
+
+def test_no_mark_of_a_plot_joins_labs() -> None:
+    trials = run_in({"a.yaml": 1.0, "b.yaml": 0.8})
+    with pytest.raises(FigureError, match="one mark would join labs that measured one point: they differ in lab"):
+        explore.plot(trials, "forwarded_pps", "accesses", None, None)
+    assert explore.plot(trials, "forwarded_pps", "accesses", "lab", None)

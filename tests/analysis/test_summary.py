@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from xdplab.analysis.intervals import interval
-from xdplab.analysis.summary import for_people, points_summary, varying
+from xdplab.analysis.summary import constant_words, for_people, points_summary, varying
 from xdplab.analysis.values import three_digits
 from xdplab.run.metrics import frame
 
@@ -77,3 +77,25 @@ def test_points_of_several_sizes_are_named_so() -> None:
         for n, (mix, size) in enumerate(sizes)
     ]
     assert varying(frame(rows)) == ["imix", "frame_bytes"]
+
+
+def test_equal_labs_that_share_a_run_have_rows_of_their_own() -> None:
+    """A point's mean over both labs was told as that of the first one."""
+    both = pd.concat([trials().assign(lab="a"), trials().assign(lab="b")], ignore_index=True)
+    both["trial_id"] = both["lab"].astype(str) + both["trial_id"].astype(str)
+    slow = both["lab"].eq("b")
+    both.loc[slow, "forwarded_pps"] = both.loc[slow, "forwarded_pps"] / 2
+    early = both[both["accesses"].eq(0)].iloc[:1].assign(trial_id="early", lab=pd.NA, verdict="failed")
+    found = points_summary(pd.concat([both, early], ignore_index=True))
+    zero = found[found["accesses"].eq(0)]
+    assert zero[["lab", "n", "mpps"]].to_numpy().tolist() == [["a", 3, 7.2], ["b", 3, 3.6]]
+    assert found.loc[0, "verdicts"] == "3 valid, 1 failed"
+
+
+def test_a_size_that_some_points_have_not_is_not_said_of_all() -> None:
+    """Beside 64-byte frames there were frames of several sizes, and the title said "frame 64"."""
+    one = trials().assign(frame_bytes=64, imix="none")
+    mixed = trials().assign(frame_bytes=pd.NA, imix="simple")
+    both = pd.concat([one, mixed], ignore_index=True).astype({"frame_bytes": "Int64"})
+    assert constant_words(one, []) == "mode native, frame 64, queues 1, load max"
+    assert constant_words(both, []) == "mode native, queues 1, load max"

@@ -23,6 +23,8 @@ Rates = np.ndarray[Any, np.dtype[np.float64]]
 CHANGE = 0.05  # of a rate that matters
 SLOPE_CHANGE = 0.10
 CLASS_SIGMAS = 4.0
+OF_ONE_LAB = ["point_id", "lab"]
+"""Equal labs that share a run measure the same points: what differs between labs is told of the labs."""
 APART, APART_WIDTHS, APART_SIGMAS, APART_CHANCE = 0.10, 3.0, 4.0, 0.001
 """How far one repetition must be from the nearest other one, as a share of the rate and in ranges of the others; and
 from the others' mean, in standard deviations of the run's usual point or, in a run of few points, so far that chance
@@ -42,7 +44,7 @@ def repetitions_differ(trials: pd.DataFrame) -> Iterator[Finding]:
     usual = _usual(spread)
     if not usual > NOISY:
         return
-    rates = known.groupby("point_id", sort=False)["forwarded_pps"]
+    rates = known.groupby(OF_ONE_LAB, sort=False, dropna=False)["forwarded_pps"]
     samples = [interval(of_point) for _, of_point in rates if len(of_point) > 1]
     half = median((found.high - found.mean) / found.mean for found in samples)
     low, high = (float(spread.quantile(share)) for share in (0.25, 0.75))
@@ -89,9 +91,12 @@ def spread_of_points(rows: pd.DataFrame) -> pd.DataFrame:
     That is ``sd`` divided by the root of chi-squared's median over ``free``: of points that all have the same spread,
     half are then above it, however few repetitions they have. Points with one repetition have none.
     """
-    logs = rows.assign(log=np.log(rows["forwarded_pps"].to_numpy(dtype=float))).groupby("point_id", sort=False)["log"]
-    found = pd.DataFrame({"sd": logs.std(ddof=1), "free": logs.count() - 1})
-    found = found[found["free"] > 0]
+    logs = rows[OF_ONE_LAB].assign(log=np.log(rows["forwarded_pps"].to_numpy(dtype=float)))
+    own = logs.groupby(OF_ONE_LAB, sort=False, dropna=False)["log"].agg(["var", "count"]).reset_index()
+    own = own[own["count"] > 1].assign(free=own["count"] - 1)
+    squares = (own["var"] * own["free"]).groupby(own["point_id"], sort=False).sum()
+    free = own["free"].groupby(own["point_id"], sort=False).sum()
+    found = pd.DataFrame({"sd": np.sqrt(squares / free), "free": free})
     return found.assign(spread=found["sd"] / np.sqrt(2 * gammaincinv(found["free"] / 2, 0.5) / found["free"]))
 
 
@@ -120,7 +125,7 @@ def repetition_apart(trials: pd.DataFrame) -> Iterator[Finding]:
 
 def _apart_of(alike: pd.DataFrame) -> Iterator[Finding]:
     spreads = spread_of_points(alike)
-    for point, rows in alike.groupby("point_id", sort=False):
+    for (point, _), rows in alike.groupby(OF_ONE_LAB, sort=False, dropna=False):
         known = rows.sort_values("forwarded_pps", kind="stable")
         found = _apart(known["forwarded_pps"].to_numpy(dtype=float), _elsewhere(spreads, {point}))
         if found is None:
@@ -227,7 +232,7 @@ def _split(values: dict[float, tuple[float, float]], usual: float) -> list[list[
 
 def load_classes(trials: pd.DataFrame) -> Iterator[Finding]:
     """Program loads of one point that form two groups of two or more, far apart compared with their width."""
-    for _, rows in valid(trials).groupby("point_id", sort=False):
+    for _, rows in valid(trials).groupby(OF_ONE_LAB, sort=False, dropna=False):
         rates = np.sort(rows.loc[rows["forwarded_pps"] > 0, "forwarded_pps"].to_numpy(dtype=float))
         if len(rates) < 4:
             continue

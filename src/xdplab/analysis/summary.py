@@ -44,15 +44,20 @@ def varying(trials: pd.DataFrame, told: Sequence[str] = ()) -> list[str]:
 
 
 def points_summary(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per point: varying factors, n, mean with 95 % interval of each value, limit, verdicts.
+    """Return one row per point and lab: varying factors, n, mean with 95 % interval of each value, limit, verdicts.
 
     Rates in Mpps, latencies in µs at paced loads, the test run in ns per packet. Of valid trials only; ``n`` are these.
+    Equal labs that share a run measure the same points: a mean over them would be that of no lab.
     """
     last = settled(trials)
+    if "lab" in last:  # a trial that failed early does not know its lab
+        last = last.assign(lab=last["lab"].fillna(last.groupby("point_id")["lab"].transform("first")))
     names = varying(last)
     rows = [
         {name: group.iloc[0][name] for name in names} | _of_point(group)
-        for _, group in last.groupby("point_id", sort=False)
+        for _, group in last.groupby(
+            ["point_id", *(name for name in ("lab",) if name in last)], sort=False, dropna=False
+        )
     ]
     table = pd.DataFrame(rows)
     if table.empty:
@@ -112,5 +117,8 @@ def constant_words(trials: pd.DataFrame, names: Sequence[str]) -> str:
     """Return the factors that are the same at all points, of those that a reader wants first."""
     told = [("lab", "lab"), ("mode", "mode"), ("frame_bytes", "frame"), ("queues", "queues"), ("engine", "engine")]
     told += [("load", "load"), ("arrangement", "arrangement")]
-    rest = [(name, word) for name, word in told if name not in names and trials[name].dropna().nunique() == 1]
-    return ", ".join(f"{word} {trials[name].dropna().iloc[0]}" for name, word in rest)
+    measured = trials[trials["verdict"].isin(["valid", "invalid"])] if "verdict" in trials else trials
+    shown = measured if len(measured) else trials
+    alike = {name for name, _ in told if shown[name].notna().all() and shown[name].nunique() == 1}
+    rest = [(name, word) for name, word in told if name not in names and name in alike]
+    return ", ".join(f"{word} {shown[name].iloc[0]}" for name, word in rest)

@@ -103,15 +103,18 @@ _OF_SAMPLES = {"rx_pps": "1/s", "tx_pps": "1/s", "t_s": "s", "latency_us": "µs"
 
 
 def _require_points(shown: pd.DataFrame, found: dict[str, str]) -> None:
-    """Raise where one mark would join two points: their average has no meaning."""
+    """Raise where one mark would join two points, or one point in two labs: their average has no meaning."""
     if "point_id" not in shown:
         return
     places = list(dict.fromkeys(name for place, name in found.items() if place != "y"))
-    joined = [group for _, group in shown.groupby(places, dropna=False) if group["point_id"].nunique() > 1]
+    ids = [name for name in ("point_id", "lab") if name in shown]
+    joined = [group for _, group in shown.groupby(places, dropna=False) if len(group[ids].drop_duplicates()) > 1]
     if joined:
         apart = [name for name in varying(joined[0]) if name not in places]
+        count = joined[0]["point_id"].nunique()
+        what = f"{count} points that" if count > 1 else "labs that measured one point: they"
         raise FigureError(
-            f"one mark would join {joined[0]['point_id'].nunique()} points that differ in {', '.join(apart)}",
+            f"one mark would join {what} differ in {', '.join(apart)}",
             remedy=f"give hue or panel, or choose with where={{{apart[0]!r}: …}}" if apart else "choose with where={…}",
         )
 
@@ -127,6 +130,8 @@ def over_time(
     burst = samples[samples["burst"].eq("rate") & samples["host"].eq("tg")]
     if burst.empty or frames is None:
         raise FigureError(f"the samples have no {y}", remedy="rx_pps and tx_pps, of runs that kept their samples")
+    if "attempt" in burst:  # an earlier try is no part of the trial's line
+        burst = burst[burst["attempt"].eq(burst.groupby("trial_id")["attempt"].transform("max")).fillna(False)]
     spans = burst.groupby("trial_id")["t_s"].diff().fillna(burst["t_s"])
     rates = pd.DataFrame({"trial_id": burst["trial_id"], "t_s": burst["t_s"], y: burst[frames] / spans})
     return _by_trial(rates[rates["trial_id"].duplicated(keep="last")], trials, "t_s", y, hue, panel, options)
