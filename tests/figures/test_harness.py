@@ -87,3 +87,19 @@ def test_rates_of_a_closed_loop_say_what_they_hold() -> None:
     assert [float(share) for share in shares.groups()] == pytest.approx([30, 260], rel=0.03)
     split = synthetic.run(arrangement="split", vary={"accesses": [0, 100]})
     assert "closed loop" not in " ".join(view("throughput", split).look.caption)
+
+
+def test_a_closed_loop_of_several_sizes_has_no_middle_of_them() -> None:
+    """Frames of 64 and 1500 bytes took 260 and 520 ns; the caption said 390, which is neither's."""
+    trials = synthetic.run(vary={"frame_bytes": [64, 1500], "accesses": [0, 100]})
+    large = trials["frame_bytes"].eq(1500)
+    trials["ns_per_packet"] = trials["ns_per_packet"].where(~large, trials["ns_per_packet"] * 2)
+    words = " ".join(view("throughput", trials).look.caption)
+    shares = re.search(r"At N = 0 the program itself takes ([\d.]+) of (\d+) to (\d+) ns in native mode", words)
+    assert shares
+    assert [float(share) for share in shares.groups()] == pytest.approx([30, 260, 520], rel=0.03)
+
+
+def test_one_repetition_has_no_interval_that_a_piece_could_be_within() -> None:
+    rows = pd.DataFrame({"panel": "", "hue": ["sender", "receiver"], "x": "native", "value": [10.0, 5.0]})
+    assert summed(rows) == "The pieces sum to the whole: none is below zero."

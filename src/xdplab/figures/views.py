@@ -110,8 +110,11 @@ def palette_of(hue: Sequence[str]) -> str:
 
 
 def closed_loop(trials: pd.DataFrame) -> str:
-    """Return what the rates of a closed loop hold, or nothing: how much of a packet's time is the program at N = 0."""
-    read = ["run_id", "trial_id", "attempt", "verdict", "arrangement", "accesses", "mode", "ns_per_packet"]
+    """Return what the rates of a closed loop hold, or nothing: how much of a packet's time is the program at N = 0.
+
+    Of points that differ, such as of several frame sizes, the least and the most: a median over them is none's.
+    """
+    read = ["run_id", "point_id", "trial_id", "attempt", "verdict", "arrangement", "accesses", "mode", "ns_per_packet"]
     trials = trials[[*read, "testrun_raw_ns"]]  # rows of fewer columns are selected in less time
     loop = valid(rows_where(trials, trials["arrangement"].eq("shared")))
     if loop.empty:
@@ -120,10 +123,21 @@ def closed_loop(trials: pd.DataFrame) -> str:
     shares = []
     for mode in levels(zeros, "mode"):
         rows = zeros[zeros["mode"].eq(str(mode))]
-        own, whole = (rows[name].astype(float).median() for name in ("testrun_raw_ns", "ns_per_packet"))
-        shares.append(f"{own:.1f} of {whole:.0f} ns in {FACTORS['mode'].label(mode)} mode")
+        own, whole = (_middle(rows, name, digits) for name, digits in (("testrun_raw_ns", 1), ("ns_per_packet", 0)))
+        shares.append(f"{own} of {whole} ns in {FACTORS['mode'].label(mode)} mode")
     program = f" At N = 0 the program itself takes {', '.join(shares)}; the rest is the harness." if shares else ""
     return f"A closed loop: sender, link, DUT and receiver share the CPUs, and no NIC moves the payload.{program}"
+
+
+ALIKE = 0.05
+"""Medians of points that differ by no larger share are told as one number."""
+
+
+def _middle(rows: pd.DataFrame, name: str, digits: int) -> str:
+    medians = rows[name].astype(float).groupby(rows["point_id"]).median()
+    if medians.max() > (1 + ALIKE) * medians.min():
+        return f"{medians.min():.{digits}f} to {medians.max():.{digits}f}"
+    return f"{rows[name].astype(float).median():.{digits}f}"
 
 
 RATES = {
