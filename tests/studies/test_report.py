@@ -17,7 +17,7 @@ from tests.analysis import synthetic
 
 from xdplab.analysis.findings import Finding
 from xdplab.cli import cli
-from xdplab.studies.report import Part, Picture, ends, html, inlined, limits, number
+from xdplab.studies.report import Part, Picture, cell, ends, html, inlined, limits, number
 from xdplab.studies.tables import Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,6 +171,23 @@ def test_bibtex_takes_nothing_that_it_would_read() -> None:
 )
 def test_what_a_cell_is_sorted_by(value: object, key: str) -> None:
     assert number(value) == key
+
+
+def test_the_fastest_point_says_that_the_generator_limited_it() -> None:
+    """The rate of the generator was told as that of the fastest point."""
+    rows = synthetic.run(arrangement="split", vary={"accesses": [0, 100, 1600]}, workload="chase")
+    assert "generator" in set(rows["limited_by"].dropna())
+    fastest, slowest, _ = ends(rows)
+    assert fastest.endswith("of 3 points: the generator limited this rate, not the DUT.")
+    assert slowest.endswith("of 3 points.")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(32768.0, "32768"), (12800.0, "12800"), (2.41666, "2.417"), (0.0, "0"), (64, "64")]
+)
+def test_a_whole_number_keeps_its_digits(value: float, words: str) -> None:
+    """A column with a null holds floats: a working set of 32768 bytes was 3.277e+04."""
+    assert cell(value) == words
 
 
 # --- in a real browser ---

@@ -194,8 +194,15 @@ def ends(rows: pd.DataFrame) -> list[str]:
             ends = [three_digits(end) for end in (low, high) if end is not None and not pd.isna(end)]
             interval = f" [{', '.join(ends)}]" if len(ends) == 2 else " (no interval)"
             of = f", n = {row['n']}" + (f", of {len(known)} points" if len(known) > 1 else "")
-            said.append(f"{word}: {three_digits(row[value])} {unit}{interval} at {at or 'the only point'}{of}.")
+            limit = _limit(row) if value == "mpps" else ""
+            said.append(f"{word}: {three_digits(row[value])} {unit}{interval} at {at or 'the only point'}{of}{limit}.")
     return said + ["Brackets are 95 % intervals over repetitions."] * bool(said)
+
+
+def _limit(point: pd.Series) -> str:
+    """Say that a rate is not the DUT's, where it is not."""
+    makers = [name for name in ("generator", "link") if name in str(point.get("limited_by")).split(", ")]
+    return f": the {' and the '.join(makers)} limited this rate, not the DUT" if makers else ""
 
 
 def limits(rows: pd.DataFrame) -> list[str]:
@@ -330,11 +337,13 @@ def _ratios(found: ComparedRuns) -> tuple[list[Picture], list[str]]:
 
 
 def cell(value: Any) -> str:
-    """Return a cell as text: numbers with four digits, empty for null."""
+    """Return a cell as text: numbers with four digits, whole ones with all, empty for null."""
     if value is None or (not isinstance(value, (list, tuple, dict)) and pd.isna(value)):
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"{value:.0f}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
