@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import isnan
+from math import floor, isnan, log10
 from typing import Any
 
 import pandas as pd
@@ -32,12 +32,16 @@ _RAW = re.compile(r"raw/(?P<trial>[^/]+)/[0-9]+")
 
 @dataclass(frozen=True)
 class Fit:
-    """t = t0 + c N of one mode, queue count and repetition, over all frame sizes that the DUT limits; times in ns."""
+    """t = t0 + c N of one mode, queue count and repetition, over all frame sizes that the DUT limits; times in ns.
+
+    ``setting`` names what else tells the run's fits apart, such as the working set or the lab.
+    """
 
     mode: str
     queues: int
     repetition: int
     program: str
+    setting: str
     t0_ns: float
     t0_se_ns: float | None
     c_ns: float
@@ -180,20 +184,38 @@ def fits_by_repetition(trials: pd.DataFrame) -> list[Fit]:
     known = limited_by_dut(trials)
     known = with_baselines(known[known["accesses"].notna()]) if len(known) else known
     known = plain(known, [name for name in names if name in known])
-    fits = []
+    found = []
     for _, rows in known.groupby(key_of(known, FIT_GROUP), sort=False):
         line = fit_line(rows["accesses"], rows["ns_per_packet"])
-        if line is None:
-            continue
-        first = rows.iloc[0]
+        if line is not None:
+            found.append((rows.iloc[0], line))
+    settings = _settings(pd.DataFrame([first for first, _ in found]))
+    fits = []
+    for (first, line), setting in zip(found, settings, strict=True):
         values = [_or_none(value) for value in (line.t0_se, line.c_se, line.r2)]
         fits.append(
             Fit(
                 str(first["mode"]), int(first["queues"]), int(first["repetition"]), str(first["program_name"]),
-                line.t0, values[0], line.c, values[1], values[2], line.n, line.points,
+                setting, line.t0, values[0], line.c, values[1], values[2], line.n, line.points,
             )
         )  # fmt: skip
-    return sorted(fits, key=lambda fit: (fit.mode, fit.queues, fit.program, fit.repetition))
+    return sorted(fits, key=lambda fit: (fit.mode, fit.queues, fit.program, fit.setting, fit.repetition))
+
+
+def _settings(firsts: pd.DataFrame) -> list[str]:
+    """Return what tells each fit apart beside its mode, queues and program."""
+    if firsts.empty:
+        return []
+    told = ("mode", "queues", "program_name")
+    names = varying(firsts[[name for name in FIT_GROUP if name != "repetition"]], told)
+    return [
+        ", ".join(BY_COLUMN[name].label(_level(row[name])) for name in names if not pd.isna(row[name]))
+        for row in firsts[names].to_dict("records")
+    ]
+
+
+def _level(value: object) -> str:
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _or_none(value: float) -> float | None:
@@ -230,7 +252,7 @@ def _fit_lines(fits: Sequence[Fit]) -> list[str]:
     if not fits:
         return ["## Model", "", "No series of DUT-limited trials has two N: there is no fit."]
     lines = [
-        "## Model: t = t0 + c·N, DUT-limited trials, weighted by 1/t²",
+        "## Model: t = t0 + c·N, DUT-limited trials of all frame sizes, weighted by 1/t²",
         "",
         "| mode | queues | repetition | program | t0 (ns) | c (ns per access) | R² | trials | N |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -238,11 +260,15 @@ def _fit_lines(fits: Sequence[Fit]) -> list[str]:
     for f in fits:
         t0, c = _with_error(f.t0_ns, f.t0_se_ns, 0), _with_error(f.c_ns, f.c_se_ns, 3)
         r2 = "" if f.r2 is None else f"{f.r2:.4f}"
+        program = ", ".join(filter(None, (f.program, f.setting)))
         lines.append(
-            f"| {f.mode} | {f.queues} | {f.repetition} | {f.program} | {t0} | {c} | {r2} | {f.trials} | {f.accesses} |"
+            f"| {f.mode} | {f.queues} | {f.repetition} | {program} | {t0} | {c} | {r2} | {f.trials} | {f.accesses} |"
         )
     return lines
 
 
 def _with_error(value: float, error: float | None, digits: int) -> str:
+    """Return a value with its error, with more digits where the error would be 0 and is not."""
+    if error:
+        digits = max(digits, -floor(log10(error)))
     return f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}")
