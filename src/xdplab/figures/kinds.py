@@ -30,6 +30,7 @@ BAR_VALUE = "bar value"
 MARK_WORDS = "words beside a mark"
 VALUE_ROOM = 0.12
 """Share of an axis that values above bars need at its end."""
+MOST_DECIMALS = 4  # of such a value
 CUT = "interval goes on"
 NEAR_SHARE = 0.35
 """Of a panel's greatest value: as far beside its mark an interval gets room on the axis."""
@@ -332,10 +333,14 @@ KINDS: dict[str, Callable[[Axes, Array, pd.DataFrame, Paint, tuple[float, float]
 
 
 def settle_values(ax: Axes) -> None:
-    """Give the values above a panel's bars equal decimals (three digits for the greatest) and a place on the axis."""
+    """Give the values above a panel's bars equal decimals and a place on the axis: three digits for the greatest, and
+    more where another one would be 0 that is not."""
     texts = [text for text in ax.texts if text.get_gid() == BAR_VALUE]
-    most = max((abs(float(text.get_text())) for text in texts), default=0.0)
+    values = [abs(float(text.get_text())) for text in texts]
+    most, least = max(values, default=0.0), min(filter(None, values), default=0.0)
     decimals = max(0, 2 - floor(log10(most))) if most > 0 else 0
+    while least and float(f"{least:.{decimals}f}") == 0 and decimals < MOST_DECIMALS:
+        decimals += 1
     low, high = ax.get_ylim()
     for text in texts:
         assert isinstance(text, Annotation)
