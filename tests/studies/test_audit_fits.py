@@ -25,3 +25,11 @@ def test_a_small_error_is_not_none() -> None:
     assert _with_error(108.04, 3.4, 0) == "108 ± 3"
     assert _with_error(2.4, None, 3) == "2.400"
     assert _with_error(2.4, 0.0, 3) == "2.400 ± 0.000"
+
+
+def test_a_line_through_two_points_has_no_r2() -> None:
+    """Each repetition of two N was told with R² = 1.0000."""
+    trials = synthetic.run(workload="chase", vary={"accesses": [0, 100]})
+    fits = fits_by_repetition(trials)
+    assert [(fit.accesses, fit.r2) for fit in fits] == [(2, None)] * 3
+    assert all(line.endswith(" |  | 2 | 2 |") for line in _fit_lines(fits)[4:])

@@ -16,7 +16,7 @@ from xdplab.analysis.series import by_series, valid
 
 @dataclass(frozen=True)
 class Line:
-    """Fitted t0 (ns) and c (ns per access) with standard errors (NaN without a degree of freedom).
+    """Fitted t0 (ns) and c (ns per access) with standard errors and R^2 (NaN without a degree of freedom).
 
     ``residuals`` are relative, (t - fitted)/fitted, in the order of the observations; ``points`` counts distinct N.
     """
@@ -53,7 +53,7 @@ def fit_line(accesses: ArrayLike, times_ns: ArrayLike) -> Line | None:
     spare = len(x) - 2
     scale = float(weights @ residuals**2) / spare if spare else nan
     spread = float(weights @ (t - np.average(t, weights=weights)) ** 2)
-    r2 = 1 - float(weights @ residuals**2) / spread if spread else nan
+    r2 = 1 - float(weights @ residuals**2) / spread if spread and spare else nan  # through two points goes every line
     errors = [sqrt(scale * inverse[i, i]) if spare else nan for i in (0, 1)]
     relative = residuals / (t0 + c * x)
     return Line(float(t0), float(c), errors[0], errors[1], r2, len(x), len(np.unique(x)), relative)
