@@ -99,3 +99,13 @@ def test_a_size_that_some_points_have_not_is_not_said_of_all() -> None:
     both = pd.concat([one, mixed], ignore_index=True).astype({"frame_bytes": "Int64"})
     assert constant_words(one, []) == "mode native, frame 64, queues 1, load max"
     assert constant_words(both, []) == "mode native, queues 1, load max"
+
+
+def test_a_value_that_a_trial_lacks_has_its_own_n() -> None:
+    paced = trials().assign(rate_requested_pps=2e4, load="20kpps")
+    paced.loc[0, "latency_p50_ns"] = pd.NA
+    table = points_summary(paced)
+    assert list(table["n"]) == [3, 3, 1]
+    assert table["p50_us_n"].fillna(0).tolist() == [2, 0, 0]
+    assert list(for_people(table)["p50 µs"]) == ["9 (n = 2)", "9", "9"]
+    assert "mpps_n" not in table

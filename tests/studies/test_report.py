@@ -161,6 +161,7 @@ def test_bibtex_takes_nothing_that_it_would_read() -> None:
     ("value", "key"),
     [
         ("7.52 ± 0.31", "7.52"),
+        ("9 (n = 2)", "9.0"),
         ("−3", "-3.0"),
         (4, "4.0"),
         ("3 valid", ""),
@@ -180,6 +181,16 @@ def test_the_fastest_point_says_that_the_generator_limited_it() -> None:
     fastest, slowest, _ = ends(rows)
     assert fastest.endswith("of 3 points: the generator limited this rate, not the DUT.")
     assert slowest.endswith("of 3 points.")
+
+
+def test_n_is_that_of_the_round_trips_and_no_null_is_a_level() -> None:
+    """One of three trials had no round trip, and n was 3; a program without an N had "accesses <NA>"."""
+    rows = synthetic.run(vary={"accesses": [0]}, load="20kpps", rate_requested_pps=2e4)
+    rows.loc[rows["repetition"].eq(2), ["latency_p50_ns", "latency_p99_ns"]] = pd.NA
+    assert ends(rows)[0].endswith("at the only point, n = 2.")
+    own = synthetic.run(vary={"program_name": ["lb.bpf.c"]}, workload=None, accesses=None)
+    both = pd.concat([own, synthetic.run(vary={"accesses": [0, 1600]}, workload="chase")], ignore_index=True)
+    assert "<NA>" not in "".join(ends(both))
 
 
 @pytest.mark.parametrize(

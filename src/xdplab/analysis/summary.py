@@ -47,6 +47,7 @@ def points_summary(trials: pd.DataFrame) -> pd.DataFrame:
     """Return one row per point and lab: varying factors, n, mean with 95 % interval of each value, limit, verdicts.
 
     Rates in Mpps, latencies in µs at paced loads, the test run in ns per packet. Of valid trials only; ``n`` are these.
+    A value that some of them lack has its own, ``p99_us_n``.
     Equal labs that share a run measure the same points: a mean over them would be that of no lab.
     """
     last = settled(trials)
@@ -79,6 +80,7 @@ def _of_point(group: pd.DataFrame) -> dict[str, object]:
         known = interval(values) if len(values) else None
         found[name] = None if known is None else known.mean
         found[f"{name}_low"], found[f"{name}_high"] = (None, None) if known is None else (known.low, known.high)
+        found[f"{name}_n"] = known.n if known is not None and known.n < len(valid) else None
     limits = valid["limited_by"].dropna().unique()
     found["limited_by"] = ", ".join(map(str, limits)) or None
     counts = group["verdict"].value_counts()
@@ -87,15 +89,21 @@ def _of_point(group: pd.DataFrame) -> dict[str, object]:
 
 
 def for_people(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the summary with each value beside its interval: ``7.52 ± 0.31``; null cells stay null."""
+    """Return the summary with each value beside its interval: ``7.52 ± 0.31``; null cells stay null.
+
+    A value that not all valid trials have names its own n: ``3.78 ± 0.02 (n = 2)``.
+    """
     shown = pd.DataFrame(index=table.index)
     for name in table.columns:
-        if name.endswith(("_low", "_high")) and name.rpartition("_")[0] in _VALUES:
+        if name.endswith(("_low", "_high", "_n")) and name.rpartition("_")[0] in _VALUES:
             continue
         if name in _VALUES:
-            ends = f"{name}_low", f"{name}_high"
-            low, high = (table[end] if end in table else pd.Series(math.nan, table.index) for end in ends)
-            cells = [_with_interval(*row) for row in zip(table[name], low, high, strict=True)]
+            ends = f"{name}_low", f"{name}_high", f"{name}_n"
+            low, high, n = (table[end] if end in table else pd.Series(math.nan, table.index) for end in ends)
+            cells = [
+                words if words is None or pd.isna(own) else f"{words} (n = {own:g})"
+                for words, own in zip(map(_with_interval, table[name], low, high), n, strict=True)
+            ]
             shown[WORDS[name]] = pd.Series(cells, table.index, dtype="object")
         else:
             shown[name.replace("_", " ")] = table[name]

@@ -189,11 +189,13 @@ def ends(rows: pd.DataFrame) -> list[str]:
         names = [name for name in varied if name != "load" or part is not at_max]
         chosen = [(words[0], known.iloc[0])] + ([(words[1], known.iloc[-1])] if len(known) > 1 else [])
         for word, row in chosen:
-            at = ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in names if name in row)
+            told = [name for name in names if name in row and not pd.isna(row[name])]
+            at = ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in told)
             low, high = row.get(f"{value}_low"), row.get(f"{value}_high")
             ends = [three_digits(end) for end in (low, high) if end is not None and not pd.isna(end)]
             interval = f" [{', '.join(ends)}]" if len(ends) == 2 else " (no interval)"
-            of = f", n = {row['n']}" + (f", of {len(known)} points" if len(known) > 1 else "")
+            n = row["n"] if pd.isna(own := row.get(f"{value}_n", pd.NA)) else int(own)
+            of = f", n = {n}" + (f", of {len(known)} points" if len(known) > 1 else "")
             limit = _limit(row) if value == "mpps" else ""
             said.append(f"{word}: {three_digits(row[value])} {unit}{interval} at {at or 'the only point'}{of}{limit}.")
     return said + ["Brackets are 95 % intervals over repetitions."] * bool(said)
@@ -349,7 +351,7 @@ def cell(value: Any) -> str:
 
 def number(value: Any) -> str:
     """Return what a cell is sorted by, as text: its number, alone or before ±; nothing for words."""
-    text = cell(value).partition(" ± ")[0].replace("−", "-")
+    text = cell(value).partition(" ± ")[0].partition(" (n = ")[0].replace("−", "-")
     try:
         return repr(float(text))
     except ValueError:
