@@ -450,7 +450,8 @@ class Run:
 
         Options: ``style`` (notebook, paper-1col, paper-2col, slides), ``figsize`` (inches), ``caption=False``, ``ax``
         (Axes of your own, for a figure of one panel); of XDP traffic also ``hue`` and ``panel`` (factors; "" for none),
-        ``where`` ({column: value or values}) and ``value`` (another column). Raises FigureError naming the figures.
+        ``where`` ({column: value or values}) and ``value`` (another column of the figure's kind). Raises FigureError
+        naming the figures.
         """
         return _sheet(self.kind.figure(name, **({"style": "notebook"} | options)))
 

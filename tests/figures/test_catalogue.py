@@ -456,3 +456,18 @@ def test_an_even_share_is_that_of_the_panels_queues() -> None:
     joined = view("evenness", rings(), hue="queues", panel="")
     assert joined.look.rules == {}
     assert "Dashed" not in caption(joined)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("busy", "forwarded_pps", "busy does not show forwarded_pps: it shows cpu_busy_cores, host_busy_cores"),
+        ("service_time", "latency_p50_ns", "it shows ns_per_packet"),
+        ("throughput", "loss_ratio", "it shows forwarded_pps, forwarded_l2_bps, offered_pps"),
+        ("latency", "latency_p90_ns", "it has its own values"),
+    ],
+)
+def test_no_axis_names_what_it_does_not_show(name: str, value: str, words: str) -> None:
+    """A rate was drawn as busy CPUs, a round trip as CPU time per packet; a wanted quantile was left out."""
+    with pytest.raises(FigureError, match=words):
+        view(name, loads(), value=value)

@@ -96,8 +96,11 @@ def _programs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, st
     return need(rows, value, f"no trial has {value}"), value
 
 
+BUSY = ("cpu_busy_cores", "host_busy_cores")
+
+
 def _busy(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    for name in [value] if value else ["cpu_busy_cores", "host_busy_cores"]:
+    for name in [value] if value else BUSY:
         if trials[name].notna().any():
             return _by_accesses(_at_max(trials), name), name
     raise NotApplicableError("CPU use was not measured")
@@ -206,6 +209,14 @@ CATALOGUE: dict[str, FigureEntry] = {
 }  # fmt: skip
 
 
+VALUES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("throughput", "baseline", "programs"), tuple(views.RATES)),
+    "busy": BUSY,
+    "service_time": ("ns_per_packet",),
+}
+"""The columns that a figure can show; its axis names what they are."""
+
+
 def entry_named(name: str) -> FigureEntry:
     """Return a catalogue entry. Raises FigureError for an unknown name."""
     if name not in CATALOGUE:
@@ -238,6 +249,10 @@ def prepared(
     entry = entry_named(name)
     if value is not None and value not in trials:
         raise FigureError(f"no column {value!r}", remedy="a rate, a time or a share of trials.parquet")
+    others = VALUES.get(name, ())
+    if value is not None and value not in others:
+        known = f"it shows {', '.join(others)}" if others else "it has its own values"
+        raise FigureError(f"{name} does not show {value}: {known}", remedy="run.plot draws any column")
     rows, column = entry.select(settled(trials), value)
     shown = views.believable(rows, column)
     layout = arrange(shown, entry.x, hue, panel, entry.hues, entry.panels)
@@ -274,7 +289,7 @@ def figure(
     """Draw one figure of the catalogue from trials; return its Axes, or an array of them.
 
     ``hue`` and ``panel`` name factors (``""`` for none); ``where`` picks trials, for example
-    ``{"engine": "live", "frame_bytes": [64, 1500]}``; ``value`` another column, such as ``forwarded_l2_bps``.
+    ``{"engine": "live", "frame_bytes": [64, 1500]}``; ``value`` another one, such as ``forwarded_l2_bps``.
     ``drawing`` is what `draw` takes: style, ax, figsize, caption.
     Raises FigureError with what to choose if the trials do not fit one figure.
     """
