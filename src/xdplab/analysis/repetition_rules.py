@@ -73,7 +73,7 @@ def programs_differ(trials: pd.DataFrame) -> Iterator[Finding]:
     count = other["point_id"].nunique()
     what = (
         f"the repetitions of {many(count, 'point')} ran different programs (source, options or compiler changed "
-        "between them): an average joins them; `program_hash` names each, and programs/ has them"
+        "between them): an average joins them; `program_hash` names each"
     )
     yield Finding("programs differ", "warning", what, points_of(other), {"points": float(count)}, files_of(other))
 
