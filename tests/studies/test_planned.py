@@ -175,8 +175,8 @@ def test_a_visit_of_a_block_ends_with_another_block_or_session(tmp_path: Path) -
     a, b, c, d = [trial.trial_id for trial in list(trials.values())[:4]]
     assert trials[a].block == trials[b].block != trials[c].block
 
-    def ended(trial: str, attempt: int) -> None:
-        run.journal.append("finished", trial_id=trial, attempt=attempt)
+    def ended(trial: str, attempt: int, **facts: str) -> None:
+        run.journal.append("finished", trial_id=trial, attempt=attempt, facts=facts)
 
     for trial in (a, b, c, d):
         ended(trial, 1)
@@ -185,3 +185,7 @@ def test_a_visit_of_a_block_ends_with_another_block_or_session(tmp_path: Path) -
     ended(b, 3)
     found = {key: number for key, (number, _) in runs._visits(run, trials).items()}
     assert found == {(a, 1): 1, (b, 1): 1, (c, 1): 2, (d, 1): 2, (b, 2): 3, (b, 3): 4}
+    for trial in (a, c, b, d):  # two labs at once
+        ended(trial, 4, lab="netns:1" if trial in (a, b) else "netns:2")
+    found = {key: number for key, (number, _) in runs._visits(run, trials).items()}
+    assert found[a, 4] == found[b, 4] != found[c, 4] == found[d, 4]

@@ -207,18 +207,23 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
 
 
 def _visits(run: RunDirectory, trials: Mapping[str, Trial]) -> Visits:
-    """Return which attempts a block had in a row: another block, or another session, ends a visit."""
+    """Return which attempts a block had in a row: another block in the same lab, or another session, ends a visit.
+
+    Labs at once measure different blocks, and their attempts end in between each other.
+    """
     found: dict[tuple[str, int], tuple[int, float]] = {}
+    at: dict[str | None, tuple[tuple[int, int], int]] = {}  # by lab: the block and repetition, and the visit's number
     number = 0
-    before: tuple[int, int] | None = None
     for event in run.journal.events("planned", "hosts", "shared", "finished"):
         if event["event"] != "finished":
-            before = None
+            at.clear()
             continue
-        trial = trials[event["trial_id"]]
-        number += before != (trial.block, trial.repetition)
-        before = trial.block, trial.repetition
-        found[trial.trial_id, event["attempt"]] = number, float(event["time"])
+        trial, lab = trials[event["trial_id"]], (event.get("facts") or {}).get("lab")
+        place = trial.block, trial.repetition
+        if lab not in at or at[lab][0] != place:
+            number += 1
+            at[lab] = place, number
+        found[trial.trial_id, event["attempt"]] = at[lab][1], float(event["time"])
     return found
 
 
@@ -245,7 +250,7 @@ def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[
 TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
 RAW_NEEDED = ("xdpgen.jsonl", "counters")
 SAMPLE_NAMES = {metric.name for metric in SAMPLES}
-RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, visits 1, columns {columns_version()}", _derive)
+RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, visits 2, columns {columns_version()}", _derive)
 MEASURED = TrafficMethod(TrialStudy, RECIPE)
 
 
