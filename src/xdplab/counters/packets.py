@@ -60,9 +60,12 @@ def driver_sum(readings: Readings, role: Role, counter: str) -> int:
 
 
 def _gained(readings: Readings, role: Role, names: Names, meaning: str) -> int:
-    before, after = (drivers.total(readings.driver(role, when), names) for when in ("before", "after"))
-    if before is None or after is None:
+    counters = readings.driver(role, "before"), readings.driver(role, "after")
+    if not names:
         raise Absent(f"the driver {driver_of(readings, role).name} counts no {meaning} in ethtool -S")
+    if lacking := [name for one in counters for name in drivers.absent(one, names)]:
+        raise Absent(f"ethtool -S lacks {drivers.spelled(lacking[0])}, a part of {meaning}")
+    before, after = (drivers.total(one, names) for one in counters)
     return difference(before, after)
 
 
@@ -74,12 +77,12 @@ def driver_by_queue(readings: Readings, role: Role) -> tuple[int, ...]:
     columns = []
     for pattern in driver_of(readings, role).received:
         first, last = (by_queue(readings.driver(role, when), pattern) for when in ("before", "after"))
-        if first is None or last is None:
-            raise Absent(f"ethtool -S lacks a queue among its counters {pattern}")
-        if len(first) != len(last):
+        if first.keys() != last.keys():
             raise Absent(f"{len(first)} queues before the window, {len(last)} after it")
-        columns.append(tuple(map(difference, first, last)))
-    counts = [sum(queue) for queue in zip(*columns, strict=True)]
+        columns.append({queue: difference(first[queue], last[queue]) for queue in first})
+    if any(column.keys() != columns[0].keys() for column in columns):
+        raise Absent("ethtool -S has a queue among some of its counters only")
+    counts = [sum(column[queue] for column in columns) for queue in sorted(columns[0])]
     while readings.queues and len(counts) > readings.queues and not counts[-1]:
         counts.pop()
     return tuple(counts)

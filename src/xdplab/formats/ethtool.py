@@ -105,17 +105,13 @@ def parse_statistics(data: bytes | str) -> dict[str, int]:
     return counters
 
 
-def by_queue(counters: Mapping[str, int], pattern: str) -> tuple[int, ...] | None:
-    """Return the counters whose whole name matches ``pattern`` in order of the queues.
+def by_queue(counters: Mapping[str, int], pattern: str) -> dict[int, int]:
+    """Return the counters whose whole name matches ``pattern``, by queue: its one group (`[0-9]{1,4}`).
 
-    ``pattern`` has one group, the queue (`[0-9]{1,4}`). None if no name matches, or where a queue in between is
-    missing.
+    A driver may leave numbers out: with traffic classes, atlantic's second one begins at queue 4.
     """
     name = re.compile(pattern)
-    found = {int(match[1]): value for key, value in counters.items() if (match := name.fullmatch(key))}
-    if not found or sorted(found) != list(range(len(found))):
-        return None
-    return tuple(found[queue] for queue in range(len(found)))
+    return {int(match[1]): value for key, value in counters.items() if (match := name.fullmatch(key))}
 
 
 def parse_channels(data: bytes | str) -> MaxAndCurrent[Channels]:
