@@ -3,6 +3,8 @@
 local json = require "xdplab.json"
 local latencies = require "xdplab.latencies"
 
+local FCS_BYTES = require("xdplab.frame").FCS_BYTES
+
 local lines = {}
 
 local null = json.null
@@ -101,6 +103,8 @@ local function summary(name, plan, found)
 		{ "damaged_packets", null }, { "altered_packets", null }, { "rx_unstamped", null },
 		{ "tx_stamped", null }, { "tx_unstamped", null }, { "unmatched_stamps", null },
 		{ "tx_by_size", null }, { "rx_by_size", null },
+		{ "tx_bytes", sent * (plan.bytes + FCS_BYTES) }, { "rx_bytes", shared.bytes + received * FCS_BYTES },
+		{ "foreign_bytes", shared.foreign_bytes + shared.foreign * FCS_BYTES },
 		{ "missing", missing(plan, found) },
 	}
 end

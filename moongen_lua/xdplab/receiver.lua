@@ -27,7 +27,7 @@ end
 -- State that all receivers of one task share: a frame may come back on any queue.
 function receiver.shared(plan)
 	return { seen = memory_of(plan), flow_next = {}, duplicates = 0, reordered = 0, stale = 0, foreign = 0, bad_run_id = 0,
-		bad_stamps = 0, latencies = latencies.new(), from_due = latencies.new() }
+		bad_stamps = 0, bytes = 0, foreign_bytes = 0, latencies = latencies.new(), from_due = latencies.new() }
 end
 
 function receiver.new(plan, queue, shared)
@@ -56,6 +56,7 @@ function receiver:take(bytes, size, now, elapsed)
 	if magic ~= self.plan.magic then
 		local other = math.floor(magic / 65536) == math.floor(frame.MAGIC / 65536) and "bad_run_id" or "foreign"
 		shared[other] = shared[other] + 1
+		shared.foreign_bytes = shared.foreign_bytes + (other == "foreign" and size or 0)
 		return false
 	end
 	local flow, stamp = frame.flow(bytes)
@@ -64,6 +65,7 @@ function receiver:take(bytes, size, now, elapsed)
 	if not self:record(stream, flow, number) then
 		return false
 	end
+	shared.bytes = shared.bytes + size
 	if stamp and self:latency(tonumber(now - stamp) * self.ns) and self.rate then
 		local due = (number - self.plan.first[stream + 1]) / self.rate
 		latencies.add(self.shared.from_due, math.max(0, (elapsed - due) * NS))

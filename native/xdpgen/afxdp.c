@@ -119,6 +119,7 @@ static void fill_from_pcap(struct queue *queue) {
     const struct pcap_frame *frame = &afxdp.pcap.frames[queue->frame];
 
     memcpy(xsk_frame(&queue->xsk, frame->bytes), frame->data, frame->bytes);
+    queue->counts.bytes += frame->bytes;
     queue->frame = (queue->frame + 1) % afxdp.pcap.count;
 }
 

@@ -6,6 +6,7 @@
 #include "report.h"
 #include "workers.h"
 
+#include <linux/if_ether.h>
 #include <string.h>
 
 #define LEAD_NS (2 * NS_PER_MS) /* from telling the senders to the window's start */
@@ -149,6 +150,15 @@ static void add_sizes(const struct session *session, unsigned stream, uint64_t f
         sum->frames[frame_size_index(count, first + i)] += frames / count + (i < frames % count);
 }
 
+/* With FCS, as all sizes of the output. */
+static uint64_t bytes_of(const struct frame_sizes *sizes, const struct size_counts *counts) {
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < sizes->count; i++)
+        bytes += counts->frames[i] * (sizes->bytes[i] + ETH_FCS_LEN);
+    return bytes;
+}
+
 static void sum_up(const struct burst *burst, struct burst_report *report) {
     const struct session *session = burst->session;
 
@@ -165,6 +175,7 @@ static void sum_up(const struct burst *burst, struct burst_report *report) {
     for (unsigned stream = 0; stream < session->streams; stream++) {
         const struct stream_counts *counts = &burst->counts[stream];
         report->tx_by_queue[session->engine->queue_of(session, stream)] += counts->sent;
+        report->tx_bytes += session->recognised ? 0 : counts->bytes + counts->sent * ETH_FCS_LEN;
         add_sizes(session, stream, counts->sent, &report->tx_sizes);
         const struct looks looks = looks_until_end(burst, counts);
         report->tx_pause_max_ns = max(report->tx_pause_max_ns, looks.longest_ns);
@@ -172,6 +183,8 @@ static void sum_up(const struct burst *burst, struct burst_report *report) {
         report->tx_late_packets += counts->late_packets;
         report->tx_late_max_ns = max(report->tx_late_max_ns, counts->latest_ns);
     }
+    if (session->recognised)
+        report->tx_bytes = bytes_of(&session->options.sizes, &report->tx_sizes);
     if (session->options.no_receive)
         report->rx_missing = "--no-receive";
     else if (!session->recognised)

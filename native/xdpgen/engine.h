@@ -6,6 +6,7 @@
 
 struct stream_counts {
     uint64_t sent;
+    uint64_t bytes; /* of the frames of a file, without FCS: those of test frames follow from their numbers */
     uint64_t stopped_ns; /* when it noticed the burst's end; 0: it did not */
     uint64_t taken_ns;   /* max load: when the kernel had taken its last frames; 0: before the burst's end */
     struct looks looks;  /* max load: at the clock */

@@ -224,6 +224,11 @@ static __always_inline void count_size(__u32 index) {
         counts->frames[index]++;
 }
 
+static __always_inline void count_foreign(struct receive_counters *counts, void *data, void *data_end) {
+    counts->foreign++;
+    counts->foreign_bytes += data_end - data;
+}
+
 static __always_inline int take_other(struct receive_counters *counts, void *data, void *data_end,
                                       __u32 magic) {
     bool ours = goes_to_test_port(data, data_end);
@@ -232,13 +237,13 @@ static __always_inline int take_other(struct receive_counters *counts, void *dat
         counts->bad_run_id++;
         return XDP_DROP;
     }
-    counts->foreign++;
+    count_foreign(counts, data, data_end);
     counts->damaged += ours;
     return ours ? XDP_DROP : XDP_PASS;
 }
 
-static __always_inline int refuse_altered(struct receive_counters *counts) {
-    counts->foreign++;
+static __always_inline int refuse_altered(struct receive_counters *counts, void *data, void *data_end) {
+    count_foreign(counts, data, data_end);
     counts->altered++;
     return XDP_DROP;
 }
@@ -262,12 +267,13 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 head_words, __u32 s
     __u32 index = frame_size_index(sizes, number); /* its number tells which size it was sent with */
     __u32 bytes = sizes == 1 ? settings.sizes.largest : settings.sizes.bytes[index];
     if (!is_as_sent(data, data_end, head_words, bytes))
-        return refuse_altered(counts);
+        return refuse_altered(counts, data, data_end);
     if (!record_sequence(counts, flow, number)) {
         counts->stale++;
         return XDP_DROP;
     }
     counts->by_queue[ctx->rx_queue_index & (MAX_QUEUES - 1)]++;
+    counts->bytes += bytes;
     if (sizes > 1)
         count_size(index);
     if (word & PAYLOAD_STAMPED && settings.keep_arrivals)

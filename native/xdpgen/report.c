@@ -187,15 +187,24 @@ static void summary_rx(const struct session *session, const struct burst_report 
     const uint64_t packets = receive_packets(rx);
     const uint64_t unique = packets - rx->duplicates;
     const uint64_t lost = report->tx_packets > unique ? report->tx_packets - unique : 0;
+    const uint64_t bytes = rx->bytes + packets * ETH_FCS_LEN;
+    const uint64_t foreign_bytes = rx->foreign_bytes + rx->foreign * ETH_FCS_LEN;
     const struct {
         const char *key;
         __u64 value;
     } fields[] = {
-        {"rx_packets", packets},          {"lost_packets", lost},
-        {"duplicates", rx->duplicates},   {"reordered", rx->reordered},
-        {"stale_packets", rx->stale},     {"foreign_packets", rx->foreign},
-        {"damaged_packets", rx->damaged}, {"altered_packets", rx->altered},
-        {"bad_run_id", rx->bad_run_id},   {"bad_stamps", rx->bad_stamps + report->stamps.bad},
+        {"rx_packets", packets},
+        {"lost_packets", lost},
+        {"duplicates", rx->duplicates},
+        {"reordered", rx->reordered},
+        {"stale_packets", rx->stale},
+        {"foreign_packets", rx->foreign},
+        {"damaged_packets", rx->damaged},
+        {"altered_packets", rx->altered},
+        {"bad_run_id", rx->bad_run_id},
+        {"bad_stamps", rx->bad_stamps + report->stamps.bad},
+        {"rx_bytes", bytes},
+        {"foreign_bytes", foreign_bytes},
     };
 
     json_string("rx_missing", report->rx_missing);
@@ -251,6 +260,7 @@ void report_summary(const struct session *session, const struct burst_report *re
     json_string("burst", report->name);
     json_decimal("duration_s", report->duration_s, 9);
     json_count("tx_packets", report->tx_packets);
+    json_count("tx_bytes", report->tx_bytes);
     summary_rx(session, report);
     optional_field("tx_errors", report->tx_errors_missing ? NULL : &report->tx_errors);
     json_string("tx_errors_missing", report->tx_errors_missing);

@@ -8,7 +8,7 @@
 struct burst_report {
     const char *name;
     double duration_s;
-    __u64 tx_packets;
+    __u64 tx_packets, tx_bytes; /* with FCS */
     __u64 tx_by_queue[MAX_QUEUES];
     struct size_counts tx_sizes, rx_sizes;
     __u64 tx_errors;

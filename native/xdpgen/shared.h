@@ -178,6 +178,8 @@ struct receive_counters {
     __u64 unstamped;  /* stamped when they were made, without a stamp of the device's on receipt */
     __u64 bad_stamps; /* stamps from the future or older than a burst can be */
     __u64 arrived;    /* arrivals kept */
+    __u64 bytes;      /* of the frames in by_queue, and of the foreign ones: as they arrived, without FCS */
+    __u64 foreign_bytes;
     __u64 by_queue[MAX_QUEUES];
     struct histogram latency; /* from the time the frame was made */
 };

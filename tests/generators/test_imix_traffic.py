@@ -79,6 +79,7 @@ def test_all_sizes_come_back_and_the_kernel_counts_their_bytes(
         came = device_bytes(traffic_bench, "rx") - before
     assert summary.tx_packets == summary.rx_packets == 24_000
     assert summary.tx_by_size == summary.rx_by_size == ((64, 14_000), (594, 8_000), (1518, 2_000))
+    assert summary.tx_bytes == summary.rx_bytes == sum(size * frames for size, frames in summary.tx_by_size)
     own = FCS + (UNCOUNTED if engine == "afxdp" else 0)
     assert came == sum((size - own) * frames for size, frames in summary.tx_by_size)
     assert (summary.duplicates, summary.reordered, summary.foreign_packets, summary.bad_stamps) == (0, 0, 0, 0)

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 Send = Callable[..., Burst]
 ENGINES = ["live", "afxdp"]
+FCS = 4
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -33,6 +34,7 @@ def test_everything_comes_back(traffic_bench: Bench, one_burst: Send, engine: st
     summary, histogram = burst.summary, burst.histogram
     assert summary.tx_packets > 50_000
     assert summary.rx_packets == summary.tx_packets
+    assert summary.rx_bytes == summary.tx_bytes == 64 * summary.tx_packets
     assert (summary.lost_packets, summary.duplicates, summary.reordered, summary.tx_errors) == (0, 0, 0, 0)
     assert summary.foreign_packets == summary.bad_run_id == summary.bad_stamps == 0
     assert histogram.count == summary.rx_packets
@@ -490,6 +492,7 @@ def test_frames_of_a_pcap_go_out_unchanged(traffic_bench: Bench, one_burst: Send
     assert seen == [frames[number % 3] for number in range(7)]
     assert burst.summary.rx_packets is None
     assert burst.summary.rx_missing
+    assert burst.summary.tx_bytes == sum(len(frames[number % 3]) + FCS for number in range(7))
 
 
 @pytest.mark.parametrize(

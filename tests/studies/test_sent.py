@@ -103,8 +103,8 @@ def test_a_device_that_stamps_nothing_leaves_the_latency_null_with_its_reason_an
 
 
 def test_frames_of_several_sizes_are_counted_by_size_and_their_mean_is_counted() -> None:
-    sent, back = [[64, 300], [1518, 100]], [[64, 300], [1518, 20]]
-    mixed = burst(rx=(80, 80, 80, 80), tx_by_size=sent, rx_by_size=back, rx_window_packets=320)
+    sent, back, size = [[64, 300], [1518, 100]], [[64, 300], [1518, 20]], 300 * 64 + 100 * 1518
+    mixed = burst(rx=(80, 80, 80, 80), tx_bytes=size, tx_by_size=sent, rx_by_size=back, rx_window_packets=320)
     row, reasons = columns(mixed)
     assert (row["tx_by_size"], row["rx_by_size"]) == ('{"64": 300, "1518": 100}', '{"64": 300, "1518": 20}')
     assert row["frame_mean_bytes"] == (300 * 64 + 100 * 1518) / 400
@@ -125,7 +125,8 @@ def test_frames_of_several_sizes_are_counted_by_size_and_their_mean_is_counted()
 def test_bytes_are_those_of_the_frames_that_were_forwarded(done: int, mean: float | None) -> None:
     """The large frames are lost more often here: by the mean of the sent ones 65 % of the bytes would be too many."""
     back = [[64, 300], [1518, 20]]
-    mixed = burst(rx=(80, 80, 80, 80), tx_by_size=[[64, 300], [1518, 100]], rx_by_size=back)
+    sent = {"tx_bytes": 300 * 64 + 100 * 1518, "tx_by_size": [[64, 300], [1518, 100]]}
+    mixed = burst(rx=(80, 80, 80, 80), **sent, rx_by_size=back)
     row, reasons = columns(mixed)
     assert _mean_forwarded(row, mixed, done, reasons) == mean
     assert ("forwarded_l2_bps" in reasons) == (mean is None)

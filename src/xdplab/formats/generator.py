@@ -71,8 +71,9 @@ class Summary:
     frames that a NIC stamps. ``rx_unstamped`` stamped frames came back without a stamp of the receiving device,
     if it was asked for them. The sending device told of ``tx_stamped`` frames when it sent them, and of
     ``tx_unstamped`` not, if it was asked; ``unmatched_stamps`` frames came back stamped, but have no stamp of sending,
-    or came back too long after it. ``tx_by_size`` and ``rx_by_size`` are pairs of a size with FCS and its frames,
-    None if all frames have one size. ``missing`` says, by field, why it is null.
+    or came back too long after it. ``tx_bytes``, ``rx_bytes`` and ``foreign_bytes`` are the bytes of ``tx_packets``,
+    ``rx_packets`` and ``foreign_packets``, counted, with FCS. ``tx_by_size`` and ``rx_by_size`` are pairs of a size
+    with FCS and its frames, None if all frames have one size. ``missing`` says, by field, why it is null.
     """
 
     burst: str
@@ -112,6 +113,9 @@ class Summary:
     tx_stamped: int | None = None
     tx_unstamped: int | None = None
     unmatched_stamps: int | None = None
+    tx_bytes: int | None = None
+    rx_bytes: int | None = None
+    foreign_bytes: int | None = None
     tx_by_size: Sizes | None = None
     rx_by_size: Sizes | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -451,7 +455,7 @@ _RECEIVED = ("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_p
 _EXTRA = ("stale_packets", "damaged_packets", "altered_packets", "bad_stamps", "rx_window_packets",
           "tx_pause_max_ns", "tx_paused_ns", "tx_late_max_ns", "tx_late_packets", "device_tx_packets",
           "device_rx_packets", "device_rx_missed", "probes_sent", "probes_lost", "rx_unstamped", "tx_stamped",
-          "tx_unstamped", "unmatched_stamps")  # fmt: skip
+          "tx_unstamped", "unmatched_stamps", "tx_bytes", "rx_bytes", "foreign_bytes")  # fmt: skip
 
 
 def _summary(line: _Fields) -> Summary:

@@ -52,7 +52,7 @@ mode_obtained       | str   |      | state   | the attach mode the kernel report
 device_settings     | json  |      | state   | settings of the DUT's device that the plan asks for, a JSON object: name to requested and obtained
 tx_socket           | json  |      | state   | what the kernel says of the TG's AF_XDP sockets (engine afxdp), a JSON object: bind, need_wakeup, busy_poll_us, and why busy polling has nothing to poll
 queues_reached      | int   |      | state   | queues that received at least one test frame
-frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent, with FCS: frame_bytes, or the mean over a pcap's frames, or over the frames counted by size (IMIX)
+frame_mean_bytes    | float | B    | state   | mean L2 bytes of the frames sent in the window, with FCS, counted
 window_requested_s  | float | s    | time    | length of the window that the plan asks for
 window_s            | float | s    | time    | how long frames were sent, by the sender's clock, at max until the kernel had taken the last ones: the divisor of offered_pps
 path                | json  |      | count   | frames sent and received back before the trial to prove that the path carries them; the DUT's counts where none came back

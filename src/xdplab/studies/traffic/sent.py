@@ -60,6 +60,8 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
         "unmatched_packets": s.unmatched_stamps,
     }
     row |= _by_size(s, reasons)
+    if s.tx_bytes is not None and s.tx_packets:
+        row["frame_mean_bytes"] = s.tx_bytes / s.tx_packets
     if s.rx_unstamped is None:
         reasons["rx_unstamped_packets"] = s.rx_missing or "the TG's device was not asked for time stamps"
     if s.tx_stamped is None:
@@ -79,7 +81,7 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
 
 
 def _by_size(s: Summary, reasons: Reasons) -> Row:
-    """Frames by size, where they have several, and the mean of those sent."""
+    """Frames by size, where they have several."""
     if s.tx_by_size is None:
         why = "all frames have one size, or those of a pcap"
         reasons |= {name: s.missing.get(name, why) for name in ("tx_by_size", "rx_by_size")}
@@ -87,8 +89,7 @@ def _by_size(s: Summary, reasons: Reasons) -> Row:
     if s.rx_by_size is None:
         reasons["rx_by_size"] = s.rx_missing or "this generator did not count them"
     counts = {"tx_by_size": s.tx_by_size, "rx_by_size": s.rx_by_size}
-    shown = {name: None if sizes is None else json.dumps(dict(sizes)) for name, sizes in counts.items()}
-    return {**shown, "frame_mean_bytes": mean_size(s.tx_by_size)}
+    return {name: None if sizes is None else json.dumps(dict(sizes)) for name, sizes in counts.items()}
 
 
 def mean_size(sizes: Sizes) -> float | None:
