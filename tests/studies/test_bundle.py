@@ -18,9 +18,9 @@ from click.testing import CliRunner
 
 from xdplab.cli import cli
 from xdplab.errors import ResultsError
-from xdplab.own import StrangersFileError, ask_by, require_own_run
 from xdplab.studies.bundle import ABOUT, CRATE, ROWS, SUMS, export, import_bundle, rows_csv
 from xdplab.studies.catalogue import open_run
+from xdplab.trust import StrangersFileError, ask_by, require_run
 
 SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
 
@@ -68,9 +68,9 @@ def test_what_came_in_a_bundle_is_not_run(sent: Path, tmp_path: Path) -> None:
     taken = import_bundle(sent, tmp_path / "results").path
     ask_by(None)
     with pytest.raises(StrangersFileError, match=r"came in a bundle.*remove bundle\.json"):
-        require_own_run(taken)
+        require_run(taken)
     (taken / "bundle.json").unlink()
-    require_own_run(taken)
+    require_run(taken)
 
 
 def doctored(sent: Path, path: Path, change: Callable[[dict[str, bytes]], None], resum: bool = True) -> Path:

@@ -13,7 +13,7 @@ from typing import TextIO
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from xdplab import own
+from xdplab import trust as trusted
 from xdplab.cli.common import Verb, Verbs, ask_on_terminal, fail
 from xdplab.errors import PlanError, ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
@@ -77,7 +77,7 @@ def cli(context: click.Context, lab_name: str | None, trust: bool) -> None:
     Begin with `xdplab doctor`, then `xdplab run smoke`.
     """
     context.obj = lab_name
-    own.ask_by((lambda _: True) if trust else ask_on_terminal)
+    trusted.ask_by((lambda _: True) if trust else ask_on_terminal)
 
 
 def _misused(error: click.ClickException) -> PlanError:

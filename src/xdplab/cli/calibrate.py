@@ -10,16 +10,17 @@ import click
 
 from xdplab.cli.common import in_lab, tell
 from xdplab.cli.plan import find_plan
-from xdplab.cli.run import own_plan
 from xdplab.labs import require_name
 from xdplab.later import later
 
 if TYPE_CHECKING:
     from xdplab.cli import screen
+    from xdplab.plan import model
     from xdplab.run import progress
     from xdplab.studies.traffic import calibrating
 else:
     progress, screen = later("xdplab.run.progress"), later("xdplab.cli.screen")
+    model = later("xdplab.plan.model")
     calibrating = later("xdplab.studies.traffic.calibrating")
 
 
@@ -36,7 +37,8 @@ def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> Non
     The result is kept in the user's state folder and is valid for runs on the same CPUs and drivers. The exit code is
     0 if the machine is fit to compare runs, else 1, with the reasons.
     """
-    chosen = own_plan(find_plan(plan))
+    file = find_plan(plan)
+    chosen = model.load_plan(file)
     where = lab_name or chosen.lab
     require_name(where)
     observer = progress.silent() if as_json else progress.observer_for(screen.console())

@@ -95,7 +95,7 @@ def status(lab_name: str | None, for_user: str | None, as_json: bool) -> None:
 @click.argument("inventory", type=click.Path(path_type=Path))
 def sudoers(inventory: Path) -> None:
     """Print what an INVENTORY's servers need in /etc/sudoers.d/xdplab, for users that are not root there."""
-    found = root_commands.sudoers(inventories.load_inventory(inventory))
+    found = root_commands.sudoers(inventories.load_inventory(inventory, for_sudo=True))
     if not found:
         click.echo(f"{inventory}: each user is root, so nothing is needed", err=True)
     for host, text in found.items():

@@ -21,7 +21,7 @@ from xdplab.errors import XdplabError
 from xdplab.labs.inventory import Inventory
 
 SOURCE = Path(__file__).resolve().parents[1]
-ELSEWHERE = ("xdplab.own", "xdplab.analysis.intervals")
+ELSEWHERE = ("xdplab.trust", "xdplab.analysis.intervals")
 """Modules besides `xdplab.errors` that have an error of their own."""
 
 

@@ -58,7 +58,7 @@ def plan(
         click.echo(reference.table())
         return
     file = find_plan(plan)
-    chosen = plans.load_plan(file)
+    chosen = plans.load_plan(file, to_measure=False)
     require_labs(lab_name, chosen)
     trials = planned.plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(only))
     if dry_run:

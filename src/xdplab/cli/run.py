@@ -12,7 +12,6 @@ from xdplab.cli.conduct import RunChoices, conduct, go_on, labs_named
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs
 from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.later import later
-from xdplab.own import require_own
 from xdplab.run.disk import is_locked
 from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.run.state import RunState, is_beginning, read_state
@@ -21,7 +20,7 @@ from xdplab.studies.catalogue import open_run, request_in
 
 if TYPE_CHECKING:
     import xdplab.plan as plans
-    from xdplab.plan import Block, Plan, model
+    from xdplab.plan import Plan, model
     from xdplab.run import progress
     from xdplab.run.progress import Observer
     from xdplab.run.state import AnyTrial, Attempt
@@ -41,20 +40,6 @@ LABS = click.option(
 )
 SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="With --labs: the Dask scheduler of their workers.")
 STEAL = click.option("--steal", is_flag=True, help="Take the servers from a run that has been silent for 60 s.")
-
-
-def own_plan(path: Path) -> Plan:
-    """Read a plan to be measured. Raises PlanError, and StrangersFileError if it names commands and belongs to another
-    user."""
-    plan = model.load_plan(path)
-    commands = [metric.name for metric in plan.metrics] + ["setup" for block in plan.blocks if _has_setup(block)]
-    if commands:
-        require_own(path, f"commands that run as root on the DUT ({', '.join(dict.fromkeys(commands))})")
-    return plan
-
-
-def _has_setup(block: Block) -> bool:
-    return any(program.setup for program in block.points.program or [])
 
 
 @click.command()
@@ -92,9 +77,8 @@ def run(
             raise PlanError(
                 f"{file} is a plan of study {kind.name}: it takes --name, --out, --labs and --no-figures only"
             )
-        require_own(file, "programs that are compiled and run")
         return conduct(kind, lambda: request, RunChoices(out, name, labs=labs_named(labs), figures=draw))
-    chosen = own_plan(file)
+    chosen = model.load_plan(file)
     if name is not None:
         chosen = chosen.model_copy(update={"name": name})
     wanted, old = parse_only(only), _extended(extend) if extend else None
@@ -120,13 +104,15 @@ def run(
 
 
 def _extended(path: Path) -> RunDirectory:
-    """Return the old run. Raises ResultsError if its trials are not of XDP traffic that was measured here."""
+    """Return the old run. Raises ResultsError if its trials are not of XDP traffic that was measured here, and
+    StrangersFileError."""
     old = open_run(path)
     if old.kind_name != plan_runs.PlanRun.kind_name or old.directory.imported:
         kind = "an import" if old.directory.imported else f"a run of kind {old.kind_name}"
         raise ResultsError(
             f"--extend: {path} is {kind}: the trials of a plan do not belong into it", remedy="make a run of its own"
         )
+    old.directory.require_trust()
     return old.directory
 
 

@@ -11,7 +11,7 @@ import click
 from xdplab.cli.common import in_lab, parse_only, tell
 from xdplab.cli.conduct import Execute, go_on, labs_named
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan
-from xdplab.cli.run import LABS, SCHEDULER, STEAL, own_plan
+from xdplab.cli.run import LABS, SCHEDULER, STEAL
 from xdplab.errors import ResultsError
 from xdplab.labs import require_name
 from xdplab.later import later
@@ -20,12 +20,14 @@ from xdplab.studies.catalogue import open_run
 from xdplab.studies.search.profile import PROFILES, profile
 
 if TYPE_CHECKING:
+    from xdplab.plan import model
     from xdplab.studies import every, plan_runs
     from xdplab.studies.every import AnyRun
     from xdplab.studies.search import rows
     from xdplab.studies.traffic import runs
 else:
     every, plan_runs = later("xdplab.studies.every"), later("xdplab.studies.plan_runs")
+    model = later("xdplab.plan.model")
     rows, runs = later("xdplab.studies.search.rows"), later("xdplab.studies.traffic.runs")
 
 
@@ -67,7 +69,8 @@ def search(
             raise ResultsError(f"{run.directory.path} is not a search", remedy=f"`xdplab resume {run.directory.path}`")
         return _search(run, lambda _, seen: run.measure(seen, every.Where(lab_name, steal=steal)), as_json)
     chosen = profile(name) if latency else replace(profile(name), latency_repeats=0)
-    wanted, several = own_plan(find_plan(plan)), labs_named(labs, scheduler)
+    file, several = find_plan(plan), labs_named(labs, scheduler)
+    wanted = model.load_plan(file)
     require_name(several[0] if several else lab_name or wanted.lab)
     asked = plan_runs.SearchRequest(chosen, share)
     with runs.lab_for(several[0] if several else lab_name or wanted.lab) as lab:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from xdplab.errors import LabError
 from xdplab.labs.base import Arrangement, GeneratorPlace
-from xdplab.own import require_own
+from xdplab.trust import read_source
 from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
 
 WORK_DIR = "/var/lib/xdplab"
@@ -23,6 +23,9 @@ _PRIVATE_KEY = "PRIVATE KEY-----"
 Pci = Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
 Mac = Annotated[str, Field(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")]
+HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9:][A-Za-z0-9_.:%-]*$")]
+UserName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_.-]*$")]
+"""Texts of these forms have no meaning of their own in sudoers, where `ALL` is every user."""
 
 
 class _Strict(BaseModel):
@@ -102,9 +105,9 @@ class Machine(_Strict):
     default all, the NIC's own NUMA node first.
     """
 
-    host: Annotated[str, Field(min_length=1)] = Field(description="name or IP address of the server, for SSH")
+    host: HostName = Field(description="name or IP address of the server, for SSH")
     port: Annotated[int, Field(ge=1, le=65535)] = Field(default=22, description="TCP port of the server's sshd")
-    user: str = Field(default="root", description="user that logs in; any other than root needs `sudo: true`")
+    user: UserName = Field(default="root", description="user that logs in; any other than root needs `sudo: true`")
     key: str = Field(description="private key file on this machine; a relative path starts at the inventory's folder")
     host_key: str | None = Field(
         default=None, description="public key of the server, one line as `ssh-keyscan` prints it"
@@ -186,18 +189,22 @@ _KEYS = places_of(
 )
 
 
-def load_inventory(path: Path) -> Inventory:
-    """Read an inventory; keys that it names are relative to it. Raises LabError naming the field, before any login."""
+def load_inventory(path: Path, *, for_sudo: bool = False) -> Inventory:
+    """Read an inventory; keys that it names are relative to it. Raises LabError naming the field, before any login.
+
+    Also raises StrangersFileError if others may have written it, and it names a proxy, or (``for_sudo``) the users who
+    are to get root's rights.
+    """
     try:
-        text = path.read_text()
-        data = read_yaml(text)
+        source = read_source(path)
+        data = read_yaml(source.text)
     except OSError as error:
         raise LabError(
             f"lab {path}: {error.strerror}", remedy="name an inventory; docs/hardware.md shows one"
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise LabError(f"lab {path} is not YAML: {yaml_words(error)}") from None
-    _refuse_secrets(path, text, data)
+    _refuse_secrets(path, source.text, data)
     try:
         found = Inventory.model_validate(data)
     except ValidationError as error:
@@ -205,8 +212,10 @@ def load_inventory(path: Path) -> Inventory:
             f"lab {path}: {complaint(error, 'an inventory', _KEYS)}", remedy="docs/inventory.schema.json has every key"
         ) from None
     if found.dut.proxy or found.tg.proxy:
-        require_own(path, "`proxy`, a command that runs here")
-    return _relative(found, path.parent)
+        source.require_trust("`proxy`, a command that runs here")
+    if for_sudo:
+        source.require_trust("users who get root's rights")
+    return _relative(found, source.folder)
 
 
 def _relative(inventory: Inventory, folder: Path) -> Inventory:

@@ -24,6 +24,7 @@ from pydantic import (
 
 from xdplab.errors import PlanError
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
+from xdplab.trust import read_source
 from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
 
 TWO_PORT_MODES = ("native", "generic")
@@ -261,6 +262,13 @@ class Plan(_Strict):
         """True if the measured results decide how many repetitions a point has."""
         return self.race is not None or not isinstance(self.repetitions, int)
 
+    @property
+    def commands(self) -> list[str]:
+        """The names of its commands that run on the DUT as root: metrics of its own, and the set-up of programs."""
+        programs = (program for block in self.blocks for program in block.points.program or ())
+        setups = ["setup" for program in programs if program.setup]
+        return list(dict.fromkeys([*(metric.name for metric in self.metrics), *setups]))
+
     def to_yaml(self) -> str:
         """Return the plan as resolved: every default written out."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=120)
@@ -298,15 +306,22 @@ def is_plan_file(name: str) -> bool:
     return name.endswith((".yaml", ".yml"))
 
 
-def load_plan(path: Path) -> Plan:
-    """Read a plan file; files that it names are taken relative to it. Raises PlanError."""
+def load_plan(path: Path, *, to_measure: bool = True) -> Plan:
+    """Read a plan file; files that it names are taken relative to it. Raises PlanError.
+
+    Also raises StrangersFileError if it is to be measured, names commands, and others may have written it.
+    """
     try:
-        data = read_yaml(path.read_text())
+        source = read_source(path)
+        data = read_yaml(source.text)
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror}", remedy="name a plan file; plans/ holds some") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise PlanError(f"{path} is not YAML: {yaml_words(error)}") from None
-    return _relative_files(parse_plan(data, where=str(path)), path.parent)
+    plan = _relative_files(parse_plan(data, where=str(path)), source.folder)
+    if to_measure and plan.commands:
+        source.require_trust(f"commands that run as root on the DUT ({', '.join(plan.commands)})")
+    return plan
 
 
 def race_of(

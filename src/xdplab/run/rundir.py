@@ -19,6 +19,7 @@ from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.resources import cache_root
 from xdplab.run.disk import LOCK, disk_errors, locked, reason, replacing, sync
 from xdplab.run.journal import Journal
+from xdplab.trust import require_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +40,7 @@ class RunDirectory:
         self.path = path
         self.journal = Journal(path / "journal.jsonl")
         self._created: dict[str, Any] | None = None
+        self._made_here = False
 
     @classmethod
     def create(
@@ -69,18 +71,27 @@ class RunDirectory:
                 if fill is not None:
                     fill(run)
                 sync(path)
-                return cls(_named(path, f"{date.today().isoformat()}-{name}"))
+                made = cls(_named(path, f"{date.today().isoformat()}-{name}"))
+                made._made_here = True
+                return made
         except OSError as error:
             raise ResultsError(f"no run directory can be made in {parent}: {reason(error)}") from error
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """Open an existing run. Raises ResultsError if ``path`` is not a run, or was killed before it had a plan."""
+        if path.absolute() != path.resolve():  # a link may be changed while the run is used
+            path = path.resolve()
         if not (path / "journal.jsonl").is_file():
             raise ResultsError(f"{path} is not a run directory (it has no journal.jsonl)")
         run = cls(path)
         run._first()
         return run
+
+    def require_trust(self) -> None:
+        """Raise StrangersFileError if others may have written the run, before a command that it names is run."""
+        if not self._made_here:
+            require_run(self.path)
 
     def _first(self) -> dict[str, Any]:
         if self._created is None:

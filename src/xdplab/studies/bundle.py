@@ -2,7 +2,7 @@
 
 An export has the journal, the plan, programs and raw files, but nothing derived from them. An import trusts none of it:
 it checks names, kinds and sizes of entries before it writes anything, and checksums before the run appears; commands
-that the run names are not run (`xdplab.own`).
+that the run names are not run (`xdplab.trust`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ import yaml
 
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import ResultsError, XdplabError
-from xdplab.own import BUNDLE
 from xdplab.run.disk import LOCK, disk_errors, replacing
 from xdplab.studies.anonymous import TakenOut, anonymous_copy
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.every import AnyRun
+from xdplab.trust import BUNDLE
 
 SUMS, CRATE, CITATION, README, ROWS, ABOUT = (
     "SHA256SUMS", "ro-crate-metadata.json", "CITATION.cff", "README.md", "tables/rows.csv", "tables/about.json",

@@ -14,6 +14,7 @@ from xdplab.errors import PlanError, ResultsError
 from xdplab.later import later
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.points import study_of
+from xdplab.trust import read_source
 from xdplab.yaml_file import read_yaml
 
 if TYPE_CHECKING:
@@ -51,13 +52,18 @@ def open_run(path: Path) -> AnyRun:
 
 
 def request_in(plan: Path) -> tuple[StudyKind[Any, Any], Any] | None:
-    """Return the study of a plan file, and its request; None for a plan of XDP traffic. Raises PlanError."""
+    """Return the study of a plan file that is to be measured, and its request; None for a plan of XDP traffic.
+
+    Raises PlanError, StrangersFileError.
+    """
     try:
-        written = read_yaml(plan.read_text())
+        source = read_source(plan)
+        written = read_yaml(source.text)
     except (OSError, ValueError, yaml.YAMLError):
         return None  # `load_plan` says what is wrong with it
     if not isinstance(written, dict) or written.get("study") not in STUDIES:
         return None
+    source.require_trust("programs that are compiled and run")
     kind = study(written.pop("study"))
     return kind, request_of(kind, written, f"{plan}: ")
 

@@ -23,7 +23,6 @@ from xdplab.figures.album import Drawn
 from xdplab.figures.marks import View
 from xdplab.figures.save import save, write_whole
 from xdplab.later import later
-from xdplab.own import require_own_run
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
 from xdplab.run.engine import F, OfT, Study, run_trials
 from xdplab.run.lanes import run_in_lanes
@@ -116,7 +115,7 @@ class StudyKind(Generic[R, P]):
             raise ResultsError(f"{path} is not a run of study {self.name}", remedy="its plan.yaml names its study")
         plan = read_yaml(directory.plan_text)
         asked: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plan.items() if k != "study"}
-        known = json.loads((path / "points.json").read_text())
+        known = json.loads((directory.path / "points.json").read_text())
         points = tuple(self.point(**fields) for fields in known["points"])
         return StudyRun(self, directory, self.request(**asked), points, tuple(known["notes"]))
 
@@ -151,6 +150,7 @@ class StudyRun(Generic[R, P]):
         The places ``at_once`` measure at the same time, the others after them. Raises LabError for a place that this
         would disturb, or that the run has no trials for.
         """
+        self.directory.require_trust()
         self._require_apart(at_once)
         with self.directory.writer():
             seen = observer or silent()
@@ -288,7 +288,6 @@ class StudyRun(Generic[R, P]):
         Raises LabError for other places, and for a scheduler: the places of a study are this machine's;
         StrangersFileError for another user's run.
         """
-        require_own_run(self.directory.path)
         if where.scheduler is not None:
             raise LabError("--scheduler: a study measures on this machine and in its guests", remedy="leave it out")
         return self.execute(observer, where.labs)

@@ -23,7 +23,6 @@ from xdplab.figures.catalogue import CATALOGUE
 from xdplab.figures.catalogue import figure as traffic_figure
 from xdplab.labs import Lab, use_lab
 from xdplab.later import later
-from xdplab.own import require_own_run
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, table
 from xdplab.run.progress import Observer
@@ -75,7 +74,7 @@ class PlanRun:
 
         Raises StrangersFileError for another user's run.
         """
-        require_own_run(self.directory.path)
+        self.directory.require_trust()
         labs = where.labs
         if not labs and where.lab is None:
             labs = runs.shared_by(self.directory)

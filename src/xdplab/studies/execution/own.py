@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,13 +15,14 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from xdplab.errors import MissingToolError, PlanError, ProgramError
-from xdplab.own import require_own
 from xdplab.programs.build import find_clang
+from xdplab.trust import read_source
 from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
 
 PAIR, EVENT, BPF_OBJECT, MODULE_FOLDER = "own.json", "event", "own.bpf.o", "own-module"
 MAKE_S = 120.0
 MOST_BYTES = 1 << 24
+_RUNS = "programs and a Makefile that run here"
 _SOURCES = ("*.c", "*.h", "*.S", "Makefile", "Kbuild")
 
 
@@ -66,21 +68,18 @@ def load(path: Path) -> tuple[Pair, dict[str, bytes]]:
     message, StrangersFileError if a file that would run belongs to another user.
     """
     try:
-        pair = Pair.model_validate(read_yaml(path.read_text()))
+        source = read_source(path)
+        pair = Pair.model_validate(read_yaml(source.text))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise PlanError(f"{path} cannot be read: {yaml_words(error)}") from None
     except ValidationError as error:
         raise PlanError(f"{path}: {complaint(error, 'a pair', places_of({'the pair': Pair}))}") from None
-    folder = path.resolve().parent
-    for part in (
-        path,
-        *(folder / d / "Makefile" for d in (pair.bpf.directory, pair.module.directory)),
-        folder / pair.event,
-    ):
-        require_own(part, "programs and a Makefile that run here")
-    files = {f"{MODULE_FOLDER}/{name}": text for name, text in _sources(folder / pair.module.directory).items()}
+    source.require_trust(_RUNS)
+    folder = source.folder
+    module = _sources(folder / pair.module.directory, _trusted)
+    files = {f"{MODULE_FOLDER}/{name}": text for name, text in module.items()}
     files[BPF_OBJECT] = _make(folder / pair.bpf.directory, pair.bpf.object)
-    files[EVENT] = _read(folder / pair.event)
+    files[EVENT] = _trusted(folder / pair.event)
     return pair, files | {PAIR: pair.model_dump_json().encode()}
 
 
@@ -91,7 +90,7 @@ def read(folder: Path) -> Pair:
 
 def module_sources(folder: Path) -> dict[str, bytes]:
     """Return the module's sources that a run keeps in ``folder``."""
-    return _sources(folder / MODULE_FOLDER)
+    return _sources(folder / MODULE_FOLDER, _read)
 
 
 def _read(path: Path) -> bytes:
@@ -100,18 +99,26 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _sources(folder: Path) -> dict[str, bytes]:
+def _trusted(path: Path) -> bytes:
+    """Read a file that runs here. Raises StrangersFileError if others may have written it."""
+    _read(path)
+    source = read_source(path)
+    source.require_trust(_RUNS)
+    return source.content
+
+
+def _sources(folder: Path, read: Callable[[Path], bytes]) -> dict[str, bytes]:
     found = sorted({path for pattern in _SOURCES for path in folder.rglob(pattern)})
     if not found:
         raise PlanError(f"there is no C source in {folder}")
-    return {path.relative_to(folder).as_posix(): _read(path) for path in found if not path.name.endswith(".mod.c")}
+    return {path.relative_to(folder).as_posix(): read(path) for path in found if not path.name.endswith(".mod.c")}
 
 
 def _make(folder: Path, product: str) -> bytes:
     """Run the user's Makefile in a copy of the folder and return what it makes."""
     with tempfile.TemporaryDirectory(prefix="xdplab-own-") as name:
         work = Path(name) / "bpf"
-        for relative, content in _sources(folder).items():
+        for relative, content in _sources(folder, _trusted).items():
             (work / relative).parent.mkdir(parents=True, exist_ok=True)
             (work / relative).write_bytes(content)
         if shutil.which("make") is None:

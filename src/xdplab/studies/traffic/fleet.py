@@ -113,6 +113,7 @@ class JoinedLabs:
 
     def execute(self, run: RunDirectory, observer: Observer, way: TrafficMethod = MEASURED) -> RunState:
         """Measure the missing trials of ``run``, then derive its tables, also after an interrupt."""
+        run.require_trust()
         plan, trials = run_plan(run), run_trials_of(run)
         _require_a_number(plan)
         _require_no_lab_of_their_own(trial.point for trial in trials)

@@ -196,7 +196,7 @@ def _keep(run: RunDirectory, files: Files | None) -> None:
 
 def run_plan(run: RunDirectory) -> Plan:
     """The plan the run was made with."""
-    return load_plan(run.path / "plan.yaml")
+    return load_plan(run.path / "plan.yaml", to_measure=False)
 
 
 def run_trials_of(run: RunDirectory) -> list[Trial]:
@@ -216,7 +216,7 @@ def run_trials_of(run: RunDirectory) -> list[Trial]:
                 f"{path} is not the plan this run was made with",
                 remedy=f"put it back, or measure the new one: `xdplab run {path} --extend {run.path}`",
             )
-        again = plan_trials(load_plan(path), event["arrangement"], event["only"])
+        again = plan_trials(load_plan(path, to_measure=False), event["arrangement"], event["only"])
         if [t.trial_id for t in again] != event["trials"]:
             raise PlanError(f"{path}: its trials are not those in the journal", remedy="a file it names was changed")
         for trial in again:

@@ -132,6 +132,7 @@ def execute(
 
     ``steal`` takes the lab from a run that is silent.
     """
+    run.require_trust()
     way = way or MEASURED
     plan, trials = run_plan(run), run_trials_of(run)
     with run.writer(), ExitStack() as held:
