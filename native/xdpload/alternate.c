@@ -5,14 +5,13 @@
 #include "alternate.h"
 #include "attach.h"
 #include "clock.h"
+#include "dispatcher.h"
 #include "fail.h"
 #include "json.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <linux/if_link.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,44 +32,6 @@ struct slice {
     uint64_t frames;
     uint64_t swap_ns;
 };
-
-/* ---- the kernel's dispatcher ---- */
-
-// The kernel calls attached XDP programs by direct jumps, and patches this code when a program gets its first
-// attachment or loses its last: it then waits for all CPUs, 0.2 s if one of them is busy with frames. A
-// program with a second attachment stays in that code.
-struct holder {
-    int namespace;
-    int link;
-};
-
-#define LOOPBACK 1 // the index of lo in every network namespace
-
-// Attaches a program to the loopback of a private network namespace, in which no frame is ever sent.
-static bool hold(struct holder *holder, int program) {
-    LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_SKB_MODE);
-    int own = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-
-    *holder = (struct holder){-1, -1};
-    if (own >= 0 && !unshare(CLONE_NEWNET)) {
-        holder->namespace = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-        holder->link = bpf_link_create(program, LOOPBACK, BPF_XDP, &options);
-        int error = errno;
-        if (setns(own, CLONE_NEWNET))
-            fail("alternate", errno, NULL, "there is no way back into the network namespace");
-        errno = error;
-    }
-    if (own >= 0)
-        close(own);
-    return holder->namespace >= 0 && holder->link >= 0;
-}
-
-static void let_go(struct holder *holder) {
-    if (holder->link >= 0)
-        close(holder->link);
-    if (holder->namespace >= 0)
-        close(holder->namespace);
-}
 
 /* ---- slices ---- */
 
@@ -192,7 +153,7 @@ void alternate(const struct program *program, char *arguments) {
                  "alternate takes ID SLICE_US PAIRS (1 to %d) SEED of an attached program", MAX_PAIRS);
         return;
     }
-    struct holder own = {-1, -1}, others = {-1, -1};
+    struct holder own = NOT_HELD, others = NOT_HELD;
     int other = bpf_prog_get_fd_by_id(id);
     if (other < 0)
         complain("alternate", errno, "program %u cannot be opened", id);

@@ -2,11 +2,10 @@
 #include "commands.h"
 #include "actions.h"
 #include "alternate.h"
-#include "clock.h"
 #include "fail.h"
 #include "json.h"
 #include "redirects.h"
-#include "test_frame.h"
+#include "testrun.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -16,147 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define MAX_RUNS 1000
-#define MAX_FRAME_BYTES 3000
-#define FCS_BYTES 4
-#define SETUP_RUNS 3
-#define SETUP_PACKETS 2
-
-/* ---- testrun ---- */
-
-// CPU time of this thread: finer than the whole nanoseconds the kernel returns, and free of the time other
-// processes had the CPU.
-static long long cpu_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
-
-struct frame {
-    unsigned char bytes[MAX_FRAME_BYTES];
-    unsigned int length; // without FCS
-};
-
-static bool has_room(const struct frame *frame) {
-    return frame->length >= TEST_FRAME_MIN && frame->length <= MAX_FRAME_BYTES - FCS_BYTES;
-}
-
-// The bytes of a frame in hexadecimal digits, as many as fit.
-static void read_bytes(const char *digits, struct frame *frame) {
-    frame->length = 0;
-    for (; frame->length < MAX_FRAME_BYTES; frame->length++, digits += 2)
-        if (sscanf(digits, "%2hhx", &frame->bytes[frame->length]) != 1)
-            return;
-}
-
-// A frame is its size with FCS, filled as a test frame is, or 0x and its bytes without FCS.
-static bool read_frame(const char *text, struct frame *frame) {
-    if (!strncmp(text, "0x", 2)) {
-        read_bytes(text + 2, frame);
-        return has_room(frame) && strlen(text + 2) == 2 * frame->length;
-    }
-    char *end;
-    frame->length = strtoul(text, &end, 10) - FCS_BYTES;
-    if (*end || !has_room(frame))
-        return false;
-    fill_test_frame(frame->bytes, frame->length);
-    return true;
-}
-
-// One BPF_PROG_TEST_RUN of `repeat` packets: its CPU time, or -errno.
-static long long run_once(const struct program *program, const struct frame *frame, unsigned int repeat,
-                          unsigned int *retval) {
-    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame->bytes, .data_size_in = frame->length,
-                .repeat = repeat);
-    long long start = cpu_ns();
-    int error = bpf_prog_test_run_opts(program->fd, &options);
-    long long elapsed = cpu_ns() - start;
-    *retval = options.retval;
-    return error ? error : elapsed;
-}
-
-// What the system call costs beside its packets, some 200 us: the shortest of some runs of two packets. From
-// two on, the kernel also patches its XDP dispatcher and waits for all CPUs, some 10 ms: hence asked once.
-static long long setup_ns(const struct program *program, const struct frame *frame) {
-    static long long least;
-    unsigned int retval;
-    for (int i = least ? SETUP_RUNS : 0; i < SETUP_RUNS && least >= 0; i++) {
-        long long elapsed = run_once(program, frame, SETUP_PACKETS, &retval);
-        least = !least || elapsed < least ? elapsed : least;
-    }
-    return least;
-}
-
-// Runs of `repeat` packets each, ns per packet; the last run's time, or a negative errno where the kernel
-// refuses. One or two packets are given with all that the system call costs.
-static long long run_many(const struct program *program, const struct frame *frame, unsigned int repeat,
-                          unsigned int runs, double *ns, unsigned int *retval) {
-    bool subtract = repeat > SETUP_PACKETS;
-    long long setup = subtract ? setup_ns(program, frame) : 0;
-    long long elapsed = setup;
-    for (unsigned int run = 0; run < runs && elapsed >= 0; run++) {
-        elapsed = run_once(program, frame, repeat, retval);
-        ns[run] = (double)(elapsed - setup) / (subtract ? repeat - SETUP_PACKETS : repeat);
-    }
-    return elapsed;
-}
-
-#define ROUNDS 8
-
-// A frame as the program left it; its length without FCS, or 0 where it left none that fits.
-static unsigned int run_out(const struct program *program, const struct frame *in, struct frame *out) {
-    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = in->bytes, .data_size_in = in->length,
-                .data_out = out->bytes, .data_size_out = sizeof(out->bytes), .repeat = 1);
-    out->length = 0;
-    if (!bpf_prog_test_run_opts(program->fd, &options))
-        out->length = options.data_size_out;
-    return options.retval;
-}
-
-// A test run repeats on one buffer: from its second packet on the program sees what it made of the first.
-// Says what is another then, or NULL. A program that decides by chance or time does not answer alike 8 times.
-static const char *changes_on_repeat(const struct program *program, const struct frame *frame) {
-    static struct frame once, twice;
-    unsigned int first = run_out(program, frame, &once);
-    if (once.length && once.length != frame->length)
-        return "the program changes the frame's length";
-    for (int round = 0; round < ROUNDS && has_room(&once); round++) {
-        unsigned int again = run_out(program, &once, &twice);
-        if (again == first || run_out(program, frame, &twice) != first)
-            return NULL;
-    }
-    return has_room(&once) ? "the program decides another thing of the frame that it made" : NULL;
-}
-
-static void testrun(const struct program *program, char *arguments) {
-    static struct frame frame;
-    char text[2 * MAX_FRAME_BYTES + 3];
-    unsigned int repeat, runs, retval = 0;
-    double ns[MAX_RUNS];
-    if (sscanf(arguments, "%6002s %u %u", text, &repeat, &runs) != 3 || !repeat || !runs || runs > MAX_RUNS ||
-        !read_frame(text, &frame)) {
-        complain("testrun", EINVAL,
-                 "testrun takes FRAME (its size, %d to %d, or 0x and its bytes) REPEAT RUNS (1 to %d)",
-                 TEST_FRAME_MIN + FCS_BYTES, MAX_FRAME_BYTES, MAX_RUNS);
-        return;
-    }
-    const char *changed = repeat > SETUP_PACKETS ? changes_on_repeat(program, &frame) : NULL;
-    if (changed) {
-        complain("testrun", EOPNOTSUPP, "BPF_PROG_TEST_RUN repeats on one buffer, and %s", changed);
-        return;
-    }
-    long long result = run_many(program, &frame, repeat, runs, ns, &retval);
-    if (result < 0) {
-        complain("testrun", -result, "BPF_PROG_TEST_RUN was refused: %s", error_words(-result));
-        return;
-    }
-    json_begin("testrun");
-    json_integer("frame_bytes", frame.length + FCS_BYTES);
-    json_integer("repeat", repeat);
-    json_integer("retval", retval);
-    json_open_array("ns");
-    for (unsigned int run = 0; run < runs; run++)
-        json_decimal(NULL, ns[run], 3);
-    json_close();
-    json_end();
-}
 
 /* ---- the counter of counting builds ---- */
 
@@ -282,15 +140,11 @@ static int run_nothing(int program, struct bpf_prog_info *info) {
 }
 
 static void stats_cost(const struct program *program, char *arguments) {
-    const struct bpf_insn nothing[] = {
-        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_PASS},
-        {.code = BPF_JMP | BPF_EXIT},
-    };
     struct bpf_prog_info info = {};
 
     (void)program;
     (void)arguments;
-    int fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "xdplab_nothing", "GPL", nothing, 2, NULL);
+    int fd = load_nothing(0);
     int error = fd < 0 ? fd : run_nothing(fd, &info);
     if (fd >= 0)
         close(fd);
@@ -359,9 +213,9 @@ static const struct {
     const char *name;
     void (*run)(const struct program *program, char *arguments);
 } commands[] = {
-    {"testrun", testrun},     {"count", count},         {"reset", reset},           {"dump", dump},
-    {"runstats", runstats},   {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost}, {"decided", decided},
-    {"alternate", alternate},
+    {"testrun", testrun},       {"outcome", outcome}, {"fresh", fresh},         {"count", count},
+    {"reset", reset},           {"dump", dump},       {"runstats", runstats},   {"bpf_stats", bpf_stats},
+    {"stats_cost", stats_cost}, {"decided", decided}, {"alternate", alternate},
 };
 
 void run_command(const struct program *program, char *line) {

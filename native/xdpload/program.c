@@ -97,14 +97,18 @@ static void bind_to_device(struct program *program, int ifindex) {
         bpf_map__set_ifindex(map, ifindex);
 }
 
-// The answer to the least program there is: 0 where the device takes programs at all, else an errno.
-static int refuses_any_program(int ifindex) {
+int load_nothing(int ifindex) {
     static const struct bpf_insn pass[] = {
         {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_PASS},
         {.code = BPF_JMP | BPF_EXIT},
     };
     LIBBPF_OPTS(bpf_prog_load_opts, options, .prog_ifindex = ifindex);
-    int fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "pass", "Dual BSD/GPL", pass, 2, &options);
+    return bpf_prog_load(BPF_PROG_TYPE_XDP, "xdplab_nothing", "Dual BSD/GPL", pass, 2, &options);
+}
+
+// The answer to the least program there is: 0 where the device takes programs at all, else an errno.
+static int refuses_any_program(int ifindex) {
+    int fd = load_nothing(ifindex);
     if (fd < 0)
         return -fd;
     close(fd);

@@ -22,3 +22,6 @@ void print_loaded(const struct program *program);
 // bpf_prog_get_info into *info, whose pointers and lengths the caller may have set; returns 0 or -errno.
 struct bpf_prog_info;
 int program_info(const struct program *program, struct bpf_prog_info *info);
+
+// Loads the least program there is, for a device or for none (0); returns its fd or -errno.
+int load_nothing(int ifindex);

@@ -93,28 +93,3 @@ def test_a_program_that_leaves_no_stack_for_the_counter_is_refused_with_the_veri
     loader(xdpload, target, count=False).close()
     with pytest.raises(ProgramError, match="stack"):
         loader(xdpload, target)
-
-
-ONCE = "__u8 *at = (void *)(long)ctx->data; if ((void *)(at + 14) > (void *)(long)ctx->data_end) return XDP_DROP;"
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (ONCE + "if (at[13]) return XDP_PASS; at[13] = 1; return XDP_TX;", "decides another thing"),
-        ("return bpf_xdp_adjust_head(ctx, -20) ? XDP_DROP : XDP_TX;", "changes the frame's length"),
-        (ONCE + "__u8 first = at[0]; at[0] = at[6]; at[6] = first; return XDP_TX;", None),
-        ("return bpf_get_prandom_u32() % 2 ? XDP_DROP : XDP_TX;", None),
-    ],
-    ids=["decides by what it wrote", "grows", "swaps", "decides by chance"],
-)
-def test_a_test_run_that_does_not_repeat_the_same_is_none(
-    body: str, words: str | None, xdpload: str, tmp_path: Path
-) -> None:
-    """The test run repeats on one buffer: the second packet is the first one as the program changed it."""
-    with loader(xdpload, compiled(tmp_path, ("", "xdp", body), "-g"), count=False) as loaded:
-        if words is None:
-            assert len(loaded.testrun(64, 100, 2)) == 2
-        else:
-            with pytest.raises(ProgramError, match=words):
-                loaded.testrun(64, 100, 2)

@@ -305,9 +305,13 @@ def stats_cost(a: Attempt) -> float | None:
 
 
 def testruns(a: Attempt) -> list[float]:
-    """The series of nine; those of one only determine how many runs make a slice. For several frames, their mean."""
-    counted = [line["ns"] for line in a.load if line["type"] == "testrun" and len(line["ns"]) > 1]
-    return [statistics.fmean(values) for values in zip(*counted, strict=True)]
+    """The series of several; those of one only determine how many runs make a slice. The mean over the frames."""
+    values = [line["ns"] for line in a.load if line["type"] == "testrun" and len(line["ns"]) > 1]
+    fresh = [line for line in a.load if line["type"] == "fresh"]
+    if fresh:
+        call = min(statistics.fmean(ns) for ns in zip(*(line["empty_call_ns"] for line in fresh), strict=True))
+        values += [[ns - call + line["empty_ns"] for ns in line["call_ns"]] for line in fresh]
+    return [statistics.fmean(ns) for ns in zip(*values, strict=True)]
 
 
 def said(kind: str, key: str, scale: float = 1.0) -> Callable[[Attempt], float | None]:

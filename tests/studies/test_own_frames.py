@@ -10,9 +10,13 @@ from tests.generators.echo_dut import ip_at, udp_at, udp_sum
 
 from xdplab.formats.pcap import flow_of
 from xdplab.plan import Point, parse_plan, points_of
-from xdplab.studies.traffic.own_frames import MOST_FRAMES, evenly, frames_of
+from xdplab.studies.traffic.own_frames import MOST_FRAMES, choose, frames_of
 
 MACS = {"src_mac": "02:00:00:00:00:01", "dst_mac": "02:00:00:00:00:02"}
+
+
+def bytes_of(point: Point, seed: int = 1) -> list[bytes]:
+    return [bytes(one.frame) for one in frames_of(point, **MACS, seed=seed).frames]
 
 
 def point(tmp_path: Path, frames: bytes | None = None, **given: object) -> Point:
@@ -21,14 +25,14 @@ def point(tmp_path: Path, frames: bytes | None = None, **given: object) -> Point
     if frames is not None:
         (tmp_path / "f.pcap").write_bytes(frames)
         program["frames"] = str(tmp_path / "f.pcap")
-    size = {"frame_bytes": given.pop("frame_bytes", 64)}
-    block = {"points": {"program": program} | size, "traffic": given}
+    points = {"program": program, "frame_bytes": given.pop("frame_bytes", 64), "queues": given.pop("queues", 1)}
+    block = {"points": points, "traffic": given}
     return points_of(parse_plan({"name": "t", "blocks": [block]}), "shared")[0]
 
 
 def test_the_generators_flows_are_made_again(tmp_path: Path) -> None:
     asked = {"flows": 3, "src_ip": "10.0.0.1", "dst_ip": "10.0.1.255", "src_port": 7, "dst_port": 53}
-    frames = frames_of(point(tmp_path, frame_bytes=512, **asked), **MACS)
+    frames = bytes_of(point(tmp_path, frame_bytes=512, **asked))
     assert [len(frame) for frame in frames] == [508] * 3
     assert len({flow_of(frame) for frame in frames}) == 3
     first, last = frames[0], frames[2]
@@ -42,7 +46,7 @@ def test_the_generators_flows_are_made_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("ip", "vlan", "size"), [(4, 5, 72), (6, "none", 101), (6, 4094, 1518)])
 def test_tags_and_ipv6_are_made_as_the_generator_makes_them(tmp_path: Path, ip: int, vlan: object, size: int) -> None:
     asked = {"flows": 2, "src_ip": "10.0.0.1", "dst_ip": "10.0.1.255", "src_port": 7, "ip_version": ip, "vlan": vlan}
-    frame = frames_of(point(tmp_path, frame_bytes=size, **asked), **MACS)[1]
+    frame = bytes_of(point(tmp_path, frame_bytes=size, **asked))[1]
     assert len(frame) == size - 4
     assert (frame[12:14] == b"\x81\0") == (vlan != "none")
     if vlan != "none":
@@ -66,16 +70,38 @@ def _sums_to_all_ones(header: bytes) -> bool:
     return (total & 0xFFFF) + (total >> 16) == 0xFFFF
 
 
+def pcap(frames: list[bytes]) -> bytes:
+    records = b"".join(struct.pack("<IIII", 0, 0, len(f), len(f)) + f for f in frames)
+    return struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + records
+
+
 def test_a_pcap_gives_its_own_frames(tmp_path: Path) -> None:
     frames = [bytes([number]) * (20 + number) for number in range(200)]
-    records = b"".join(struct.pack("<IIII", 0, 0, len(f), len(f)) + f for f in frames)
-    header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
-    found = frames_of(point(tmp_path, header + records), **MACS)
-    assert len(found) == MOST_FRAMES
+    found = bytes_of(point(tmp_path, pcap(frames)))
     assert found[0] == bytes(60), "padded as on the wire"
-    assert found[-1] == frames[200 * 15 // 16]
+    assert found[60:] == frames[60:]
 
 
-def test_a_choice_is_even_and_begins_with_the_first() -> None:
-    assert evenly(range(3)) == [0, 1, 2]
-    assert evenly(range(64)) == list(range(0, 64, 4))
+@pytest.mark.parametrize("count", [1, 12, 63, 64, 1000])
+def test_every_frame_of_a_trace_and_every_flow_is_test_run_once(count: int, tmp_path: Path) -> None:
+    trace = [number.to_bytes(60, "big") for number in range(count)]
+    assert bytes_of(point(tmp_path, pcap(trace))) == trace
+    flows = frames_of(point(tmp_path, flows=count), **MACS, seed=1)
+    assert len({one.frame for one in flows.frames}) == flows.sent == count
+    assert flows.seed is None
+
+
+def test_each_size_meets_each_flow_and_each_queue_as_in_the_trial(tmp_path: Path) -> None:
+    found = frames_of(point(tmp_path, frame_bytes=64, flows=3, queues=2), **MACS, seed=1)
+    assert len({(one.frame, one.queue) for one in found.frames}) == found.sent == 6
+    assert {one.queue for one in found.frames} == {0, 1}
+
+
+def test_of_too_many_a_random_sample_that_its_seed_draws_again_has_no_period() -> None:
+    chosen, seed = choose(20_000, 7)
+    assert (len(set(chosen)), seed) == (MOST_FRAMES, 7)
+    assert (list(chosen), seed) == (list(choose(20_000, 7)[0]), 7)
+    assert list(chosen) != list(choose(20_000, 8)[0])
+    for period in (2, 4, 8, 16):
+        share = sum(number % period == 0 for number in chosen) / MOST_FRAMES
+        assert share == pytest.approx(1 / period, abs=0.04)

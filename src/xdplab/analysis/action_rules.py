@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import sqrt
 from typing import Any
 
 from xdplab.analysis.values import Row, number, text
 
 ACTION_SHARE = 0.99  # of the frames, for which a program must decide what the plan says it does
+ACTIONS_APART = 0.05
+"""Largest difference of an action's share between test runs and traffic: chance, and frames of others."""
 _COUNTED = ("the burst that counts decisions", "actions_counted")
 
 
@@ -43,6 +46,29 @@ def program_does_as_said(row: Row) -> str | None:
         if counts.get(wanted, 0) < ACTION_SHARE * sum(counts.values()):
             return f"the plan says that the program's action is {wanted}, and {who} counted {_decided(counts)}"
     return None if known else _returned_as_said(row, wanted)
+
+
+def other_actions(row: Row, tested: Mapping[str, int]) -> str | None:
+    """Return how the actions of test runs differ from those of the trial's frames; None if they do not.
+
+    Fewer frames of the trial say less. The burst that counts decisions comes first: a driver's counter of drops has
+    ABORTED in it.
+    """
+    counts = next((counts for _, counts in reversed(_counts_of_actions(row)) if sum(counts.values())), None)
+    if counts is None:
+        return None
+    if text(row, "actions_counted") is None:
+        tested = {
+            **tested,
+            "aborted": 0,
+            "other": 0,
+            "drop": sum(tested.get(n, 0) for n in ("drop", "aborted", "other")),
+        }
+    live, runs = sum(counts.values()), sum(tested.values())
+    apart = max(abs(tested.get(name, 0) / runs - counts.get(name, 0) / live) for name in {*counts, *tested})
+    if apart <= ACTIONS_APART + 1 / sqrt(live):
+        return None
+    return f"they end with {_decided(dict(tested))}, the trial's with {_decided(counts)}"
 
 
 def redirects_are_taken(row: Row) -> str | None:

@@ -90,6 +90,20 @@ class JsonSession:
         self._process.write_line(command)
         return self.read(kind, timeout_s)
 
+    def ask_each(self, commands: Sequence[str], kind: str, timeout_s: float = 10.0) -> list[Message]:
+        """Send all command lines at once and return their answers. A refusal is raised once all are answered."""
+        self._process.write_line("\n".join(commands))
+        answers: list[Message] = []
+        refused: XdplabError | None = None
+        for _ in commands:
+            try:
+                answers.append(self.read(kind, timeout_s))
+            except (ProgramError, UnsupportedError) as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
+        return answers
+
     def finish(self, kinds: Sequence[str], timeout_s: float = END_DEADLINE_S) -> list[Message]:
         """Close its input, return its last lines (one of each of ``kinds``, in order) and wait for its end."""
         self._process.close_stdin()

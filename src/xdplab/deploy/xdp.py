@@ -6,11 +6,11 @@ This module gives types to xdpload's lines, and classes to its errors.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xdplab.deploy.session import JsonSession, error_by_step, typed
+from xdplab.deploy.session import JsonSession, Message, error_by_step, typed
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.hosts.base import CommandRunner, Host
 
@@ -95,6 +95,42 @@ class Decided:
 
 
 @dataclass(frozen=True)
+class PortFrame:
+    """A frame of a test run: the size of a test frame with FCS, or its bytes without; from the port's ``queue``."""
+
+    frame: int | bytes
+    queue: int = 0
+
+    def __str__(self) -> str:
+        return f"0x{self.frame.hex()}" if isinstance(self.frame, bytes) else f"{self.frame}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of packets that were each an unchanged frame: their actions, and how many the program changed.
+
+    ``call_ns`` is the mean of the kernel's own time around one packet.
+    """
+
+    actions: Mapping[str, int]
+    changed: int
+    call_ns: float
+
+
+@dataclass(frozen=True)
+class FreshRuns:
+    """Means of the kernel's own time around one packet, in each run; of the program and of an empty one.
+
+    ``empty_ns`` is what the empty program costs per packet of many in one buffer. So call_ns - empty_call_ns + empty_ns
+    is on the scale of `XdpLoader.testrun`.
+    """
+
+    call_ns: tuple[float, ...]
+    empty_call_ns: tuple[float, ...]
+    empty_ns: float
+
+
+@dataclass(frozen=True)
 class XdpRequest:
     """What xdpload loads, and how. ``mode`` none loads without attaching; paths are on the host.
 
@@ -146,15 +182,30 @@ class XdpLoader(JsonSession):
         return typed(AttachedProgram, self.read("attached", ANSWER_S))
 
     def testrun(self, frame: int | bytes, repeat: int, runs: int) -> list[float]:
-        """Return ns per packet of each of ``runs`` BPF_PROG_TEST_RUN calls.
+        """Return ns per packet of each of ``runs`` BPF_PROG_TEST_RUN calls of ``repeat`` packets in one buffer.
 
         ``frame`` is the size of a test frame with its FCS, or the bytes of a frame without it.
 
         Raises ProgramError if the kernel refuses to run the program in this way.
         """
-        asked = f"0x{frame.hex()}" if isinstance(frame, bytes) else frame
-        answer = self.ask(f"testrun {asked} {repeat} {runs}", "testrun", ANSWER_S)
-        return [float(value) for value in answer["ns"]]
+        return self.testruns([PortFrame(frame)], [repeat], runs)[0]
+
+    def testruns(self, frames: Sequence[PortFrame], repeats: Sequence[int], runs: int) -> list[list[float]]:
+        """Do `testrun` with each of ``frames``, with its own number of packets."""
+        answers = self._run("testrun", frames, repeats, runs)
+        return [[float(value) for value in answer["ns"]] for answer in answers]
+
+    def outcomes(self, frames: Sequence[PortFrame], repeat: int) -> list[Outcome]:
+        """Return what the program makes of ``repeat`` packets of each frame, which it sees unchanged each time."""
+        return [typed(Outcome, answer) for answer in self._run("outcome", frames, [repeat] * len(frames), 1)]
+
+    def fresh_runs(self, frames: Sequence[PortFrame], repeat: int, runs: int) -> list[FreshRuns]:
+        """Measure ``runs`` times ``repeat`` packets of each frame, which the program sees unchanged each time."""
+        return [typed(FreshRuns, answer) for answer in self._run("fresh", frames, [repeat] * len(frames), runs)]
+
+    def _run(self, command: str, frames: Sequence[PortFrame], repeats: Sequence[int], runs: int) -> list[Message]:
+        asked = [f"{command} {f} {repeat} {runs} {f.queue}" for f, repeat in zip(frames, repeats, strict=True)]
+        return self.ask_each(asked, command, ANSWER_S)
 
     def count(self) -> int:
         """Return the accesses a counting build has made since the last `reset`."""

@@ -13,7 +13,7 @@ from xdplab.deploy.device import Applied
 from xdplab.deploy.xdp import Decided, RunStats
 from xdplab.formats.generator import GeneratorReady
 from xdplab.plan.factors import DeviceValue, device_value
-from xdplab.programs.onhost import LoadReport, TestRun
+from xdplab.programs.onhost import LoadReport
 from xdplab.programs.work import AccessWork
 
 
@@ -72,10 +72,18 @@ class ProgramRuns:
 
 @dataclass(frozen=True)
 class TestRuns:
-    """Test runs of the attached program: of each test frame, and their means over the frames in ns."""
+    """Test runs of the attached program: means over ``frames_run`` of the ``frames_sent`` kinds of frames, in ns.
+
+    ``seed`` drew them, if they are not all. ``actions`` are what a user's program did with fresh ones, ``fresh_run``
+    of them were timed one per call, as the program changes them.
+    """
 
     runs_ns: tuple[float, ...]
-    frames: tuple[TestRun, ...] = ()
+    frames_run: int | None = None
+    frames_sent: int | None = None
+    seed: int | None = None
+    fresh_run: int = 0
+    actions: Mapping[str, int] | None = None
 
     __test__ = False  # no test class, whatever pytest thinks of its name
 

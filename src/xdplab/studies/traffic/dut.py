@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import fmean
 from typing import Protocol
 
 from xdplab.deploy.afxdp import AfxdpRequest, Stats, forward
@@ -16,12 +15,10 @@ from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.hosts.base import CommandRunner
 from xdplab.plan.schedule import SLICES_S
-from xdplab.programs.onhost import calibrated_testrun
+from xdplab.studies.traffic.own_frames import TestFrames
+from xdplab.studies.traffic.testruns import run_frames
 from xdplab.studies.trial_facts import Missing, TestRuns
 
-# Many short test runs in each trial: the minimum is free of other work. With 2 ms each, the minimum was the same within
-# 0.5 % and spread as much.
-TESTRUNS, TESTRUN_S = 9, 0.001
 SLICE_S, SLICE_PAIRS = 0.005, 100
 """Two programs take turns in slices this long: thousands of frames each, where an exchange takes 10 us.
 
@@ -48,11 +45,8 @@ class DutSide(Protocol):
     def runstats(self) -> RunStats | None:
         """Return how often the kernel program has run, and for how long; None if none does the work."""
 
-    def testrun(self, frames: Sequence[int | bytes]) -> TestRuns | Missing:
-        """Measure the attached program itself by BPF_PROG_TEST_RUN, at rest.
-
-        Each of ``frames`` is the size of a test frame with FCS, or a frame's bytes; a run is their mean.
-        """
+    def testrun(self, frames: TestFrames) -> TestRuns | Missing:
+        """Measure the attached program itself by BPF_PROG_TEST_RUN, at rest. A run is the mean over ``frames``."""
 
     def raw_files(self) -> dict[str, bytes]: ...
 
@@ -95,13 +89,9 @@ class KernelSide:
     def runstats(self) -> RunStats | None:
         return self._loader.runstats()
 
-    def testrun(self, frames: Sequence[int | bytes]) -> TestRuns | Missing:
-        # An attached program is in the kernel's XDP dispatcher already: the calls do not wait for all CPUs.
-        seconds = TESTRUN_S / len(frames)
+    def testrun(self, frames: TestFrames) -> TestRuns | Missing:
         try:
-            done = [calibrated_testrun(self._loader.testrun, f, runs=TESTRUNS, seconds=seconds) for f in frames]
-            runs_ns = tuple(fmean(times) for times in zip(*(one.runs_ns for one in done), strict=True))
-            return TestRuns(runs_ns, tuple(done))
+            return run_frames(self._loader, frames)
         except (ProgramError, UnsupportedError) as error:
             return Missing(error.message)
 
@@ -162,7 +152,7 @@ class AfxdpSide:
     def runstats(self) -> RunStats | None:
         return None
 
-    def testrun(self, frames: Sequence[int | bytes]) -> TestRuns | Missing:
+    def testrun(self, frames: TestFrames) -> TestRuns | Missing:
         return Missing("the work is done in user space, where BPF_PROG_TEST_RUN does not reach")
 
     def raw_files(self) -> dict[str, bytes]:

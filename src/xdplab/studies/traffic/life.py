@@ -28,7 +28,7 @@ from xdplab.programs.work import AccessWork
 from xdplab.run.facts import as_json
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
 from xdplab.studies.traffic.limits import FrameKey, frame_key
-from xdplab.studies.traffic.own_frames import frames_of, vlan_of
+from xdplab.studies.traffic.own_frames import TestFrames, frames_of, vlan_of
 from xdplab.studies.traffic.passes import PASSES, RawFiles, Running, warm_up
 from xdplab.studies.traffic.path import DutCount, prove, require_way_back
 from xdplab.studies.traffic.pdr import offered_rate
@@ -163,7 +163,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
         if SLICES in point.passes:
             facts.sliced = _sliced(context, trial, side, generator)
         side.require()
-        facts.testrun = side.testrun(_test_frames(context, point))
+        facts.testrun = side.testrun(_test_frames(context, trial))
         detaching = meanwhile.submit(side.stop)  # the kernel waits until no CPU uses the program
         stack.callback(wait, [detaching])
         if counts_decisions(point):
@@ -218,9 +218,8 @@ def _sliced(context: TrialContext, trial: Trial, side: DutSide, generator: Sende
     rival = context.rivals[trial.point.point_id]
     request = _request(context, rival, context.programs[rival.program])
     assert isinstance(side, KernelSide)  # a race swaps only programs in the kernel
-    seed = int(hashlib.sha256(f"{context.run_id}/{trial.trial_id}".encode()).hexdigest()[:15], 16)
     try:
-        side.slices(context.tools.xdpload, request, lambda: generator.burst(SLICES, SLICES_S), seed)
+        side.slices(context.tools.xdpload, request, lambda: generator.burst(SLICES, SLICES_S), _seed(context, trial))
     except (ProgramError, UnsupportedError) as error:
         return Missing(error.message)
     return None
@@ -311,11 +310,13 @@ def _recognised_bytes(context: TrialContext, point: Point) -> tuple[int, ...]:
     return tuple(sorted(set(point.frame_sizes))) if own else ()
 
 
-def _test_frames(context: TrialContext, point: Point) -> Sequence[int | bytes]:
-    """A user's program may treat frames differently: it is test-run with those that the trial sends."""
-    if point.program.file is None:
-        return point.frame_sizes
-    return frames_of(point, src_mac=context.lab.tg_mac, dst_mac=context.lab.dut_mac)
+def _test_frames(context: TrialContext, trial: Trial) -> TestFrames:
+    lab = context.lab
+    return frames_of(trial.point, src_mac=lab.tg_mac, dst_mac=lab.dut_mac, seed=_seed(context, trial))
+
+
+def _seed(context: TrialContext, trial: Trial) -> int:
+    return int(hashlib.sha256(f"{context.run_id}/{trial.trial_id}".encode()).hexdigest()[:15], 16)
 
 
 def _spread(cpus: Sequence[int], queues: int) -> tuple[int, ...]:

@@ -3,41 +3,65 @@
 from __future__ import annotations
 
 import ipaddress
+import random
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import lcm
 from pathlib import Path
-from typing import TypeVar
 
+from xdplab.deploy.xdp import PortFrame
 from xdplab.formats.pcap import FCS_BYTES, parse_pcap
 from xdplab.plan import Point
 
-T = TypeVar("T")
-MOST_FRAMES = 16
-"""How many frames are test-run: enough for the cases of a program, few enough for a fraction of a second."""
+MOST_FRAMES = 2048
+"""How many frames are test-run: all of most traces and flows, in half a second."""
 
 LEAST_BYTES = 60  # Ethernet's 64 less the FCS
 
 
-def frames_of(point: Point, *, src_mac: str, dst_mac: str) -> list[bytes]:
-    """Return up to 16 frames of ``point`` without FCS, evenly chosen: of its pcap, or of the generator's flows.
+@dataclass(frozen=True)
+class TestFrames:
+    """The frames of a test run. A trial sends ``sent`` different ones; ``seed`` drew these if not all are here."""
 
-    Of frames of several sizes (IMIX), it is a whole cycle, whatever its length.
+    frames: tuple[PortFrame, ...]
+    sent: int
+    seed: int | None = None
+
+    __test__ = False  # no test class, whatever pytest thinks of its name
+
+
+def frames_of(point: Point, *, src_mac: str, dst_mac: str, seed: int) -> TestFrames:
+    """Return the frames of ``point``'s test run, of its pcap or the generator's flows and sizes, by each of its queues.
+
+    A generated program treats all frames of a size alike. A user's program may not, not even by any period: so it gets
+    all of them, or a random sample.
 
     Raises FormatError, OSError for a pcap that cannot be read.
     """
-    if point.program.frames is not None:
-        chosen = evenly(parse_pcap(Path(point.program.frames).read_bytes()))
-        return [frame.ljust(LEAST_BYTES, b"\0") for frame in chosen]
+    if point.program.file is None:
+        return TestFrames(tuple(map(PortFrame, point.frame_sizes)), len(point.frame_sizes))
     macs = bytes.fromhex((dst_mac + src_mac).replace(":", ""))
-    sizes, flows = point.frame_sizes, evenly(range(point.flows))
-    count = len(flows) if len(sizes) == 1 else len(sizes)
-    return [_udp_frame(point, flows[n % len(flows)], sizes[n % len(sizes)], macs) for n in range(count)]
+    given = None if point.program.frames is None else parse_pcap(Path(point.program.frames).read_bytes())
+    frames = lcm(point.flows, len(point.frame_sizes)) if given is None else len(given)
+    chosen, drawn_by = choose(frames * point.queues, seed)
+
+    def frame(number: int) -> bytes:
+        return _generated(point, number, macs) if given is None else given[number].ljust(LEAST_BYTES, b"\0")
+
+    return TestFrames(tuple(PortFrame(frame(n % frames), n // frames) for n in chosen), frames * point.queues, drawn_by)
 
 
-def evenly(items: Sequence[T]) -> list[T]:
-    """Return at most MOST_FRAMES of ``items``, the first among them, in order."""
-    count = min(len(items), MOST_FRAMES)
-    return [items[number * len(items) // count] for number in range(count)]
+def choose(count: int, seed: int) -> tuple[Sequence[int], int | None]:
+    """Return all numbers below ``count`` and None, or MOST_FRAMES of them, drawn at random by the seed returned."""
+    if count <= MOST_FRAMES:
+        return range(count), None
+    return random.Random(seed).sample(range(count), MOST_FRAMES), seed
+
+
+def _generated(point: Point, number: int, macs: bytes) -> bytes:
+    sizes = point.frame_sizes
+    return _udp_frame(point, number % point.flows, sizes[number % len(sizes)], macs)
 
 
 def vlan_of(point: Point) -> int | None:

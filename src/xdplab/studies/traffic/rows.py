@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from xdplab.analysis.action_rules import returns_frames, tg_count
+from xdplab.analysis.action_rules import other_actions, returns_frames, tg_count
 from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge
 from xdplab.counters import Value, derive, derive_from_directory, unreadable
 from xdplab.counters.derive import intervals
@@ -122,6 +122,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
         sent_s = sum(b.summary.duration_s for b in bursts.values())
         row["overhead_s"] = attempt.duration_s - sent_s - (facts.waited_s or 0.0)
     row |= _passes(bursts, raw, trial, facts, reasons)
+    row |= _same_path(row, facts, reasons)
     verdict = judge(row)
     words = (verdict.reason, pdr.remark(run, trial.point, facts.lab) if verdict.verdict == "valid" else None)
     said = "; ".join(one for one in words if one)
@@ -514,6 +515,16 @@ def _testrun(facts: TrialFacts, reasons: dict[str, str]) -> Row:
         reasons["testrun_raw_ns"] = found.missing
         return {}
     return {"testrun_raw_ns": min(found.runs_ns), "testrun_all_ns": json.dumps(found.runs_ns)}
+
+
+def _same_path(row: Row, facts: TrialFacts, reasons: dict[str, str]) -> Row:
+    """A test run whose frames end otherwise than the trial's took another path: its cost is not the trial's."""
+    found = facts.testrun.actions if isinstance(facts.testrun, TestRuns) else None
+    apart = None if found is None else other_actions(row, found)
+    if apart is None:
+        return {}
+    reasons["testrun_raw_ns"] = f"test runs take another path than the traffic: {apart}"
+    return {"testrun_raw_ns": None, "testrun_all_ns": None}
 
 
 def _decided(facts: TrialFacts, reasons: dict[str, str]) -> Row:
