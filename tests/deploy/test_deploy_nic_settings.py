@@ -15,12 +15,12 @@ import pytest
 from xdplab.deploy.device import Applied, Snapshot, apply, restore, snapshot
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
 from xdplab.deploy.held import HeldPort
-from xdplab.deploy.settings import Command, read
+from xdplab.deploy.settings import Command, not_understood, read
 from xdplab.deploy.settings_nic import Coalescing, Governor, HashFields, IrqAffinity, Pause, PrivateFlags, Rss
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
 from xdplab.deploy.watchdog import restore_script
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.formats.ethtool import divided, spread
+from xdplab.formats.ethtool import divided, parse_pause, spread
 from xdplab.hosts.base import Result
 from xdplab.hosts.local import LocalHost
 
@@ -48,6 +48,12 @@ RSS hash function:
     toeplitz: on
     xor: off
 """
+
+
+RINGS_SHOWN = (
+    "Ring parameters for e:\nPre-set maximums:\nRX:\t\t4096\nRX Mini:\tn/a\nRX Jumbo:\tn/a\nTX:\t\t4096\n"
+    "Current hardware settings:\nRX:\t\t256\nRX Mini:\tn/a\nRX Jumbo:\tn/a\nTX:\t\t256\n"
+)
 
 
 def test_coalescing() -> None:
@@ -95,7 +101,7 @@ def test_a_card_that_adapts_its_times_gets_its_own_back(
 
 
 def test_pause() -> None:
-    assert Pause.parse(PAUSE) == {"autoneg": False, "rx": True, "tx": True}
+    assert parse_pause(PAUSE) == {"autoneg": False, "rx": True, "tx": True}
     assert Pause().commands("e", {"rx": False, "tx": False}) == [
         Command(("ethtool", "-A", "e", "rx", "off", "tx", "off"))
     ]
@@ -121,9 +127,75 @@ def test_rss_is_what_ethtool_can_write_back(first: str, second: str, table: str 
     assert Rss.parse(shown) == ({"table": table} if table else {}) | KEY
 
 
-def test_a_newer_ethtools_further_rss_switches_are_no_hash_function() -> None:
+def test_the_transformation_of_what_rss_hashes_is_a_value_and_no_hash_function() -> None:
     newer = RSS.replace("toeplitz: on", "toeplitz: off") + "RSS input transformation:\n    symmetric-xor: on\n"
-    assert "hfunc" not in Rss.parse(newer)
+    assert Rss.parse(newer).get("hfunc") is None
+    assert Rss.parse(newer)["xfrm"] == "symmetric-xor"
+    assert Rss.parse(newer.replace("symmetric-xor: on", "symmetric-xor: off"))["xfrm"] == "none"
+    assert Rss().commands("e", {"xfrm": "none"}) == [Command(("ethtool", "-X", "e", "xfrm", "none"))]
+
+
+FIELDS = "UDP over IPV6 flows use these fields for computing Hash flow key:\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "letters"),
+    [
+        (
+            "IP SA\nIP DA\nL4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\nIPv6 Flow Label\n",
+            "sdfnl",
+        ),
+        ("IP SA\nIP DA\nGTP TEID\n", "sde"),
+        ("Discard\n", "r"),
+        ("IP SA\nIP DA\nInner protocol\n", None),
+    ],
+)
+def test_a_hash_is_known_with_all_of_its_fields_or_not_at_all(fields: str, letters: str | None) -> None:
+    assert HashFields.parse(f"# udp6\n{FIELDS}{fields}\n").get("udp6") == letters
+
+
+@pytest.mark.parametrize(
+    ("row", "said", "strange"),
+    [
+        ("hash", f"# udp6\n{FIELDS}IP SA\nInner protocol\n\n", "Inner protocol"),
+        ("coalesce", COALESCE + "rx-profile:\n{.usec =   1, .pkts = 256}\n", "rx-profile"),
+        ("pause", PAUSE + "Priority 3: on\n", "Priority 3"),
+        ("rss", RSS + "RSS steering:\n    by-context: on\n", "RSS steering"),
+        ("flags", "Private flags for e:\nlegacy-rx: automatic\n", "legacy-rx: automatic"),
+        ("napi", "2\n", "2"),
+        ("rings", RINGS_SHOWN.replace("TX:\t\t256\n", "TX:\t\tas wide as it goes\n"), "as wide as it goes"),
+    ],
+)
+def test_what_a_row_does_not_understand_it_says(row: str, said: str, strange: str) -> None:
+    """It stays as it is: neither known, nor set, nor restored."""
+    told = not_understood(BY_PREFIX[row], Result("dut", ("tool",), 0, said.encode(), b"", 0.0))
+    assert told is not None
+    assert strange in told
+    assert strange not in str(BY_PREFIX[row].values_in(Result("dut", ("tool",), 0, said.encode(), b"", 0.0)))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        *(("coalesce", COALESCE), ("pause", PAUSE + "RX negotiated: on\nTX negotiated: off\n"), ("rss", RSS)),
+        ("rss", RSS + "RSS input transformation:\n    symmetric-xor: off\n    symmetric-or-xor: on\n"),
+        ("rings", RINGS_SHOWN + "RX Buf Len:\t\t2048\nTX Push:\toff\nTCP data split:\tn/a\n"),
+    ],
+)
+def test_known_outputs_are_understood_whole(row: str, said: str) -> None:
+    assert not_understood(BY_PREFIX[row], Result("dut", ("tool",), 0, said.encode(), b"", 0.0)) is None
+
+
+def test_cqe_mode_is_a_switch_of_coalescing() -> None:
+    assert Coalescing.parse(COALESCE.replace("CQE mode RX: n/a", "CQE mode RX: on"))["cqe-mode-rx"] is True
+
+
+def test_a_plan_is_told_why_a_setting_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ethtool").write_text(f"#!/bin/sh\nprintf '%s' '{FIELDS}IP SA\nInner protocol\n\n'\n")
+    (tmp_path / "ethtool").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(UnsupportedError, match=r"hash\.udp6.*Inner protocol"):
+        apply(LocalHost(), "e", {"hash.udp6": "sd"})
 
 
 def test_the_hash_covers_fields_and_a_driver_has_flags_of_its_own() -> None:

@@ -13,9 +13,18 @@ from typing import Any
 import pytest
 
 from xdplab.deploy.settings import Values, read
-from xdplab.deploy.settings_nic import Coalescing, Pause, Rss
+from xdplab.deploy.settings_nic import Coalescing, Rss
 from xdplab.deploy.settings_table import BY_PREFIX
-from xdplab.formats.ethtool import Channels, LinkState, MaxAndCurrent, Rings, parse_channels, parse_link, parse_rings
+from xdplab.formats.ethtool import (
+    Channels,
+    LinkState,
+    MaxAndCurrent,
+    Rings,
+    parse_channels,
+    parse_link,
+    parse_pause,
+    parse_rings,
+)
 from xdplab.hosts import Result
 from xdplab.labs.doctor import CheckedHost
 from xdplab.labs.doctor_hardware import driver, queue_limit, rss
@@ -57,7 +66,7 @@ def test_coalescing_is_what_a_card_has_and_nothing_else() -> None:
 
 
 def test_pause() -> None:
-    assert Pause.parse(words("ixgbe_a")) == {"autoneg": False, "rx": True, "tx": False}
+    assert parse_pause(words("ixgbe_a")) == {"autoneg": False, "rx": True, "tx": False}
 
 
 @pytest.mark.parametrize(
@@ -82,8 +91,9 @@ def test_channels_and_rings() -> None:
 def test_a_link_has_a_speed_only_where_it_is_up() -> None:
     assert parse_link(words("ice_link")) == LinkState(25e9, detected=True)
     assert parse_link(words("i40e_nolink")) == LinkState(None, detected=False)
-    stale = words("ice_link").replace("Link detected: yes", "Link detected: no")
-    assert parse_link(stale).speed_bps is None, "a card without a cable goes on showing its last speed"
+    for why in ("no", "no (No cable)", "no (Link training failure, No partner detected)"):
+        stale = words("ice_link").replace("Link detected: yes", f"Link detected: {why}")
+        assert parse_link(stale) == LinkState(None, detected=False), "without a cable, some show their last speed"
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ PCIE = {
     **{f"{SLOT}/{which}_link_width": "16\n" for which in ("current", "max")},
     **{f"{SLOT}/{which}_link_speed": "8.0 GT/s PCIe\n" for which in ("current", "max")},
 }
+VIRTUAL_FUNCTION = {f"{SLOT}/current_link_width": "0\n", f"{SLOT}/current_link_speed": "Unknown\n"}
+RSS_TITLE = "RX flow hash indirection table for eth0 with 1 RX ring(s):\n"
 FLAGS = "Private flags for ens2np0:\nrx_cqe_compress   : off\nrx_striding_rq    : on\nskb_tx_mpwqe      : on\n"
 
 
@@ -79,6 +81,8 @@ FLAGS = "Private flags for ens2np0:\nrx_cqe_compress   : off\nrx_striding_rq    
         (hardware.pcie, PCIE | {f"{SLOT}/current_link_width": "8\n"}, {}, "x8 of x16 at 8.0 GT/s PCIe of 8.0", "warn"),
         (hardware.pcie, PCIE, {}, "x16 of x16", "ok"),
         (hardware.pcie, {}, {}, "not told", "ok"),
+        (hardware.pcie, PCIE | VIRTUAL_FUNCTION, {}, "not told", "ok"),
+        (hardware.pcie, PCIE | {f"{SLOT}/current_link_speed": "\n"}, {}, "not told", "ok"),
         (hardware.private_flags, {}, {"ethtool --show-priv-flags": FLAGS}, "on: rx_striding_rq, skb_tx_mpwqe", "ok"),
         (hardware.private_flags, {}, {}, "none", "ok"),
         (hardware.iommu, {}, {"sh -c ls /sys/kernel/iommu_groups": "41\n"}, "41 groups", "ok"),
@@ -88,12 +92,16 @@ FLAGS = "Private flags for ens2np0:\nrx_cqe_compress   : off\nrx_striding_rq    
         (hardware.pause, {}, {"ethtool -a": "RX:\t\ton\nTX:\t\toff\n"}, "RX on", "warn"),
         (hardware.pause, {}, {"ethtool -a": "RX:\t\toff\nTX:\t\toff\n"}, "off", "ok"),
         (hardware.queue_limit, {}, {"ethtool -l": CHANNELS}, "up to 8", "ok"),
+        (hardware.pause, {}, {"ethtool -a": "Pause parameters for eth1:\n"}, "not told", "ok"),
+        (hardware.pause, {}, {}, "not told", "ok"),
+        (hardware.queue_limit, {}, {"ethtool -l": CHANNELS.replace("8", "0")}, "up to 4", "ok"),
         (hardware.queue_limit, {}, {}, "1, not to be changed", "warn"),
         (hardware.queue_limit, {}, {"ethtool -l": "what?"}, "what?", "warn"),
         (hardware.rss, {}, {"ethtool -x": "    0:      0     1     0     1\n"}, "4 entries over 2 queues", "ok"),
         (hardware.rss, {}, {"ethtool -x": "    0:      0     0     0     1\n"}, "4 entries over 2 queues", "ok"),
         (hardware.rss, {}, {"ethtool -x": "    0:      1     0     0     1\n"}, "in an order of its own", "warn"),
         (hardware.rss, {}, {}, "none", "warn"),
+        (hardware.rss, {}, {"ethtool -x": f"{RSS_TITLE}Operation not supported\n"}, "none", "warn"),
         (
             hardware.driver,
             {},

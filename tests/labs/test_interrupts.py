@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from xdplab.hosts import LocalHost
-from xdplab.labs.interrupts import place_interrupts, queue_of
+from xdplab.hosts import LocalHost, Result
+from xdplab.labs.interrupts import place_interrupts, queue_of, queues_of
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,19 @@ from xdplab.labs.interrupts import place_interrupts, queue_of
         ("vd0-tx-0", 0),
         ("virtio1-input.0", 0),
         ("virtio1-output.3", 3),
+        ("mlx4-1@0000:03:00.0", 0),
+        ("mana_q3@pci:7870:00:00.0", 3),
+        ("mana_msi4@pci:7870:00:00.0", 3),
+        ("gve-ntfy-blk1@pci:0000:00:04.0", 1),
+        ("eth0-ntfy-block.0", 0),
+        ("enp1s0f0np0-3", 3),
+        ("eth0-xdp-2", 2),
+        ("eth0-fp-5", 5),
+        ("eth0:rx-1", 1),
         ("vd0", None),
+        ("eth0-event-4", None),
+        ("mlx4-async@pci:0000:03:00.0", None),
+        ("mana_hwc@pci:7870:00:00.0", None),
         ("mlx5_async0@pci:0000:3b:00.0", None),
         ("virtio1-config", None),
         ("i40e-0000:3b:00.0:misc", None),
@@ -30,6 +44,35 @@ from xdplab.labs.interrupts import place_interrupts, queue_of
 )
 def test_the_queue_of_an_interrupt_is_read_from_its_name(name: str, queue: int | None) -> None:
     assert queue_of(name) == queue
+
+
+@pytest.mark.parametrize(
+    ("names", "queues"),
+    [
+        (["enp5s0", "enp5s0", "enp5s0"], {"98": 0, "99": 1, "100": 2}),  # atlantic
+        ([f"gve-ntfy-blk{n}@pci:0000:00:04.0" for n in range(4)], {"98": 0, "99": 1, "100": 0, "101": 1}),
+        (["enp5s0-rx-0", "enp5s0-tx-0", "enp5s0"], {"98": 0, "99": 0}),
+        (["enp5s0"], {}),
+    ],
+)
+def test_queues_are_counted_in_the_order_of_the_vectors(names: list[str], queues: dict[str, int]) -> None:
+    named = [(str(98 + at), name) for at, name in enumerate(names)]
+    assert queues_of(sorted(named), "enp5s0") == queues
+
+
+class Card:
+    """A host whose device has interrupts of these names."""
+
+    def __init__(self, *names: str) -> None:
+        self.text = "".join(f"{48 + at} {name}\n" for at, name in enumerate(names))
+
+    def run(self, argv: Any, **_: Any) -> Result:
+        return Result("dut", tuple(argv), 0, self.text.encode(), b"", 0.0)
+
+
+def test_several_interrupts_of_no_known_name_are_named_and_not_placed() -> None:
+    placed = place_interrupts(Card("eth0 (A)", "eth0 (B)"), "eth0", (0, 1))  # type: ignore[arg-type]
+    assert placed == {"unknown": "eth0 (A), eth0 (B)"}
 
 
 def test_a_device_without_interrupts_has_none_to_place() -> None:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Any
 
-from xdplab.deploy.settings import CHANNELS, FEATURES, Setting, Value, Values, read, tool, write
+from xdplab.deploy.settings import CHANNELS, FEATURES, Setting, Value, Values, not_understood, read, tool, write
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
 from xdplab.deploy.watchdog import restore_script, said_path, script_path
 from xdplab.errors import HostError, PlanError, UnsupportedError
@@ -32,7 +32,8 @@ RSS_ENTRIES = (16, 4096)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The settings of one interface. ``unsupported`` has, per row, the tool's message on why there is no value."""
+    """The settings of one interface. ``unsupported`` has, per row, the tool's message on why there is no value, or what
+    it printed that is not understood."""
 
     host: str
     interface: str
@@ -342,6 +343,8 @@ def _values_and_refusals(rows: Iterable[Setting], shown: Iterable[Result]) -> tu
             values |= _keyed(setting, setting.values_in(answer))
         except UnsupportedError as error:
             unsupported[setting.prefix] = error.message
+        if strange := not_understood(setting, answer):
+            unsupported[setting.prefix] = strange
     return values, unsupported
 
 
@@ -369,8 +372,11 @@ def _require_known(host: Host, interface: str, wanted: Iterable[str], present: M
             nearest = set(get_close_matches(key, own, n=NAMES_TOLD, cutoff=0.0))
             told = ", ".join(name for name in own if name in nearest)
             more = f" and {len(own) - NAMES_TOLD} more" if len(own) > NAMES_TOLD else ""
+            row = BY_PREFIX[key.partition(".")[0]]
+            strange = not_understood(row, host.run(row.question(interface), check=False))
             raise UnsupportedError(
-                f"{host.name}: {interface} has no setting {key}", remedy=f"it has {told or 'none'}{more}"
+                f"{host.name}: {interface} has no setting {key}{f' ({strange})' if strange else ''}",
+                remedy=f"it has {told or 'none'}{more}",
             )
 
 

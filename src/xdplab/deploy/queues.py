@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from xdplab.deploy.device import Applied
 from xdplab.deploy.settings import CHANNELS, Counted, Values, write
 from xdplab.errors import UnsupportedError
+from xdplab.formats.ethtool import Channels, MaxAndCurrent, most_queues
 from xdplab.hosts.base import Host
 
 _Step = Callable[[str, int, int], bool]
@@ -42,7 +43,7 @@ class Endpoint:
 
 def queue_limit(end: Endpoint) -> int:
     """Return how many queues an interface can have each way; 1 if its driver has no channel setting."""
-    return _limit(end.channels()[1])
+    return _limit(*end.channels())
 
 
 def set_queues(dut: Endpoint, tg: Endpoint | None, queues: int) -> tuple[Applied, ...]:
@@ -57,9 +58,9 @@ def set_queues(dut: Endpoint, tg: Endpoint | None, queues: int) -> tuple[Applied
     before, wanted = zip(*(_plan(end, queues) for end in ends), strict=True)
     for step in _STEPS:
         for end, was, will in zip(ends, before, wanted, strict=True):
-            change = {name: n for name, n in will.items() if n != was[name] and step(name, was[name], n)}
+            change = {name: n for name, n in will.items() if n != was.get(name) and step(name, was.get(name, 0), n)}
             if change:
-                _write(end, was, change)
+                _write(end, was, will if "combined" in will else change)
     return tuple(_applied(*row).require() for row in zip(ends, before, wanted, strict=True))
 
 
@@ -75,16 +76,18 @@ def _write(end: Endpoint, was: Counted, change: Values) -> None:
 def _plan(end: Endpoint, queues: int) -> tuple[Counted, Counted]:
     """Return the current and the wanted counts of an end."""
     current, limits = end.channels()
-    if not 1 <= queues <= _limit(limits):
-        raise UnsupportedError(f"{end.host.name}: {end.interface} can have 1 to {_limit(limits)} queues, not {queues}")
-    names = ("combined",) if limits.get("combined") else ("rx", "tx")
-    return current, {name: queues for name in names if name in current}
+    most = _limit(current, limits)
+    if not 1 <= queues <= most:
+        raise UnsupportedError(f"{end.host.name}: {end.interface} can have 1 to {most} queues, not {queues}")
+    if limits.get("combined"):  # beside separate ones, drivers refuse combined queues (bnxt_en) or add them (ice)
+        return current, {"combined": queues} | {name: 0 for name in ("rx", "tx") if current.get(name)}
+    names = [name for name in ("rx", "tx") if limits.get(name)] or [name for name in current if current[name]]
+    return current, dict.fromkeys(names, queues)
 
 
-def _limit(limits: Counted) -> int:
-    if combined := limits.get("combined", 0):
-        return combined
-    return min((limits[name] for name in ("rx", "tx") if name in limits), default=1)
+def _limit(current: Counted, limits: Counted) -> int:
+    maximum, now = (Channels(n.get("rx"), n.get("tx"), None, n.get("combined")) for n in (limits, current))
+    return most_queues(MaxAndCurrent(maximum, now))
 
 
 def _applied(end: Endpoint, before: Counted, wanted: Counted) -> Applied:
@@ -93,4 +96,4 @@ def _applied(end: Endpoint, before: Counted, wanted: Counted) -> Applied:
 
 
 def _keyed(values: Counted, names: Iterable[str]) -> Values:
-    return {f"channels.{name}": values[name] for name in names}
+    return {f"channels.{name}": values[name] for name in names if name in values}

@@ -6,6 +6,7 @@ A value's key is ``row.name``: ``channels.rx``, ``rings.tx``, ``features.gro``, 
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,10 +46,14 @@ class Command:
 
 
 class Setting(Protocol):
-    """One row. Names are without the row's prefix."""
+    """One row. Names are without the row's prefix. ``known`` matches each line that the row understands, also one that
+    it has no use for."""
 
     @property
     def prefix(self) -> str: ...
+
+    @property
+    def known(self) -> str: ...
 
     def question(self, interface: str) -> list[str]:
         """Return the command that shows the values."""
@@ -63,6 +68,19 @@ class Setting(Protocol):
 def read(setting: Setting, host: Host, interface: str) -> Values:
     """Read the values of one row. Raises UnsupportedError with the tool's own message."""
     return setting.values_in(host.run(setting.question(interface), check=False))
+
+
+def not_understood(setting: Setting, shown: Result) -> str | None:
+    """Return what the row says of lines that it does not understand; None if there are none.
+
+    Such a part of a setting is neither recorded as known, nor set, nor restored.
+    """
+    lines = [line.strip() for line in shown.text.splitlines()] if shown.ok else []
+    strange = [line for line in lines if line and not re.fullmatch(setting.known, line)]
+    if not strange:
+        return None
+    command = shlex.join(setting.question("INTERFACE")[:2])
+    return f"{len(strange)} lines of `{command}` are not understood, so left as they are: {'; '.join(strange)[:200]}"
 
 
 def write(setting: Setting, host: Host, interface: str, values: Mapping[str, Value]) -> None:
@@ -123,6 +141,12 @@ class EthtoolCounts:
     show: str
     change: str
     names: Mapping[str, str]
+    others: str = ""
+
+    @property
+    def known(self) -> str:
+        counts = f"(?:{'|'.join(map(re.escape, self.names))}):\\s+(?:\\d+|n/a)"
+        return rf".* parameters for .*:|Pre-set maximums:|Current hardware settings:|{counts}|(?:{self.others}):.*"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", self.show, interface]
@@ -155,6 +179,7 @@ class Features:
     """Offloads and other switches of ``ethtool -k``, those that can be changed, under ethtool's short names."""
 
     prefix: str = "features"
+    known: str = r"Features for .*:|[\w-]+: (?:on|off)(?: \[.*\])?"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "-k", interface]
@@ -188,6 +213,7 @@ class LinkSettings:
     """MTU in bytes (L2 payload), promiscuous mode, and whether the link is up."""
 
     prefix: str = "link"
+    known: str = ".*"
 
     def question(self, interface: str) -> list[str]:
         return ["ip", "-j", "link", "show", "dev", interface]
@@ -218,6 +244,7 @@ class QueueMasks:
     file: str
     chosen_only: bool = True
     is_mask: bool = True
+    known: str = r"/.*:[0-9a-f,]+"
 
     def question(self, interface: str) -> list[str]:
         return ["grep", "-rsH", ".", f"/sys/class/net/{interface}/queues/", f"--include={self.file}"]
@@ -244,7 +271,7 @@ class QueueMasks:
         return ",".join(padded[start : start + 8] for start in range(0, len(padded), 8))
 
 
-CHANNELS = EthtoolCounts("channels", "-l", "-L", {"RX": "rx", "TX": "tx", "Combined": "combined"})
+CHANNELS = EthtoolCounts("channels", "-l", "-L", {"RX": "rx", "TX": "tx", "Combined": "combined"}, "Other")
 FEATURES = Features()
 XPS = QueueMasks("xps", "tx", "xps_cpus", chosen_only=False)
 """Which CPUs send on a transmit queue."""
@@ -257,4 +284,10 @@ STEERING = (
 """What else a server's owner may have chosen for a queue: by which queues' answers it sends, which CPUs receive for it,
 and how many flows they follow."""
 
-RINGS = EthtoolCounts("rings", "-g", "-G", {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"})
+RINGS = EthtoolCounts(
+    "rings",
+    "-g",
+    "-G",
+    {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"},
+    "RX Buf Len|CQE Size|[RT]X Push|TX push buff len|TCP data split|HDS thresh",
+)

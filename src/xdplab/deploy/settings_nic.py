@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdplab.deploy.settings import Command, Value, Values, accepted, ethtool, on_off, to_file
-from xdplab.formats.ethtool import parse_hash_fields, parse_private_flags, rss_spread, rss_table
+from xdplab.formats.ethtool import (
+    HASH_FIELDS,
+    parse_hash_fields,
+    parse_pause,
+    parse_private_flags,
+    rss_spread,
+    rss_table,
+)
 from xdplab.hosts.base import Result
 
 FLOWS = ("tcp4", "udp4", "tcp6", "udp6")
@@ -19,6 +26,7 @@ class Coalescing:
     """How long the NIC collects frames before it interrupts: µs, frames, and whether it adapts these by itself."""
 
     prefix: str = "coalesce"
+    known: str = r"Coalesce parameters for .*:|(?:Adaptive|CQE mode) RX:.*|[a-z-]+:\s+(?:\d+|on|off|n/a)"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "-c", interface]
@@ -29,9 +37,10 @@ class Coalescing:
     @staticmethod
     def parse(text: str) -> Values:
         """Return the values of ``ethtool -c``, without those that the driver does not have (``n/a``)."""
-        adaptive = re.search(r"^Adaptive RX: (on|off|n/a)\s+TX: (on|off|n/a)$", text, re.MULTILINE)
-        words = zip(("adaptive-rx", "adaptive-tx"), adaptive.groups() if adaptive else (), strict=False)
-        values: Values = {name: word == "on" for name, word in words if word != "n/a"}
+        pairs = re.findall(r"^(Adaptive|CQE mode) RX: (\S+)\s+TX: (\S+)$", text, re.MULTILINE)
+        ways = {f"{kind}-{way}": word for kind, *words in pairs for way, word in zip(("rx", "tx"), words, strict=True)}
+        switches = {name.lower().replace(" ", "-"): word for name, word in ways.items()}
+        values: Values = {name: word == "on" for name, word in switches.items() if word in ("on", "off")}
         found = re.findall(r"^([a-z-]+):[ \t]+(\d+|on|off)$", text, re.MULTILINE)
         # Shown as rx-frame-low, set as rx-frames-low.
         named = ((name.replace("-frame-", "-frames-"), word) for name, word in found)
@@ -54,19 +63,13 @@ class Pause:
     """Ethernet flow control: with it a slow DUT slows the sender instead of losing frames."""
 
     prefix: str = "pause"
+    known: str = r"Pause parameters for .*:|(?:Autonegotiate|[RT]X(?: negotiated)?):\s+(?:on|off)"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "-a", interface]
 
     def values_in(self, shown: Result) -> Values:
-        return self.parse(accepted(shown).text)
-
-    @staticmethod
-    def parse(text: str) -> Values:
-        """Return what ``ethtool -a`` shows."""
-        names = {"Autonegotiate": "autoneg", "RX": "rx", "TX": "tx"}
-        found = re.findall(r"^(Autonegotiate|RX|TX):\s+(on|off)$", text, re.MULTILINE)
-        return {names[label]: word == "on" for label, word in found}
+        return dict(parse_pause(accepted(shown).text))
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
         return ethtool("-A", interface, [word for name, value in values.items() for word in (name, on_off(value))])
@@ -84,13 +87,17 @@ ethtool -X "$@" || exit
 
 @dataclass(frozen=True)
 class Rss:
-    """Receive-side scaling: the table from a frame's hash to a queue, the hash's key and its function.
+    """Receive-side scaling: the table from a frame's hash to a queue, the hash's key, function and transformation.
 
     ``table`` is a text of `formats.ethtool.spread`. The order of an even table is not part of it: ``equal`` sets the
     kernel's own order.
     """
 
     prefix: str = "rss"
+    known: str = (
+        r"RX flow hash .*:|RSS (?:hash key|hash function|input transformation):|Operation not supported|"
+        r"\d+:(?:\s+\d+)+|(?:[0-9a-f]{2}:)+[0-9a-f]{2}|[\w-]+: (?:on|off)"
+    )
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "-x", interface]
@@ -103,10 +110,12 @@ class Rss:
         """Return the values of ``ethtool -x``. A table that cannot be set is left out."""
         table = rss_spread(rss_table(text))
         key = re.search(r"^((?:[0-9a-f]{2}:){3,}[0-9a-f]{2})$", text, re.MULTILINE)
-        # A newer ethtool lists further switches below the functions.
-        functions = text.partition("RSS hash function:\n")[2].partition("RSS input")[0]
-        used = re.search(r"^\s+(\S+): on$", functions, re.MULTILINE)
-        values = {"table": table, "hkey": key and key[1], "hfunc": used and used[1]}
+        # Since ethtool 6.8, the transformations of what is hashed follow the functions.
+        parts = text.partition("RSS hash function:\n")[2].partition("RSS input transformation:\n")
+        function, transformation = (re.search(r"^\s+(\S+): on$", part, re.MULTILINE) for part in parts[::2])
+        values = {"table": table, "hkey": key and key[1], "hfunc": function and function[1]}
+        if parts[1]:
+            values["xfrm"] = transformation[1] if transformation else "none"
         return {name: value for name, value in values.items() if value}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
@@ -124,6 +133,7 @@ class HashFields:
     """The fields of a frame that the RSS hash covers, by type of flow: ``udp4`` is ``sdfn`` with ports, else ``sd``."""
 
     prefix: str = "hash"
+    known: str = "# .*|.* flows use these fields .*|None|" + "|".join(map(re.escape, HASH_FIELDS))
 
     def question(self, interface: str) -> list[str]:
         script = f"none=1; for flow in {' '.join(FLOWS)}; do "  # a driver may hash only some types
@@ -135,8 +145,10 @@ class HashFields:
 
     @staticmethod
     def parse(text: str) -> Values:
-        """Return the fields by type of flow, without the types whose frames the NIC does not hash."""
-        found = {part.split(None, 1)[0]: parse_hash_fields(part) for part in text.split("# ")[1:]}
+        """Return the fields by type of flow, without the types whose frames the NIC does not hash, and without those
+        whose fields are not all understood."""
+        parts = (part.partition("\n") for part in text.split("# ")[1:])
+        found = {flow.strip(): parse_hash_fields(shown) for flow, _, shown in parts}
         return {flow: fields for flow, fields in found.items() if fields}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
@@ -149,6 +161,7 @@ class PrivateFlags:
     """A driver's own switches, under its own names: ``legacy-rx``, ``rx_striding_rq``."""
 
     prefix: str = "flags"
+    known: str = r"Private flags for .*:|\S.*: (?:on|off)"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "--show-priv-flags", interface]
@@ -166,6 +179,7 @@ class IrqAffinity:
     """Which CPUs serve each of the device's interrupts, by interrupt number: ``irq.48`` is ``0-3``."""
 
     prefix: str = "irq"
+    known: str = r"\d+ [\d,-]+"
 
     def question(self, interface: str) -> list[str]:
         # The interrupts of a virtio device are those of the PCI device above it.
@@ -188,13 +202,15 @@ class Napi:
     """Whether the device receives in its own threads, which the scheduler may move to another CPU."""
 
     prefix: str = "napi"
+    known: str = "[01]"
 
     def question(self, interface: str) -> list[str]:
         return ["cat", f"/sys/class/net/{interface}/threaded"]
 
     def values_in(self, shown: Result) -> Values:
         # Absent before kernel 5.12; the kernel refuses a write for a device without NAPI.
-        return {"threaded": shown.text.strip() == "1"} if shown.ok else {}
+        word = shown.text.strip()
+        return {"threaded": word == "1"} if shown.ok and word in ("0", "1") else {}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
         return [to_file(f"/sys/class/net/{interface}/threaded", str(int(value))) for value in values.values()]
@@ -205,6 +221,7 @@ class Governor:
     """The governor of each CPU. It belongs to the machine, not to the interface: a run neither sets nor restores it."""
 
     prefix: str = "governor"
+    known: str = r"/.*:\S+"
 
     def question(self, interface: str) -> list[str]:
         return ["sh", "-c", f"grep -sH . {_CPUFREQ}/cpu*/cpufreq/scaling_governor"]

@@ -64,9 +64,10 @@ def parse_link(data: bytes | str) -> LinkState:
     lines = lines_of(data, TOOL)
     _require_title(lines, "Settings for ")
     found = {name: value for name, _, value in (line.strip().partition(": ") for line in lines[1:])}
-    speed, detected = re.fullmatch(r"(\d+)Mb/s", found.get("Speed", "")), found.get("Link detected")
+    speed = re.fullmatch(r"(\d+)Mb/s", found.get("Speed", ""))
+    detected = found.get("Link detected", "").partition(" ")[0]  # since ethtool 5.8 with a reason: no (No cable)
     known = float(speed[1]) * 1e6 if speed and detected != "no" else None
-    return LinkState(known, {"yes": True, "no": False}.get(detected or ""))
+    return LinkState(known, {"yes": True, "no": False}.get(detected))
 
 
 def parse_driver(data: bytes | str) -> str:
@@ -118,6 +119,17 @@ def parse_channels(data: bytes | str) -> MaxAndCurrent[Channels]:
     """Return what `ethtool -l` shows. Raises FormatError if a block or line is missing."""
     maximum, current = _blocks(data, "Channel parameters for ")
     return MaxAndCurrent(_channels(maximum), _channels(current))
+
+
+def most_queues(channels: MaxAndCurrent[Channels]) -> int:
+    """Return how many queues a port can have each way.
+
+    A maximum of 0 means that the driver does not say (stmmac on older cores): then it is what the port has now.
+    """
+    for told in (channels.maximum, channels.current):
+        if most := told.combined or min((n for n in (told.rx, told.tx) if n), default=0):
+            return most
+    return 1
 
 
 def parse_rings(data: bytes | str) -> MaxAndCurrent[Rings]:
@@ -230,14 +242,31 @@ HASH_FIELDS = {
     "IP DA": "d",
     "L4 bytes 0 & 1 [TCP/UDP src port]": "f",
     "L4 bytes 2 & 3 [TCP/UDP dst port]": "n",
+    "GTP TEID": "e",
+    "IPv6 Flow Label": "l",
+    "Discard": "r",
 }
-"""The fields of a flow that a NIC can hash, as ``ethtool -n`` names them, and the letter of each."""
+"""The fields of a flow that a NIC can hash, as ``ethtool -n`` names them, and the letter of each (man 8 ethtool)."""
+
+_HASH_TITLE = re.compile(r".* flows use these fields for computing Hash flow key:")
 
 
-def parse_hash_fields(text: str) -> str:
-    """Return the letters of the fields in ``ethtool -n INTERFACE rx-flow-hash TYPE``; empty if the NIC hashes none."""
-    lines = {line.strip() for line in text.splitlines()}
+def parse_hash_fields(text: str) -> str | None:
+    """Return the letters of the fields in ``ethtool -n INTERFACE rx-flow-hash TYPE``; empty if the NIC hashes none.
+
+    None if a line is no field of this table: a value without it would be another setting.
+    """
+    lines = {line.strip() for line in text.splitlines()} - {"", "None"}
+    if any(line not in HASH_FIELDS and not _HASH_TITLE.fullmatch(line) for line in lines):
+        return None
     return "".join(letter for name, letter in HASH_FIELDS.items() if name in lines)
+
+
+def parse_pause(text: str) -> dict[str, bool]:
+    """Return the switches in ``ethtool -a`` by their names in ``ethtool -A``; empty if it tells none."""
+    names = {"Autonegotiate": "autoneg", "RX": "rx", "TX": "tx"}
+    found = re.findall(r"^(Autonegotiate|RX|TX):\s+(on|off)$", text, re.MULTILINE)
+    return {names[label]: word == "on" for label, word in found}
 
 
 def parse_private_flags(text: str) -> dict[str, bool]:

@@ -11,7 +11,10 @@ MIN_COLUMNS = 7
 """user nice system idle iowait irq softirq: there since Linux 2.6; steal, guest and guest_nice came later."""
 
 FAST_CLOCKS = frozenset(
-    {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "xen", "arch_sys_counter", "riscv_clocksource"}
+    {
+        *("tsc", "tsc-early", "kvm-clock", "hyperv_clocksource_tsc_page", "xen"),  # x86 and its hypervisors
+        *("arch_sys_counter", "riscv_clocksource", "timebase", "tod", "Constant", "stable_counter"),  # other CPUs' own
+    }
 )
 """Clock sources that are read without leaving the CPU: in tens of nanoseconds (hpet and acpi_pm take a microsecond)."""
 

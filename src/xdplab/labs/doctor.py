@@ -216,8 +216,12 @@ def _fair_server(host: CheckedHost) -> str:
 
 def clock_source(host: CheckedHost) -> Row:
     """Time stamps are read from it, one or two per frame."""
-    source = host.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-    remedy = "each time stamp takes long to read: boot with clocksource=tsc, or let the hypervisor provide a stable TSC"
+    folder = "/sys/devices/system/clocksource/clocksource0"
+    source = host.read(f"{folder}/current_clocksource")
+    remedy = (
+        f"each time stamp takes long to read: write a faster one of {folder}/available_clocksource into "
+        "current_clocksource (x86: tsc; a guest's hypervisor must provide a stable one)"
+    )
     good = source is None or source in FAST_CLOCKS
     return host.row("clock source", source or "not told by this kernel", "ok" if good else "warn", remedy)
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from xdplab.errors import FormatError
-from xdplab.formats.ethtool import parse_channels, parse_private_flags, parse_rings, rss_spread, rss_table
+from xdplab.formats.ethtool import (
+    most_queues,
+    parse_channels,
+    parse_pause,
+    parse_private_flags,
+    parse_rings,
+    rss_spread,
+    rss_table,
+)
 from xdplab.labs.doctor import CheckedHost, Row, Verdict
 from xdplab.labs.inventory_checks import DPDK_DRIVERS
 
@@ -29,13 +36,12 @@ def driver(host: CheckedHost) -> Row:
 def queue_limit(host: CheckedHost) -> Row:
     text = host.output("ethtool", "-l", str(host.interface))
     try:
-        most = parse_channels(text + "\n").maximum if text else None
+        channels = parse_channels(text + "\n") if text else None
     except FormatError as error:
         return host.row("queues", error.message, "warn", "this ethtool's output is not known: update it")
-    if most is None:
+    if channels is None:
         return host.row("queues", "1, not to be changed", "warn", "points with more queues will be refused")
-    limit = most.combined or min((n for n in (most.rx, most.tx) if n), default=1)
-    return host.row("queues", f"up to {limit}")
+    return host.row("queues", f"up to {most_queues(channels)}")
 
 
 def rings(host: CheckedHost) -> Row:
@@ -56,11 +62,14 @@ def pcie(host: CheckedHost) -> Row:
     folder = f"/sys/class/net/{host.interface}/device"
     names = ("current_link_width", "max_link_width", "current_link_speed", "max_link_speed")
     found = [host.read(f"{folder}/{name}") for name in names]
-    if None in found or found[1] in ("0", "255"):
-        return host.row("PCIe link", "not told: no PCIe device")
-    width, widest, speed, fastest = (str(value) for value in found)
+    width, widest, speed, fastest = (value or "" for value in found)
+    if {width, widest} & {"", "0", "255"} or not speed[:1].isdigit() or not fastest[:1].isdigit():
+        return host.row("PCIe link", "not told: no PCIe device, a virtual function or a guest's")
     whole = (width, speed.split()[0]) == (widest, fastest.split()[0])
-    remedy = "another slot, or the firmware's setting of this one: the bus may be slower than the cable"
+    remedy = (
+        "another slot, or the firmware's setting of this one: the bus may be slower than the cable; ask again under "
+        "traffic, because an idle link may go slower"
+    )
     return host.row("PCIe link", f"x{width} of x{widest} at {speed} of {fastest}", "ok" if whole else "warn", remedy)
 
 
@@ -74,12 +83,11 @@ def private_flags(host: CheckedHost) -> Row:
 
 
 def rss(host: CheckedHost) -> Row:
-    text = host.output("ethtool", "-x", str(host.interface))
-    if text is None:
+    table = rss_table(host.output("ethtool", "-x", str(host.interface)) or "")
+    if not table:
         return host.row("RSS", "none", "warn", "one queue gets everything: spread flows by `ethtool -N` rules")
-    table = rss_table(text)
     found = f"{len(table)} entries over {len(set(table))} queues"
-    if table and not rss_spread(table):
+    if not rss_spread(table):
         remedy = (
             "ethtool cannot set such a table: no plan may change it, and a run that changes queues cannot restore it"
         )
@@ -88,8 +96,10 @@ def rss(host: CheckedHost) -> Row:
 
 
 def pause(host: CheckedHost) -> Row:
-    text = host.output("ethtool", "-a", str(host.interface))
-    on = re.findall(r"^(RX|TX):\s+on$", text or "", re.MULTILINE)
+    told = parse_pause(host.output("ethtool", "-a", str(host.interface)) or "")
+    if not told.keys() & {"rx", "tx"}:
+        return host.row("pause frames", "not told by this driver")
+    on = [name.upper() for name in ("rx", "tx") if told.get(name)]
     remedy = f"`ethtool -A {host.interface} rx off tx off`: flow control hides loss from both ends"
     return host.row("pause frames", " and ".join(on) + " on" if on else "off", "warn" if on else "ok", remedy)
 
@@ -147,12 +157,6 @@ def mitigations(host: CheckedHost) -> Row:
     return host.row("mitigations", f"{on} active: they are part of the result, and in the manifest")
 
 
-def clock(host: CheckedHost) -> Row:
-    source = host.read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "?"
-    good = source in ("tsc", "arch_sys_counter", "kvm-clock")
-    return host.row("clock source", source, "ok" if good else "warn", "clocksource=tsc: others cost a µs per read")
-
-
 def iommu(host: CheckedHost) -> Row:
     """vfio-pci binds a card only where an IOMMU keeps it within its own memory."""
     groups = host.output("sh", "-c", "ls /sys/kernel/iommu_groups | wc -l") or "0"
@@ -176,7 +180,6 @@ MACHINE: tuple[Callable[[CheckedHost], Row], ...] = (
     isolation,
     irqbalance,
     mitigations,
-    clock,
 )
 PORT: tuple[Callable[[CheckedHost], Row], ...] = (
     driver,

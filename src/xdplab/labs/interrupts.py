@@ -7,9 +7,17 @@ from collections.abc import Sequence
 
 from xdplab.hosts import Host
 
-# The name of a queue's interrupt ends with the queue: eth0-TxRx-0 (Intel, bnxt_en), eth0-Tx-Rx-0 (ena), eth0-rxtx-0
-# (vmxnet3, nfp), eth0-rx-0 and eth0-tx-0 (igb with separate ones), mlx5_comp0@pci:0000:3b:00.0, virtio1-input.0.
-_QUEUE = re.compile(r"(?:[tr]x|input|output|comp)[-.]?(\d+)(?:@\S*)?$", re.IGNORECASE)
+# How drivers name a queue's interrupt, and the number of the first one. The names were read in the sources of 6.12.
+_QUEUES = (
+    # eth0-TxRx-0 (Intel, bnxt_en), eth0-Tx-Rx-0 (ena), eth0-rxtx-0 (vmxnet3, nfp, octeontx2), eth0-rx-0 and eth0-tx-0
+    # (igb with separate ones), eth0:rx-0 (stmmac), eth0-fp-0 (qede), mlx5_comp0@pci:0000:3b:00.0, virtio1-input.0,
+    # mana_q0@pci:…, eth0-xdp-0 (sfc)
+    (re.compile(r"(?:[tr]x|input|output|comp|fp|q|xdp)[-.]?(\d+)(?:@\S*)?$", re.IGNORECASE), 0),
+    (re.compile(r"^mlx4-(\d+)@"), 1),  # 0 is mlx4-async
+    (re.compile(r"^mana_msi(\d+)@"), 1),  # 0 is mana_hwc
+    (re.compile(r"ntfy-bl(?:k|ock\.)(\d+)(?:@\S*)?$"), 0),  # gve
+    (re.compile(r"^[\w.]+-(\d+)$"), 0),  # sfc: eth0-0
+)
 
 # A virtio device has no interrupts of its own: they are those of the PCI device above it. $1: the interface.
 _NAMES = """
@@ -30,19 +38,34 @@ done
 
 def queue_of(interrupt: str) -> int | None:
     """Return the queue that an interrupt's name tells; None for another purpose, such as link changes."""
-    found = _QUEUE.search(interrupt)
-    return int(found[1]) if found else None
+    found = ((pattern.search(interrupt), first) for pattern, first in _QUEUES)
+    return next((int(match[1]) - first for match, first in found if match), None)
 
 
-def place_interrupts(host: Host, interface: str, cpus: Sequence[int]) -> dict[int, str]:
+def queues_of(named: Sequence[tuple[str, str]], interface: str) -> dict[str, int]:
+    """Return the queue of each interrupt that serves one, by its number; ``named``: number and name of each."""
+    ordered = sorted(named, key=lambda pair: int(pair[0]))
+    if len(ordered) > 1 and all(name == interface for _, name in ordered):  # atlantic: in the order of its vectors
+        return {number: at for at, (number, _) in enumerate(ordered)}
+    told = {number: queue for number, name in ordered if (queue := queue_of(name)) is not None}
+    halves = (
+        sum("ntfy-bl" in name for _, name in ordered) // 2
+    )  # gve: first the sending blocks, then the receiving ones
+    return {number: queue % halves for number, queue in told.items()} if halves else told
+
+
+def place_interrupts(host: Host, interface: str, cpus: Sequence[int]) -> dict[int | str, str]:
     """Give each queue of a card one of ``cpus``, in turn; return the CPUs that serve it now, by queue.
 
-    The result differs from the request if the driver manages its interrupts by itself. It is empty if no
-    interrupt's name tells a queue, as on a veth. Raises HostError if the host cannot be asked.
+    The result differs from the request if the driver manages its interrupts by itself. It is empty on a veth. If a
+    device has several interrupts and no name tells a queue, none is placed, and `unknown` lists the names. Raises
+    HostError if the host cannot be asked.
     """
     lines = host.run(["sh", "-c", _NAMES, "sh", interface]).text.splitlines()
-    named = [(number, queue_of(name)) for number, _, name in (line.partition(" ") for line in lines)]
-    queues = {number: queue for number, queue in named if queue is not None}
+    named = [(number, name) for number, _, name in (line.partition(" ") for line in lines)]
+    queues = queues_of(named, interface)
+    if len(named) > 1 and not queues:
+        return {"unknown": ", ".join(name for _, name in named)}
     pairs = [word for number, queue in queues.items() for word in (number, str(cpus[queue % len(cpus)]))]
     obtained = host.run(["sh", "-c", _PLACE, "sh", *pairs]).text.split() if pairs else []
     served: dict[int, set[str]] = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xdplab.errors import HostError, LabError
-from xdplab.formats.ethtool import parse_channels
+from xdplab.formats.ethtool import most_queues, parse_channels
 from xdplab.hosts import Host
 from xdplab.labs.inventory import Interface
 from xdplab.labs.ssh_route import refuse_ssh_route
@@ -93,8 +93,7 @@ def _queues(host: Host, name: str) -> int:
     answer = host.run(["ethtool", "-l", name], check=False)
     if not answer.ok:
         return 1
-    most = parse_channels(answer.stdout).maximum
-    return most.combined or min((n for n in (most.rx, most.tx) if n), default=1)
+    return most_queues(parse_channels(answer.stdout))
 
 
 def _near_cpus(host: Host, name: str) -> tuple[int, ...]:

@@ -1,0 +1,85 @@
+"""Numbers of queues on cards that count them differently, set and restored; a script stands for the card's ethtool."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from xdplab.deploy.device import Snapshot, restore
+from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
+from xdplab.deploy.settings import CHANNELS
+from xdplab.deploy.watchdog import restore_script
+from xdplab.errors import UnsupportedError
+from xdplab.hosts.local import LocalHost
+
+# It refuses combined queues beside separate ones, as bnxt_en does.
+ETHTOOL = """#!/bin/sh
+cd "$(dirname "$0")" && read -r most_rx most_tx most_combined rx tx combined <card
+case $1 in
+    -l)
+        echo "Channel parameters for $2:"
+        printf 'Pre-set maximums:\\nRX: %s\\nTX: %s\\nOther: n/a\\nCombined: %s\\n' $most_rx $most_tx $most_combined
+        printf 'Current hardware settings:\\nRX: %s\\nTX: %s\\nOther: n/a\\nCombined: %s\\n' $rx $tx $combined ;;
+    -L)
+        shift 2
+        while [ $# -gt 0 ]; do eval "$1=$2"; shift 2; done
+        case $rx,$tx,$combined in
+            [1-9]*,[1-9]*,[0n]* | [0n]*,[0n]*,[1-9]*) ;;
+            *) echo "netlink error: Invalid argument" >&2; exit 1 ;;
+        esac
+        echo $most_rx $most_tx $most_combined $rx $tx $combined >card ;;
+esac
+"""
+
+
+@pytest.fixture
+def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a card's numbers: the most of rx, tx and combined, and those it has now."""
+    (tmp_path / "ethtool").write_text(ETHTOOL)
+    (tmp_path / "ethtool").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path / "card"
+
+
+@pytest.mark.parametrize(
+    ("has", "most", "queues", "then"),
+    [
+        ("37 37 74 8 8 0", 74, 4, "37 37 74 0 0 4"),  # its owner has set separate rings
+        ("n/a n/a 8 n/a n/a 8", 8, 4, "n/a n/a 8 n/a n/a 4"),
+        ("4 4 0 4 4 0", 4, 2, "4 4 0 2 2 0"),
+        ("0 0 0 1 1 0", 1, 1, "0 0 0 1 1 0"),  # stmmac on an older core does not say its most
+        ("0 0 0 4 4 0", 4, 4, "0 0 0 4 4 0"),
+        ("4 0 0 4 1 0", 4, 2, "4 0 0 2 1 0"),
+    ],
+)
+def test_queues_are_set_as_the_card_has_them_and_restored(
+    has: str, most: int, queues: int, then: str, card: Path
+) -> None:
+    card.write_text(f"{has}\n")
+    end = Endpoint(LocalHost(), "e")
+    assert queue_limit(end) == most
+    before = Snapshot("dut", "e", "", {f"channels.{name}": n for name, n in end.channels()[0].items()}, {})
+    set_queues(end, None, queues)
+    assert card.read_text() == f"{then}\n"
+    restore(LocalHost(), "e", before)
+    assert card.read_text() == f"{has}\n"
+    card.write_text(f"{then}\n")
+    script = restore_script("e", "", before.values, (CHANNELS,)).replace("exit 0\n", ":\n", 1)
+    subprocess.run(["sh", "-c", script], check=True)
+    assert card.read_text() == f"{has}\n"
+
+
+def test_a_card_that_does_not_say_its_queues_now_is_set(card: Path) -> None:
+    card.write_text("n/a n/a 8 n/a n/a n/a\n")
+    set_queues(Endpoint(LocalHost(), "e"), None, 4)
+    assert card.read_text() == "n/a n/a 8 n/a n/a 4\n"
+
+
+def test_a_card_that_stays_at_four_queues_is_not_measured_as_one_of_one(card: Path) -> None:
+    (card.parent / "ethtool").write_text(ETHTOOL.replace("    -L)\n", "    -L) exit 0\n"))
+    card.write_text("0 0 0 4 4 0\n")
+    with pytest.raises(UnsupportedError, match=r"channels\.rx is 4 instead of the requested 1"):
+        set_queues(Endpoint(LocalHost(), "e"), None, 1)
