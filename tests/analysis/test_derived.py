@@ -36,7 +36,7 @@ def test_the_rate_that_a_program_allows_is_no_cost(kept: float, mode: str, arran
     found = synthetic.finish([row]).iloc[0]
     assert found["verdict"] == "valid"
     assert synthetic.pd.isna(found["ns_per_packet"])
-    words = f"sent back {kept:.1%} of the frames that it received: the rate is its rule's"
+    words = f"{kept:.1%} of the frames that the DUT received came back: the rate is not the program's cost"
     assert words in json.loads(found["null_reasons"])["ns_per_packet"]
     whole = synthetic.finish([synthetic.measured(synthetic.point(**users), synthetic.np.random.default_rng(1))])
     assert whole["ns_per_packet"].notna().all()

@@ -304,15 +304,15 @@ def test_findings_as_table_and_markdown() -> None:
 
 
 QUIET = {
-    "other_busy_cores": 0.05, "tx_busy_cores": 1.0, "host_steal_cores": 0.0, "rate_change": 0.0, "tx_pause_ms": 0.1,
-    "tx_paused_ms": 0.0, "late_p50_ns": 40.0, "late_p99_ns": 90.0,
+    "other_busy_cores": 0.009, "tx_busy_cores": 0.99, "host_steal_cores": 0.0, "rate_change": 0.0, "tx_pause_ms": 0.1,
+    "tx_paused_ms": 0.0, "latency_sent_p99_ns": 1e9,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("rule", "change", "words"),
     [
-        ("other work", {"other_busy_cores": 0.2}, "other work kept 0.2 CPUs busy"),
+        ("other work", {"other_busy_cores": 0.2}, "other work took 20% of the time of the CPUs at work"),
         ("CPU stolen", {"host_steal_cores": 0.2}, "the hypervisor took 0.20 CPUs away"),
         (
             "rate not steady",
@@ -320,9 +320,9 @@ QUIET = {
             "a trend of +40% of its mean within the window",
         ),
         ("sender stood still", {"tx_pause_ms": 50.0, "tx_paused_ms": 51.0}, "stood still for 51 ms of 1000"),
-        ("sender late", {"late_p99_ns": 1e9}, "the sender was late"),
+        ("sender late", {"latency_sent_p99_ns": 1.0}, "the sender was late"),
         ("no real-time priority", {"sched_policy": "SCHED_OTHER (refused: EPERM)"}, "no real-time priority"),
-        ("load not reached", {"rate_requested_pps": 1e9}, "of the 1000 Mpps asked for"),
+        ("load missed", {"rate_requested_pps": 1e9}, "of the 1000 Mpps asked for"),
     ],
 )
 def test_what_disturbed_a_trial_is_said_of_the_run(rule: str, change: dict[str, object], words: str) -> None:

@@ -27,6 +27,17 @@ def test_a_fall_is_negative() -> None:
     assert found == Course("step", pytest.approx(-2000 / 9000), pytest.approx(0.5))
 
 
+@pytest.mark.parametrize(
+    ("frames", "at_s"),
+    [([85_998, 0, 0, 0], 0.1), ([85_998, 900, 1100, 1000], 0.1), ([1000, 1000, 1000, 0], 0.3)],
+)
+def test_forwarding_that_stops_within_the_first_or_last_interval_is_a_step(frames: list[int], at_s: float) -> None:
+    found = course(TENTHS[:4], frames, 0.4)
+    assert found is not None
+    assert (found.kind, found.at_s) == ("step", pytest.approx(at_s))
+    assert found.change < -1
+
+
 @pytest.mark.parametrize("frames", [[10_000] * 10, [0] * 10, [10_000, 10_300, 9_900, 10_100, 9_800] * 2])
 def test_a_steady_rate_is_steady(frames: list[int]) -> None:
     assert course(TENTHS, frames, 1.0) == Course("steady", 0.0)

@@ -18,8 +18,8 @@ GOOD = {
 }  # fmt: skip
 PACED = {"rate_requested_pps": 4e6, "lost_packets": 1_000_000}
 BUNCHED = {"tx_late_packets": 1_000_000, "tx_pause_ms": 52.3}
-LATE = {"latency_p50_ns": 3000.0, "late_p50_ns": 2000.0}
-LATE_AT_P99 = {"latency_p99_ns": 134_000.0, "late_p99_ns": 132_000.0}
+LATE = {"latency_p50_ns": 3000.0, "latency_sent_p50_ns": 1000.0}
+LATE_AT_P99 = {"latency_p99_ns": 134_000.0, "latency_sent_p99_ns": 2_000.0}
 PHYSICAL = {"arrangement": "hosts", "link_bps": 10e9}
 LINE = 14_880_952  # 64-byte frames per second on 10 Gbit/s: 84 bytes each at L1
 
@@ -163,7 +163,7 @@ def test_the_loss_of_a_direction_is_told() -> None:
             },
             "the path carried none of 300 frames sent before the trial: the DUT received 300, sent back 0",
         ),
-        (PACED | LATE, "the sender had its own core and was late: its lateness is 2.0 µs where the latency"),
+        (PACED | LATE, "was late: the latency is 3.0 µs from the due time and 1.0 µs from sending (p50)"),
     ],
 )
 def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> None:
@@ -188,13 +188,13 @@ def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> No
         ({"absent_counters": "sar (sadc: not found)"}, "asked for and not there: sar (sadc: not found)"),
         ({"queues": 8, "queues_reached": 2}, "traffic reached 2 of 8 queues"),
         (PACED, "25.00% of this paced load was lost"),
-        (PACED | LATE_AT_P99, "its lateness is 132.0 µs where the latency from the due time is 134.0 µs (p99)"),
+        (PACED | LATE_AT_P99, "the latency is 134.0 µs from the due time and 2.0 µs from sending (p99)"),
         (
             {"rate_change": -0.2, "rate_change_kind": "step"},
             "the rate was not steady: a step of -20% of its mean within the window",
         ),
         ({"host_steal_cores": 0.11}, "the hypervisor took 0.11 CPUs away"),
-        ({"other_busy_cores": 0.5, "tx_busy_cores": 1.0}, "other work kept 0.5 CPUs busy"),
+        ({"other_busy_cores": 0.27, "tx_busy_cores": 0.73}, "other work took 27% of the time of the CPUs at work"),
         ({"tx_errors": 300_000}, "the TG's device did not take 7.5% of the frames, its ring was full"),
         ({"clock_change": -0.062}, "the CPU's clock changed by -6.2% from before the window to after it"),
         ({"clocksource": "hpet"}, "time stamps come from the clock source hpet"),
@@ -221,11 +221,12 @@ def test_what_is_believed_and_said(change: dict[str, object], words: str) -> Non
         {"host_steal_cores": 0.03},  # three ticks
         {"clock_change": 0.019},
         {"tx_errors": 1000},
-        {"other_busy_cores": 0.09, "tx_busy_cores": 1.0},
+        {"other_busy_cores": 0.009, "tx_busy_cores": 0.991},
+        {"other_busy_cores": 0.014, "tx_busy_cores": 0.986, "window_s": 0.2},  # the beginning and the end
         {"clocksource": "tsc", "sched_policy": "SCHED_FIFO:5"},
         {"tx_pause_ms": 30.0, "tx_paused_ms": 30.0, "window_s": 4.0},
         {"tx_pause_ms": 30.0, "window_s": 4.0},  # the longest pause, from an older generator
-        {"late_p99_ns": 200.0, "latency_p99_ns": 1400.0, "late_p50_ns": 40.0, "latency_p50_ns": 700.0},
+        {"latency_p99_ns": 1400.0, "latency_sent_p99_ns": 1200.0, "late_p99_ns": 11_900.0},
     ],
 )
 def test_what_is_as_it_should_be_is_not_mentioned(change: dict[str, object]) -> None:

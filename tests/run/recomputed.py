@@ -74,10 +74,10 @@ class Attempt:
         path = self.folder / folder / name
         return path.read_text() if path.exists() else ""
 
-    def link(self, way: str, folder: str = "counters", host: str = "dut") -> int:
-        """Frames over the port in the window, by `ip -s link`."""
+    def link(self, way: str, folder: str = "counters", host: str = "dut", of: str = "packets") -> int:
+        """Frames, or their bytes, over the port in the window, by `ip -s link`."""
         counted = [
-            json.loads(self.text(f"{host}.iplink.{when}.json", folder))[0]["stats64"][way]["packets"]
+            json.loads(self.text(f"{host}.iplink.{when}.json", folder))[0]["stats64"][way][of]
             for when in ("before", "after")
         ]
         return int(counted[1] - counted[0])
@@ -230,10 +230,12 @@ def rate_change(a: Attempt) -> tuple[float, str]:
 def fitted(rates: list[float], ends: list[float]) -> tuple[float, str]:
     n, mean = len(rates), statistics.fmean(rates)
     best: tuple[float, float, float, str] | None = None
-    for k in range(2, n - 1):
+    for k in range(1, n):
         left, right = rates[:k], rates[k:]
         rest = sum((rate - statistics.fmean(part)) ** 2 for part in (left, right) for rate in part)
         change = statistics.fmean(right) - statistics.fmean(left)
+        if k in (1, n - 1) and abs(change) <= 0.5 * mean:
+            continue
         error = math.sqrt(rest / (n - 2) * (1 / k + 1 / (n - k)))
         if best is None or rest < best[0]:
             best = (rest, change, error, "step")
@@ -386,6 +388,29 @@ def cpus_at_work(a: Attempt) -> int | None:
     return sum(share >= max(busy) / 2 for share in busy) if busy and max(busy) >= 0.05 else None
 
 
+def others(a: Attempt) -> float | None:
+    """CPUs' worth that senders and application miss of the senders' CPUs, which they never leave at maximum load."""
+    if a.point["rate_requested_pps"] is not None or a.point["arrangement"] != "shared":
+        return None
+    spent = [(a.applied.get(f"dut_{when}") or {}).get("cpu_ns") for when in ("before", "after")]
+    application = 0 if None in spent else (spent[1] - spent[0]) / 1e9 / a.window["duration_s"]
+    other = len(a.ready["cpus"]) - a.window["tx_busy_cores"] - application
+    softirq = cores("softirq")(a) or 0.0
+    return 0.0 if abs(other - softirq) <= 0.01 + 0.04 / a.window["duration_s"] else max(0.0, other)
+
+
+def per_frame(way: str) -> Callable[[Attempt], float | None]:
+    """Mean bytes, by the link, of the frames that the verdict's counter counted too."""
+
+    def value(a: Attempt) -> float | None:
+        if a.point["mode"] == "af_xdp" or not a.link(way):
+            return None
+        counted = dut_rx(a) if way == "rx" else dut_tx(a)
+        return None if abs(a.link(way) - counted) > counted / 100 else a.link(way, of="bytes") / a.link(way)
+
+    return value
+
+
 # Tolerances are relative: exact except for rounding, or one bucket of a histogram.
 EXACT, BUCKET = 1e-9, 1 / 100
 
@@ -454,6 +479,10 @@ COLUMNS: dict[str, tuple[Callable[[Attempt], Any], float]] = {
     "late_max_ns": (edge("max", lambda a: "lateness"), EXACT),
     "rx_by_queue": (by_queue, EXACT),
     "evenness": (evenness, EXACT),
+    "other_busy_cores": (others, 1e-6),
+    "dut_rx_mean_bytes": (per_frame("rx"), EXACT),
+    "dut_tx_mean_bytes": (per_frame("tx"), EXACT),
+    "tg_port_tx_packets": (lambda a: a.link("tx", host="tg"), EXACT),
     "host_busy_cores": (cores("busy"), EXACT),
     "host_softirq_cores": (cores("softirq"), EXACT),
     "host_steal_cores": (cores("steal"), EXACT),
@@ -499,7 +528,7 @@ def ns_per_packet(a: Attempt, row: Row) -> float | None:
     cpus = cpus_at_work(a)
     # At a paced load a shared CPU idles; but a DUT that lost frames was busy.
     held = row["limited_by"] == "dut" or (row["limited_by"] == "shared_cpu" and a.point["rate_requested_pps"] is None)
-    return None if cpus is None or not held else 1e9 * cpus / forwarded(a)
+    return None if cpus is None or not held else 1e9 * (cpus - (others(a) or 0.0)) / forwarded(a)
 
 
 def to_baseline(of: Callable[[Attempt], float | None]) -> Callable[[list[Attempt]], list[float | None]]:
@@ -520,7 +549,7 @@ def cost(a: Attempt) -> float | None:
     """ns of CPU per packet; at a paced load a shared CPU idles, so its rate is not a cost."""
     cpus = cpus_at_work(a)
     paced = a.point["rate_requested_pps"] is not None
-    return None if cpus is None or paced else 1e9 * cpus / forwarded(a)
+    return None if cpus is None or paced else 1e9 * (cpus - (others(a) or 0.0)) / forwarded(a)
 
 
 ACROSS: dict[str, Callable[[list[Attempt]], list[float | None]]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from xdplab.formats.generator import GeneratorReady
 from xdplab.studies.traffic.rows import _other_work, _pieces
 from xdplab.studies.trial_facts import HarnessPieces, TrialFacts
 
@@ -23,9 +24,28 @@ def test_a_receiver_never_takes_less_than_nothing(both_ns: float) -> None:
     assert f"with the receiver a frame took {both_ns} ns and without it 34.0 ns" in reasons["receiver_ns"]
 
 
-def test_other_work_is_unknown_where_the_cpus_at_work_were_not_recorded() -> None:
-    """It once included everything that kept the CPU busy, also the trial's own work."""
+SENDER = GeneratorReady("live", 1, (0,), "SCHED_FIFO:5", 64, {})
+
+
+@pytest.mark.parametrize(
+    ("own", "softirq", "other"),
+    [
+        (0.735, 0.48, 0.265),  # a real-time task had the CPU; softirqs are in the sender's time
+        (0.9999, 0.65, 0.0001),
+        (0.35, 0.65, 0.0),  # a kernel that accounts softirqs apart
+        (0.735, None, 0.265),
+    ],
+)
+def test_other_work_is_what_the_sender_misses_of_its_cpu(own: float, softirq: float | None, other: float) -> None:
+    """Work on other CPUs is none of the trial's: it was told in nearly each of them, and what took 27 % was not."""
+    row = {"arrangement": "shared", "window_s": 0.5, "host_busy_cores": 2.0}
+    row |= {"tx_busy_cores": own, "host_softirq_cores": softirq}
+    found = _other_work(row, TrialFacts(generator=SENDER), {})
+    assert found["other_busy_cores"] == pytest.approx(other, abs=1e-9)
+
+
+def test_other_work_is_unknown_where_a_sender_may_rest() -> None:
     reasons: dict[str, str] = {}
-    row = {"arrangement": "shared", "host_busy_cores": 1.1, "tx_busy_cores": 0.9, "host_softirq_cores": 0.1}
-    assert _other_work(row, TrialFacts(), reasons) == {}
-    assert "not recorded" in reasons["other_busy_cores"]
+    row = {"arrangement": "shared", "window_s": 0.5, "tx_busy_cores": 0.5, "rate_requested_pps": 2e4}
+    assert _other_work(row, TrialFacts(generator=SENDER), reasons) == {}
+    assert "paced" in reasons["other_busy_cores"]

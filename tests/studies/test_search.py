@@ -353,8 +353,10 @@ def test_frames_that_a_users_program_rewrote_came_back(tmp_path: Path) -> None:
     row = searched(own_trial(tmp_path), tmp_path)
     assert row["mrr_pps"] == pytest.approx(1e6)
     assert row["pdr_pps"] == pytest.approx(1e6, rel=0.06)
-    strays = burst(Offered(100, 90, 1.0), foreign_packets=5)
-    assert Offered.of(strays, own_program=True).received == 90
+    few = burst(Offered(100, 90, 1.0), foreign_packets=5)
+    assert Offered.of(few, own_program=True).received == 95
+    strays = burst(Offered(100, 99, 1.0), foreign_packets=50)
+    assert Offered.of(strays, own_program=True).received == 100
     assert Offered.of(burst(Offered(100, 0, 1.0), foreign_packets=90)).received == 0
 
 

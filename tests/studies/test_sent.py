@@ -132,12 +132,16 @@ def test_bytes_are_those_of_the_frames_that_were_forwarded(done: int, mean: floa
     assert ("forwarded_l2_bps" in reasons) == (mean is None)
 
 
+VETH = "NIC statistics:\n     peer_ifindex: 2\n     rx_queue_0_xdp_packets: 0\n     rx_queue_0_xdp_bytes: 0\n"
+
+
 @pytest.mark.parametrize(
     ("engine", "link", "expected"),
     [
         ("moongen", (400, 900), (400, 900, 480)),  # a software driver's ring overflowed unnoticed
         ("moongen", None, None),  # DPDK has the port: its own registers stand
-        ("live", (400, 900), (None, None, None)),
+        ("live", (400, 900), (None, None, 400, 0)),
+        ("afxdp", (400, 900), (None, None, 400, 0)),
     ],
 )
 def test_what_came_to_the_tgs_port_and_was_not_taken(
@@ -147,11 +151,13 @@ def test_what_came_to_the_tgs_port_and_was_not_taken(
     for when, times in (("before", 0), ("after", 1)):
         tx, rx = (count * times for count in link or (0, 0))
         none = {"bytes": 0, "errors": 0, "dropped": 0}
+        (tmp_path / "counters" / f"tg.driver.{when}.txt").write_text("driver: veth\n")
+        (tmp_path / "counters" / f"tg.ethtool.{when}.txt").write_text(VETH)
         stats = {"rx": {"packets": rx, **none}, "tx": {"packets": tx, **none}}
         text = json.dumps([{"ifname": "t", "stats64": stats, "xdp": {"attached": []}}])
         name = f"tg.iplink.{when}." + ("json" if link else "err")
         (tmp_path / "counters" / name).write_text(text if link else "Device does not exist")
-    trial: Any = SimpleNamespace(point=SimpleNamespace(mode="native", engine=engine))
+    trial: Any = SimpleNamespace(point=SimpleNamespace(mode="native", engine=engine, ways=1, tx_bind=None))
     one = burst()
     found = _port(columns(one)[0], one, tmp_path, trial, {})
     assert tuple(found.values()) == (expected if expected is not None else ())

@@ -24,12 +24,16 @@ def returns_frames(row: Row) -> bool:
 
 
 def tg_count(row: Row) -> float | None:
-    """Frames that came back to the TG; those of a user's program count without the magic, as it may rewrite them."""
+    """Frames that came back to the TG; those of a user's program count without the magic, as it may rewrite them.
+
+    Others are foreign, too: no more are counted than the DUT sent back, or the TG sent where that is not known.
+    """
     received, foreign = number(row, "rx_packets"), number(row, "foreign_packets")
-    rewrites = received is not None and text(row, "workload") is None and text(row, "program_name") is not None
-    if rewrites and foreign and received is not None and foreign > received:
-        return received + foreign
-    return received
+    if received is None or not foreign or text(row, "workload") is not None or text(row, "program_name") is None:
+        return received
+    most = number(row, "dut_tx_packets")
+    most = number(row, "tx_packets") if most is None else most
+    return received + min(foreign, max(0.0, (most or 0.0) - received))
 
 
 def program_does_as_said(row: Row) -> str | None:

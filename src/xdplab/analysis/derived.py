@@ -28,9 +28,9 @@ def work_cpus(row: Row) -> float | None:
 
 
 def cpu_ns(row: Row) -> float | None:
-    """Return the CPU time per packet in ns: 1e9 x CPUs that do DUT work / forwarded_pps."""
-    rate, cpus = number(row, "forwarded_pps"), work_cpus(row)
-    return 1e9 * cpus / rate if rate and cpus else None
+    """Return the CPU time per packet in ns: 1e9 x CPUs that do DUT work / forwarded_pps, less what others took."""
+    rate, cpus, other = number(row, "forwarded_pps"), work_cpus(row), number(row, "other_busy_cores") or 0.0
+    return 1e9 * max(cpus - other, 0.0) / rate if rate and cpus else None
 
 
 def _limited(row: Row, so: str) -> str:
@@ -61,6 +61,8 @@ def access_ns(row: Row, baselines: Sequence[Row]) -> Answer:
         return "a paced load does not keep the shared CPU busy"
     if not _costs_show(row):
         return _limited(row, "the rate does not show the accesses' cost")
+    if lost := _kept_back(row):
+        return lost
     shown = [base for base in baselines if _costs_show(base)]
     if not shown:
         return "N = 0 is not limited by the DUT" if baselines else _NO_BASELINE
@@ -88,18 +90,20 @@ SENT_BACK = 0.99
 
 def _kept_back(row: Row) -> str | None:
     """A user's program may drop frames by design (a policer, a filter): then its rule determines the forwarded rate.
+    A closed loop may lose them behind the count (a backlog).
 
     The number of received frames is known if no frame is lost between counter and program: in the closed loop of a
     shared CPU, and from the driver's own count.
     """
     received, done = number(row, "dut_rx_packets"), forwarded(row)
     counted = text(row, "arrangement") == "shared" or text(row, "mode") == "native"
-    if number(row, "accesses") is not None or text(row, "action") != "tx" or not counted or not received:
+    generated = number(row, "accesses") is not None and text(row, "arrangement") != "shared"
+    if generated or text(row, "action") not in (None, "tx") or not counted or not received:
         return None
     share = (done or 0.0) / received
     if share >= SENT_BACK:
         return None
-    return f"the program sent back {share:.1%} of the frames that it received: the rate is its rule's, not its cost"
+    return f"{share:.1%} of the frames that the DUT received came back: the rate is not the program's cost"
 
 
 _NO_BASELINE = "no valid N = 0 in the same block, repetition and setting"

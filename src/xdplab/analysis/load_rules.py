@@ -99,7 +99,7 @@ def drifts(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 DISTURBANCES: dict[str, Callable[[Row], str | None]] = {
-    "load not reached": verdicts.say_not_reached,
+    "load missed": verdicts.say_load_missed,
     "sender late": verdicts.say_late_sender,
     "sender stood still": verdicts.say_paused,
     "device refused frames": verdicts.say_device_refused,
@@ -125,7 +125,7 @@ DISTURBED_BY = (
     ),
     *("host_steal_cores", "other_busy_cores", "tx_busy_cores"),
     *("cycles_per_ns", "cycles_per_ns_from", "clock_change"),
-    *("late_p50_ns", "late_p99_ns", "latency_p50_ns", "latency_p99_ns", "latency_from"),
+    *("latency_p50_ns", "latency_p99_ns", "latency_sent_p50_ns", "latency_sent_p99_ns", "latency_from"),
 )
 
 

@@ -20,6 +20,7 @@ LEAST_INTERVALS = 4
 CHANGE = 0.1
 SIGMAS = 5.0
 SHORTEST = 0.5  # of the usual interval: a shorter rest at the window's end is ignored
+ALONE = 0.5  # least change of a step after which, or before which, there is one interval: its noise is not known
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,19 @@ def _error(fit: _Fit) -> float:
 
 
 def _step(rates: np.ndarray, begins_s: Sequence[float]) -> _Fit:
-    splits = range(2, len(rates) - 1)
-    at = min(splits, key=lambda i: float(rates[:i].var() * i + rates[i:].var() * (len(rates) - i)))
-    before, after = rates[:at], rates[at:]
-    left = float(before.var() * len(before) + after.var() * len(after))
-    change = float(after.mean() - before.mean())
+    mean, last = float(rates.mean()), len(rates) - 1
+
+    def left_by(at: int) -> float:
+        return float(rates[:at].var() * at + rates[at:].var() * (len(rates) - at))
+
+    def change_at(at: int) -> float:
+        return float(rates[at:].mean() - rates[:at].mean())
+
+    alone = [at for at in (1, last) if abs(change_at(at)) > ALONE * mean]
+    at = min([*range(2, last), *alone], key=left_by)
+    before, after, left, change = rates[:at], rates[at:], left_by(at), change_at(at)
     noise = sqrt(left / (len(rates) - 2)) * hypot(1 / sqrt(len(before)), 1 / sqrt(len(after)))
-    return left, Course("step", change / float(rates.mean()), begins_s[at]), abs(change) / noise if noise else inf
+    return left, Course("step", change / mean, begins_s[at]), abs(change) / noise if noise else inf
 
 
 def _trend(rates: np.ndarray, middles: np.ndarray, window_s: float) -> _Fit:

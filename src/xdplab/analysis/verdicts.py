@@ -18,13 +18,21 @@ from xdplab.analysis.action_rules import (
     say_decided,
     tg_count,
 )
+from xdplab.analysis.count_rules import (
+    COUNT_TOLERANCE,
+    closed_loop_is_closed,
+    frames_arrive_as_sent,
+    link_counts_what_xdp_takes,
+    program_saw_what_was_counted,
+    tg_port_sent,
+    tg_took_what_came,
+)
 from xdplab.analysis.values import Row, number, records, text, three_digits
 from xdplab.formats.procstat import FAST_CLOCKS
 from xdplab.plan.factors import frame_rate
 
-RULES_VERSION = "14"
+RULES_VERSION = "15"
 
-COUNT_TOLERANCE = 0.01  # two counts of the same frames
 LINE_SLACK = 1.002  # clocks of two NICs
 LINE_FULL = 0.99  # share of the line rate from which the link is the limit
 OFFERED_SHARE = 0.999  # of what was asked of a sender with its own core
@@ -32,7 +40,8 @@ LOSS_FLOOR = 0.001  # loss below it does not show saturation
 LATE_SHARE = 0.5  # of a latency from the due time: a sender that is later makes most of that latency itself
 PAUSE_SHARE = 0.01  # of the window, in which the sender stood still
 STEAL_CORES = 0.01  # CPUs' worth that the hypervisor took
-OTHER_SHARE = 0.1  # of the CPUs at work that other work may keep busy beside them
+OTHER_SHARE = 0.01  # of the time of the CPUs at work, which other work may take
+SENDER_START_S = 0.004  # in which a sender begins and ends a window
 CLOCK_CHANGE = 0.02  # of the clock: a CPU whose frequency is steady stays within 0.1 %
 PERF_RUNNING = 0.99  # of perf's time, by each event: with less, counts are estimates
 TICKS_S = 0.04  # CPU time is printed in ticks of 10 ms: so many seconds of it may be chance
@@ -116,21 +125,24 @@ def _forwarded_bytes(row: Row) -> float | None:
 def late_quantiles(row: Row) -> list[str]:
     """Return at which percentile (p50 or p99) the sender's lateness exceeds half of the latency from the due time.
 
-    Latencies from a device's own stamp of sending, of probes or of the frames, hold no lateness: none.
+    It is the latency from the due time less that from sending, of the same frames. Latencies from a device's own stamp
+    of sending, of probes or of the frames, hold no lateness: none.
     """
     if text(row, "latency_from") == "sent":
         return []
-    pairs = ((name, number(row, f"late_{name}_ns"), number(row, f"latency_{name}_ns")) for name in ("p50", "p99"))
-    return [name for name, late, whole in pairs if late and whole and late > LATE_SHARE * whole]
+    names = ("p50", "p99")
+    pairs = ((name, number(row, f"latency_{name}_ns"), number(row, f"latency_sent_{name}_ns")) for name in names)
+    return [name for name, whole, sent in pairs if whole and sent is not None and whole - sent > LATE_SHARE * whole]
 
 
 def _lateness(row: Row, name: str) -> str:
-    late, whole = number(row, f"late_{name}_ns") or 0.0, number(row, f"latency_{name}_ns") or 0.0
-    return f"its lateness is {late / 1e3:,.1f} µs where the latency from the due time is {whole / 1e3:,.1f} µs ({name})"
+    whole, sent = (number(row, f"latency_{since}{name}_ns") or 0.0 for since in ("", "sent_"))
+    return f"the latency is {whole / 1e3:,.1f} µs from the due time and {sent / 1e3:,.1f} µs from sending ({name})"
 
 
 def _rate(pps: float) -> str:
-    return f"{pps / 1e6:.4g} Mpps" if pps >= 1e6 else f"{pps / 1e3:.4g} kpps"
+    scale, unit = next((one for one in ((1e6, "Mpps"), (1e3, "kpps")) if pps >= one[0]), (1.0, "pps"))
+    return f"{pps / scale:.4g} {unit}"
 
 
 def _apart(a: float, b: float) -> float:
@@ -145,22 +157,6 @@ def something_sent(row: Row) -> str | None:
     if sent is None:
         return "the frames sent were not counted"
     return None if sent else "the TG sent no frame"
-
-
-def tg_port_sent(row: Row) -> str | None:
-    """A generator hands frames to its port; a port without a link accepts them all and sends none."""
-    sent, went = number(row, "tx_packets"), number(row, "tg_port_tx_packets")
-    if not sent or went is None or went >= sent * (1 - COUNT_TOLERANCE):
-        return None
-    return f"the TG lost frames, not the DUT: of {sent:.0f} that its generator sent its port sent {went:.0f}"
-
-
-def tg_took_what_came(row: Row) -> str | None:
-    """Frames that reached the TG's port but not its generator are not the DUT's loss."""
-    missed, came = number(row, "tg_missed_packets"), number(row, "tg_port_rx_packets")
-    if not missed or came is None or missed <= COUNT_TOLERANCE * (came + missed):
-        return None
-    return f"the TG lost frames, not the DUT: {missed:.0f} came to its port, which its generator did not take"
 
 
 def probes_back(row: Row) -> float:
@@ -287,10 +283,14 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
     frames_reached_dut,
     tg_hears,
     received_within_sent,
+    closed_loop_is_closed,
+    frames_arrive_as_sent,
     within_line_rate,
     each_direction_carries,
     counts_agree,
     no_duplicates,
+    link_counts_what_xdp_takes,
+    program_saw_what_was_counted,
     program_does_as_said,
     redirects_are_taken,
     readings_are_whole,
@@ -356,24 +356,42 @@ def say_queues(row: Row) -> str | None:
     return f"traffic reached {reached:.0f} of {queues:.0f} queues"
 
 
-def say_paced_loss(row: Row) -> str | None:
-    """Loss at a paced load is a result, not a fault of the trial, but the remark says that the load was not carried."""
-    loss = loss_share(row)
-    if loss is None or loss <= LOSS_FLOOR or number(row, "rate_requested_pps") is None:
+def say_loss(row: Row) -> str | None:
+    """Loss is a result, not a fault of the trial, but a load that is lost was not carried, and a closed loop loses
+    none. At maximum load in an open loop it is what was measured.
+    """
+    loss, paced = loss_share(row), number(row, "rate_requested_pps") is not None
+    if loss is None or loss <= LOSS_FLOOR or not (paced or cpu_is_shared(row)):
         return None
+    if not paced:
+        return f"{loss:.2%} of the frames did not come back, though a shared CPU is a closed loop"
     if not sender_bunched(row):
         return f"{loss:.2%} of this paced load was lost"
     pause = number(row, "tx_pause_ms") or 0.0
     return f"{loss:.2%} of this paced load was lost, no more than the sender sent late (after up to {pause:.0f} ms)"
 
 
-def say_not_reached(row: Row) -> str | None:
-    """If TG and DUT share a CPU, the DUT's work may prevent a load from being reached: the offered rate counts."""
+def say_load_missed(row: Row) -> str | None:
+    """If TG and DUT share a CPU, the DUT's work may prevent a load from being reached: the offered rate counts.
+
+    A window with less than one frame of a slow load has one.
+    """
     share, asked, offered = offered_share(row), number(row, "rate_requested_pps"), number(row, "offered_pps")
-    if share is None or share >= OFFERED_SHARE or asked is None or offered is None:
+    if share is None or OFFERED_SHARE <= share <= 1 + COUNT_TOLERANCE or asked is None or offered is None:
         return None
     offered *= 1 - never_on_the_link(row)
-    return f"the load was not reached: {_rate(offered)} were offered, {share:.1%} of the {_rate(asked)} asked for"
+    words = "the load was not reached" if share < 1 else "more than the load was offered"
+    return f"{words}: {_rate(offered)} were offered, {share:.1%} of the {_rate(asked)} asked for"
+
+
+def say_answered(row: Row) -> str | None:
+    """Frames that an application of the DUT answers: the rate is of those that the program processed."""
+    sent, back = number(row, "tx_packets"), number(row, "rx_packets")
+    if returns_frames(row) or not sent or not back:
+        return None
+    return (
+        f"{back:.0f} of {sent:.0f} frames ({back / sent:.1%}) came back, and latencies are theirs: they were answered"
+    )
 
 
 def say_lost_in_a_direction(row: Row) -> str | None:
@@ -461,17 +479,15 @@ def say_stolen(row: Row) -> str | None:
     return f"the hypervisor took {stolen:.2f} CPUs away"
 
 
-def other_work(row: Row) -> bool:
-    """True if other work kept the CPUs busier than the tick resolution explains."""
-    other, own, window = number(row, "other_busy_cores"), number(row, "tx_busy_cores"), number(row, "window_s")
-    if other is None or not own or not window:
-        return False
-    return other > max(OTHER_SHARE * own, TICKS_S / window)
-
-
 def say_other_work(row: Row) -> str | None:
-    """Busy CPUs beyond the trial's own: more than a tenth of these, and more than the resolution of ticks."""
-    return f"other work kept {number(row, 'other_busy_cores'):.1f} CPUs busy" if other_work(row) else None
+    """Other work on the CPUs at work, longer than a sender takes to begin a window."""
+    other, own, window = number(row, "other_busy_cores"), number(row, "tx_busy_cores"), number(row, "window_s")
+    if other is None or own is None or not window:
+        return None
+    cpus = max(1, round(own + other))
+    if other <= cpus * max(OTHER_SHARE, SENDER_START_S / window):
+        return None
+    return f"other work took {other / cpus:.0%} of the time of the CPUs at work"
 
 
 def say_clock_changed(row: Row) -> str | None:
@@ -512,8 +528,9 @@ REMARKS = (
     say_foreign,
     say_duplicates,
     say_queues,
-    say_not_reached,
-    say_paced_loss,
+    say_load_missed,
+    say_loss,
+    say_answered,
     say_lost_in_a_direction,
     say_late_sender,
     say_paused,

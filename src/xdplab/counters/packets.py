@@ -29,7 +29,7 @@ COUNTERS: dict[str, Callable[[Driver], Names]] = {
 COUNTED_BY = {"native": "driver", "generic": "link", "offload": "link"}
 """Whose count decides the verdict, by mode. In generic mode veth's driver counts no XDP packets."""
 
-STRAY_SHARE = 0.01  # of the frames received: a link that counted fewer as sent has counted other frames than XDP_TX's
+STRAY_SHARE = 0.01  # of the frames: a link that counted fewer has counted other frames than those of XDP
 
 
 def link_packets(readings: Readings, role: Role, direction: Direction) -> int:
@@ -127,23 +127,42 @@ def dut_packets(readings: Readings, direction: Direction) -> int:
 
 
 def forwarded(readings: Readings) -> int:
-    """Return the frames that the DUT's interface sent for another one.
+    """Return the frames that the DUT's interface sent for another one."""
+    if readings.mode == "native":
+        with suppress(Absent):  # an unknown driver
+            return handed_over(readings, "dut")
+    return link_packets(readings, "dut", "tx")
+
+
+def handed_over(readings: Readings, role: Role) -> int:
+    """Return the frames of XDP's redirects (the generator's live frames, too) that an interface sent.
 
     The link counts them, or a counter of the driver if the link's statistics leave them out.
     """
-    names: Names = ()
-    if readings.mode == "native":
-        with suppress(Absent):  # an unknown driver
-            names = driver_of(readings, "dut").forwarded
-    return _gained(readings, "dut", names, "forwarded frames") if names else link_packets(readings, "dut", "tx")
+    names = driver_of(readings, role).forwarded
+    return _gained(readings, role, names, "forwarded frames") if names else link_packets(readings, role, "tx")
+
+
+def mean_bytes(readings: Readings, direction: Direction) -> float:
+    """Return the mean size of the frames of ``direction``, by the DUT's link: without their FCS (linux/if_link.h)."""
+    counted, packets = dut_packets(readings, direction), link_packets(readings, "dut", direction)
+    if not packets or abs(packets - counted) > STRAY_SHARE * counted:
+        raise Absent(f"the link counted {packets} of the {counted} frames, and the bytes of no others")
+    before, after = (getattr(readings.link("dut", when), direction).bytes for when in ("before", "after"))
+    return difference(before, after) / packets
 
 
 def _by_link(readings: Readings, direction: Direction, unknown: Absent) -> int:
-    """Return the link's count, if it includes the frames of XDP: some drivers leave them out."""
+    """Return the link's count, if it includes the frames of XDP: some drivers leave them out.
+
+    The TG's link tells how many there were; a reading without it has only the DUT's.
+    """
     try:
         received, count = (link_packets(readings, "dut", way) for way in ("rx", direction))
     except Absent:
         raise unknown from None
+    with suppress(Absent):
+        received = max(received, link_packets(readings, "tg", "tx"))
     if not received or count < STRAY_SHARE * received:
         raise Absent(f"{unknown}, and the link's statistics do not count what XDP does")
     return count

@@ -65,6 +65,9 @@ rx_by_size          | json  |      | count   | frames of several sizes (IMIX): r
 drained_packets     | int   |      | count   | those of rx_packets that arrived after the window had ended: frames that were still in rings. Rates do not include them
 dut_rx_packets      | int   |      | count   | frames the DUT received, by its own counters
 dut_tx_packets      | int   |      | count   | frames the DUT sent back, by its own counters
+dut_counted_by      | str   |      | state   | who counted them: the DUT's driver or its link; null in af_xdp, whose application counts
+dut_rx_mean_bytes   | float | B    | state   | mean bytes of the frames received, by the DUT's link: without their FCS, and on a veth with XDP without the Ethernet header of packet buffers
+dut_tx_mean_bytes   | float | B    | state   | mean bytes of the frames sent back, by the DUT's link in the same way
 forth_tx_packets    | int   |      | count   | two ports: frames the TG sent to the DUT's first port
 forth_dut_rx_packets | int  |      | count   | two ports: those that the DUT's first port received
 forth_dut_tx_packets | int  |      | count   | two ports: those that the DUT forwarded by its second port, by that port's counters
@@ -86,7 +89,8 @@ rate_change_kind    | str   |      | state   | steady, step or trend
 tx_errors           | int   |      | count   | frames of tx_packets that the TG's device refused because its ring was full
 generator_pps       | float | 1/s  | rate    | rate that the generator reaches over this link while the DUT has no program; null where CPUs are shared
 tx_late_packets     | int   |      | count   | frames of a paced load that were sent more than 100 us after they were due, and then too close together
-tg_port_tx_packets  | int   |      | count   | frames that the TG's port counted as sent, probes included; DPDK only
+tg_port_tx_packets  | int   |      | count   | frames that the TG's port counted as sent, probes included: by its link, its driver's redirects (engine live), or DPDK
+tg_port_dropped_packets | int |    | count   | frames that the TG's link dropped instead of sending them
 tg_port_rx_packets  | int   |      | count   | frames that the TG's port counted as received; DPDK only
 tg_missed_packets   | int   |      | count   | frames that reached the TG's port but not its generator: lost by the TG
 probes_sent         | int   |      | count   | extra frames that the TG's NIC stamps (engine moongen-hw)
@@ -105,7 +109,7 @@ forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_mean_bytes 
 slices_ratio        | float |      | share   | in a race, side b: rate of this program over that of side a's, as the two took turns every few milliseconds under one sender; median over neighbouring slices
 slices_total_ratio  | float |      | share   | the same ratio from all frames and times of each side; unlike the median, it includes other work that hit single slices
 slices_pairs        | int   |      | count   | pairs of slices that slices_ratio is the median of
-ns_per_packet       | float | ns   | time    | 1e9 x CPUs that do DUT work / forwarded_pps; null unless the DUT or the shared CPU is the limit
+ns_per_packet       | float | ns   | time    | 1e9 x (CPUs that do DUT work - other_busy_cores) / forwarded_pps; null unless the DUT or the shared CPU is the limit
 access_ns           | float | ns   | time    | 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU
 access_loads        | float |      | state   | machine loads per access, in the kernel's JIT image or in the user-space twin, including those of the walk and of the stack
 access_stores       | float |      | state   | machine stores per access
@@ -149,7 +153,7 @@ cpu_softirq_cores   | float |      | share   | the part of cpu_busy_cores in sof
 host_busy_cores     | float |      | share   | busy CPUs of the whole machine in the window
 host_softirq_cores  | float |      | share   | the part of host_busy_cores in softirq
 host_steal_cores    | float |      | share   | CPUs with work that the hypervisor did not run (steal)
-other_busy_cores    | float |      | share   | CPUs of the whole machine kept busy by anything but the sender, the DUT's work and the AF_XDP application; null where these have CPUs of their own
+other_busy_cores    | float |      | share   | CPUs' worth that other work took from the CPUs at work, at maximum load on shared CPUs: their number minus tx_busy_cores and the AF_XDP application's time
 cycles              | float |      | count   | DUT cycles in the perf pass; null if TG and DUT share CPUs
 instructions        | float |      | count   | DUT instructions in the perf pass
 ipc                 | float |      | share   | instructions / cycles

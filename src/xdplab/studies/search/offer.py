@@ -30,16 +30,15 @@ class Offered:
     def of(cls, burst: Burst, *, own_program: bool = False, cable: bool = False) -> Offered:
         """Make it from a generator's burst; a duplicate counts once. Raises HostError if there was no count.
 
-        ``own_program``: a user's program may rewrite the bytes that mark a test frame. If most of what came back is
-        without them, it counts too, as in a trial. ``cable``: frames that the TG's card refused were not sent; on a
+        ``own_program``: a user's program may rewrite the bytes that mark a test frame. What came back without them
+        counts too, up to the frames that were sent. ``cable``: frames that the TG's card refused were not sent; on a
         virtual link the ring that was full is the DUT's, and they are its loss.
         """
         s = burst.summary
         if s.rx_packets is None:
             raise HostError(f"a search needs what came back, and the generator does not know: {s.rx_missing}")
         stamped = burst.latency if burst.latency is not None and burst.latency.count else None
-        foreign = s.foreign_packets or 0
-        rewritten = foreign if own_program and foreign > s.rx_packets else 0
+        rewritten = min(s.foreign_packets or 0, max(0, s.tx_packets - s.rx_packets)) if own_program else 0
         received = s.rx_packets + rewritten - (s.duplicates or 0)
         in_time = None if rewritten or s.rx_window_packets is None else s.rx_window_packets - (s.duplicates or 0)
         rate = None if in_time is None or not s.rx_window_s else in_time / s.rx_window_s

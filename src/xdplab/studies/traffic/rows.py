@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from xdplab.analysis.action_rules import other_actions, returns_frames, tg_count
-from xdplab.analysis.verdicts import RULES_VERSION, forwarded, judge
+from xdplab.analysis.verdicts import OTHER_SHARE, RULES_VERSION, TICKS_S, forwarded, judge
 from xdplab.counters import Value, derive, derive_from_directory, unreadable
 from xdplab.counters.derive import intervals
 from xdplab.counters.value import jain_index
@@ -30,7 +30,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
 from xdplab.studies.traffic import pdr
 from xdplab.studies.traffic.nulls import NO_TIMES, OLDER, with_reasons
-from xdplab.studies.traffic.passes import PERF_FOLDER, SECOND_PERF_FOLDER
+from xdplab.studies.traffic.passes import PERF_FOLDER, SECOND_FOLDER, SECOND_PERF_FOLDER
 from xdplab.studies.traffic.sent import in_window, mean_size, traffic
 from xdplab.studies.traffic.two_ports import by_direction
 from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialFacts, device_columns
@@ -61,6 +61,9 @@ _SAME = (
     "evenness",
     "dut_rx_packets",
     "dut_tx_packets",
+    "dut_rx_mean_bytes",
+    "dut_tx_mean_bytes",
+    "dut_counted_by",
     "dut_cpus",
     "dut_driver",
     "xdp_actions",
@@ -318,22 +321,42 @@ def _clock(raw: Path, found: Mapping[str, Value], working: Collection[int], reas
 
 
 def _port(row: Row, burst: Burst, raw: Path, trial: Trial, reasons: dict[str, str]) -> Row:
-    """What the port of a TG with DPDK counted: by the kernel where it has the port, else by DPDK's own registers.
+    """What the TG's port counted: by the kernel where it has the port, else by DPDK's own registers.
 
     The kernel sees frames that reached a port and were never taken from its ring; DPDK's software drivers do not.
     """
     columns = ("tg_port_tx_packets", "tg_port_rx_packets", "tg_missed_packets")
-    if trial.point.engine not in BY_DPDK:
-        reasons |= dict.fromkeys(columns, "the generator uses the kernel's own driver of the port: see its counters")
-        return dict.fromkeys(columns)
-    found = derive_from_directory(raw / "counters", mode=trial.point.mode, shared=True)
-    came, went = found["tg_link_rx_packets"].value, found["tg_link_tx_packets"].value
+    point = trial.point
+    folders = ("counters", SECOND_FOLDER)[: point.ways]
+    found = [derive_from_directory(raw / folder, mode=point.mode, shared=True) for folder in folders]
+    if point.engine not in BY_DPDK:
+        reasons |= dict.fromkeys(
+            columns[1:], "the generator uses the kernel's own driver of the port: see its counters"
+        )
+        return dict.fromkeys(columns[1:]) | _left(found, point, reasons)
+    reasons["tg_port_dropped_packets"] = "DPDK's own count is tx_errors"
+    came, went = (found[0][name].value for name in ("tg_link_rx_packets", "tg_link_tx_packets"))
     if not isinstance(came, int) or not isinstance(went, int):
         reasons |= {name: "this generator did not read its port's registers" for name in columns if row[name] is None}
         return {}
     s = burst.summary
     taken = [s.rx_packets, s.foreign_packets, s.bad_run_id, s.stale_packets]
     return dict(zip(columns, (went, came, max(0, came - sum(count or 0 for count in taken))), strict=True))
+
+
+def _left(found: list[dict[str, Value]], point: Point, reasons: dict[str, str]) -> Row:
+    """What the kernel's driver of the TG's ports sent, and what it dropped instead."""
+    if point.tx_bind == "zerocopy":
+        unknown = "which counters of a driver hold frames sent without a copy is not known"
+        reasons |= dict.fromkeys(("tg_port_tx_packets", "tg_port_dropped_packets"), unknown)
+        return {"tg_port_tx_packets": None}
+    sent = "tg_handed_over_packets" if point.engine == "live" else "tg_link_tx_packets"
+    row: Row = {}
+    for column, name in (("tg_port_tx_packets", sent), ("tg_port_dropped_packets", "tg_link_tx_dropped")):
+        counts = [one[name].value for one in found]
+        row[column] = None if None in counts else sum(count for count in counts if isinstance(count, int))
+        reasons |= next(({column: why} for one in found if (why := one[name].reason) is not None), {})
+    return row
 
 
 def _rings(before: Stats, after: Stats) -> Row:
@@ -398,21 +421,21 @@ def _l2_bps(pps: float, frame_bytes: float | None) -> float | None:
 
 
 def _other_work(row: Row, facts: TrialFacts, reasons: dict[str, str]) -> Row:
-    """Busy CPUs of the machine minus the trial's own: senders with their softirqs, and an AF_XDP application.
+    """CPUs' worth that other work took from the senders, which never rest at maximum load.
 
-    Kernels that account softirqs separately exclude them from a thread's time; a sender is busy at most one CPU.
+    A kernel that accounts softirqs apart leaves them out of a thread's time: then they make up for what is missing.
     """
-    busy, own, softirq = row.get("host_busy_cores"), row.get("tx_busy_cores"), row.get("host_softirq_cores")
+    own, softirq = row.get("tx_busy_cores"), row.get("host_softirq_cores") or 0.0
     if row["arrangement"] != "shared":
         reasons["other_busy_cores"] = "TG and DUT have CPUs of their own: their softirqs cannot be told from other work"
-    elif busy is None or own is None or softirq is None:
-        reasons["other_busy_cores"] = reasons.get("host_busy_cores", "this generator did not measure its CPU time")
-    elif facts.cpus is None:
-        reasons["other_busy_cores"] = "which CPUs do the DUT's work was not recorded"
+    elif row.get("rate_requested_pps") is not None:
+        reasons["other_busy_cores"] = "at a paced load the sender rests: late_p99_ns shows what kept it from sending"
+    elif own is None or facts.generator is None:
+        reasons["other_busy_cores"] = "this generator did not measure its CPU time"
     else:
-        most = len(set(facts.cpus.working))
-        application = _application_ns(facts) / 1e9 / row["window_s"]
-        return {"other_busy_cores": max(0.0, busy - min(own + softirq + application, most))}
+        other = len(facts.generator.cpus) - own - _application_ns(facts) / 1e9 / row["window_s"]
+        apart = abs(other - softirq) <= OTHER_SHARE + TICKS_S / row["window_s"]
+        return {"other_busy_cores": 0.0 if apart else max(0.0, other)}
     return {}
 
 
