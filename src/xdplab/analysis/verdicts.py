@@ -115,11 +115,11 @@ def _frames_one_way(row: Row) -> float | None:
 
 
 def _forwarded_bytes(row: Row) -> float | None:
-    """Return the mean size of the forwarded frames, by their counted bytes where frames have several sizes (IMIX)."""
-    if text(row, "tx_by_size") is None:
-        return number(row, "frame_mean_bytes") or number(row, "frame_bytes")
+    """Return the mean size of the forwarded frames, by their counted bytes; a generated program changes no size."""
     bits, rate = number(row, "forwarded_l2_bps"), number(row, "forwarded_pps")
-    return bits / 8 / rate if bits is not None and rate else None
+    if bits is not None:
+        return bits / 8 / rate if rate else None
+    return number(row, "frame_bytes") if text(row, "workload") is not None else None
 
 
 def late_quantiles(row: Row) -> list[str]:

@@ -105,7 +105,7 @@ tx_busy_cores       | float |      | share   | CPUs that the sending threads kep
 forwarded_pps       | float | 1/s  | rate    | frames forwarded (for drop and pass: processed) per second, each counted once
 forwarded_window_s  | float | s    | time    | seconds that forwarded_pps is the mean of: until the frames were counted as the window ended; window_s for counts at rest
 forwarded_source    | str   |      | state   | the host whose count forwarded_pps is: tg or dut
-forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x frame_mean_bytes x 8; of frames of several sizes (IMIX), x the mean size of those counted as forwarded x 8
+forwarded_l2_bps    | float | bit/s| rate    | forwarded_pps x the mean L2 bytes of the frames forwarded, with FCS, counted, x 8
 slices_ratio        | float |      | share   | in a race, side b: rate of this program over that of side a's, as the two took turns every few milliseconds under one sender; median over neighbouring slices
 slices_total_ratio  | float |      | share   | the same ratio from all frames and times of each side; unlike the median, it includes other work that hit single slices
 slices_pairs        | int   |      | count   | pairs of slices that slices_ratio is the median of

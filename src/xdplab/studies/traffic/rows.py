@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from xdplab.analysis.action_rules import other_actions, returns_frames, tg_count
+from xdplab.analysis.count_rules import COUNT_TOLERANCE
 from xdplab.analysis.verdicts import OTHER_SHARE, RULES_VERSION, TICKS_S, forwarded, judge
 from xdplab.counters import Value, derive, derive_from_directory, unreadable
 from xdplab.counters.derive import intervals
@@ -18,7 +18,7 @@ from xdplab.counters.value import jain_index
 from xdplab.deploy.afxdp import Stats
 from xdplab.errors import FormatError
 from xdplab.formats.both_ways import both
-from xdplab.formats.generator import Burst, GeneratorReady, parse_output
+from xdplab.formats.generator import Burst, GeneratorReady, Summary, parse_output
 from xdplab.formats.pcap import flow_of, l2_bytes, parse_pcap
 from xdplab.formats.slices import SlicedRatio, parse_slices, ratio_of
 from xdplab.generators import BY_DPDK, OUTPUT, OUTPUT_BACK
@@ -31,7 +31,7 @@ from xdplab.run.state import Attempt
 from xdplab.studies.traffic import pdr
 from xdplab.studies.traffic.nulls import NO_TIMES, OLDER, with_reasons
 from xdplab.studies.traffic.passes import PERF_FOLDER, SECOND_FOLDER, SECOND_PERF_FOLDER
-from xdplab.studies.traffic.sent import in_window, mean_size, traffic
+from xdplab.studies.traffic.sent import in_window, traffic
 from xdplab.studies.traffic.two_ports import by_direction
 from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialFacts, device_columns
 
@@ -163,15 +163,18 @@ def _without_times(row: Row, reasons: dict[str, str]) -> Row:
 
 
 def _frames(point: Point, reasons: dict[str, str]) -> Row:
-    """The frames sent: of one size, of several in turn, or those of a pcap, which is read from its copy in the run."""
+    """The frames sent: of one size, of several in turn, or those of a pcap, which is read from its copy in the run.
+
+    The mean of several sizes is that of the frames counted: a window may end within the pcap.
+    """
     if point.program.frames is None:
         if point.frame_bytes is None:
             reasons["frame_bytes"] = "the frames have several sizes (IMIX): frame_mean_bytes is their mean"
-        return {"frame_mean_bytes": point.mean_frame_bytes}
+        return {"frame_mean_bytes": point.frame_bytes}
     found = _pcap(point.program.frames)
     if isinstance(found, str):
-        reasons |= dict.fromkeys(("frame_mean_bytes", "forwarded_l2_bps", "flows"), found)
-        return {"frame_mean_bytes": None}
+        reasons["flows"] = found
+        return {}
     if found["frame_bytes"] is None:
         reasons["frame_bytes"] = "the frames of the pcap have several sizes: frame_mean_bytes is their mean"
     return found
@@ -186,7 +189,7 @@ def _pcap(path: str) -> Row | str:
         return f"the frames in {Path(path).name} cannot be read: {error}"
     sizes = l2_bytes(frames)
     same = sizes[0] if len(set(sizes)) == 1 else None
-    return {"frame_bytes": same, "frame_mean_bytes": fmean(sizes), "flows": len({flow_of(frame) for frame in frames})}
+    return {"frame_bytes": same, "flows": len({flow_of(frame) for frame in frames})}
 
 
 def _program(facts: TrialFacts, point: Point) -> Row:
@@ -399,21 +402,42 @@ def _rates(row: Row, burst: Burst, reasons: dict[str, str]) -> Row:
         if heard:  # a frame that came twice was forwarded once
             frames -= row["duplicate_packets"] or 0
         rates |= {"forwarded_pps": frames / seconds, "forwarded_window_s": seconds}
-        rates["forwarded_l2_bps"] = _l2_bps(rates["forwarded_pps"], _mean_forwarded(row, burst, done, reasons))
+        rates["forwarded_l2_bps"] = _l2_bps(rates["forwarded_pps"], _mean_forwarded(row, burst.summary, done, reasons))
         rates["forwarded_source"] = "tg" if heard else "dut"
     return rates
 
 
-def _mean_forwarded(row: Row, burst: Burst, done: float, reasons: dict[str, str]) -> float | None:
-    """The mean size of the ``done`` frames that were forwarded: loss may depend on the size."""
-    sizes = burst.summary.rx_by_size
-    if burst.summary.tx_by_size is None or done == row["tx_packets"]:
-        mean: float | None = row["frame_mean_bytes"]
-        return mean
-    if sizes and done == row["rx_packets"]:
-        return mean_size(sizes)
-    reasons["forwarded_l2_bps"] = "frames of several sizes were lost, and the sizes of the others were not counted"
+FCS = 4
+HEADER_AND_FCS = 18  # what a veth's link leaves out of a packet buffer's frame
+
+
+def _mean_forwarded(row: Row, s: Summary, done: float, reasons: dict[str, str]) -> float | None:
+    """The mean size of the ``done`` frames that were forwarded, with FCS: by those who counted their bytes.
+
+    A user's program may change sizes, and loss may depend on them.
+    """
+    heard = returns_frames(row) and s.rx_packets is not None
+    if heard and s.rx_packets and s.rx_bytes is not None:
+        return _mean_back(s.rx_bytes, s.rx_packets, s, done)
+    if heard and done and s.foreign_packets and s.foreign_bytes is not None:
+        return s.foreign_bytes / s.foreign_packets
+    changes = row.get("accesses") is None and returns_frames(row)
+    if changes and (mean := row.get("dut_tx_mean_bytes")) is not None:
+        buffers = row.get("dut_driver") == "veth" and row["mode"] == "generic"
+        return float(mean) + (HEADER_AND_FCS if buffers else FCS)
+    all_sent = abs(done - row["tx_packets"]) <= COUNT_TOLERANCE * done
+    if not changes and (row.get("frame_bytes") is not None or all_sent):
+        return row.get("frame_mean_bytes")
+    reasons["forwarded_l2_bps"] = "the bytes of the frames that were forwarded were not counted"
     return None
+
+
+def _mean_back(size: int, frames: int, s: Summary, done: float) -> float:
+    """The mean of the frames that came back, with those that the program rewrote."""
+    rewritten = max(done - frames, 0.0)
+    if not rewritten or not s.foreign_packets or s.foreign_bytes is None:
+        return size / frames
+    return (size + rewritten * s.foreign_bytes / s.foreign_packets) / (frames + rewritten)
 
 
 def _l2_bps(pps: float, frame_bytes: float | None) -> float | None:

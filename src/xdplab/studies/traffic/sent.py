@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdplab.analysis.steady import LEAST_INTERVALS, Course, course
-from xdplab.formats.generator import STAMPED_BY_DEVICE, Burst, GeneratorInterval, Histogram, Sizes, Summary
+from xdplab.formats.generator import STAMPED_BY_DEVICE, Burst, GeneratorInterval, Histogram, Summary
 
 Row = dict[str, Any]
 Reasons = dict[str, str]
@@ -90,12 +90,6 @@ def _by_size(s: Summary, reasons: Reasons) -> Row:
         reasons["rx_by_size"] = s.rx_missing or "this generator did not count them"
     counts = {"tx_by_size": s.tx_by_size, "rx_by_size": s.rx_by_size}
     return {name: None if sizes is None else json.dumps(dict(sizes)) for name, sizes in counts.items()}
-
-
-def mean_size(sizes: Sizes) -> float | None:
-    """Return the mean size of frames counted by size; None if there are none."""
-    frames = sum(count for _, count in sizes)
-    return sum(size * count for size, count in sizes) / frames if frames else None
 
 
 def _refused(s: Summary) -> int | None:
