@@ -213,9 +213,9 @@ static const struct {
     const char *name;
     void (*run)(const struct program *program, char *arguments);
 } commands[] = {
-    {"testrun", testrun},       {"outcome", outcome}, {"fresh", fresh},         {"count", count},
-    {"reset", reset},           {"dump", dump},       {"runstats", runstats},   {"bpf_stats", bpf_stats},
-    {"stats_cost", stats_cost}, {"decided", decided}, {"alternate", alternate},
+    {"testrun", testrun},     {"frames", frames},         {"outcomes", outcomes}, {"fresh", fresh},
+    {"count", count},         {"reset", reset},           {"dump", dump},         {"runstats", runstats},
+    {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost}, {"decided", decided},   {"alternate", alternate},
 };
 
 void run_command(const struct program *program, char *line) {

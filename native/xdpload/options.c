@@ -48,7 +48,8 @@ static const struct command_line LINE = {
     .usage = "--object FILE --interface IF --mode MODE [options]",
     .about = "Loads one XDP program, attaches it, and holds it until standard input closes.\n"
              "Prints one JSON object per line, and answers commands from standard input, one per line:\n"
-             "testrun, outcome or fresh FRAME REPEAT RUNS [QUEUE], count, reset, decided, bpf_stats on|off, "
+             "testrun FRAME REPEAT RUNS [QUEUE], frames COUNT, outcomes ROUNDS, fresh ROUNDS RUNS, count, "
+             "reset, decided, bpf_stats on|off, "
              "stats_cost, runstats, dump xlated|jited FILE.",
     .rows = ROWS,
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),

@@ -23,11 +23,13 @@
 #define FCS_BYTES 4
 #define SETUP_RUNS 3
 #define SETUP_PACKETS 2
+#define MAX_LINE 8192
+#define MAX_FRAMES 32768
 #define EMPTY_RUNS 5
 #define EMPTY_PACKETS 20000
 
 struct asked {
-    unsigned char frame[MAX_FRAME_BYTES];
+    unsigned char *frame;
     unsigned int length; // without FCS
     unsigned int repeat;
     unsigned int runs;
@@ -37,28 +39,35 @@ struct asked {
 
 /* ---- what is asked ---- */
 
-// The bytes of a frame in hexadecimal digits, as many as fit.
-static void read_bytes(const char *digits, struct asked *asked) {
-    for (asked->length = 0; asked->length < MAX_FRAME_BYTES; asked->length++, digits += 2)
-        if (sscanf(digits, "%2hhx", &asked->frame[asked->length]) != 1)
-            return;
+static int digit(char text) {
+    const char *digits = "0123456789abcdef", *found = text ? strchr(digits, text) : NULL;
+    return found ? (int)(found - digits) : -1;
 }
 
-static bool has_room(const struct asked *asked) {
-    return asked->length >= TEST_FRAME_MIN && asked->length <= MAX_FRAME_BYTES - FCS_BYTES;
+// The bytes of a frame in hexadecimal digits, as many as fit; returns their number.
+static unsigned int read_bytes(const char *digits, unsigned char *bytes) {
+    unsigned int length = 0;
+    for (; length < MAX_FRAME_BYTES && digit(digits[0]) >= 0 && digit(digits[1]) >= 0; length++, digits += 2)
+        bytes[length] = digit(digits[0]) << 4 | digit(digits[1]);
+    return length;
 }
 
+// Allocates the frame.
 static bool read_frame(const char *text, struct asked *asked) {
-    if (!strncmp(text, "0x", 2)) {
-        read_bytes(text + 2, asked);
-        return has_room(asked) && strlen(text + 2) == 2 * asked->length;
-    }
-    char *end;
-    asked->length = strtoul(text, &end, 10) - FCS_BYTES;
-    if (*end || !has_room(asked))
+    unsigned char bytes[MAX_FRAME_BYTES];
+    bool given = !strncmp(text, "0x", 2);
+    char *end = NULL;
+    asked->length = given ? read_bytes(text + 2, bytes) : strtoul(text, &end, 10) - FCS_BYTES;
+    if (asked->length < TEST_FRAME_MIN || asked->length > MAX_FRAME_BYTES - FCS_BYTES)
         return false;
-    fill_test_frame(asked->frame, asked->length);
-    return true;
+    if (given ? strlen(text + 2) != 2 * asked->length : *end)
+        return false;
+    if (!given)
+        fill_test_frame(bytes, asked->length);
+    asked->frame = malloc(asked->length);
+    if (asked->frame)
+        memcpy(asked->frame, bytes, asked->length);
+    return asked->frame;
 }
 
 // Without a port the kernel's frames come from lo.
@@ -70,14 +79,15 @@ static void read_port(unsigned int queue, struct asked *asked) {
             .data_end = asked->length, .ingress_ifindex = if_nametoindex(interface), .rx_queue_index = queue};
 }
 
-static bool read_asked(const char *command, const char *arguments, struct asked *asked) {
+static bool read_asked(const char *arguments, struct asked *asked) {
     char text[2 * MAX_FRAME_BYTES + 3];
     unsigned int queue = 0;
     if (sscanf(arguments, "%6002s %u %u %u", text, &asked->repeat, &asked->runs, &queue) < 3 ||
         !asked->repeat || !asked->runs || asked->runs > MAX_RUNS || !read_frame(text, asked)) {
-        complain("testrun", EINVAL,
-                 "%s takes FRAME (its size, %d to %d, or 0x and its bytes) REPEAT RUNS (1 to %d) [QUEUE]",
-                 command, TEST_FRAME_MIN + FCS_BYTES, MAX_FRAME_BYTES, MAX_RUNS);
+        complain(
+            "testrun", EINVAL,
+            "testrun takes FRAME (its size, %d to %d, or 0x and its bytes) REPEAT RUNS (1 to %d) [QUEUE]",
+            TEST_FRAME_MIN + FCS_BYTES, MAX_FRAME_BYTES, MAX_RUNS);
         return false;
     }
     read_port(queue, asked);
@@ -148,13 +158,6 @@ static void refuse(long long error) {
     complain("testrun", error, "BPF_PROG_TEST_RUN was refused: %s", error_words(error));
 }
 
-static void begin_answer(const char *type, const struct asked *asked) {
-    json_begin(type);
-    json_integer("frame_bytes", asked->length + FCS_BYTES);
-    json_integer("repeat", asked->repeat);
-    json_string("port", asked->has_port ? attached_interface() : NULL);
-}
-
 static void print_runs(const char *key, const double *ns, unsigned int runs) {
     json_open_array(key);
     for (unsigned int run = 0; run < runs; run++)
@@ -162,33 +165,86 @@ static void print_runs(const char *key, const double *ns, unsigned int runs) {
     json_close();
 }
 
+static void print_testrun(const struct asked *asked, const double *ns, unsigned int retval) {
+    json_begin("testrun");
+    json_integer("frame_bytes", asked->length + FCS_BYTES);
+    json_integer("repeat", asked->repeat);
+    json_integer("retval", retval);
+    json_string("port", asked->has_port ? attached_interface() : NULL);
+    print_runs("ns", ns, asked->runs);
+    json_end();
+}
+
 void testrun(const struct program *program, char *arguments) {
-    static struct asked asked;
+    struct asked asked = {};
     unsigned int retval = 0;
     double ns[MAX_RUNS];
-    if (!read_asked("testrun", arguments, &asked))
-        return;
-    try_port(program, &asked);
-    long long result = run_many(program, &asked, ns, &retval);
-    if (result < 0) {
-        refuse(-result);
-        return;
+    if (read_asked(arguments, &asked)) {
+        try_port(program, &asked);
+        long long result = run_many(program, &asked, ns, &retval);
+        if (result < 0)
+            refuse(-result);
+        else
+            print_testrun(&asked, ns, retval);
     }
-    begin_answer("testrun", &asked);
-    json_integer("retval", retval);
-    print_runs("ns", ns, asked.runs);
-    json_end();
+    free(asked.frame);
 }
 
 /* ---- one packet a call: each is a fresh frame ---- */
 
-struct outcome {
+static struct asked *test_frames;
+static unsigned int frame_count;
+
+// Reads as many lines as there are frames, also behind one that is wrong: they are no commands.
+static bool read_frames(unsigned int count) {
+    char line[MAX_LINE], text[MAX_LINE];
+    bool all = true;
+    for (unsigned int i = 0; i < count; i++) {
+        struct asked *asked = &test_frames[i];
+        unsigned int queue;
+        all &= fgets(line, sizeof(line), stdin) && sscanf(line, "%s %u", text, &queue) == 2 &&
+               read_frame(text, asked);
+        if (all)
+            read_port(queue, asked);
+    }
+    return all;
+}
+
+static void forget_frames(void) {
+    for (unsigned int i = 0; i < frame_count; i++)
+        free(test_frames[i].frame);
+    free(test_frames);
+    test_frames = NULL;
+    frame_count = 0;
+}
+
+void frames(const struct program *program, char *arguments) {
+    unsigned int count = strtoul(arguments, NULL, 10);
+    forget_frames();
+    test_frames = count && count <= MAX_FRAMES ? calloc(count, sizeof(*test_frames)) : NULL;
+    frame_count = test_frames ? count : 0;
+    if (!test_frames || !read_frames(count)) {
+        forget_frames();
+        complain("testrun", EINVAL, "frames takes their number (1 to %d), and a line FRAME QUEUE of each",
+                 MAX_FRAMES);
+        return;
+    }
+    try_port(program, &test_frames[0]);
+    for (unsigned int i = 0; i < count; i++)
+        test_frames[i].has_port = test_frames[0].has_port;
+    json_begin("frames");
+    json_integer("count", count);
+    json_string("port", test_frames[0].has_port ? attached_interface() : NULL);
+    json_end();
+}
+
+struct outcomes {
     unsigned long long actions[ACTIONS];
     unsigned int changed;
 };
 
-// The time of one packet by the kernel's clock around it, or -errno. `outcome` may be NULL.
-static long long run_fresh(int program, const struct asked *asked, struct outcome *outcome) {
+// The time of one packet by the kernel's clock around it, or -errno. `outcomes` may be NULL.
+static long long run_fresh(int program, const struct asked *asked, struct outcomes *outcomes) {
     static unsigned char left[MAX_LEFT_BYTES];
     struct bpf_test_run_opts options = options_of(asked, 1);
     options.data_out = left;
@@ -196,43 +252,51 @@ static long long run_fresh(int program, const struct asked *asked, struct outcom
     int error = bpf_prog_test_run_opts(program, &options);
     if (error)
         return error;
-    if (outcome) {
-        outcome->actions[options.retval < ACTIONS - 1 ? options.retval : ACTIONS - 1]++;
-        outcome->changed +=
+    if (outcomes) {
+        outcomes->actions[options.retval < ACTIONS - 1 ? options.retval : ACTIONS - 1]++;
+        outcomes->changed +=
             options.data_size_out != asked->length || memcmp(left, asked->frame, asked->length);
     }
     return options.duration;
 }
 
-// The mean of `repeat` packets in ns, or -errno.
-static double mean_fresh(int program, const struct asked *asked, struct outcome *outcome) {
+// All frames in turn, so many times: the mean of a packet in ns, or -errno.
+static double run_rounds(int program, unsigned int rounds, struct outcomes *outcomes) {
     long long sum = 0;
-    for (unsigned int i = 0; i < asked->repeat; i++) {
-        long long ns = run_fresh(program, asked, outcome);
+    for (unsigned int packet = 0; packet < rounds * frame_count; packet++) {
+        long long ns = run_fresh(program, &test_frames[packet % frame_count], outcomes);
         if (ns < 0)
             return ns;
         sum += ns;
     }
-    return (double)sum / asked->repeat;
+    return (double)sum / rounds / frame_count;
 }
 
-void outcome(const struct program *program, char *arguments) {
-    static struct asked asked;
-    struct outcome outcome = {};
-    if (!read_asked("outcome", arguments, &asked))
+static bool read_rounds(const char *command, const char *arguments, unsigned int *rounds,
+                        unsigned int *runs) {
+    *runs = 1;
+    if (sscanf(arguments, "%u %u", rounds, runs) >= 1 && *rounds && *runs && *runs <= MAX_RUNS && frame_count)
+        return true;
+    complain("testrun", EINVAL, "%s takes ROUNDS RUNS (1 to %d), after frames", command, MAX_RUNS);
+    return false;
+}
+
+void outcomes(const struct program *program, char *arguments) {
+    struct outcomes outcomes = {};
+    unsigned int rounds, runs;
+    if (!read_rounds("outcomes", arguments, &rounds, &runs))
         return;
-    try_port(program, &asked);
-    double ns = mean_fresh(program->fd, &asked, &outcome);
+    double ns = run_rounds(program->fd, rounds, &outcomes);
     if (ns < 0) {
         refuse(-(long long)ns);
         return;
     }
-    begin_answer("outcome", &asked);
+    json_begin("outcomes");
     json_decimal("call_ns", ns, 3);
-    json_integer("changed", outcome.changed);
+    json_integer("changed", outcomes.changed);
     json_open_object("actions");
     for (int action = 0; action < ACTIONS; action++)
-        json_integer(action_names[action], outcome.actions[action]);
+        json_integer(action_names[action], outcomes.actions[action]);
     json_close();
     json_end();
 }
@@ -242,11 +306,10 @@ struct empty {
     double ns; // per packet of many in one buffer
 };
 
-static int measure_empty(struct empty *empty, const struct asked *asked) {
-    static struct asked many;
+static int measure_empty(struct empty *empty) {
+    struct asked many = test_frames[0];
     double ns[EMPTY_RUNS];
     unsigned int retval;
-    many = *asked;
     many.repeat = EMPTY_PACKETS;
     many.runs = EMPTY_RUNS;
     long long result = run_many(&empty->program, &many, ns, &retval);
@@ -257,7 +320,7 @@ static int measure_empty(struct empty *empty, const struct asked *asked) {
 }
 
 // An empty program, which is called as the attached one is: by the kernel's dispatcher.
-static int make_empty(struct empty *empty, const struct asked *asked) {
+static int make_empty(struct empty *empty) {
     struct holder holder = NOT_HELD;
     int error = 0;
     empty->program.fd = load_nothing(0);
@@ -265,7 +328,7 @@ static int make_empty(struct empty *empty, const struct asked *asked) {
         return empty->program.fd;
     if (attached_interface() && !hold(&holder, empty->program.fd))
         error = -errno;
-    error = error ?: measure_empty(empty, asked);
+    error = error ?: measure_empty(empty);
     if (error) {
         let_go(&holder);
         close(empty->program.fd);
@@ -275,25 +338,24 @@ static int make_empty(struct empty *empty, const struct asked *asked) {
 }
 
 void fresh(const struct program *program, char *arguments) {
-    static struct asked asked;
     static struct empty empty;
+    unsigned int rounds, runs;
     double ns[MAX_RUNS], empty_ns[MAX_RUNS];
-    if (!read_asked("fresh", arguments, &asked))
+    if (!read_rounds("fresh", arguments, &rounds, &runs))
         return;
-    try_port(program, &asked);
-    double last = empty.program.fd ? 0 : make_empty(&empty, &asked);
-    for (unsigned int run = 0; run < asked.runs && last >= 0; run++) {
-        last = ns[run] = mean_fresh(program->fd, &asked, NULL);
+    double last = empty.program.fd > 0 ? 0 : make_empty(&empty);
+    for (unsigned int run = 0; run < runs && last >= 0; run++) {
+        last = ns[run] = run_rounds(program->fd, rounds, NULL);
         if (last >= 0)
-            last = empty_ns[run] = mean_fresh(empty.program.fd, &asked, NULL);
+            last = empty_ns[run] = run_rounds(empty.program.fd, rounds, NULL);
     }
     if (last < 0) {
         refuse(-(long long)last);
         return;
     }
-    begin_answer("fresh", &asked);
-    print_runs("call_ns", ns, asked.runs);
-    print_runs("empty_call_ns", empty_ns, asked.runs);
+    json_begin("fresh");
+    print_runs("call_ns", ns, runs);
+    print_runs("empty_call_ns", empty_ns, runs);
     json_decimal("empty_ns", empty.ns, 3);
     json_end();
 }

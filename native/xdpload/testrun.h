@@ -9,11 +9,15 @@
 // program sees what it made of the first. Prints ns per packet of each run.
 void testrun(const struct program *program, char *arguments);
 
-// `outcome FRAME REPEAT 1 [QUEUE]`: REPEAT packets, each an unchanged frame: prints what the program decided,
-// how many it changed, and the mean time of a call by the kernel's clock.
-void outcome(const struct program *program, char *arguments);
+// `frames COUNT`, and as many lines FRAME QUEUE: the frames of the next commands.
+void frames(const struct program *program, char *arguments);
 
-// `fresh FRAME REPEAT RUNS [QUEUE]`: RUNS times REPEAT packets, each an unchanged frame. Prints the mean time
+// `outcomes ROUNDS`: all frames in turn, unchanged each time: prints what the program decided, how many it
+// changed, and the mean time of a call by the kernel's clock.
+void outcomes(const struct program *program, char *arguments);
+
+// `fresh ROUNDS RUNS`: RUNS times ROUNDS times all frames in turn, unchanged each time. Prints the mean time
 // of a call in each run, the same of an empty program, and what this costs in one buffer. call_ns -
-// empty_call_ns + empty_ns is what `testrun` gives of a program that leaves its frame as it is.
+// empty_call_ns
+// + empty_ns is what `testrun` gives of a program that leaves its frames as they are.
 void fresh(const struct program *program, char *arguments);

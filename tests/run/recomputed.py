@@ -308,11 +308,10 @@ def stats_cost(a: Attempt) -> float | None:
 
 def testruns(a: Attempt) -> list[float]:
     """The series of several; those of one only determine how many runs make a slice. The mean over the frames."""
+    for line in a.load:
+        if line["type"] == "fresh":
+            return [ns - min(line["empty_call_ns"]) + line["empty_ns"] for ns in line["call_ns"]]
     values = [line["ns"] for line in a.load if line["type"] == "testrun" and len(line["ns"]) > 1]
-    fresh = [line for line in a.load if line["type"] == "fresh"]
-    if fresh:
-        call = min(statistics.fmean(ns) for ns in zip(*(line["empty_call_ns"] for line in fresh), strict=True))
-        values += [[ns - call + line["empty_ns"] for ns in line["call_ns"]] for line in fresh]
     return [statistics.fmean(ns) for ns in zip(*values, strict=True)]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xdplab.deploy.session import JsonSession, Message, error_by_step, typed
+from xdplab.deploy.session import JsonSession, error_by_step, typed
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.hosts.base import CommandRunner, Host
 
@@ -106,8 +106,8 @@ class PortFrame:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Of packets that were each an unchanged frame: their actions, and how many the program changed.
+class Outcomes:
+    """Packets that were each an unchanged frame: their actions, and how many the program changed.
 
     ``call_ns`` is the mean of the kernel's own time around one packet.
     """
@@ -188,24 +188,21 @@ class XdpLoader(JsonSession):
 
         Raises ProgramError if the kernel refuses to run the program in this way.
         """
-        return self.testruns([PortFrame(frame)], [repeat], runs)[0]
+        return self.testruns([PortFrame(frame)], repeat, runs)[0]
 
-    def testruns(self, frames: Sequence[PortFrame], repeats: Sequence[int], runs: int) -> list[list[float]]:
-        """Do `testrun` with each of ``frames``, with its own number of packets."""
-        answers = self._run("testrun", frames, repeats, runs)
+    def testruns(self, frames: Sequence[PortFrame], repeat: int, runs: int) -> list[list[float]]:
+        """Do `testrun` with each of ``frames``."""
+        answers = self.ask_each([f"testrun {f} {repeat} {runs} {f.queue}" for f in frames], "testrun", ANSWER_S)
         return [[float(value) for value in answer["ns"]] for answer in answers]
 
-    def outcomes(self, frames: Sequence[PortFrame], repeat: int) -> list[Outcome]:
-        """Return what the program makes of ``repeat`` packets of each frame, which it sees unchanged each time."""
-        return [typed(Outcome, answer) for answer in self._run("outcome", frames, [repeat] * len(frames), 1)]
+    def outcomes(self, frames: Sequence[PortFrame], rounds: int) -> Outcomes:
+        """Return what the program makes of ``frames``, in turn, each unchanged at each of ``rounds``."""
+        self.ask("\n".join([f"frames {len(frames)}", *(f"{f} {f.queue}" for f in frames)]), "frames", ANSWER_S)
+        return typed(Outcomes, self.ask(f"outcomes {rounds}", "outcomes", ANSWER_S))
 
-    def fresh_runs(self, frames: Sequence[PortFrame], repeat: int, runs: int) -> list[FreshRuns]:
-        """Measure ``runs`` times ``repeat`` packets of each frame, which the program sees unchanged each time."""
-        return [typed(FreshRuns, answer) for answer in self._run("fresh", frames, [repeat] * len(frames), runs)]
-
-    def _run(self, command: str, frames: Sequence[PortFrame], repeats: Sequence[int], runs: int) -> list[Message]:
-        asked = [f"{command} {f} {repeat} {runs} {f.queue}" for f, repeat in zip(frames, repeats, strict=True)]
-        return self.ask_each(asked, command, ANSWER_S)
+    def fresh_runs(self, rounds: int, runs: int) -> FreshRuns:
+        """Measure ``runs`` times ``rounds`` of the frames of `outcomes`, in turn, each unchanged each time."""
+        return typed(FreshRuns, self.ask(f"fresh {rounds} {runs}", "fresh", ANSWER_S))
 
     def count(self) -> int:
         """Return the accesses a counting build has made since the last `reset`."""

@@ -74,15 +74,15 @@ class ProgramRuns:
 class TestRuns:
     """Test runs of the attached program: means over ``frames_run`` of the ``frames_sent`` kinds of frames, in ns.
 
-    ``seed`` drew them, if they are not all. ``actions`` are what a user's program did with fresh ones, ``fresh_run``
-    of them were timed one per call, as the program changes them.
+    ``seed`` drew them, if they are not all. ``actions`` are what a user's program did with unchanged frames; ``fresh``:
+    each timed packet was one too, in a call of its own.
     """
 
     runs_ns: tuple[float, ...]
     frames_run: int | None = None
     frames_sent: int | None = None
     seed: int | None = None
-    fresh_run: int = 0
+    fresh: bool = False
     actions: Mapping[str, int] | None = None
 
     __test__ = False  # no test class, whatever pytest thinks of its name

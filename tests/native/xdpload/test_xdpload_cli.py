@@ -177,6 +177,18 @@ def test_a_program_is_test_run_with_the_bytes_of_a_frame(folder):
     assert len(lines[1]["ns"]) == 2
 
 
+def test_frames_are_given_at_once_and_seen_in_turn(folder):
+    frame = bytes(range(60)).hex()
+    commands = (
+        f"outcomes 1\nframes 2\n0x{frame} 0\n100 0\noutcomes 3\nfresh 2 4\nframes 2\n0x{frame} 0\n0x12 0\nfresh 1 1\n"
+    )
+    _, lines = run(folder, None, "--mode", "none", commands=commands)
+    assert [line["type"] for line in lines[1:-1]] == ["error", "frames", "outcomes", "fresh", "error", "error"]
+    assert (lines[3]["actions"]["drop"], lines[3]["changed"]) == (6, 0)
+    assert len(lines[4]["call_ns"]) == len(lines[4]["empty_call_ns"]) == 4
+    assert 0 < lines[4]["empty_ns"] < min(lines[4]["empty_call_ns"])
+
+
 def test_a_map_gets_one_entry_a_cpu(folder):
     (folder / "cpus.bin").write_bytes(bytes(8 * os.cpu_count()))
     code, _ = run(folder, None, "--mode", "none", "--max-entries", "sums=cpus", "--init", f"sums={folder / 'cpus.bin'}")
