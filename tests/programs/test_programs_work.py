@@ -11,6 +11,7 @@ from xdplab.programs.onhost import load_report
 from xdplab.programs.spec import ProgramSpec
 from xdplab.programs.userspace import compile_user, user_work
 from xdplab.programs.work import chain_of, kernel_work
+from xdplab.studies.places import Place
 
 CHAIN = "and shl add load"
 needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the chain is read from x86-64 machine code")
@@ -82,3 +83,19 @@ def test_a_lookup_that_calls_the_kernel_has_no_count(cache, dut):
     work = kernel_work(built, jit=report.jit, machine=platform.machine())
     assert work.loads is None
     assert "calls a function of the kernel" in work.missing
+
+
+@pytest.mark.root
+@pytest.mark.machine
+@pytest.mark.parametrize("workload", ["array", "packet", "lookup"])
+def test_a_hardened_jit_makes_its_constants_in_a_register_of_its_own(workload, cache, dut):
+    """With net.core.bpf_jit_harden=2 the kernel's image has more instructions and the same accesses."""
+    built = build(ProgramSpec(workload, 100), cache)
+    made = {}
+    for level in (0, 2):
+        with Place("here", dut.host, "time", "6", "this machine").hardened(level):
+            report = load_report(dut.host, dut.xdpload, built, dut.folder)
+        made[level] = (report.jited_bytes, kernel_work(built, jit=report.jit, machine=platform.machine()))
+    assert made[2][0] > made[0][0]
+    assert made[2][1] == made[0][1]
+    assert made[2][1].loads is not None

@@ -19,6 +19,8 @@ _MAX_STEPS = 50_000_000
 LOOKUP_ELEM, SMP_PROCESSOR_ID, REDIRECT = 1, 8, 23
 _XDP_REDIRECT = 4
 _RX_QUEUE_INDEX = 16  # of struct xdp_md
+REGISTERS = 12
+"""r0 to r10, and the kernel's own (BPF_REG_AX): a hardened JIT (net.core.bpf_jit_harden) makes constants in it."""
 
 
 @dataclass
@@ -78,7 +80,7 @@ class Interpreter:
         """Run the program on one frame."""
         kept = len(self._regions)
         packet = self._add(Region("frame", bytearray(frame)))
-        registers = [0] * 11
+        registers = [0] * REGISTERS
         registers[1] = self._context = self._add(Region("context", bytearray()))
         self._context_fields = {0: packet, 4: packet + len(frame), 8: packet, _RX_QUEUE_INDEX: 0}
         registers[10] = self._new_stack()
