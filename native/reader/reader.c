@@ -5,11 +5,13 @@
  * input is one reading, its words in hexadecimal, so that they may hold anything:
  *     file PATH             the file's contents, read here
  *     run PROGRAM WORD...   what the command prints, in the C locale, with an empty standard input
+ *     settings DEVICE PATTERN...   what costs time and can change, of the machine and of a port: `settings.h`
  * The answer is a line of JSON: exit code (128 + N after signal N), and both streams in hexadecimal.
  */
 #include "command_line.h"
 #include "fail.h"
 #include "json.h"
+#include "settings.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,8 +30,10 @@ enum { NOT_FOUND = 127, NOT_EXECUTABLE = 126, SIGNALLED = 128 }; // as a shell r
 
 static const struct command_line LINE = {
     .usage = "",
-    .about = "Reads one line per reading: `file PATH` or `run PROGRAM WORD...`, each word in hexadecimal. "
-             "Prints exit code and both streams, in hexadecimal, as one JSON object per reading.",
+    .about =
+        "Reads one line per reading: `file PATH`, `run PROGRAM WORD...` or `settings DEVICE PATTERN...`, "
+        "each word in hexadecimal. "
+        "Prints exit code and both streams, in hexadecimal, as one JSON object per reading.",
 };
 
 struct bytes {
@@ -84,6 +88,19 @@ static void read_file(const char *path, struct answer *answer) {
     close(fd);
     if (error)
         refused(answer, 1, path, error);
+}
+
+static void read_settings(const char *device, char *const *patterns, struct answer *answer) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+
+    if (!out)
+        fail("read", ENOMEM, NULL, "no memory for settings");
+    print_settings(out, device, patterns);
+    fclose(out);
+    append(&answer->output, text, length);
+    free(text);
 }
 
 // Both streams at the same time: a command that fills one pipe would wait for ever for the other's reader.
@@ -201,8 +218,11 @@ static void answer_line(char *line, struct answer *answer) {
         read_file(words[1], answer);
     else if (count >= 2 && !strcmp(words[0], "run"))
         run(words + 1, answer);
+    else if (count >= 2 && !strcmp(words[0], "settings"))
+        read_settings(words[1], words + 2, answer);
     else
-        fail("request", EINVAL, NULL, "neither `file PATH` nor `run PROGRAM`: %s", words[0]);
+        fail("request", EINVAL, NULL, "neither `file PATH`, `run PROGRAM` nor `settings DEVICE`: %s",
+             words[0]);
     print(answer);
 }
 

@@ -395,3 +395,25 @@ def test_a_point_whose_repetitions_ran_other_programs_is_named() -> None:
     assert found.severity == "warning"
     assert found.what.startswith("the repetitions of 1 point ran different programs")
     assert found.points == tuple(trials.loc[later, "point_id"].unique())
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("dut net.core.bpf_jit_harden", True), ("tg kernel.numa_balancing", True), ("dut port.mtu", False)],
+)
+def test_settings_that_differ_between_trials_are_named(name: str, told: bool) -> None:
+    """A machine's settings are one in all trials; a port's in the repetitions of a point."""
+    trials = plain().assign(settings=json.dumps({"dut net.core.bpf_jit_harden": "0", "dut port.mtu": "1500"}))
+    assert named(find(trials), "settings differ") == []
+    other = json.dumps(json.loads(trials["settings"].iloc[0]) | {name: "2"})
+    for mask, expected in ((trials["repetition"].ge(3), True), (trials["accesses"].eq(400), told)):
+        found = named(find(trials.assign(settings=trials["settings"].mask(mask, other))), "settings differ")
+        assert [name in one.what for one in found] == [True] * expected
+
+
+def test_a_point_whose_programs_have_other_instructions_is_named() -> None:
+    """net.core.bpf_jit_harden was set between two repetitions: same source, and the kernel's image is longer."""
+    trials = plain().assign(program_hash="a", program_insns=100)
+    later = trials["repetition"].ge(3)
+    (found,) = named(find(trials.assign(program_insns=later.map({True: 180, False: 100}))), "programs differ")
+    assert found.severity == "warning"

@@ -234,8 +234,9 @@ def test_what_is_as_it_should_be_is_not_mentioned(change: dict[str, object]) -> 
 
 
 def test_throttling_is_named_where_the_pause_is_its_own() -> None:
-    """A SCHED_FIFO sender that may run 950 of 1000 ms stands still for the other 50 ms."""
+    """A SCHED_FIFO sender that may run 950 of 1000 ms stands still for the other 50 ms, and lacks that CPU time."""
     throttled = {"tx_pause_ms": 50.0, "tx_paused_ms": 200.0, "window_s": 4.0, "sched_policy": "SCHED_FIFO:5"}
+    throttled |= {"tx_busy_cores": 0.95}
     words = "real-time throttling has it (950 ms of each second"
     assert words in judge(GOOD | throttled | {"rt_runtime_us": 950_000}).reason
     refused = throttled | {"tx_packets": 26_800_000, "tx_errors": 3_200_000, "rt_runtime_us": 950_000}
@@ -243,8 +244,24 @@ def test_throttling_is_named_where_the_pause_is_its_own() -> None:
         f"the TG's device did not take 11.9% of the frames, its ring was full, as {words}"
         in judge(GOOD | refused).reason
     )
-    for change in ({"rt_runtime_us": -1}, {"sched_policy": "SCHED_OTHER"}, {"tx_pause_ms": 180.0}):
+    others = ({"rt_runtime_us": -1}, {"sched_policy": "SCHED_OTHER"}, {"tx_pause_ms": 180.0}, {"tx_busy_cores": 1.0})
+    for change in (*others, {"tx_busy_cores": None}):
         assert words not in judge(GOOD | throttled | {"rt_runtime_us": 950_000} | change).reason
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "words"),
+    [
+        ({"bpf_timed_runs": 1}, "invalid", "BPF statistics were on in the window"),
+        ({"link_changes": 2, "tx_packets": 0}, "invalid", "the link went down or came up in the window (2 changes)"),
+        ({"settings_changed": '{"dut port.mtu": ["1500", "9000"]}'}, "valid", "dut port.mtu from 1500 to 9000"),
+        ({"settings_changed": "{}", "bpf_timed_runs": 0, "link_changes": 0}, "valid", "TG and DUT agree"),
+    ],
+)
+def test_what_changed_on_the_machine_in_the_window_is_told(change, verdict, words) -> None:
+    found = judge(GOOD | change)
+    assert found.verdict == verdict
+    assert words in found.reason
 
 
 @pytest.mark.parametrize("arrangement", ["shared", "split", "hosts"])

@@ -432,3 +432,42 @@ def test_the_clock_at_work_is_perfs_cycles_by_busy_time() -> None:
     assert found.value == pytest.approx(2.4e9 / 1.6e9)
     short = {"dut.procstat.after.txt": procstat((90, 10, 0), (45, 120, 0))}
     assert derive(files, short, mode="native", shared=True, working=[1])["clock_by_perf"].value is None
+
+
+SETTINGS = {"net.core.bpf_jit_harden": "0", "port.mtu": "1500", "port.carrier_changes": "2", "bpf.run_cnt": "7:100"}
+
+
+def settings(when: str, role: str = "dut", **change: str) -> Files:
+    named = SETTINGS | {name.replace("__", "."): value for name, value in change.items()}
+    return {f"{role}.settings.{when}.txt": "".join(f"{name}\t{value}\n" for name, value in named.items()).encode()}
+
+
+@pytest.mark.parametrize(
+    ("after", "column", "value"),
+    [
+        ({}, "settings_changed", "{}"),
+        ({"port__mtu": "9000"}, "settings_changed", '{"dut port.mtu": ["1500", "9000"]}'),
+        ({"bpf__run_cnt": "7:100"}, "bpf_timed_runs", 0),
+        ({"bpf__run_cnt": "7:150 9:20"}, "bpf_timed_runs", 70),
+        ({"bpf__run_cnt": "absent: Operation not permitted"}, "bpf_timed_runs", None),
+        ({"port__carrier_changes": "4"}, "link_changes", 2),
+        ({"port__carrier_changes": "4"}, "settings_changed", "{}"),
+    ],
+)
+def test_settings_before_and_after_the_window(after: dict[str, str], column: str, value: object) -> None:
+    ends = settings("before", "tg") | settings("after", "tg")
+    found = derive(ends, settings("before"), settings("after", **after), mode="native", shared=True)[column]
+    assert found.value == value
+    assert (found.reason is None) == (value is not None)
+
+
+def test_what_both_machines_say_is_there_once() -> None:
+    other = settings("before", "tg", kernel__numa_balancing="1", net__core__bpf_jit_harden="2")
+    found = json.loads(str(derive(settings("before"), other, mode="native", shared=True)["settings"].value))
+    assert found == {
+        "dut net.core.bpf_jit_harden": "0",
+        "dut port.mtu": "1500",
+        "tg net.core.bpf_jit_harden": "2",
+        "tg port.mtu": "1500",
+        "tg kernel.numa_balancing": "1",
+    }

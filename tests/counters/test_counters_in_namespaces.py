@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -276,3 +277,52 @@ def test_a_missing_interface_is_absent_with_the_tools_message(pair: Pair) -> Non
     assert values["dut_rx_packets"].reason is not None
     assert files["dut.samples.err"] == b"no network device nosuch0"
     assert values["softnet_dropped"].value is not None
+
+
+VD0 = "/sys/class/net/vd0"
+SWITCHED = {
+    "port.queues/rx-0/rps_cpus": f"echo 1 > {VD0}/queues/rx-0/rps_cpus",
+    "port.queues/rx-1/rps_flow_cnt": f"echo 64 > {VD0}/queues/rx-1/rps_flow_cnt",
+    "port.queues/tx-0/xps_cpus": f"echo 1 > {VD0}/queues/tx-0/xps_cpus",
+    "port.gro_flush_timeout": f"echo 20000 > {VD0}/gro_flush_timeout",
+    "port.napi_defer_hard_irqs": f"echo 2 > {VD0}/napi_defer_hard_irqs",
+    "port.threaded": f"ethtool -K vd0 gro on && echo 1 > {VD0}/threaded",
+    "port.mtu": "ip link set vd0 mtu 1400",
+    "port.flags": "ip link set vd0 promisc on",
+    "port.features": "ethtool -K vd0 gro on",
+    "port.channels": "ethtool -L vd0 tx 1",
+    "port.qdiscs": "tc qdisc add dev vd0 clsact",
+    "net.ipv4.ip_forward": "sysctl -qw net.ipv4.ip_forward=1",
+}
+"""A setting of the port, and the command that switches it."""
+
+
+@pytest.mark.parametrize("name", SWITCHED)
+def test_a_setting_that_is_switched_between_the_readings_is_named(pair: Pair, name: str) -> None:
+    before = pair.dut_probe.snapshot("before")
+    pair.dut.run(["sh", "-c", SWITCHED[name]])
+    changed = counters.derive(before, pair.dut_probe.snapshot("after"), mode="native", shared=True)["settings_changed"]
+    assert f"dut {name}" in json.loads(str(changed.value)) or f"dut {name.replace('-0', '-*')}" in str(changed.value)
+
+
+def test_a_link_that_went_down_in_between_is_counted(pair: Pair) -> None:
+    before = pair.dut_probe.snapshot("before") | pair.tg_probe.snapshot("before")
+    pair.tg.run(["sh", "-c", "ip link set vg0 down; ip link set vg0 up"])
+    after = pair.dut_probe.snapshot("after") | pair.tg_probe.snapshot("after")
+    assert counters.derive(before, after, mode="native", shared=True)["link_changes"].value == 2
+
+
+def test_statistics_that_somebody_switches_on_are_seen_by_the_runs_they_time(pair: Pair, program: Path) -> None:
+    """By a file descriptor, as bpftop does: no setting of the kernel says so."""
+    pair.attach("xdpdrv", program)
+    quiet = counters.derive(pair.measure(200), mode="native", shared=True)
+    number = {"x86_64": 321}.get(os.uname().machine, 280)  # of bpf(2)
+    hold = f"import ctypes, sys; ctypes.CDLL(None).syscall({number}, 32, bytes(128), 128); print(flush=True); input()"
+    holder = LocalHost().start([sys.executable, "-c", hold], deadline_s=30)
+    holder.read_line(10)
+    timed = counters.derive(pair.measure(200), mode="native", shared=True)
+    holder.close_stdin()
+    holder.wait(10)
+    assert quiet["bpf_timed_runs"].value == 0
+    assert int(str(timed["bpf_timed_runs"].value)) >= 200
+    assert timed["settings_changed"].value == "{}"

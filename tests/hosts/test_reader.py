@@ -69,8 +69,8 @@ def test_commands_and_files_say_what_they_say_without_it(reader: Reader, host: C
     commands = [("printf", "%s|", "", " ", "a b", "two\nlines", "$HOME", EACH_BYTE), ("ls", "/proc/self"), ("true",)]
     asked = [
         *(HostReading(argv) for argv in commands),
-        HostReading(file=str(tmp_path / "file")),
-        HostReading(file="/proc/version"),
+        HostReading((str(tmp_path / "file"),), "file"),
+        HostReading(("/proc/version",), "file"),
     ]
     results = reader.read(asked)
     plain = {"env": {**os.environ, "LC_ALL": "C"}, "capture_output": True, "check": True}
@@ -87,8 +87,8 @@ def test_each_failure_is_the_readings_own_with_its_words(reader: Reader) -> None
         python("import os; os.kill(os.getpid(), 9)"),
         HostReading(("no-such-command",)),
         HostReading(("/etc/passwd",)),
-        HostReading(file="/no/such/file"),
-        HostReading(file="/"),
+        HostReading(("/no/such/file",), "file"),
+        HostReading(("/",), "file"),
         HostReading(("echo", "still here")),
     ]
     results = reader.read(asked)
@@ -143,7 +143,7 @@ def test_an_answer_that_comes_back_cut_is_an_error(tmp_path: Path) -> None:
 def test_it_is_renewed_before_its_answers_fill_the_store(reader: Reader, host: Counted, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(RENEWED_BYTES // 2))
     for _ in range(3):
-        assert len(reader.read([HostReading(file=str(tmp_path / "large"))])[0].stdout) == RENEWED_BYTES // 2
+        assert len(reader.read([HostReading((str(tmp_path / "large"),), "file")])[0].stdout) == RENEWED_BYTES // 2
     assert len(host.processes) == 3
     assert len(host.pids()) == 1
 

@@ -33,6 +33,7 @@ from xdplab.analysis.repetition_rules import (
     repetitions_differ,
 )
 from xdplab.analysis.series import SERIES, by_series, key_of, plain, same_reason, settled, valid
+from xdplab.analysis.settings_rules import settings_differ
 from xdplab.text import many
 
 SIGMAS = 3.0
@@ -274,6 +275,9 @@ NEEDED = (
     "repetition",
     "accesses",
     "program_hash",
+    "program_tag",
+    "program_insns",
+    "settings",
     "verdict",
     "reason",
     "limited_by",
@@ -308,6 +312,7 @@ NEEDED = (
 RULES: dict[str, Rule] = {
     "repetitions differ": repetitions_differ,
     "programs differ": programs_differ,
+    "settings differ": settings_differ,
     "rate rises with N": rate_rises,
     "off the line": off_the_line,
     "test run disagrees": testrun_disagrees,

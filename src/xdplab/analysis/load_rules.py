@@ -108,6 +108,7 @@ DISTURBANCES: dict[str, Callable[[Row], str | None]] = {
     "CPU stolen": verdicts.say_stolen,
     "other work": verdicts.say_other_work,
     "clock changed": verdicts.say_clock_changed,
+    "settings changed": verdicts.say_settings_changed,
 }
 """Remarks in the reasons of valid trials that a run says once."""
 
@@ -125,6 +126,7 @@ DISTURBED_BY = (
     ),
     *("host_steal_cores", "other_busy_cores", "tx_busy_cores"),
     *("cycles_per_ns", "cycles_per_ns_from", "clock_change"),
+    "settings_changed",
     *("latency_p50_ns", "latency_p99_ns", "latency_sent_p50_ns", "latency_sent_p99_ns", "latency_from"),
 )
 

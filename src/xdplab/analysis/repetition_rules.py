@@ -62,18 +62,20 @@ def repetitions_differ(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def programs_differ(trials: pd.DataFrame) -> Iterator[Finding]:
-    """All repetitions of a point run the same program: the content hash of source, options and compiler is one. It
-    changes with an update of clang, or with a header of a user's program, between two sessions of a run.
+    """All repetitions of a point run the same program: the content hash of source, options and compiler is one, and
+    so are the instructions of the attached program. The hash changes with an update of clang, or with a header of a
+    user's program, between two sessions of a run; the instructions also with `net.core.bpf_jit_harden`.
     """
     rows = valid(trials)
-    built = rows.groupby("point_id", sort=False)["program_hash"].nunique()
+    built = rows.groupby("point_id", sort=False)[["program_hash", "program_tag", "program_insns"]].nunique().max(axis=1)
     other = rows[rows["point_id"].isin(built.index[built > 1])]
     if other.empty:
         return
     count = other["point_id"].nunique()
     what = (
-        f"the repetitions of {many(count, 'point')} ran different programs (source, options or compiler changed "
-        "between them): an average joins them; `program_hash` names each"
+        f"the repetitions of {many(count, 'point')} ran different programs (source, options, compiler or the kernel's "
+        "own changes differ between them): an average joins them; `program_hash`, `program_tag` and `program_insns` "
+        "name each"
     )
     yield Finding("programs differ", "warning", what, points_of(other), {"points": float(count)}, files_of(other))
 

@@ -259,6 +259,23 @@ def readings_are_whole(row: Row) -> str | None:
     return f"readings of the DUT that a verdict rests on cannot be used: {missing}" if missing else None
 
 
+def statistics_were_off(row: Row) -> str | None:
+    """BPF statistics read a clock twice per run: with short programs more than half of the rate is theirs."""
+    runs = number(row, "bpf_timed_runs")
+    if not runs:
+        return None
+    return (
+        f"BPF statistics were on in the window ({runs:.0f} runs were timed), and each run costs more then: end what "
+        "switched them on (`sysctl kernel.bpf_stats_enabled=0`; bpftop, `bpftool prog profile`, another lab's bpf_stats "
+        "pass)"
+    )
+
+
+def link_stayed_up(row: Row) -> str | None:
+    changes = number(row, "link_changes")
+    return f"the link went down or came up in the window ({changes:.0f} changes)" if changes else None
+
+
 def sender_in_time(row: Row) -> str | None:
     """If the DUT does not slow the sender, the latency from the due time must not be the sender's own lateness."""
     if text(row, "arrangement") not in OPEN_LOOPS or "p50" not in late_quantiles(row):
@@ -275,6 +292,7 @@ def offered_as_asked(row: Row) -> str | None:
 
 
 RULES: tuple[Callable[[Row], str | None], ...] = (
+    link_stayed_up,
     something_sent,
     tg_port_sent,
     tg_took_what_came,
@@ -294,6 +312,7 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
     program_does_as_said,
     redirects_are_taken,
     readings_are_whole,
+    statistics_were_off,
     offered_as_asked,
     sender_in_time,
 )
@@ -422,13 +441,23 @@ def say_paused(row: Row) -> str | None:
     return f"the sender stood still for {still:.0f} ms of {1e3 * window:.0f}{_throttled(row, longest)}"
 
 
+def taken_ms(row: Row) -> float:
+    """Return the CPU time that the senders lacked in the window; 0 if it was not measured. Without throttling a sender
+    stands still for another reason, such as a link that is down, and keeps its CPU."""
+    busy, window, queues = number(row, "tx_busy_cores"), number(row, "window_s"), number(row, "queues")
+    if busy is None or not window or not queues:
+        return 0.0
+    senders = min(queues * (2 if text(row, "directions") == "both" else 1), number(row, "dut_cpus") or queues)
+    return max(0.0, senders - busy) * 1e3 * window
+
+
 def _throttled(row: Row, longest_ms: float) -> str:
     runtime = number(row, "rt_runtime_us")
     policy = text(row, "sched_policy") or ""
     if runtime is None or runtime < 0 or not policy.startswith("SCHED_FIFO"):
         return ""
     rest_ms = (1e6 - runtime) / 1e3
-    if not 0.5 * rest_ms <= longest_ms <= 2 * rest_ms:
+    if not 0.5 * rest_ms <= longest_ms <= 2 * rest_ms or taken_ms(row) < 0.5 * longest_ms:
         return ""
     each = f"{runtime / 1e3:.0f} ms of each second"
     return f", as real-time throttling has it ({each}; `trial: {{throttling: off}}` in the plan ends it)"
@@ -498,6 +527,13 @@ def say_clock_changed(row: Row) -> str | None:
     return f"the CPU's clock changed by {change:+.1%} from before the window to after it"
 
 
+def say_settings_changed(row: Row) -> str | None:
+    """If a setting of a host or of its port differs before and after the window, the window has no single one."""
+    changed = json.loads(text(row, "settings_changed") or "{}").items()
+    told = [f"{name} from {before} to {after}" for name, (before, after) in changed]
+    return f"settings changed within the window: {', '.join(told)}" if told else None
+
+
 def say_slow_clock(row: Row) -> str | None:
     source = text(row, "clocksource")
     known = source is None or source in FAST_CLOCKS
@@ -542,6 +578,7 @@ REMARKS = (
     say_stolen,
     say_other_work,
     say_clock_changed,
+    say_settings_changed,
     say_slow_clock,
     say_scaled_counts,
     say_absent_counters,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from xdplab.counters import clock, cpu, packets
+from xdplab.counters import clock, cpu, packets, settings
 from xdplab.counters.readings import Readings, Scope
 from xdplab.counters.table import COLLECTORS, Collector, Role, When, snapshot_file
 from xdplab.counters.value import Absent, Measured, Value, jain_index
@@ -111,6 +111,10 @@ DERIVED = (
     Derived("clock_by_additions", clock.by_additions),
     Derived("clock_by_perf", clock.by_perf),
     Derived("clock_change", clock.change),
+    Derived("settings", settings.settings),
+    Derived("settings_changed", settings.changed),
+    Derived("link_changes", settings.link_changes),
+    Derived("bpf_timed_runs", settings.timed_runs),
     Derived("perf_running", lambda readings: _perf_running(readings)),
     Derived("absent_counters", lambda readings: _absent_counters(readings)),
     *_interface_rows("dut"),

@@ -62,6 +62,9 @@ class Readings:
     def softnet(self, role: Role, when: When) -> tuple[SoftnetCpu, ...]:
         return cast("tuple[SoftnetCpu, ...]", self._snapshot(role, "softnet", when))
 
+    def settings(self, role: Role, when: When) -> dict[str, str]:
+        return cast("dict[str, str]", self._snapshot(role, "settings", when))
+
     def procstat(self, role: Role, when: When) -> tuple[CpuTicks, ...]:
         return cast("tuple[CpuTicks, ...]", self._snapshot(role, "procstat", when))
 

@@ -12,6 +12,7 @@ from xdplab.formats.iplink import parse_link
 from xdplab.formats.perf import parse_perf_json
 from xdplab.formats.procstat import parse_procstat
 from xdplab.formats.sar import parse_sadf
+from xdplab.formats.settings import parse_settings
 from xdplab.formats.softnet import parse_softnet
 from xdplab.hosts.reader import HostReading
 
@@ -24,24 +25,24 @@ SAMPLE_S = 0.1
 class Collector:
     """A reading of cumulative counters at rest, before and after the window, on TG and DUT alike.
 
-    ``argv``: `{device}` stands for the host's interface; or ``source`` is a file of the kernel's that is read instead.
+    ``words``: a command, a file or patterns of files, as ``kind`` says; `{device}` stands for the host's interface.
     ``extension`` is its record's; ``yields`` says what it is for.
     ``once``: it is read before the window only, and no verdict rests on it. ``always``: every run has read it, so that
     a run without it is damaged; a later collector leaves older runs valid.
     """
 
     name: str
-    argv: tuple[str, ...]
+    words: tuple[str, ...]
     extension: str
     parser: Callable[[bytes | str], object]
     yields: str
     once: bool = False
     always: bool = False
-    source: str | None = None
+    kind: Literal["run", "file", "settings"] = "run"
 
     def reading(self, device: str) -> HostReading:
         """Return it as a reading of the host's ``device``."""
-        return HostReading(tuple(word.format(device=device) for word in self.argv), self.source)
+        return HostReading(tuple(word.format(device=device) for word in self.words), self.kind)
 
 
 @dataclass(frozen=True)
@@ -66,17 +67,60 @@ class Recorder:
         return tuple(word.format(**words) for word in self.argv)
 
 
+SYSCTL_FILES = (
+    *(f"/proc/sys/net/core/{name}" for name in (
+        "bpf_jit_enable", "bpf_jit_harden", "netdev_budget", "netdev_budget_usecs", "netdev_max_backlog", "dev_weight",
+        "dev_weight_rx_bias", "dev_weight_tx_bias", "gro_normal_batch", "rps_sock_flow_entries",
+        "flow_limit_cpu_bitmap", "busy_poll", "busy_read", "netdev_tstamp_prequeue", "skb_defer_max",
+        "high_order_alloc_disable",
+    )),
+    *(f"/proc/sys/kernel/{name}" for name in (
+        "bpf_stats_enabled", "sched_rt_runtime_us", "sched_rt_period_us", "sched_autogroup_enabled",
+        "sched_energy_aware", "sched_schedstats", "numa_balancing", "timer_migration", "nmi_watchdog", "watchdog",
+        "ftrace_enabled", "stack_tracer_enabled", "task_delayacct",
+    )),
+)  # fmt: skip
+MACHINE_FILES = (
+    *SYSCTL_FILES,
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "/sys/devices/system/cpu/online",
+    "/sys/devices/system/cpu/smt/control",
+    "/sys/devices/system/cpu/cpuidle/current_governor",
+    "/sys/devices/system/cpu/cpufreq/boost",
+    "/sys/devices/system/cpu/intel_pstate/no_turbo",
+    "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+    "/sys/devices/system/cpu/cpufreq/policy*/scaling_m??_freq",
+    "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/kernel/mm/ksm/run",
+    "/sys/kernel/tracing/current_tracer",
+)
+"""What costs time on any machine and can change."""
+PORT_FILES = (
+    *(f"/sys/class/net/{{device}}/{name}" for name in (
+        "mtu", "flags", "tx_queue_len", "gro_flush_timeout", "napi_defer_hard_irqs", "threaded", "operstate",
+        "carrier_changes", "master/ifindex", "queues/rx-*/rps_cpus", "queues/rx-*/rps_flow_cnt",
+        "queues/tx-*/xps_cpus", "queues/tx-*/xps_rxqs",
+    )),
+    "/proc/net/ptype",
+    "/proc/sys/net/ipv4/ip_forward",
+    "/proc/sys/net/ipv6/conf/all/forwarding",
+)  # fmt: skip
+"""The same of the port; the reader adds what `settings.h` says."""
+
 # /proc/stat comes last: collectors run in this order before the window and in reverse after it. So the least of
 # xdplab's own work falls between its two readings.
 COLLECTORS = (
     Collector("driver", ("ethtool", "-i", "{device}"), "txt", parse_driver, "whose counters these are", once=True),
+    Collector("settings", ("{device}", *MACHINE_FILES, *PORT_FILES), "txt", parse_settings,
+              "what costs time and can change", kind="settings"),
     Collector("ethtool", ("ethtool", "-S", "{device}"), "txt", parse_statistics, "the driver's counters by queue",
               always=True),
-    Collector("softnet", (), "txt", parse_softnet, "backlog drops, squeezes by CPU", always=True,
-              source="/proc/net/softnet_stat"),
+    Collector("softnet", ("/proc/net/softnet_stat",), "txt", parse_softnet, "backlog drops, squeezes by CPU",
+              always=True, kind="file"),
     Collector("iplink", ("ip", "-s", "-j", "link", "show", "dev", "{device}"), "json", parse_link, "link counters, XDP",
               always=True),
-    Collector("procstat", (), "txt", parse_procstat, "CPU time by CPU", always=True, source="/proc/stat"),
+    Collector("procstat", ("/proc/stat",), "txt", parse_procstat, "CPU time by CPU", always=True, kind="file"),
 )  # fmt: skip
 
 RECORDERS = (

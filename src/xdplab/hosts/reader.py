@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from xdplab.errors import HostError
 from xdplab.hosts.base import Host, Process, Result
@@ -30,20 +30,19 @@ NEW_DROP_IN = "`xdplab lab sudoers INVENTORY` prints what /etc/sudoers.d/xdplab 
 
 @dataclass(frozen=True)
 class HostReading:
-    """A command to run, or a ``file`` to read."""
+    """What is read: ``run`` a command, a ``file``, or ``settings`` of a port and of files by their patterns."""
 
-    argv: tuple[str, ...] = ()
-    file: str | None = None
+    words: tuple[str, ...]
+    kind: Literal["run", "file", "settings"] = "run"
 
     @property
     def spoken(self) -> tuple[str, ...]:
         """The command that it stands for."""
-        return self.argv if self.file is None else ("cat", self.file)
+        return {"run": (), "file": ("cat",), "settings": ("reader", "settings")}[self.kind] + self.words
 
     def line(self) -> str:
         """Return the tool's line for it."""
-        kind, words = ("run", self.argv) if self.file is None else ("file", (self.file,))
-        return " ".join([kind, *(word.encode(errors="surrogateescape").hex() for word in words)])
+        return " ".join([self.kind, *(word.encode(errors="surrogateescape").hex() for word in self.words)])
 
 
 class Reader:

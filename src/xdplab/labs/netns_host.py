@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 RUN = Path("/run/sshd")
+OUTSIDE_NET = Path("/run/xdplab/outside-net")
 WORK_DIR = "/tmp/xdplab"
 BUILT = "/mnt/xdplab-native"
 """The mount point of the outside folder of compiled tools in a guest; each host's ``native`` links to it."""
@@ -88,6 +89,15 @@ def mount_private() -> None:
     for path in (RUN, Path(WORK_DIR)):
         path.mkdir(mode=0o755)
     Path("/run").chmod(0o755)  # a new tmpfs is writable by all, and sshd would trust no key in it
+
+
+def show_outside(descriptor: int) -> None:
+    """Settings such as net.core.bpf_jit_harden exist only in the machine's first network namespace: the reader enters
+    the keeper's for them."""
+    OUTSIDE_NET.parent.mkdir(mode=0o755)
+    OUTSIDE_NET.touch(0o600)
+    command("mount", "--bind", f"/proc/{os.getpid()}/fd/{descriptor}", str(OUTSIDE_NET))
+    os.close(descriptor)
 
 
 def replace_root_account() -> None:
@@ -176,7 +186,7 @@ def reap(_signal: int, _frame: object) -> None:
         return
 
 
-def main(hostname: str, sshd: str) -> None:
+def main(hostname: str, sshd: str, outside: str) -> None:
     keeper = socket.socket(fileno=0)
 
     def tell(**answer: str) -> None:
@@ -184,6 +194,7 @@ def main(hostname: str, sshd: str) -> None:
 
     try:
         mount_private()
+        show_outside(int(outside))
         replace_root_account()
         settle(hostname)
         tell(**make_keys(hostname))

@@ -105,13 +105,16 @@ class NetnsHost:
         self.name, self.interface = name, interface
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         script = Path(__file__).with_name("netns_host.py")
+        outside = os.open("/proc/self/ns/net", os.O_RDONLY)
         self.process = subprocess.Popen(
-            [*isolated, sys.executable, "-I", "-S", "-B", str(script), name, sshd],
+            [*isolated, sys.executable, "-I", "-S", "-B", str(script), name, sshd, str(outside)],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            pass_fds=(outside,),
             text=True,
         )
+        os.close(outside)
         theirs.close()
         self.known: Answer = {}
 

@@ -187,6 +187,10 @@ sched_policy        | str   |      | state   | the sender's scheduling as obtain
 clocksource         | str   |      | state   | clock source of the TG: time stamps are read from it
 rt_runtime_us       | int   | us   | state   | time per second that real-time tasks may run on a CPU of the TG; -1: no limit
 xps                 | json  |      | state   | CPUs (hexadecimal mask) that use each transmit queue of the DUT, a JSON object; null if the driver has no such setting
+settings            | json  |      | state   | what costs time on both hosts and can change, as read before the window, a JSON object: name to value (`dut port.` and `tg port.`: of the port)
+settings_changed    | json  |      | state   | those of settings that were others after the window, a JSON object: name to both values
+bpf_timed_runs      | int   |      | count   | runs of XDP programs that BPF statistics timed in the window: above 0 somebody had switched them on
+link_changes        | int   |      | count   | times that the link went down or came up in the window
 counters_missing    | str   |      | state   | readings of the DUT that are missing or incomplete
 overhead_s          | float | s    | time    | wall time of the attempt besides warm-up, windows and waited_s
 waited_s            | float | s    | time    | time that this trial waited while other labs of this machine measured on the same CPUs

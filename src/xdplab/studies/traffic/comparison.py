@@ -10,6 +10,7 @@ import pandas as pd
 from xdplab.analysis import MARGIN
 from xdplab.analysis.calibration import Calibration
 from xdplab.analysis.compare import Drift, decide, drift
+from xdplab.analysis.settings_rules import settings_around
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_runs, differences, names_of
 from xdplab.studies.provenance import MOMENT, flat
@@ -68,6 +69,9 @@ def _doubts(run: RunDirectory, table: pd.DataFrame, metric: str) -> list[str]:
 def _unlike(first: RunDirectory, second: RunDirectory, a: pd.DataFrame, b: pd.DataFrame) -> list[Unlike]:
     before, after = (around(run) for run in (first, second))
     known = differences(before, after)
+    points = frozenset(a["point_id"]) & frozenset(b["point_id"])
+    here, there = (settings_around(table, points) for table in (a, b))
+    known += differences(here, there) if here and there else []
     both = a.drop_duplicates("point_id").merge(b.drop_duplicates("point_id"), on="point_id")
     changed = int((both["program_hash_x"] != both["program_hash_y"]).fillna(False).sum())
     if changed:

@@ -41,7 +41,7 @@ NOT_SO_HERE: dict[str, Callable[[Row], str | None]] = {
     "tx_late_packets": lambda row: None if _paced(row) else "at maximum load no frame is due",
     "xsk_dropped": lambda row: None if _sockets(row) else "the mode has no AF_XDP socket",
     "helper_inlined": lambda row: (
-        "the names of the helpers it calls could not be read"
+        "the names of the helpers it calls could not be read, or the attached program has other instructions"
         if row.get("workload") == "lookup"
         else "the program is no lookup"
     ),

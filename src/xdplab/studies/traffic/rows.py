@@ -24,6 +24,7 @@ from xdplab.formats.slices import SlicedRatio, parse_slices, ratio_of
 from xdplab.generators import BY_DPDK, OUTPUT, OUTPUT_BACK
 from xdplab.plan import Point, Trial
 from xdplab.plan.schedule import SLICES
+from xdplab.programs.work import AccessWork
 from xdplab.run.facts import learnt
 from xdplab.run.metrics import BY_NAME, METRICS
 from xdplab.run.rundir import RunDirectory
@@ -69,6 +70,10 @@ _SAME = (
     "xdp_actions",
     "absent_counters",
     "clock_change",
+    "settings",
+    "settings_changed",
+    "bpf_timed_runs",
+    "link_changes",
 )
 _PERF = (
     *("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses"),
@@ -104,7 +109,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
         **_rate_asked(facts),
         **_frames(trial.point, reasons),
         **_program(facts, trial.point),
-        **_work(facts, reasons),
+        **_work(facts, trial.point, reasons),
         **device_columns(facts.device),
         **_deployment(facts, reasons),
         **_limits(facts, reasons),
@@ -193,23 +198,32 @@ def _pcap(path: str) -> Row | str:
 
 
 def _program(facts: TrialFacts, point: Point) -> Row:
-    """The kernel's facts about the program that does the accesses; af_xdp does them in user space."""
-    load = None if point.mode == "af_xdp" else facts.load
+    """The kernel's facts about the attached program if it does the accesses; af_xdp does them in user space."""
+    found = None if point.mode == "af_xdp" else facts.deployment
     return {
         "program_hash": facts.program_hash,
         "kernel": facts.kernel,
-        "program_insns": load and load.xlated_insns,
-        "helper_inlined": load and load.lookup_inlined,
-        "verified_insns": load and load.verified_insns,
-        "jited_bytes": (load and load.jited_bytes) or None,
+        "program_insns": found and found.program_insns,
+        "helper_inlined": facts.load.lookup_inlined if found and facts.load and _as_prepared(facts) else None,
+        "verified_insns": found and found.verified_insns,
+        "jited_bytes": (found and found.jited_bytes) or None,
     }
 
 
-def _work(facts: TrialFacts, reasons: dict[str, str]) -> Row:
+def _as_prepared(facts: TrialFacts) -> bool:
+    """Whether the attached program is the one that was taken apart before the first trial. A hardened JIT makes other
+    instructions of it, and an image of another length each time."""
+    load, found = facts.load, facts.deployment
+    return load is not None and (found is None or (load.tag, load.xlated_insns) == (found.tag, found.program_insns))
+
+
+def _work(facts: TrialFacts, point: Point, reasons: dict[str, str]) -> Row:
     """What one access is to the machine. Runs of older versions and own programs do not tell: `nulls` says why."""
     work = facts.work
     if work is None:
         return {}
+    if point.mode != "af_xdp" and not _as_prepared(facts):
+        work = AccessWork(missing="the attached program has other instructions than the one it was read from")
     if work.missing is not None:
         reasons["access_loads"] = work.missing
         return {}

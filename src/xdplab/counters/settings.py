@@ -1,0 +1,73 @@
+"""What costs time on a host and can change: one table, read before and after each window by one request.
+
+The reader (`native/reader/settings.h`) adds what no file says: the port's features, rings, channels, coalescing and
+qdiscs; programs of tc on it; tracing programs; runs that BPF statistics counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from xdplab.counters.readings import Readings
+from xdplab.counters.table import Role, When
+from xdplab.counters.value import Absent, difference
+from xdplab.formats.settings import OF_PORT
+
+RUNS, LINK_CHANGES = "bpf.run_cnt", "port.carrier_changes"
+COUNTERS = (RUNS, LINK_CHANGES)
+"""Names whose values only grow: the window's share counts."""
+
+
+def of_host(readings: Readings, role: Role, when: When = "before") -> dict[str, str]:
+    """Return the settings of one host without its counters."""
+    return {name: value for name, value in readings.settings(role, when).items() if name not in COUNTERS}
+
+
+def settings(readings: Readings) -> str:
+    """Return both hosts' settings before the window, a JSON object; where the TG's machine says what the DUT's says,
+    it is once there: under ``dut``."""
+    return json.dumps(_both(readings, "before"))
+
+
+def changed(readings: Readings) -> str:
+    """Return the settings that differ after the window, a JSON object: name to both values."""
+    before, after = _both(readings, "before"), _both(readings, "after")
+    names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
+    return json.dumps({name: [before.get(name), after.get(name)] for name in names})
+
+
+def _both(readings: Readings, when: When) -> dict[str, str]:
+    dut = of_host(readings, "dut", when)
+    try:
+        tg = of_host(readings, "tg", when)
+    except Absent as absent:
+        tg = {"settings": f"absent: {absent}"}
+    own = {name: value for name, value in tg.items() if name.startswith(OF_PORT) or dut.get(name) != value}
+    return {f"dut {name}": value for name, value in dut.items()} | {f"tg {name}": value for name, value in own.items()}
+
+
+def link_changes(readings: Readings) -> int:
+    """Return how often the link went down or came up in the window, by the end that saw more."""
+    found = []
+    for role in ("dut", "tg"):
+        counts = [readings.settings(role, when).get(LINK_CHANGES) for when in ("before", "after")]
+        if all(count is not None and count.isdecimal() for count in counts):
+            found.append(difference(*(int(str(count)) for count in counts)))
+    if not found:
+        raise Absent("neither end counts the changes of its link")
+    return max(found)
+
+
+def timed_runs(readings: Readings) -> int:
+    """Return how many runs of XDP programs the DUT's kernel counted in the window; it counts while statistics are
+    on."""
+    before, after = (_runs(readings.settings("dut", when)) for when in ("before", "after"))
+    return sum(count - before.get(program, 0) for program, count in after.items())
+
+
+def _runs(named: Mapping[str, str]) -> dict[str, int]:
+    said = named.get(RUNS, "absent: it was not asked")
+    if said.startswith("absent: "):
+        raise Absent(f"the kernel does not show its programs: {said.removeprefix('absent: ')}")
+    return {program: int(count) for program, _, count in (word.partition(":") for word in said.split())}

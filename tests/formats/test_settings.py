@@ -1,0 +1,45 @@
+"""What the reader says of a host, as names and words."""
+
+from __future__ import annotations
+
+import pytest
+
+from xdplab.errors import FormatError
+from xdplab.formats.settings import parse_settings
+
+PTYPE = "Type Device      Function | ALL  vd0      packet_rcv | ALL  eth0     packet_rcv | 0800          ip_rcv"
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("/proc/sys/net/core/bpf_jit_harden\t2", "net.core.bpf_jit_harden", "2"),
+        ("/sys/class/net/vd0/mtu\t1500", "port.mtu", "1500"),
+        ("/sys/class/net/vd0/flags\t0x1103", "port.flags", "up promisc"),
+        ("/sys/devices/system/cpu/online\t0-1", "cpu.online", "0-1"),
+        ("/sys/kernel/tracing/current_tracer\tnop", "kernel.tracing/current_tracer", "nop"),
+        (
+            "/sys/class/net/vd0/queues/tx-0/xps_cpus\tabsent: No such file",
+            "port.queues/tx-*/xps_cpus",
+            "absent: No such file",
+        ),
+        (f"port.device\tvd0\n/proc/net/ptype\t{PTYPE}", "port.sniffers", "packet_rcv"),
+        ("bpf.tracing\ttracing:count_refused kprobe:spy ", "bpf.tracing", "kprobe:spy"),
+    ],
+)
+def test_a_setting_has_a_name_without_its_folder(line: str, name: str, value: str) -> None:
+    assert parse_settings(line + "\n") == {name: value}
+
+
+def test_equal_values_of_all_queues_are_one() -> None:
+    queues = [f"/sys/class/net/vd0/queues/rx-{queue}/rps_cpus" for queue in range(3)]
+    equal = "".join(f"{path}\t0\n" for path in queues)
+    assert parse_settings(equal) == {"port.queues/rx-*/rps_cpus": "0"}
+    assert parse_settings(equal.replace("rx-1/rps_cpus\t0", "rx-1/rps_cpus\t2")) == {
+        f"port.queues/rx-{queue}/rps_cpus": value for queue, value in enumerate("020")
+    }
+
+
+def test_a_line_without_a_value_is_refused() -> None:
+    with pytest.raises(FormatError, match="line 1"):
+        parse_settings("port.mtu\n")
