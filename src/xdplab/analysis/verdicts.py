@@ -266,8 +266,8 @@ def statistics_were_off(row: Row) -> str | None:
         return None
     return (
         f"BPF statistics were on in the window ({runs:.0f} runs were timed), and each run costs more then: end what "
-        "switched them on (`sysctl kernel.bpf_stats_enabled=0`; bpftop, `bpftool prog profile`, another lab's bpf_stats "
-        "pass)"
+        "switched them on (`sysctl kernel.bpf_stats_enabled=0`; bpftop, `bpftool prog profile`, another lab's "
+        "bpf_stats pass)"
     )
 
 
