@@ -27,7 +27,7 @@ local OPTIONS = {
 	{ "flows", 64, tonumber }, { "load", "max" }, { "run-id", "0" }, { "src-mac", "02:00:00:00:00:01" },
 	{ "dst-mac", "02:00:00:00:00:02" }, { "src-ip", "198.18.0.1" }, { "dst-ip", "198.19.0.1" },
 	{ "src-ip-stride", "0.0.0.0" }, { "dst-ip-stride", "0.0.0.1" }, { "src-port", 1024, tonumber },
-	{ "dst-port", 50220, tonumber }, { "port-stride", 0, tonumber }, { "stamp", "all" }, { "stamps", "software" },
+	{ "dst-port", 50220, tonumber }, { "port-stride", 0, tonumber }, { "stamp", "all" }, { "stamps", "software" }, { "stamp-seed", 0, tonumber },
 	{ "settle", 0.05, tonumber }, { "max-frames", nil, tonumber }, { "batch", 63, tonumber },
 }
 
@@ -64,7 +64,7 @@ local function plan_of(given, session, seconds)
 	return {
 		seconds = seconds, settle_s = given.settle, bytes = given.frame_bytes - frame.FCS_BYTES, flows = given.flows,
 		streams = given.queues, rate_pps = given.rate_pps, batch = given.batch, max_frames = given.max_frames,
-		magic = frame.magic_of(given.run_id), stamp_every = session.stamp_every, first = session.first,
+		magic = frame.magic_of(given.run_id), stamp_every = session.stamp_every, stamp_seed = session.seed, first = session.first,
 		interval_s = math.min(0.1, seconds / 4), longest_ns = (seconds + given.settle + 1) * 1e9,
 		src_mac = frame.mac(given.src_mac), dst_mac = frame.mac(given.dst_mac), src_ip = frame.ip(given.src_ip),
 		dst_ip = frame.ip(given.dst_ip), src_ip_stride = frame.ip(given.src_ip_stride),
@@ -96,11 +96,12 @@ local function open(given)
 		rssQueues = rss }
 	device.waitForLinks()
 	local cores = mg.config.cores
+	local seed = given.stamp_seed ~= 0 and given.stamp_seed or os.time() % 2 ^ 31
 	local first = {}
 	for stream = 1, given.queues do
 		first[stream] = 0
 	end
-	return { device = opened, driver = driver, rx_queues = given.queues, stamps = given.stamps, first = first,
+	return { device = opened, seed = seed, driver = driver, rx_queues = given.queues, stamps = given.stamps, first = first,
 		stamp_every = given.stamps == "software" and stamp_every(given.stamp) or 0,
 		cores = cores, tasks = #cores - 1 - extra >= 2 and 2 or 1 }
 end
@@ -117,7 +118,7 @@ local function serve(given, session, results)
 		if found.interrupted then
 			error({ step = "burst", message = "ended early: standard input was closed, or a signal came" })
 		end
-		session.first = found.next
+		session.first, session.seed = found.next, session.seed + 1
 		bursts = bursts + 1
 		results:write(lines.burst(name, plan, found))
 		results:flush()

@@ -79,9 +79,9 @@ end
 -- Write every byte that a lap through the DUT may have changed.
 function frame.write(bytes, heads, index, sequence, stamp)
 	ffi.copy(bytes, heads + index * HEAD_BYTES, HEAD_BYTES)
+	ffi.cast(u64p, bytes + STAMP_AT)[0] = stamp or 0
 	if stamp then
 		bytes[FLOW_AT] = bit.bor(bytes[FLOW_AT], 0x80)
-		ffi.cast(u64p, bytes + STAMP_AT)[0] = stamp
 	end
 	ffi.cast(u32p, bytes + SEQUENCE_AT)[0] = bit.bswap(sequence)
 end

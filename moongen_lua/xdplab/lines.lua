@@ -3,6 +3,7 @@
 local json = require "xdplab.json"
 local latencies = require "xdplab.latencies"
 
+local NOT_RECYCLED = "no frame that comes back is sent again"
 local FCS_BYTES = require("xdplab.frame").FCS_BYTES
 
 local lines = {}
@@ -68,11 +69,15 @@ local function missing(plan, found)
 		{ "unmatched_stamps", "the scripts have no AF_XDP sockets to ask for stamps" },
 		{ "tx_by_size", "the scripts send frames of one size" },
 		{ "rx_by_size", "the scripts send frames of one size" },
+		{ "tx_restored", NOT_RECYCLED }, { "tx_unrestored_packets", NOT_RECYCLED },
 	}
 	if not plan.rate_pps then
 		why[#why + 1] = { "rate_requested_pps", "the load is max" }
 		why[#why + 1] = { "tx_late_packets", "at maximum load no frame is due" }
 		why[#why + 1] = { "tx_late_max_ns", "at maximum load no frame is due" }
+	end
+	if plan.stamp_every <= 1 then
+		why[#why + 1] = { "stamp_seed", "no frame is drawn: all are stamped, or none" }
 	end
 	if not found.probes then
 		why[#why + 1] = { "probes_sent", "the frames themselves are stamped, in software" }
@@ -105,6 +110,8 @@ local function summary(name, plan, found)
 		{ "tx_by_size", null }, { "rx_by_size", null },
 		{ "tx_bytes", sent * (plan.bytes + FCS_BYTES) }, { "rx_bytes", shared.bytes + received * FCS_BYTES },
 		{ "foreign_bytes", shared.foreign_bytes + shared.foreign * FCS_BYTES },
+		{ "stamp_seed", plan.stamp_every > 1 and plan.stamp_seed or null },
+		{ "tx_restored", null }, { "tx_unrestored_packets", null },
 		{ "missing", missing(plan, found) },
 	}
 end

@@ -38,7 +38,8 @@ struct queue {
     volatile uint64_t sequence;
     uint64_t end_sequence;
     uint64_t due;
-    unsigned flow, until_stamp;
+    unsigned flow;
+    struct draw stamped;
     unsigned frame; /* of the pcap */
     unsigned left;  /* frames that the kernel has not taken when the burst is over */
     volatile struct stream_counts counts;
@@ -123,22 +124,13 @@ static void fill_from_pcap(struct queue *queue) {
     queue->frame = (queue->frame + 1) % afxdp.pcap.count;
 }
 
-static bool wants_stamp(struct queue *queue) {
-    const unsigned every = afxdp.session->options.stamp_every;
-
-    if (!every || --queue->until_stamp)
-        return false;
-    queue->until_stamp = every;
-    return true;
-}
-
 /* Writes number and stamp behind the head, which has so many words. */
 static inline uint64_t number_frame(struct queue *queue, uint64_t *words, unsigned head_words) {
     uint64_t *stamp = words + head_words;
 
     *(uint32_t *)(stamp + 1) = htonl(queue->sequence);
     *stamp = 0;
-    if (wants_stamp(queue)) {
+    if (drawn(&queue->stamped, afxdp.session->options.stamp_every)) {
         ((uint8_t *)stamp)[-2] |= PAYLOAD_STAMPED >> 8;
         *stamp = now_ns();
     }
@@ -291,7 +283,7 @@ static int afxdp_arm(struct session *session, const uint64_t quotas[MAX_STREAMS]
         queue->end_sequence = queue->sequence + quotas[stream];
         queue->due = engine_first_due(session, stream);
         queue->flow = stream;
-        queue->until_stamp = 1;
+        draw_begin(&queue->stamped, session->seed, stream, session->options.stamp_every);
         queue->left = 0;
         queue->counts = (struct stream_counts){0};
         queue->looks = (struct looks){0};

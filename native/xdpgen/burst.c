@@ -181,6 +181,8 @@ static void sum_up(const struct burst *burst, struct burst_report *report) {
         report->tx_pause_max_ns = max(report->tx_pause_max_ns, looks.longest_ns);
         report->tx_paused_ns = max(report->tx_paused_ns, looks.paused_ns);
         report->tx_late_packets += counts->late_packets;
+        report->restored |= counts->restored;
+        report->unrestored += counts->unrestored;
         report->tx_late_max_ns = max(report->tx_late_max_ns, counts->latest_ns);
     }
     if (session->recognised)
@@ -275,5 +277,6 @@ int burst_run(struct session *session, const struct burst_request *request) {
     error = settle(&burst, settle_s) ?: print_result(&burst);
     for (unsigned stream = 0; stream < session->streams; stream++)
         session->sequences[stream] += burst.counts[stream].sent;
+    session->seed++;
     return error;
 }

@@ -12,6 +12,8 @@ struct stream_counts {
     struct looks looks;  /* max load: at the clock */
     uint64_t latest_ns;  /* paced: how long after its due time a frame was sent, at
                             most */
+    bool restored;       /* live: frames are written whole, because the DUT changed a payload */
+    uint64_t unrestored; /* those sent before this was noticed */
     uint64_t late_packets; /* paced: frames sent more than LATE_NS after they were
                               due */
 };
@@ -33,6 +35,9 @@ struct engine {
      * frames each stream may send. */
     int (*arm)(struct session *session, const uint64_t quotas[MAX_STREAMS]);
     void (*go)(const struct send_window *window);
+    /* What belongs together ends here: whatever was learnt of the DUT's program is forgotten. NULL: nothing
+     * is. */
+    void (*release)(void);
     int (*read)(const struct session *session, struct stream_counts counts[MAX_STREAMS]);
     /* How long after it was due each frame of a paced burst was made; once the threads have ended. */
     int (*lateness)(const struct session *session, struct histogram *sum);

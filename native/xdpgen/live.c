@@ -28,6 +28,7 @@
 #define PACED_BATCH 8
 #define FULL_BATCH 60 /* fewer than a NAPI poll takes (64), which then ends at once: 3 % faster than 64 */
 #define ARM_LIMIT_NS (5 * NS_PER_SECOND)
+#define MOST_BETWEEN_LOOKS 64
 #define LARGEST_BATCH 256 /* TEST_XDP_MAX_BATCH of net/bpf/test_run.c */
 
 static struct {
@@ -37,7 +38,7 @@ static struct {
     struct send_memory *memory;
     int program, senders, lateness;
     struct xdp_md context;
-    char frame[ETH_FRAME_LEN + 4];
+    char frame[LIVE_METADATA + ETH_FRAME_LEN + VLAN_BYTES];
     struct sender *values;         /* one per possible CPU */
     struct histogram *late_values; /* the same */
 } live;
@@ -75,10 +76,19 @@ static int lead_to_receiver(void) {
     return 0;
 }
 
+/* A look at a payload takes as long as it is long: at most one in 100 us, and at full load one frame in 64.
+ */
+static unsigned look_every(const struct options *options) {
+    const double frames = options->rate_pps ? options->rate_pps / 10e3 : MOST_BETWEEN_LOOKS;
+
+    return frames < 4 ? 4 : frames > MOST_BETWEEN_LOOKS ? MOST_BETWEEN_LOOKS : frames;
+}
+
 static int load_sender(const struct session *session) {
     const struct send_settings settings = {
         .paced = session->options.rate_pps > 0,
         .stamp_every = session->options.stamp_every,
+        .look_every = look_every(&session->options),
         .streams = session->streams,
         .flows = session->flows,
         .alone = session->options.alone,
@@ -126,9 +136,10 @@ static int live_open(struct session *session) {
     session->not_held = hold_open(live.program);
     live.refused_missing = refused_open(session);
     live.session = session;
-    live.context =
-        (struct xdp_md){.data_end = session->options.sizes.largest, .ingress_ifindex = session->ifindex};
-    memcpy(live.frame, &session->heads[0], sizeof(session->heads[0]));
+    live.context = (struct xdp_md){.data = LIVE_METADATA,
+                                   .data_end = LIVE_METADATA + session->options.sizes.largest,
+                                   .ingress_ifindex = session->ifindex};
+    memcpy(live.frame + LIVE_METADATA, &session->heads[0], sizeof(session->heads[0]));
     live.values = per_cpu_values(sizeof(*live.values));
     live.late_values = per_cpu_values(sizeof(*live.late_values));
     return live.values && live.late_values ? 0
@@ -181,16 +192,20 @@ static int wait_until_armed(const struct session *session) {
 
 static void set_senders(const struct session *session, const uint64_t quotas[MAX_STREAMS]) {
     memset(live.values, 0, libbpf_num_possible_cpus() * sizeof(*live.values));
-    for (unsigned stream = 0; stream < session->streams; stream++)
-        live.values[session->options.cpus.cpus[stream]] = (struct sender){
+    for (unsigned stream = 0; stream < session->streams; stream++) {
+        struct sender *sender = &live.values[session->options.cpus.cpus[stream]];
+        *sender = (struct sender){
             .sequence = session->sequences[stream],
             .end_sequence = session->sequences[stream] + quotas[stream],
             .interval = engine_interval(session),
             .due = engine_first_due(session, stream),
             .flow = stream,
             .stream = stream,
-            .until_stamp = 1,
+            .whole_from = live.memory->restores ? session->sequences[stream] : ALL_ONES,
         };
+        draw_begin(&sender->stamped, session->seed, 2 * stream, session->options.stamp_every);
+        draw_begin(&sender->looked_at, session->seed, 2 * stream + 1, look_every(&session->options));
+    }
 }
 
 static void live_go(const struct send_window *window) {
@@ -224,10 +239,15 @@ static int live_read(const struct session *session, struct stream_counts counts[
             .looks = sender->looks,
             .latest_ns = sender->latest_ns,
             .late_packets = sender->late_packets,
+            .restored = sender->whole_from != ALL_ONES,
         };
+        if (counts[stream].restored)
+            counts[stream].unrestored = sender->whole_from - session->sequences[stream];
     }
     return error;
 }
+
+static void live_release(void) { live.memory->restores = 0; }
 
 static int live_lateness(const struct session *session, struct histogram *sum) {
     (void)session;
@@ -261,6 +281,7 @@ const struct engine live_engine = {
     .open = live_open,
     .arm = live_arm,
     .go = live_go,
+    .release = live_release,
     .read = live_read,
     .lateness = live_lateness,
     .stop = live_stop,

@@ -2,6 +2,7 @@
 /* xdpgen: sends test frames through XDP, receives what comes back, and prints
  * JSON lines. */
 #include "burst.h"
+#include "engine.h"
 #include "fail.h"
 #include "json.h"
 #include "refusal.h"
@@ -73,6 +74,8 @@ static int run_steps(struct session *session, unsigned *done) {
     for (*done = 0; !error && read_line(line, sizeof(line)) >= 0;) {
         if (!strcmp(line, "release")) {
             report_end("released", *done);
+            if (session->engine->release)
+                session->engine->release();
             *done = 0;
             continue;
         }

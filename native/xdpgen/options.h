@@ -45,6 +45,7 @@ struct options {
     uint32_t src_ip_stride, dst_ip_stride;
     unsigned src_port, dst_port, port_stride;
     unsigned stamp_every; /* 0: none */
+    unsigned stamp_seed;  /* 0: from the clock */
     struct burst_list bursts;
     bool device_stamps;    /* received frames are timed by the device */
     bool tx_device_stamps; /* and sent ones */

@@ -243,6 +243,7 @@ static void summary_stamps(const struct session *session, const struct burst_rep
     const bool both = session->options.tx_device_stamps;
     const char *why = device ? no_latency(session, report) : NULL;
 
+    optional_field("stamp_seed", session->options.stamp_every > 1 ? &(__u64){session->seed} : NULL);
     optional_field("rx_unstamped", device ? &rx->unstamped : NULL);
     optional_field("tx_stamped", both ? &(__u64){sent->stamped} : NULL);
     optional_field("tx_unstamped", both ? &(__u64){sent->unstamped} : NULL);
@@ -251,6 +252,17 @@ static void summary_stamps(const struct session *session, const struct burst_rep
     if (why)
         json_string("latency", why);
     json_close();
+}
+
+/* Live frames come back as the DUT left them; null for other engines. */
+static void summary_restored(const struct session *session, const struct burst_report *report) {
+    const bool live = session->engine == &live_engine;
+
+    if (live)
+        json_bool("tx_restored", report->restored);
+    else
+        json_null("tx_restored");
+    optional_field("tx_unrestored_packets", live ? &report->unrestored : NULL);
 }
 
 void report_summary(const struct session *session, const struct burst_report *report) {
@@ -273,6 +285,7 @@ void report_summary(const struct session *session, const struct burst_report *re
     json_decimal("tx_busy_cores", report->tx_busy_cores, 6);
     optional_field("tx_late_max_ns", paced ? &report->tx_late_max_ns : NULL);
     optional_field("tx_late_packets", paced ? &report->tx_late_packets : NULL);
+    summary_restored(session, report);
     summary_stamps(session, report);
     json_string("limited", report->limited);
     json_bool("interrupted", report->interrupted);

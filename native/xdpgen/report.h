@@ -14,6 +14,8 @@ struct burst_report {
     __u64 tx_errors;
     const char *tx_errors_missing; /* why there is no number */
     __u64 tx_pause_max_ns, tx_paused_ns, tx_late_max_ns, tx_late_packets;
+    bool restored;           /* live: frames were written whole, because the DUT changed a payload */
+    __u64 unrestored;        /* those sent before that was noticed */
     double tx_busy_cores;    /* CPUs that the sending threads kept busy */
     __u64 rx_window_packets; /* received until rx_window_s, the window's end; the rest are the rings' drain */
     double rx_window_s;

@@ -7,6 +7,7 @@
 #include "payload.h"
 #include "shared.h"
 #include <linux/bpf.h>
+#include <linux/if_ether.h>
 #include <stdbool.h>
 
 #include <bpf/bpf_endian.h>
@@ -96,13 +97,47 @@ static __always_inline const struct frame_head *next_head(struct sender *sender)
     return &memory.heads[flow & PAYLOAD_FLOW_MASK];
 }
 
-static __always_inline bool wants_stamp(struct sender *sender) {
-    if (settings.stamp_every <= 1)
-        return settings.stamp_every;
-    if (--sender->until_stamp)
+/* The largest one has this many words behind the head. */
+#define MOST_PAYLOAD_WORDS (ETH_FRAME_LEN / 8)
+
+static __always_inline bool was_changed(struct xdp_md *ctx, __u32 from) {
+    void *end = (void *)(long)ctx->data_end;
+    __u32 *first = (void *)(long)ctx->data + from;
+    __u64 *word = (void *)(first + 1);
+    __u64 found = 0;
+
+    if ((void *)word > end)
         return false;
-    sender->until_stamp = settings.stamp_every;
-    return true;
+    found = *first;
+    for (int i = 0; i < MOST_PAYLOAD_WORDS && (void *)(word + 1) <= end; i++)
+        found |= *word++;
+    __u8 *byte = (void *)word;
+    for (int i = 0; i < 7 && (void *)(byte + 1) <= end; i++)
+        found |= *byte++;
+    return found;
+}
+
+/*
+ * Pages come back as the DUT left them. The kernel writes pointers and length anew; number, stamp and headers
+ * are written on every frame; a payload is looked at now and then, and once one was changed, all are written.
+ */
+static __always_inline bool make_whole(struct xdp_md *ctx, struct sender *sender, __u32 head_words,
+                                       __u32 bytes) {
+    const __u32 from = live_written(head_words);
+
+    if (settings.sizes.largest <= from)
+        return true;
+    if (!memory.restores) {
+        if (!drawn(&sender->looked_at, settings.look_every) || !was_changed(ctx, from))
+            return true;
+        memory.restores = 1;
+    }
+    if (sender->whole_from == ALL_ONES)
+        sender->whole_from = sender->sequence;
+    if (bytes <= from)
+        return true;
+    const __u32 rest = 1 + ((bytes - from - 1) & (ZEROS - 1)); /* so that the verifier sees its bounds */
+    return !bpf_xdp_store_bytes(ctx, from, memory.zeros, rest);
 }
 
 static __always_inline void write_head(__u64 *words, const struct frame_head *head, __u32 head_words) {
@@ -145,27 +180,28 @@ static __always_inline int send(struct xdp_md *ctx, __u32 head_words, __u32 size
     sender->armed = 1;
     if (settings.paced ? !is_due(sender, &now) : !may_send(sender))
         return XDP_DROP;
+    if (bpf_xdp_adjust_meta(ctx, LIVE_METADATA))
+        return XDP_ABORTED;
     const __u32 bytes = sizes == 1 ? settings.sizes.largest : take_size(ctx, sizes, sender->sequence);
+    if ((sizes > 1 && !bytes) || !make_whole(ctx, sender, head_words, bytes))
+        return XDP_ABORTED;
     __u64 *words = (void *)(long)ctx->data;
     __u64 *stamp = words + head_words;
     __u32 *sequence = (__u32 *)(stamp + 1);
-    if ((sizes > 1 && !bytes) || (void *)(sequence + 1) > (void *)(long)ctx->data_end)
+    if ((void *)(sequence + 1) > (void *)(long)ctx->data_end)
         return XDP_ABORTED;
 
-    /* Pages are recycled with whatever the DUT wrote: the headers are written
-     * anew on every frame. */
     write_head(words, next_head(sender), head_words);
     if (sizes > 1)
         write_size(words, bytes);
     *sequence = bpf_htonl((__u32)sender->sequence++);
-    if (wants_stamp(sender)) {
+    if (drawn(&sender->stamped, settings.stamp_every)) {
         stamp[-1] |= bpf_cpu_to_be64(PAYLOAD_STAMPED);
-        *stamp = stamped = now ?: bpf_ktime_get_ns();
+        stamped = now ?: bpf_ktime_get_ns();
     }
-    if (head_words != PLAIN_HEAD_WORDS && settings.layout.sum_at) {
-        *stamp = stamped;
+    *stamp = stamped;
+    if (head_words != PLAIN_HEAD_WORDS && settings.layout.sum_at)
         write_sum(words, stamped, *sequence);
-    }
     if (settings.alone == ALONE_RECEIVER)
         bpf_tail_call(ctx, &receiver, 0);
     return settings.alone ? XDP_DROP : XDP_TX;

@@ -101,6 +101,7 @@ int session_open(struct session *session) {
     if (!session->engine)
         return failed("options", EINVAL, NULL, "--engine is live or afxdp, not %s", session->options.engine);
     session->recognised = !session->options.frames;
+    session->seed = session->options.stamp_seed ?: now_ns();
     error = find_device(session);
     if (!error)
         error = cpus_choose(&session->options.cpus, session->options.queues);

@@ -23,6 +23,7 @@ struct session {
     char sched_policy[64];
     /* live: why its program is not held in the kernel's XDP dispatcher; NULL where it is */
     const char *not_held;
+    unsigned seed;                   /* of the next burst's draws */
     struct frame_head *heads;        /* one per flow */
     uint64_t sequences[MAX_STREAMS]; /* of each stream's next frame; they go on
                                         from burst to burst */

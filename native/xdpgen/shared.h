@@ -11,11 +11,59 @@
 #define MAX_QUEUES 64  /* receiving queues counted one by one */
 #define MAX_STREAMS 64 /* sending CPUs (live) or queues (afxdp) */
 
+/* ---- drawing frames at random ---- */
+
+/* Which frames are stamped, or looked at: one in `mean`, at random distances. Flows and sizes come in turn:
+ * at a fixed distance some of them would never be drawn. */
+struct draw {
+    __u32 state; /* of Marsaglia's xorshift32; not 0 */
+    __u32 left;  /* frames until the next that is drawn */
+};
+
+/* Uniform from 1 to 2 mean - 1. */
+static inline __attribute__((always_inline)) __u32 draw_distance(struct draw *draw, __u32 mean) {
+    draw->state ^= draw->state << 13;
+    draw->state ^= draw->state >> 17;
+    draw->state ^= draw->state << 5;
+    return 1 + ((__u64)draw->state * (2 * mean - 1) >> 32);
+}
+
+/* `which` tells the draws of one seed apart. */
+static inline void draw_begin(struct draw *draw, __u32 seed, __u32 which, __u32 mean) {
+    __u32 mixed = seed + which * 0x9e3779b9u;
+
+    mixed = (mixed ^ mixed >> 16) * 0x85ebca6bu; /* the finalizer of MurmurHash3 */
+    mixed = (mixed ^ mixed >> 13) * 0xc2b2ae35u;
+    draw->state = (mixed ^ mixed >> 16) ?: 1;
+    draw->left = mean ? draw_distance(draw, mean) : 0;
+}
+
+/* Whether the next frame is drawn; mean 0: none is. */
+static inline __attribute__((always_inline)) bool drawn(struct draw *draw, __u32 mean) {
+    if (mean <= 1)
+        return mean;
+    if (--draw->left)
+        return false;
+    draw->left = draw_distance(draw, mean);
+    return true;
+}
+
 /* ---- sending (send.bpf.c) ---- */
+
+/* The kernel makes each live frame with so much metadata before it, and the sender takes it off: a context
+ * that was changed makes the kernel write the frame's pointers and length anew (ctx_was_changed of
+ * net/bpf/test_run.c). Else a page comes with what the DUT's program gave the frame before. */
+#define LIVE_METADATA 4
+
+/* Bytes of a frame that every lap writes anew: what is behind them is 0. */
+static inline __attribute__((always_inline)) __u32 live_written(__u32 head_words) {
+    return 8 * head_words + sizeof(__u64) + sizeof(__u32);
+}
 
 struct send_settings {
     __u32 paced;       /* 0: as fast as possible */
-    __u32 stamp_every; /* 0: never, 1: every frame, N: one frame in N */
+    __u32 stamp_every; /* 0: never, 1: every frame, N: one frame in N, drawn */
+    __u32 look_every;  /* the same for the frames whose payload is looked at */
     __u32 streams;
     __u32 flows;
     __u32 alone; /* enum alone: the frames do not leave */
@@ -31,9 +79,13 @@ struct send_window {
     __u64 end_ns;
 };
 
+#define ZEROS 2048 /* more than a frame has */
+
 /* The .bss of send.bpf.c, mapped by user space. */
 struct send_memory {
     struct send_window window;
+    __u32 restores; /* a payload was changed: all frames are written whole */
+    char zeros[ZEROS];
     struct frame_head heads[MAX_FLOWS]; /* by flow */
 };
 
@@ -46,6 +98,8 @@ struct send_memory {
 /* When a sender at max load looked at the clock, and what that tells of the times it stood still. A pause is
  * longer than PAUSE_NS, and than four of the usual spacings: a slow DUT makes these long too. */
 #define PAUSE_NS 1000000
+
+#define ALL_ONES (~0ULL)
 
 struct looks {
     __u64 last_ns;    /* 0: none yet */
@@ -85,8 +139,9 @@ struct sender {
                            due */
     __u32 flow;
     __u32 stream;
-    __u32 until_stamp;
-    __u32 armed; /* the program has run on this CPU */
+    struct draw stamped, looked_at;
+    __u64 whole_from; /* number of the first frame that was written whole; ALL_ONES: none was */
+    __u32 armed;      /* the program has run on this CPU */
 };
 
 /* ---- refused frames (refused.bpf.c) ---- */

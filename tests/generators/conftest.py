@@ -49,6 +49,12 @@ class Bench:
         finally:
             self.lab.dut.run([*link, "off"])
 
+    def came(self) -> dict[int, int]:
+        """What the DUT's program counted in its map of that name, without zeros; read it while the program runs."""
+        dump = self.lab.dut.run(["bpftool", "-j", "map", "dump", "name", "came"]).text
+        found = {entry["formatted"]["key"]: entry["formatted"]["value"] for entry in json.loads(dump)}
+        return {key: value for key, value in found.items() if value}
+
     @contextmanager
     def echo(self, faults: Any, seconds: float = 20.0) -> Iterator[Process]:
         """The DUT is echo_dut.py."""

@@ -3,6 +3,7 @@
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 
+#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 #define PAYLOAD_START 42
@@ -67,6 +68,70 @@ int cross(struct xdp_md *ctx) {
         return XDP_DROP;
     return bpf_redirect_map(&ports, ctx->ingress_ifindex, XDP_ABORTED);
 }
+
+/* How often a frame came with each length, so many bytes of metadata, a signature, or a stamp in each flow.
+ */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 4096);
+    __type(key, __u32);
+    __type(value, __u64);
+} came SEC(".maps");
+
+static __always_inline void count(__u32 what) {
+    __u64 *times = bpf_map_lookup_elem(&came, &what);
+
+    if (times)
+        __sync_fetch_and_add(times, 1);
+}
+
+static __always_inline int change_length(struct xdp_md *ctx, int by) {
+    count(ctx->data_end - ctx->data);
+    return bpf_xdp_adjust_tail(ctx, by) ? XDP_ABORTED : swap_macs(ctx);
+}
+
+SEC("xdp/grow")
+int grow(struct xdp_md *ctx) { return change_length(ctx, 48); }
+
+SEC("xdp/shrink")
+int shrink(struct xdp_md *ctx) { return change_length(ctx, -4); }
+
+SEC("xdp/mark")
+int mark(struct xdp_md *ctx) {
+    count(ctx->data - ctx->data_meta);
+    return bpf_xdp_adjust_meta(ctx, -8) ? XDP_ABORTED : swap_macs(ctx);
+}
+
+/* Signs a frame behind its headers. */
+SEC("xdp/sign")
+int sign(struct xdp_md *ctx) {
+    unsigned char *data = (void *)(long)ctx->data;
+
+    if (data + 204 > (unsigned char *)(long)ctx->data_end)
+        return XDP_ABORTED;
+    count(data[200] == 0xa5);
+    data[200] = 0xa5;
+    return XDP_DROP;
+}
+
+#define STAMPED 0x8000
+
+static __always_inline int count_stamped(struct xdp_md *ctx, int by_size) {
+    unsigned char *data = (void *)(long)ctx->data;
+
+    if (data + PAYLOAD_END > (unsigned char *)(long)ctx->data_end)
+        return XDP_ABORTED;
+    const unsigned int flow = bpf_ntohs(*(__u16 *)(data + 46)), number = bpf_ntohl(*(__u32 *)(data + 56));
+    if (flow & STAMPED)
+        count(by_size ? number % 12 : flow & 4095);
+    return XDP_DROP;
+}
+
+SEC("xdp/stamped_by_flow")
+int stamped_by_flow(struct xdp_md *ctx) { return count_stamped(ctx, 0); }
+
+SEC("xdp/stamped_by_place")
+int stamped_by_place(struct xdp_md *ctx) { return count_stamped(ctx, 1); }
 
 SEC("xdp/drop")
 int drop(struct xdp_md *ctx) { return XDP_DROP; }

@@ -20,7 +20,7 @@ def test_every_setting_becomes_an_option() -> None:
     given = GeneratorSettings(
         "afxdp", "vg0", queues=8, cpus=(0, 2), fifo=3, frame_bytes=1518, vlan=5, ip_version=6, flows=7,
         rate_pps=12345.5, run_id="beef",
-        src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02", src_ip="10.0.0.1", dst_ip="10.0.0.2",
+        stamp_seed=9, src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02", src_ip="10.0.0.1", dst_ip="10.0.0.2",
         src_ip_stride="0.0.0.2", dst_ip_stride="0.0.0.255", src_port=1, dst_port=2, port_stride=3, stamp=16,
         settle_s=0.2, max_frames=99, batch=4, frames="/tmp/x.pcap",
         rx_stamp="device", tx_stamp="device", bind="zerocopy", busy_poll_us=50, receive_on="vg1",
@@ -31,7 +31,8 @@ def test_every_setting_becomes_an_option() -> None:
         "--flows": "7", "--load": "12345.5", "--run-id": "beef",
         "--src-mac": "02:00:00:00:00:01", "--dst-mac": "02:00:00:00:00:02", "--src-ip": "10.0.0.1",
         "--dst-ip": "10.0.0.2", "--src-ip-stride": "0.0.0.2", "--dst-ip-stride": "0.0.0.255", "--src-port": "1",
-        "--dst-port": "2", "--port-stride": "3", "--stamp": "16", "--settle": "0.2", "--max-frames": "99",
+        "--dst-port": "2", "--port-stride": "3", "--stamp": "16",
+        "--stamp-seed": "9", "--settle": "0.2", "--max-frames": "99",
         "--batch": "4", "--frames": "/tmp/x.pcap",
         "--rx-stamp": "device", "--tx-stamp": "device", "--bind": "zerocopy", "--busy-poll": "50",
         "--receive-on": "vg1",

@@ -64,11 +64,12 @@ def test_frames_on_the_wire(traffic_bench: Bench, one_burst: Send, engine: str) 
         assert frame[26:34] == bytes([10, 1, flow, 1, 10, 2, 0, 1 + 2 * flow])
         assert struct.unpack("!HH", frame[34:38]) == (2000 + 10 * flow, 50220)
         assert struct.unpack("!I", frame[42:46])[0] == 0x78646C62 ^ 0xBEEF
-        stamped = number % 4 == 0
-        assert struct.unpack("!H", frame[46:48])[0] == flow | (0x8000 if stamped else 0)
+        (field,), (stamp,) = struct.unpack("!H", frame[46:48]), struct.unpack("=Q", frame[48:56])
+        assert field & 0x7FFF == flow
         assert struct.unpack("!I", frame[56:60])[0] == number
-        if stamped:
-            assert 0 < struct.unpack("=Q", frame[48:56])[0] - started < 10e9
+        assert 0 < stamp - started < 10e9 if field & 0x8000 else stamp == 0
+    stamped = sum(frame[46] >> 7 for frame in frames)
+    assert 5 <= stamped <= 20  # of 40, one in 4
 
 
 def ip_sum(header: bytes) -> int:
@@ -469,7 +470,7 @@ def test_live_reaches_a_queue_per_cpu(traffic_bench: Bench, one_burst: Send) -> 
 def test_stamps_on_one_frame_in_n_and_on_none(traffic_bench: Bench, one_burst: Send) -> None:
     with traffic_bench.dut("reflect"):
         some, none = one_burst(stamp=16), one_burst(stamp="none")
-    assert some.histogram.count == -(-some.summary.tx_packets // 16)
+    assert some.histogram.count == pytest.approx(some.summary.tx_packets / 16, rel=0.02)
     assert (none.histogram.count, none.histogram.min) == (0, None)
     assert none.summary.rx_packets == none.summary.tx_packets
 
@@ -565,7 +566,7 @@ def test_a_device_without_stamps_gives_no_latency_and_says_why(
     assert ready.settings["rx_stamp"] == "device"
     summary = burst.summary
     assert (summary.tx_packets, summary.rx_packets, summary.foreign_packets) == (400, 400, 0)
-    assert summary.rx_unstamped == 100
+    assert summary.rx_unstamped == pytest.approx(100, rel=0.4)
     assert burst.histogram.count == 0
     assert summary.missing["latency"] in (
         "the driver gave no time stamp: ENODATA",

@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,7 @@ def test_a_frame_is_what_xdpgen_sends(bench: Bench) -> None:
     bench.burst(
         "--frame-bytes", "128", "--flows", "3", "--run-id", "beef", "--dst-ip-stride", "0.0.0.255",
         "--port-stride", "2", "--src-mac", "02:00:00:00:00:0a", "--dst-mac", "02:00:00:00:00:0b", "--stamp", "4",
+        "--stamp-seed", "7",
     )  # fmt: skip
     frames = bench.frames()
     assert {len(frame) for frame in frames} == {124}
@@ -110,8 +112,21 @@ def test_a_frame_is_what_xdpgen_sends(bench: Bench) -> None:
         assert struct.unpack_from(">I", frame, 30) == (0xC6130001 + 255 * flow,)
         assert struct.unpack_from(">HHHH", frame, 34) == (1024 + 2 * flow, 50220, 90, 0)
         assert struct.unpack_from(">I", frame, 42) == (0x78646C62 ^ 0xBEEF,)
-        assert struct.unpack_from(">H", frame, 46) == (flow | (0x8000 if number % 4 == 0 else 0),)
+        (field,) = struct.unpack_from(">H", frame, 46)
+        assert field & 0x7FFF == flow
+        assert bool(field & 0x8000) == any(frame[48:56])
         assert struct.unpack_from(">I", frame, 56) == (number,)
+
+
+@pytest.mark.parametrize("flows", [64, 63, 12])
+def test_stamps_are_spread_over_flows(bench: Bench, flows: int) -> None:
+    summary = bench.burst("--flows", str(flows), "--stamp", "16", "--stamp-seed", "7", "--load", "40000").summary
+    stamped = [number for number, frame in enumerate(bench.frames()) if frame[46] & 0x80]
+    counts = [sum(number % flows == flow for number in stamped) for flow in range(flows)]
+    mean = len(stamped) / flows
+    assert len(stamped) == pytest.approx(summary.tx_packets / 16, rel=0.1)
+    assert sum((count - mean) ** 2 / mean for count in counts) < flows - 1 + 5 * sqrt(2 * (flows - 1))
+    assert summary.stamp_seed == 7
 
 
 def test_every_frame_that_was_sent_comes_back(bench: Bench) -> None:

@@ -72,8 +72,10 @@ class Summary:
     if it was asked for them. The sending device told of ``tx_stamped`` frames when it sent them, and of
     ``tx_unstamped`` not, if it was asked; ``unmatched_stamps`` frames came back stamped, but have no stamp of sending,
     or came back too long after it. ``tx_bytes``, ``rx_bytes`` and ``foreign_bytes`` are the bytes of ``tx_packets``,
-    ``rx_packets`` and ``foreign_packets``, counted, with FCS. ``tx_by_size`` and ``rx_by_size`` are pairs of a size
-    with FCS and its frames, None if all frames have one size. ``missing`` says, by field, why it is null.
+    ``rx_packets`` and ``foreign_packets``, counted, with FCS. ``tx_restored``: the sender writes each frame whole,
+    because the program under test changed a payload; ``tx_unrestored_packets`` were sent before it noticed. The stamped
+    frames were drawn with ``stamp_seed``. ``tx_by_size`` and ``rx_by_size`` are pairs of a size with FCS and its
+    frames, None if all frames have one size. ``missing`` says, by field, why it is null.
     """
 
     burst: str
@@ -113,6 +115,9 @@ class Summary:
     tx_stamped: int | None = None
     tx_unstamped: int | None = None
     unmatched_stamps: int | None = None
+    tx_restored: bool | None = None
+    tx_unrestored_packets: int | None = None
+    stamp_seed: int | None = None
     tx_bytes: int | None = None
     rx_bytes: int | None = None
     foreign_bytes: int | None = None
@@ -455,7 +460,8 @@ _RECEIVED = ("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_p
 _EXTRA = ("stale_packets", "damaged_packets", "altered_packets", "bad_stamps", "rx_window_packets",
           "tx_pause_max_ns", "tx_paused_ns", "tx_late_max_ns", "tx_late_packets", "device_tx_packets",
           "device_rx_packets", "device_rx_missed", "probes_sent", "probes_lost", "rx_unstamped", "tx_stamped",
-          "tx_unstamped", "unmatched_stamps", "tx_bytes", "rx_bytes", "foreign_bytes")  # fmt: skip
+          "tx_unstamped", "unmatched_stamps", "tx_unrestored_packets",
+          "stamp_seed", "tx_bytes", "rx_bytes", "foreign_bytes")  # fmt: skip
 
 
 def _summary(line: _Fields) -> Summary:
@@ -475,6 +481,7 @@ def _summary(line: _Fields) -> Summary:
         rx_window_s=line.number_or_none("rx_window_s"),
         tx_busy_cores=line.number_or_none("tx_busy_cores"),
         interrupted=line.all.get("interrupted") is True,
+        tx_restored=None if line.all.get("tx_restored") is None else line.all["tx_restored"] is True,
         missing=line.reasons("missing"),
         tx_by_size=_sizes(line, "tx_by_size"),
         rx_by_size=_sizes(line, "rx_by_size"),

@@ -58,6 +58,7 @@ def traffic_options(s: GeneratorSettings) -> dict[str, object]:
         "dst-port": s.dst_port,
         "port-stride": s.port_stride,
         "stamp": s.stamp,
+        "stamp-seed": s.stamp_seed,
         "settle": f"{s.settle_s:g}",
         "max-frames": s.max_frames,
         "batch": s.batch,

@@ -16,7 +16,8 @@ class GeneratorSettings:
     sizes, in the order in which each queue's sender sends them over and over; then ``frame_bytes`` does not apply.
     ``rate_pps`` is frames per second over all queues, None at maximum load. ``fifo`` is the senders' SCHED_FIFO
     priority, 0 none. Flow f has ``src_ip`` + f × ``src_ip_stride``, and so on; IPv6 has these as the last 32 bits of an
-    address. ``stamp``: "all", "none" or one frame in N. ``frames`` is a pcap on the generator's host whose frames are
+    address. ``stamp``: "all", "none" or one frame in N at random, of
+    ``stamp_seed``. ``frames`` is a pcap on the generator's host whose frames are
     sent unchanged. ``max_frames`` bounds each burst. ``alone``: the frames do not leave; they are dropped as they are
     made (sender), or handed to the receiver without a link (receiver). ``rx_stamp``, ``tx_stamp``: who
     times received and sent frames.
@@ -46,6 +47,7 @@ class GeneratorSettings:
     dst_port: int = 50220
     port_stride: int = 0
     stamp: str | int = "all"
+    stamp_seed: int | None = None
     settle_s: float = 0.05
     max_frames: int | None = None
     batch: int | None = None

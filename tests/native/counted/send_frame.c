@@ -26,7 +26,7 @@ int main(int count, char **arguments) {
     for (unsigned flow = 0; flow < session.flows; flow++)
         frame_head_fill(&session.heads[flow], &session.options, flow);
     afxdp.session = &session;
-    queue.until_stamp = 1;
+    draw_begin(&queue.stamped, 1, 0, session.options.stamp_every);
     queue.xsk.area = calloc(XSK_FRAMES, XSK_FRAME_BYTES);
     queue.xsk.tx = (struct xsk_ring_prod){.mask = XSK_FRAMES - 1, .size = XSK_FRAMES, .ring = ring};
     counted(&queue, atoi(arguments[1]));

@@ -47,7 +47,7 @@ static void get_ready(const char *interface) {
     session.heads = calloc(1, sizeof(*session.heads));
     frame_head_fill(session.heads, &session.options, 0);
     afxdp.session = &session;
-    queue.until_stamp = 1;
+    queue.stamped = (struct draw){.state = 1, .left = 1};
 }
 
 /* ---- send SENDER RECEIVER ---- */
@@ -156,8 +156,10 @@ static int completions(void) {
     stamps_reset(queue.stamps);
     queue.sequence = first;
     xsk_begin(&queue.xsk, 8);
-    for (unsigned i = 0; i < 8; i++, queue.sequence++)
-        fill_test_frame(&queue, 0); /* one in two asks for a stamp */
+    for (unsigned i = 0; i < 8; i++, queue.sequence++) {
+        queue.stamped.left = 1 + i % 2; /* one in two asks for a stamp */
+        fill_test_frame(&queue, 0);
+    }
     for (unsigned i = 0; i < 8; i++)
         printf("asks %d\n", sent[i].options == TX_METADATA_OPTION);
     for (unsigned i = 0; i < 8; i += 2) {
