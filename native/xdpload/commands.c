@@ -4,6 +4,7 @@
 #include "alternate.h"
 #include "fail.h"
 #include "json.h"
+#include "records.h"
 #include "redirects.h"
 #include "testrun.h"
 
@@ -215,7 +216,8 @@ static const struct {
 } commands[] = {
     {"testrun", testrun},     {"frames", frames},         {"outcomes", outcomes}, {"fresh", fresh},
     {"count", count},         {"reset", reset},           {"dump", dump},         {"runstats", runstats},
-    {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost}, {"decided", decided},   {"alternate", alternate},
+    {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost}, {"decided", decided},   {"records", records},
+    {"alternate", alternate},
 };
 
 void run_command(const struct program *program, char *line) {

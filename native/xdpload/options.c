@@ -49,7 +49,7 @@ static const struct command_line LINE = {
     .about = "Loads one XDP program, attaches it, and holds it until standard input closes.\n"
              "Prints one JSON object per line, and answers commands from standard input, one per line:\n"
              "testrun FRAME REPEAT RUNS [QUEUE], frames COUNT, outcomes ROUNDS, fresh ROUNDS RUNS, count, "
-             "reset, decided, bpf_stats on|off, "
+             "reset, decided, records, bpf_stats on|off, "
              "stats_cost, runstats, dump xlated|jited FILE.",
     .rows = ROWS,
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),

@@ -6,6 +6,7 @@
 #include "fail.h"
 #include "json.h"
 #include "load_clock.h"
+#include "records.h"
 #include "refusal.h"
 #include "setup.h"
 
@@ -214,6 +215,7 @@ void print_loaded(const struct program *program) {
     json_string("name", bpf_program__name(program->handle));
     json_integer("load_ns", load_clock_ns(program->fd));
     json_integer("open_ns", program->open_ns);
+    json_integer("record_maps", records_maps());
     print_info(&info, map_ids);
     json_end();
 }

@@ -6,6 +6,7 @@
 #include "dispatcher.h"
 #include "fail.h"
 #include "json.h"
+#include "records.h"
 #include "test_frame.h"
 
 #include <bpf/bpf.h>
@@ -264,6 +265,7 @@ static long long run_fresh(int program, const struct asked *asked, struct outcom
 static double run_rounds(int program, unsigned int rounds, struct outcomes *outcomes) {
     long long sum = 0;
     for (unsigned int packet = 0; packet < rounds * frame_count; packet++) {
+        records_make_room();
         long long ns = run_fresh(program, &test_frames[packet % frame_count], outcomes);
         if (ns < 0)
             return ns;

@@ -7,6 +7,7 @@
 #include "json.h"
 #include "options.h"
 #include "program.h"
+#include "records.h"
 #include "redirects.h"
 #include "refusal.h"
 
@@ -54,6 +55,8 @@ int main(int argc, char **argv) {
     }
     open_program(&program, &options);
     load_program(&program, &options, ifindex);
+    if (options.mode != MODE_OFFLOAD)
+        records_read(program.object);
     print_loaded(&program);
     if (options.count_actions)
         redirects_follow(&program, &options, ifindex);

@@ -354,6 +354,20 @@ def test_a_cost_within_the_tolerance_is_no_finding() -> None:
     assert named(find(trials), "test run disagrees") == []
 
 
+@pytest.mark.parametrize(
+    ("test_ns", "live_ns", "contradicts"),
+    [(12.0, 261.0, True), (254.0, 261.0, False), (36.0, 12.0, False), (511.0, 133.0, True), (79.0, 4250.0, True)],
+)
+def test_a_test_run_that_the_statistics_of_the_same_trial_contradict(
+    test_ns: float, live_ns: float, contradicts: bool
+) -> None:
+    trials = plain()
+    of_one = trials["accesses"] == 400
+    trials.loc[of_one, ["testrun_raw_ns", "program_run_ns"]] = test_ns, live_ns
+    found = named(find(trials), "test run contradicted")
+    assert [one.evidence for one in found] == [{"testrun_raw_ns": test_ns, "program_run_ns": live_ns}] * contradicts
+
+
 def test_a_cost_below_the_noise_is_said_to_be_unknown() -> None:
     trials = synthetic.run(vary={"accesses": [0, 1, 400, 1600]}, workload="chase")
     (found,) = named(find(trials), "cost not resolved")

@@ -70,7 +70,7 @@ def whole(*frames: PortFrame) -> TestFrames:
 def test_a_test_run_costs_what_the_path_of_a_fresh_frame_costs(
     body: str, lab: VethLab, xdpload: str, tmp_path: Path
 ) -> None:
-    """400 multiplications in a row take hundreds of ns; without them a frame takes tens."""
+    """400 multiplications in a row take hundreds of ns, within what a shared machine adds; without them, tens."""
     frames = whole(PortFrame(FRAME))
     with load(lab, xdpload, tmp_path, WORK) as same:
         expected = run_frames(same, frames)
@@ -79,7 +79,7 @@ def test_a_test_run_costs_what_the_path_of_a_fresh_frame_costs(
     assert found.actions is not None
     assert {name: count for name, count in found.actions.items() if count} == {"tx": 2048}
     assert (expected.fresh, found.fresh) == (False, "ifindex" not in body)
-    assert min(found.runs_ns) == pytest.approx(min(expected.runs_ns), rel=0.15)
+    assert min(found.runs_ns) == pytest.approx(min(expected.runs_ns), rel=0.4)
 
 
 def test_frames_come_by_each_queue_and_the_run_is_their_mean(lab: VethLab, xdpload: str, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_frames_come_by_each_queue_and_the_run_is_their_mean(lab: VethLab, xdplo
         )
         actions = run_frames(loader, whole(*frames)).actions
     assert second < first / 3
-    assert both == pytest.approx((first + second) / 2, rel=0.15)
+    assert both == pytest.approx((first + second) / 2, rel=0.4)
     assert actions is not None
     assert actions["tx"] == actions["drop"] == 1024
 
@@ -100,7 +100,7 @@ def test_a_mean_over_different_frames_is_that_of_all(lab: VethLab, xdpload: str,
     frames = [PortFrame(FRAME[:30] + bytes([number % 4]) + FRAME[31:]) for number in range(64)]
     with load(lab, xdpload, tmp_path, "if (at[30]) return XDP_TX;" + WORK) as loader:
         slow, fast, mixed = (min(run_frames(loader, whole(*f)).runs_ns) for f in (frames[:1], frames[1:2], frames))
-    assert mixed == pytest.approx((slow + 3 * fast) / 4, rel=0.1)
+    assert mixed == pytest.approx((slow + 3 * fast) / 4, rel=0.3)
 
 
 def test_as_many_frames_as_the_trial_sends_meet_the_programs_tables(lab: VethLab, xdpload: str, tmp_path: Path) -> None:

@@ -12,12 +12,18 @@ import pandas as pd
 
 from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
-from xdplab.analysis.series import by_series, valid
+from xdplab.analysis.series import by_series, first_label, valid
 from xdplab.analysis.values import Row, is_null, number, records, text, three_digits
 
 TESTRUN_TOLERANCE = 0.15
 """Largest allowed difference of access_ns from testrun_ns, as a share of it: traffic and test runs use caches
 differently."""
+
+
+STATS_TOLERANCE = 0.25
+"""Largest allowed difference of testrun_raw_ns from program_run_ns, as a share of it."""
+LOOP_NS, CLOCKS_NS = 40.0, 15.0
+"""What the loop of a test run takes at most, and what the clocks of BPF statistics may be off, per packet."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,26 @@ def testrun_disagrees(trials: pd.DataFrame) -> Iterator[Finding]:
             f"more than {TESTRUN_TOLERANCE:.0%}"
         )
         yield Finding("test run disagrees", "warning", what, points_of(shown), one.evidence(), files_of(shown))
+
+
+def testrun_contradicted(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Both are times of the same loaded program: in test runs, and by BPF statistics in the traffic.
+
+    A test run has the kernel's loop around it, which statistics do not have; in traffic the caches are colder.
+    """
+    known = valid(trials)
+    known = known[known["testrun_raw_ns"].notna() & known["program_run_ns"].notna()]
+    for _, rows in known.groupby("point_id", sort=False):
+        test, live = float(rows["testrun_raw_ns"].mean()), float(rows["program_run_ns"].mean())
+        apart, allowed = test - live, STATS_TOLERANCE * live
+        if -allowed - CLOCKS_NS <= apart <= allowed + LOOP_NS:
+            continue
+        what = (
+            f"{first_label(rows)}: BPF_PROG_TEST_RUN says {three_digits(test)} ns per packet, and BPF statistics of "
+            f"the same trials say {three_digits(live)} ns: in the traffic the program does other work than in test runs"
+        )
+        evidence = {"testrun_raw_ns": test, "program_run_ns": live}
+        yield Finding("test run contradicted", "warning", what, points_of(rows), evidence, files_of(rows))
 
 
 def cost_not_resolved(trials: pd.DataFrame) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from math import hypot, isnan, nan, sqrt
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.cost_rules import cost_not_resolved, testrun_disagrees, work_differs
+from xdplab.analysis.cost_rules import cost_not_resolved, testrun_contradicted, testrun_disagrees, work_differs
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.fit import STAGE, fit_line, fits
 from xdplab.analysis.intervals import Interval, interval, of_one_point
@@ -286,6 +286,8 @@ NEEDED = (
     "ns_per_packet",
     "access_ns",
     "testrun_ns",
+    "testrun_raw_ns",
+    "program_run_ns",
     "program_run_raw_ns",
     "access_loads",
     "access_stores",
@@ -316,6 +318,7 @@ RULES: dict[str, Rule] = {
     "rate rises with N": rate_rises,
     "off the line": off_the_line,
     "test run disagrees": testrun_disagrees,
+    "test run contradicted": testrun_contradicted,
     "cost not resolved": cost_not_resolved,
     "unequal work": work_differs,
     "repetitions form classes": repetition_classes,

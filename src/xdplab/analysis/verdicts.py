@@ -43,6 +43,7 @@ STEAL_CORES = 0.01  # CPUs' worth that the hypervisor took
 OTHER_SHARE = 0.01  # of the time of the CPUs at work, which other work may take
 SENDER_START_S = 0.004  # in which a sender begins and ends a window
 CLOCK_CHANGE = 0.02  # of the clock: a CPU whose frequency is steady stays within 0.1 %
+RECORDS_LOST = 0.01  # of a program's records: with more, a failed write is a part of its cost
 PERF_RUNNING = 0.99  # of perf's time, by each event: with less, counts are estimates
 TICKS_S = 0.04  # CPU time is printed in ticks of 10 ms: so many seconds of it may be chance
 OPEN_LOOPS = frozenset({"split", "hosts"})
@@ -550,6 +551,14 @@ def say_scaled_counts(row: Row) -> str | None:
     )
 
 
+def say_records_lost(row: Row) -> str | None:
+    """A write that finds no room takes another path than one that does: the rate is that of both."""
+    share, lost = number(row, "records_lost_share"), number(row, "records_lost")
+    if share is None or lost is None or share <= RECORDS_LOST:
+        return None
+    return f"{share:.1%} of the program's records ({lost:.0f}) were lost: their reader did not keep up"
+
+
 def say_absent_counters(row: Row) -> str | None:
     absent = text(row, "absent_counters")
     return f"asked for and not there: {absent}" if absent else None
@@ -581,6 +590,7 @@ REMARKS = (
     say_settings_changed,
     say_slow_clock,
     say_scaled_counts,
+    say_records_lost,
     say_absent_counters,
 )
 

@@ -42,6 +42,7 @@ class Loaded:
     jited_bytes: int
     jit: bool
     map_ids: tuple[int, ...]
+    record_maps: int
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,24 @@ class FreshRuns:
 
 
 @dataclass(frozen=True)
+class RecordCounts:
+    """Records that xdpload has read from the program's ring buffers and perf event arrays since it was loaded.
+
+    ``ring_full`` counts the moments when a ring had no room for another record, ``perf_lost`` what the kernel says it
+    lost. ``others``: another process reads them too, and xdpload has stopped. ``reader_ns`` is the reader's CPU time;
+    ``cpus`` are those on which it ran since the last counts.
+    """
+
+    ring_records: int
+    ring_full: int
+    perf_records: int
+    perf_lost: int
+    others: bool
+    reader_ns: int
+    cpus: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class XdpRequest:
     """What xdpload loads, and how. ``mode`` none loads without attaching; paths are on the host.
 
@@ -195,13 +214,16 @@ class XdpLoader(JsonSession):
         answers = self.ask_each([f"testrun {f} {repeat} {runs} {f.queue}" for f in frames], "testrun", ANSWER_S)
         return [[float(value) for value in answer["ns"]] for answer in answers]
 
-    def outcomes(self, frames: Sequence[PortFrame], rounds: int) -> Outcomes:
-        """Return what the program makes of ``frames``, in turn, each unchanged at each of ``rounds``."""
+    def give(self, frames: Sequence[PortFrame]) -> None:
+        """Give the frames of `outcomes` and `fresh_runs`, which the program sees in turn, unchanged each time."""
         self.ask("\n".join([f"frames {len(frames)}", *(f"{f} {f.queue}" for f in frames)]), "frames", ANSWER_S)
+
+    def outcomes(self, rounds: int) -> Outcomes:
+        """Return what the program makes of the frames in so many rounds."""
         return typed(Outcomes, self.ask(f"outcomes {rounds}", "outcomes", ANSWER_S))
 
     def fresh_runs(self, rounds: int, runs: int) -> FreshRuns:
-        """Measure ``runs`` times ``rounds`` of the frames of `outcomes`, in turn, each unchanged each time."""
+        """Measure ``runs`` times so many rounds."""
         return typed(FreshRuns, self.ask(f"fresh {rounds} {runs}", "fresh", ANSWER_S))
 
     def count(self) -> int:
@@ -211,6 +233,10 @@ class XdpLoader(JsonSession):
     def reset(self) -> None:
         """Zero the counting build's map."""
         self.ask("reset", "reset")
+
+    def records(self) -> RecordCounts | None:
+        """Return what the program's reader has counted, once it has caught up; None if the program has no records."""
+        return typed(RecordCounts, self.ask("records", "records")) if self.loaded.record_maps else None
 
     def decided(self) -> Decided:
         """Return the actions of the program, loaded with ``count_actions``, since then."""

@@ -146,6 +146,11 @@ dut_driver          | str   |      | state   | driver of the DUT's port; docs/ha
 xdp_actions         | json  |      | count   | actions of the DUT's program in the window, by the driver's counters: frames by action (drop includes aborted)
 actions_counted     | json  |      | count   | actions of a user's program in a burst of its own, counted by instructions that call it: frames by action
 redirect_targets    | json  |      | count   | targets of the redirected frames of that burst: accepted and refused by the kernel, arrived, dropped, CPU time of a cpumap's thread
+records_read        | int   |      | count   | records that xdplab read in the window from the program's ring buffers and perf event arrays
+records_lost        | int   |      | count   | records lost there: by the kernel's count; of a full ring buffer, those missing from as many per frame as in test runs
+records_lost_share  | float |      | share   | records_lost / (records_read + records_lost)
+records_reader_cores | float |      | share   | busy CPUs of the reader of these records in the window
+records_reader_cpus | str   |      | state   | the CPUs on which it ran: the scheduler places it
 rx_by_queue         | json  |      | count   | frames by DUT receive queue, a JSON list
 evenness            | float |      | share   | Jain's fairness index of rx_by_queue over the queues requested: 1 is even
 cpu_busy_cores      | float |      | share   | busy CPUs of the DUT in the window; null if TG and DUT share CPUs

@@ -10,7 +10,7 @@ from typing import Any
 from xdplab.deploy.afxdp import Stats
 from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.device import Applied
-from xdplab.deploy.xdp import Decided, RunStats
+from xdplab.deploy.xdp import Decided, RecordCounts, RunStats
 from xdplab.formats.generator import GeneratorReady
 from xdplab.plan.factors import DeviceValue, device_value
 from xdplab.programs.onhost import LoadReport
@@ -75,7 +75,7 @@ class TestRuns:
     """Test runs of the attached program: means over ``frames_run`` of the ``frames_sent`` kinds of frames, in ns.
 
     ``seed`` drew them, if they are not all. ``actions`` are what a user's program did with unchanged frames; ``fresh``:
-    each timed packet was one too, in a call of its own.
+    each timed packet was one too, in a call of its own. ``ring_records`` are those that a frame put into ring buffers.
     """
 
     runs_ns: tuple[float, ...]
@@ -84,6 +84,7 @@ class TestRuns:
     seed: int | None = None
     fresh: bool = False
     actions: Mapping[str, int] | None = None
+    ring_records: float | None = None
 
     __test__ = False  # no test class, whatever pytest thinks of its name
 
@@ -147,6 +148,8 @@ class TrialFacts:
     dut_before: Stats | None = None
     dut_after: Stats | None = None
     runstats: ProgramRuns | None = None
+    records_before: RecordCounts | None = None
+    records_after: RecordCounts | None = None
     perf_before: Stats | None = None
     perf_after: Stats | None = None
     testrun: TestRuns | Missing | None = None

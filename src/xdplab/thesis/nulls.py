@@ -26,7 +26,7 @@ _NOT_HELD = {
     ),
     "not in the logs: see program_counts": (
         *("program_", "verified_", "jited_", "helper_", "load_ms", "attach_ms", "mode_obtained", "access_", "testrun_"),
-        *("stats_cost_ns", "xdp_actions", "actions_counted", "redirect_targets"),
+        *("stats_cost_ns", "xdp_actions", "actions_counted", "redirect_targets", "records_"),
     ),
     "not in sar's log": (
         *("host_", "other_", "softnet_", "dut_", "rx_by_queue", "evenness", "queues_reached", "xsk_", "rx_ring_"),

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from xdplab.deploy.afxdp import AfxdpRequest, Stats, forward
 from xdplab.deploy.deployment import Deployment
-from xdplab.deploy.xdp import ANSWER_S, Decided, RunStats, XdpRequest, attach, verify
+from xdplab.deploy.xdp import ANSWER_S, Decided, RecordCounts, RunStats, XdpRequest, attach, verify
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.hosts.base import CommandRunner
@@ -44,6 +44,9 @@ class DutSide(Protocol):
 
     def runstats(self) -> RunStats | None:
         """Return how often the kernel program has run, and for how long; None if none does the work."""
+
+    def records(self) -> RecordCounts | None:
+        """Return what was read of the program's ring buffers and perf event arrays, at rest; None if it has none."""
 
     def testrun(self, frames: TestFrames) -> TestRuns | Missing:
         """Measure the attached program itself by BPF_PROG_TEST_RUN, at rest. A run is the mean over ``frames``."""
@@ -88,6 +91,9 @@ class KernelSide:
 
     def runstats(self) -> RunStats | None:
         return self._loader.runstats()
+
+    def records(self) -> RecordCounts | None:
+        return self._loader.records()
 
     def testrun(self, frames: TestFrames) -> TestRuns | Missing:
         try:
@@ -150,6 +156,9 @@ class AfxdpSide:
         return None
 
     def runstats(self) -> RunStats | None:
+        return None
+
+    def records(self) -> RecordCounts | None:
         return None
 
     def testrun(self, frames: TestFrames) -> TestRuns | Missing:

@@ -28,6 +28,7 @@ SAME_REASON = {
     "slices_ratio": ("slices_total_ratio", "slices_pairs"),
     "access_loads": ("access_stores", "access_bytes", "access_chain"),
     "testrun_raw_ns": ("testrun_all_ns",),
+    "records_read": ("records_lost", "records_lost_share", "records_reader_cores", "records_reader_cpus"),
     "program_run_ns": ("program_run_raw_ns", "stats_cost_ns"),
     "cycles": ("perf_packets",),
     "cycles_per_ns": ("cycles_per_ns_from", "clock_change"),

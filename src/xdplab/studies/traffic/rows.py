@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from xdplab.analysis.action_rules import other_actions, returns_frames, tg_count
+from xdplab.analysis.action_rules import returns_frames, tg_count
 from xdplab.analysis.count_rules import COUNT_TOLERANCE
 from xdplab.analysis.verdicts import OTHER_SHARE, RULES_VERSION, TICKS_S, forwarded, judge
 from xdplab.counters import Value, derive, derive_from_directory, unreadable
@@ -32,9 +32,10 @@ from xdplab.run.state import Attempt
 from xdplab.studies.traffic import pdr
 from xdplab.studies.traffic.nulls import NO_TIMES, OLDER, with_reasons
 from xdplab.studies.traffic.passes import PERF_FOLDER, SECOND_FOLDER, SECOND_PERF_FOLDER
+from xdplab.studies.traffic.program_rows import record_columns, same_path, testrun
 from xdplab.studies.traffic.sent import in_window, traffic
 from xdplab.studies.traffic.two_ports import by_direction
-from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialFacts, device_columns
+from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TrialFacts, device_columns
 
 Row = dict[str, Any]
 
@@ -124,13 +125,14 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
         row |= by_direction(raw, trial.point, bursts["rate"], reasons)
         row |= _port(row, bursts["rate"], raw, trial, reasons)
         row |= _rates(row, bursts["rate"], reasons)
+        row |= record_columns(row, facts, reasons)
         row |= _other_work(row, facts, reasons)
         row |= _sliced(raw, trial, facts, reasons)
         row["waited_s"] = facts.waited_s
         sent_s = sum(b.summary.duration_s for b in bursts.values())
         row["overhead_s"] = attempt.duration_s - sent_s - (facts.waited_s or 0.0)
     row |= _passes(bursts, raw, trial, facts, reasons)
-    row |= _same_path(row, facts, reasons)
+    row |= same_path(row, facts, reasons)
     verdict = judge(row)
     words = (verdict.reason, pdr.remark(run, trial.point, facts.lab) if verdict.verdict == "valid" else None)
     said = "; ".join(one for one in words if one)
@@ -486,7 +488,7 @@ def _application_ns(facts: TrialFacts) -> int:
 
 
 def _passes(bursts: Mapping[str, Burst], raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]) -> Row:
-    row = _testrun(facts, reasons) | _decided(facts, reasons) | _pieces(facts, reasons)
+    row = testrun(facts, reasons) | _decided(facts, reasons) | _pieces(facts, reasons)
     if facts.runstats is not None:
         row |= _run_time(facts.runstats, reasons)
     elif "bpf_stats" in bursts:
@@ -569,25 +571,6 @@ def _pieces(facts: TrialFacts, reasons: dict[str, str]) -> Row:
     return row
 
 
-def _testrun(facts: TrialFacts, reasons: dict[str, str]) -> Row:
-    """The least disturbed of this trial's own test runs, and all of them."""
-    found = facts.testrun or _older_testrun(facts)
-    if isinstance(found, Missing):
-        reasons["testrun_raw_ns"] = found.missing
-        return {}
-    return {"testrun_raw_ns": min(found.runs_ns), "testrun_all_ns": json.dumps(found.runs_ns)}
-
-
-def _same_path(row: Row, facts: TrialFacts, reasons: dict[str, str]) -> Row:
-    """A test run whose frames end otherwise than the trial's took another path: its cost is not the trial's."""
-    found = facts.testrun.actions if isinstance(facts.testrun, TestRuns) else None
-    apart = None if found is None else other_actions(row, found)
-    if apart is None:
-        return {}
-    reasons["testrun_raw_ns"] = f"test runs take another path than the traffic: {apart}"
-    return {"testrun_raw_ns": None, "testrun_all_ns": None}
-
-
 def _decided(facts: TrialFacts, reasons: dict[str, str]) -> Row:
     """The actions of a user's program in a separate burst, and the targets of redirected frames."""
     found = facts.decided or Missing("decisions are counted of users' programs in native and generic mode")
@@ -598,12 +581,6 @@ def _decided(facts: TrialFacts, reasons: dict[str, str]) -> Row:
         reasons["redirect_targets"] = found.targets_missing
     targets = None if found.targets is None else json.dumps([asdict(target) for target in found.targets])
     return {"actions_counted": json.dumps(found.actions), "redirect_targets": targets}
-
-
-def _older_testrun(facts: TrialFacts) -> TestRuns | Missing:
-    """Runs of older versions measured once, before the first trial: every repetition carries a copy of that value."""
-    once = facts.testrun_ns
-    return TestRuns(once) if once else Missing("BPF_PROG_TEST_RUN was not run in this trial")
 
 
 def _samples(bursts: Mapping[str, Burst], raw: Path, attempt: Attempt) -> list[Row]:

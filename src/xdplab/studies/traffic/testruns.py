@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from xdplab.deploy.xdp import FreshRuns, XdpLoader
+from xdplab.deploy.xdp import FreshRuns, RecordCounts, XdpLoader
+from xdplab.errors import ProgramError
 from xdplab.programs.onhost import calibrated_testrun
 from xdplab.studies.traffic.own_frames import TestFrames
 from xdplab.studies.trial_facts import TestRuns
@@ -28,8 +29,9 @@ def run_frames(loader: XdpLoader, test: TestFrames) -> TestRuns:
     """Measure ``loader``'s program at rest, each time as the mean over the frames of ``test``.
 
     BPF_PROG_TEST_RUN repeats on one buffer: from the second packet on, a program sees what it made of the first. A
-    generated program proves that this changes nothing. If a user's program changes frames, each packet is a call of
-    its own; what a call costs beside the program is measured with an empty program, and taken off.
+    generated program proves that this changes nothing. If a user's program changes frames, or writes records, which
+    have to be read meanwhile, each packet is a call of its own; what a call costs beside the program is measured with
+    an empty program, and taken off.
 
     Raises ProgramError if the kernel refuses to run the program in this way.
     """
@@ -39,15 +41,32 @@ def run_frames(loader: XdpLoader, test: TestFrames) -> TestRuns:
         # An attached program is in the kernel's XDP dispatcher already: the calls do not wait for all CPUs.
         done = [calibrated_testrun(loader.testrun, f.frame, runs=TESTRUNS, seconds=seconds).runs_ns for f in frames]
         return TestRuns(tuple(map(fmean, zip(*done, strict=True))), count, test.sent)
-    runs = max(FEWEST_RUNS, TESTRUNS * SOME_FRAMES // max(count, SOME_FRAMES))
-    outcomes = loader.outcomes(frames, max(1, OUTCOMES // count))
-    fresh = bool(outcomes.changed) or count > MANY_FRAMES
+    runs, rounds = max(FEWEST_RUNS, TESTRUNS * SOME_FRAMES // max(count, SOME_FRAMES)), max(1, OUTCOMES // count)
+    loader.give(frames)
+    before = loader.records()
+    outcomes = loader.outcomes(rounds)
+    seen = _nothing_lost(before, loader.records())
+    fresh = bool(outcomes.changed) or count > MANY_FRAMES or before is not None
     if fresh:
         runs_ns = on_one_scale(loader.fresh_runs(max(1, CALLS // count), runs))
     else:
         repeat = max(LEAST_REPEAT, int(seconds * 1e9 / outcomes.call_ns))
         runs_ns = tuple(map(fmean, zip(*loader.testruns(frames, repeat, runs), strict=True)))
-    return TestRuns(runs_ns, count, test.sent, test.seed, fresh, dict(outcomes.actions))
+    _nothing_lost(before, loader.records())
+    records = None if seen is None else seen / (rounds * count)
+    return TestRuns(runs_ns, count, test.sent, test.seed, fresh, dict(outcomes.actions), records)
+
+
+def _nothing_lost(before: RecordCounts | None, after: RecordCounts | None) -> int | None:
+    """Return the records of ring buffers between two counts; None if the program has none, or others read them.
+
+    Raises ProgramError if some were lost: the program took the path of a write that fails.
+    """
+    if before is None or after is None or after.others:
+        return None
+    if after.ring_full > before.ring_full or after.perf_lost > before.perf_lost:
+        raise ProgramError("records of the program were lost in test runs: their reader did not keep up")
+    return after.ring_records - before.ring_records
 
 
 def on_one_scale(fresh: FreshRuns) -> tuple[float, ...]:

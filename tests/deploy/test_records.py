@@ -1,0 +1,88 @@
+"""Ring buffers and perf event arrays of the program are read while it is attached, as their user would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from veth_pair import VethLab
+
+from xdplab.deploy.xdp import PortFrame, XdpLoader, XdpRequest, attach
+from xdplab.errors import ProgramError
+from xdplab.studies.traffic.own_frames import TestFrames
+from xdplab.studies.traffic.testruns import run_frames
+
+pytestmark = pytest.mark.root
+
+PROGRAM = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, %d); } ring SEC(".maps");
+struct { __uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY); __uint(key_size, 4); __uint(value_size, 4); } perf SEC(".maps");
+SEC("xdp_ring") int by_ring(struct xdp_md *ctx)
+{
+    for (int i = 0; i < 2; i++) {
+        __u64 *at = bpf_ringbuf_reserve(&ring, %d, 0);
+        if (at)
+            bpf_ringbuf_submit(at, 0);
+    }
+    void *discarded = bpf_ringbuf_reserve(&ring, 8, 0);
+    if (discarded)
+        bpf_ringbuf_discard(discarded, 0);
+    return XDP_DROP;
+}
+SEC("xdp_perf") int by_perf(struct xdp_md *ctx)
+{
+    __u64 now = bpf_ktime_get_ns();
+    bpf_perf_event_output(ctx, &perf, BPF_F_CURRENT_CPU, &now, sizeof(now));
+    return XDP_DROP;
+}
+char LICENSE[] SEC("license") = "GPL";
+"""
+FRAME = bytes([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45]) + bytes(50)
+
+
+def load(lab: VethLab, xdpload: str, folder: Path, section: str, ring: int = 1 << 16, record: int = 16) -> XdpLoader:
+    (folder / "events.bpf.c").write_text(PROGRAM % (ring, record))
+    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    argv = ["clang", "-O2", "-g", "-target", "bpf", include, "-c", "events.bpf.c", "-o", "events.o"]
+    subprocess.run(argv, cwd=folder, check=True)
+    return attach(lab.dut.host, xdpload, XdpRequest(str(folder / "events.o"), "vd0", "native", section))
+
+
+@pytest.mark.parametrize(("section", "ring", "perf"), [("xdp_ring", 2000, 0), ("xdp_perf", 0, 1000)])
+def test_each_record_is_read_and_counted(
+    section: str, ring: int, perf: int, lab: VethLab, xdpload: str, tmp_path: Path
+) -> None:
+    with load(lab, xdpload, tmp_path, section) as loader:
+        assert loader.records() is not None
+        lab.send(1000, flows=8)
+        found = loader.records()
+    assert found is not None
+    assert (found.ring_records, found.perf_records, found.ring_full, found.perf_lost) == (ring, perf, 0, 0)
+    assert found.reader_ns > 0
+    assert set(found.cpus) <= set(range(os.cpu_count() or 1))
+    assert found.cpus
+
+
+def test_a_test_run_waits_for_the_reader_and_counts_the_records_of_a_frame(
+    lab: VethLab, xdpload: str, tmp_path: Path
+) -> None:
+    """A reader that sleeps is woken by the first record: that one packet costs a thousand times the others."""
+    with load(lab, xdpload, tmp_path, "xdp_ring") as loader:
+        found = run_frames(loader, TestFrames((PortFrame(FRAME),), 1))
+    assert (found.ring_records, found.fresh) == (2.0, True)
+
+
+def test_a_ring_that_is_full_is_seen(lab: VethLab, xdpload: str, tmp_path: Path) -> None:
+    """A page has no room for two such records; while the reader sleeps, nothing is read."""
+    with load(lab, xdpload, tmp_path, "xdp_ring", ring=4096, record=2048) as loader:
+        lab.send(1000)
+        found = loader.records()
+        assert found is not None
+        assert found.ring_full > 0
+        assert found.ring_records <= 1000
+        with pytest.raises(ProgramError, match="lost"):
+            run_frames(loader, TestFrames((PortFrame(FRAME),), 1))
