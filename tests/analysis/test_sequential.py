@@ -25,6 +25,7 @@ def test_no_values_have_no_median() -> None:
     assert isnan(known([]).median)
     assert standing({}, {}, [("a", "b")], 0.02).to_json() == {
         "verdict": "undecided", "ratio": None, "low": None, "high": None, "pairs": 0, "margin": 0.02, "by": "windows",
+        "windows": None,
     }  # fmt: skip
     assert standing({}, {}, [("a", "b")], 0.02).text == "undecided: 0 valid pairs, and an interval needs 8"
 
@@ -124,3 +125,39 @@ def test_points_that_have_slices_and_points_that_have_none_are_averaged() -> Non
     rates = {("a", 1): 1e6, ("b", 1): 5e6, ("c", 1): 1e6, ("d", 1): 1.1e6}
     found = standing(rates, {("b", 1): 0.9}, [("a", "b"), ("c", "d")], 0.02)
     assert found.ratio.median == pytest.approx((log(0.9) + log(1.1)) / 2)
+
+
+def sliced(rng: np.random.Generator, slices: float, windows: float, spread: float, tail: float) -> Standing:
+    """Race by slices until there is no more to learn; ``tail``: the share of windows that other work slows."""
+    rates: dict[tuple[str, int], float] = {}
+    ratios: dict[tuple[str, int], float] = {}
+    found = standing(rates, ratios, [("a", "b")], 0.02)
+    for repetition in range(1, 61):
+        for side, rate in (("a", 1e6), ("b", 1e6 * windows)):
+            slow = 1 - rng.uniform(0, 0.4) * (rng.random() < tail)
+            rates[side, repetition] = rate * slow * np.exp(rng.normal(0, spread))
+        ratios["b", repetition] = slices * np.exp(rng.normal(0, 0.004))
+        found = standing(rates, ratios, [("a", "b")], 0.02)
+        if found.settled:
+            break
+    return found
+
+
+@pytest.mark.parametrize("tail", [0.0, 0.2])
+@pytest.mark.parametrize("spread", [0.002, 0.01, 0.05])
+@pytest.mark.parametrize("ratio", [1.0, 0.97, 1.2])
+def test_noisy_windows_do_not_contradict_their_slices(ratio: float, spread: float, tail: float) -> None:
+    rng = np.random.default_rng(SEED)
+    ends = [sliced(rng, ratio, ratio, spread, tail) for _ in range(100)]
+    right = "equivalent" if ratio == 1.0 else "differs"
+    assert sum(one.answer == right for one in ends) >= 98
+
+
+def test_programs_that_depend_on_time_have_no_answer_by_slices() -> None:
+    """A token bucket is full again after each turn: 0.92 by slices, 1.006 by the windows of the same trials."""
+    rng = np.random.default_rng(SEED)
+    ends = [sliced(rng, 0.92, 1.006, 0.01, 0.0) for _ in range(100)]
+    assert sum(one.answer == "undecided" and one.windows is not None for one in ends) >= 95
+    told = ends[0]
+    assert told.text.startswith("undecided: the programs depend on time; by slices")
+    assert told.to_json()["windows"] is not None

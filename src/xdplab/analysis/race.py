@@ -7,6 +7,10 @@ that of whole windows on a shared machine; otherwise it is that of the two windo
 median: single disturbed repetitions do not move it. Its interval holds at every look (`xdplab.analysis.sequential`), so
 the run may stop as soon as it knows. The three-way decision is that of `compare`.
 
+Slices and windows measure the same trials. A program whose state follows the clock (a token bucket, entries that age)
+does other work in slices, between which it is off: then the two differ by more than their noise, and the race has no
+answer: which of the two is meant, only a user knows.
+
 If the sides' order is random in each repetition and both have the same noise, the logarithms are symmetric about that
 of the true ratio, so their median is the true ratio.
 """
@@ -15,14 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, log, sqrt
+from statistics import fmean, median, stdev
 from typing import Literal
+
+from scipy.special import stdtrit
 
 from xdplab.analysis.sequential import LEAST, Known, known
 from xdplab.text import many
 
 Answer = Literal["equivalent", "differs", "undecided"]
 By = Literal["slices", "windows", "slices and windows"]
+APART_CHANCE = 0.001  # that slices and windows of one race differ so far by chance, by Student's distribution
 Rates = Mapping[tuple[str, int], float]
 """A number of each valid trial, by point and repetition: its forwarding rate in frames per second, or a ratio."""
 
@@ -30,26 +38,31 @@ Rates = Mapping[tuple[str, int], float]
 @dataclass(frozen=True)
 class Standing:
     """The state of a race after ``ratio.n`` pairs; ``ratio`` is the logarithm of b over a, ``by`` is slices or
-    windows, or both if only some pairs of points took turns under one sender."""
+    windows, or both if only some pairs of points took turns under one sender.
+
+    ``windows`` is the ratio of the same trials by their windows, if slices and windows contradict each other.
+    """
 
     ratio: Known
     margin: float
     by: By = "windows"
+    windows: Known | None = None
 
     @property
     def answer(self) -> Answer:
         """Return the answer. The margin comes first: a difference inside it counts as equivalent."""
-        within = log(1 + self.margin)
-        if -within < self.ratio.low and self.ratio.high < within:
-            return "equivalent"
-        return "differs" if self.ratio.low > 0 or self.ratio.high < 0 else "undecided"
+        return "undecided" if self.windows is not None else _answer(self.ratio, self.margin)
+
+    @property
+    def settled(self) -> bool:
+        """Whether more pairs would tell nothing more: there is an answer, or one by windows that contradicts it."""
+        return _answer(self.windows or self.ratio, self.margin) != "undecided"
 
     def to_json(self) -> dict[str, object]:
-        """Return the answer, the ratio of b to a with its interval (null if there is none), pairs and margin."""
-        bounds = (self.ratio.low, self.ratio.median, self.ratio.high)
-        low, ratio, high = (exp(value) if self.ratio.bounded else None for value in bounds)
-        found: dict[str, object] = {"verdict": self.answer, "ratio": ratio, "low": low, "high": high}
-        return found | {"pairs": self.ratio.n, "margin": self.margin, "by": self.by}
+        """Return the answer, the ratio of b to a with its interval (null if there is none), pairs and margin;
+        ``windows`` is null unless it contradicts the ratio by slices."""
+        found = {"verdict": self.answer, **_ratio(self.ratio), "pairs": self.ratio.n, "margin": self.margin}
+        return found | {"by": self.by, "windows": None if self.windows is None else _ratio(self.windows)}
 
     @property
     def text(self) -> str:
@@ -57,6 +70,12 @@ class Standing:
         n = self.ratio.n
         if n < LEAST:
             return f"undecided: {many(n, 'valid pair')}, and an interval needs {LEAST}"
+        if self.windows is not None:
+            return (
+                f"undecided: the programs depend on time; by {self.by}, between which each is off, "
+                f"{_interval(self.ratio)}; by windows {_interval(self.windows)}; after {n} pairs: `--by windows` compares "
+                "them as they run"
+            )
         faster = "faster" if self.ratio.median > 0 else "slower"
         inside = abs(self.ratio.median) < log(1 + self.margin)
         said = {
@@ -64,8 +83,24 @@ class Standing:
             "differs": f"differs: b is {faster}" + (f", by less than {self.margin:.1%} in the middle" * inside),
             "undecided": f"undecided within {self.margin:.1%}",
         }[self.answer]
-        interval = "" if not self.ratio.bounded else f" [{exp(self.ratio.low):.4f}, {exp(self.ratio.high):.4f}]"
-        return f"{said}; b over a {exp(self.ratio.median):.4f}{interval} after {n} pairs, by {self.by}"
+        return f"{said}; b over a {_interval(self.ratio)} after {n} pairs, by {self.by}"
+
+
+def _answer(ratio: Known, margin: float) -> Answer:
+    within = log(1 + margin)
+    if -within < ratio.low and ratio.high < within:
+        return "equivalent"
+    return "differs" if ratio.low > 0 or ratio.high < 0 else "undecided"
+
+
+def _ratio(known: Known) -> dict[str, float | None]:
+    bounds = {"ratio": known.median, "low": known.low, "high": known.high}
+    return {name: exp(value) if known.bounded else None for name, value in bounds.items()}
+
+
+def _interval(known: Known) -> str:
+    interval = f" [{exp(known.low):.4f}, {exp(known.high):.4f}]" if known.bounded else ""
+    return f"{exp(known.median):.4f}{interval}"
 
 
 def standing(rates: Rates, slices: Rates, pairs: Sequence[tuple[str, str]], margin: float) -> Standing:
@@ -75,14 +110,27 @@ def standing(rates: Rates, slices: Rates, pairs: Sequence[tuple[str, str]], marg
     other trials are ignored: two kinds of values with different noise have no common median.
     """
     sliced = {b for b, _ in slices}
-    values = []
+    values, windows = [], []
     for repetition in sorted({repetition for _, repetition in rates}):
         logs = [_log_ratio(rates, slices if b in sliced else None, a, b, repetition) for a, b in pairs]
         found = [value for value in logs if value is not None]
         if len(found) == len(pairs):  # a mean over different pairs would describe different points
-            values.append(sum(found) / len(found))
+            values.append(fmean(found))
+            windows.append(fmean(log(rates[b, repetition] / rates[a, repetition]) for a, b in pairs))
     by: set[By] = {"slices" if b in sliced else "windows" for _, b in pairs}
-    return Standing(known(values), margin, by.pop() if len(by) == 1 else "slices and windows")
+    apart = known(windows) if _contradict(values, windows, margin) else None
+    return Standing(known(values), margin, by.pop() if len(by) == 1 else "slices and windows", apart)
+
+
+def _contradict(slices: Sequence[float], windows: Sequence[float], margin: float) -> bool:
+    """Tell whether the same trials have another ratio by windows than by slices: by more than half of the margin, and
+    by more than their noise explains. Other work slows some windows by far, and then explains much."""
+    differences = [window - own for own, window in zip(slices, windows, strict=True)]
+    if len(differences) < LEAST or abs(median(differences)) <= log(1 + margin) / 2:
+        return False
+    error = stdev(differences) / sqrt(len(differences))
+    most = float(stdtrit(len(differences) - 1, 1 - APART_CHANCE / 2)) * error
+    return 0 < most < abs(fmean(differences))
 
 
 def _log_ratio(rates: Rates, slices: Rates | None, a: str, b: str, repetition: int) -> float | None:

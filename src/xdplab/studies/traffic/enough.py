@@ -56,7 +56,7 @@ class Enough:
         ids = [(a.point_id, b.point_id) for a, b in pairs]
         found = standing(self.rates, self._slices, ids, race.margin)
         tried = min(len(repetitions) for repetitions in self._tried.values())
-        if tried >= race.at_least and (found.answer != "undecided" or not found.ratio.n):
+        if tried >= race.at_least and (found.settled or not found.ratio.n):
             return {found.text: [trial.trial_id for trial in self._trials]}
         return {}
 
