@@ -100,6 +100,7 @@ def test_slices_decide_where_there_are_some_and_windows_elsewhere() -> None:
     windows = standing(rates, {}, [("a", "b")], 0.02)
     assert (windows.by, windows.ratio.n, windows.ratio.median) == ("windows", 10, 0.0)
     slices = {("b", repetition): 0.97 + repetition / 1e4 for repetition in range(1, 11)}
+    rates |= {("b", repetition): 1e6 * slices["b", repetition] for repetition in range(1, 11)}
     found = standing(rates, slices, [("a", "b")], 0.02)
     assert (found.by, found.ratio.n, found.answer) == ("slices", 10, "differs")
     assert found.ratio.median == pytest.approx(log(0.97055), abs=1e-5)
@@ -148,16 +149,16 @@ def sliced(rng: np.random.Generator, slices: float, windows: float, spread: floa
 @pytest.mark.parametrize("ratio", [1.0, 0.97, 1.2])
 def test_noisy_windows_do_not_contradict_their_slices(ratio: float, spread: float, tail: float) -> None:
     rng = np.random.default_rng(SEED)
-    ends = [sliced(rng, ratio, ratio, spread, tail) for _ in range(100)]
+    ends = [sliced(rng, ratio, ratio, spread, tail) for _ in range(40)]
     right = "equivalent" if ratio == 1.0 else "differs"
-    assert sum(one.answer == right for one in ends) >= 98
+    assert sum(one.answer == right for one in ends) >= 39
 
 
 def test_programs_that_depend_on_time_have_no_answer_by_slices() -> None:
     """A token bucket is full again after each turn: 0.92 by slices, 1.006 by the windows of the same trials."""
     rng = np.random.default_rng(SEED)
-    ends = [sliced(rng, 0.92, 1.006, 0.01, 0.0) for _ in range(100)]
-    assert sum(one.answer == "undecided" and one.windows is not None for one in ends) >= 95
+    ends = [sliced(rng, 0.92, 1.006, 0.01, 0.0) for _ in range(40)]
+    assert sum(one.answer == "undecided" and one.windows is not None for one in ends) >= 38
     told = ends[0]
     assert told.text.startswith("undecided: the programs depend on time; by slices")
     assert told.to_json()["windows"] is not None

@@ -73,8 +73,8 @@ class Standing:
         if self.windows is not None:
             return (
                 f"undecided: the programs depend on time; by {self.by}, between which each is off, "
-                f"{_interval(self.ratio)}; by windows {_interval(self.windows)}; after {n} pairs: `--by windows` compares "
-                "them as they run"
+                f"{_interval(self.ratio)}; by windows {_interval(self.windows)}; after {n} pairs: `--by windows` "
+                "compares them as they run"
             )
         faster = "faster" if self.ratio.median > 0 else "slower"
         inside = abs(self.ratio.median) < log(1 + self.margin)

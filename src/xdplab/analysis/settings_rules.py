@@ -12,7 +12,7 @@ from xdplab.formats.settings import OF_PORT
 from xdplab.text import many
 
 TOLD = 5
-ABSENT = "absent"
+ABSENT, EMPTY = "absent", "nothing"
 _SEPARATOR = " or "
 
 
@@ -54,21 +54,21 @@ def settings_differ(trials: pd.DataFrame) -> Iterator[Finding]:
     for scope in values_by_scope(trials):
         for name, values in scope.items():
             if len(values) > 1:
-                own = found.setdefault(name, {})
                 for value, labels in values.items():
-                    own.setdefault(value, set()).update(labels)
+                    found.setdefault(name, {}).setdefault(value, set()).update(labels)
     if not found:
         return
-    told = [f"{name} is {_counts(values)}" for name, values in found.items()]
+    own = {name: values for name, values in found.items() if found.get(f"dut {name.partition('tg ')[2]}") != values}
+    told = [f"{name} is {_counts(values)}" for name, values in own.items()]
     more = f" and {len(told) - TOLD} more" if len(told) > TOLD else ""
     unlike: set[object] = set().union(*(labels for values in found.values() for labels in values.values()))
     rows = trials[trials.index.isin(unlike)]
     what = f"settings of the hosts differ between trials that are averaged or compared: {'; '.join(told[:TOLD])}{more}"
-    yield Finding("settings differ", "warning", what, points_of(rows), {"settings": float(len(found))}, files_of(rows))
+    yield Finding("settings differ", "warning", what, points_of(rows), {"settings": float(len(own))}, files_of(rows))
 
 
 def _counts(values: Mapping[str, set[object]]) -> str:
-    return _SEPARATOR.join(f"{value or 'empty'} in {many(len(labels), 'trial')}" for value, labels in values.items())
+    return _SEPARATOR.join(f"{value or EMPTY} in {many(len(labels), 'trial')}" for value, labels in values.items())
 
 
 def settings_around(trials: pd.DataFrame, points: frozenset[str]) -> dict[str, str]:
@@ -80,4 +80,4 @@ def settings_around(trials: pd.DataFrame, points: frozenset[str]) -> dict[str, s
             for name, value in settings_of(text).items():
                 if is_of_port(name) == of_port:
                     found.setdefault(name, {})[value] = None
-    return {name: _SEPARATOR.join(values) for name, values in found.items()}
+    return {name: _SEPARATOR.join(value or EMPTY for value in values) for name, values in found.items()}

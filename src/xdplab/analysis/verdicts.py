@@ -531,7 +531,7 @@ def say_clock_changed(row: Row) -> str | None:
 def say_settings_changed(row: Row) -> str | None:
     """If a setting of a host or of its port differs before and after the window, the window has no single one."""
     changed = json.loads(text(row, "settings_changed") or "{}").items()
-    told = [f"{name} from {before} to {after}" for name, (before, after) in changed]
+    told = [f"{name} from {before or 'nothing'} to {after or 'nothing'}" for name, (before, after) in changed]
     return f"settings changed within the window: {', '.join(told)}" if told else None
 
 

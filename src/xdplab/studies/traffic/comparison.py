@@ -71,12 +71,18 @@ def _unlike(first: RunDirectory, second: RunDirectory, a: pd.DataFrame, b: pd.Da
     known = differences(before, after)
     points = frozenset(a["point_id"]) & frozenset(b["point_id"])
     here, there = (settings_around(table, points) for table in (a, b))
-    known += differences(here, there) if here and there else []
+    known += _of_machines(differences(here, there)) if here and there else []
     both = a.drop_duplicates("point_id").merge(b.drop_duplicates("point_id"), on="point_id")
     changed = int((both["program_hash_x"] != both["program_hash_y"]).fillna(False).sum())
     if changed:
         known.append(Unlike("program bytes", None, f"others at {changed} of {len(both)} points"))
     return known
+
+
+def _of_machines(found: Sequence[Unlike]) -> list[Unlike]:
+    """Return the differences, those of a machine that is both hosts once."""
+    known = {(one.what, one.first, one.second) for one in found}
+    return [one for one in found if (f"dut {one.what.partition('tg ')[2]}", one.first, one.second) not in known]
 
 
 def around(run: RunDirectory) -> dict[str, str]:
