@@ -92,6 +92,39 @@ def test_perf_target_is_known_from_its_arguments(argv: str, kind: str, words: st
     assert (target.kind, target.text) == (kind, words)
 
 
+@pytest.mark.parametrize(
+    ("events", "asked"),
+    [
+        ("cycles,instructions", ("cycles", "instructions")),
+        ("{cycles,instructions},branches", ("cycles", "instructions", "branches")),
+        ("{cycles,instructions}:u,{cycles,branch-misses}:S", ("cycles", "instructions", "cycles", "branch-misses")),
+        ("cpu/event=0x3c,umask=0x0/,instructions", ("cpu/event=0x3c,umask=0x0/", "instructions")),
+        ("{cpu/event=0x3c,umask=0x0/u,cycles}", ("cpu/event=0x3c,umask=0x0/u", "cycles")),
+        ("power/energy-pkg/,r01c4,sched:sched_switch", ("power/energy-pkg/", "r01c4", "sched:sched_switch")),
+    ],
+)
+def test_a_list_of_events_is_split_as_perf_does(events: str, asked: tuple[str, ...]) -> None:
+    assert perf.events_of_argv(("perf", "stat", "-e", events, "--", "cat")) == asked
+
+
+@pytest.mark.parametrize(
+    ("printed", "asked", "name"),
+    [
+        ("cpu_core/cycles/", ("cycles",), "cycles"),
+        ("armv8_cortex_a55/cycles/", ("cycles",), "cycles"),
+        ("cpu_atom/cycles/u", ("cycles:u",), "cycles:u"),
+        ("cycles:S", ("cycles",), "cycles"),
+        ("cpu_core/cycles/", ("cpu_core/cycles/", "cycles"), "cpu_core/cycles/"),
+        ("power/energy-pkg/", ("power/energy-pkg/",), "power/energy-pkg/"),
+        ("cpu/event=0x3c,umask=0x0/", ("cpu/event=0x3c,umask=0x0/",), "cpu/event=0x3c,umask=0x0/"),
+        ("cpu_core/cycles/", ("instructions",), "cpu_core/cycles/"),
+    ],
+)
+def test_a_count_has_the_name_that_was_asked_for(printed: str, asked: tuple[str, ...], name: str) -> None:
+    count = perf.PerfCount(printed, 5.0, None, "", 1, 100.0)
+    assert [one.event for one in perf.named_as_asked([count], asked)] == [name]
+
+
 def test_perf_target_is_known_from_its_header() -> None:
     assert perf.target_of_header(recorded("perf_all.txt")).kind == "system"
     for words, kind in (("'CPU(s) 0-3'", "cpus"), ("process id '7'", "process"), ("'sleep 5'", "command")):

@@ -10,6 +10,7 @@ import pytest
 
 from xdplab import labs
 from xdplab.errors import HostError
+from xdplab.formats.procstat import FAST_CLOCKS
 from xdplab.hosts import Host, LocalHost, Result
 from xdplab.labs import doctor, versions
 from xdplab.labs.doctor import CheckedHost, Row, examine, examine_here, examine_interface, examine_machine
@@ -21,7 +22,7 @@ Answer = str | None
 
 
 class PlayedHost:
-    """A host with a few prepared answers: commands by their arguments after ``env PATH``, and files."""
+    """A host with a few prepared answers: commands by their arguments after ``env LC_ALL PATH``, and files."""
 
     name = "played"
 
@@ -29,7 +30,7 @@ class PlayedHost:
         self.answers, self.files = answers or {}, files or {}
 
     def run(self, argv: Sequence[str], **_more: Any) -> Result:
-        words = " ".join(argv[2:])
+        words = " ".join(argv[3:])
         answer = next((text for start, text in self.answers.items() if words.startswith(start)), None)
         code = 127 if answer is None else 0
         return Result(self.name, tuple(argv), code, (answer or "").encode(), b"", 0.0)
@@ -72,6 +73,14 @@ def test_lockdown_is_what_the_kernel_says_where_securityfs_is_not_mounted_too() 
     assert f"[{found}]" in done.stdout
 
 
+CLOCK_SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+HYBRID = "".join(
+    f"{value};;{pmu}/{event}/;100;100.00;;\n"
+    for event in ("cycles", "instructions")
+    for pmu, value in (("cpu_core", "7000"), ("cpu_atom", "<not supported>"))
+)
+
+
 @pytest.mark.parametrize(
     ("check", "answers", "files", "verdict"),
     [
@@ -91,7 +100,15 @@ def test_lockdown_is_what_the_kernel_says_where_securityfs_is_not_mounted_too() 
         (doctor.compiler, {"clang": "clang version 99.0.1"}, {}, "warn"),
         (doctor.perf_events, {"perf": "12345;;cycles;100;100.00;;\n99;;instructions"}, {}, "ok"),
         (doctor.perf_events, {"perf": "<not supported>;;cycles;0;100.00;;"}, {}, "warn"),
+        (doctor.perf_events, {"perf": HYBRID}, {}, "ok"),
         (doctor.perf_events, {}, {}, "warn"),
+        *((doctor.clock_source, {}, {CLOCK_SOURCE: f"{source}\n"}, "ok") for source in FAST_CLOCKS),
+        *(
+            (doctor.clock_source, {}, {CLOCK_SOURCE: f"{source}\n"}, "warn")
+            for source in ("hpet", "acpi_pm", "jiffies")
+        ),
+        (doctor.disk_space, {"df": "what?"}, {}, "warn"),
+        (doctor.cpus, {"nproc": "what?"}, {}, "warn"),
         (doctor.cpus, {"nproc": "8"}, {}, "ok"),
         (doctor.cpus, {"nproc": "2"}, {}, "warn"),
         (doctor.governor, {}, {}, "ok"),
@@ -107,6 +124,13 @@ def test_each_check(
     assert row.verdict == verdict
     assert row.found
     assert (row.remedy is None) == (verdict == "ok")
+
+
+def test_what_a_check_does_not_understand_costs_its_row_alone() -> None:
+    files = {"/proc/sys/kernel/sched_rt_runtime_us": "much\n", "/proc/sys/kernel/sched_rt_period_us": "1000000\n"}
+    rows = {row.check: row for row in examine_machine(played({"nproc": "8"}, files))}
+    assert "not understood" in rows["real time share"].found
+    assert rows["CPUs"].verdict == "ok"
 
 
 def test_a_version_is_compared_with_those_that_were_tried() -> None:

@@ -28,7 +28,7 @@ class Server:
         self.files, self.commands = files or {}, commands or {}
 
     def run(self, argv: Any, **_: Any) -> Result:
-        line = " ".join(argv[2:] if argv[0] == "env" else argv)
+        line = " ".join(argv[3:] if argv[0] == "env" else argv)
         text = next((said for key, said in self.commands.items() if line.startswith(key)), None)
         return Result("dut", tuple(argv), 0 if text is not None else 1, (text or "").encode(), b"", 0.0)
 

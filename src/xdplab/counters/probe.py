@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files as package_files
 from types import TracebackType
@@ -175,15 +175,12 @@ class Recording:
         return files
 
     def _files(self, row: Recorder, result: Result) -> Files:
-        streams: Mapping[str, bytes] = {
-            "stdout": result.stdout.removeprefix(_STARTED.encode() + b"\n"),
-            "stderr": result.stderr,
-        }
+        record = result.stdout.removeprefix(_STARTED.encode() + b"\n")
         files = {record_file(self.role, row.name, "run.json"): _run_json(result.argv, result.exit_code)}
         if result.ok:
-            files[record_file(self.role, row.name)] = streams[row.stream]
+            files[record_file(self.role, row.name)] = record
         else:
-            files[record_file(self.role, row.name, "err")] = _words(result.stderr, streams["stdout"], result.exit_code)
+            files[record_file(self.role, row.name, "err")] = _words(result.stderr, record, result.exit_code)
         return files
 
     def abandon(self) -> None:

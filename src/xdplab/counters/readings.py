@@ -13,7 +13,7 @@ from xdplab.counters.value import Absent
 from xdplab.errors import FormatError
 from xdplab.formats.cpuclock import parse_cpuclock
 from xdplab.formats.iplink import Link
-from xdplab.formats.perf import PerfCount, events_of_argv, require_system_wide, target_of_argv
+from xdplab.formats.perf import PerfCount, events_of_argv, named_as_asked, require_system_wide, target_of_argv
 from xdplab.formats.procstat import CpuTicks
 from xdplab.formats.sar import SarSample
 from xdplab.formats.softnet import SoftnetCpu
@@ -87,7 +87,7 @@ class Readings:
             require_system_wide(target_of_argv(self._perf_argv(role)))
         except FormatError as error:
             raise Absent(f"{record_file(role, 'perf', 'run.json')}: {error.message}") from error
-        return counts
+        return named_as_asked(counts, self.perf_events(role))
 
     def perf_events(self, role: Role) -> tuple[str, ...]:
         """Return the events that perf was asked for."""

@@ -50,13 +50,11 @@ class Recorder:
     """A command that is started before the window and records until its standard input ends.
 
     `{events}` and `{device}` are filled in, `{sampler}` is the path of the C tool on the host, `{script}` that of the
-    file ``script`` beside this table. The record comes on ``stream``. Once it records, it echoes the first line of its
-    input.
+    file ``script`` beside this table. Once it records, it echoes the first line of its input; then its record comes.
     """
 
     name: str
     argv: tuple[str, ...]
-    stream: Literal["stdout", "stderr"]
     parser: Callable[[bytes | str], object]
     yields: str
     script: str | None = None
@@ -126,19 +124,18 @@ COLLECTORS = (
 RECORDERS = (
     Recorder(
         "perf",
-        ("env", "LC_ALL=C", "perf", "stat", "-a", "-A", "-j", "-e", "{events}", "--", "cat"),
-        "stderr",
+        # On standard error other words stand too: of env, ld.so, sudo, and perf's own hints.
+        ("env", "LC_ALL=C", "perf", "stat", "--log-fd", "1", "-a", "-A", "-j", "-e", "{events}", "--", "cat"),
         parse_perf_json,
         "events by CPU",
     ),
     Recorder(
         "samples",
         ("{sampler}", "{device}", f"{SAMPLE_S:g}"),
-        "stdout",
         parse_samples,
         "CPU time and link packets every 100 ms",
     ),
-    Recorder("sar", ("sh", "{script}"), "stdout", parse_sadf, "sar's samples, one per second", script="sar.sh"),
+    Recorder("sar", ("sh", "{script}"), parse_sadf, "sar's samples, one per second", script="sar.sh"),
 )
 SCRIPTS = tuple(row.script for row in RECORDERS if row.script)
 

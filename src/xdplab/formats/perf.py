@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, get_args
 
@@ -37,6 +37,9 @@ _LONG_WITH_VALUE = re.compile(
     "interval-count|timeout|delay|metrics|td-level|cputype|control"
 )
 _HEADER = re.compile(r"Performance counter stats for (.+?):?\s*$")
+_GROUP = re.compile(r"\{([^{}]*)\}(?::\w+)?")
+_EVENT = re.compile(r"(?:/[^/]*/|[^,/])+")
+_OF_PMU = re.compile(r"[^/]+/([^/]*)/:?(\w*)")
 _PMU = re.compile(r" \[[^][]+\]$")
 _BARE_NAN = re.compile(r":\s*-?(?:nan|inf)\b")
 
@@ -131,8 +134,29 @@ def target_of_argv(argv: Sequence[str]) -> Target:
 
 
 def events_of_argv(argv: Sequence[str]) -> tuple[str, ...]:
-    """Return the events that `perf stat` gets with these arguments, by separate `-e LIST` arguments."""
-    return tuple(event for option, events in pairwise(argv) if option == "-e" for event in events.split(","))
+    """Return the events that `perf stat` gets with these arguments, by separate `-e LIST` arguments.
+
+    As perf does, split at commas, but not within slashes (`cpu/event=0x3c,umask=0x0/`). Groups are their events.
+    """
+    lists = [_GROUP.sub(r"\1", words) for option, words in pairwise(argv) if option == "-e"]
+    return tuple(event for words in lists for event in _EVENT.findall(words))
+
+
+def named_as_asked(counts: Sequence[PerfCount], asked: Sequence[str]) -> tuple[PerfCount, ...]:
+    """Return the counts under the names that were ``asked`` for.
+
+    On a machine with several kinds of cores, perf prints `cycles` once for each kind, as `cpu_core/cycles/` and
+    `cpu_atom/cycles/`; a group's modifier may follow a name.
+    """
+    return tuple(replace(count, event=_asked_name(count.event, asked)) for count in counts)
+
+
+def _asked_name(printed: str, asked: Sequence[str]) -> str:
+    of_pmu = _OF_PMU.fullmatch(printed)
+    plain = of_pmu[1] if of_pmu else printed
+    modified = f"{plain}:{of_pmu[2]}" if of_pmu and of_pmu[2] else plain
+    names = (printed, modified, plain, plain.partition(":")[0])
+    return next((name for name in names if name in asked), printed)
 
 
 def _split_options(words: list[str]) -> tuple[set[str], list[str]]:

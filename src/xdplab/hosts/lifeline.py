@@ -51,11 +51,13 @@ class Lifeline:
         self._channel = channel
         self._closing = threading.Event()
         channel.settimeout(silence_s)
+        said = b""
         try:
-            said = channel.recv(200)
+            while not said.endswith(b"alive\n") and (chunk := channel.recv(200)):  # a login shell may greet before
+                said += chunk
         except (OSError, paramiko.SSHException) as error:
-            said = str(error).encode()
-        if said != b"alive\n":
+            said += str(error).encode()
+        if not said.endswith(b"alive\n"):
             words = (said + channel.recv_stderr(400)).decode(errors="replace").strip()
             raise HostError(
                 f"{host}: no lifeline: {words or 'it printed nothing'}", remedy="is `bash` installed there?"

@@ -61,8 +61,11 @@ mv -fT -- "$part" "$1" && sync "$folder"
 
 # ``timeout`` makes itself the leader of a new group, and keeps the pid of the shell it replaces.
 # The line of /proc has when it started: with its number, that is one process and no other.
-TELL_GROUP = 'read -r line </proc/$$/stat; echo "xdplab-group $$ $line" >&2; exec "$@"'
+# Each stream begins behind its mark: a login shell may greet, and warn of a locale, and sudo of a name, before it.
+TELL_GROUP = 'read -r line </proc/$$/stat; echo "xdplab-group $$ $line" >&2; echo xdplab-output; exec "$@"'
 _GROUP_LINE = re.compile(rb"xdplab-group (\d+) (?:.*\))?((?: \S+)*)\n")
+_OUTPUT_LINE = re.compile(rb"xdplab-output\n")
+_LONGEST_MARK = 1000
 _START_FIELD = 19  # of those behind the name
 
 # If another process has the PID now, both the command and its group have ended: the PID was free. While a member of
@@ -117,24 +120,29 @@ class SshProcess(StreamedProcess):
         self._started_at = ""
         self._group_told = threading.Event()
         self._channel = host.channel(["sh", "-c", TELL_GROUP, "xdplab", *guarded(argv, deadline_s)])
-        self._pump(self.stdout, lambda: self._channel.recv(_CHUNK))
-        errors = self._without_group()
+        output = self._behind(_OUTPUT_LINE, self._channel.recv)
+        errors = self._behind(_GROUP_LINE, self._channel.recv_stderr)
+        self._pump(self.stdout, lambda: next(output, b""))
         self._pump(self.stderr, lambda: next(errors, b""))
 
-    def _without_group(self) -> Iterator[bytes]:
-        """Yield standard error without the line that names the process group."""
-        head = b""
-        while self._group is None and (chunk := self._channel.recv_stderr(_CHUNK)):
+    def _behind(self, mark: re.Pattern[bytes], receive: Callable[[int], bytes]) -> Iterator[bytes]:
+        """Yield what a stream brings behind its mark; all of it if there is none, as it says why no command ran."""
+        head, found = bytearray(), None
+        while found is None and (chunk := receive(_CHUNK)):
             head += chunk
-            if found := _GROUP_LINE.search(head):
-                self._started_at = b" ".join(found[2].split()[_START_FIELD : _START_FIELD + 1]).decode()
-                self._group = int(found[1])
-                head = head[: found.start()] + head[found.end() :]
-        self._group_told.set()
-        if head:
-            yield head
-        while chunk := self._channel.recv_stderr(_CHUNK):
+            found = mark.search(bytes(head[-len(chunk) - _LONGEST_MARK :]))
+        if mark is _GROUP_LINE:
+            self._take_group(found)
+        if rest := found.string[found.end() :] if found else bytes(head):
+            yield rest
+        while chunk := receive(_CHUNK):
             yield chunk
+
+    def _take_group(self, told: re.Match[bytes] | None) -> None:
+        if told is not None:
+            self._started_at = b" ".join(told[2].split()[_START_FIELD : _START_FIELD + 1]).decode()
+            self._group = int(told[1])
+        self._group_told.set()
 
     def _write(self, data: bytes) -> None:
         self._channel.sendall(data)

@@ -29,7 +29,7 @@ DISK_GIB = 1.0
 """Free space a run of the default plan needs, with a margin."""
 
 _PROBE = Path(__file__).with_name("probe.py")
-_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ENV = ("env", "LC_ALL=C", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class CheckedHost:
             return None
 
     def output(self, *argv: str) -> str | None:
-        """Return the output of a command on either stream, or None if it fails."""
-        result = self.host.run(["env", _PATH, *argv], check=False, deadline_s=10)
-        return (result.text + result.error_text).strip() if result.ok else None
+        """Return the output of a command, or None if it fails."""
+        result = self.host.run([*_ENV, *argv], check=False, deadline_s=10)
+        return result.text.strip() if result.ok else None
 
     @cached_property
     def distribution(self) -> str | None:
@@ -77,7 +77,7 @@ class CheckedHost:
 
     @cached_property
     def cpus(self) -> int:
-        return int(self.output("nproc") or 1)
+        return max(number_in(self.output("nproc")), 1)
 
     @cached_property
     def probes(self) -> dict[str, dict[str, Any]]:
@@ -90,10 +90,15 @@ class CheckedHost:
         return self._tried("--kernel", deadline_s=180)
 
     def _tried(self, *text: str, deadline_s: float) -> dict[str, dict[str, Any]]:
-        argv = ["env", _PATH, "python3", "-I", "-", *text]
+        argv = [*_ENV, "python3", "-I", "-", *text]
         result = self.host.run(argv, stdin=_PROBE.read_bytes(), check=False, deadline_s=deadline_s)
         answers = [json.loads(line) for line in result.text.splitlines()]
         return {answer["probe"]: answer for answer in answers}
+
+
+def number_in(text: str | None) -> int:
+    """Return the number that a command or a file told; 0 if it told none."""
+    return int(text) if text and text.isdecimal() else 0
 
 
 def kernel(host: CheckedHost) -> Row:
@@ -173,8 +178,11 @@ def _version(host: CheckedHost, tool: str, version: str) -> Row:
 
 
 def perf_events(host: CheckedHost) -> Row:
-    text = host.output("perf", "stat", "-a", "-x;", "-e", "cycles,instructions", "--", "true")
-    counted = text is not None and "not supported" not in text and "not counted" not in text
+    """An event is counted if one kind of CPU counts it: kinds of cores have counters of their own."""
+    text = host.output("perf", "stat", "--log-fd", "1", "-a", "-x;", "-e", "cycles,instructions", "--", "true")
+    lines = [line.split(";") for line in (text or "").splitlines()]
+    counts = {name for value, _, name, *_ in (line for line in lines if len(line) > 2) if value[:1].isdigit()}
+    counted = all(any(event in name for name in counts) for event in ("cycles", "instructions"))
     remedy = "cycles and caches will be null: a VM needs its hypervisor's virtual PMU, or measure on bare metal"
     found = "counted" if counted else "not supported" if text is not None else "perf stat -a fails"
     return host.row("perf hardware events", found, "ok" if counted else "warn", remedy)
@@ -236,7 +244,7 @@ def memory_lock(host: CheckedHost) -> Row:
 
 def disk_space(host: CheckedHost, path: str = "/tmp") -> Row:
     text = (host.output("df", "-Pk", path) or "").splitlines()
-    gib = int(text[-1].split()[3]) / (1 << 20) if text else 0.0
+    gib = next((number_in(line[3]) / (1 << 20) for line in map(str.split, text[1:]) if len(line) > 3), 0.0)
     verdict: Verdict = "ok" if gib >= DISK_GIB else "warn"
     return host.row(f"disk space in {path}", f"{gib:.1f} GiB free", verdict, f"a run may need {DISK_GIB:g} GiB")
 
@@ -323,10 +331,19 @@ def examine_kernel(host: CheckedHost) -> list[Row]:
     return [kernel(host), btf(host), *_probed(host, KERNEL_PROBES, found=host.kernel_probes)]
 
 
+def understood(check: Callable[[CheckedHost], Row], host: CheckedHost) -> Row:
+    """Return the row of a check; what the host said and the check does not understand costs this row alone."""
+    try:
+        return check(host)
+    except (ValueError, LookupError) as error:
+        remedy = "look at what the host's tool prints; another version may print it otherwise"
+        return host.row(check.__name__.replace("_", " "), f"not understood: {error}", "warn", remedy)
+
+
 def examine_machine(host: CheckedHost) -> list[Row]:
     """Return the rows of a machine, without touching a network interface."""
     return [
-        *(check(host) for check in CHECKS),
+        *(understood(check, host) for check in CHECKS),
         *_probed(host, HOST_PROBES),
         *libraries(host),
         *versions(host),

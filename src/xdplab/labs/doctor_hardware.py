@@ -15,7 +15,7 @@ from xdplab.formats.ethtool import (
     rss_spread,
     rss_table,
 )
-from xdplab.labs.doctor import CheckedHost, Row, Verdict
+from xdplab.labs.doctor import CheckedHost, Row, Verdict, number_in, understood
 from xdplab.labs.inventory_checks import DPDK_DRIVERS
 
 CPU = "/sys/devices/system/cpu"
@@ -106,8 +106,8 @@ def pause(host: CheckedHost) -> Row:
 
 def numa(host: CheckedHost) -> Row:
     node = host.read(f"/sys/class/net/{host.interface}/device/numa_node")
-    nodes = host.output("sh", "-c", "ls -d /sys/devices/system/node/node* | wc -l") or "1"
-    if node is None or int(nodes) < 2:
+    nodes = number_in(host.output("sh", "-c", "ls -d /sys/devices/system/node/node* | wc -l"))
+    if node is None or nodes < 2:
         return host.row("NIC's NUMA node", "one node only")
     verdict: Verdict = "warn" if node == "-1" else "ok"
     return host.row("NIC's NUMA node", node, verdict, "the firmware does not say: set `cpus` in the inventory")
@@ -159,18 +159,18 @@ def mitigations(host: CheckedHost) -> Row:
 
 def iommu(host: CheckedHost) -> Row:
     """vfio-pci binds a card only where an IOMMU keeps it within its own memory."""
-    groups = host.output("sh", "-c", "ls /sys/kernel/iommu_groups | wc -l") or "0"
+    groups = number_in(host.output("sh", "-c", "ls /sys/kernel/iommu_groups | wc -l"))
     unsafe = host.read("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y"
     remedy = "boot with intel_iommu=on (or amd_iommu=on) iommu=pt: vfio-pci needs it"
-    if int(groups):
+    if groups:
         return host.row("IOMMU", f"{groups} groups")
     return host.row("IOMMU", "off, vfio without it allowed" if unsafe else "off", "warn", remedy)
 
 
 def hugepages(host: CheckedHost) -> Row:
-    pages = host.read("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages") or "0"
+    pages = number_in(host.read("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"))
     remedy = "`run` takes what the inventory's `generator.hugepages` says; boot with hugepages=1024 where it cannot"
-    return host.row("hugepages", f"{pages} of 2 MiB", "ok" if int(pages) else "warn", remedy)
+    return host.row("hugepages", f"{pages} of 2 MiB", "ok" if pages else "warn", remedy)
 
 
 MACHINE: tuple[Callable[[CheckedHost], Row], ...] = (
@@ -195,15 +195,17 @@ PORT: tuple[Callable[[CheckedHost], Row], ...] = (
 
 def examine_hardware(host: CheckedHost) -> list[Row]:
     """Return the rows of one server and its port. A port that DPDK has can say nothing of itself."""
-    rows = [check(host) for check in MACHINE]
+    rows = [understood(check, host) for check in MACHINE]
     if host.interface is None or ":" in host.interface:
         return [*rows, hugepages(host), iommu(host), host.row("port", f"{host.interface}: in DPDK's hands")]
-    return rows + [check(host) for check in PORT]
+    return rows + [understood(check, host) for check in PORT]
 
 
 def examine_port(host: CheckedHost) -> list[Row]:
     """Return the rows of a further port of a server; each names the port."""
-    return [replace(row, check=f"{row.check} on {host.interface}") for row in (check(host) for check in PORT)]
+    return [
+        replace(row, check=f"{row.check} on {host.interface}") for row in (understood(check, host) for check in PORT)
+    ]
 
 
 def dpdk_driver(host: CheckedHost, pci: str, wanted: str) -> Row:
