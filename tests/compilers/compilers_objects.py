@@ -13,7 +13,8 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from xdplab.programs.build import BuiltProgram, build, compile_command, find_clang, run_tool
+from xdplab.compiler import find_clang, run_tool
+from xdplab.programs.build import BuiltProgram, build, compile_command
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS, ProgramSpec, UserProgram
 from xdplab.resources import shipped
 from xdplab.studies.execution import objects as microbench

@@ -15,6 +15,7 @@ import pytest
 from tests.compilers import compilers_debian as debian
 from tests.compilers import compilers_objects as objects
 
+from xdplab.compiler import compiler_version, find_clang
 from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
@@ -22,7 +23,6 @@ from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import use_lab
 from xdplab.labs.vm import kernels
-from xdplab.programs.build import compiler_version, find_clang
 from xdplab.programs.bytecode import count_bytecode
 from xdplab.programs.proof import prove_user
 from xdplab.programs.spec import ProgramSpec

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from xdplab.compiler import compiler_version, find_clang, run_tool
 from xdplab.deploy.session import JsonSession, error_by_step
 from xdplab.errors import HostError, ProgramError
 from xdplab.formats.verifier_log import last_words, parse_bpfverify
 from xdplab.generators.session import Generator
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.hosts.local import LocalHost
-from xdplab.programs.build import compile_command, compiler_version, find_clang, run_tool
+from xdplab.programs.build import compile_command
 from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.userspace import compile_user
 from xdplab.resources import shipped

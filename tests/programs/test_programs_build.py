@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from xdplab.compiler import find_clang
 from xdplab.errors import MissingToolError, PlanError, ProgramError
-from xdplab.programs.build import build, find_clang
+from xdplab.programs.build import build
 from xdplab.programs.onhost import load_report
 from xdplab.programs.program import program
 from xdplab.programs.proof import prove
@@ -99,7 +100,7 @@ def test_the_compilers_message_is_shown(tmp_path, cache):
 
 def test_unrolled_code_that_the_compiler_does_not_end_with_says_what_to_do(cache, monkeypatch):
     """clang's time grows with N²: 18 s for 30,000 accesses in a row, more than 2 minutes for 100,000."""
-    monkeypatch.setattr("xdplab.programs.build.COMPILE_DEADLINE_S", 0.2)
+    monkeypatch.setattr("xdplab.compiler.COMPILE_DEADLINE_S", 0.2)
     with pytest.raises(ProgramError, match=r"did not end within 0 s \(fewer than 30,000 accesses, or `form: bounded`"):
         build(ProgramSpec("array", 30_000, form="unrolled"), cache)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from xdplab.compiler import run_tool
 from xdplab.errors import ProgramError
-from xdplab.programs.build import run_tool
 from xdplab.programs.contents import HEADER_BYTES, user_state
 from xdplab.programs.counting import AccessCounts, sample_frame
 from xdplab.programs.proof import prove_user

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from xdplab.programs.build import find_clang
+from xdplab.compiler import find_clang
 from xdplab.resources import shipped
 
 Edit = tuple[str, str, str]

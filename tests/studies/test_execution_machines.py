@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from test_execution_proof import DOCTORED, IN_THE_MODULE, doctored
 
+from xdplab.compiler import find_clang
 from xdplab.errors import LabError
 from xdplab.labs.modules import BuildTree
 from xdplab.labs.vm import headers
 from xdplab.labs.vm.architectures import KNOWN
-from xdplab.programs.build import find_clang
 from xdplab.resources import shipped
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
 from xdplab.studies.execution.machines import MACHINES

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from xdplab.compiler import find_clang
 from xdplab.errors import FormatError, LabError, ProgramError
 from xdplab.labs import modules
 from xdplab.labs.vm import headers
-from xdplab.programs.build import find_clang
 from xdplab.resources import shipped
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
 from xdplab.studies.execution.enclosure import Flow, TimedWork, complaints

@@ -9,27 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
-from xdplab.errors import MissingToolError, ProgramError
+from xdplab.compiler import FLAGS, bpf_include_flags, compiler_version, find_clang, run_tool, words_of
 from xdplab.programs.contents import map_contents, user_state
 from xdplab.programs.disassembly import disassemble
 from xdplab.programs.image import Image, read_image
 from xdplab.programs.source import source, user_source
 from xdplab.programs.spec import ProgramSpec, UserProgram
 
-COMPILE_DEADLINE_S = 120.0
-_CLANG_VERSIONS = range(25, 13, -1)
-_FLAGS = ("-O2", "-g", "-Wall", "-target", "bpf", "-mcpu=v3", "-fdebug-compilation-dir=.")
-# Without it clang stops unrolling at 16384 instructions and keeps a loop.
 _OF_A_LAB = ("xlated.*", "jited.*", "load.json", "proof*.json", "work.json", "counting.bpf.o", "workload_user.txt")
+# Without it clang stops unrolling at 16384 instructions and keeps a loop.
 _UNROLL_FLAGS = ("-Werror=pass-failed", "-mllvm", "-pragma-unroll-threshold=1000000000")
 
 
@@ -116,53 +109,11 @@ def build(program: ProgramSpec | UserProgram, cache_dir: Path) -> BuiltProgram:
 
 def compile_command(clang: str, program: ProgramSpec | UserProgram, *extra: str) -> list[str]:
     """Return the command that compiles ``program.c`` to ``program.bpf.o``, to be run in their directory."""
-    own = _UNROLL_FLAGS if isinstance(program, ProgramSpec) and program.form == "unrolled" else ()
-    return [clang, *_FLAGS, *own, *bpf_include_flags(), *extra, "-c", "program.c", "-o", "program.bpf.o"]
-
-
-def bpf_include_flags() -> list[str]:
-    """Return the folder of this machine's kernel headers, which `-target bpf` does not search."""
-    multiarch = Path(f"/usr/include/{platform.machine()}-linux-gnu")
-    return [f"-I{multiarch}"] if multiarch.is_dir() else []
-
-
-@cache
-def find_clang() -> str:
-    """Return $CLANG, ``clang``, or the newest ``clang-N`` from 14 on. Raises MissingToolError if there is none."""
-    candidates = [os.environ.get("CLANG", "clang"), *(f"clang-{version}" for version in _CLANG_VERSIONS)]
-    found = next((name for name in candidates if shutil.which(name)), None)
-    if found is None:
-        raise MissingToolError("there is no clang on this machine", remedy="install clang 14 or newer")
-    return found
-
-
-@cache
-def compiler_version(compiler: str) -> str:
-    """Return the first line of ``COMPILER --version``."""
-    return run_tool([compiler, "--version"], Path.cwd()).splitlines()[0]
-
-
-def run_tool(command: Sequence[str], directory: Path, *, if_late: str | None = None) -> str:
-    """Run a compiler or a similar tool and return its output.
-
-    Raises ProgramError with its message; ``if_late`` is the remedy where it does not end within COMPILE_DEADLINE_S.
-    """
-    try:
-        done = subprocess.run(
-            command, cwd=directory, capture_output=True, text=True, errors="replace", timeout=COMPILE_DEADLINE_S
-        )
-    except FileNotFoundError:
-        raise ProgramError(f"there is no {command[0]} on this machine", remedy=f"install {command[0]}") from None
-    except subprocess.TimeoutExpired:
-        raise ProgramError(f"{command[0]} did not end within {COMPILE_DEADLINE_S:.0f} s", remedy=if_late) from None
-    if done.returncode:
-        raise ProgramError(f"{command[0]} refuses the program: {_first_complaint(done.stderr)}")
-    return done.stdout
-
-
-def _first_complaint(words: str) -> str:
-    lines = [line for line in words.splitlines() if "error" in line]
-    return (lines[0] if lines else words[-400:]).strip() or "it printed nothing"
+    if isinstance(program, UserProgram):
+        own = words_of(program.cflags, Path(program.file).resolve().parent)
+    else:
+        own = [*_UNROLL_FLAGS] if program.form == "unrolled" else []
+    return [clang, *FLAGS, *own, *bpf_include_flags(), *extra, "-c", "program.c", "-o", "program.bpf.o"]
 
 
 def _text(program: ProgramSpec | UserProgram, command: list[str]) -> bytes:

@@ -13,11 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from xdplab.compiler import find_clang, run_tool
 from xdplab.errors import HostError, ProgramError
 from xdplab.formats.pcap import FCS_BYTES
 from xdplab.formats.verifier_log import told
 from xdplab.hosts.base import Host, Process
-from xdplab.programs.build import BuiltProgram, compile_command, find_clang, run_tool
+from xdplab.programs.build import BuiltProgram, compile_command
 from xdplab.programs.counting import VERDICTS
 from xdplab.programs.disassembly import disassemble_xlated
 from xdplab.programs.image import Insn, decode

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from xdplab.compiler import compiler_version
 from xdplab.errors import ProgramError
 from xdplab.hosts.base import Host
-from xdplab.programs.build import BuiltProgram, compiler_version
+from xdplab.programs.build import BuiltProgram
 from xdplab.programs.bytecode import count_bytecode
 from xdplab.programs.counting import AccessCounts
 from xdplab.programs.onhost import count_in_kernel

@@ -18,8 +18,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from unicorn import arm64_const, x86_const
 
+from xdplab.compiler import run_tool
 from xdplab.errors import ProgramError
-from xdplab.programs.build import run_tool
 from xdplab.programs.contents import HEADER_BYTES, user_state
 from xdplab.programs.counting import (
     ETHERNET_BYTES,

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from xdplab.compiler import run_tool
 from xdplab.errors import ProgramError
-from xdplab.programs.build import BuiltProgram, run_tool
+from xdplab.programs.build import BuiltProgram
 from xdplab.programs.counting import ETHERNET_BYTES, XDP_TX, Access, sample_frame
 from xdplab.programs.image import Image, Insn, decode
 from xdplab.programs.machine import SMP_PROCESSOR_ID, Interpreter, Region

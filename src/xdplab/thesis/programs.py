@@ -19,8 +19,8 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
+from xdplab.compiler import bpf_include_flags, find_clang, run_tool
 from xdplab.errors import ProgramError
-from xdplab.programs.build import bpf_include_flags, find_clang, run_tool
 from xdplab.programs.counting import XDP_TX, sample_frame
 from xdplab.programs.image import read_image
 from xdplab.programs.machine import Interpreter, Map

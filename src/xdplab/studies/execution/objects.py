@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from xdplab.compiler import find_clang
 from xdplab.errors import ProgramError
 from xdplab.labs import modules
 from xdplab.labs.modules import BuildTree
-from xdplab.programs.build import find_clang
 from xdplab.resources import shipped
 from xdplab.studies.execution.benchmarks import BPF, MODULE, NATIVE, USER, Benchmark
 

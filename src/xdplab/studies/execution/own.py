@@ -14,8 +14,8 @@ from typing import Annotated
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
+from xdplab.compiler import find_clang
 from xdplab.errors import MissingToolError, PlanError, ProgramError
-from xdplab.programs.build import find_clang
 from xdplab.trust import read_source
 from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
+from xdplab.compiler import run_tool
 from xdplab.errors import ProgramError
-from xdplab.programs.build import run_tool
 from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCK_READS, CLOCKS, MODULE, USER, Benchmark
 from xdplab.studies.execution.bytecode import entry_of, steps_of
 from xdplab.studies.execution.enclosure import Flow, complaints
