@@ -74,8 +74,10 @@ def words_of(flags: Iterable[str], folder: Path) -> list[str]:
 def sources_of(file: Path, flags: Sequence[str] = ()) -> tuple[Path, ...]:
     """Return the files that the compiler reads for a C file, itself first, without those of the system.
 
-    Raises ProgramError with the compiler's words.
+    An object is alone. Raises ProgramError with the compiler's words.
     """
+    if file.suffix != ".c":
+        return (file,)
     folder = file.resolve().parent
     command = [find_clang(), *FLAGS, *words_of(flags, folder), *bpf_include_flags(), "-M", "-MT", "x", file.name]
     try:

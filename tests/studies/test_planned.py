@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from xdplab.cli.race import race_plan
+from xdplab.compiler import sources_of
 from xdplab.errors import PlanError
-from xdplab.plan import parse_plan
+from xdplab.plan import load_plan, parse_plan
 from xdplab.plan.model import Plan
 from xdplab.run.progress import silent
 from xdplab.run.state import read_state
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.fleet import JoinedLabs
-from xdplab.studies.traffic.planned import create_run, extend_run, plan_trials, run_trials_of
+from xdplab.studies.traffic.planned import (
+    create_run,
+    extend_run,
+    plan_trials,
+    race_sides,
+    run_plan,
+    run_trials_of,
+)
+from xdplab.studies.traffic.prepare import require_content
 
 PLAN = parse_plan({"name": "t", "blocks": [{"points": {"accesses": [0, 100]}}]})
 
@@ -31,16 +43,71 @@ def test_the_trials_come_back_from_the_directory(tmp_path: Path) -> None:
     assert read_state(run).owed == [t.trial_id for t in run_trials_of(run)]
 
 
-def test_a_users_program_travels_with_its_headers(tmp_path: Path) -> None:
-    (tmp_path / "src").mkdir()
-    run = create_run(user_plan(tmp_path / "src"), tmp_path / "out", lab="netns", arrangement="shared")
+RACE = {
+    "mode": "native", "action": "drop", "accesses": 0, "frame_bytes": 64, "load": "max", "window_s": 0.5,
+    "margin": None, "at_least": None, "at_most": 30, "by": None, "name": "r",
+}  # fmt: skip
+LAYOUTS: dict[str, tuple[dict[str, str], dict[str, object]]] = {
+    "a header beside it": ({"p.c": '#include "a.h"', "a.h": "int a;"}, {}),
+    "of a subfolder, where the system has one of that name": (
+        {"p.c": '#include "linux/bpf.h"\nint x = MINE;', "linux/bpf.h": "#define MINE 1"},
+        {},
+    ),
+    "of a parent folder": (
+        {"src/p.c": '#include "../common/a.h"', "common/a.h": '#include "b.h"', "common/b.h": ""},
+        {},
+    ),
+    "another C file": ({"p.c": '#include "rest.c"', "rest.c": "int x;"}, {}),
+    "a flag, from the plan": (
+        {"src/p.c": '#include "a.h"\nint x = LIMIT;', "inc/deep/a.h": ""},
+        {"cflags": ["-Iinc/deep", "-DLIMIT=4"]},
+    ),
+    "a flag, from its folder": ({"src/p.c": "#include <k/a.h>", "inc/k/a.h": ""}, {"cflags": "-I ../inc -I ../src"}),
+    "a folder above all": ({"src/p.c": "#include <inc/a.h>", "inc/a.h": ""}, {"cflags": ["-I."]}),
+    "a flag with a file": ({"p.c": "int y = A;", "inc/a.h": "#define A 1"}, {"cflags": ["-include", "inc/a.h"]}),
+    "names with spaces": ({"a b/p c.c": '#include "x y/ö #1.h"', "a b/x y/ö #1.h": ""}, {}),
+    "files that its setup names": (
+        {"p.c": "int x;", "fill.sh": "bpftool", "data/nets.txt": "10.0.0.0"},
+        {"setup": [["sh", "fill.sh"], ["sh", "-c", "cat data/nets.txt | sh ./fill.sh; cat /etc/passwd"]]},
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_users_program_travels_with_all_that_it_consists_of(tmp_path: Path, layout: str) -> None:
+    """Of another's header of that name, another program was made: 17.9 Mpps for 0.93."""
+    files, keys = LAYOUTS[layout]
+    source = tmp_path / "project"
+    for name, text in files.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text)
+    program = {"file": next(iter(files)), "action": "drop"} | keys
+    (source / "plan.yaml").write_text(json.dumps({"name": "u", "blocks": [{"points": {"program": program}}]}))
+    plan = load_plan(source / "plan.yaml")
+    asked = plan_trials(plan, "shared")[0].point
+    run = create_run(plan, tmp_path / "out", lab="netns", arrangement="shared")
+    assert str(tmp_path) not in (run.path / "plan.yaml").read_text()
     moved = run.path.rename(tmp_path / "moved")
-    (tmp_path / "src" / "mine.bpf.c").unlink()
-    file = run_trials_of(type(run)(moved))[0].point.program.file
-    assert file is not None
-    assert Path(file).is_relative_to(moved)
-    assert (Path(file).parent / "mine.h").exists()
-    assert str(tmp_path) not in (moved / "plan.yaml").read_text()
+    shutil.rmtree(source)
+    point = run_trials_of(type(run)(moved))[0].point
+    copies = [point.program.file, *point.program.sources, *dict(point.program.setup_files).values()]
+    assert all(Path(path).is_relative_to(moved) for path in copies)
+    assert sorted(Path(path).read_text() for path in copies) == sorted(files.values())
+    assert point.point_id == asked.point_id
+    require_content(point.program)
+    if "setup" not in keys:
+        read = sources_of(Path(point.program.file), point.program.cflags)
+        assert [str(path) for path in read] == [point.program.file, *point.program.sources]
+
+
+def test_headers_that_only_the_environment_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc/a.h").write_text("")
+    (tmp_path / "p.c").write_text("#include <a.h>")
+    monkeypatch.setenv("C_INCLUDE_PATH", str(tmp_path / "inc"))
+    plan = parse_plan({"name": "u", "blocks": [{"points": {"program": {"file": str(tmp_path / "p.c")}}}]})
+    with pytest.raises(PlanError, match=r"its compiler reads .*inc/a.h \(name the folders of its headers in `cflags"):
+        create_run(plan, tmp_path / "out", lab="netns", arrangement="shared")
 
 
 def test_an_edited_plan_is_refused(tmp_path: Path) -> None:
@@ -131,31 +198,32 @@ def test_a_point_of_the_run_gets_no_further_pass(tmp_path: Path) -> None:
             extend_run(run, wider)
 
 
-def test_a_program_with_another_header_is_another_program(tmp_path: Path) -> None:
-    """A point is known by the file, not by its headers: the new header replaced the old one in the run."""
-    source = tmp_path / "src"
-    source.mkdir()
-    run = create_run(user_plan(source), tmp_path / "out", lab="netns", arrangement="shared")
-    extend_run(run, user_plan(source))
-    (kept,) = run.path.glob("files/*/mine.h")
-    wider = user_plan(source)
-    (source / "mine.h").write_text("#define X 2\n")
-    with pytest.raises(PlanError, match=r"mine.h is not the mine.h that the run has beside the same mine.bpf.c"):
-        extend_run(run, wider)
-    assert kept.read_text() == "#define X 1\n"
+def test_a_program_with_another_header_is_another_point(tmp_path: Path) -> None:
+    run = create_run(user_plan(tmp_path), tmp_path / "out", lab="netns", arrangement="shared")
+    extend_run(run, user_plan(tmp_path))
+    assert len(run_trials_of(run)) == 3
+    wider = user_plan(tmp_path)
+    (tmp_path / "mine.h").write_text("#define X 2\n")
+    extend_run(run, wider)
+    kept = {trial.point.program.file_sha256: trial.point.program for trial in run_trials_of(run)}
+    headers = [Path(program.file).with_name("mine.h").read_text() for program in kept.values()]
+    assert sorted(headers) == ["#define X 1\n", "#define X 2\n"]
 
 
-def test_two_programs_that_differ_in_a_header_only_are_not_taken_for_one(tmp_path: Path) -> None:
-    blocks = []
-    for number in (1, 2):
-        folder = tmp_path / f"v{number}"
-        folder.mkdir()
-        blocks += [block.model_dump(mode="json") for block in user_plan(folder).blocks]
-        (folder / "mine.h").write_text(f"#define X {number}\n")
-    plan = parse_plan({"name": "u", "blocks": blocks})
-    with pytest.raises(PlanError, match="the two programs would be taken for one"):
-        create_run(plan, tmp_path / "out", lab="netns", arrangement="shared")
-    assert not list((tmp_path / "out").glob("2*"))
+@pytest.mark.parametrize("header", ["#define X 1\n", "#define X 2\n"])
+def test_files_of_one_name_race_under_the_names_of_their_folders(tmp_path: Path, header: str) -> None:
+    for folder, text in (("old", "#define X 1\n"), ("new", header)):
+        (tmp_path / folder / "src").mkdir(parents=True)
+        user_plan(tmp_path / folder / "src")
+        (tmp_path / folder / "src/mine.h").write_text(text)
+    sides = [str(tmp_path / folder / "src/mine.bpf.c") for folder in ("old", "new")]
+    plan = race_plan(*sides, **RACE)
+    assert race_sides(plan, "shared") == ("old/src/mine.bpf.c", "new/src/mine.bpf.c")
+    run = create_run(plan, tmp_path / "out", lab="netns", arrangement="shared")
+    assert race_sides(run_plan(run), "shared") == ("old/src/mine.bpf.c", "new/src/mine.bpf.c")
+    assert len({trial.point.point_id for trial in run_trials_of(run)}) == 2
+    with pytest.raises(PlanError, match="both sides measure mine"):
+        plan_trials(race_plan(sides[0], sides[0], **RACE), "shared")
 
 
 def test_a_run_that_ends_by_its_results_is_not_shared_among_labs(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
+from xdplab.compiler import flags_of, place_of
 from xdplab.plan.imix import imix_of, require_mix, words_of
 
 Mode = Literal["native", "generic", "offload", "af_xdp"]
@@ -152,8 +153,44 @@ def _mixed(value: str) -> str:
 # --- canonical values, and cells of a table ---
 
 
-def _rodata(given: Mapping[str, int | bool]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((name, int(value)) for name, value in given.items()))
+def constants(given: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """Return the numbers that ``rodata`` sets, by place: ``limit``, ``mac[5]``, ``cfg.limit``. Raises ValueError."""
+    return tuple(sorted(step for name, value in given.items() for step in _numbers(name, value)))
+
+
+def _numbers(place: str, value: Any) -> Iterator[tuple[str, int]]:
+    if isinstance(value, Mapping):
+        for name, own in value.items():
+            yield from _numbers(f"{place}.{name}", own)
+    elif isinstance(value, list | tuple):
+        for index, own in enumerate(value):
+            yield from _numbers(f"{place}[{index}]", own)
+    elif isinstance(value, int):
+        yield place, int(value)
+    else:
+        raise ValueError(f"{place}: {value!r} is not a whole number")
+
+
+def _checked_constants(given: dict[str, Any]) -> dict[str, Any]:
+    constants(given)
+    return given
+
+
+Entry = Annotated[str, Field(pattern=r"^[^\s=,]+$")] | int
+Entries = dict[Entry, Entry | dict[Annotated[str, Field(pattern=r"^[a-z_]+$")], Entry]]
+
+
+def _maps(given: Mapping[str, Mapping[str | int, Any]]) -> tuple[tuple[str, str, str], ...]:
+    """Return each entry as map, key and value; the fields of a value are ``device=v0,program=count``."""
+    return tuple(
+        (name, str(key), ",".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value))
+        for name, entries in sorted(given.items())
+        for key, value in entries.items()
+    )
+
+
+def _maps_cell(value: Iterable[tuple[str, str, str]]) -> str:
+    return " ".join(f"{name}[{key}]={entry}" for name, key, entry in value) or "none"
 
 
 def _rodata_cell(value: Iterable[tuple[str, int]]) -> str:
@@ -308,13 +345,27 @@ FACTORS: tuple[Factor, ...] = (
            absent="tx"),
     Factor("file", "program", "program", str, ..., "a user's program: the name of its file",
            path=True, applies=_own_file, caption="own"),
-    Factor("file_sha256", "program", "", None, None, "a user's program: SHA-256 of its file", column="program_sha256",
+    Factor("file_sha256", "program", "", None, None,
+           "a user's program: SHA-256 of its file, and of those it was compiled from", column="program_sha256",
            title="version", short=lambda v: v[:7], applies=_own_file, caption="own"),
     Factor("section", "program", "program", str, "xdp", "a user's program: its ELF section",
            applies=_own_file, absent="xdp"),
-    Factor("rodata", "program", "program", dict[str, int | bool], {},
+    Factor("function", "program", "program", str | None, None,
+           "a user's program: its function, where a section has several", cell=lambda value: value or "none",
+           applies=_own_file),
+    Factor("cflags", "program", "program", Annotated[list[str], BeforeValidator(flags_of)], [],
+           "a user's program: flags for its compiler, such as -Iinclude and -DLIMIT=4",
+           canonical=tuple, cell=lambda value: " ".join(value) or "none", applies=_own_file, absent=()),
+    Factor("rodata", "program", "program",
+           Annotated[dict[str, int | bool | list[Any] | dict[str, Any]], AfterValidator(_checked_constants)], {},
            "a user's program: the constants it is loaded with",
-           canonical=_rodata, cell=_rodata_cell, applies=_own_file, absent=()),
+           canonical=constants, cell=_rodata_cell, applies=_own_file, absent=()),
+    Factor("maps", "program", "program", dict[str, Entries], {},
+           "a user's program: entries of its maps of programs, devices and CPUs",
+           canonical=_maps, cell=_maps_cell, applies=_own_file, absent=()),
+    Factor("pinned", "program", "program", Literal["anew", "keep"], "anew",
+           "a user's program: whether maps pinned by name begin empty in each load, or keep what they had",
+           full="pinned maps {}".format, applies=_own_file, absent="anew"),
     Factor("setup", "program", "program", list[list[Word]], [],
            "a user's program: commands on the DUT once it is attached",
            canonical=_setup, cell=_setup_cell, applies=_own_file, absent=()),
@@ -433,15 +484,18 @@ def cells(values: Values) -> dict[str, Any]:
 
 def identity(values: Values) -> dict[str, Any]:
     """Return the part of ``values`` that is hashed: a later factor does not change an older point's id."""
+    known = {name: _known(BY_NAME[name], value) for name, value in values.items()}
     return {
-        name: _known(BY_NAME[name], value)
-        for name, value in values.items()
+        name: value
+        for name, value in known.items()
         if name in FIRST or value not in (BY_NAME[name].absent, BY_NAME[name].canonical(BY_NAME[name].default))
     }
 
 
 def _known(factor: Factor, value: Any) -> Any:
-    """A file is identified by its name, whatever its folder."""
+    """A file is known by its name, whatever its folder; what a folder of headers had is in the program's SHA-256."""
+    if factor.name == "cflags":
+        return tuple(flag for flag in value if place_of(flag) is None)
     return Path(value).name if factor.path and value is not None else value
 
 

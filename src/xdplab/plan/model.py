@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from xdplab.compiler import placed
 from xdplab.errors import PlanError
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
 from xdplab.trust import read_source
@@ -61,7 +63,16 @@ def _given(where: Where, field: Callable[[Factor], tuple[Any, Any]]) -> Any:
 
 
 class UserProgramFile(_given("program", _one)):  # type: ignore[misc]
-    """A user's own XDP program: ``action`` says which counters decide the verdict."""
+    """A user's own XDP program: ``action`` says which counters decide the verdict.
+
+    ``name`` is its name in tables and comparisons: by default that of its file, with as many folders as tell it from
+    the plan's others. ``sources`` are the files that its compiler reads, ``setup_files`` those that ``setup`` names, by
+    their names there; both are found out, and a run's plan has its own copies.
+    """
+
+    name: Annotated[str, Field(pattern=r"^\S.*$")] | None = None
+    sources: list[str] | None = None
+    setup_files: dict[str, str] | None = None
 
 
 _WORKLOAD = {factor.name for factor in in_plan("points") if of_program(factor)}
@@ -218,6 +229,12 @@ class Race(_Strict):
         return self
 
 
+def _shortest(path: tuple[str, ...], others: list[tuple[str, ...]]) -> str:
+    """Return the shortest end of a path that is no end of the others."""
+    ends = (path[-count:] for count in range(1, len(path) + 1))
+    return "/".join(next((end for end in ends if end not in [one[-len(end) :] for one in others]), path))
+
+
 class Plan(_Strict):
     """What to measure, on which lab, how often and in which seeded order."""
 
@@ -243,6 +260,16 @@ class Plan(_Strict):
     def _two_blocks_race(self) -> Plan:
         if self.race and len(self.blocks) != 2:
             raise ValueError(f"a race is between two blocks, and this plan has {len(self.blocks)}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_name_each(self) -> Plan:
+        """Two files of one name are told apart by their folders."""
+        programs = [program for block in self.blocks for program in block.points.program or () if program.name is None]
+        for program in programs:
+            others = [Path(one.file).parts for one in programs if one.file != program.file]
+            if (name := _shortest(Path(program.file).parts, others)) != Path(program.file).name:
+                object.__setattr__(program, "name", name)  # the model is frozen for everybody else
         return self
 
     @model_serializer(mode="wrap")
@@ -357,7 +384,26 @@ def _relative_files(plan: Plan, folder: Path) -> Plan:
     data = plan.model_dump(mode="json")
     for block in data["blocks"]:
         for program in block["points"]["program"] or []:
-            for key in PATHS:
-                if program[key] is not None:
-                    program[key] = str((folder / program[key]).resolve())
+            _place(program, folder)
     return parse_plan(data)
+
+
+def _place(program: dict[str, Any], folder: Path) -> None:
+    """Make a program's paths absolute, and find the files beside the plan that its ``setup`` names."""
+    for key in PATHS:
+        if program[key] is not None:
+            program[key] = str((folder / program[key]).resolve())
+    program["cflags"] = placed(program["cflags"], (folder.resolve(), Path(program["file"]).parent))
+    if program["sources"] is not None:
+        program["sources"] = [str((folder / path).resolve()) for path in program["sources"]]
+    named = program["setup_files"]
+    if named is None:
+        named = {name: name for name in files_named(program["setup"], folder)}
+    program["setup_files"] = {name: str((folder / path).resolve()) for name, path in named.items()}
+
+
+def files_named(setup: Sequence[Sequence[str]], folder: Path) -> list[str]:
+    """Return the words of commands, also within a word for a shell, that name a file in ``folder``."""
+    words = {word for argv in setup for text in argv for word in re.split(r"[\s'\"`;|&<>()=$]+", text) if word}
+    paths = {path for path in map(Path, words) if not path.is_absolute() and ".." not in path.parts}
+    return sorted(str(path) for path in paths if len(path.name) < 256 and (folder / path).is_file())

@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, make_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from xdplab.compiler import placed, sources_of
 from xdplab.errors import PlanError
 from xdplab.plan import factors
 from xdplab.plan.factors import FACTORS, Arrangement, Factor, of_program, parse_line_share, parse_load, parse_share
 from xdplab.plan.imix import cycle_of, mean_bytes
-from xdplab.plan.model import Block, Plan, UserProgramFile
+from xdplab.plan.model import Block, Plan, UserProgramFile, files_named
 from xdplab.text import many
 
 _PROGRAM = [factor for factor in FACTORS if factor.identity and of_program(factor)]
@@ -30,14 +32,25 @@ def _values(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-class ProgramFactors(_record("ProgramFactors", *((f.name, Any, f.absent) for f in _PROGRAM))):  # type: ignore[misc]
+class ProgramFactors(
+    _record(  # type: ignore[misc]
+        "ProgramFactors",
+        ("called", str | None, None),
+        ("sources", tuple[str, ...], ()),
+        ("setup_files", tuple[tuple[str, str], ...], ()),
+        *((f.name, Any, f.absent) for f in _PROGRAM),
+    )
+):
     """What a DUT does with each frame: a workload with N accesses, or a user's own file (then N is null).
 
     Its fields are the program's factors of the table; a field that is not given has its value for "does not apply".
+    ``called`` is a name that the plan gives it, ``sources`` and ``setup_files`` are the files that it consists of.
     """
 
     @property
     def name(self) -> str:
+        if self.called is not None:
+            return str(self.called)
         if self.file is not None:
             return Path(self.file).name
         return f"{self.workload}-{self.op}" + ("-hash" if self.map_type == "hash" else "")
@@ -45,7 +58,12 @@ class ProgramFactors(_record("ProgramFactors", *((f.name, Any, f.absent) for f i
     @property
     def values(self) -> dict[str, Any]:
         """The factors' canonical values by name."""
-        return _values(self)
+        return {factor.name: getattr(self, factor.name) for factor in _PROGRAM}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a point's id has of it."""
+        return factors.identity(self.values) | ({} if self.called is None else {"name": self.called})
 
 
 class Point(
@@ -113,7 +131,7 @@ class Point(
         """Hash of the factors, without the plan's lab, the passes, and the folder of a user's file."""
         program = self.program.values
         own = {name: value for name, value in self.values.items() if name not in program}
-        hashed = {"program": factors.identity(program), **factors.identity(own)}
+        hashed = {"program": self.program.identity, **factors.identity(own)}
         return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:12]
 
     def factors(self) -> dict[str, Any]:
@@ -180,7 +198,7 @@ def _crossed(given: Mapping[str, Any], among: Iterable[Factor]) -> list[dict[str
 def _programs(block: Block) -> Iterator[ProgramFactors]:
     points = block.points
     if points.program:
-        yield from map(_user_program, points.program)
+        yield from map(user_program, points.program)
         return
     # A point needs its baseline for the access cost: N = 0 is measured with every N.
     given = {**dict(points), "accesses": sorted({0, *points.accesses})}
@@ -188,13 +206,40 @@ def _programs(block: Block) -> Iterator[ProgramFactors]:
         yield ProgramFactors(**values)
 
 
-def _user_program(given: UserProgramFile) -> ProgramFactors:
+def user_program(given: UserProgramFile) -> ProgramFactors:
+    """Return a user's program with the files that it consists of. Raises PlanError, ProgramError."""
     values = {f.name: f.canonical(getattr(given, f.name)) for f in factors.in_plan("program")}
-    hashes = {f"{name}_sha256": _sha256(values[name], f"program.{name}") for name in factors.PATHS if values[name]}
-    return ProgramFactors(**values, **hashes)
+    values["cflags"] = tuple(placed(values["cflags"], (Path(), Path(given.file).parent)))
+    hashes = {f"{name}_sha256": file_sha256(values[name], f"program.{name}") for name in factors.PATHS if values[name]}
+    read = given.sources
+    if read is None:
+        read = [str(path) for path in sources_of(Path(given.file), values["cflags"])[1:]]
+    scripts = given.setup_files
+    if scripts is None:
+        scripts = {name: name for name in files_named(given.setup, Path())}
+    found = ProgramFactors(
+        **values | hashes,
+        called=given.name,
+        sources=tuple(read),
+        setup_files=tuple(sorted(scripts.items())),
+    )
+    return replace(found, file_sha256=content_sha256(found))
 
 
-def _sha256(path: str, field: str) -> str:
+def content_sha256(program: ProgramFactors) -> str:
+    """Return the SHA-256 of a user's file, if it is alone, else of this and of the other files that the program has.
+
+    The others count by their places beside the file, which a copy of them all keeps. Raises PlanError.
+    """
+    folder = Path(program.file).resolve().parent
+    beside = [(os.path.relpath(path, folder), path) for path in program.sources]
+    own = file_sha256(program.file, "program.file")
+    others = [f"{name} {file_sha256(path, 'program.file')}" for name, path in sorted([*beside, *program.setup_files])]
+    return hashlib.sha256("\n".join([own, *others]).encode()).hexdigest() if others else own
+
+
+def file_sha256(path: str, field: str) -> str:
+    """Return the SHA-256 of a file that ``field`` of a plan names. Raises PlanError."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError as error:

@@ -11,8 +11,10 @@ from xdplab.errors import PlanError
 from xdplab.later import later
 
 if TYPE_CHECKING:
+    from xdplab import compiler
     from xdplab.plan import factors
 else:
+    compiler = later("xdplab.compiler")
     factors = later("xdplab.plan.factors")
 
 WORKLOADS = ("array", "packet", "chase", "lookup")
@@ -111,28 +113,50 @@ class ProgramSpec:
 
 @dataclass(frozen=True)
 class UserProgram:
-    """A user's own XDP program: a C file (or a BPF object, ``*.o``), measured unchanged; its N is null.
+    """A user's own XDP program: a C file (or a BPF object), measured unchanged; its N is null.
 
-    ``action`` is what it does to the test frames and says which counters make the verdict. ``setup`` are commands for
-    the DUT after it is attached, ``frames`` a pcap to send instead of the test frames.
+    ``action`` is what it does to the test frames and says which counters make the verdict. ``function`` chooses one of
+    several programs of the file; ``maps`` are entries of its maps by map and key, ``setup`` commands for the DUT after
+    it is attached, ``frames`` a pcap to send instead of the test frames. Raises PlanError naming the field.
     """
 
     file: str
     section: str = "xdp"
     action: str = "tx"
-    rodata: Mapping[str, int | bool] = field(default_factory=dict)
+    rodata: Mapping[str, Any] = field(default_factory=dict)
     setup: tuple[tuple[str, ...], ...] = ()
     frames: str | None = None
+    function: str | None = None
+    cflags: tuple[str, ...] = ()
+    maps: Mapping[str, Mapping[str | int, Any]] = field(default_factory=dict)
+    pinned: str = "anew"
 
     def __post_init__(self) -> None:
         _one_of("action", self.action, get_args(factors.Action))
+        try:
+            factors.constants(self.rodata)
+            flags = compiler.flags_of(self.cflags)
+        except ValueError as error:
+            raise PlanError(f"program: {error}") from None
+        object.__setattr__(self, "cflags", tuple(compiler.placed(flags, (Path(), Path(self.file).parent))))
         object.__setattr__(self, "rodata", dict(sorted(self.rodata.items())))
         object.__setattr__(self, "setup", tuple(tuple(argv) for argv in self.setup))
         for name, path in (("file", self.file), ("frames", self.frames)):
             if path is not None and not Path(path).is_file():
                 raise PlanError(f"program.{name}: there is no file {path}")
-        if Path(self.file).suffix not in (".c", ".o"):  # a compiler takes any other for a linker's
-            raise PlanError(f"program.file: {self.file} is neither C (*.c) nor a BPF object (*.o)")
+        if Path(self.file).suffix != ".c" and not self.is_object:
+            raise PlanError(
+                f"program.file: {self.file} is neither C (*.c) nor a BPF object",
+                remedy="a C file's name ends in .c; an object is ELF, as clang -target bpf makes it",
+            )
+
+    @property
+    def is_object(self) -> bool:
+        """Whether the file is compiled already: by its ending, or by its first bytes, as Rust's have none."""
+        if Path(self.file).suffix in (".c", ".o"):
+            return self.file.endswith(".o")
+        with Path(self.file).open("rb") as file:
+            return file.read(4) == b"\x7fELF"
 
     @property
     def name(self) -> str:

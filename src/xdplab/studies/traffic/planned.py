@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xdplab.compiler import of_system, place_of, placed, sources_of
 from xdplab.errors import PlanError, ResultsError
 from xdplab.later import later
-from xdplab.plan import Arrangement, Plan, Point, Trial, load_plan, parse_plan, points_of, schedule, trial_s
-from xdplab.plan.points import block_points, select
+from xdplab.plan import (
+    Arrangement,
+    Plan,
+    Point,
+    ProgramFactors,
+    Trial,
+    load_plan,
+    parse_plan,
+    points_of,
+    schedule,
+    trial_s,
+)
+from xdplab.plan.points import block_points, select, user_program
 from xdplab.plan.schedule import SLICES
 from xdplab.run.disk import disk_errors
 
@@ -50,10 +63,11 @@ def race_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]
     first, second = sides
     if len(first) != len(second):
         raise PlanError(f"race: one block has {len(first)} points, the other {len(second)}: they cannot be paired")
-    if {point.point_id for point in first} & {point.point_id for point in second}:
+    ids = {point.point_id for point in second}
+    if same := [point for point in first if point.point_id in ids]:
         raise PlanError(
-            f"race: both sides measure {next(p for p in first if p in second)}",
-            remedy="to race a program against itself, give a copy of its file under another name",
+            f"race: both sides measure {same[0]}",
+            remedy="to race a program against itself, give a copy of its file, or one of them another `name`",
         )
     return list(zip(first, second, strict=True))
 
@@ -235,31 +249,56 @@ def _add(run: RunDirectory, name: str, plan: Plan, trials: list[Trial], **facts:
 
 
 def _with_own_files(run: RunDirectory, plan: Plan) -> Plan:
-    """Copy a user's program and the headers beside it into the run, which must need no other place."""
+    """Copy what users' programs consist of into the run, which must need no other place."""
     data = plan.model_dump(mode="json")
-    for block in data["blocks"]:
-        for program in block["points"].get("program") or []:
-            for key in ("file", "frames"):
-                if program[key] is not None:
-                    program[key] = _copy(run, Path(program[key]))
+    for block, asked in zip(data["blocks"], plan.blocks, strict=True):
+        for program, given in zip(block["points"].get("program") or (), asked.points.program or (), strict=True):
+            program |= _copied(run, user_program(given))
     return parse_plan(data)
 
 
-def _copy(run: RunDirectory, source: Path) -> str:
-    folder = run.path / "files" / _sha256(source)[:12]
-    headers = source.parent.glob("*.h") if source.suffix == ".c" else ()
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in (source, *headers):
-            there = folder / path.name
-            if there.exists() and there.read_bytes() != path.read_bytes():
-                raise PlanError(
-                    f"program.file: {path} is not the {path.name} that the run has beside the same {source.name}: "
-                    "the two programs would be taken for one",
-                    remedy=f"write into {source.name} what differs, such as the version, or make another run",
-                )
-            shutil.copyfile(path, there)
-    return (folder / source.name).relative_to(run.path).as_posix()
+def _copied(run: RunDirectory, program: ProgramFactors) -> dict[str, Any]:
+    """Copy a program's files, each at its place beside the others, and return the keys of a plan for the copies."""
+    read = [Path(program.file).resolve(), *map(Path, program.sources)]
+    flags = [(flag, place_of(flag)) for flag in program.cflags]
+    places = [Path(place[1]) for _, place in flags if place and any(path.is_relative_to(place[1]) for path in read)]
+    root = os.path.commonpath([*(path.parent for path in read), *places])
+    folder = Path("files") / program.file_sha256[:12]
+    moved = {path: folder / path.relative_to(root) for path in (*read, *places)}
+    kept = [
+        flag if place is None or of_system(Path(place[1])) else f"{place[0]}{moved[Path(place[1])]}"
+        for flag, place in flags
+        if place is None or Path(place[1]) in moved or of_system(Path(place[1]))
+    ]
+    scripts = {name: folder.with_suffix(".setup") / name for name, _ in program.setup_files}
+    copies = {path: moved[path] for path in read} | {Path(p): scripts[name] for name, p in program.setup_files}
+    if program.frames is not None:
+        frames = Path(program.frames)
+        copies[frames] = Path("files") / program.frames_sha256[:12] / frames.name
+    with disk_errors(run.path / folder):
+        for source, copy in copies.items():
+            (run.path / copy).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, run.path / copy)
+    _require_whole(run.path, [moved[path] for path in read], kept)
+    return {
+        "file": str(moved[read[0]]),
+        "sources": [str(moved[path]) for path in read[1:]],
+        "cflags": kept,
+        "setup_files": {name: str(path) for name, path in scripts.items()},
+        "frames": None if program.frames is None else str(copies[Path(program.frames)]),
+    }
+
+
+def _require_whole(folder: Path, copies: Sequence[Path], flags: Sequence[str]) -> None:
+    """Raise PlanError unless the compiler reads the copies where it read the files themselves."""
+    file = folder / copies[0]
+    own = {folder.resolve() / copy for copy in copies}
+    other = set(sources_of(file, placed(flags, (folder,)))) ^ own if file.suffix == ".c" else set()
+    if other:
+        raise PlanError(
+            f"program.file: {file.name} cannot be copied into a run: its compiler reads {min(other)}",
+            remedy="name the folders of its headers in `cflags: [-IFOLDER]`, not by absolute paths or the environment",
+        )
 
 
 def _sha256(path: Path) -> str:

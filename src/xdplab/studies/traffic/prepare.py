@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from xdplab.generators.testpmd import install as install_testpmd
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs import Lab
 from xdplab.plan import Point, ProgramFactors
+from xdplab.plan.points import content_sha256, file_sha256
 from xdplab.programs.build import BuiltProgram, build
 from xdplab.programs.onhost import LoadReport, load_report, verified_to_count
 from xdplab.programs.program import cache_directory
@@ -232,9 +232,15 @@ def _prepare_alone(
 
 
 def require_content(factors: ProgramFactors) -> None:
-    """Raise ProgramError if a user's file is not the one of the plan: a worker elsewhere may have another there."""
-    for path, wanted in ((factors.file, factors.file_sha256), (factors.frames, factors.frames_sha256)):
-        if path is not None and hashlib.sha256(Path(path).read_bytes()).hexdigest() != wanted:
+    """Raise ProgramError if a user's files are not those of the plan: a worker elsewhere may have others there."""
+    if factors.file is None:
+        return
+    frames = file_sha256(factors.frames, "program.frames") if factors.frames else None
+    for path, wanted, found in (
+        (factors.file, factors.file_sha256, content_sha256(factors)),
+        (factors.frames, factors.frames_sha256, frames),
+    ):
+        if found != wanted:
             raise ProgramError(
                 f"{path} is not the file that this plan was made with",
                 remedy="each machine that measures needs the run's own copy at this path",
