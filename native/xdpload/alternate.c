@@ -133,10 +133,11 @@ static void run_turns(const struct program *program, int other, const char *inte
     }
     bool preempts = !sched_setscheduler(0, SCHED_FIFO, &above);
     size_t done = measure_all(slices, pairs, interface, (int[]){program->fd, other}, slice_ns, seed);
-    int error = exchange_program(program->fd);
+    int refused = errno, error = exchange_program(program->fd);
     sched_setscheduler(0, SCHED_OTHER, &usual);
     if (error || !done)
-        complain("alternate", error ? -error : errno, "the programs of %s cannot be exchanged", interface);
+        complain("alternate", error ? -error : refused, "the programs of %s cannot be exchanged: %s",
+                 interface, error_words(error ? -error : refused));
     else
         print(slices, done, preempts);
     free(slices);

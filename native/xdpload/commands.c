@@ -6,6 +6,7 @@
 #include "json.h"
 #include "records.h"
 #include "redirects.h"
+#include "tables.h"
 #include "testrun.h"
 
 #include <bpf/bpf.h>
@@ -16,6 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- maps ---- */
+
+static void fill(const struct program *program, char *arguments) {
+    (void)arguments;
+    if (!fill_tables(program, program->entries))
+        return;
+    json_begin("filled");
+    json_end();
+}
 
 /* ---- the counter of counting builds ---- */
 
@@ -214,10 +225,13 @@ static const struct {
     const char *name;
     void (*run)(const struct program *program, char *arguments);
 } commands[] = {
-    {"testrun", testrun},     {"frames", frames},         {"outcomes", outcomes}, {"fresh", fresh},
-    {"count", count},         {"reset", reset},           {"dump", dump},         {"runstats", runstats},
-    {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost}, {"decided", decided},   {"records", records},
-    {"alternate", alternate},
+    {"testrun", testrun},     {"frames", frames},
+    {"outcomes", outcomes},   {"fresh", fresh},
+    {"count", count},         {"reset", reset},
+    {"dump", dump},           {"runstats", runstats},
+    {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost},
+    {"decided", decided},     {"records", records},
+    {"alternate", alternate}, {"fill", fill},
 };
 
 void run_command(const struct program *program, char *line) {

@@ -12,18 +12,25 @@ static const char *const mode_names[] = {
 
 const char *mode_name(enum mode mode) { return mode_names[mode]; }
 
+static void add(const struct option_row *row, struct settings *settings, struct setting one) {
+    settings->items = reallocarray(settings->items, settings->count + 1, sizeof(*settings->items));
+    if (!settings->items)
+        command_line_refuse("no memory for --%s", row->name);
+    settings->items[settings->count++] = one;
+}
+
 static bool add_setting(const struct option_row *row, void *target, const char *text) {
-    struct settings *settings = target;
     const char *equals = strchr(text, '=');
 
     if (!equals || equals == text || !equals[1])
         return false;
-    settings->items = reallocarray(settings->items, settings->count + 1, sizeof(*settings->items));
-    if (!settings->items)
-        command_line_refuse("no memory for --%s", row->name);
-    settings->items[settings->count++] =
-        (struct setting){.name = strndup(text, equals - text), .value = equals + 1};
+    add(row, target, (struct setting){.name = strndup(text, equals - text), .value = equals + 1});
     return true;
+}
+
+static bool add_name(const struct option_row *row, void *target, const char *text) {
+    add(row, target, (struct setting){.name = text, .value = ""});
+    return *text;
 }
 
 #define AT(field) offsetof(struct options, field)
@@ -40,17 +47,24 @@ static const struct option_row ROWS[] = {
      "fill an array or hash map: FILE holds one value, or one for every entry"},
     {"count-actions", NULL, NULL, option_flag, AT(count_actions), 0, 0,
      "count what the program decides, by instructions before it: for `decided`"},
+    {"also", "NAME", NULL, add_name, AT(also), 0, 0,
+     "load this program of the object too: of its others, none is loaded"},
+    {"map", "MAP=KEY=VALUE", NULL, add_setting, AT(map), 0, 0,
+     "an entry of a map of programs, devices or CPUs, put in by `fill`: NAME, or device=IF,program=NAME"},
+    {"keep-pins", NULL, NULL, option_flag, AT(keep_pins), 0, 0,
+     "share maps pinned by name in /sys/fs/bpf; without it they are not pinned, and begin empty"},
     {"max-entries", "MAP=N|cpus", NULL, add_setting, AT(max_entries), 0, 0,
      "resize a map; cpus: one entry per possible CPU"},
 };
 
 static const struct command_line LINE = {
     .usage = "--object FILE --interface IF --mode MODE [options]",
-    .about = "Loads one XDP program, attaches it, and holds it until standard input closes.\n"
-             "Prints one JSON object per line, and answers commands from standard input, one per line:\n"
-             "testrun FRAME REPEAT RUNS [QUEUE], frames COUNT, outcomes ROUNDS, fresh ROUNDS RUNS, count, "
-             "reset, decided, records, bpf_stats on|off, "
-             "stats_cost, runstats, dump xlated|jited FILE.",
+    .about =
+        "Loads one XDP program, attaches it, and holds it until standard input closes.\n"
+        "Prints one JSON object per line, and answers commands from standard input, one per line:\n"
+        "testrun FRAME REPEAT RUNS [QUEUE], frames COUNT, outcomes ROUNDS, fresh ROUNDS RUNS, fill, count, "
+        "reset, decided, records, bpf_stats on|off, "
+        "stats_cost, runstats, dump xlated|jited FILE.",
     .rows = ROWS,
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),
 };

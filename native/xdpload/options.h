@@ -7,7 +7,7 @@
 
 enum mode { MODE_NONE, MODE_NATIVE, MODE_GENERIC, MODE_OFFLOAD };
 
-// One NAME=VALUE of --rodata, --init or --max-entries.
+// One NAME=VALUE of --rodata, --init, --max-entries or --map.
 struct setting {
     const char *name;
     const char *value;
@@ -25,6 +25,9 @@ struct options {
     const char *interface; // NULL only with MODE_NONE
     enum mode mode;
     bool count_actions;
+    bool keep_pins;
+    struct settings also; // names alone
+    struct settings map;
     struct settings rodata;
     struct settings init;
     struct settings max_entries;

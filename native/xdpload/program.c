@@ -9,6 +9,7 @@
 #include "records.h"
 #include "refusal.h"
 #include "setup.h"
+#include "tables.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -31,24 +32,32 @@ static bool is_wanted(const struct bpf_program *program, const struct options *o
     return bpf_program__type(program) == BPF_PROG_TYPE_XDP;
 }
 
-// Other XDP programs of the object are loaded with it, because its tail calls may need them; other types are
-// not.
+// Of the other programs, only those are loaded that the options name: the kernel may refuse what nobody
+// needs.
 static void choose_program(struct program *program, const struct options *options) {
     struct bpf_program *other;
     bpf_object__for_each_program(other, program->object) {
         if (!program->handle && is_wanted(other, options))
             program->handle = other;
-        else if (bpf_program__type(other) != BPF_PROG_TYPE_XDP)
-            bpf_program__set_autoload(other, false);
+        bpf_program__set_autoload(other, false);
     }
     if (!program->handle)
-        fail("open", ENOENT, NULL, "%s has no program %s%s", options->object,
+        fail("open", ENOENT, NULL, "the object has no program %s%s",
              options->program ? "named " : "in section ",
              options->program   ? options->program
              : options->section ? options->section
                                 : "xdp");
-    bpf_program__set_autoload(program->handle, true);
-    bpf_program__set_type(program->handle, BPF_PROG_TYPE_XDP);
+    take_program(program->handle, BPF_XDP, false);
+    if (bpf_program__expected_attach_type(program->handle) != BPF_XDP)
+        fail("open", EINVAL, NULL, "%s, in section %s, is for entries of a map, not for a device",
+             bpf_program__name(program->handle), bpf_program__section_name(program->handle));
+    take_companions(program, options);
+}
+
+// A map that is pinned by name would go on with what an earlier load, or another program, left in it.
+static void forget_pins(struct bpf_object *object) {
+    struct bpf_map *map;
+    bpf_object__for_each_map(map, object) bpf_map__set_pin_path(map, NULL);
 }
 
 static void open_object(struct program *program, const struct options *options) {
@@ -64,8 +73,14 @@ static void open_object(struct program *program, const struct options *options) 
     program->object = bpf_object__open_file(options->object, &open_options);
     program->open_ns = now_ns() - start;
     if (!program->object)
-        fail("open", errno, refusal_words(), "%s cannot be opened as a BPF object", options->object);
+        fail("open", errno, refusal_words(), "libbpf cannot open this as a BPF object%s",
+             strstr(refusal_words(), "legacy map definitions")
+                 ? ": its maps are in a section `maps`, which libbpf 1 does not read; declare them in "
+                   "SEC(\".maps\")"
+                 : "");
     choose_program(program, options);
+    if (!options->keep_pins)
+        forget_pins(program->object);
 }
 
 // A section's handler counts for what is opened after it: the first time only tells the program's section and
@@ -82,6 +97,7 @@ static void open_counting(struct program *program, const struct options *options
 }
 
 void open_program(struct program *program, const struct options *options) {
+    program->entries = &options->map;
     open_object(program, options);
     if (options->count_actions)
         open_counting(program, options);

@@ -27,12 +27,20 @@ struct constant {
     struct bpf_map *map; // NULL: not found
     unsigned int offset;
     unsigned int bytes;
+    unsigned int type; // its number in the object's BTF
 };
 
 // The section (.rodata, .rodata.*) whose variables lie in this map, or NULL. libbpf calls the map of .rodata
 // OBJECT.rodata.
 static const char *constant_section(const struct bpf_map *map) {
     return bpf_map__is_internal(map) ? strstr(bpf_map__name(map), ".rodata") : NULL;
+}
+
+// A place is a variable's NAME, and then any of .FIELD and [INDEX].
+static size_t name_length(const char *place) { return strcspn(place, ".["); }
+
+static bool is_called(const char *name, const char *place, size_t length) {
+    return name && strlen(name) == length && !strncmp(name, place, length);
 }
 
 // BTF tells which variable lies where.
@@ -50,10 +58,67 @@ static struct constant find_in_section(struct bpf_map *map, const struct btf *bt
         if (!this_name)
             continue; // the object is damaged, or lies
         snprintf(names + strlen(names), room - strlen(names), " %s", this_name);
-        if (!strcmp(this_name, name))
-            found = (struct constant){.map = map, .offset = variable->offset, .bytes = variable->size};
+        if (is_called(this_name, name, name_length(name)))
+            found = (struct constant){map, variable->offset, variable->size, variable->type};
     }
     return found;
+}
+
+static const struct btf_type *bare_type(const struct btf *btf, unsigned int type) {
+    return btf__type_by_id(btf, btf__resolve_type(btf, type));
+}
+
+// Goes to an element or a field; the rest of the path, or NULL if there is none such.
+static const char *step_into(const struct btf *btf, struct constant *at, const char *path) {
+    const struct btf_type *type = bare_type(btf, at->type);
+    if (type && btf_is_array(type) && *path == '[') {
+        char *end;
+        unsigned long index = strtoul(path + 1, &end, 10);
+        long long bytes = btf__resolve_size(btf, btf_array(type)->type);
+        if (*end != ']' || index >= btf_array(type)->nelems || bytes < 0)
+            return NULL;
+        at->offset += index * bytes;
+        at->type = btf_array(type)->type;
+        return end + 1;
+    }
+    for (int i = 0; type && btf_is_composite(type) && *path == '.' && i < btf_vlen(type); i++) {
+        const struct btf_member *member = btf_members(type) + i;
+        size_t length = name_length(path + 1);
+        if (!is_called(btf__name_by_offset(btf, member->name_off), path + 1, length) ||
+            btf_member_bitfield_size(type, i))
+            continue;
+        at->offset += btf_member_bit_offset(type, i) / 8;
+        at->type = member->type;
+        return path + 1 + length;
+    }
+    return NULL;
+}
+
+static void list_fields(const struct btf *btf, const struct btf_type *type, char *names, size_t room) {
+    for (int i = 0; i < btf_vlen(type); i++) {
+        const char *name = btf__name_by_offset(btf, btf_members(type)[i].name_off);
+        snprintf(names + strlen(names), room - strlen(names), " %s", name ? name : "?");
+    }
+}
+
+// From a variable to the number that the place names.
+static void go_to(const struct btf *btf, struct constant *at, const char *place) {
+    char fields[300] = "";
+    for (const char *rest = place + name_length(place), *next; *rest; rest = next)
+        if (!(next = step_into(btf, at, rest)))
+            fail("rodata", ENOENT, NULL, "%s: there is no %s in %.*s", place, rest, (int)(rest - place),
+                 place);
+    const struct btf_type *type = bare_type(btf, at->type);
+    if (type && btf_is_array(type))
+        fail("rodata", EINVAL, NULL, "%s is an array of %u: set it by a list, or as %s[0]", place,
+             btf_array(type)->nelems, place);
+    if (type && btf_is_composite(type)) {
+        list_fields(btf, type, fields, sizeof(fields));
+        fail("rodata", EINVAL, NULL, "%s is a struct: set its fields, as %s.FIELD; there are:%s", place,
+             place, fields);
+    }
+    long long bytes = type ? btf__resolve_size(btf, at->type) : -1;
+    at->bytes = bytes < 0 ? at->bytes : bytes;
 }
 
 static struct constant find_constant(struct bpf_object *object, const char *name) {
@@ -66,8 +131,10 @@ static struct constant find_constant(struct bpf_object *object, const char *name
         if (!constant_section(map))
             continue;
         struct constant found = find_in_section(map, btf, name, names, sizeof(names));
-        if (found.map)
-            return found;
+        if (!found.map)
+            continue;
+        go_to(btf, &found, name);
+        return found;
     }
     fail("rodata", ENOENT, NULL, "there is no constant %s; there are:%s", name, *names ? names : " none");
 }

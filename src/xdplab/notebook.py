@@ -251,7 +251,7 @@ def _program_points(program: Program | str | None, given: Mapping[str, Any]) -> 
 
 def _made(program: Program) -> dict[str, Any]:
     spec = program.spec
-    known = {key: value for key, value in spec.canonical().items() if value is not None}
+    known = {key: value for key, value in spec.canonical().items() if value not in (None, (), {})}
     if isinstance(spec, ProgramSpec):
         return known
     files = {key: str(Path(known[key]).resolve()) for key in PATHS if key in known}

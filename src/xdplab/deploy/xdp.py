@@ -153,7 +153,8 @@ class RecordCounts:
 class XdpRequest:
     """What xdpload loads, and how. ``mode`` none loads without attaching; paths are on the host.
 
-    With ``count_actions``, 17 instructions before the program count its actions: this changes its cost.
+    ``options`` are more of its options, such as those that choose the program. With ``count_actions``, 17 instructions
+    before the program count its actions: this changes its cost.
     """
 
     object: str
@@ -165,6 +166,7 @@ class XdpRequest:
     init: Mapping[str, str] = field(default_factory=dict)
     max_entries: Mapping[str, int | str] = field(default_factory=dict)
     count_actions: bool = False
+    options: tuple[str, ...] = ()
 
     def argv(self, binary: str) -> list[str]:
         """Return the command line."""
@@ -173,7 +175,7 @@ class XdpRequest:
         pairs = [("--rodata", rodata), ("--init", self.init), ("--max-entries", self.max_entries)]
         argv = [binary, "--object", self.object, "--interface", self.interface, "--mode", self.mode]
         argv += [word for option, value in named if value is not None for word in (option, value)]
-        argv += ["--count-actions"] * self.count_actions
+        argv += [*self.options, *["--count-actions"] * self.count_actions]
         return argv + [word for option, values in pairs for k, v in values.items() for word in (option, f"{k}={v}")]
 
 
@@ -225,6 +227,11 @@ class XdpLoader(JsonSession):
     def fresh_runs(self, rounds: int, runs: int) -> FreshRuns:
         """Measure ``runs`` times so many rounds."""
         return typed(FreshRuns, self.ask(f"fresh {rounds} {runs}", "fresh", ANSWER_S))
+
+    def fill(self) -> None:
+        """Put the entries that ``--map`` named into the maps. Raises ProgramError."""
+        if "--map" in self.request.options:
+            self.ask("fill", "filled")
 
     def count(self) -> int:
         """Return the accesses a counting build has made since the last `reset`."""

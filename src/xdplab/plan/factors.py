@@ -180,7 +180,7 @@ Entry = Annotated[str, Field(pattern=r"^[^\s=,]+$")] | int
 Entries = dict[Entry, Entry | dict[Annotated[str, Field(pattern=r"^[a-z_]+$")], Entry]]
 
 
-def _maps(given: Mapping[str, Mapping[str | int, Any]]) -> tuple[tuple[str, str, str], ...]:
+def entries(given: Mapping[str, Mapping[str | int, Any]]) -> tuple[tuple[str, str, str], ...]:
     """Return each entry as map, key and value; the fields of a value are ``device=v0,program=count``."""
     return tuple(
         (name, str(key), ",".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value))
@@ -362,7 +362,7 @@ FACTORS: tuple[Factor, ...] = (
            canonical=constants, cell=_rodata_cell, applies=_own_file, absent=()),
     Factor("maps", "program", "program", dict[str, Entries], {},
            "a user's program: entries of its maps of programs, devices and CPUs",
-           canonical=_maps, cell=_maps_cell, applies=_own_file, absent=()),
+           canonical=entries, cell=_maps_cell, applies=_own_file, absent=()),
     Factor("pinned", "program", "program", Literal["anew", "keep"], "anew",
            "a user's program: whether maps pinned by name begin empty in each load, or keep what they had",
            full="pinned maps {}".format, applies=_own_file, absent="anew"),

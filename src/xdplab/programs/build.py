@@ -9,15 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xdplab.compiler import FLAGS, bpf_include_flags, compiler_version, find_clang, run_tool, words_of
+from xdplab.plan.factors import constants, entries
 from xdplab.programs.contents import map_contents, user_state
 from xdplab.programs.disassembly import disassemble
-from xdplab.programs.image import Image, read_image
+from xdplab.programs.image import Image, named_by, read_image
 from xdplab.programs.source import source, user_source
 from xdplab.programs.spec import ProgramSpec, UserProgram
 
@@ -40,14 +42,35 @@ class BuiltProgram:
         return self.directory / "program.bpf.o"
 
     @property
-    def section(self) -> str:
-        """The ELF section of the program."""
-        return self.program.section if isinstance(self.program, UserProgram) else "xdp"
-
-    @property
     def image(self) -> Image:
         """The program's instructions."""
-        return read_image(self.object.read_bytes(), self.section)
+        return _image_of(self.program, self.object.read_bytes())
+
+    @property
+    def load_options(self) -> list[str]:
+        """What xdpload is told of the program: which one it is, those loaded with it, and its constants and maps."""
+        program = self.program
+        if isinstance(program, ProgramSpec):
+            return ["--section", "xdp"]
+        options = ["--program", program.function] if program.function else ["--section", program.section]
+        for name in self.also:
+            options += ["--also", name]
+        for place, number in constants(program.rodata):
+            options += ["--rodata", f"{place}={number}"]
+        for name, key, entry in entries(program.maps):
+            options += ["--map", f"{name}={key}={entry}"]
+        return [*options, "--keep-pins"] if program.pinned == "keep" else options
+
+    @property
+    def also(self) -> list[str]:
+        """The other programs of a user's object that are loaded: a static table of programs or its setup names them."""
+        program = self.program
+        if isinstance(program, ProgramSpec):
+            return []
+        texts = [word for argv in program.setup for word in argv]
+        texts += [Path(path).read_text(errors="replace") for path in program.setup_files.values()]
+        words = [word for text in texts for word in re.findall(r"\w+", text)]
+        return named_by(self.object.read_bytes(), words, self.image.name)
 
     @property
     def init_files(self) -> dict[str, Path]:
@@ -94,7 +117,7 @@ class BuiltProgram:
 def build(program: ProgramSpec | UserProgram, cache_dir: Path) -> BuiltProgram:
     """Compile, or take from the cache. Raises ProgramError with the compiler's message."""
     clang = find_clang()
-    if isinstance(program, UserProgram) and program.file.endswith(".o"):
+    if isinstance(program, UserProgram) and program.is_object:
         command: list[str] = []
         text = Path(program.file).read_bytes()
     else:
@@ -128,7 +151,7 @@ def _text(program: ProgramSpec | UserProgram, command: list[str]) -> bytes:
 def _content_hash(text: bytes, command: list[str], clang: str, program: ProgramSpec | UserProgram) -> str:
     version = compiler_version(clang) if command else ""
     # Equal objects of other contents or sections are other programs: the name says what directory it is.
-    extra = "" if isinstance(program, ProgramSpec) else program.section
+    extra = "" if isinstance(program, ProgramSpec) else f"{program.section} {program.function or ''}".strip()
     parts = [text, "\0".join(command).encode(), version.encode(), extra.encode()]
     if isinstance(program, ProgramSpec):
         parts += [content for _, content in sorted(map_contents(program).items())]
@@ -176,9 +199,14 @@ def _fill_user(program: UserProgram, command: list[str], text: bytes, work: Path
     run_tool([*arguments, "-c", file.name, "-o", str(work / "program.bpf.o")], file.parent)
 
 
+def _image_of(program: ProgramSpec | UserProgram, data: bytes) -> Image:
+    if isinstance(program, ProgramSpec):
+        return read_image(data)
+    return read_image(data, program.section, program.function)
+
+
 def _describe(program: ProgramSpec | UserProgram, command: list[str], work: Path) -> None:
-    section = program.section if isinstance(program, UserProgram) else "xdp"
-    image = read_image((work / "program.bpf.o").read_bytes(), section)
+    image = _image_of(program, (work / "program.bpf.o").read_bytes())
     facts = {
         "program": program.canonical(),
         "command": command,

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from elftools.common.exceptions import ELFError
+from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import SymbolTableSection
 
-from xdplab.errors import ProgramError
+from xdplab.errors import ProgramError, XdplabError
 
+T = TypeVar("T")
 INSN_BYTES = 8
+KEPT_NAME = 15
+"""Characters that the kernel keeps of the name of a program or a map."""
 _R_BPF_64_64 = 1  # a 64-bit immediate: a map, or a variable's address
 _R_BPF_64_32 = 10  # a call
 
@@ -66,18 +72,47 @@ def decode(code: bytes) -> tuple[Insn, ...]:
     return tuple(Insn(op, regs & 15, regs >> 4, off, imm) for op, regs, off, imm in struct.iter_unpack("<BBhi", code))
 
 
-def read_image(data: bytes, section: str = "xdp", *, several: bool = False) -> Image:
-    """Return what is in ``section`` of an ELF object.
+def read_image(data: bytes, section: str = "xdp", function: str | None = None, *, several: bool = False) -> Image:
+    """Return the program in ``section`` of an ELF object, or the one that ``function`` names, wherever it is.
 
-    Raises ProgramError if it has no program, or more than one and not ``several`` are allowed.
+    Raises ProgramError if there is none, or more than one and not ``several`` are allowed.
     """
+    return _reading(data, lambda reader: reader.image(section, function, several=several))
+
+
+def named_by(data: bytes, words: Iterable[str], besides: str) -> list[str]:
+    """Return the programs of an object that a static table of programs or ``words`` name, but not ``besides``.
+
+    A word may be the beginning of a name that the kernel keeps: 15 characters.
+    """
+    said = {*words}
+    return _reading(
+        data,
+        lambda reader: [
+            name
+            for name in reader.programs()
+            if name != besides and (name in said or name[:KEPT_NAME] in said or name in reader.in_tables())
+        ],
+    )
+
+
+def _reading(data: bytes, ask: Callable[[_Reader], T]) -> T:
     try:
         elf = ELFFile(io.BytesIO(data))
-    except ELFError as error:
-        raise ProgramError(f"this is no BPF object: {error}") from None
-    if elf["e_machine"] != "EM_BPF" or not elf.little_endian:
-        raise ProgramError("this is no little-endian BPF object", remedy="compile it with `clang -target bpf`")
-    return _Reader(elf).image(section, several=several)
+        if elf["e_machine"] == "EM_BPF" and not elf.little_endian:
+            raise ProgramError(
+                "this is a big-endian BPF object",
+                remedy="compile it with `clang -target bpfel`; of bpf2go's pair take *_bpfel.o",
+            )
+        if elf["e_machine"] != "EM_BPF":
+            raise ProgramError("this is no BPF object", remedy="compile it with `clang -target bpf`")
+        return ask(_Reader(elf))
+    except XdplabError:
+        raise
+    except (ELFError, ConstructError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # A file that was cut, or has other bytes, breaks pyelftools anywhere.
+        told = str(error) or type(error).__name__
+        raise ProgramError(f"this is no whole BPF object: {told}", remedy="copy it again, or compile it") from None
 
 
 class _Reader:
@@ -88,31 +123,69 @@ class _Reader:
         table = next((part for part in self.sections if isinstance(part, SymbolTableSection)), None)
         self.symbols = list(table.iter_symbols()) if table else []
 
-    def image(self, section: str, *, several: bool) -> Image:
-        if section not in self.names or section == ".text":
+    def image(self, section: str, function: str | None, *, several: bool) -> Image:
+        place = self._place(function) if function else section
+        if place not in self.names or place == ".text":
             raise ProgramError(f"the object has no program in section {section!r}", remedy=f"it has {self._programs()}")
-        main = decode(self._bytes(section))
-        parts = {section: 0}
+        if function and section not in ("xdp", place):
+            raise ProgramError(
+                f"function {function} is in section {place!r}, not in {section!r}", remedy="omit `section`"
+            )
+        if not (several or function):
+            self._require_one(place, [name for name, where in self.programs().items() if where == place])
+        start, end = self._extent(place, function)
+        main = decode(self._bytes(place)[start:end])
+        parts = {place: -start // INSN_BYTES}
         insns = list(main)
-        if ".text" in self.names and section != ".text":
+        if ".text" in self.names:
             parts[".text"] = len(main)
             insns += decode(self._bytes(".text"))
         references: dict[int, Reference] = {}
-        for name, start in parts.items():
-            self._relocate(name, start, parts, insns, references)
-        functions = self._functions(parts)
-        if not several:
-            self._require_one(section, [name for at, name in sorted(functions.items()) if at < len(main)])
+        for name in parts:
+            self._relocate(name, parts, (start, end), insns, references)
+        functions = self._functions(parts, (start, end))
         data = {name: self._bytes(name) for name in self.names if name.startswith((".bss", ".data", ".rodata"))}
-        return Image(functions.get(0, section), section, tuple(insns), functions, references, data)
+        return Image(functions.get(0, place), place, tuple(insns), functions, references, data)
+
+    def programs(self) -> dict[str, str]:
+        """Return the functions outside of .text, which has subprograms, each with its section."""
+        return {
+            symbol.name: self._section_of(symbol)
+            for symbol in sorted(self.symbols, key=lambda symbol: symbol["st_value"])
+            if symbol["st_info"]["type"] == "STT_FUNC" and self._section_of(symbol) not in ("", ".text")
+        }
+
+    def in_tables(self) -> set[str]:
+        """Return the functions that the values of maps name: static tables of programs."""
+        return {
+            self.symbols[one["r_info_sym"]].name
+            for part in self.sections
+            if isinstance(part, RelocationSection) and self.names[part["sh_info"]] == ".maps"
+            for one in part.iter_relocations()
+        }
+
+    def _place(self, function: str) -> str:
+        programs = self.programs()
+        if function not in programs:
+            raise ProgramError(
+                f"the object has no program {function}", remedy=f"it has {', '.join(programs) or 'none'}"
+            )
+        return programs[function]
+
+    def _extent(self, section: str, function: str | None) -> tuple[int, int]:
+        """Return where a section's program begins and ends in it, in bytes."""
+        for symbol in self.symbols if function else ():
+            if symbol.name == function and self._section_of(symbol) == section:
+                return symbol["st_value"], symbol["st_value"] + symbol["st_size"]
+        return 0, len(self._bytes(section))
 
     @staticmethod
     def _require_one(section: str, names: list[str]) -> None:
-        """With several programs in one section, their order would decide which is loaded; subprograms are in .text."""
+        """With several programs in one section, their order would decide which is loaded."""
         if len(names) > 1:
             raise ProgramError(
                 f"section {section!r} has {len(names)} programs: {', '.join(names)}",
-                remedy=f'give each a section of its own, such as SEC("xdp/{names[1]}"), and name one in `section`',
+                remedy=f"name one: `function: {names[0]}` in a plan, `--function {names[0]}` of a command",
             )
 
     def _programs(self) -> str:
@@ -123,11 +196,13 @@ class _Reader:
         part = self.sections[self.names.index(name)]
         return bytes(part["sh_size"]) if part["sh_type"] == "SHT_NOBITS" else bytes(part.data())
 
-    def _functions(self, parts: dict[str, int]) -> dict[int, str]:
+    def _functions(self, parts: dict[str, int], main: tuple[int, int]) -> dict[int, str]:
         return {
             parts[self._section_of(symbol)] + symbol["st_value"] // INSN_BYTES: symbol.name
             for symbol in self.symbols
-            if symbol["st_info"]["type"] == "STT_FUNC" and self._section_of(symbol) in parts
+            if symbol["st_info"]["type"] == "STT_FUNC"
+            and self._section_of(symbol) in parts
+            and (self._section_of(symbol) == ".text" or main[0] <= symbol["st_value"] < main[1])
         }
 
     def _section_of(self, symbol: object) -> str:
@@ -135,14 +210,22 @@ class _Reader:
         return self.names[index] if isinstance(index, int) else ""
 
     def _relocate(
-        self, name: str, start: int, parts: dict[str, int], insns: list[Insn], references: dict[int, Reference]
+        self,
+        name: str,
+        parts: dict[str, int],
+        main: tuple[int, int],
+        insns: list[Insn],
+        references: dict[int, Reference],
     ) -> None:
+        """Resolve a section's references; of the main one, only those from byte ``main[0]`` to ``main[1]``."""
         wanted = self.names.index(name)
         for part in self.sections:
             if not isinstance(part, RelocationSection) or part["sh_info"] != wanted:
                 continue
             for relocation in part.iter_relocations():
-                at = start + relocation["r_offset"] // INSN_BYTES
+                if name != ".text" and not main[0] <= relocation["r_offset"] < main[1]:
+                    continue
+                at = parts[name] + relocation["r_offset"] // INSN_BYTES
                 symbol = self.symbols[relocation["r_info_sym"]]
                 where = self._section_of(symbol)
                 if relocation["r_info_type"] == _R_BPF_64_64:

@@ -22,7 +22,7 @@ from xdplab.programs.build import BuiltProgram, compile_command
 from xdplab.programs.counting import VERDICTS
 from xdplab.programs.disassembly import disassemble_xlated
 from xdplab.programs.image import Insn, decode
-from xdplab.programs.spec import ProgramSpec, UserProgram
+from xdplab.programs.spec import ProgramSpec
 
 ANSWER_S = 30.0
 _COUNTING = "counting.bpf.o"
@@ -186,10 +186,7 @@ def loaded(
 
 def _arguments(host: Host, xdpload: str, built: BuiltProgram, folder: str, name: str) -> list[str]:
     host.put(built.directory / name, f"{folder}/{name}")
-    argv = [xdpload, "--object", f"{folder}/{name}", "--section", built.section, "--mode", "none"]
-    rodata: Mapping[str, int | bool] = built.program.rodata if isinstance(built.program, UserProgram) else {}
-    for constant, value in rodata.items():
-        argv += ["--rodata", f"{constant}={int(value)}"]
+    argv = [xdpload, "--object", f"{folder}/{name}", "--mode", "none", *built.load_options]
     for table, path in built.init_files.items():
         host.put(path, f"{folder}/{path.name}")
         argv += ["--init", f"{table}={folder}/{path.name}"]

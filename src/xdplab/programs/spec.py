@@ -116,8 +116,10 @@ class UserProgram:
     """A user's own XDP program: a C file (or a BPF object), measured unchanged; its N is null.
 
     ``action`` is what it does to the test frames and says which counters make the verdict. ``function`` chooses one of
-    several programs of the file; ``maps`` are entries of its maps by map and key, ``setup`` commands for the DUT after
-    it is attached, ``frames`` a pcap to send instead of the test frames. Raises PlanError naming the field.
+    several programs. ``maps`` has entries by map and key. ``setup`` are commands for the DUT after it is attached,
+    ``setup_files`` the files that they name, ``frames`` is a pcap to send instead of the test frames.
+
+    Raises PlanError naming the field.
     """
 
     file: str
@@ -130,6 +132,7 @@ class UserProgram:
     cflags: tuple[str, ...] = ()
     maps: Mapping[str, Mapping[str | int, Any]] = field(default_factory=dict)
     pinned: str = "anew"
+    setup_files: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _one_of("action", self.action, get_args(factors.Action))

@@ -11,7 +11,7 @@ from xdplab.formats.generator import Burst
 from xdplab.plan import Point, Trial
 from xdplab.studies.traffic.burst import send
 from xdplab.studies.traffic.dut import DutSide
-from xdplab.studies.traffic.life import attach, know_before, read_device
+from xdplab.studies.traffic.life import attach, know_before, read_device, set_up
 from xdplab.studies.traffic.limits import frame_key
 from xdplab.studies.traffic.path import DutCount, keep, require_agreement, require_way_back
 from xdplab.studies.traffic.study import TrialStudy
@@ -47,6 +47,7 @@ class TrialBench(TrialStudy):
         try:
             facts.deployment = side.deployment
             read_device(context, facts)
+            set_up(context, trial.point, side)
             yield self._sender(side, trial.point, raw / "bursts")
             side.stop()
         finally:

@@ -80,6 +80,10 @@ class KernelSide:
     def require(self) -> None:
         self._verify()  # xdpload's link holds the program: when xdpload has ended, no program is attached
 
+    def fill(self) -> None:
+        """Put the plan's entries into the maps, whose devices may be made by the plan's commands."""
+        self._loader.fill()
+
     def counts(self) -> Stats | None:
         return None
 
@@ -108,6 +112,7 @@ class KernelSide:
         """
         other = attach(self._host, binary, replace(rival, mode="none"), deadline_s=SESSION_S)
         with other, ThreadPoolExecutor(1) as meanwhile:
+            other.fill()
             self._loader.begin_slices(other, SLICE_S, SLICE_PAIRS, seed)
             measured = meanwhile.submit(self._loader.await_slices, SLICES_S + ANSWER_S)
             send()
@@ -176,12 +181,16 @@ class AfxdpSide:
 
 @dataclass(frozen=True)
 class OnDut:
-    """The paths of one program's files on the DUT. ``workload`` is null for programs that only the kernel can run."""
+    """The paths of one program's files on the DUT, and xdpload's ``options`` for it.
+
+    ``setup`` is the folder in which the plan's commands run, null if they name no file of the plan's. ``workload`` is
+    null for programs that only the kernel can run.
+    """
 
     object: str
-    section: str
+    options: tuple[str, ...]
     init: Mapping[str, str]
     max_entries: Mapping[str, str]
-    rodata: Mapping[str, int | bool]
+    setup: str | None = None
     workload: str | None = None
     workload_init: str | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -18,12 +19,13 @@ from xdplab.counters import CounterProbe
 from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.deploy.device import Applied, reread
 from xdplab.deploy.xdp import Decided, XdpRequest
-from xdplab.errors import ProgramError, UnsupportedError
+from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.generators import BothWays, Generator, GeneratorSettings, Sender, Staying
 from xdplab.labs import Lab
 from xdplab.labs.base import turned
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
 from xdplab.plan.schedule import SLICES, SLICES_S
+from xdplab.programs.image import KEPT_NAME
 from xdplab.programs.work import AccessWork
 from xdplab.run.facts import as_json
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
@@ -143,7 +145,7 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
         stack.callback(side.close)
         facts.deployment = side.deployment
         read_device(context, facts)
-        _run_setup(context, point)
+        set_up(context, point, side)
         facts.generator = starting.result()
         facts.placed = context.lab.place(point.arrangement, point.queues)
         second = second_probes(context.second, point, context.dut_probe, context.tg_probe)
@@ -200,7 +202,7 @@ def _decided(
     except ProgramError as error:
         return Missing(f"the program cannot be loaded with a counter before it: {error.message}")
     try:
-        _run_setup(context, point)
+        set_up(context, point, side)
         generator.burst("decided", min(DECIDED_S, context.plan.trial.window_s))
         found = side.decided()
         side.stop()
@@ -231,8 +233,7 @@ def _request(context: TrialContext, point: Point, prepared: Prepared) -> XdpRequ
         object=there.object,
         interface=context.lab.dut_interface,
         mode=point.mode,
-        section=there.section,
-        rodata=there.rodata,
+        options=there.options,
         init=there.init,
         max_entries=there.max_entries,
     )
@@ -323,10 +324,22 @@ def _spread(cpus: Sequence[int], queues: int) -> tuple[int, ...]:
     return tuple(cpus[queue % len(cpus)] for queue in range(queues))
 
 
-def _run_setup(context: TrialContext, point: Point) -> None:
-    """The user's own commands on the DUT, once the program is attached."""
+def set_up(context: TrialContext, point: Point, side: DutSide) -> None:
+    """Run the user's own commands on the DUT, once the program is attached; then fill the maps that the plan names."""
+    folder = context.programs[point.program].on_dut.setup
     for argv in point.program.setup:
-        context.lab.dut.run(argv)
+        inside = ["sh", "-c", 'cd "$0" && exec "$@"', folder, *argv] if folder else argv
+        done = replace(context.lab.dut.run(inside, check=False), argv=tuple(argv))
+        try:
+            done.require()
+        except HostError as error:
+            if not (long := re.search(r"\bname\s+(\w{16,})", " ".join(argv))):
+                raise
+            kept = f"the kernel keeps {KEPT_NAME} characters of a name: {long[1][:KEPT_NAME]}"
+            raise HostError(error.message, remedy=kept) from None
+    if point.program.maps:
+        assert isinstance(side, KernelSide)  # users' programs are not forwarded in user space, nor between two ports
+        side.fill()
 
 
 def sender(context: TrialContext, point: Point, *, deadline_s: float, **other: Any) -> Sender:

@@ -67,6 +67,9 @@ class Prepared:
 def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
     """Turn a point's program factors into what `programs` builds. Raises PlanError."""
     if factors.file is not None:
+        maps: dict[str, dict[str | int, str]] = {}
+        for name, key, entry in factors.maps:
+            maps.setdefault(name, {})[key] = entry
         return UserProgram(
             file=factors.file,
             section=factors.section,
@@ -74,6 +77,11 @@ def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
             rodata=dict(factors.rodata),
             setup=factors.setup,
             frames=factors.frames,
+            function=factors.function,
+            cflags=factors.cflags,
+            maps=maps,
+            pinned=factors.pinned,
+            setup_files=dict(factors.setup_files),
         )
     return ProgramSpec(
         workload=factors.workload or "array",
@@ -208,9 +216,14 @@ def _load_and_prove(lab: Lab, tools: Tools, built: BuiltProgram, folder: str) ->
 
 def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors, points: Sequence[Point]) -> Prepared:
     require_content(factors)
-    built = build(program_of(factors), cache_directory())
-    with tempfile.TemporaryDirectory(prefix="xdplab-program-") as own:
-        load, on_dut, work = _prepare_alone(lab, run, tools, built.alone(Path(own)), points)
+    try:
+        built = build(program_of(factors), cache_directory())
+        with tempfile.TemporaryDirectory(prefix="xdplab-program-") as own:
+            load, on_dut, work = _prepare_alone(lab, run, tools, built.alone(Path(own)), points)
+    except ProgramError as error:
+        if factors.file is None:
+            raise
+        raise ProgramError(f"{factors.name}: {error.message}", remedy=error.remedy) from None
     return Prepared(built, load, on_dut, work, _ship_frames(lab, factors))
 
 
@@ -251,8 +264,12 @@ def _ship(lab: Lab, built: BuiltProgram, folder: str) -> OnDut:
     init = {name: f"{folder}/{path.name}" for name, path in built.init_files.items()}
     for path in {built.object, *built.init_files.values()}:
         lab.dut.put(path, f"{folder}/{path.name}")
-    rodata = built.program.rodata if isinstance(built.program, UserProgram) else {}
-    return OnDut(f"{folder}/{built.object.name}", built.section, init, built.max_entries, rodata)
+    setup = None
+    if isinstance(built.program, UserProgram) and built.program.setup_files:
+        setup = f"{folder}/setup"
+        for name, script in built.program.setup_files.items():
+            lab.dut.put(Path(script), f"{setup}/{name}", mode=0o755)
+    return OnDut(f"{folder}/{built.object.name}", tuple(built.load_options), init, built.max_entries, setup)
 
 
 def _ship_frames(lab: Lab, factors: ProgramFactors) -> str | None:
