@@ -168,6 +168,8 @@ __attribute__((noreturn)) static void refuse_load(const struct program *program,
     const char *name = refusal_program(bpf_program__name(program->handle));
     const char *log = verifier_log[0] ? verifier_log : refusal_words();
     int first_error = load_clock_first_errno();
+    if (!first_error && *refusal_program("")) // of another program than the watched one
+        first_error = error;
     const struct bpf_map *map = first_error ? NULL : refused_map(program->object);
     if (options->mode == MODE_OFFLOAD)
         refuse_offload(program, options->interface, first_error ? first_error : error, log);

@@ -117,8 +117,8 @@ static void go_to(const struct btf *btf, struct constant *at, const char *place)
         fail("rodata", EINVAL, NULL, "%s is a struct: set its fields, as %s.FIELD; there are:%s", place,
              place, fields);
     }
-    long long bytes = type ? btf__resolve_size(btf, at->type) : -1;
-    at->bytes = bytes < 0 ? at->bytes : bytes;
+    if (place[name_length(place)])
+        at->bytes = btf__resolve_size(btf, at->type);
 }
 
 static struct constant find_constant(struct bpf_object *object, const char *name) {

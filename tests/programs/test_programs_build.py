@@ -6,13 +6,15 @@ import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from xdplab.compiler import find_clang
+from xdplab.compiler import find_clang, run_tool
 from xdplab.errors import MissingToolError, PlanError, ProgramError
-from xdplab.programs.build import build
+from xdplab.programs.build import build, compile_command
 from xdplab.programs.onhost import load_report
 from xdplab.programs.program import program
 from xdplab.programs.proof import prove
@@ -172,8 +174,75 @@ def test_a_users_program_is_loaded_with_its_constants(own, cache, dut):
     assert len(tags) == 2, "the constant did not reach the verifier, which drops the dead branch"
 
 
-def test_two_programs_in_one_section_are_named(own, cache):
-    own.write_text(PASS.replace("xdp/second", "xdp"))
-    words = r"section 'xdp' has 2 programs: front, back \(give each a section of its own, such as SEC\(\"xdp/back\"\)"
-    with pytest.raises(ProgramError, match=words):
+OBJECTS: dict[str, tuple[dict[str, Any], str | None]] = {
+    "one of several": ({"function": "back"}, None),
+    "of another section": ({"function": "alone"}, None),
+    "several": ({}, r"section 'xdp' has 2 programs: front, back \(name one: `function: front` in a plan"),
+    "none of that name": ({"function": "nobody"}, r"no program nobody \(it has front, alone, back\)"),
+    "not of that section": ({"section": "xdp.mine", "function": "back"}, "back is in section 'xdp', not in 'xdp.mine'"),
+    "cut": ({"cut": 0.5}, "no whole BPF object"),
+    "cut within a section": ({"cut": 0.9}, "no whole BPF object"),
+    "empty": ({"cut": 0.0}, "no BPF object"),
+    "of another machine": ({"at": (18, b"\x3e")}, "no BPF object"),
+    "big-endian": ({"target": "bpfeb"}, r"big-endian BPF object \(compile it with `clang -target bpfel`"),
+}
+
+
+@pytest.mark.parametrize("case", OBJECTS)
+@pytest.mark.parametrize("ending", [".o", ""])
+def test_a_program_of_an_object_is_chosen_by_its_function(own, cache, tmp_path, case, ending):
+    """An object's sections cannot be renamed, and Rust's objects have no ending."""
+    given, words = OBJECTS[case]
+    text = PASS.replace("xdp/second", "xdp") + 'SEC("xdp.mine") int alone(struct xdp_md *ctx) { return backends; }'
+    own.write_text(text)
+    command = compile_command(find_clang(), UserProgram(str(own)))[:-4]
+    target = tmp_path / f"lb{ending}"
+    run_tool([*command, "-target", given.get("target", "bpf"), "-c", own.name, "-o", str(target)], own.parent)
+    data = bytearray(target.read_bytes())
+    at, byte = given.get("at", (0, b"\x7f"))
+    data[at : at + 1] = byte
+    target.write_bytes(data[: int(len(data) * given.get("cut", 1))])
+    if case == "empty" and not ending:
+        with pytest.raises(PlanError, match=r"neither C .* nor a BPF object"):
+            UserProgram(str(target))
+        return
+    asked = UserProgram(str(target), section=given.get("section", "xdp"), function=given.get("function"))
+    if words:
+        with pytest.raises(ProgramError, match=words):
+            build(asked, cache)
+        return
+    image = build(asked, cache).image
+    assert image.functions == {0: asked.function}
+    assert len(image.insns) == {"back": 2, "alone": 4}[asked.function]
+    assert [one.symbol for one in image.references.values()] == ["backends"] * (asked.function == "alone")
+
+
+def test_programs_that_a_setup_or_its_files_name_are_loaded_too(own, cache, tmp_path):
+    names = ["called", "a_name_of_more_than_fifteen", "in_a_script", "needless"]
+    more = "".join(f'SEC("xdp") int {name}(struct xdp_md *ctx) {{ return 0; }}\n' for name in names)
+    own.write_text(PASS + more)
+    (tmp_path / "fill.sh").write_text("bpftool map update name jump value name in_a_script")
+    setup = [
+        ["sh", "-c", "bpftool map update name jump value name called"],
+        ["x", "a_name_of_more_"],
+        ["sh", "fill.sh"],
+    ]
+    files = {"fill.sh": str(tmp_path / "fill.sh")}
+    asked = UserProgram(str(own), function="front", setup=setup, setup_files=files, maps={"jump": {0: "back"}})
+    options = build(asked, cache).load_options
+    assert [one for word, one in pairwise(options) if word == "--also"] == names[:3]
+    assert [one for word, one in pairwise(options) if word == "--map"] == ["jump=0=back"]
+
+
+def test_flags_find_headers_and_set_names(own, cache, tmp_path):
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "limits.h").rename(tmp_path / "inc/mine.h")
+    own.write_text(PASS.replace("limits.h", "mine.h"))
+    with pytest.raises(ProgramError, match=r"'mine.h' file not found"):
         build(UserProgram(str(own)), cache)
+    one, other = (build(UserProgram(str(own), cflags=("-I", "inc", *more)), cache) for more in ((), ("-DNOTHING",)))
+    assert one.image == other.image
+    with pytest.raises(ProgramError, match="there is no none in"):
+        UserProgram(str(own), cflags=("-Inone",))
+    with pytest.raises(PlanError, match="-fplugin=x' is not a flag"):
+        UserProgram(str(own), cflags=("-fplugin=x",))

@@ -97,6 +97,8 @@ def named_by(data: bytes, words: Iterable[str], besides: str) -> list[str]:
 
 
 def _reading(data: bytes, ask: Callable[[_Reader], T]) -> T:
+    if data[:4] != b"\x7fELF":
+        raise ProgramError("this is no BPF object: it is no ELF file", remedy="compile it with `clang -target bpf -c`")
     try:
         elf = ELFFile(io.BytesIO(data))
         if elf["e_machine"] == "EM_BPF" and not elf.little_endian:
