@@ -27,6 +27,7 @@ from xdplab.studies.traffic.selftest import (
     page,
     slowdown_found,
 )  # fmt: skip
+from xdplab.studies.traffic.selftest_switch import SETTING, switch_found
 
 
 def delayed(error_ns: float = 0.0, verdict: str = "valid") -> pd.DataFrame:
@@ -94,6 +95,22 @@ def test_one_count_that_is_off_or_missing_does_not_hold(wrong: dict[str, Any]) -
 
 def test_without_a_trial_nothing_holds() -> None:
     assert not any(control.holds for control in events_found(events().iloc[:0]))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "timed", "named", "holds"),
+    [
+        ("vvii", (0, 0, 9, 9), SETTING, True),
+        ("vvvv", (0, 0, 9, 9), SETTING, False),
+        ("vvii", (0, 0, 9, 9), "", False),
+        ("iiii", (9, 9, 9, 9), SETTING, False),
+        ("vviv", (0, 0, 9, 0), SETTING, False),
+    ],
+)
+def test_a_switch_holds_where_the_trials_after_it_are_invalid_and_it_is_named(verdicts, timed, named, holds) -> None:
+    words = {"v": "valid", "i": "invalid"}
+    trials = pd.DataFrame({"order": range(4), "verdict": [words[one] for one in verdicts], "bpf_timed_runs": timed})
+    assert switch_found(trials, named)[1] is holds
 
 
 def standing(ratio: float, half: float) -> Standing:

@@ -22,8 +22,16 @@ from xdplab.resources import shipped
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.studies.tables import markdown
-from xdplab.studies.traffic import runs
+from xdplab.studies.traffic import audits, runs
 from xdplab.studies.traffic.comparison import around
+from xdplab.studies.traffic.selftest_switch import (
+    SETTING,
+    SWITCHED_AFTER,
+    TRIALS,
+    Switching,
+    switch_blocks,
+    switch_found,
+)
 
 DELAYS_NS = {10_000: 5000, 100_000: 1000, 1_000_000: 100}
 """Injected delays, each with a load in frames per second at which no frame waits for the one before."""
@@ -76,11 +84,11 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
     made: list[RunDirectory] = []
     loads = [load_of(lab)]
 
-    def measured(plan: Plan) -> RunDirectory:
+    def measured(plan: Plan, seen: Observer = observer) -> RunDirectory:
         run = runs.start(plan, lab, parent)
         made.append(run)
         with discarded_if_nothing_began(run):
-            runs.execute(run, lab, observer)
+            runs.execute(run, lab, seen)
         loads.append(load_of(lab))
         return run
 
@@ -89,11 +97,14 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
     equal = measured(race_plan(lab.name, "selftest-equal", [{"workload": name, "accesses": 0} for name in EQUAL]))
     every = frames_between(period_ns(runs.settled_trials(equal)))
     slow = measured(race_plan(lab.name, "selftest-slow", [slowed(0, every), slowed(SLOW_FRAME_NS, every)]))
+    with Switching(lab, observer) as switching:
+        switched = measured(switch_plan(lab.name), switching)
     controls = [
         *delays_found(held),
         *events_found(counted),
         equal_found(runs.standing_of(equal)),
         slowdown_found(runs.standing_of(slow), period_ns(runs.settled_trials(slow), delay_ns=0), every),
+        setting_found(switched),
     ]
     return Selftest(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -160,6 +171,11 @@ def count_plan(lab: Lab) -> Plan:
     traffic = {"load": LOAD, "flows": 1, "batch": 1}
     block = {"points": {"mode": "native", "program": programs}, "traffic": traffic}
     return _plan(lab.name, "selftest-counts", [block], window_s=WINDOW_S, repetitions=REPETITIONS)
+
+
+def switch_plan(lab: str) -> Plan:
+    """One point, in whose run BPF statistics are switched on."""
+    return _plan(lab, "selftest-switch", switch_blocks(), window_s=0.2, repetitions=TRIALS)
 
 
 EQUAL = ("array", "chase")
@@ -270,6 +286,15 @@ def slowdown_found(standing: Standing, period: float, every: int) -> NegativeCon
     return _control("doctored slow-down", what, standing.text, "b is slower", holds)
 
 
+def setting_found(run: RunDirectory) -> NegativeControl:
+    """BPF statistics on in mid-run: trials after the switch are invalid, and the audit names the setting."""
+    table = runs.settled_trials(run)
+    named = " ".join(one.what for one in audits.findings(run, table) if one.rule == "settings differ")
+    words = f"invalid after the switch, and {SETTING} named"
+    said, holds = switch_found(table, named)
+    return _control("switched setting", f"BPF statistics on after {SWITCHED_AFTER} trials", said, words, holds)
+
+
 def _control(control: str, injected: str, found: str, allowed: str, holds: bool) -> NegativeControl:
     return NegativeControl(control, injected, found, allowed, bool(holds))
 
@@ -328,6 +353,8 @@ few minutes, needs Linux 5.17 or newer, and ends with exit code 1 if a control d
   are a second witness. A trial that receives more frames than it sent is invalid.
 * **N = 0 against N = 0**: two workloads without accesses are the same program. Their race must end with "equivalent".
 * **Doctored slow-down**: some frames are delayed, and a packet takes 3 % longer on average. The race must find this.
+* **Switched setting**: BPF statistics are switched on in mid-run. The trials after it must be invalid, and `audit` must
+  name the setting.
 
 If another guest works on the same core, the rate of a program may swing by tens of percent within tenths of a second.
 Races swap the two programs every few milliseconds, so both meet the same swings ([compare](compare.md)). "Undecided"
