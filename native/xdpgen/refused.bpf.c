@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Counts the live frames the device did not take. The sending program cannot
- * know: a full ring, or a peer that cannot receive at all, is noticed only when
- * its batch is flushed.
+ * Counts the live frames that the device took: the others were refused. The sending program cannot know: a
+ * full ring is noticed only when its batch is flushed, and a peer that receives no more, or a frame beyond
+ * the MTU, keeps a frame out of the batch.
  */
 #include "shared.h"
 #include <linux/bpf.h>
@@ -33,25 +33,26 @@ struct net_device {
 
 const volatile struct refused_settings settings SEC(".rodata");
 
-struct refused_memory memory SEC(".bss");
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, __u64);
+} taken SEC(".maps");
 
 static __always_inline bool is_ours(const struct net_device *device) {
     return (__u32)device->ifindex == settings.ifindex && device->nd_net.net->ns.inum == settings.netns;
 }
 
-/*
- * Runs once per flush, of any device on the machine: the usual case must cost next to nothing. For the same
- * reason xdp_redirect_err is left alone: it would burden a DUT whose AF_XDP rings overflow.
- */
+/* Runs once per flush, of any device on the machine: it must cost next to nothing. */
 SEC("tp_btf/xdp_devmap_xmit")
-int BPF_PROG(count_refused, const struct net_device *from, const struct net_device *to, int sent, int drops) {
-    if (drops <= 0 && memory.took_some)
+int BPF_PROG(count_taken, const struct net_device *from, const struct net_device *to, int sent, int drops) {
+    const __u32 zero = 0;
+
+    if (sent <= 0 || !is_ours(to))
         return 0;
-    if (!is_ours(to))
-        return 0;
-    if (sent > 0)
-        memory.took_some = 1;
-    if (drops > 0)
-        __sync_fetch_and_add(&memory.frames, drops);
+    __u64 *frames = bpf_map_lookup_elem(&taken, &zero);
+    if (frames)
+        *frames += sent;
     return 0;
 }

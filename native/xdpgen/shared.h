@@ -151,12 +151,6 @@ struct refused_settings {
     __u32 netns; /* inode number: two namespaces may use the same ifindex */
 };
 
-/* The .bss of refused.bpf.c, mapped by user space. */
-struct refused_memory {
-    __u64 took_some; /* the device took a frame */
-    __u64 frames;    /* it refused, of batches that reached it */
-};
-
 /* ---- receiving (receive.bpf.c) ---- */
 
 struct receive_settings {

@@ -5,6 +5,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -403,6 +404,26 @@ def test_frames_the_device_does_not_take_are_errors(traffic_bench: Bench, one_bu
     finally:
         lab.dut.run(["ethtool", "-K", lab.dut_interface, "gro", "on"])
     assert summary.tx_errors == summary.lost_packets == summary.tx_packets > 0
+
+
+def test_frames_that_a_peer_takes_no_more_are_errors(traffic_bench: Bench) -> None:
+    """Such a frame does not even get into a batch: the device's own count tells how many left."""
+    lab = traffic_bench.lab
+    left = f"/sys/class/net/{lab.tg_interface}/statistics/tx_packets"
+    with traffic_bench.generator(rate_pps=20_000.0) as generator:
+        generator.start()
+        before = int(lab.tg.run(["cat", left]).text)
+        with ThreadPoolExecutor(1) as meanwhile:
+            burst = meanwhile.submit(generator.burst, "measure", 0.6)
+            time.sleep(0.3)
+            lab.dut.run(["ethtool", "-K", lab.dut_interface, "gro", "off"])
+            summary = burst.result().summary
+        after = int(lab.tg.run(["cat", left]).text)
+        lab.dut.run(["ethtool", "-K", lab.dut_interface, "gro", "on"])
+        generator.stop()
+    assert summary.tx_packets == 12_000
+    assert 1000 < (summary.tx_errors or 0) < 11_000
+    assert after - before == summary.tx_packets - (summary.tx_errors or 0)
 
 
 @pytest.mark.parametrize("sizes", [{"frame_bytes": 1518}, {"imix": (64, 1518)}])

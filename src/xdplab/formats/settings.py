@@ -26,7 +26,7 @@ _RUNNING = "bpf.tracing"
 _OWN = frozenset(
     f"{kind}:{name}"
     for kind, names in {
-        "tracing": ("count_refused",),
+        "tracing": ("count_taken",),
         "raw_tracepoint": ("redirect", "redirect_err", "devmap_xmit", "cpumap_enqueue", "cpumap_kthread"),
     }.items()
     for name in names
