@@ -10,6 +10,7 @@ from xdplab.analysis.action_rules import tg_count
 from xdplab.analysis.count_rules import (
     closed_loop_is_closed,
     frames_arrive_as_sent,
+    frames_left_whole,
     link_counts_what_xdp_takes,
     program_saw_what_was_counted,
     tg_port_sent,
@@ -55,6 +56,27 @@ def test_a_frame_that_was_handed_over_was_sent_or_refused(change: dict[str, obje
 )
 def test_at_maximum_load_a_closed_loop_loses_no_frame(change: dict[str, object], holds: bool) -> None:
     assert (closed_loop_is_closed(LIVE | change) is None) == holds
+
+
+@pytest.mark.parametrize(("changed", "holds"), [(0, True), (80_000, True), (90_000, False), (None, True)])
+def test_a_frame_that_may_carry_what_was_written_before_is_not_the_one_asked_for(
+    changed: int | None, holds: bool
+) -> None:
+    assert (frames_left_whole(LIVE | {"tx_restored": True, "tx_unrestored_packets": changed}) is None) == holds
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tx_restored": True}, True),
+        ({"tx_restored": False}, False),
+        ({"tx_restored": True, "load": "20kpps", "rate_requested_pps": 2e4}, False),
+    ],
+)
+def test_a_sender_that_writes_each_frame_whole_is_mentioned_where_the_rate_is_its_own(
+    change: dict[str, object], said: bool
+) -> None:
+    assert ("the sender wrote each frame whole" in judge(LIVE | change).reason) == said
 
 
 SKB = {"engine": "afxdp", "mode": "native"}

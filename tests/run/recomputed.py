@@ -504,6 +504,8 @@ COLUMNS: dict[str, tuple[Callable[[Attempt], Any], float]] = {
     "sched_policy": (lambda a: a.ready["sched_policy"], EXACT),
     "batch": (lambda a: str(a.ready["batch"]), EXACT),
     "tx_socket": (sockets, EXACT),
+    "tx_restored": (lambda a: a.burst("rate")[0].get("tx_restored"), EXACT),
+    "tx_unrestored_packets": (lambda a: a.burst("rate")[0].get("tx_unrestored_packets"), EXACT),
     "tx_stamped_packets": (lambda a: a.burst("rate")[0].get("tx_stamped"), EXACT),
     "tx_unstamped_packets": (lambda a: a.burst("rate")[0].get("tx_unstamped"), EXACT),
     "unmatched_packets": (lambda a: a.burst("rate")[0].get("unmatched_stamps"), EXACT),

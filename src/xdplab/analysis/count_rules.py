@@ -53,6 +53,23 @@ def frames_arrive_as_sent(row: Row) -> str | None:
     return f"the TG sent frames of {sent:.0f} B on average, and those that the DUT received had {arrived:.0f} B"
 
 
+def frames_left_whole(row: Row) -> str | None:
+    """A live frame comes back as the program under test left it. Until the sender notices, it leaves so again."""
+    changed, sent = number(row, "tx_unrestored_packets"), number(row, "tx_packets")
+    if not changed or not sent or changed <= COUNT_TOLERANCE * sent:
+        return None
+    return (
+        f"{changed:.0f} of {sent:.0f} frames may carry what the program wrote into the payload of an earlier one: the "
+        "sender noticed so late; warm up longer, or write `traffic: {engine: afxdp}`"
+    )
+
+
+def say_restored(row: Row) -> str | None:
+    if not number(row, "tx_restored") or number(row, "rate_requested_pps") is not None:
+        return None
+    return "the program changes payloads: the sender wrote each frame whole, which is part of the time per packet"
+
+
 def closed_loop_is_closed(row: Row) -> str | None:
     """At maximum load on a shared CPU the next frames are sent once the DUT has received the last: none is lost."""
     sent, arrived = number(row, "tx_packets"), number(row, "dut_rx_packets")

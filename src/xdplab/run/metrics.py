@@ -87,6 +87,8 @@ offered_pps         | float | 1/s  | rate    | tx_packets / window
 rate_change         | float |      | share   | change of the rate within the window, as a share of its mean, in one step or one trend; 0 if it was steady
 rate_change_kind    | str   |      | state   | steady, step or trend
 tx_errors           | int   |      | count   | frames of tx_packets that the TG's device refused because its ring was full
+tx_restored         | bool  |      | state   | engine live: the sender wrote each frame whole, because the program under test had changed a payload; it takes part of the time per frame
+tx_unrestored_packets | int |      | count   | engine live: frames of tx_packets that were sent before it noticed: they may carry what the program wrote into an earlier frame
 generator_pps       | float | 1/s  | rate    | rate that the generator reaches over this link while the DUT has no program; null where CPUs are shared
 tx_late_packets     | int   |      | count   | frames of a paced load that were sent more than 100 us after they were due, and then too close together
 tg_port_tx_packets  | int   |      | count   | frames that the TG's port counted as sent, probes included: by its link, its driver's redirects (engine live), or DPDK

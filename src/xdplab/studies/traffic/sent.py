@@ -45,6 +45,8 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
         "foreign_packets": s.foreign_packets,
         "refused_packets": _refused(s),
         "tx_errors": s.tx_errors,
+        "tx_restored": s.tx_restored,
+        "tx_unrestored_packets": s.tx_unrestored_packets,
         "tx_late_packets": s.tx_late_packets,
         "tx_pause_ms": _pause_ms(burst),
         "tx_paused_ms": None if s.tx_paused_ns is None else s.tx_paused_ns / 1e6,
@@ -66,6 +68,9 @@ def traffic(burst: Burst, reasons: Reasons) -> Row:
         reasons["rx_unstamped_packets"] = s.rx_missing or "the TG's device was not asked for time stamps"
     if s.tx_stamped is None:
         reasons |= dict.fromkeys(_SENT_STAMPS, "the TG's device was not asked when it sent frames")
+    if s.tx_restored is None:
+        why = s.missing.get("tx_restored", "the engine makes each frame anew")
+        reasons |= dict.fromkeys(("tx_restored", "tx_unrestored_packets"), why)
     if s.probes_sent is None:
         reasons |= dict.fromkeys(("probes_sent", "probes_lost"), "the frames themselves are stamped, in software")
     reasons |= {column: s.missing[name] for column, name in _NAMED.items() if row[column] is None and name in s.missing}
