@@ -13,7 +13,10 @@
 #define MAGIC_US 0xa1b2c3d4u
 #define MAGIC_NS 0xa1b23c4du
 #define LINKTYPE_ETHERNET 1
-#define LINKTYPE_MASK 0x0fffffffu /* the bits above it tell of an FCS */
+/* The link type also tells whether the FCS's length is told, and that length
+ * in units of 2 bytes. */
+#define HAS_FCS (1u << 26)
+#define FCS_SHIFT 28
 
 struct file_header {
     uint32_t magic;
@@ -28,6 +31,7 @@ struct frame_header {
 struct reader {
     const char *path;
     size_t bytes, at;
+    unsigned fcs;
     bool swapped;
 };
 
@@ -50,6 +54,21 @@ static int read_file(struct pcap *pcap, struct reader *reader) {
     return pcap->file ? 0 : failed("frames", EINVAL, NULL, "%s: empty, or not a file", reader->path);
 }
 
+/* The same rules as src/xdplab/formats/pcap.py. */
+static int read_link_type(struct reader *reader, uint32_t type) {
+    uint32_t fcs = type >> FCS_SHIFT;
+
+    if ((type & ~(fcs << FCS_SHIFT | HAS_FCS)) != LINKTYPE_ETHERNET)
+        return failed("frames", EINVAL, NULL, "%s: its frames are not Ethernet (link type %#x)", reader->path,
+                      type);
+    if (fcs && !(type & HAS_FCS))
+        return failed("frames", EINVAL, NULL,
+                      "%s: its link type %#x does not say whether its frames have an FCS", reader->path,
+                      type);
+    reader->fcs = 2 * fcs;
+    return 0;
+}
+
 static int read_header(const struct pcap *pcap, struct reader *reader) {
     struct file_header header;
 
@@ -62,30 +81,30 @@ static int read_header(const struct pcap *pcap, struct reader *reader) {
     if (header.magic != MAGIC_US && header.magic != MAGIC_NS)
         return failed("frames", EINVAL, NULL,
                       "%s: not a classic pcap (pcapng: convert it, `tcpdump -r A -w B`)", reader->path);
-    if ((in_order(reader, header.linktype) & LINKTYPE_MASK) != LINKTYPE_ETHERNET)
-        return failed("frames", EINVAL, NULL, "%s: its frames are not Ethernet", reader->path);
-    return 0;
+    return read_link_type(reader, in_order(reader, header.linktype));
 }
 
 static int read_frame(struct pcap *pcap, struct reader *reader, unsigned longest) {
     struct frame_header header;
     size_t rest = reader->bytes - reader->at;
-    unsigned number = pcap->count + 1, bytes;
+    unsigned number = pcap->count + 1, captured, bytes;
 
     if (rest < sizeof(header))
         return failed("frames", EINVAL, NULL, "%s: ends within frame %u", reader->path, number);
     memcpy(&header, pcap->file + reader->at, sizeof(header));
-    bytes = in_order(reader, header.captured);
-    if (bytes > rest - sizeof(header))
+    captured = in_order(reader, header.captured);
+    bytes = in_order(reader, header.original);
+    if (captured > rest - sizeof(header))
         return failed("frames", EINVAL, NULL, "%s: ends within frame %u", reader->path, number);
-    if (bytes != in_order(reader, header.original))
-        return failed("frames", EINVAL, NULL, "%s: frame %u was not captured whole", reader->path, number);
-    if (bytes < ETH_HLEN || bytes > longest)
-        return failed("frames", EINVAL, NULL, "%s: frame %u has %u bytes; possible are %d to %u",
-                      reader->path, number, bytes, ETH_HLEN, longest);
+    if (captured < bytes)
+        return failed("frames", EINVAL, NULL, "%s: frame %u was not captured whole: %u of %u bytes",
+                      reader->path, number, captured, bytes);
+    if (bytes < ETH_HLEN + reader->fcs || bytes - reader->fcs > longest)
+        return failed("frames", EINVAL, NULL, "%s: frame %u has %d bytes; possible are %d to %u",
+                      reader->path, number, (int)bytes - (int)reader->fcs, ETH_HLEN, longest);
     pcap->frames[pcap->count++] =
-        (struct pcap_frame){.data = pcap->file + reader->at + sizeof(header), .bytes = bytes};
-    reader->at += sizeof(header) + bytes;
+        (struct pcap_frame){.data = pcap->file + reader->at + sizeof(header), .bytes = bytes - reader->fcs};
+    reader->at += sizeof(header) + captured;
     return 0;
 }
 

@@ -517,21 +517,12 @@ def test_frames_of_a_pcap_go_out_unchanged(traffic_bench: Bench, one_burst: Send
     assert burst.summary.tx_bytes == sum(len(frames[number % 3]) + FCS for number in range(7))
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"nothing of the kind at all", "not a classic pcap"),
-        (pcap([]), "holds no frame"),
-        (pcap([bytes(60)])[:-1], "ends within frame 1"),
-        (pcap([bytes(60)], missing=1), "not captured whole"),
-        (pcap([bytes(13)]), "13 bytes"),
-    ],
-)
-def test_a_broken_pcap_is_refused(traffic_bench: Bench, content: bytes, reason: str) -> None:
+def test_a_broken_pcap_is_refused(traffic_bench: Bench) -> None:
+    """What else it refuses: tests/formats/test_pcap.py."""
     lab = traffic_bench.lab
     path = f"{lab.work_dir(lab.tg)}/broken.pcap"
-    lab.tg.put(content, path)
-    with traffic_bench.generator("afxdp", frames=path) as generator, pytest.raises(HostError, match=reason):
+    lab.tg.put(pcap([bytes(60)], missing=1), path)
+    with traffic_bench.generator("afxdp", frames=path) as generator, pytest.raises(HostError, match="captured whole"):
         generator.start()
 
 

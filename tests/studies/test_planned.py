@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,17 @@ def test_headers_that_only_the_environment_names_are_refused(tmp_path: Path, mon
     plan = parse_plan({"name": "u", "blocks": [{"points": {"program": {"file": str(tmp_path / "p.c")}}}]})
     with pytest.raises(PlanError, match=r"its compiler reads .*inc/a.h \(name the folders of its headers in `cflags"):
         create_run(plan, tmp_path / "out", lab="netns", arrangement="shared")
+
+
+def test_a_pcap_that_cannot_be_sent_is_named_before_anything_is_made(tmp_path: Path) -> None:
+    """What else is refused: tests/formats/test_pcap.py."""
+    header, record = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1), struct.pack("<IIII", 0, 0, 9000, 9000)
+    (tmp_path / "jumbo.pcap").write_bytes(header + record + bytes(9000))
+    plan = user_plan(tmp_path).model_dump()
+    plan["blocks"][0]["points"]["program"][0]["frames"] = str(tmp_path / "jumbo.pcap")
+    with pytest.raises(PlanError, match=r"jumbo\.pcap: frame 1 has 9000 bytes; possible are 14 to 2048"):
+        create_run(parse_plan(plan), tmp_path / "out", lab="netns", arrangement="shared")
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_edited_plan_is_refused(tmp_path: Path) -> None:

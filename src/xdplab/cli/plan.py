@@ -61,6 +61,7 @@ def plan(
     chosen = plans.load_plan(file, to_measure=False)
     require_labs(lab_name, chosen)
     trials = planned.plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(only))
+    planned.require_frames(trials)
     if dry_run:
         rows = [
             {"order": t.order, "block": t.block, "repetition": t.repetition, "point": str(t.point), "trial": t.trial_id}

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
 
 from xdplab.errors import FormatError
 
 FCS_BYTES = 4
+SENDABLE_BYTES = (14, 2048)
+"""The sizes that xdpgen sends, without FCS: an Ethernet header, and a buffer of its ring (native/xdpgen)."""
+
 _ORDERS = {b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">", b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<"}
 _HEADER_BYTES, _RECORD_BYTES = 24, 16
 _ETHERNET = 1
+_HAS_FCS, _FCS_SHIFT = 1 << 26, 28
+"""Bits of the link type, by the pcap draft: whether the FCS's length is told, and that length in units of 2 bytes."""
+
 _VLAN = (0x8100, 0x88A8)
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _WITH_PORTS = (6, 17, 132)  # TCP, UDP, SCTP
@@ -18,13 +26,27 @@ _WITH_PORTS = (6, 17, 132)  # TCP, UDP, SCTP
 Flow = tuple[object, ...]
 
 
+def frames_in(path: str | Path) -> Sequence[bytes]:
+    """Return the frames of a file as `parse_pcap` does. Raises FormatError, OSError."""
+    told = Path(path).stat()
+    return _frames_in(str(path), told.st_mtime_ns, told.st_size)
+
+
+@lru_cache(maxsize=8)
+def _frames_in(path: str, *_of: int) -> tuple[bytes, ...]:
+    return tuple(parse_pcap(Path(path).read_bytes()))
+
+
 def parse_pcap(data: bytes) -> list[bytes]:
-    """Return the frames, without FCS. Raises FormatError unless the file is a classic Ethernet pcap of whole frames."""
+    """Return the frames, without FCS.
+
+    Raises FormatError, with the frame's number, unless the file is a classic Ethernet pcap of whole frames that can be
+    sent. xdpgen's reader has the same rules (native/xdpgen/pcap.c).
+    """
     order = _ORDERS.get(data[:4])
     if order is None or len(data) < _HEADER_BYTES:
         raise FormatError("not a classic pcap (pcapng: convert it, `tcpdump -r A -w B`)")
-    if struct.unpack_from(f"{order}I", data, 20)[0] & 0xFFFF != _ETHERNET:
-        raise FormatError("its frames are not Ethernet")
+    fcs = _fcs_bytes(struct.unpack_from(f"{order}I", data, 20)[0])
     frames: list[bytes] = []
     at = _HEADER_BYTES
     while at < len(data):
@@ -32,13 +54,28 @@ def parse_pcap(data: bytes) -> list[bytes]:
             raise FormatError(f"ends within frame {len(frames) + 1}")
         captured, length = struct.unpack_from(f"{order}II", data, at + 8)
         at += _RECORD_BYTES
-        if captured != length or at + length > len(data):
-            raise FormatError(f"frame {len(frames) + 1} was not captured whole")
-        frames.append(data[at : at + length])
-        at += length
+        if captured > len(data) - at:
+            raise FormatError(f"ends within frame {len(frames) + 1}")
+        if captured < length:
+            raise FormatError(f"frame {len(frames) + 1} was not captured whole: {captured} of {length} bytes")
+        if not SENDABLE_BYTES[0] <= length - fcs <= SENDABLE_BYTES[1]:
+            least, most = SENDABLE_BYTES
+            raise FormatError(f"frame {len(frames) + 1} has {length - fcs} bytes; possible are {least} to {most}")
+        frames.append(data[at : at + length - fcs])
+        at += captured
     if not frames:
         raise FormatError("holds no frame")
     return frames
+
+
+def _fcs_bytes(link_type: int) -> int:
+    """Return how many bytes of FCS end each frame. Raises FormatError for another link type than Ethernet."""
+    bits = (link_type >> _FCS_SHIFT << _FCS_SHIFT) | _HAS_FCS | 0xFFFF
+    if link_type & 0xFFFF != _ETHERNET or link_type & ~bits:
+        raise FormatError(f"its frames are not Ethernet (link type {link_type:#x})")
+    if link_type >> _FCS_SHIFT and not link_type & _HAS_FCS:
+        raise FormatError(f"its link type {link_type:#x} does not say whether its frames have an FCS")
+    return 2 * (link_type >> _FCS_SHIFT)
 
 
 def flow_of(frame: bytes) -> Flow:

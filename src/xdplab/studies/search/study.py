@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from xdplab.analysis.verdicts import LINE_FULL, line_pps
 from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst, Histogram
-from xdplab.formats.pcap import l2_bytes, parse_pcap
+from xdplab.formats.pcap import frames_in, l2_bytes
 from xdplab.plan import Point, Trial
 from xdplab.studies.search.bisect import Bisected, largest_accesses
 from xdplab.studies.search.mlr import Bounds, Searched, search
@@ -163,7 +163,7 @@ def _mean_bytes(point: Point) -> float:
     """Return the mean size of the frames that are sent, with FCS; those of a pcap have their own."""
     if point.program.frames is None:
         return point.mean_frame_bytes
-    return fmean(l2_bytes(parse_pcap(Path(point.program.frames).read_bytes())))
+    return fmean(l2_bytes(frames_in(point.program.frames)))
 
 
 def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: float | None = None) -> PointSearch:

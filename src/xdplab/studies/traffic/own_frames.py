@@ -8,10 +8,9 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lcm
-from pathlib import Path
 
 from xdplab.deploy.xdp import PortFrame
-from xdplab.formats.pcap import FCS_BYTES, parse_pcap
+from xdplab.formats.pcap import FCS_BYTES, frames_in
 from xdplab.plan import Point
 
 MOST_FRAMES = 32768
@@ -42,7 +41,7 @@ def frames_of(point: Point, *, src_mac: str, dst_mac: str, seed: int) -> TestFra
     if point.program.file is None:
         return TestFrames(tuple(map(PortFrame, point.frame_sizes)), len(point.frame_sizes))
     macs = bytes.fromhex((dst_mac + src_mac).replace(":", ""))
-    given = None if point.program.frames is None else parse_pcap(Path(point.program.frames).read_bytes())
+    given = None if point.program.frames is None else frames_in(point.program.frames)
     frames = lcm(point.flows, len(point.frame_sizes)) if given is None else len(given)
     chosen, drawn_by = choose(frames * point.queues, seed)
 

@@ -6,13 +6,14 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdplab.compiler import of_system, place_of, placed, sources_of
-from xdplab.errors import PlanError, ResultsError
+from xdplab.errors import FormatError, PlanError, ResultsError
+from xdplab.formats.pcap import frames_in
 from xdplab.later import later
 from xdplab.plan import (
     Arrangement,
@@ -70,6 +71,16 @@ def race_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]
             remedy="to race a program against itself, give a copy of its file, or one of them another `name`",
         )
     return list(zip(first, second, strict=True))
+
+
+def require_frames(trials: Iterable[Trial]) -> None:
+    """Raise PlanError, with the frame's number, for a pcap whose frames cannot be sent."""
+    for path in dict.fromkeys(trial.point.program.frames for trial in trials):
+        try:
+            frames_in(path) if path else ()
+        except (FormatError, OSError) as error:
+            remedy = "cut or convert it, as with `editcap` or `tcpdump -r`; then name the new file"
+            raise PlanError(f"program.frames: {path}: {error}", remedy=remedy) from None
 
 
 def deciding_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]]:
@@ -145,6 +156,7 @@ def create_run(
     Raises PlanError before anything is made.
     """
     trials = plan_trials(plan, arrangement, only)
+    require_frames(trials)
 
     def fill(run: RunDirectory) -> None:
         _keep(run, files)
@@ -163,6 +175,7 @@ def extend_run(
     first = next(run.journal.events("planned"))
     number = 1 + run.journal.count("planned")
     trials = plan_trials(plan, first["arrangement"], only)
+    require_frames(trials)
     _require_alike(run, plan, trials)
     _keep(run, files)
     _add(run, f"plan-{number}.yaml", plan, trials, lab=first["lab"], arrangement=first["arrangement"], only=only)

@@ -19,7 +19,7 @@ from xdplab.deploy.afxdp import Stats
 from xdplab.errors import FormatError
 from xdplab.formats.both_ways import both
 from xdplab.formats.generator import Burst, GeneratorReady, Summary, parse_output
-from xdplab.formats.pcap import flow_of, l2_bytes, parse_pcap
+from xdplab.formats.pcap import flow_of, frames_in, l2_bytes
 from xdplab.formats.slices import SlicedRatio, parse_slices, ratio_of
 from xdplab.generators import BY_DPDK, OUTPUT, OUTPUT_BACK
 from xdplab.plan import Point, Trial
@@ -191,7 +191,7 @@ def _frames(point: Point, reasons: dict[str, str]) -> Row:
 def _pcap(path: str) -> Row | str:
     """Return the columns of a pcap's frames, or why there are none."""
     try:
-        frames = parse_pcap(Path(path).read_bytes())
+        frames = frames_in(path)
     except (OSError, FormatError) as error:
         return f"the frames in {Path(path).name} cannot be read: {error}"
     sizes = l2_bytes(frames)
