@@ -19,10 +19,11 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import Place
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
-from xdplab.studies.provenance import CONTROLLER, MACHINE, answers, around, flat, origin, summary
+from xdplab.studies.provenance import CONTROLLER, PLACE, answers, around, flat, origin, summary
 from xdplab.studies.verifier.prevail import Prevail, version_of
 
 GUEST = "a guest"
+HARDEN = "/proc/sys/net/core/bpf_jit_harden"
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def test_each_place_is_asked_once_per_session(run: StudyRun[StudyRequest, Nap]) 
     asked = [(one["session"], one["place"], one["when"]) for one in manifest["sessions"]]
     assert asked == [(0, CONTROLLER, "before"), (0, GUEST, "before"), (0, CONTROLLER, "after")]
     here = manifest["sessions"][0]["state"]
-    assert set(MACHINE) | {"load", "cpu_ticks", "qemu", "libbpf", "clang", "alarm clock", "xdplab"} <= set(here)
+    assert set(PLACE) | {"load", "cpu_ticks", "qemu", "libbpf", "clang", "alarm clock", "xdplab"} <= set(here)
     assert here["alarm clock"] == {"value": "1.2"}
     assert here["kernel"] == manifest["sessions"][1]["state"]["kernel"]
 
@@ -128,11 +129,11 @@ def test_compare_lists_what_was_not_the_same_first(run: StudyRun[StudyRequest, N
     other = STUDY.start(StudyRequest(repetitions=2), tmp_path, "later")
     other.execute()
     assert run.compare(other).unlike == ()
-    changed(other, GUEST, bpf_jit_harden="2", mitigations="/sys/x/spectre_v2:Vulnerable\n/sys/x/mds:Not affected")
+    changed(other, GUEST, settings=f"{HARDEN}:2", mitigations="/sys/x/spectre_v2:Vulnerable\n/sys/x/mds:Not affected")
     changed(other, CONTROLLER, **{"alarm clock": "1.3", "load": "9 9 9"})
     unlike = run.compare(other).unlike
     names = [one.what for one in unlike]
-    assert f"{GUEST}: bpf_jit_harden" in names
+    assert f"{GUEST}: net.core.bpf_jit_harden" in names
     assert any("mitigations" in name for name in names)
     assert f"{CONTROLLER}: alarm clock" in names
     assert not any("load" in name for name in names)
@@ -143,7 +144,11 @@ def test_compare_lists_what_was_not_the_same_first(run: StudyRun[StudyRequest, N
 
 def test_status_and_captions_say_it(run: StudyRun[StudyRequest, Nap]) -> None:
     changed(
-        run, GUEST, command_line="quiet mitigations=off", mitigations="/sys/x/spectre_v2:Vulnerable", bpf_jit_harden="0"
+        run,
+        GUEST,
+        command_line="quiet mitigations=off",
+        mitigations="/sys/x/spectre_v2:Vulnerable",
+        settings=f"{HARDEN}:0",
     )
     said = summary(run.directory)
     assert said

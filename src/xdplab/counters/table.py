@@ -12,7 +12,7 @@ from xdplab.formats.iplink import parse_link
 from xdplab.formats.perf import parse_perf_json
 from xdplab.formats.procstat import parse_procstat
 from xdplab.formats.sar import parse_sadf
-from xdplab.formats.settings import parse_settings
+from xdplab.formats.settings import MACHINE_FILES, PORT_FILES, parse_settings
 from xdplab.formats.softnet import parse_softnet
 from xdplab.hosts.reader import HostReading
 
@@ -64,47 +64,6 @@ class Recorder:
         words = {"device": device, "events": ",".join(events), "script": script, "sampler": sampler}
         return tuple(word.format(**words) for word in self.argv)
 
-
-SYSCTL_FILES = (
-    *(f"/proc/sys/net/core/{name}" for name in (
-        "bpf_jit_enable", "bpf_jit_harden", "netdev_budget", "netdev_budget_usecs", "netdev_max_backlog", "dev_weight",
-        "dev_weight_rx_bias", "dev_weight_tx_bias", "gro_normal_batch", "rps_sock_flow_entries",
-        "flow_limit_cpu_bitmap", "busy_poll", "busy_read", "netdev_tstamp_prequeue", "skb_defer_max",
-        "high_order_alloc_disable",
-    )),
-    *(f"/proc/sys/kernel/{name}" for name in (
-        "bpf_stats_enabled", "sched_rt_runtime_us", "sched_rt_period_us", "sched_autogroup_enabled",
-        "sched_energy_aware", "sched_schedstats", "numa_balancing", "timer_migration", "nmi_watchdog", "watchdog",
-        "ftrace_enabled", "stack_tracer_enabled", "task_delayacct",
-    )),
-)  # fmt: skip
-MACHINE_FILES = (
-    *SYSCTL_FILES,
-    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-    "/sys/devices/system/cpu/online",
-    "/sys/devices/system/cpu/smt/control",
-    "/sys/devices/system/cpu/cpuidle/current_governor",
-    "/sys/devices/system/cpu/cpufreq/boost",
-    "/sys/devices/system/cpu/intel_pstate/no_turbo",
-    "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
-    "/sys/devices/system/cpu/cpufreq/policy*/scaling_m??_freq",
-    "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
-    "/sys/kernel/mm/transparent_hugepage/enabled",
-    "/sys/kernel/mm/ksm/run",
-    "/sys/kernel/tracing/current_tracer",
-)
-"""What costs time on any machine and can change."""
-PORT_FILES = (
-    *(f"/sys/class/net/{{device}}/{name}" for name in (
-        "mtu", "flags", "tx_queue_len", "gro_flush_timeout", "napi_defer_hard_irqs", "threaded", "operstate",
-        "carrier_changes", "master/ifindex", "queues/rx-*/rps_cpus", "queues/rx-*/rps_flow_cnt",
-        "queues/tx-*/xps_cpus", "queues/tx-*/xps_rxqs",
-    )),
-    "/proc/net/ptype",
-    "/proc/sys/net/ipv4/ip_forward",
-    "/proc/sys/net/ipv6/conf/all/forwarding",
-)  # fmt: skip
-"""The same of the port; the reader adds what `settings.h` says."""
 
 # /proc/stat comes last: collectors run in this order before the window and in reverse after it. So the least of
 # xdplab's own work falls between its two readings.

@@ -1,4 +1,6 @@
-"""The reader's `settings`: what costs time on a host and can change, by name (`native/reader/settings.h`).
+"""What costs time on a host and can change: the table of its files, and what the reader says of them, by name.
+
+The reader adds what no file says (`native/reader/settings.h`).
 
 A file's name is its path without its folder: ``net.core.bpf_jit_harden``, ``port.mtu``, ``cpu.online``. Equal values of
 all queues or CPUs are one value: ``port.queues/rx-*/rps_cpus``.
@@ -12,6 +14,46 @@ from collections.abc import Iterable
 from xdplab.formats.reading import lines_of, refuse
 
 TOOL = "settings"
+SYSCTL_FILES = (
+    *(f"/proc/sys/net/core/{name}" for name in (
+        "bpf_jit_enable", "bpf_jit_harden", "netdev_budget", "netdev_budget_usecs", "netdev_max_backlog", "dev_weight",
+        "dev_weight_rx_bias", "dev_weight_tx_bias", "gro_normal_batch", "rps_sock_flow_entries",
+        "flow_limit_cpu_bitmap", "busy_poll", "busy_read", "netdev_tstamp_prequeue", "skb_defer_max",
+        "high_order_alloc_disable",
+    )),
+    *(f"/proc/sys/kernel/{name}" for name in (
+        "bpf_stats_enabled", "sched_rt_runtime_us", "sched_rt_period_us", "sched_autogroup_enabled",
+        "sched_energy_aware", "sched_schedstats", "numa_balancing", "timer_migration", "nmi_watchdog", "watchdog",
+        "ftrace_enabled", "stack_tracer_enabled", "task_delayacct",
+    )),
+)  # fmt: skip
+MACHINE_FILES = (
+    *SYSCTL_FILES,
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "/sys/devices/system/cpu/online",
+    "/sys/devices/system/cpu/smt/control",
+    "/sys/devices/system/cpu/cpuidle/current_governor",
+    "/sys/devices/system/cpu/cpufreq/boost",
+    "/sys/devices/system/cpu/intel_pstate/no_turbo",
+    "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+    "/sys/devices/system/cpu/cpufreq/policy*/scaling_m??_freq",
+    "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/kernel/mm/ksm/run",
+    "/sys/kernel/tracing/current_tracer",
+)
+"""What costs time on any machine and can change."""
+PORT_FILES = (
+    *(f"/sys/class/net/{{device}}/{name}" for name in (
+        "mtu", "flags", "tx_queue_len", "gro_flush_timeout", "napi_defer_hard_irqs", "threaded", "operstate",
+        "carrier_changes", "master/ifindex", "queues/rx-*/rps_cpus", "queues/rx-*/rps_flow_cnt",
+        "queues/tx-*/xps_cpus", "queues/tx-*/xps_rxqs",
+    )),
+    "/proc/net/ptype",
+    "/proc/sys/net/ipv4/ip_forward",
+    "/proc/sys/net/ipv6/conf/all/forwarding",
+)  # fmt: skip
+"""The same of the port; the reader adds what `settings.h` says."""
 OF_PORT = ("port.", "net.ipv")
 """Names that a run's own points may set; all others are the machine's, and equal in all trials of a lab."""
 _FOLDERS = (

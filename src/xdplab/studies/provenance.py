@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xdplab.formats.settings import MACHINE_FILES, parse_settings
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.vm.foreign import OWN_QEMU
@@ -33,12 +34,12 @@ MACHINE: dict[str, tuple[str, ...]] = {
     "microcode": ("grep", "-m1", "microcode", "/proc/cpuinfo"),
     "command_line": ("cat", "/proc/cmdline"),
     "mitigations": ("grep", "-r", ".", "/sys/devices/system/cpu/vulnerabilities"),
-    "governor": ("cat", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-    "bpf_jit": ("cat", "/proc/sys/net/core/bpf_jit_enable"),
-    "bpf_jit_harden": ("cat", "/proc/sys/net/core/bpf_jit_harden"),
-    "rt_runtime_us": ("cat", "/proc/sys/kernel/sched_rt_runtime_us"),
 }
 """For any host: name → command. A failed command is stored with its last message."""
+
+SETTINGS = "settings"
+PLACE = MACHINE | {SETTINGS: ("sh", "-c", "for file; do grep -s . $file /dev/null; done; :", "sh", *MACHINE_FILES)}
+"""For a study's place, too: what its trials do not read of the table of settings, which those of XDP traffic do."""
 
 MOMENT = {
     "frequency": ("grep", "-m1", "MHz", "/proc/cpuinfo"),
@@ -119,9 +120,7 @@ class Around:
     def begin(self) -> None:
         """Ask this machine, and name the tools."""
         self._session = 1 + max((event["session"] for event in self.run.journal.events("hosts")), default=-1)
-        state = answers(LocalHost(), MACHINE | MOMENT | TOOLS) | {
-            name: {"value": it} for name, it in self.tools.items()
-        }
+        state = answers(LocalHost(), PLACE | MOMENT | TOOLS) | {name: {"value": it} for name, it in self.tools.items()}
         self._note(CONTROLLER, "before", state | {"xdplab": own_version()})
 
     def at(self, place: Place) -> None:
@@ -129,7 +128,7 @@ class Around:
         if place.name == HOST or place.name in self._places:
             return
         self._places.add(place.name)
-        state = answers(place.host, MACHINE, deadline_s=_ANSWER_S * place.patience)
+        state = answers(place.host, PLACE, deadline_s=_ANSWER_S * place.patience)
         self._note(place.name, "before", state | {name: {"value": it} for name, it in place.around.items()})
 
     def end(self) -> None:
@@ -146,9 +145,18 @@ def around(run: RunDirectory) -> dict[str, str]:
     facts: dict[str, str] = {}
     for place, state in _states(run).items():
         for name, answer in state.items():
-            if name not in MOMENT:
+            if name == SETTINGS:
+                facts |= {f"{place}: {setting}": value for setting, value in _settings(state).items()}
+            elif name not in MOMENT:
                 facts |= flat(f"{place}: {name}", _said(answer))
     return facts
+
+
+def _settings(state: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return a place's settings by name; none if it was not asked, or did not answer."""
+    lines = state.get(SETTINGS, {}).get("value", "").splitlines()
+    shown = "".join("{}\t{}\n".format(*line.partition(":")[::2]) for line in lines)
+    return parse_settings(shown) if shown else {}
 
 
 def _said(answer: Mapping[str, str]) -> str:
@@ -172,7 +180,10 @@ def summary(run: RunDirectory, also: Iterable[str] = ()) -> str | None:
         return None
     cpu = flat("cpus", _said(here["cpus"])).get("cpus Model name", "CPU not known")
     said = [f"{cpu}, Linux {_said(here['kernel'])}", *(_mitigated(*known) for known in states.items())]
-    said += [f"bpf_jit_harden {_said(state['bpf_jit_harden'])} ({place})" for place, state in states.items()]
+    hardened = {
+        place: _settings(state).get("net.core.bpf_jit_harden", "not visible") for place, state in states.items()
+    }
+    said += [f"bpf_jit_harden {level} ({place})" for place, level in hardened.items()]
     tools = [name for name in (*_TOOLS, *also) if "value" in here.get(name, {})]
     said += [f"{name}: {_said(here[name]).splitlines()[0]}" for name in tools]
     said += _emulators(states)

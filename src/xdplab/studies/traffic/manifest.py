@@ -1,5 +1,5 @@
 """What a number depends on besides the plan: both hosts' kernels, CPUs, devices and tools, as they describe
-themselves."""
+themselves. What can change meanwhile is read around each window (`xdplab.counters.settings`)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ _QUESTIONS: dict[str, tuple[str, ...]] = {
     **TOOLS,
     "memory": ("grep", "-E", "MemTotal|HugePages_Total", "/proc/meminfo"),
     "driver": ("ethtool", "-i", "{interface}"),
-    "channels": ("ethtool", "-l", "{interface}"),
-    "rings": ("ethtool", "-g", "{interface}"),
-    "features": ("ethtool", "-k", "{interface}"),
     "link": ("ip", "-j", "-d", "link", "show", "dev", "{interface}"),
     "perf": ("perf", "--version"),
     "sysstat": ("sar", "-V"),
