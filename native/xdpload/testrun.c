@@ -283,6 +283,13 @@ static bool read_rounds(const char *command, const char *arguments, unsigned int
     return false;
 }
 
+static void print_actions(const struct outcomes *outcomes) {
+    json_open_object("actions");
+    for (int action = 0; action < ACTIONS; action++)
+        json_integer(action_names[action], outcomes->actions[action]);
+    json_close();
+}
+
 void outcomes(const struct program *program, char *arguments) {
     struct outcomes outcomes = {};
     unsigned int rounds, runs;
@@ -296,10 +303,7 @@ void outcomes(const struct program *program, char *arguments) {
     json_begin("outcomes");
     json_decimal("call_ns", ns, 3);
     json_integer("changed", outcomes.changed);
-    json_open_object("actions");
-    for (int action = 0; action < ACTIONS; action++)
-        json_integer(action_names[action], outcomes.actions[action]);
-    json_close();
+    print_actions(&outcomes);
     json_end();
 }
 
@@ -341,13 +345,14 @@ static int make_empty(struct empty *empty) {
 
 void fresh(const struct program *program, char *arguments) {
     static struct empty empty;
+    struct outcomes outcomes = {};
     unsigned int rounds, runs;
     double ns[MAX_RUNS], empty_ns[MAX_RUNS];
     if (!read_rounds("fresh", arguments, &rounds, &runs))
         return;
     double last = empty.program.fd > 0 ? 0 : make_empty(&empty);
     for (unsigned int run = 0; run < runs && last >= 0; run++) {
-        last = ns[run] = run_rounds(program->fd, rounds, NULL);
+        last = ns[run] = run_rounds(program->fd, rounds, &outcomes);
         if (last >= 0)
             last = empty_ns[run] = run_rounds(empty.program.fd, rounds, NULL);
     }
@@ -359,5 +364,6 @@ void fresh(const struct program *program, char *arguments) {
     print_runs("call_ns", ns, runs);
     print_runs("empty_call_ns", empty_ns, runs);
     json_decimal("empty_ns", empty.ns, 3);
+    print_actions(&outcomes);
     json_end();
 }

@@ -129,6 +129,7 @@ class FreshRuns:
     call_ns: tuple[float, ...]
     empty_call_ns: tuple[float, ...]
     empty_ns: float
+    actions: Mapping[str, int]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from xdplab.studies.trial_facts import TestRuns
 # 0.5 % and spread as much.
 TESTRUNS, TESTRUN_S = 9, 0.001
 FEWEST_RUNS, SOME_FRAMES, MANY_FRAMES = 3, 64, 2048
-"""Up to ``SOME_FRAMES`` there are `TESTRUNS`. More than ``MANY_FRAMES`` are not repeated one by one: their number is a
-part of the work, as the program's tables and the caches may not hold them all."""
+"""Up to ``SOME_FRAMES`` are repeated in all `TESTRUNS`. More than ``MANY_FRAMES`` are not repeated one by one: their
+number is a part of the work, as the program's tables and the caches may not hold them all."""
 FRAME_S, LEAST_REPEAT = 60e-6, 3
 """The shortest time of a repeated frame: below, the system call's own time would show. xdpload takes most of it off,
 from so many packets on."""
@@ -41,20 +41,27 @@ def run_frames(loader: XdpLoader, test: TestFrames) -> TestRuns:
         # An attached program is in the kernel's XDP dispatcher already: the calls do not wait for all CPUs.
         done = [calibrated_testrun(loader.testrun, f.frame, runs=TESTRUNS, seconds=seconds).runs_ns for f in frames]
         return TestRuns(tuple(map(fmean, zip(*done, strict=True))), count, test.sent)
-    runs, rounds = max(FEWEST_RUNS, TESTRUNS * SOME_FRAMES // max(count, SOME_FRAMES)), max(1, OUTCOMES // count)
+    rounds = max(1, OUTCOMES // count)
     loader.give(frames)
     before = loader.records()
     outcomes = loader.outcomes(rounds)
     seen = _nothing_lost(before, loader.records())
     fresh = bool(outcomes.changed) or count > MANY_FRAMES or before is not None
+    actions = outcomes.actions
     if fresh:
-        runs_ns = on_one_scale(loader.fresh_runs(max(1, CALLS // count), runs))
+        timed = loader.fresh_runs(max(1, CALLS // count), _runs(count, MANY_FRAMES))
+        runs_ns, actions = on_one_scale(timed), timed.actions
     else:
         repeat = max(LEAST_REPEAT, int(seconds * 1e9 / outcomes.call_ns))
-        runs_ns = tuple(map(fmean, zip(*loader.testruns(frames, repeat, runs), strict=True)))
+        runs_ns = tuple(map(fmean, zip(*loader.testruns(frames, repeat, _runs(count, SOME_FRAMES)), strict=True)))
     _nothing_lost(before, loader.records())
     records = None if seen is None else seen / (rounds * count)
-    return TestRuns(runs_ns, count, test.sent, test.seed, fresh, dict(outcomes.actions), records)
+    return TestRuns(runs_ns, count, test.sent, test.seed, fresh, dict(actions), records)
+
+
+def _runs(count: int, full: int) -> int:
+    """Return `TESTRUNS` up to ``full`` frames, and fewer for more."""
+    return max(FEWEST_RUNS, TESTRUNS * full // max(count, full))
 
 
 def _nothing_lost(before: RecordCounts | None, after: RecordCounts | None) -> int | None:
