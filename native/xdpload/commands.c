@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "actions.h"
 #include "alternate.h"
+#include "attach.h"
 #include "fail.h"
 #include "json.h"
 #include "records.h"
@@ -97,6 +98,29 @@ static void decided(const struct program *program, char *arguments) {
     for (int action = 0; action < ACTIONS; action++)
         json_integer(action_names[action], sums[action]);
     redirects_print();
+    json_end();
+}
+
+/* ---- another program in the place of this one ---- */
+
+static void exchange(const struct program *program, char *arguments) {
+    unsigned int id = strtoul(arguments, NULL, 10);
+    (void)program;
+    if (!attached_interface()) {
+        complain("exchange", EINVAL, "no program is attached whose place another could take");
+        return;
+    }
+    int fd = bpf_prog_get_fd_by_id(id);
+    int error = fd < 0 ? -errno : exchange_program(fd);
+    if (fd >= 0)
+        close(fd);
+    if (error) {
+        complain("exchange", -error, "program %u cannot take the place of the attached one: %s", id,
+                 error_words(-error));
+        return;
+    }
+    json_begin("exchanged");
+    json_integer("program_id", id);
     json_end();
 }
 
@@ -232,6 +256,7 @@ static const struct {
     {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost},
     {"decided", decided},     {"records", records},
     {"alternate", alternate}, {"fill", fill},
+    {"exchange", exchange},
 };
 
 void run_command(const struct program *program, char *line) {

@@ -53,6 +53,8 @@ static const struct option_row ROWS[] = {
      "an entry of a map of programs, devices or CPUs, put in by `fill`: NAME, or device=IF,program=NAME"},
     {"keep-pins", NULL, NULL, option_flag, AT(keep_pins), 0, 0,
      "share maps pinned by name in /sys/fs/bpf; without it they are not pinned, and begin empty"},
+    {"share-maps", "ID,ID,...", NULL, option_text, AT(share_maps), 0, 0,
+     "use these maps, in the object's order, and load without attaching: for `exchange` in their owner"},
     {"max-entries", "MAP=N|cpus", NULL, add_setting, AT(max_entries), 0, 0,
      "resize a map; cpus: one entry per possible CPU"},
 };
@@ -63,7 +65,7 @@ static const struct command_line LINE = {
         "Loads one XDP program, attaches it, and holds it until standard input closes.\n"
         "Prints one JSON object per line, and answers commands from standard input, one per line:\n"
         "testrun FRAME REPEAT RUNS [QUEUE], frames COUNT, outcomes ROUNDS, fresh ROUNDS RUNS, fill, count, "
-        "reset, decided, records, bpf_stats on|off, "
+        "reset, decided, exchange ID, records, bpf_stats on|off, "
         "stats_cost, runstats, dump xlated|jited FILE.",
     .rows = ROWS,
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),

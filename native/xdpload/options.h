@@ -28,6 +28,7 @@ struct options {
     bool keep_pins;
     struct settings also; // names alone
     struct settings map;
+    const char *share_maps; // ids, in the object's order; the program is not attached then
     struct settings rodata;
     struct settings init;
     struct settings max_entries;

@@ -181,11 +181,30 @@ __attribute__((noreturn)) static void refuse_load(const struct program *program,
          error_words(first_error));
 }
 
+// The maps of another load of this object, which has made them in the same order.
+static void share_maps(struct bpf_object *object, const char *ids) {
+    struct bpf_map *map;
+    bpf_object__for_each_map(map, object) {
+        if (!bpf_map__autocreate(map))
+            continue;
+        char *end;
+        int fd = bpf_map_get_fd_by_id(strtoul(ids, &end, 10));
+        int error = fd < 0 ? -errno : bpf_map__reuse_fd(map, fd);
+        close(fd);
+        if (error)
+            fail("map", -error, refusal_words(), "map %s of the other load cannot be shared: %s",
+                 bpf_map__name(map), error_words(-error));
+        ids = *end ? end + 1 : end;
+    }
+}
+
 void load_program(struct program *program, const struct options *options, int ifindex) {
     set_constants(program->object, &options->rodata);
     resize_maps(program->object, &options->max_entries);
     if (options->mode == MODE_OFFLOAD)
         bind_to_device(program, ifindex);
+    if (options->share_maps)
+        share_maps(program->object, options->share_maps);
     load_clock_watch(bpf_program__name(program->handle));
     refusal_forget();
     int error = bpf_object__load(program->object);
@@ -203,9 +222,20 @@ int program_info(const struct program *program, struct bpf_prog_info *info) {
     return bpf_obj_get_info_by_fd(program->fd, info, &length) ? -errno : 0;
 }
 
-#define MAX_MAPS 64
+// Of all maps that were made, in the object's order.
+static void print_maps(const struct bpf_object *object) {
+    const struct bpf_map *map;
+    json_open_array("map_ids");
+    bpf_object__for_each_map(map, object) {
+        struct bpf_map_info info = {};
+        unsigned int length = sizeof(info);
+        if (bpf_map__fd(map) >= 0 && !bpf_obj_get_info_by_fd(bpf_map__fd(map), &info, &length))
+            json_integer(NULL, info.id);
+    }
+    json_close();
+}
 
-static void print_info(const struct bpf_prog_info *info, const unsigned int *map_ids) {
+static void print_info(const struct bpf_prog_info *info) {
     char tag[2 * BPF_TAG_SIZE + 1];
     for (int i = 0; i < BPF_TAG_SIZE; i++)
         snprintf(tag + 2 * i, 3, "%02x", info->tag[i]);
@@ -217,15 +247,10 @@ static void print_info(const struct bpf_prog_info *info, const unsigned int *map
     json_integer("xlated_insns", info->xlated_prog_len / sizeof(struct bpf_insn));
     json_integer("jited_bytes", info->jited_prog_len);
     json_bool("jit", info->jited_prog_len > 0);
-    json_open_array("map_ids");
-    for (unsigned int i = 0; i < info->nr_map_ids && i < MAX_MAPS; i++)
-        json_integer(NULL, map_ids[i]);
-    json_close();
 }
 
 void print_loaded(const struct program *program) {
-    unsigned int map_ids[MAX_MAPS] = {};
-    struct bpf_prog_info info = {.nr_map_ids = MAX_MAPS, .map_ids = (unsigned long)map_ids};
+    struct bpf_prog_info info = {};
     int error = program_info(program, &info);
     if (error)
         fail("load", -error, NULL, "the loaded program cannot be read back");
@@ -234,6 +259,7 @@ void print_loaded(const struct program *program) {
     json_integer("load_ns", load_clock_ns(program->fd));
     json_integer("open_ns", program->open_ns);
     json_integer("record_maps", records_maps());
-    print_info(&info, map_ids);
+    print_info(&info);
+    print_maps(program->object);
     json_end();
 }

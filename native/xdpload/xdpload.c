@@ -49,18 +49,19 @@ int main(int argc, char **argv) {
     parse_options(&options, argc, argv);
     refusal_collect();
     catch_signals();
-    if (options.mode != MODE_NONE) {
+    bool attaches = options.mode != MODE_NONE && !options.share_maps;
+    if (options.mode != MODE_NONE)
         ifindex = find_interface(options.interface);
+    if (attaches)
         refuse_if_taken(options.interface, ifindex);
-    }
     open_program(&program, &options);
     load_program(&program, &options, ifindex);
-    if (options.mode != MODE_OFFLOAD)
+    if (options.mode != MODE_OFFLOAD && !options.share_maps) // their owner reads them
         records_read(program.object);
-    print_loaded(&program);
     if (options.count_actions)
-        redirects_follow(&program, &options, ifindex);
-    if (options.mode != MODE_NONE)
+        redirects_follow(&program, &options, ifindex); // before any answer: frames may follow it at once
+    print_loaded(&program);
+    if (attaches)
         attach_program(&program, &options, ifindex);
     serve(&program);
     bool told = json_flush(); // before the last line, which does not wait for it

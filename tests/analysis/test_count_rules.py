@@ -132,8 +132,17 @@ def test_the_link_of_an_unknown_driver_is_believed_if_it_counted_all(change: dic
 )
 def test_the_counter_that_judges_counts_what_the_program_saw(received: int, decided: int, holds: bool) -> None:
     """A backlog between link and program dropped most of them: 3.5 Mpps were told where the program saw 0.9."""
-    row = LIVE | {"actions_received": received, "actions_counted": json.dumps({"drop": decided, "pass": 0})}
+    counts = {"actions_received": received, "actions_counted": json.dumps({"drop": decided, "pass": 0})}
+    row = LIVE | {"action": "drop"} | counts
     assert (program_saw_what_was_counted(row) is None) == holds
+    assert program_saw_what_was_counted(row | {"action": "tx"}) is None, "what comes back is counted itself"
+
+
+def test_a_backlog_behind_the_link_is_read_in_the_window_too() -> None:
+    row = LIVE | {"action": "drop", "host_softnet_dropped": 4_000_000}
+    assert "of which a backlog dropped 4000000" in (program_saw_what_was_counted(row) or "")
+    for change in ({"host_softnet_dropped": 1000}, {"mode": "native"}, {"action": "tx"}):
+        assert program_saw_what_was_counted(row | change) is None
 
 
 @pytest.mark.parametrize("rule", [tg_port_sent, closed_loop_is_closed, frames_arrive_as_sent,

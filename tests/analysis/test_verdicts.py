@@ -351,10 +351,20 @@ def test_the_burst_that_counts_decisions_judges_too() -> None:
     counted = {"actions_counted": json.dumps({"aborted": 1000, "drop": 0})}
     verdict = judge(row | counted | {"xdp_actions": decided(drop=4_000_000)})
     assert verdict.verdict == "invalid"
-    assert "the burst that counts decisions counted aborted for 100.0% of 1000 frames" in verdict.reason
+    assert "a burst after the window counted aborted for 100.0% of 1000 frames" in verdict.reason
     assert judge(row | {"mode": "generic", "actions_counted": json.dumps({"drop": 1000})}).verdict == "valid"
     nothing = {"mode": "generic", "actions_counted": json.dumps({"drop": 0})}
     assert judge(row | nothing).verdict == "valid", "no frame in that burst says nothing"
+
+
+def test_a_program_that_changes_its_mind_within_the_window_is_told() -> None:
+    """Its budget ended there: of a fresh copy's first quarter of a second all frames were passed."""
+    row = GOOD | USERS | BACK_NONE | {"mode": "generic", "dut_rx_packets": 4_000_000}
+    row |= {"actions_before": json.dumps({"pass": 1000}), "actions_counted": json.dumps({"drop": 1000})}
+    for action in ("pass", "drop"):
+        assert judge(row | {"action": action}).verdict == "invalid"
+    words = "in a burst before the window pass for 100.0% of 1000 frames, in a burst after the window drop for 100.0%"
+    assert words in judge(row | {"action": "mixed"}).reason
 
 
 def target(**changed: object) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from xdplab.deploy.xdp import ACTIONS, XdpLoader, XdpRequest
-from xdplab.errors import HostError, ProgramError
+from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 
 pytestmark = [
@@ -93,3 +94,25 @@ def test_a_program_that_leaves_no_stack_for_the_counter_is_refused_with_the_veri
     loader(xdpload, target, count=False).close()
     with pytest.raises(ProgramError, match="stack"):
         loader(xdpload, target)
+
+
+BUDGET = (
+    "const volatile int most = 3; int seen;",
+    "xdp",
+    "return seen++ < most ? XDP_PASS : XDP_DROP;",
+)
+
+
+def test_a_load_that_shares_maps_goes_on_where_the_other_one_is(xdpload: str, tmp_path: Path) -> None:
+    target = compiled(tmp_path, BUDGET, "-g")
+    with loader(xdpload, target, count=False) as measured:
+        measured.testrun(64, 1, 3)
+        request = XdpRequest(target, "lo", "generic", program="counted", count_actions=True)
+        shares = replace(request, share_maps=measured.loaded.map_ids)
+        with XdpLoader(LocalHost(), xdpload, shares, deadline_s=60) as counting:
+            assert counting.attached is None
+            assert counting.loaded.map_ids == measured.loaded.map_ids
+            counting.testrun(64, 1, 2)
+            assert counting.decided().actions == dict.fromkeys(ACTIONS, 0) | {"drop": 2}
+            with pytest.raises(UnsupportedError, match="no program is attached"):
+                measured.exchange(counting)

@@ -581,7 +581,7 @@ def test_redirected_frames_are_followed_to_their_target(lab: Lab, lab_name: str,
             0
             < target["arrived"]
             == target["accepted"]
-            == int(lab.dut.run(["cat", f"{there}/{row['mode']}.count"]).text)
+            <= int(lab.dut.run(["cat", f"{there}/{row['mode']}.count"]).text)
         )
     assert {row["verdict"] for row in rows("xskmap", "drop")} == {"valid"}
     assert {row["verdict"] for row in rows("xskmap", "redirect")} == {"invalid"}

@@ -12,7 +12,7 @@ from xdplab.analysis.values import Row, number, text
 ACTION_SHARE = 0.99  # of the frames, for which a program must decide what the plan says it does
 ACTIONS_APART = 0.05
 """Largest difference of an action's share between test runs and traffic: chance, and frames of others."""
-_COUNTED = ("the burst that counts decisions", "actions_counted")
+_COUNTED = (("a burst before the window", "actions_before"), ("a burst after the window", "actions_counted"))
 
 
 def returns_frames(row: Row) -> bool:
@@ -39,8 +39,8 @@ def tg_count(row: Row) -> float | None:
 def program_does_as_said(row: Row) -> str | None:
     """If a plan names the wrong action of a program, the wrong frames are counted.
 
-    Two counts show it: the driver's in the measured window (native), and that of the instructions before the program in
-    a separate burst, which tells ABORTED from DROP.
+    Its counts show it: the driver's in the measured window (native), and those of instructions before the program in
+    bursts around it, which tell ABORTED from DROP. If both bursts agree, so does the window between them.
     """
     wanted = text(row, "action")
     if wanted is None or wanted == "mixed":
@@ -89,7 +89,7 @@ def redirects_are_taken(row: Row) -> str | None:
 
 
 def _counts_of_actions(row: Row) -> list[tuple[str, dict[str, int]]]:
-    found = ((who, text(row, column)) for who, column in (("the driver", "xdp_actions"), _COUNTED))
+    found = ((who, text(row, column)) for who, column in (("the driver", "xdp_actions"), *_COUNTED))
     return [(who, json.loads(counts)) for who, counts in found if counts is not None]
 
 
@@ -128,8 +128,9 @@ def say_decided(row: Row) -> str:
     known = _counts_of_actions(row)
     if not known:
         return "; no counter says what the program decided"
-    _, counts = known[0]
-    shares = f"; the program decided {_decided(counts)}" if text(row, "action") == "mixed" else ""
+    own = [f" {_decided(counts)}" for who, counts in known if who == "the driver"]
+    told = own or [f" in {who} {_decided(counts)}" for who, counts in known]
+    shares = f"; the program decided{','.join(told)}" if text(row, "action") == "mixed" else ""
     return shares + (_say_arrived(row) if any(decided.get("redirect") for _, decided in known) else "")
 
 
@@ -138,7 +139,7 @@ def _say_arrived(row: Row) -> str:
     targets = _targets(row)
     if not targets:
         return "; where redirected frames arrive is not known"
-    return "".join(f"; to {_place(one)}: {_arrived(one)}" for one in targets)
+    return "".join(f"; in {_COUNTED[-1][0]} to {_place(one)}: {_arrived(one)}" for one in targets)
 
 
 def _arrived(target: Mapping[str, Any]) -> str:

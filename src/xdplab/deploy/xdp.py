@@ -21,7 +21,7 @@ LOOK_S = 0.2
 _KERNEL_MODES = {1: "native", 2: "generic", 3: "offload"}  # enum XDP_ATTACHED_* of linux/if_link.h
 _PROGRAM_STEPS = ("open", "rodata", "init", "max-entries", "map", "load")
 _ERRORS = dict.fromkeys((*_PROGRAM_STEPS, "testrun"), ProgramError) | dict.fromkeys(
-    ("attach", "alternate"), UnsupportedError
+    ("attach", "alternate", "exchange"), UnsupportedError
 )
 # Offload asks the driver already at load; the program was shown to be valid by a load in another mode.
 _OFFLOAD_ERRORS = _ERRORS | dict.fromkeys(("load", "offload map"), UnsupportedError)
@@ -155,7 +155,8 @@ class XdpRequest:
     """What xdpload loads, and how. ``mode`` none loads without attaching; paths are on the host.
 
     ``options`` are more of its options, such as those that choose the program. With ``count_actions``, 17 instructions
-    before the program count its actions: this changes its cost.
+    before the program count its actions: this changes its cost. With ``share_maps``, the ids of another load's maps, it
+    is not attached: `exchange` puts it in the other's place.
     """
 
     object: str
@@ -167,6 +168,7 @@ class XdpRequest:
     init: Mapping[str, str] = field(default_factory=dict)
     max_entries: Mapping[str, int | str] = field(default_factory=dict)
     count_actions: bool = False
+    share_maps: tuple[int, ...] | None = None
     options: tuple[str, ...] = ()
 
     def argv(self, binary: str) -> list[str]:
@@ -177,6 +179,8 @@ class XdpRequest:
         argv = [binary, "--object", self.object, "--interface", self.interface, "--mode", self.mode]
         argv += [word for option, value in named if value is not None for word in (option, value)]
         argv += [*self.options, *["--count-actions"] * self.count_actions]
+        if self.share_maps is not None:
+            argv += ["--share-maps", ",".join(map(str, self.share_maps)) or "none"]
         return argv + [word for option, values in pairs for k, v in values.items() for word in (option, f"{k}={v}")]
 
 
@@ -199,7 +203,7 @@ class XdpLoader(JsonSession):
             raise
 
     def _read_attached(self) -> AttachedProgram | None:
-        if self.request.mode == "none":
+        if self.request.mode == "none" or self.request.share_maps is not None:
             return None
         return typed(AttachedProgram, self.read("attached", ANSWER_S))
 
@@ -279,6 +283,13 @@ class XdpLoader(JsonSession):
     def await_slices(self, within_s: float) -> None:
         """Wait until all slices are measured; this program is attached again then. They are in `raw`."""
         self.read("alternated", within_s)
+
+    def exchange(self, other: XdpLoader) -> None:
+        """Attach ``other``'s program in the place of the attached one, or this one again.
+
+        Raises UnsupportedError if the kernel cannot exchange them.
+        """
+        self.ask(f"exchange {other.loaded.program_id}", "exchanged", ANSWER_S)
 
     def dump(self, image: str, path: str) -> None:
         """Write the ``xlated`` or ``jited`` image to a file of the host."""

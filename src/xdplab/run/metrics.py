@@ -146,7 +146,9 @@ late_p999_ns         | float | ns   | time    | 99.9th percentile of the sender'
 late_max_ns         | float | ns   | time    | maximum of the sender's lateness: from the time a frame was due to its sending; null at max
 dut_driver          | str   |      | state   | driver of the DUT's port; docs/hardware.md says which of its counters are read
 xdp_actions         | json  |      | count   | actions of the DUT's program in the window, by the driver's counters: frames by action (drop includes aborted)
-actions_counted     | json  |      | count   | actions of a user's program in a burst of its own, counted by instructions that call it: frames by action
+actions_counted     | json  |      | count   | actions of a user's program in a burst after the window, with the maps that this left, counted by instructions that call it: frames by action
+actions_before      | json  |      | count   | the same in a burst before the window, in generic mode, where no driver counts them in it
+actions_received    | int   |      | count   | frames that the DUT received in that burst, by the counter that dut_rx_packets is from
 redirect_targets    | json  |      | count   | targets of the redirected frames of that burst: accepted and refused by the kernel, arrived, dropped, CPU time of a cpumap's thread
 records_read        | int   |      | count   | records that xdplab read in the window from the program's ring buffers and perf event arrays
 records_lost        | int   |      | count   | records lost there: by the kernel's count; of a full ring buffer, those missing from as many per frame as in test runs
@@ -176,6 +178,7 @@ host_context_switches | float |    | count   | context switches of the whole mac
 cycles_per_ns       | float | 1/ns | rate    | clock of the CPUs that do the DUT's work: perf's cycles / busy time, else one addition per cycle, timed next to the window
 cycles_per_ns_from  | str   |      | state   | source of cycles_per_ns: perf or additions
 clock_change        | float |      | share   | relative increase of the clock from before the window to after it, by additions
+host_softnet_dropped | int  |      | count   | frames that backlogs of the DUT's machine dropped: in generic mode they lie between the link's count and the program
 softnet_dropped     | int   |      | count   | frames that the DUT's backlog dropped; null if TG and DUT share CPUs
 softnet_squeezed    | int   |      | count   | times the DUT's NAPI ran out of budget; null if TG and DUT share CPUs
 xsk_dropped         | int   |      | count   | af_xdp only: frames dropped because a ring was full or empty

@@ -154,6 +154,7 @@ class TrialFacts:
     perf_after: Stats | None = None
     testrun: TestRuns | Missing | None = None
     testrun_ns: tuple[float, ...] | None = None
+    decided_before: Decided | Missing | None = None
     decided: Decided | Missing | None = None
     harness: HarnessPieces | Missing | None = None
     sliced: Missing | None = None

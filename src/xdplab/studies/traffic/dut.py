@@ -118,9 +118,20 @@ class KernelSide:
             send()
             measured.result()
 
-    def decided(self) -> Decided:
-        """Return the program's actions since it was attached; its request enabled the count."""
-        return self._loader.decided()
+    def decided(self, binary: str, request: XdpRequest, send: Callable[[], object]) -> tuple[Decided, bytes]:
+        """Return the program's actions on the frames of ``send``, and xdpload's output.
+
+        A load of the program behind a counter takes its place, with its maps as the measured load left them. Raises
+        ProgramError if it does not load, UnsupportedError if the kernel cannot exchange the two.
+        """
+        shares = replace(request, init={}, count_actions=True, share_maps=self._loader.loaded.map_ids)
+        with attach(self._host, binary, shares, deadline_s=SESSION_S) as counting:
+            self._loader.exchange(counting)
+            send()
+            found = counting.decided()
+            self._loader.exchange(self._loader)
+            counting.detach()
+        return found, counting.raw.encode()
 
     def raw_files(self) -> dict[str, bytes]:
         return {"xdpload.jsonl": self._loader.raw.encode()}

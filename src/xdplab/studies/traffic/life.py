@@ -31,7 +31,7 @@ from xdplab.run.facts import as_json
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
 from xdplab.studies.traffic.limits import FrameKey, frame_key
 from xdplab.studies.traffic.own_frames import TestFrames, frames_of, vlan_of
-from xdplab.studies.traffic.passes import PASSES, RawFiles, Running, warm_up
+from xdplab.studies.traffic.passes import DECIDED_FOLDER, PASSES, RawFiles, Running, warm_up
 from xdplab.studies.traffic.path import DutCount, prove, require_way_back
 from xdplab.studies.traffic.pdr import offered_rate
 from xdplab.studies.traffic.prepare import Prepared, Tools
@@ -42,8 +42,8 @@ SENDER_FIFO = 5
 # Above the sender and the DUT's softirq threads, because it would starve below them; it sleeps in poll(), because they
 # would starve if it spun.
 APPLICATION_FIFO = 6
-DECIDED_S = 0.25
-"""The longest burst that counts actions: shares of thousands of frames need no more."""
+DECIDED_S, DECIDED_BEFORE_S = 0.25, 0.05
+"""The longest bursts that count actions after and before the window: shares of thousands of frames need no more."""
 RUN_ID_DIGITS = 4  # xdpgen carries 16 bits of the run id in every frame
 
 
@@ -159,18 +159,19 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
         probes = context.dut_probe, context.tg_probe
         clock = clock_command(context, point)
         running = Running(context.plan, *probes, side, generator, files, facts, clock, samples.result, second)
+        if counts_decisions(point) and point.mode == "generic":  # in native mode the driver counts in the window
+            facts.decided_before = _decided(running, context, point, "decided_before", DECIDED_BEFORE_S)
         for name in point.passes:
             if name in PASSES:
                 PASSES[name](running)
         if SLICES in point.passes:
             facts.sliced = _sliced(context, trial, side, generator)
+        if counts_decisions(point):
+            facts.decided = _decided_after(running, context, point)
         side.require()
         facts.testrun = side.testrun(_test_frames(context, trial))
         detaching = meanwhile.submit(side.stop)  # the kernel waits until no CPU uses the program
         stack.callback(wait, [detaching])
-        if counts_decisions(point):
-            detaching.result()
-            facts.decided = _decided(context, point, prepared, generator, files)
         if context.tools.adapter.stays and "harness" not in point.passes:  # its bursts need the device exclusively
             context.staying.give(generator)
         else:
@@ -184,31 +185,28 @@ def counts_decisions(point: Point) -> bool:
     return point.program.file is not None and point.mode in ("native", "generic")
 
 
-def _decided(
-    context: TrialContext, point: Point, prepared: Prepared, generator: Sender, files: RawFiles
-) -> Decided | Missing:
-    """Count the program's actions in a separate burst: it is loaded again behind counting instructions.
+def _decided(running: Running, context: TrialContext, point: Point, name: str, seconds: float) -> Decided | Missing:
+    """Count the program's actions in the separate burst ``name``.
 
-    `Missing` says why it cannot be loaded in this way, for example because it uses nearly the whole stack.
+    `Missing` says why it cannot be counted so, for example because the program uses nearly the whole stack.
     """
+    side, request = running.side, _request(context, point, context.programs[point.program])
+    assert isinstance(side, KernelSide)  # counts_decisions
     try:
-        side = KernelSide(
-            context.lab.dut,
-            context.dut_probe.reader,
-            context.tools.xdpload,
-            replace(_request(context, point, prepared), count_actions=True),
-            queues=point.queues,
+        found, said = side.decided(
+            context.tools.xdpload, request, lambda: running.generator.burst(name, min(seconds, running.window_s))
         )
-    except ProgramError as error:
+    except (ProgramError, UnsupportedError) as error:
         return Missing(f"the program cannot be loaded with a counter before it: {error.message}")
-    try:
-        set_up(context, point, side)
-        generator.burst("decided", min(DECIDED_S, context.plan.trial.window_s))
-        found = side.decided()
-        side.stop()
-    finally:
-        files.add({"xdpload_decided.jsonl": side.raw_files()["xdpload.jsonl"]})
-        side.close()
+    running.files.add({f"xdpload_{name}.jsonl": said})
+    return found
+
+
+def _decided_after(running: Running, context: TrialContext, point: Point) -> Decided | Missing:
+    """The DUT's counters see this burst, too."""
+    count = DutCount(context.dut_probe, running.side, point)
+    found = _decided(running, context, point, "decided", DECIDED_S)
+    running.files.add(count.gained()[1], DECIDED_FOLDER)
     return found
 
 

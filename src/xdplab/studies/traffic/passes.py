@@ -17,6 +17,7 @@ from xdplab.studies.trial_facts import ProgramRuns, TrialFacts, WarmedUp
 
 RECORDER_MARGIN_S = 30.0
 PERF_FOLDER = "counters_perf"
+DECIDED_FOLDER = "counters_decided"
 SECOND_FOLDER, SECOND_PERF_FOLDER = "counters_second", "counters_perf_second"
 """The readings of the second ports, in trials that have two."""
 

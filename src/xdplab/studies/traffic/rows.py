@@ -31,7 +31,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
 from xdplab.studies.traffic import pdr
 from xdplab.studies.traffic.nulls import NO_TIMES, OLDER, with_reasons
-from xdplab.studies.traffic.passes import PERF_FOLDER, SECOND_FOLDER, SECOND_PERF_FOLDER
+from xdplab.studies.traffic.passes import DECIDED_FOLDER, PERF_FOLDER, SECOND_FOLDER, SECOND_PERF_FOLDER
 from xdplab.studies.traffic.program_rows import record_columns, same_path, testrun
 from xdplab.studies.traffic.sent import in_window, traffic
 from xdplab.studies.traffic.two_ports import by_direction
@@ -58,6 +58,7 @@ _SAME = (
     "host_context_switches",
     "perf_running",
     "softnet_dropped",
+    "host_softnet_dropped",
     "softnet_squeezed",
     "rx_by_queue",
     "evenness",
@@ -488,7 +489,7 @@ def _application_ns(facts: TrialFacts) -> int:
 
 
 def _passes(bursts: Mapping[str, Burst], raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]) -> Row:
-    row = testrun(facts, reasons) | _decided(facts, reasons) | _pieces(facts, reasons)
+    row = testrun(facts, reasons) | _decided(raw, trial, facts, reasons) | _pieces(facts, reasons)
     if facts.runstats is not None:
         row |= _run_time(facts.runstats, reasons)
     elif "bpf_stats" in bursts:
@@ -571,16 +572,28 @@ def _pieces(facts: TrialFacts, reasons: dict[str, str]) -> Row:
     return row
 
 
-def _decided(facts: TrialFacts, reasons: dict[str, str]) -> Row:
-    """The actions of a user's program in a separate burst, and the targets of redirected frames."""
+def _decided(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]) -> Row:
+    """The actions of a user's program in bursts before and after the window, what the DUT counted in the latter, and
+    targets of redirects.
+    """
+    before = facts.decided_before or Missing("decisions are counted before the window in generic mode")
+    if isinstance(before, Missing):
+        reasons["actions_before"] = before.missing
     found = facts.decided or Missing("decisions are counted of users' programs in native and generic mode")
     if isinstance(found, Missing):
-        reasons["actions_counted"] = reasons["redirect_targets"] = found.missing
+        reasons |= dict.fromkeys(("actions_counted", "actions_received", "redirect_targets"), found.missing)
         return {}
     if found.targets_missing is not None:
         reasons["redirect_targets"] = found.targets_missing
     targets = None if found.targets is None else json.dumps([asdict(target) for target in found.targets])
-    return {"actions_counted": json.dumps(found.actions), "redirect_targets": targets}
+    point = trial.point
+    counted = derive_from_directory(raw / DECIDED_FOLDER, mode=point.mode, shared=True, queues=point.queues)
+    received = counted["dut_rx_packets"]
+    if received.reason is not None:
+        reasons["actions_received"] = received.reason
+    row = {"actions_counted": json.dumps(found.actions), "redirect_targets": targets}
+    row |= {} if isinstance(before, Missing) else {"actions_before": json.dumps(before.actions)}
+    return row | {"actions_received": received.value}
 
 
 def _samples(bursts: Mapping[str, Burst], raw: Path, attempt: Attempt) -> list[Row]:
