@@ -15,6 +15,7 @@ import synthetic
 from scipy import stats
 
 from xdplab.analysis.compare import ASSUMED_SPREAD, SURE, Floor, Spread, decide, drift, holm
+from xdplab.run.metrics import completed, frame
 
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "compare_simulated.py"
 
@@ -217,3 +218,38 @@ def test_a_drift_over_the_run_is_found() -> None:
     beside = drift(pd.concat([trials, paced], ignore_index=True))
     assert beside is not None
     assert beside.share == pytest.approx(moved.share), "paced points had halved it"
+
+
+def of_contents(*contents: str, rate: float = 1e6, name: str = "filter.bpf.c") -> pd.DataFrame:
+    """Return a run of a user's program with these contents, each a point of its own."""
+    rows = [
+        synthetic.point(program_name=name, file=name, program_sha256=sha, point_id=sha, workload=None, accesses=None)
+        | {"repetition": repetition, "verdict": "valid", "forwarded_pps": rate * (1 + repetition / 1000)}
+        for sha in contents
+        for repetition in range(1, 6)
+    ]
+    return completed(frame(rows))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdicts"),
+    [
+        (of_contents("old"), of_contents("new", rate=0.6e6), ["slower"]),
+        (of_contents("old"), of_contents("old", rate=0.6e6), ["slower"]),
+        (of_contents("old"), of_contents("new", name="other.bpf.c"), [None, None]),
+        (of_contents("old", "new"), of_contents("new", rate=0.6e6), [None, "slower"]),
+        (of_contents("old"), of_contents("new", "newest"), [None, None, None]),
+    ],
+    ids=["edited", "as it was", "of another name", "two contents in one run", "neither is meant"],
+)
+def test_a_program_is_compared_by_its_name_whatever_its_content(
+    a: pd.DataFrame, b: pd.DataFrame, verdicts: list[str | None]
+) -> None:
+    """Run, edit, run: an edit that cost 33 % was "no such point in the second run", and nothing differed."""
+    points = decide(a, b).points
+    assert [None if pd.isna(word) else word for word in points["verdict"]] == verdicts
+
+
+def test_equal_runs_of_earlier_contents_say_how_runs_spread() -> None:
+    equal = [of_contents(f"edit {number}", rate=1e6 + 100 * number) for number in range(3)]
+    assert decide(of_contents("old"), of_contents("new"), equal=equal).verdict == "equivalent"

@@ -22,7 +22,8 @@ from scipy.special import gammainc, gammaincinv, ndtr, stdtr
 from xdplab.analysis import MARGIN
 from xdplab.analysis.calibration import Calibration
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
-from xdplab.analysis.series import PROGRAM, SETTING, settled, valid
+from xdplab.analysis.series import PROGRAM, SETTING, key_of, settled, valid
+from xdplab.plan.factors import FACTORS
 from xdplab.run.metrics import BY_NAME
 
 Verdict = Literal["faster", "slower", "higher", "lower", "equivalent", "undecided"]
@@ -233,6 +234,27 @@ class Decision:
         return "equivalent" if told == ["equivalent"] else "undecided"
 
 
+NAMED = (*(f.column for f in FACTORS if f.identity and not f.name.endswith("_sha256")), "program_name")
+"""What a point is called: its factors, without the contents of the files that it names."""
+
+
+def same_points(*tables: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the tables of several runs with one ``point_id`` for points of one name: a file may have been edited.
+
+    Where one run has two contents under one name, they stay apart in it.
+    """
+    names = tuple(name for name in NAMED if all(name in table for table in tables))
+    ids: dict[str, object] = {}
+    found = []
+    for table in tables:
+        key = key_of(table, names)
+        alone = table["point_id"].groupby(key).transform("nunique").eq(1)
+        for name, point in dict(zip(key[alone], table["point_id"][alone], strict=True)).items():
+            ids.setdefault(str(name), point)
+        found.append(table.assign(point_id=table["point_id"].where(~alone, key.map(ids).astype("string"))))
+    return found
+
+
 def decide(
     a: pd.DataFrame,
     b: pd.DataFrame,
@@ -248,6 +270,7 @@ def decide(
 
     If a point has no ratio, ``reason`` says why.
     """
+    a, b, *equal = same_points(a, b, *equal)
     (first, why_first), (second, why_second) = _logs(a, value), _logs(b, value)
     sides, reasons = (first, second), (why_first, why_second)
     spread = Spread(tuple(_logs(trials, value)[0] for trials in equal), calibration)

@@ -22,15 +22,16 @@ LONGEST = 60
 
 @dataclass(frozen=True)
 class Unlike:
-    """A difference of the runs' environments; null means unknown."""
+    """A difference of the runs' environments; null means unknown. ``told`` says it in words of its own."""
 
     what: str
     first: str | None
     second: str | None
+    told: str | None = None
 
     @property
     def text(self) -> str:
-        return f"{self.what}: {_short(self.first)} → {_short(self.second)}"
+        return self.told or f"{self.what}: {_short(self.first)} → {_short(self.second)}"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.analysis import MARGIN
-from xdplab.analysis.compare import POINT, decide
+from xdplab.analysis.compare import POINT, decide, same_points
 from xdplab.errors import ResultsError
 from xdplab.run.disk import disk_errors
 from xdplab.run.metrics import completed, frame
@@ -19,7 +19,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.comparing import ComparedRuns, check_metric, differences
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.calibrating import calibrated, usable
-from xdplab.studies.traffic.comparison import around
+from xdplab.studies.traffic.comparison import around, changed_files
 
 VERSION = 1
 _NEEDED = ("run_id", "point_id", "trial_id", "attempt", "repetition", "verdict", "program_hash")
@@ -64,9 +64,11 @@ def against(path: Path, run: RunDirectory, *, margin: float = MARGIN) -> Compare
     check_metric(second, metric, run)
     now = around(run)
     kept = calibrated(before, now) if usable(metric, equal) else None
-    decision = decide(completed(first), second, metric, equal=equal, margin=margin, calibration=kept)
+    first, second = same_points(completed(first), second)
+    decision = decide(first, second, metric, equal=equal, margin=margin, calibration=kept)
     names = (f"{name} (baseline)", run.name)
     doubts = dict.fromkeys(names, ()) | {
         run.name: tuple(f"{one.rule}: {one.what}" for one in runs.audit(run) if one.severity == "warning")
     }
-    return ComparedRuns(metric, names, tuple(differences(before, now)), doubts, decision)
+    unlike = (*changed_files(first, second, None, run), *differences(before, now))
+    return ComparedRuns(metric, names, unlike, doubts, decision)

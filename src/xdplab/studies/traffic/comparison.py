@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 
 import pandas as pd
 
 from xdplab.analysis import MARGIN
 from xdplab.analysis.calibration import Calibration
-from xdplab.analysis.compare import Drift, decide, drift
+from xdplab.analysis.compare import Drift, decide, drift, same_points
 from xdplab.analysis.settings_rules import settings_around
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_runs, differences, names_of
 from xdplab.studies.provenance import MOMENT, flat
 from xdplab.studies.traffic import audits, runs
 from xdplab.studies.traffic.planned import run_plan
+from xdplab.text import many
 
 RATE = "forwarded_pps"
 
@@ -37,7 +39,7 @@ def compared(
     """
     check_runs(first, second, equal)
     tables = [runs.trials_table(run) for run in (first, second)]
-    settled = [table.drop_duplicates("trial_id", keep="last", ignore_index=True) for table in tables]
+    settled = same_points(*(table.drop_duplicates("trial_id", keep="last", ignore_index=True) for table in tables))
     for run, table in zip((first, second), settled, strict=True):
         check_metric(table, metric, run)
     names = names_of(first, second)
@@ -72,11 +74,54 @@ def _unlike(first: RunDirectory, second: RunDirectory, a: pd.DataFrame, b: pd.Da
     points = frozenset(a["point_id"]) & frozenset(b["point_id"])
     here, there = (settings_around(table, points) for table in (a, b))
     known += _of_machines(differences(here, there)) if here and there else []
+    edited = changed_files(a, b, first, second)
     both = a.drop_duplicates("point_id").merge(b.drop_duplicates("point_id"), on="point_id")
-    changed = int((both["program_hash_x"] != both["program_hash_y"]).fillna(False).sum())
-    if changed:
+    others = both["program_hash_x"].ne(both["program_hash_y"]) & ~both["program_name_x"].isin([e.what for e in edited])
+    if changed := int(others.fillna(False).sum()):
         known.append(Unlike("program bytes", None, f"others at {changed} of {len(both)} points"))
-    return known
+    return [*edited, *known]
+
+
+_CONTENTS = {"program_sha256": "program_name", "frames_sha256": "frames"}
+"""Columns with the SHA-256 of files, and the columns with the files' names."""
+
+
+def changed_files(a: pd.DataFrame, b: pd.DataFrame, first: RunDirectory | None, second: RunDirectory) -> list[Unlike]:
+    """Return the users' files of one name that have other contents in the second run; ``first``: null for a baseline.
+
+    The tables have the ids of `same_points`.
+    """
+    both = a.drop_duplicates("point_id").merge(b.drop_duplicates("point_id"), on="point_id")
+    found = []
+    for content, name in _CONTENTS.items():
+        other = both[both[f"{content}_x"].ne(both[f"{content}_y"]).fillna(False).astype(bool)]
+        for row in other.drop_duplicates(f"{name}_x").to_dict("records"):
+            lines = None
+            if first is not None and content == "program_sha256":
+                lines = _changed_lines(first, row["program_hash_x"], second, row["program_hash_y"])
+            told = f"{row[f'{name}_x']} changed" + (f": {lines}" if lines else "")
+            found.append(Unlike(str(row[f"{name}_x"]), str(row[f"{content}_x"]), str(row[f"{content}_y"]), told))
+    return found
+
+
+def _changed_lines(first: RunDirectory, old: object, second: RunDirectory, new: object) -> str | None:
+    """Return how many lines of a program differ, or of the headers that it includes; None of a compiled object."""
+    for name, of_what in (("program.c", ""), ("preprocessed.c", " of its headers")):
+        paths = [run.program_dir(str(digest)) / name for run, digest in ((first, old), (second, new))]
+        if not all(path.is_file() for path in paths):
+            return None
+        if changed := _differing(*(path.read_text(errors="replace").splitlines() for path in paths)):
+            return many(changed, "line") + of_what
+    return "comments of its headers, or files that its setup names"
+
+
+def _differing(a: list[str], b: list[str]) -> int:
+    """Return how many lines differ. The ends in common are left out first: a kernel's headers have 100,000 lines."""
+    shorter = min(len(a), len(b))
+    head = next((at for at in range(shorter) if a[at] != b[at]), shorter)
+    tail = next((at for at in range(shorter - head) if a[-1 - at] != b[-1 - at]), shorter - head)
+    steps = SequenceMatcher(a=a[head : len(a) - tail], b=b[head : len(b) - tail], autojunk=False).get_opcodes()
+    return sum(max(i2 - i1, j2 - j1) for step, i1, i2, j1, j2 in steps if step != "equal")
 
 
 def _of_machines(found: Sequence[Unlike]) -> list[Unlike]:
