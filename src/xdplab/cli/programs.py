@@ -32,6 +32,8 @@ def _program_options(command: Any) -> Any:
         click.option("--map-type", type=click.Choice(MAP_TYPES), help="For lookup."),
         click.option("--working-set", "working_set_bytes", type=int, metavar="BYTES"),
         click.option("--section", help="ELF section of your own file.  [default: xdp]"),
+        click.option("--function", help="Function of your own file, where the section has several."),
+        click.option("--cflags", metavar="FLAGS", help='Flags for your own file: "-Iinclude -DN=4".'),
     )
     for option in reversed(options):
         command = option(command)

@@ -33,6 +33,8 @@ else:
 @click.argument("second", metavar="B")
 @click.option("--mode", default="native", show_default=True)
 @click.option("--action", default="tx", show_default=True, help="Action of your own programs.")
+@click.option("--function", help="Function of your own programs, where their section has several.")
+@click.option("--cflags", metavar="FLAGS", help='Flags for the compiler of your own programs: "-Iinclude -DN=4".')
 @click.option("--accesses", "-n", default=0, show_default=True, type=int, help="N of a workload.")
 @click.option("--frame-bytes", default=64, show_default=True, type=int)
 @click.option("--load", default="max", show_default=True)
@@ -119,14 +121,17 @@ def race_plan(
     at_most: int | None,
     by: str | None,
     name: str,
+    function: str | None = None,
+    cflags: str | None = None,
 ) -> Plan:
     """Return the plan of a race between two programs or plans, in the labs of A and of B. Raises PlanError."""
+    own: dict[str, Any] = {"action": action, "function": function, "cflags": cflags or []}
     plans = {word: model.load_plan(Path(word)) for word in (first, second) if model.is_plan_file(word)}
     trials = [plan.trial.model_dump() for plan in plans.values()]
     trial = trials[0] if trials else {"warmup_s": 0.1, "window_s": window_s, "pause_s": 0.05}
 
     def side(word: str) -> Plan:
-        points = {"mode": mode, "frame_bytes": frame_bytes} | _side(word, accesses, action)
+        points = {"mode": mode, "frame_bytes": frame_bytes} | _side(word, accesses, own)
         return model.parse_plan(
             {"name": name, "trial": trial, "blocks": [{"points": points, "traffic": {"load": load}}]}
         )
@@ -136,9 +141,9 @@ def race_plan(
     return model.race_of(name, sides, limits, labs or ())
 
 
-def _side(word: str, accesses: int, action: str) -> dict[str, Any]:
+def _side(word: str, accesses: int, own: dict[str, Any]) -> dict[str, Any]:
     if word in WORKLOADS:
         return {"workload": word, "accesses": accesses}
     if not Path(word).is_file():
         raise PlanError(f"{word} is neither a file nor a workload", remedy=f"workloads are {', '.join(WORKLOADS)}")
-    return {"program": {"file": str(Path(word).resolve()), "action": action}}
+    return {"program": {"file": str(Path(word).resolve()), **own}}

@@ -16,6 +16,7 @@ from xdplab.deploy.held import HeldDevice, HeldPort
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.settings import FEATURES, XPS, read
 from xdplab.deploy.settings_table import require_in_plans
+from xdplab.deploy.sysctls import kept_sysctls
 from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import CutOffError, HostError, PlanError, ResultsError, XdplabError
@@ -233,7 +234,10 @@ class TrialStudy:
             self._second = second_port(self._lab) if two else None
             self._second_ends = second_endpoints(self._lab, self._second.ends if self._second else None)
             ports = [end.interface for end in self._ends if end.host is self._lab.dut]
-            refuse_way_out(self._lab.dut, ports, [trial.point for trial in self._trials])
+            points = [trial.point for trial in self._trials]
+            refuse_way_out(self._lab.dut, ports, points)
+            if any(point.program.setup for point in points):
+                stack.enter_context(kept_sysctls(self._lab.dut))
             # The DUT's device is restored first: a tap's queues follow it.
             self._dut, *others = (
                 HeldDevice(end.host, end.interface, self._lab.state_dir(end.host)) for end in self._ends

@@ -1,0 +1,65 @@
+"""What a plan's commands change in the DUT's network settings is put back, however the run ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from veth_pair import VethLab
+
+from xdplab.deploy.sysctls import kept_sysctls
+
+pytestmark = pytest.mark.root
+
+FILES = ["ipv4/ip_forward", "ipv4/conf/vd0/forwarding", "ipv4/conf/vd0/rp_filter", "ipv4/conf/all/accept_redirects"]
+CHANGE = """
+cd /proc/sys/net
+ip link add gone0 type dummy
+echo 1 >ipv4/ip_forward; echo 1 >ipv4/conf/vd0/rp_filter; echo 1000 2000 >ipv4/ip_local_port_range
+echo 80 >ipv4/ip_local_reserved_ports
+"""
+HOLD = """
+import sys
+sys.path[:0] = {path!r}
+from veth_pair import NamespaceHost
+from xdplab.deploy.sysctls import kept_sysctls
+host = NamespaceHost({name!r})
+with kept_sysctls(host):
+    host.run(["sh", "-c", {change!r}])
+    print("changed", flush=True)
+    sys.stdin.read()
+"""
+
+
+def values(lab: VethLab) -> str:
+    files = [*FILES, "ipv4/ip_local_port_range", "ipv4/ip_local_reserved_ports"]
+    return lab.dut.host.run(["sh", "-c", f"cd /proc/sys/net; grep '' {' '.join(files)}"]).text
+
+
+def test_settings_are_put_back_at_the_end(lab: VethLab) -> None:
+    """A router's `ip_forward` stayed, and each later run in the lab was refused."""
+    before = values(lab)
+    with kept_sysctls(lab.dut.host):
+        lab.dut.host.run(["sh", "-c", CHANGE])
+        assert values(lab) != before
+    assert values(lab) == before
+
+
+def test_settings_are_put_back_when_the_controller_is_killed(lab: VethLab) -> None:
+    before = values(lab)
+    text = HOLD.format(path=sys.path, name=lab.dut.host.name, change=CHANGE)
+    controller = subprocess.Popen(
+        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert controller.stdout is not None
+    assert controller.stdout.readline() == "changed\n"
+    assert values(lab) != before
+    controller.send_signal(signal.SIGKILL)
+    controller.wait(10)
+    until = time.monotonic() + 10
+    while values(lab) != before and time.monotonic() < until:
+        time.sleep(0.05)
+    assert values(lab) == before
