@@ -69,7 +69,7 @@ def test_a_full_disk_is_a_line_and_costs_no_trial(lab_name: str, tmp_path: Path,
 @pytest.mark.parametrize("reserved", [True, False])
 def test_a_reserved_line_fits_on_a_disk_that_has_become_full(disk: Path, reserved: bool) -> None:
     journal = Journal(disk / "journal.jsonl")
-    journal.append("started")
+    journal.append("first")
     before = journal.path.stat().st_size
     if reserved:
         journal.reserve()
@@ -78,8 +78,8 @@ def test_a_reserved_line_fits_on_a_disk_that_has_become_full(disk: Path, reserve
         (disk / "raw").write_bytes(bytes(200_000_000))
     if reserved:
         for number in range(7):
-            journal.append("finished", facts="." * 8000, number=number)
+            journal.append("next", facts="." * 8000, number=number)
     else:
         with pytest.raises(ResultsError, match="No space left"):
-            journal.append("finished", facts="." * 8000)
-    assert [line["event"] for line in journal.events()] == ["started"] + 7 * reserved * ["finished"]
+            journal.append("next", facts="." * 8000)
+    assert [line["event"] for line in journal.events()] == ["first"] + 7 * reserved * ["next"]

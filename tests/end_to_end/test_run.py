@@ -387,10 +387,10 @@ def test_figures_compare_and_audit_need_no_lab(lab_name: str, tmp_path: Path) ->
     assert len(found["points"]) == 3
     assert done.returncode == {"equivalent": 0, "differs": 1, "undecided": 2}[found["verdict"]]
     assert found["environment"] == []
-    manifest = json.loads((second / "manifest.json").read_text())
-    for session in manifest["sessions"]:
+    events = [json.loads(line) for line in (second / "journal.jsonl").read_text().splitlines()]
+    for session in (event for event in events if event["event"] == "hosts"):
         session["state"]["dut"]["kernel"] = {"value": "9.9.9"}
-    (second / "manifest.json").write_text(json.dumps(manifest))
+    (second / "journal.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     told = xdplab("compare", str(first), str(second), check=False).stdout.splitlines()
     assert told[0] == "What differs around the runs:"
     assert told[1].startswith("  dut kernel: ")

@@ -113,6 +113,7 @@ def test_a_raw_file_that_is_cut_short_is_gone_too(tmp_path: Path) -> None:
         (raw / "counters" / "dut.txt").write_text("12345")
         files = sizes(raw)
     known = {"trial_id": "x-r1", "attempt": 1, "status": "measured", "reason": None, "duration_s": 1.0, "facts": {}}
+    run.record("planned", trials=["x-r1"])
     run.record("finished", **known, files=files)
     assert derived.all_gone(run) == []
     os.truncate(run.raw_dir("x-r1", 1) / "counters" / "dut.txt", 2)

@@ -256,12 +256,13 @@ def test_a_visit_of_a_block_ends_with_another_block_or_session(tmp_path: Path) -
     assert trials[a].block == trials[b].block != trials[c].block
 
     def ended(trial: str, attempt: int, **facts: str) -> None:
-        run.journal.append("finished", trial_id=trial, attempt=attempt, facts=facts)
+        how = {"status": "measured", "reason": None, "duration_s": 1.0}
+        run.journal.append("finished", trial_id=trial, attempt=attempt, **how, facts=facts)
 
     for trial in (a, b, c, d):
         ended(trial, 1)
     ended(b, 2)
-    run.journal.append("hosts", when="before", session=1)
+    run.journal.append("hosts", when="before", session=1, state={"lab": "netns", "xdplab": {}, "dut": {}, "tg": {}})
     ended(b, 3)
     found = {key: number for key, (number, _) in runs._visits(run, trials).items()}
     assert found == {(a, 1): 1, (b, 1): 1, (c, 1): 2, (d, 1): 2, (b, 2): 3, (b, 3): 4}

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from xdplab.errors import ResultsError
 from xdplab.run.disk import REMEDY, allocate, disk_errors, reason
+from xdplab.run.events import Checked, NotAnEventError, parsed
 
 RESERVE = 65_536
 """Bytes on disk kept for the lines of the trial that is measured next; its longest line so far had 8 kB."""
 
+_BEGINNING = re.compile(rb'{"event":"(\w+)",')
+"""How `append` begins a line: the kind of a line that was checked before is known without reading it all."""
+_READS = threading.Lock()
 _WRITES = threading.Lock()
 """Threads of one process write a line each: a line that the disk did not take is cut off, and no other."""
 
@@ -25,6 +31,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._checked = Checked()
 
     def append(self, event: str, *, wait: bool = True, **facts: Any) -> None:
         """Write one line ``{"event", "time", …}`` and wait until it is on disk. Raises ResultsError (full disk).
@@ -66,30 +73,50 @@ class Journal:
             os.truncate(self.path, data.rfind(b"\n") + 1)
 
     def events(self, *kinds: str) -> Iterator[dict[str, Any]]:
-        """Yield every whole line, or those of these ``kinds``; the others are not parsed.
+        """Yield every whole line, or those of these ``kinds``. Each line is checked when it is first read.
 
         Raises ResultsError for a line that is not an event.
         """
-        wanted = tuple(f'{{"event":"{kind}",'.encode() for kind in kinds)
-        for number, line in enumerate(self._lines(), 1):
-            if wanted and not line.startswith(wanted):
-                continue
-            try:
-                event = json.loads(line)
-            except (ValueError, RecursionError):
-                event = None
-            if not isinstance(event, dict) or "event" not in event:
-                raise ResultsError(f"{self.path}: line {number} is not an event: the journal was edited or damaged")
-            yield event
+        for line, event in self._lines():
+            if event is None:
+                if kinds and (begun := _BEGINNING.match(line)) and begun[1].decode() not in kinds:
+                    continue
+                event = parsed(line)
+            if not kinds or event["event"] in kinds:
+                yield event
 
     def count(self, kind: str) -> int:
         """Return how many whole lines are of this kind."""
-        start = f'{{"event":"{kind}",'.encode()
-        return sum(line.startswith(start) for line in self._lines())
+        deque(self._lines(), maxlen=0)
+        return self._checked.counts[kind]
 
-    def _lines(self) -> Iterator[bytes]:
+    def last(self) -> dict[str, Any] | None:
+        """Return the last event; None if there is none."""
+        deque(self._lines(), maxlen=0)
+        return self._checked.last
+
+    def _lines(self) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+        """Yield every whole line; with its event, if this is the first reading of it."""
         try:
             with self.path.open("rb") as file:
-                yield from (line for line in file if line.endswith(b"\n"))
+                if os.fstat(file.fileno()).st_size < self._checked.size:
+                    self._checked = Checked()  # another journal took its place
+                end = 0
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        return
+                    with _READS:
+                        event = self._taken(line) if end == self._checked.size else None
+                    end += len(line)
+                    yield line, event
         except FileNotFoundError:
             raise ResultsError(f"{self.path} is absent", remedy="name a run directory") from None
+
+    def _taken(self, line: bytes) -> dict[str, Any]:
+        try:
+            return self._checked.take(line)
+        except NotAnEventError as error:
+            raise ResultsError(
+                f"{self.path}: line {self._checked.lines + 1} is not an event: {error}",
+                remedy="the journal was edited or damaged: put it back, or import the run again",
+            ) from None

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.resources import cache_root
 from xdplab.run.disk import LOCK, disk_errors, locked, reason, replacing, sync
+from xdplab.run.events import NAME
 from xdplab.run.journal import Journal
 from xdplab.trust import require_run
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+T = TypeVar("T")
 _UNFINISHED = ".new"
 # Earlier versions wrote `.NAME.XXXXXXXX` where this one writes `.NAME.XXXXXXXX.partial`.
 _TEMPORARY = re.compile(r"\..+\.(partial|[0-9a-f]{8})")
@@ -96,7 +98,7 @@ class RunDirectory:
     def _first(self) -> dict[str, Any]:
         if self._created is None:
             self._created = next(self.journal.events(), None)
-        if self._created is None or "run_id" not in self._created:
+        if self._created is None or self._created["event"] != "created":
             raise ResultsError(
                 f"{self.path} is not a run: it was killed before its plan was written, and nothing was measured",
                 remedy=f"remove it (`rm -r {self.path}`) and start again",
@@ -118,6 +120,8 @@ class RunDirectory:
                 f"{self.path} has lost its plan.yaml, which says what was measured",
                 remedy="put that file back, or `xdplab import bundle` the run's bundle again",
             ) from None
+        except UnicodeDecodeError as error:
+            raise ResultsError(f"{self.path / 'plan.yaml'} is not a plan: {error}") from None
 
     @property
     def run_id(self) -> str:
@@ -144,10 +148,10 @@ class RunDirectory:
         return self.outputs / "figures"
 
     def program_dir(self, program_hash: str) -> Path:
-        return self.path / "programs" / program_hash
+        return self.path / "programs" / _part(program_hash)
 
     def raw_dir(self, trial_id: str, attempt: int) -> Path:
-        return self.path / "raw" / trial_id / str(attempt)
+        return self.path / "raw" / _part(trial_id) / str(attempt)
 
     @contextmanager
     def attempt(self, trial_id: str, attempt: int) -> Iterator[Path]:
@@ -174,12 +178,12 @@ class RunDirectory:
                 shutil.rmtree(scratch, ignore_errors=True)
 
     def _require_inside(self, folder: Path) -> None:
-        """Raise ResultsError if the path to a folder of the run leads out of it, by a symbolic link or by ``..``."""
+        """Raise ResultsError if the path to a folder of the run leads out of it by a symbolic link."""
         steps = folder.relative_to(self.path).parts
         links = [path for n in range(len(steps)) if (path := self.path.joinpath(*steps[: n + 1])).is_symlink()]
-        if ".." in steps or len(steps) != 3 or links:
+        if links:
             raise ResultsError(
-                f"{links[0] if links else folder} leads out of the run: files there would be replaced",
+                f"{links[0]} leads out of the run: files there would be replaced",
                 remedy="a run directory must contain no links; get a copy without them",
             )
 
@@ -240,6 +244,25 @@ class RunDirectory:
             ) from error
         if not alone:
             raise ResultsError(f"{self.path} is being measured by another process")
+
+
+def _part(name: str) -> str:
+    """Return a name that the run's files gave, to be a part of a path. Raises ResultsError if it leads elsewhere."""
+    if not NAME.fullmatch(name):
+        raise ResultsError(f"{name!r} cannot be the name of a folder: the run was edited or damaged")
+    return name
+
+
+def read_json(path: Path, made: Callable[[Any], T]) -> T:
+    """Return what ``made`` makes of the JSON in a file of a run. Raises ResultsError if it is absent or of other
+    content."""
+    try:
+        return made(json.loads(path.read_bytes()))
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be read: {reason(error)}") from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        words = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ResultsError(f"{path} was edited or damaged: {words}", remedy="put it back, or import again") from error
 
 
 def sizes(folder: Path) -> dict[str, int]:

@@ -240,8 +240,8 @@ START_S = 15.0
 
 def is_beginning(run: RunDirectory) -> bool:
     """Tell whether a run was planned a moment ago and has no other record yet."""
-    last = list(run.journal.events())[-1]
-    return last["event"] == "planned" and time.time() - float(last["time"]) < START_S
+    last = run.journal.last()
+    return last is not None and last["event"] == "planned" and time.time() - float(last["time"]) < START_S
 
 
 def read_state(run: RunDirectory) -> RunState:

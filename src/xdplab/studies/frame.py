@@ -27,7 +27,7 @@ from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table,
 from xdplab.run.engine import F, OfT, Study, run_trials
 from xdplab.run.lanes import run_in_lanes
 from xdplab.run.progress import Observer, ending, silent
-from xdplab.run.rundir import RunDirectory
+from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
 from xdplab.studies import provenance
 from xdplab.studies.comparing import ComparedRuns, compared_rows, differences
@@ -115,9 +115,12 @@ class StudyKind(Generic[R, P]):
             raise ResultsError(f"{path} is not a run of study {self.name}", remedy="its plan.yaml names its study")
         plan = read_yaml(directory.plan_text)
         asked: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plan.items() if k != "study"}
-        known = json.loads((directory.path / "points.json").read_text())
-        points = tuple(self.point(**fields) for fields in known["points"])
-        return StudyRun(self, directory, self.request(**asked), points, tuple(known["notes"]))
+
+        def made(known: Any) -> StudyRun[R, P]:
+            points = tuple(self.point(**fields) for fields in known["points"])
+            return StudyRun(self, directory, self.request(**asked), points, tuple(known["notes"]))
+
+        return read_json(directory.path / "points.json", made)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ A search is a plan whose trials are searched in the testbed of the traffic study
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from xdplab.later import later
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, table
 from xdplab.run.progress import Observer
-from xdplab.run.rundir import RunDirectory
+from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.run.state import RunState, last_attempts, read_state
 from xdplab.studies.comparing import ComparedRuns, compared_rows
 from xdplab.studies.every import AnyAudit, AnyRun, PlainAudit, Where, not_measured, require_same_kind
@@ -172,9 +171,9 @@ class SearchRun(PlanRun):
     kind_name = "search"
     metric = "pdr_pps"
 
-    @cached_property
-    def asked(self) -> SearchRequest:
-        return SearchRequest.of(json.loads((self.directory.path / ASKED).read_text()))
+    def __init__(self, directory: RunDirectory) -> None:
+        super().__init__(directory)
+        self.asked = read_json(directory.path / ASKED, SearchRequest.of)
 
     @property
     def way(self) -> TrafficMethod:

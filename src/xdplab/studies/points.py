@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, TypeVar
 
+import yaml
+
+from xdplab.errors import ResultsError
 from xdplab.run.rundir import RunDirectory
-from xdplab.yaml_file import read_yaml
+from xdplab.yaml_file import read_yaml, yaml_words
 
 
 @dataclass(frozen=True)
@@ -89,5 +92,8 @@ def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[StudyTria
 
 def study_of(directory: RunDirectory) -> str | None:
     """Return the study that a run's plan names; None for XDP traffic and searches."""
-    plan = read_yaml(directory.plan_text)
+    try:
+        plan = read_yaml(directory.plan_text)
+    except yaml.YAMLError as error:
+        raise ResultsError(f"{directory.path / 'plan.yaml'} is not YAML: {yaml_words(error)}") from None
     return plan.get("study") if isinstance(plan, dict) else None

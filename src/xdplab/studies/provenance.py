@@ -10,6 +10,7 @@ import json
 import shlex
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,9 +165,9 @@ def _said(answer: Mapping[str, str]) -> str:
     return words if words is not None else f"absent: {answer.get('absent')}"
 
 
-def _states(run: RunDirectory, when: str = "before") -> dict[str, dict[str, Any]]:
+def _states(run: RunDirectory, when: str = "before") -> dict[str, defaultdict[str, Any]]:
     events = [event for event in run.journal.events("hosts") if event["when"] == when and "place" in event]
-    return {event["place"]: event["state"] for event in events}
+    return {event["place"]: defaultdict(lambda: {"absent": "not recorded"}, event["state"]) for event in events}
 
 
 _TOOLS = ("clang", "cc", "libbpf")
@@ -196,7 +197,7 @@ def origin(run: RunDirectory) -> str:
     """Return when a run began, how busy the machine was then, and by which xdplab, in words."""
     began = next(run.journal.events("created"), None)
     day = time.strftime("%Y-%m-%d", time.gmtime(began["time"])) if began else "a day that is not known"
-    here = _states(run).get(CONTROLLER, {})
+    here: Mapping[str, Any] = _states(run).get(CONTROLLER, {})
     averages = here.get("load", {}).get("value")
     load = f"of {averages.split()[0]}" if averages else "that was not recorded"
     version = _said(here.get("xdplab", {"absent": "not recorded"}))

@@ -13,6 +13,7 @@ import pandas as pd
 
 from xdplab.analysis.intervals import median_interval
 from xdplab.run.facts import learnt
+from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.jit.classes import SIZES
@@ -89,7 +90,7 @@ def _rows(point: JitPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
 
 def suite_rows(raw: Path) -> Iterator[Row]:
     """Yield a row per case of each test in a trial's logs, with the size of its compiled program."""
-    known = {test["number"]: test for test in json.loads((raw / TESTS).read_text())}
+    known = read_json(raw / TESTS, lambda tests: {test["number"]: test for test in tests})
     for path in sorted(raw.glob(LOG.format(0).replace("00", "*"))):
         tests = parse_test_bpf(path.read_bytes())
         sizes = _sizes(raw / SIZES_FILE.format(int(path.stem.rpartition("-")[2])), tests)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from xdplab.errors import PlanError
 from xdplab.programs.program import cache_directory
+from xdplab.run.rundir import read_json
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.jit import summaries, views
 from xdplab.studies.jit.cbpf import Op
@@ -85,9 +87,10 @@ def _filters(request: JitRequest) -> tuple[dict[str, tuple[Op, ...]], list[str]]
 
 
 def _measurer(run: JitRun) -> JitStudy:
-    kept = json.loads((run.directory.path / FILTERS_FILE).read_text())
-    filters = {name: tuple(Op(*op) for op in code) for name, code in kept.items()}
-    return JitStudy(filters, _cache_dir())
+    def made(kept: Any) -> JitStudy:
+        return JitStudy({name: tuple(Op(*op) for op in code) for name, code in kept.items()}, _cache_dir())
+
+    return read_json(run.directory.path / FILTERS_FILE, made)
 
 
 def _cache_dir() -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.run.facts import learnt
+from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.loading.ftrace import TracedCall, parse_function_graph
@@ -120,7 +120,7 @@ Value = tuple[str, str, int, float]
 
 def _values(point: LoadingPoint, facts: LoadingFacts, raw: Path) -> Iterator[Value]:
     if point.task == "compile":
-        times = json.loads((raw / COMPILED).read_text())["compile_ns"]
+        times = read_json(raw / COMPILED, lambda kept: [float(ns) for ns in kept["compile_ns"]])
         yield from (("compile", CLOCK, rank, ns) for rank, ns in enumerate(times, start=1))
         return
     plain = _cycles(raw / PLAIN)
@@ -220,4 +220,4 @@ def _sizes(raw: Path) -> Iterator[tuple[str, str, int]]:
             if (value := sizes.get(f"{name}_bytes")) is not None:
                 yield (name, KERNEL, value)
     if (raw / SECTIONS).exists():
-        yield from ((name, OBJECT, size) for name, size in json.loads((raw / SECTIONS).read_text()).items())
+        yield from ((name, OBJECT, size) for name, size in read_json(raw / SECTIONS, dict).items())

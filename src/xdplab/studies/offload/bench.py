@@ -16,6 +16,7 @@ from xdplab.hosts import Host, Result
 from xdplab.programs.build import build
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import UserProgram
+from xdplab.run.rundir import read_json
 from xdplab.studies.offload import bpftool as bpftool_format
 from xdplab.studies.offload.netdevsim import Card
 
@@ -171,7 +172,7 @@ def kernels_words(done: Result) -> str:
 
 def read(path: Path) -> Answer:
     """Return an answer as `write` left it."""
-    return Answer(**json.loads(path.read_text()))
+    return read_json(path, lambda kept: Answer(**kept))
 
 
 def write(path: Path, answer: Answer) -> None:

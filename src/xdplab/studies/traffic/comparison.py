@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
@@ -136,9 +135,7 @@ def around(run: RunDirectory) -> dict[str, str]:
     Where that session had several labs, each line of a lab's hosts is under the lab's name.
     """
     facts = {} if run.imported else {f"trial.{k}": str(v) for k, v in run_plan(run).trial.model_dump().items()}
-    path = run.path / "manifest.json"
-    sessions = json.loads(path.read_text())["sessions"] if path.is_file() else []
-    before = [event for event in sessions if event["when"] == "before"]
+    before = [event for event in run.journal.events("hosts") if event["when"] == "before" and "place" not in event]
     states = [event["state"] for event in before if event["session"] == before[-1]["session"]]
     if not states:
         return facts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import pandas as pd
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.plan import Point
 from xdplab.plan.factors import frame_rate
-from xdplab.run.rundir import RunDirectory
+from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.studies.trial_facts import Limit
 from xdplab.text import many
 
@@ -63,7 +62,7 @@ def remark(run: RunDirectory, point: Point, lab: str | None) -> str | None:
 
 def _stored(run: RunDirectory) -> dict[str, Any]:
     path = run.path / FILE
-    return dict(json.loads(path.read_text())) if path.exists() else {}
+    return read_json(path, dict) if path.exists() else {}
 
 
 def known_pdr(run: RunDirectory) -> dict[str, float]:

@@ -16,7 +16,7 @@ from xdplab.counters import Value, derive, derive_from_directory, unreadable
 from xdplab.counters.derive import intervals
 from xdplab.counters.value import jain_index
 from xdplab.deploy.afxdp import Stats
-from xdplab.errors import FormatError
+from xdplab.errors import FormatError, ResultsError
 from xdplab.formats.both_ways import both
 from xdplab.formats.generator import Burst, GeneratorReady, Summary, parse_output
 from xdplab.formats.pcap import flow_of, frames_in, l2_bytes
@@ -290,7 +290,8 @@ def _bursts(raw: Path, point: Point, reasons: dict[str, str]) -> dict[str, Burst
 
 def _counted(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]) -> Row:
     cpus = facts.cpus
-    assert cpus is not None  # known before anything is measured
+    if cpus is None:  # known before anything is measured
+        raise ResultsError(f"{raw}: the journal has lost the facts of this attempt", remedy="was the journal edited?")
     shared = trial.point.arrangement == "shared"
     found = derive_from_directory(
         raw / "counters",

@@ -175,7 +175,7 @@ def _save_manifest(run: RunDirectory) -> None:
 def _manifest_is_old(run: RunDirectory) -> bool:
     try:
         known = len(json.loads((run.path / MANIFEST).read_bytes())["sessions"])
-    except (OSError, ValueError):  # absent, or cut short by a power cut
+    except (OSError, ValueError, LookupError, TypeError):  # absent, or cut short by a power cut
         known = 0
     return known < run.journal.count("hosts")
 

@@ -1,0 +1,165 @@
+"""What each line of a journal holds: every verb reads journals through this one check."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""What a journal may call a run, a trial, a program: a part of a path that leads nowhere else."""
+_PLAN = re.compile(r"plan(-\d+)?\.yaml")
+_MOST = 1e15
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of value: how it is called, and how it is known."""
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and -_MOST < value < _MOST
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _MOST
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str) and not value.startswith("/") and ".." not in value.split("/")
+
+
+def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def _map_of(name: Callable[[Any], bool], fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(name(key) and fits(one) for key, one in value.items())
+
+
+def _or_null(kind: Kind) -> Kind:
+    return Kind(f"{kind.words} or null", lambda value: value is None or kind.fits(value))
+
+
+ID, TEXT = Kind("a name of letters, digits, . _ -", _is_name), Kind("text", _is_text)
+NUMBER, COUNT = Kind("a number", _is_number), Kind("a whole number from 0 on", _is_count)
+IDS, TEXTS = Kind("a list of names", _list_of(_is_name)), Kind("a list of texts", _list_of(_is_text))
+COUNTS, NUMBERS = Kind("a list of whole numbers", _list_of(_is_count)), Kind("a list of numbers", _list_of(_is_number))
+FACTS = Kind("a mapping", lambda value: isinstance(value, dict))
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+FILES = Kind("file names in the attempt with their bytes", _map_of(_is_file, _is_count))
+WORDS = Kind("a mapping of texts", _map_of(_is_text, _is_text))
+PLAN = Kind("the name of a plan in the run", lambda value: _is_text(value) and _PLAN.fullmatch(value) is not None)
+STATUS = Kind("measured, unsupported or failed", lambda value: value in ("measured", "unsupported", "failed"))
+WHEN = Kind("before or after", lambda value: value in ("before", "after"))
+
+EVENTS: Mapping[str, Mapping[str, Kind]] = {
+    "created": {"run_id": ID, "kind?": TEXT},
+    "planned": {
+        "trials": IDS, "blocks?": COUNTS, "costs_s?": NUMBERS, "open_ended?": FLAG, "plan?": PLAN, "sha256?": ID,
+        "lab?": TEXT, "arrangement?": TEXT, "only?": _or_null(WORDS),
+    },
+    "hosts": {"when": WHEN, "session": COUNT, "state": FACTS, "place?": TEXT},
+    "started": {"trial_id": ID, "attempt": COUNT},
+    "finished": {
+        "trial_id": ID, "attempt": COUNT, "status": STATUS, "reason": _or_null(TEXT), "duration_s": NUMBER,
+        "facts": FACTS, "wall_s?": _or_null(NUMBER), "files?": _or_null(FILES),
+    },
+    "released": {"trials": IDS, "why": TEXT},
+    "ended": {"how": TEXT},
+    "shared": {"labs": TEXTS, "scheduler": _or_null(TEXT)},
+    "lab_lost": {"lab": TEXT, "reason": TEXT},
+    "waiting": {"why": _or_null(TEXT)},
+}  # fmt: skip
+"""The fields of each event; those with a question mark may be absent. Other fields, and other events, are let be."""
+
+
+_ARE_ANSWERS = _map_of(_is_text, _map_of(_is_text, _is_text))
+
+
+def _is_of_a_lab(state: Mapping[str, Any]) -> bool:
+    sides = (state.get(name) for name in ("dut", "tg"))
+    mappings = _map_of(_is_text, FACTS.fits)
+    return _is_text(state.get("lab")) and FACTS.fits(state.get("xdplab")) and all(map(mappings, sides))
+
+
+class NotAnEventError(ValueError):
+    """A line of a journal is none of its events; the message says why."""
+
+
+@dataclass
+class Checked:
+    """How much of a journal was checked: its bytes and lines, how often each event came, the last one, and the trials
+    it planned."""
+
+    size: int = 0
+    lines: int = 0
+    last: dict[str, Any] | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    planned: set[str] = field(default_factory=set)
+
+    def take(self, line: bytes) -> dict[str, Any]:
+        """Return the event of the next line. Raises NotAnEventError."""
+        event = parsed(line)
+        kind = event["event"]
+        for name, wanted in EVENTS.get(kind, {}).items():
+            known = name.rstrip("?")
+            if known not in event:
+                if known == name:
+                    raise NotAnEventError(f"{kind}.{known} is missing")
+            elif not wanted.fits(event[known]):
+                raise NotAnEventError(f"{kind}.{known} is not {wanted.words}")
+        self._require_sense(event)
+        self.size += len(line)
+        self.lines += 1
+        self.counts[kind] += 1
+        self.last = event
+        return event
+
+    def _require_sense(self, event: Mapping[str, Any]) -> None:
+        """Raise NotAnEventError if fields contradict each other, or what the journal said before."""
+        match event["event"]:
+            case "planned":
+                for name in ("blocks", "costs_s"):
+                    if name in event and len(event[name]) != len(event["trials"]):
+                        raise NotAnEventError(f"planned.{name} is not of as many trials as planned.trials")
+                self.planned.update(event["trials"])
+                lacks = [name for name in ("sha256", "lab", "arrangement", "only") if name not in event]
+                if "plan" in event and lacks:
+                    raise NotAnEventError(f"planned.{lacks[0]} is missing")
+            case "hosts":
+                if not (_ARE_ANSWERS if "place" in event else _is_of_a_lab)(event["state"]):
+                    raise NotAnEventError("hosts.state has not the answers of hosts")
+            case "started" | "finished":
+                if event["trial_id"] not in self.planned:
+                    raise NotAnEventError(f"trial {event['trial_id']} was not planned")
+
+
+def parsed(line: bytes) -> dict[str, Any]:
+    """Return the event that a line is, unchecked. Raises NotAnEventError."""
+    try:
+        event = json.loads(line)
+        if _SURROGATE.search(line):  # half a character can be written nowhere
+            json.dumps(event, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        raise NotAnEventError("it is no JSON object with an `event`")
+    if not _is_number(event.get("time")):
+        raise NotAnEventError("its time is not a number")
+    return event
