@@ -20,7 +20,7 @@ wait "$reader"
 if [ "$code" -ne 0 ]; then
     escape=$(printf '\033')
     sed "s/$escape\[[0-9;]*m//g" "$here/log" >"$here/plain"
-    said=$(grep -E -i 'error|fatal|panic|cannot|unavailable|invalid|no free hugepages|failed' "$here/plain" | head -n 3 | tr '\n' ' ')
+    said=$(grep -E -i 'error|fatal|panic|cannot|unavailable|invalid|no free hugepages|failed' "$here/plain" | grep -v -E -i '\b(0|no) errors' | head -n 3 | tr '\n' ' ')
     [ -n "$said" ] || grep -q '"type":"error"' "$here/told" || said=$(tail -n 1 "$here/plain")
     [ -z "$said" ] || printf '%s\n' "$said" >&2
 fi

@@ -34,6 +34,19 @@ def test_aliases_that_people_use_are_read() -> None:
     assert read_yaml("a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}") == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "y": 2}}
 
 
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        *((text, text) for text in ("0000:03:00.0", "0000:3b:00.0", "02:00:00:00:00:01", "1:10", "190:20:30.15")),
+        *((text, text) for text in ("010", "2026-11-26", "2026-11-26 10:00:00", "10.0.0.1", "1_0.5", "6.12.1")),
+        *(("1.5", 1.5), (".5", 0.5), ("-2.", -2.0), ("1e6", 1e6), ("1.5e-3", 1.5e-3), ("6.12", 6.12), ("1_000", 1000)),
+        *(("0x1f", 31), ("off", False), ("yes", True), ("~", None), (".inf", float("inf"))),
+    ],
+)
+def test_numbers_are_those_of_yaml_1_2_and_addresses_are_text(word: str, value: object) -> None:
+    assert read_yaml(f"a: {word}") == {"a": value}
+
+
 @pytest.mark.parametrize("plan", sorted(shipped("plans").glob("*.yaml")), ids=lambda path: path.name)
 def test_it_reads_what_yaml_reads(plan: Path) -> None:
     assert read_yaml(plan.read_text()) == yaml.safe_load(plan.read_text())

@@ -131,7 +131,13 @@ def run_tool(command: Sequence[str], directory: Path, *, if_late: str | None = N
     """
     try:
         done = subprocess.run(
-            command, cwd=directory, capture_output=True, text=True, errors="replace", timeout=COMPILE_DEADLINE_S
+            command,
+            cwd=directory,
+            env=os.environ | {"LC_ALL": "C"},  # gcc translates its words
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMPILE_DEADLINE_S,
         )
     except FileNotFoundError:
         raise ProgramError(f"there is no {command[0]} on this machine", remedy=f"install {command[0]}") from None
@@ -142,6 +148,10 @@ def run_tool(command: Sequence[str], directory: Path, *, if_late: str | None = N
     return done.stdout
 
 
+# FILE:LINE:COLUMN: error: …, clang: error: …, ld.lld: error: …; a file or a variable may be called error, too.
+_COMPLAINT = re.compile(r"^(?:[^\s:][^:\n]*(?::\d+){1,2}: |[\w./+-]+: )?(?:fatal )?error: .*", re.MULTILINE)
+
+
 def _first_complaint(words: str) -> str:
-    lines = [line for line in words.splitlines() if "error" in line]
-    return (lines[0] if lines else words[-400:]).strip() or "it printed nothing"
+    found = _COMPLAINT.search(words)
+    return (found[0] if found else words[-400:]).strip() or "it printed nothing"

@@ -20,15 +20,24 @@ MOST_VALUES = 100_000
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader with the integers of YAML 1.2: ``010`` and ``1:10``, which YAML 1.1 reads as 8 and 70, stay text."""
+    """A loader with the numbers of YAML 1.2, and no dates: ``010``, ``1:10`` and ``0000:03:00.0``, which YAML 1.1 reads
+    as 8, 70 and 180.0, stay text, as ``2026-11-26`` does."""
 
 
-_INT = "tag:yaml.org,2002:int"
+_INT, _FLOAT, _DATE = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _INT]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_INT, _FLOAT, _DATE)]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$"), list("-+0123456789"))
+_Loader.add_implicit_resolver(
+    _FLOAT,
+    re.compile(
+        r"(?:[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+|"
+        r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+    ),
+    list("-+.0123456789"),
+)
 
 
 def read_yaml(text: str) -> Any:

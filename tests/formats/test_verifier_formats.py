@@ -48,9 +48,46 @@ from 3 to 5: R0_w=0 R1=ctx()
 """
 
 
+BACKTRACKING_6_4 = """func#0 @0
+4: (57) r3 &= 252                     ; R3_w=scalar(smin=0,smax=umax=252,var_off=(0x0; 0xfc))
+5: (0f) r2 += r3
+mark_precise: frame0: last_idx 5 first_idx 0 subseq_idx -1
+mark_precise: frame0: regs=r3 stack= before 4: (57) r3 &= 252
+mark_precise: frame0: parent state regs= stack=:  R2_rw=pkt(r=4) R10=fp0
+"""
+BACKTRACKING_5_10 = """2: (0f) r2 += r3
+last_idx 2 first_idx 0
+regs=8 stack=0 before 1: (07) r2 += 100
+parent didn't have regs=8 stack=0 marks
+ R1=ctx(id=0,off=0,imm=0) R10=fp0 fp-8_w=mmmmmmmm
+"""
+A_CALL = """12: (85) call pc+3
+caller:
+ R6=ctx() R10=fp0
+callee:
+ frame1: R1=ctx() R10=fp0
+"""
+A_RETURN = """21: (95) exit
+returning from callee:
+ frame1: R0=0 R10=fp0
+to caller at 13:
+ R0=0 R10=fp0
+frame 0: propagating r6,fp-8
+"""
+A_LOOP = """1: (05) goto pc-1
+infinite loop detected at insn 1
+cur state: R0=scalar() R10=fp0
+old state: R0=scalar() R10=fp0
+"""
+
+
 @pytest.mark.parametrize(
     ("log", "words"),
     [
+        *((work + "R3 unbounded memory access\n" + LOG, "R3 unbounded memory access")
+          for work in (BACKTRACKING_6_4, BACKTRACKING_5_10, A_CALL, A_RETURN)),
+        (A_LOOP + LOG, "infinite loop detected at insn 1"),
+        (BACKTRACKING_6_4 + "R1 type=ctx expected=fp\n", "R1 type=ctx expected=fp"),
         ("", ""),
         (LOG, ""),
         (STEPS + LOG, ""),

@@ -22,7 +22,7 @@ from xdplab.deploy.device import snapshot
 from xdplab.deploy.held import HeldDevice
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts import LocalHost, Result
-from xdplab.labs import Lab, inventory_lab, inventory_lock
+from xdplab.labs import Lab, inventory_checks, inventory_lab, inventory_lock
 from xdplab.labs.doctor import CheckedHost, Row
 from xdplab.labs.inventory import Interface, Inventory, load_inventory
 from xdplab.labs.inventory_checks import Port, _cpu_list, find_port, refuse_wrong_mac
@@ -514,14 +514,32 @@ def test_a_port_that_dpdk_has_is_known_by_its_pci_address() -> None:
     port = find_port(host, wanted)  # type: ignore[arg-type]
     assert (port.name, port.with_dpdk, port.near_cpus) == ("0000:3b:00.0", True, (8, 9, 10, 11, 20))
     host.answers[f"readlink {PORT}/driver"] = "../../../bus/pci/drivers/pcieport\n"
-    with pytest.raises(LabError, match="has no interface"):
+    with pytest.raises(LabError, match=r"no interface of 0000:3b:00\.0, which pcieport drives"):
+        find_port(host, wanted)  # type: ignore[arg-type]
+    host.answers.pop(f"readlink {PORT}/driver")
+    with pytest.raises(LabError, match=r"has no interface \(driver: none\)"):
         find_port(host, wanted)  # type: ignore[arg-type]
 
 
-def test_a_card_of_several_ports_wants_a_name() -> None:
-    host = Answers(**{f"ls {PORT}/": "net\n", f"ls {PORT}/net/": "ens2np0 ens2np1\n"})
-    with pytest.raises(LabError, match="several ports: ens2np0, ens2np1"):
+LINK = json.dumps([{"ifindex": 3, "ifname": "eth5", "address": "00:15:4d:00:00:01"}])
+
+
+def test_the_interface_of_a_virtio_device_is_one_folder_deeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory_checks, "refuse_ssh_route", lambda *_: None)
+    virtio = {f"ls {PORT}/": "class driver virtio0\n", f"ls {PORT}/virtio0/net/": "eth5\n"}
+    host = Answers(**virtio, **{"ip -j -d link show dev eth5": LINK, "ethtool -i eth5": "driver: virtio_net\n"})
+    port = find_port(host, load_like(pci="0000:3b:00.0"))  # type: ignore[arg-type]
+    assert (port.name, port.driver) == ("eth5", "virtio_net")
+
+
+def test_of_several_interfaces_of_a_card_the_mac_tells_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another port of the card, or representors of a port in switchdev mode."""
+    monkeypatch.setattr(inventory_checks, "refuse_ssh_route", lambda *_: None)
+    host = Answers(**{f"ls {PORT}/": "net\n", f"ls {PORT}/net/": "eth4 eth5\n", "ip -j -d link show dev eth5": LINK})
+    with pytest.raises(LabError, match="several ports: eth4, eth5"):
         find_port(host, load_like(pci="0000:3b:00.0"))  # type: ignore[arg-type]
+    host.answers |= {"cat /sys/class/net/eth5/address": "00:15:4d:00:00:01\n"}
+    assert find_port(host, load_like(pci="0000:3b:00.0")).name == "eth5"  # type: ignore[arg-type]
 
 
 def load_like(**interface: str) -> Any:

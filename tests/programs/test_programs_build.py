@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from xdplab import compiler
 from xdplab.compiler import find_clang, run_tool
 from xdplab.errors import MissingToolError, PlanError, ProgramError
 from xdplab.programs.build import build, compile_command
@@ -92,6 +93,22 @@ def test_a_copy_holds_only_what_is_whole_while_others_still_write(cache, dut, tm
     there = {path.name: path.read_bytes() for path in built.directory.iterdir()}
     assert {path.name: path.read_bytes() for path in (tmp_path / "programs").iterdir()} == there
     assert {"counting.bpf.o", "proof.json"} <= set(there)
+
+
+@pytest.mark.parametrize(
+    ("said", "first"),
+    [
+        ("In file included from a.c:3:\n./error_codes.h:7:9: warning: 'X'\na.c:9:13: error: no cnt\n", "a.c:9:13"),
+        ("a.c:4:6: warning: unused 'last_error'\n    4 | int last_error;\n      |     ^\na.c:12:2: error: ;\n", "a.c:12:2"),
+        ("a.c:1:10: fatal error: 'error.h' file not found\n", "a.c:1:10: fatal error"),
+        ("clang: error: unknown argument: '-Wno-error-x'\n", "clang: error"),
+        ("ld.lld: error: undefined symbol\n", "ld.lld: error"),
+        ("error: unable to open output file\n", "error: unable"),
+        ("an error of another form", "an error of another form"),
+    ],
+)  # fmt: skip
+def test_the_compilers_complaint_is_its_first_error(said: str, first: str) -> None:
+    assert compiler._first_complaint(said).startswith(first)
 
 
 def test_the_compilers_message_is_shown(tmp_path, cache):

@@ -89,6 +89,11 @@ def test_what_veristat_did_not_obtain_is_null():
         "file_name,prog_name,verdict_base,verdict_comp\na.o,p,success,success\n",
         "file_name,prog_name,verdict\na.o,p,perhaps\n",
         "file_name,prog_name,verdict,total_insns\na.o,p,success,many\n",
+        "file_name,prog_name,verdict,total_insns\na.o,p,success,98",
+        "file_name,prog_name,verdict,total_insns\na.o,p,success\n",
+        "file_name,prog_name,verdict,total_insns\na.o,p,success,98,7\n",
+        'file_name,prog_name,verdict,total_insns\n"a.o,p,success,98\nb.o,p,success,98\n',
+        "file_name,prog_name,verdict,total_insns\n",
     ],
 )
 def test_what_is_no_table_of_veristat_is_refused(text):

@@ -28,7 +28,14 @@ _COUNTS = re.compile(
 )
 _STACK = re.compile(r"^stack depth (\d{1,9}(?:\+\d{1,9})*)(?: max (\d{1,9}))?$", re.MULTILINE)
 
-_INSTRUCTION = re.compile(r"[0-9]+: |; |[Rr][0-9]+=|from [0-9]+ to ")
+_INSTRUCTION = re.compile(r"[0-9]+: |; |from [0-9]+ to ")
+_WORK = re.compile(
+    r"(?:frame\d+: )?(?:[Rr]\d+|fp-?\d+)(?:_\w+)?=|mark_precise: |last_idx \d+ first_idx|regs=\w* stack=|"
+    r"parent (?:didn't have|already had) regs=|(?:cur|old) state:|(?:caller|callee|returning from callee):$|"
+    r"to caller at \d+:|func#\d+ @|Func#\d+ |frame ?\d+: propagating |propagating |Validating .* func#\d+"
+)
+"""What the verifier says of its own work, at levels 1 and 2 (kernel/bpf/verifier.c of 6.1 and 6.12)."""
+
 _STATISTIC = re.compile(r"processed |insns processed |verification time|stack depth")
 _REPEATED = re.compile(r"libbpf: (prog |failed to load object|Error in bpf_create_map|map ')|-- END PROG LOAD LOG")
 """libbpf's messages that only repeat the error number."""
@@ -134,11 +141,11 @@ _KERNEL = "libbpf: Kernel error message: "
 def last_words(log: str) -> str:
     """Return why a load failed, from the log of verifier, driver or libbpf: its last three lines at most, on one.
 
-    Lines before the last instruction are skipped, as are statistics, repetitions of the error number, and a source line
-    after the complaint.
+    Lines before the last instruction are skipped, as are the verifier's work, statistics, repetitions of the error
+    number, and a source line after the complaint.
     """
     lines = [line.strip().removeprefix(_KERNEL) for line in log.splitlines() if line.strip()]
-    told = [line for line in lines if not _STATISTIC.match(line) and not _REPEATED.match(line)]
+    told = [line for line in lines if not any(skipped.match(line) for skipped in (_STATISTIC, _REPEATED, _WORK))]
     backwards = dropwhile(lambda line: line.startswith("; "), reversed(told))
     ending = list(takewhile(lambda line: not _INSTRUCTION.match(line), backwards))
     return "; ".join(reversed(ending[:MOST_WORDS]))

@@ -7,10 +7,9 @@ obtain is ``N/A``, or negative.
 from __future__ import annotations
 
 import csv
-import io
 from typing import Any
 
-from xdplab.formats.reading import count_of, refuse
+from xdplab.formats.reading import count_of, lines_of, refuse
 
 TOOL = "veristat"
 VERDICTS = {"success": "accepted", "failure": "failure"}
@@ -38,11 +37,25 @@ def parse_veristat(text: str) -> list[dict[str, Any]]:
 
     Raises FormatError for any other file, and for a comparison that veristat wrote.
     """
-    reader = csv.DictReader(io.StringIO(text))
-    missing = [name for name in _NAMES if name not in (reader.fieldnames or ())]
+    header, *lines = lines_of(text, TOOL)
+    columns = header.split(",")
+    missing = [name for name in _NAMES if name not in columns]
     if missing:
-        refuse(TOOL, f"no column {', '.join(missing)}", line=1, text=text.partition("\n")[0])
-    return [_row(row, number) for number, row in enumerate(reader, 2)]
+        refuse(TOOL, f"no column {', '.join(missing)}", line=1, text=header)
+    if not lines:
+        refuse(TOOL, "no program in it")
+    return [_row(_fields(line, columns, number), number) for number, line in enumerate(lines, 2)]
+
+
+def _fields(line: str, columns: list[str], number: int) -> dict[str, str]:
+    """Return a line's fields by column."""
+    try:
+        (fields,) = csv.reader([line], strict=True)
+    except csv.Error as error:
+        refuse(TOOL, str(error), line=number, text=line)
+    if len(fields) != len(columns):
+        refuse(TOOL, f"{len(fields)} fields for {len(columns)} columns", line=number, text=line)
+    return dict(zip(columns, fields, strict=True))
 
 
 def _row(row: dict[str, str], number: int) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Port:
 
 def find_port(host: Host, wanted: Interface) -> Port:
     """Return the port an inventory means. Raises LabError for a wrong MAC and if SSH runs over it."""
-    name = wanted.name or _name_of(host, str(wanted.pci))
+    name = wanted.name or _name_of(host, str(wanted.pci), wanted.mac)
     if name is None:
         return _port_of_dpdk(host, str(wanted.pci))
     link = _link(host, name)
@@ -55,12 +55,19 @@ def refuse_wrong_mac(host: Host, link: dict[str, Any], wanted: str) -> None:
         )
 
 
-def _name_of(host: Host, pci: str) -> str | None:
-    """Return the interface of a PCI device, or None if a DPDK driver has it."""
-    there = host.run(["ls", f"/sys/bus/pci/devices/{pci}/"], check=False)
+def _name_of(host: Host, pci: str, mac: str) -> str | None:
+    """Return the interface of a PCI device, or None if a DPDK driver has it. Among several, the MAC tells which.
+
+    A virtio device's interface is one folder deeper. A port in switchdev mode has its representors beside it.
+    """
+    folder = f"/sys/bus/pci/devices/{pci}/"
+    there = host.run(["ls", folder], check=False)
     if not there.ok:
         raise LabError(f"{host.name}: no PCI device {pci}", remedy="`lspci -D | grep -i ether` lists them")
-    names = host.run(["ls", f"/sys/bus/pci/devices/{pci}/net/"], check=False).text.split()
+    folders = [folder, *(f"{folder}{entry}/" for entry in there.text.split() if entry.startswith("virtio"))]
+    names = [name for one in folders for name in host.run(["ls", f"{one}net/"], check=False).text.split()]
+    if len(names) > 1:
+        names = [name for name in names if mac in _text(host, f"/sys/class/net/{name}/address")] or names
     if len(names) > 1:
         raise LabError(
             f"{host.name}: {pci} has several ports: {', '.join(names)}", remedy="name the one: `name:`, not `pci:`"
@@ -71,8 +78,13 @@ def _name_of(host: Host, pci: str) -> str | None:
 def _port_of_dpdk(host: Host, pci: str) -> Port:
     path = f"/sys/bus/pci/devices/{pci}"
     driver = host.run(["readlink", f"{path}/driver"], check=False).text.strip().rpartition("/")[2]
+    if not driver:
+        raise LabError(f"{host.name}: {pci} has no interface (driver: none)", remedy="load its driver")
     if driver not in DPDK_DRIVERS:
-        raise LabError(f"{host.name}: {pci} has no interface (driver: {driver or 'none'})", remedy="load its driver")
+        raise LabError(
+            f"{host.name}: no interface of {pci}, which {driver} drives, is found in its net/ or virtio*/net/",
+            remedy="name the port: `name:`, not `pci:` (`ip -br link` lists them)",
+        )
     return Port(pci, driver, 1, _cpu_list(_text(host, f"{path}/local_cpulist")))
 
 
