@@ -45,6 +45,14 @@ def test_only_what_varies_is_named_and_latency_only_at_paced_loads() -> None:
     assert points_summary(paced).loc[0, "p50_us"] == 9.0
 
 
+def test_points_are_named_by_what_was_chosen_not_by_what_follows_from_it() -> None:
+    two = pd.concat(
+        trials().assign(point_id=engine, engine=engine, tx_stamp=stamp, accesses=None)
+        for engine, stamp in (("live", None), ("afxdp", "software"))
+    )
+    assert varying(two) == ["engine"]
+
+
 def test_the_digits_are_those_that_the_interval_leaves() -> None:
     assert list(for_people(points_summary(trials()))["Mpps"]) == ["7.20 ± 0.50", "2.010 ± 0.025", "0.2"]
 

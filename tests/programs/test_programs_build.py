@@ -99,7 +99,7 @@ def test_a_copy_holds_only_what_is_whole_while_others_still_write(cache, dut, tm
     ("said", "first"),
     [
         ("In file included from a.c:3:\n./error_codes.h:7:9: warning: 'X'\na.c:9:13: error: no cnt\n", "a.c:9:13"),
-        ("a.c:4:6: warning: unused 'last_error'\n    4 | int last_error;\n      |     ^\na.c:12:2: error: ;\n", "a.c:12:2"),
+        ("a.c:4:6: warning: unused 'last_error'\n    4 | int last_error;\na.c:12:2: error: ;\n", "a.c:12:2"),
         ("a.c:1:10: fatal error: 'error.h' file not found\n", "a.c:1:10: fatal error"),
         ("clang: error: unknown argument: '-Wno-error-x'\n", "clang: error"),
         ("ld.lld: error: undefined symbol\n", "ld.lld: error"),

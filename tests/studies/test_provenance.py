@@ -212,6 +212,17 @@ def test_half_of_what_lscpu_says_is_kept_as_it_stands(said: str) -> None:
     assert flat("cpus", said) == {"cpus": said}
 
 
+def test_a_machine_of_two_kinds_of_cores_has_both_models() -> None:
+    fields = [("Architecture:", "aarch64"), ("Model name:", "Cortex-A55"), ("CPU max MHz:", "1800")]
+    fields += [("Model name:", "Cortex-A76"), ("CPU max MHz:", "2400"), ("Model name:", "Cortex-A76")]
+    rows = [{"field": field, "data": data} for field, data in fields]
+    nested = [rows[0], {"field": "Vendor ID:", "data": "ARM", "children": rows[1:]}, {"field": "Caches:", "data": None}]
+    for shape in (rows, nested):
+        told = flat("cpus", json.dumps({"lscpu": shape}))
+        assert told["cpus Model name"] == "Cortex-A55, Cortex-A76"
+        assert told["cpus Architecture"] == "aarch64"
+
+
 def test_a_tool_that_prints_nothing_is_absent_with_the_reason() -> None:
     assert answers(LocalHost(), {"silent": ("true",), "here": ("echo", "x")}) == {
         "silent": {"absent": "it printed nothing"},

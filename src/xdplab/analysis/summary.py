@@ -31,12 +31,14 @@ def varying(trials: pd.DataFrame, told: Sequence[str] = ()) -> list[str]:
     ``told``: columns that are shown in any case; only what distinguishes points beyond them is returned.
     """
     order = {name: rank for rank, name in enumerate(_FIRST)}
+    # A factor that some points lack follows another one: tx_stamp has a value with the engine afxdp only.
+    lacking = set(trials.columns[trials.isna().any()])
     columns = [factor.column for factor in FACTORS if factor.column in trials]
     cells = trials[columns].astype("string").fillna("")
     chosen = list(told)
     groups = len(cells[chosen].drop_duplicates()) if chosen else 1
     others = [column for column in columns if column not in told]
-    for name in sorted(others, key=lambda column: order.get(column, len(order))):
+    for name in sorted(others, key=lambda column: (order.get(column, len(order)), column in lacking)):
         found = len(cells[[*chosen, name]].drop_duplicates())
         if found > groups:
             chosen, groups = [*chosen, name], found

@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,15 +98,29 @@ def flat(name: str, value: str) -> dict[str, str]:
     """Split ``key: value`` lines: then a difference names only the line that differs."""
     if value.startswith("{"):  # lscpu -J
         try:
-            fields = [(str(field["field"]), str(field["data"])) for field in json.loads(value)["lscpu"]]
-        except (ValueError, LookupError, TypeError):  # truncated, or from another tool: return it unchanged
+            fields = list(_fields(json.loads(value)["lscpu"]))
+        except (ValueError, LookupError, TypeError, AttributeError):  # truncated, or from another tool
             return {name: value}
-        return {f"{name} {field.rstrip(':')}": data for field, data in fields if "MHz" not in field}
+        # A field stands once for each kind of core: a machine may have several models.
+        told: dict[str, dict[str, None]] = {}
+        for title, data in fields:
+            if "MHz" not in title:
+                told.setdefault(f"{name} {title.rstrip(':')}", {})[data] = None
+        return {title: ", ".join(values) for title, values in told.items()}
     lines = value.splitlines()
     if len(lines) < 2 or not all(":" in line for line in lines[1:]):
         return {name: value}
     parts = [line.rsplit(":", 1) if line.startswith("/") else line.split(":", 1) for line in lines]
     return {f"{name} {part[0].strip()}": part[-1].strip() for part in parts}
+
+
+def _fields(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the fields of `lscpu -J` and their values; newer versions nest them."""
+    for row in rows:
+        title, data = str(row["field"]), row["data"]
+        if data is not None:
+            yield title, str(data)
+        yield from _fields(row.get("children", ()))
 
 
 @dataclass
