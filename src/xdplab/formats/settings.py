@@ -46,8 +46,7 @@ MACHINE_FILES = (
 PORT_FILES = (
     *(f"/sys/class/net/{{device}}/{name}" for name in (
         "mtu", "flags", "tx_queue_len", "gro_flush_timeout", "napi_defer_hard_irqs", "threaded", "operstate",
-        "carrier_changes", "master/ifindex", "queues/rx-*/rps_cpus", "queues/rx-*/rps_flow_cnt",
-        "queues/tx-*/xps_cpus", "queues/tx-*/xps_rxqs",
+        "carrier_changes", "master/ifindex", "queues/[rt]x-*/[rx]ps_*",
     )),
     "/proc/net/ptype",
     "/proc/sys/net/ipv4/ip_forward",

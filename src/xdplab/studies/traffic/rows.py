@@ -225,7 +225,7 @@ def _work(facts: TrialFacts, point: Point, reasons: dict[str, str]) -> Row:
     work = facts.work
     if work is None:
         return {}
-    if point.mode != "af_xdp" and not _as_prepared(facts):
+    if work.missing is None and point.mode != "af_xdp" and not _as_prepared(facts):
         work = AccessWork(missing="the attached program has other instructions than the one it was read from")
     if work.missing is not None:
         reasons["access_loads"] = work.missing
