@@ -128,6 +128,14 @@ static int require_room(const struct session *session) {
                   session->options.interface, most + ETH_FCS_LEN, bytes + ETH_FCS_LEN);
 }
 
+/* Where a frame is longer than what every lap writes. */
+static void live_release(void) {
+    const struct options *options = &live.session->options;
+
+    live.memory->restores =
+        options->whole && options->sizes.largest > live_written(options->layout.head_words);
+}
+
 static int live_open(struct session *session) {
     int error = require_room(session) ?: load_sender(session);
 
@@ -136,6 +144,7 @@ static int live_open(struct session *session) {
     session->not_held = hold_open(live.program);
     live.refused_missing = refused_open(session);
     live.session = session;
+    live_release();
     live.context = (struct xdp_md){.data = LIVE_METADATA,
                                    .data_end = LIVE_METADATA + session->options.sizes.largest,
                                    .ingress_ifindex = session->ifindex};
@@ -246,8 +255,6 @@ static int live_read(const struct session *session, struct stream_counts counts[
     }
     return error;
 }
-
-static void live_release(void) { live.memory->restores = 0; }
 
 static int live_lateness(const struct session *session, struct histogram *sum) {
     (void)session;

@@ -167,6 +167,8 @@ static const struct option_row ROWS[] = {
      "recognised when they come back"},
     {"alone", "sender|receiver", NULL, parse_alone, AT(alone), 0, 0,
      "live: frames that do not leave; dropped as they are made, or handed to the receiving program"},
+    {"whole", NULL, NULL, option_flag, AT(whole), 0, 0,
+     "live: write each frame whole from the start, instead of once a payload came back changed"},
     {"no-receive", NULL, NULL, option_flag, AT(no_receive), 0, 0, "do not attach the receiving program"},
 };
 

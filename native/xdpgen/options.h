@@ -58,6 +58,7 @@ struct options {
     unsigned busy_poll_us; /* afxdp: 0: none */
     const char *frames;
     bool no_receive;
+    bool whole;
     unsigned alone; /* enum alone */
 };
 

@@ -51,6 +51,7 @@ def test_what_is_left_open_is_left_out() -> None:
         xdpgen_argv(GeneratorSettings("afxdp", "vg0"), "xdpgen")
     )
     assert "--need-wakeup" in xdpgen_argv(GeneratorSettings("afxdp", "vg0", need_wakeup=True), "xdpgen")
+    assert "--whole" in xdpgen_argv(GeneratorSettings("live", "vg0", whole=True), "xdpgen")
     assert "--no-receive" in xdpgen_argv(GeneratorSettings("live", "vg0", receive=False), "xdpgen")
 
 

@@ -70,6 +70,19 @@ def test_frames_that_nobody_changes_are_not_written_whole(traffic_bench: Bench) 
     assert (summary.tx_restored, summary.tx_unrestored_packets) == (False, 0)
 
 
+@pytest.mark.parametrize(("frame_bytes", "restored"), [(256, True), (64, False)])
+def test_frames_are_written_whole_from_the_start_where_asked_if_they_have_more_than_headers(
+    traffic_bench: Bench, frame_bytes: int, restored: bool
+) -> None:
+    with traffic_bench.generator(frame_bytes=frame_bytes, whole=True) as generator, traffic_bench.dut("reflect"):
+        generator.start()
+        for name in ("first", "second"):
+            summary = generator.burst(name, 0.1).summary
+            assert (summary.tx_restored, summary.tx_unrestored_packets) == (restored, 0)
+            generator.go_on()
+        generator.stop()
+
+
 def chi_square(counts: dict[int, int], cells: int) -> float:
     mean = sum(counts.values()) / cells
     return sum((counts.get(cell, 0) - mean) ** 2 / mean for cell in range(cells))

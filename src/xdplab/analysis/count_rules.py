@@ -67,7 +67,7 @@ def frames_left_whole(row: Row) -> str | None:
 def say_restored(row: Row) -> str | None:
     if not number(row, "tx_restored") or number(row, "rate_requested_pps") is not None:
         return None
-    return "the program changes payloads: the sender wrote each frame whole, which is part of the time per packet"
+    return "the sender wrote each frame whole, as for programs that change payloads and in races: this takes time"
 
 
 def closed_loop_is_closed(row: Row) -> str | None:

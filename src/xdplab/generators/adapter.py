@@ -88,7 +88,7 @@ def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
         "busy-poll": s.busy_poll_us or None,
     }
     words = as_words({**own, **traffic_options(s)})
-    flags = ("--no-receive",) * (not s.receive) + ("--need-wakeup",) * s.need_wakeup
+    flags = ("--no-receive",) * (not s.receive) + ("--need-wakeup",) * s.need_wakeup + ("--whole",) * s.whole
     return [binary, "--step", *flags, *words]
 
 

@@ -20,7 +20,8 @@ class GeneratorSettings:
     ``stamp_seed``. ``frames`` is a pcap on the generator's host whose frames are
     sent unchanged. ``max_frames`` bounds each burst. ``alone``: the frames do not leave; they are dropped as they are
     made (sender), or handed to the receiver without a link (receiver). ``rx_stamp``, ``tx_stamp``: who
-    times received and sent frames.
+    times received and sent frames. ``whole``: live frames are written whole from the start, and not only once a payload
+    came back changed: so that several programs have the same sender.
     ``bind``, ``need_wakeup``, ``busy_poll_us``: of the sending AF_XDP sockets. ``receive_on`` is the interface on which
     the frames arrive, if a DUT forwards them from one port to another; None: the sending one.
     """
@@ -60,6 +61,7 @@ class GeneratorSettings:
     busy_poll_us: int = 0
     receive_on: str | None = None
     alone: Literal["sender", "receiver"] | None = None
+    whole: bool = False
 
     @property
     def frame_sizes(self) -> tuple[int, ...]:

@@ -404,6 +404,7 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
         settle_s=context.plan.trial.settle_s,
         frames=context.programs[point.program].frames_on_tg,
         batch=_batch(context, point),
+        whole=context.plan.race is not None and point.engine == "live",
         rx_stamp=point.rx_stamp or "software",
         tx_stamp=point.tx_stamp or "software",
         bind=point.tx_bind or "copy",
