@@ -174,6 +174,29 @@ def test_perf_sums_cpus_and_names_user_events() -> None:
     assert values["instructions"].reason == "perf was not asked for instructions"
 
 
+def test_an_event_in_two_groups_is_counted_once() -> None:
+    """perf prints a line for each group: cycles were double, IPC half, and the clock twice as high."""
+    files = {
+        "dut.perf.out": perf_file("cycles", "100.0", "20.0") + perf_file("instructions", "200.0", "40.0"),
+        "dut.perf.run.json": perf_run("-a", "-A", "-j", "--", "cat"),
+    }
+    files["dut.perf.out"] += perf_file("cycles", "110.0", "<not counted>")
+    values = derive(files, mode="native", shared=False, dut_cpus=[0, 1])
+    assert (values["cycles"].value, values["instructions"].value) == (125, 240)
+
+
+def test_an_event_that_one_cpu_counts_for_its_socket_is_none_of_the_duts() -> None:
+    """For a DUT on other CPUs the sum of no line was 0, and one on that CPU had the whole socket's energy."""
+    files = {
+        "dut.perf.out": perf_file("cycles", "1.0", "1.0", "1.0", "1.0") + perf_file("power/energy-pkg/", "12.5"),
+        "dut.perf.run.json": perf_run("-a", "-A", "-j", "--", "cat"),
+    }
+    for cpus in ([2, 3], [0]):
+        values = derive(files, mode="native", shared=False, dut_cpus=cpus)
+        assert (values["cycles"].value, values["host_power_energy_pkg"].value) == (len(cpus), 12.5)
+        assert "on CPU 0 only" in (values["power_energy_pkg"].reason or "")
+
+
 def test_events_that_shared_a_counter_are_told() -> None:
     """perf scales the count of each: it is an estimate, and no row had said so."""
     rows = [

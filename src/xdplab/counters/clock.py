@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
+from xdplab.counters.cpu import perf_by_cpu
 from xdplab.counters.readings import Readings
 from xdplab.counters.table import When
 from xdplab.counters.value import Absent, difference
@@ -39,12 +40,7 @@ def _at(readings: Readings, when: When) -> float:
 
 def by_perf(readings: Readings) -> float:
     """Return perf's cycles over busy time, summed over the CPUs that may do the DUT's work."""
-    cycles = 0.0
-    for count in readings.perf("dut"):
-        if count.event == "cycles" and (count.cpu is None or count.cpu in readings.working):
-            if count.cpu is None or count.value is None:
-                raise Absent("perf summed over all CPUs" if count.cpu is None else f"perf: cycles {count.reason}")
-            cycles += count.value
+    cycles = sum(perf_by_cpu(readings, "cycles", readings.working).values())
     before, after = ({row.cpu: row.busy for row in readings.procstat("dut", when)} for when in ("before", "after"))
     ticks = sum(difference(before[cpu], after[cpu]) for cpu in readings.working if cpu in before and cpu in after)
     if not cycles or 2 * len(readings.working) > MOST_TICKS * ticks:

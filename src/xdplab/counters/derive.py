@@ -220,19 +220,9 @@ def _perf_rows(readings: Readings) -> list[Derived]:
 
 
 def _perf_sum(readings: Readings, event: str, scope: Scope) -> float:
-    counts = [count for count in readings.perf("dut") if count.event == event]
-    if not counts:
-        asked = event in readings.perf_events("dut")
-        raise Absent(f"perf printed no count of {event}" if asked else f"perf was not asked for {event}")
-    if readings.own_cpus(scope) is not None and any(count.cpu is None for count in counts):
-        raise Absent("perf summed over all CPUs, the DUT has some of them only")
-    chosen = [count for count in counts if count.cpu is None or readings.chosen(scope, count.cpu)]
-    total = 0.0
-    for count in chosen:
-        if count.value is None:
-            raise Absent(f"perf: {event} {count.reason}")
-        total += count.value
-    return total
+    own = readings.own_cpus(scope)
+    counts = cpu.perf_by_cpu(readings, event, own)
+    return sum(counts.values())
 
 
 def _perf_running(readings: Readings) -> float:
