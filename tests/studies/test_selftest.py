@@ -27,6 +27,7 @@ from xdplab.studies.traffic.selftest import (
     page,
     slowdown_found,
 )  # fmt: skip
+from xdplab.studies.traffic.selftest_backlog import backlog_found
 from xdplab.studies.traffic.selftest_switch import SETTING, switch_found
 
 
@@ -111,6 +112,15 @@ def test_a_switch_holds_where_the_trials_after_it_are_invalid_and_it_is_named(ve
     words = {"v": "valid", "i": "invalid"}
     trials = pd.DataFrame({"order": range(4), "verdict": [words[one] for one in verdicts], "bpf_timed_runs": timed})
     assert switch_found(trials, named)[1] is holds
+
+
+@pytest.mark.parametrize(
+    ("verdict", "saw", "holds"), [("invalid", 1000, True), ("valid", 1000, False), ("invalid", 9000, False)]
+)
+def test_a_count_upstream_holds_where_most_frames_were_dropped_and_no_trial_is_valid(verdict, saw, holds) -> None:
+    row = {"verdict": verdict, "actions_received": 10_000, "actions_counted": json.dumps({"drop": saw})}
+    assert backlog_found(pd.DataFrame([row] * 3))[2] is holds
+    assert not backlog_found(pd.DataFrame())[2]
 
 
 def standing(ratio: float, half: float) -> Standing:

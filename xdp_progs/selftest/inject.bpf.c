@@ -49,6 +49,8 @@ SEC("xdp") int inject(struct xdp_md *ctx) {
     __builtin_memcpy(ethernet->h_source, other, ETH_ALEN);
 
     __u32 number = bpf_ntohl(*place);
+    if (is_due(number, delay_every))
+        hold_back();
     if (is_due(number, drop_every))
         return XDP_DROP;
     // For the receiver, two frames that exchange their numbers are two frames in the other order.
@@ -56,8 +58,6 @@ SEC("xdp") int inject(struct xdp_md *ctx) {
         *place = bpf_htonl(number + 1);
     else if (is_due(number - 1, exchange_every))
         *place = bpf_htonl(number - 1);
-    if (is_due(number, delay_every))
-        hold_back();
     if (is_due(number, twice_every))
         return bpf_redirect_map(&selftest_twice, 0, BPF_F_BROADCAST);
     return XDP_TX;

@@ -24,6 +24,7 @@ from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.studies.tables import markdown
 from xdplab.studies.traffic import audits, runs
 from xdplab.studies.traffic.comparison import around
+from xdplab.studies.traffic.selftest_backlog import SLOW, backlog_found, steering
 from xdplab.studies.traffic.selftest_switch import (
     SETTING,
     SWITCHED_AFTER,
@@ -99,12 +100,15 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
     slow = measured(race_plan(lab.name, "selftest-slow", [slowed(0, every), slowed(SLOW_FRAME_NS, every)]))
     with Switching(lab, observer) as switching:
         switched = measured(switch_plan(lab.name), switching)
+    with steering(lab):
+        behind = runs.settled_trials(measured(backlog_plan(lab.name)))
     controls = [
         *delays_found(held),
         *events_found(counted),
         equal_found(runs.standing_of(equal)),
         slowdown_found(runs.standing_of(slow), period_ns(runs.settled_trials(slow), delay_ns=0), every),
         setting_found(switched),
+        upstream_found(behind),
     ]
     return Selftest(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -171,6 +175,13 @@ def count_plan(lab: Lab) -> Plan:
     traffic = {"load": LOAD, "flows": 1, "batch": 1}
     block = {"points": {"mode": "native", "program": programs}, "traffic": traffic}
     return _plan(lab.name, "selftest-counts", [block], window_s=WINDOW_S, repetitions=REPETITIONS)
+
+
+def backlog_plan(lab: str) -> Plan:
+    """A program that drops frames, more slowly than the link counts them."""
+    program = _injected((), **SLOW) | {"action": "drop"}
+    block = {"points": {"mode": "generic", "program": program}, "traffic": {"load": "max", "flows": 1}}
+    return _plan(lab, "selftest-backlog", [block], window_s=0.2, repetitions=REPETITIONS)
 
 
 def switch_plan(lab: str) -> Plan:
@@ -295,6 +306,12 @@ def setting_found(run: RunDirectory) -> NegativeControl:
     return _control("switched setting", f"BPF statistics on after {SWITCHED_AFTER} trials", said, words, holds)
 
 
+def upstream_found(trials: pd.DataFrame) -> NegativeControl:
+    """Frames that the link counted and a backlog dropped are none that the program processed."""
+    injected, said, holds = backlog_found(trials)
+    return _control("count upstream", injected, said, "invalid", holds)
+
+
 def _control(control: str, injected: str, found: str, allowed: str, holds: bool) -> NegativeControl:
     return NegativeControl(control, injected, found, allowed, bool(holds))
 
@@ -355,6 +372,8 @@ few minutes, needs Linux 5.17 or newer, and ends with exit code 1 if a control d
 * **Doctored slow-down**: some frames are delayed, and a packet takes 3 % longer on average. The race must find this.
 * **Switched setting**: BPF statistics are switched on in mid-run. The trials after it must be invalid, and `audit` must
   name the setting.
+* **Count upstream**: receive packet steering queues the frames behind the link's count, and a slow program behind the
+  queue sees less than half of them. The link's count must not pass for the program's: the trials must be invalid.
 
 If another guest works on the same core, the rate of a program may swing by tens of percent within tenths of a second.
 Races swap the two programs every few milliseconds, so both meet the same swings ([compare](compare.md)). "Undecided"
