@@ -125,26 +125,82 @@ static struct redirect_arrivals arrivals_at(enum redirect_place place, unsigned 
 }
 
 // The interface in a slot of a map of devices; 0 where it is empty. A value may hold a program's id too.
-static unsigned int device_in(unsigned int map_id, unsigned int slot) {
+static unsigned int device_in(int map, unsigned int slot) {
     unsigned int value[2] = {};
-    int fd = bpf_map_get_fd_by_id(map_id);
-    if (fd < 0)
-        return 0;
-    if (bpf_map_lookup_elem(fd, &slot, value))
-        value[0] = 0;
-    close(fd);
-    return value[0];
+    return bpf_map_lookup_elem(map, &slot, value) ? 0 : value[0];
+}
+
+// What one device, or all those of a broadcast, took and lost; negative where the kernel does not tell it.
+struct taken {
+    long long arrived, dropped;
+};
+
+// In generic mode frames leave like any other packet of the interface.
+static struct taken taken_by(unsigned int ifindex) {
+    struct redirect_arrivals found = arrivals_at(PLACE_DEVICE, 0, ifindex);
+    if (mode == MODE_GENERIC)
+        return (struct taken){gained_by(ifindex), -1};
+    return (struct taken){found.taken, found.dropped};
+}
+
+static void print_taken(const char *kind, const char *name, struct taken taken) {
+    json_string("kind", kind);
+    json_string("name", name);
+    json_known("arrived", taken.arrived);
+    json_known("dropped", taken.dropped);
+    json_null("busy_ns");
 }
 
 static void print_device(unsigned int ifindex) {
-    struct redirect_arrivals found = arrivals_at(PLACE_DEVICE, 0, ifindex);
     char name[IF_NAMESIZE] = "";
-    json_string("kind", "device");
-    json_string("name", ifindex && if_indextoname(ifindex, name) ? name : NULL);
-    // In generic mode frames leave like any other packet of the interface.
-    json_known("arrived", mode == MODE_GENERIC ? gained_by(ifindex) : (long long)found.taken);
-    json_known("dropped", mode == MODE_GENERIC ? -1 : (long long)found.dropped);
-    json_null("busy_ns");
+    print_taken("device", ifindex && if_indextoname(ifindex, name) ? name : NULL, taken_by(ifindex));
+}
+
+// Whether another redirect names this slot of the map, too.
+static bool is_named(const struct redirect_target *target, unsigned int slot) {
+    struct redirect_target other = *target;
+    struct redirect_decisions found;
+    other.index = slot;
+    return slot != target->index &&
+           !bpf_map_lookup_elem(bpf_object__find_map_fd_by_name(follower, "decisions"), &other, &found);
+}
+
+// A broadcast's frames go to every device of the map; the slot that it names may be empty, or any. Returns
+// what the devices took that no other redirect names, and their names.
+static struct taken taken_by_all(int map, const struct redirect_target *target, char *names, size_t room) {
+    struct taken all = {0, mode == MODE_GENERIC ? -1 : 0};
+    unsigned int slot, *last = NULL, seen[MAX_INTERFACES] = {}, count = 0;
+    char name[IF_NAMESIZE];
+    for (; !bpf_map_get_next_key(map, last, &slot) && count < MAX_INTERFACES; last = &slot) {
+        unsigned int device = device_in(map, slot);
+        struct taken one = taken_by(device);
+        bool is_new = true;
+        for (size_t i = 0; i < count; i++)
+            is_new &= seen[i] != device;
+        if (!is_new || one.arrived + (one.dropped > 0) <= 0 || is_named(target, slot) ||
+            !if_indextoname(device, name))
+            continue;
+        seen[count++] = device;
+        snprintf(names + strlen(names), room - strlen(names), "%s%s", *names ? ", " : "", name);
+        all.arrived += one.arrived;
+        all.dropped += mode == MODE_GENERIC ? 0 : one.dropped;
+    }
+    return all;
+}
+
+// In generic mode a device may have sent a few frames of others.
+static void print_devices(const struct redirect_target *target, const struct redirect_decisions *decided) {
+    int map = bpf_map_get_fd_by_id(target->map_id);
+    unsigned int device = device_in(map, target->index);
+    char names[512] = "";
+    struct taken all = taken_by_all(map, target, names, sizeof(names));
+    struct taken own = device ? taken_by(device) : (struct taken){0, 0};
+    if ((__u64)(all.arrived - own.arrived) > decided->accepted / 2 || (!device && decided->accepted))
+        print_taken("broadcast", names, all);
+    else
+        print_device(device);
+    if (map >= 0)
+        close(map);
 }
 
 // In generic mode a full queue refuses a frame, which its own count holds too.
@@ -185,7 +241,7 @@ static void print_target(const struct redirect_target *target, const struct redi
         break;
     case BPF_MAP_TYPE_DEVMAP:
     case BPF_MAP_TYPE_DEVMAP_HASH:
-        print_device(device_in(target->map_id, target->index));
+        print_devices(target, decided);
         break;
     case BPF_MAP_TYPE_CPUMAP:
         print_cpu(target, decided);

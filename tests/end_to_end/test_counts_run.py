@@ -114,3 +114,42 @@ def test_forwarding_that_stops_in_the_window_is_no_rate(lab_name: str, tmp_path:
     assert trial["tg_port_tx_packets"] == trial["dut_rx_packets"] < 0.99 * trial["tx_packets"]
     if trial["rx_packets"]:  # it stopped within the window
         assert trial["rate_change"] < -0.5
+
+
+BROADCAST = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+char LICENSE[] SEC("license") = "GPL";
+struct {
+    __uint(type, BPF_MAP_TYPE_DEVMAP);
+    __uint(max_entries, 8);
+    __type(key, __u32);
+    __type(value, __u32);
+} ports SEC(".maps");
+const volatile __u32 slot;
+SEC("xdp") int all(struct xdp_md *ctx) {
+    return bpf_redirect_map(&ports, slot, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
+}
+"""
+TWO_VETHS = """
+set -e
+for n in 1 2; do
+    test -e /sys/class/net/many$n || ip link add many$n type veth peer name peer$n
+    ip link set many$n up; ip link set peer$n up; ethtool -K peer$n gro on
+    bpftool map update name ports key $n 0 0 0 value $(printf '%d 0 0 0' $(cat /sys/class/net/many$n/ifindex))
+done
+"""
+
+
+def test_a_broadcasts_many_targets_are_told(lab_name: str, tmp_path: Path) -> None:
+    """Every frame arrived at both, and was said to have gone to a device that is not there."""
+    (tmp_path / "all.bpf.c").write_text(BROADCAST)
+    setup = json.dumps([["sh", "-c", TWO_VETHS]])
+    programs = [f"{{file: all.bpf.c, action: redirect, rodata: {{slot: {n}}}, setup: {setup}}}" for n in (0, 1)]
+    trials = measured(tmp_path, lab_name, block("[native, generic]", *programs))
+    assert trials["verdict"].eq("valid").all(), trials["reason"].to_list()
+    for told in trials["redirect_targets"].map(json.loads):
+        (target,) = told
+        assert (target["kind"], target["name"]) == ("broadcast", "many1, many2")
+        assert target["arrived"] == 2 * target["accepted"] > 0
+    assert trials["reason"].str.contains("to each of many1, many2: of").all()

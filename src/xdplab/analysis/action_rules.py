@@ -101,6 +101,8 @@ def _targets(row: Row) -> list[dict[str, Any]]:
 
 def _place(target: Mapping[str, Any]) -> str:
     name = target["name"]
+    if target["kind"] == "broadcast":
+        return f"each of {name or 'no device'}"
     return f"a {target['kind']} that is not there" if name is None else f"{target['kind']} {name}"
 
 
