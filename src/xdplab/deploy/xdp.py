@@ -70,8 +70,8 @@ ACTIONS = ("aborted", "drop", "pass", "tx", "redirect", "other")
 
 @dataclass(frozen=True)
 class RedirectTarget:
-    """Where a program redirected frames to: a ``device``, a ``cpu``, a ``socket`` or ``other``, and its name there; or a
-    ``broadcast``, with the names of the devices that took its frames, each of which has ``arrived`` once for each.
+    """Where a program redirected frames to: a ``device``, a ``cpu``, a ``socket`` or ``other``, and its name there; or
+    a ``broadcast``: the names of the devices that took its frames, each of which ``arrived`` at each of them.
 
     The kernel ``accepted`` or ``refused`` each frame for it. ``arrived`` counts those that the device sent or the
     CPU's thread read, ``dropped`` those lost on the way there. ``busy_ns`` is that thread's CPU time from the first
