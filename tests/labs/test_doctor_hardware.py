@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ PCIE = {
     **{f"{SLOT}/{which}_link_width": "16\n" for which in ("current", "max")},
     **{f"{SLOT}/{which}_link_speed": "8.0 GT/s PCIe\n" for which in ("current", "max")},
 }
+RINGS = "Ring parameters for e:\nPre-set maximums:\nRX:\t\t4096\nRX Mini:\tn/a\nTX:\t\t4096\n"
+RINGS += "Current hardware settings:\nRX:\t\t512\nRX Mini:\tn/a\nTX:\t\t256\n"
 VIRTUAL_FUNCTION = {f"{SLOT}/current_link_width": "0\n", f"{SLOT}/current_link_speed": "Unknown\n"}
 RSS_TITLE = "RX flow hash indirection table for eth0 with 1 RX ring(s):\n"
 FLAGS = "Private flags for ens2np0:\nrx_cqe_compress   : off\nrx_striding_rq    : on\nskb_tx_mpwqe      : on\n"
@@ -97,6 +100,15 @@ FLAGS = "Private flags for ens2np0:\nrx_cqe_compress   : off\nrx_striding_rq    
         (hardware.queue_limit, {}, {"ethtool -l": CHANNELS.replace("8", "0")}, "up to 4", "ok"),
         (hardware.queue_limit, {}, {}, "1, not to be changed", "warn"),
         (hardware.queue_limit, {}, {"ethtool -l": "what?"}, "what?", "warn"),
+        (hardware.rings, {}, {"ethtool -g": RINGS}, "rx 512 of 4096, tx 256 of 4096", "ok"),
+        (
+            hardware.rings,
+            {},
+            {"ethtool -g": RINGS.replace("4096", "0").replace("256", "0")},
+            "rx 512 of not told",
+            "ok",
+        ),
+        (hardware.rings, {}, {"ethtool -g": re.sub(r"\d+", "0", RINGS)}, "not told by this driver", "ok"),
         (hardware.rss, {}, {"ethtool -x": "    0:      0     1     0     1\n"}, "4 entries over 2 queues", "ok"),
         (hardware.rss, {}, {"ethtool -x": "    0:      0     0     0     1\n"}, "4 entries over 2 queues", "ok"),
         (hardware.rss, {}, {"ethtool -x": "    0:      1     0     0     1\n"}, "in an order of its own", "warn"),

@@ -133,9 +133,12 @@ def most_queues(channels: MaxAndCurrent[Channels]) -> int:
 
 
 def parse_rings(data: bytes | str) -> MaxAndCurrent[Rings]:
-    """Return what `ethtool -g` shows. Raises FormatError if a block or line is missing."""
-    maximum, current = _blocks(data, "Ring parameters for ")
-    return MaxAndCurrent(*(Rings(_entry(block, "RX"), _entry(block, "TX")) for block in (maximum, current)))
+    """Return what `ethtool -g` shows; a ring of 0 entries means that the driver does not say.
+
+    Raises FormatError if a block or line is missing.
+    """
+    blocks = _blocks(data, "Ring parameters for ")
+    return MaxAndCurrent(*(Rings(_entry(block, "RX") or None, _entry(block, "TX") or None) for block in blocks))
 
 
 def parse_features(data: bytes | str) -> dict[str, Feature]:

@@ -195,10 +195,10 @@ def cpus(host: CheckedHost) -> Row:
 
 
 def governor(host: CheckedHost) -> Row:
-    mode = host.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    verdict: Verdict = "ok" if mode in (None, "performance") else "warn"
+    modes = (host.output("sh", "-c", "cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor") or "").split()
+    verdict: Verdict = "ok" if set(modes) <= {"performance"} else "warn"
     remedy = "`cpupower frequency-set -g performance`, or numbers move with the clock"
-    return host.row("CPU governor", mode or "not available (a VM)", verdict, remedy)
+    return host.row("CPU governor", ", ".join(sorted(set(modes))) or "not available (a VM)", verdict, remedy)
 
 
 def real_time_share(host: CheckedHost) -> Row:

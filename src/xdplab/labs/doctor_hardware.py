@@ -50,11 +50,19 @@ def rings(host: CheckedHost) -> Row:
         found = parse_rings(text + "\n") if text else None
     except FormatError as error:
         return host.row("rings", error.message, "warn", "this ethtool's output is not known: update it")
-    if found is None:
-        return host.row("rings", "not told by this driver")
-    return host.row(
-        "rings", f"rx {found.current.rx} of {found.maximum.rx}, tx {found.current.tx} of {found.maximum.tx}"
+    ways = (
+        [
+            f"{way} {now} of {most or 'not told'}"
+            for way, now, most in (
+                ("rx", found.current.rx, found.maximum.rx),
+                ("tx", found.current.tx, found.maximum.tx),
+            )
+            if now
+        ]
+        if found
+        else []
     )
+    return host.row("rings", ", ".join(ways) or "not told by this driver")
 
 
 def pcie(host: CheckedHost) -> Row:
