@@ -37,7 +37,7 @@ from xdplab.programs.program import Program
 from xdplab.programs.program import program as make_program
 from xdplab.programs.spec import WORKLOADS, ProgramSpec
 from xdplab.run import watching
-from xdplab.run.disk import is_locked
+from xdplab.run.disk import is_locked, open_file
 from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
 from xdplab.run.progress import ending
 from xdplab.run.state import RunState, is_beginning
@@ -357,7 +357,7 @@ def _started(run: AnyRun, lab: LabInUse | None = None) -> Run:
     where = ["--lab", lab.lab.name] if lab else []  # a study's plan names its places
     argv = [sys.executable, "-m", "xdplab", *where, "resume", str(path), "--no-figures"]
     plain = {name: value for name, value in os.environ.items() if name not in _COLOURS}  # the log is plain text
-    with (path / "run.log").open("wb") as log:
+    with open_file(path / "run.log", "w") as log:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=plain
         )

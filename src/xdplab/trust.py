@@ -107,24 +107,24 @@ def _problems_above(file: Path) -> Iterator[str]:
 
 def _writers(status: os.stat_result, file: int | Path) -> Iterator[str]:
     """Yield who else may write a file, or may replace the user's files in a folder."""
-    users = _users()
-    if status.st_uid not in users:
+    known = users()
+    if status.st_uid not in known:
         yield f"belongs to {_user(status.st_uid)}"
     elif stat.S_ISLNK(status.st_mode) or (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
         return  # in a sticky folder each user replaces only his own files
     elif status.st_mode & stat.S_IWOTH:
         yield "can be written by every user"
-    elif status.st_mode & stat.S_IWGRP and (others := _others_of_group(status.st_gid, users, file)):
+    elif status.st_mode & stat.S_IWGRP and (others := _others_of_group(status.st_gid, known, file)):
         yield f"can be written by {others}"
 
 
-def _users() -> set[int]:
+def users() -> set[int]:
     """Return whose files count as the user's: root's, and those of the user who called sudo."""
     caller = os.environ.get("SUDO_UID", "0") if os.geteuid() == 0 else "0"
     return {0, os.geteuid(), int(caller) if caller.isdecimal() else 0}
 
 
-def _others_of_group(gid: int, users: set[int], file: int | Path) -> str | None:
+def _others_of_group(gid: int, known: set[int], file: int | Path) -> str | None:
     """Return the group that may write a file, unless the user is its only member (as many systems set up users)."""
     if "system.posix_acl_access" in os.listxattr(file):
         return "users that its access list names"  # the mode's bits of a group are then those of the list
@@ -132,7 +132,7 @@ def _others_of_group(gid: int, users: set[int], file: int | Path) -> str | None:
         group = grp.getgrgid(gid)
     except KeyError:
         return f"group {gid}"
-    own = {user.pw_name for user in pwd.getpwall() if user.pw_uid in users}
+    own = {user.pw_name for user in pwd.getpwall() if user.pw_uid in known}
     members = {*group.gr_mem, *(user.pw_name for user in pwd.getpwall() if user.pw_gid == gid)}
     return f"group {group.gr_name}" if members - own else None
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -19,9 +20,11 @@ from click.testing import CliRunner
 from xdplab.cli import cli
 from xdplab.errors import ResultsError
 from xdplab.run import state
-from xdplab.run.disk import disk_errors
+from xdplab.run.disk import LOCK, disk_errors, open_file, replacing
 from xdplab.run.metrics import METRICS, frame, texts
 from xdplab.run.rundir import RunDirectory
+
+SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
 
 
 @pytest.fixture
@@ -258,6 +261,54 @@ def test_every_metric_is_described_once() -> None:
         for suffix, unit in (("_ns", "ns"), ("_ms", "ms"), ("_pps", "1/s"), ("_bytes", "B"), ("_s", "s")):
             if metric.name.endswith(suffix) and "_per_" not in metric.name:  # cycles_per_ns is not a time
                 assert metric.unit == unit, metric.name
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Iterator[Path]:
+    """A folder outside, with a lock of its own, that nothing is written into."""
+    folder = tmp_path / "victim"
+    folder.mkdir()
+    (folder / LOCK).write_text("held")
+    yield folder
+    assert [path.name for path in folder.iterdir()] == [LOCK]
+    assert (folder / LOCK).read_text() == "held"
+
+
+def test_figures_do_not_follow_a_link_out_of_the_run(tmp_path: Path, victim: Path) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "run")
+    (tmp_path / "run" / "figures").symlink_to(victim)
+    done = CliRunner().invoke(cli, ["figures", str(tmp_path / "run"), "--only", "throughput"])
+    assert isinstance(done.exception, ResultsError)
+    assert "symbolic link" in str(done.exception)
+
+
+def test_a_folder_that_is_not_finished_is_not_swept_through_a_link(tmp_path: Path, victim: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / ".x.new").symlink_to(victim)
+    RunDirectory.create(tmp_path / "results", "mine", run_id="r", plan_yaml="")
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a link of another user")
+def test_only_ones_own_links_lead_to_where_a_file_is_written(tmp_path: Path, victim: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "own").symlink_to("disk")
+    with replacing(tmp_path / "own" / "new" / "file") as scratch:
+        scratch.write_text("x")
+    assert (tmp_path / "disk" / "new" / "file").read_text() == "x"
+    (tmp_path / "theirs").symlink_to(victim)
+    os.chown(tmp_path / "theirs", 54321, 54321, follow_symlinks=False)
+    with pytest.raises(ResultsError, match="symbolic link"), replacing(tmp_path / "theirs" / "file"):
+        pass
+
+
+@pytest.mark.parametrize("part", ["journal.jsonl", "run.log"])
+def test_no_file_of_a_run_is_opened_through_a_link(tmp_path: Path, part: str) -> None:
+    (tmp_path / "precious").write_text("x")
+    (tmp_path / part).symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic"), open_file(tmp_path / part, "w"):
+        pass
+    assert (tmp_path / "precious").read_text() == "x"
 
 
 def test_a_run_with_links_is_not_written(tmp_path: Path) -> None:

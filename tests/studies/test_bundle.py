@@ -41,7 +41,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_machine_derives_the_same_rows(sent: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["import", "bundle", str(sent), "--out", str(tmp_path / "results")])
     assert done.exit_code == 0, done.output
-    assert "every checksum is right; its rows are byte-equal" in done.output
+    assert "every checksum is right; 21 rows derived here" in done.output
+    assert "they are byte-equal" in done.output
     taken = tmp_path / "results" / "sample"
     assert rows_csv(open_run(taken)) == zipfile.ZipFile(sent).read(ROWS)
     assert not list(taken.glob("*.parquet"))
@@ -97,10 +98,18 @@ def doctored(sent: Path, path: Path, change: Callable[[dict[str, bytes]], None],
         ("run/./raw", b"x", "not a valid file name"),
         ("run\\outside", b"x", "not a valid file name"),
         ("run/link", b"/etc/passwd", "a link or a special file"),
+        ("run/trials.parquet", b"x", "is derived"),
+        ("run/raw/t/1/samples.parquet", b"x", "is derived"),
+        ("run/report.html", b"<script>", "is derived"),
+        ("run/figures/throughput.svg", b"<svg/>", "is derived"),
+        ("run/tables/points.md", b"x", "is derived"),
+        ("run/audit.md", b"x", "is derived"),
+        ("run/bundle.json", b"{}", "is derived"),
         ("run/bomb", bytes(20_000_000), "would be 20000000 bytes"),
         (ABOUT, b'{"name": "../../outside", "rules": "8"}', "is not a valid name of a run"),
         (ABOUT, b"{", "cannot be read"),
         ("run/journal.jsonl", b"{}\n", "line 1 is not an event"),
+        ("run/journal.jsonl", b'{"event":"created","time":1,"run_id":"../../outside"}\n', "created.run_id"),
     ],
 )
 def test_a_strangers_bundle_writes_nothing_beside_its_run(
@@ -128,6 +137,20 @@ def test_a_bundle_that_is_not_what_its_sums_say_is_refused(sent: Path, tmp_path:
     with pytest.raises(ResultsError, match=r"checksum|not in both"):
         import_bundle(bad, tmp_path / "results")
     assert not (tmp_path / "results" / "sample").exists()
+
+
+def test_tables_of_another_run_of_that_name_decide_nothing(sent: Path, tmp_path: Path) -> None:
+    """The tables of the first were kept in the user's cache, under its name and number of attempts."""
+    shutil.rmtree(import_bundle(sent, tmp_path / "results").path)
+
+    def fail_the_last(files: dict[str, bytes]) -> None:
+        events = [json.loads(line) for line in files["run/journal.jsonl"].splitlines()]
+        [event for event in events if event["event"] == "finished"][-1] |= {"status": "failed", "reason": "boom"}
+        files["run/journal.jsonl"] = "".join(json.dumps(event) + "\n" for event in events).encode()
+
+    taken = import_bundle(doctored(sent, tmp_path / "other.zip", fail_the_last), tmp_path / "results")
+    assert not taken.equal
+    assert "boom" in set(open_run(taken.path).rows()["reason"])
 
 
 def test_rows_that_differ_are_said(sent: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from xdplab.cli.common import tell
 from xdplab.errors import FigureError
 from xdplab.figures.styles import DEFAULT_FORMATS, FORMATS
 from xdplab.later import later
+from xdplab.text import many
 from xdplab.thesis.language import LANGUAGES, Language
 
 if TYPE_CHECKING:
@@ -80,8 +81,9 @@ def bundle(path: Path, name: str | None, out: Path) -> int:
     Ends with exit code 1 if the rows differ from the exported ones.
     """
     taken = bundles.import_bundle(path, out, name=name)
-    said = "its rows are byte-equal" if taken.equal else f"its rows differ: {taken.why}"
-    say([f"imported into {taken.path}: {taken.files} files, every checksum is right; {said}"])
+    said = "they are byte-equal to the exported ones" if taken.equal else f"they differ from the exported: {taken.why}"
+    files, rows = many(taken.files, "file"), many(taken.rows, "row")
+    say([f"imported into {taken.path}: {files}, every checksum is right; {rows} derived here: {said}"])
     return 0 if taken.equal else 1
 
 

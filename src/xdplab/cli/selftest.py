@@ -12,6 +12,7 @@ import click
 from xdplab.cli.common import in_lab, show, tell
 from xdplab.labs import require_name
 from xdplab.later import later
+from xdplab.run.disk import replacing
 
 if TYPE_CHECKING:
     from xdplab.cli import screen
@@ -43,7 +44,8 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
     with runs.lab_for(name) as lab:
         found = controls.selftest(lab, out, progress.silent() if as_json else progress.observer_for(screen.console()))
     if markdown is not None:
-        markdown.write_text(controls.page(found))
+        with replacing(markdown) as scratch:
+            scratch.write_text(controls.page(found))
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     else:

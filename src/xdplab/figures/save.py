@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from xdplab.errors import ResultsError
 from xdplab.figures.marks import View
 from xdplab.figures.styles import FORMATS, Style, applied, style_named
 from xdplab.later import later
+from xdplab.run.disk import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,11 +109,6 @@ def sheet_of(axes: Axes | Panels) -> Figure:
 
 def write_whole(path: Path, data: bytes) -> Path:
     """Write a whole file or none, so that a reader never opens half a figure."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(data)
-        partial.replace(path)
-    except OSError as error:
-        raise ResultsError(f"cannot write {path}: {error.strerror}", remedy="free space, or choose --out") from error
+    with replacing(path, "free space, or choose --out", wait=False) as scratch:
+        scratch.write_bytes(data)
     return path

@@ -5,14 +5,18 @@ from __future__ import annotations
 import errno
 import fcntl
 import functools
+import io
 import os
 import shutil
+import stat
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xdplab.errors import ResultsError
+from xdplab.trust import users
 
 REMEDY = "free some space, then `xdplab resume`; finished trials are kept"
 LOOK_S = 0.05
@@ -88,22 +92,89 @@ def _fallocate() -> Callable[[int, int, int, int], int]:
 
 
 @contextmanager
-def replacing(target: Path, remedy: str = REMEDY) -> Iterator[Path]:
-    """Give a scratch path whose file replaces ``target`` in one step when the block ends. Raises ResultsError.
+def replacing(target: Path, remedy: str = REMEDY, *, wait: bool = True) -> Iterator[Path]:
+    """Give the path of an open file that replaces ``target`` in one step when the block ends. Raises ResultsError.
 
-    The file is on disk before it gets its name, so a power cut leaves either the old or the new file, whole.
+    The file is on disk before it gets its name (unless ``wait`` is False), so a power cut leaves either the old or the
+    new file, whole. This is the one way to write a file into a folder that others may have made: see `opened`.
     """
-    scratch = target.with_name(f".{target.name}.{os.urandom(4).hex()}.partial")
+    scratch = f".{target.name}.{os.urandom(4).hex()}.partial"
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        yield scratch
-        with scratch.open("rb") as file:
-            os.fsync(file.fileno())
-        scratch.replace(target)
+        with opened(target.parent, make=True) as folder:
+            file = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+            try:
+                yield Path(f"/proc/self/fd/{file}")
+                if wait:
+                    os.fsync(file)
+                os.replace(scratch, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+            finally:
+                os.close(file)
+                with suppress(FileNotFoundError):
+                    os.unlink(scratch, dir_fd=folder)
     except OSError as error:
         raise ResultsError(f"{target} cannot be written: {reason(error)}", remedy=remedy) from error
+
+
+MOST_LINKS = 40  # as the kernel
+
+
+@contextmanager
+def opened(folder: Path, *, make: bool = False) -> Iterator[int]:
+    """Give the descriptor of a folder, found step by step: whoever changes a link meanwhile changes nothing.
+
+    Links of the user and of root are followed up to a run directory, and none below it. ``make``: make what is absent.
+    Raises ResultsError for another link, OSError.
+    """
+    steps, links = deque(folder.absolute().parts[1:]), 0
+    inside, in_run = os.open("/", os.O_PATH | os.O_CLOEXEC), False
+    try:
+        while steps:
+            following = _step(inside, steps.popleft(), make)
+            at, inside = inside, following
+            status = os.fstat(inside)
+            if stat.S_ISLNK(status.st_mode):
+                links += 1
+                if in_run or status.st_uid not in users() or links > MOST_LINKS:
+                    os.close(at)
+                    raise ResultsError(
+                        f"{folder} leads over a symbolic link: writes would go elsewhere",
+                        remedy="a run directory must contain no links, and no other user's may lead to it; remove it",
+                    )
+                to = Path(os.readlink("", dir_fd=inside))
+                steps.extendleft(reversed(to.parts[1:] if to.is_absolute() else to.parts))
+                os.close(inside)
+                inside = os.open("/", os.O_PATH | os.O_CLOEXEC) if to.is_absolute() else os.dup(at)
+            os.close(at)
+            in_run = in_run or _is_run(inside)
+        yield inside
     finally:
-        scratch.unlink(missing_ok=True)
+        os.close(inside)
+
+
+def _step(inside: int, name: str, make: bool) -> int:
+    """Return the descriptor of what a folder has under a name, of the link itself if it is one."""
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(name, flags, dir_fd=inside)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=inside)
+    return os.open(name, flags, dir_fd=inside)
+
+
+def _is_run(folder: int) -> bool:
+    try:
+        os.stat("journal.jsonl", dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def open_file(path: Path, mode: str) -> io.FileIO:
+    """Open a file of a run, without a buffer; not by way of a link in its place. Raises OSError."""
+    return io.FileIO(path, mode, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666))
 
 
 LOCK = ".lock"
@@ -140,8 +211,7 @@ def locked(folder: Path) -> Iterator[bool]:
 
     A process that can open a lock can hold it for ever, so only its maker and root can open this one. Raises OSError.
     """
-    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(folder) as inside:
         held = _held(inside)
         try:
             yield held is not None
@@ -151,8 +221,6 @@ def locked(folder: Path) -> Iterator[bool]:
                     if _is_there(held, inside):
                         os.unlink(LOCK, dir_fd=inside)
                 os.close(held)
-    finally:
-        os.close(inside)
 
 
 def _held(inside: int) -> int | None:

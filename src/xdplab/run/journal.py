@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import ResultsError
-from xdplab.run.disk import REMEDY, allocate, disk_errors, reason
+from xdplab.run.disk import REMEDY, allocate, disk_errors, open_file, reason
 from xdplab.run.events import Checked, NotAnEventError, parsed
 
 RESERVE = 65_536
@@ -42,7 +42,7 @@ class Journal:
         with _WRITES:
             before = self.path.stat().st_size if self.path.exists() else 0
             try:
-                with self.path.open("ab", buffering=0) as file:
+                with open_file(self.path, "a") as file:
                     rest = memoryview(line.encode())
                     while rest:  # a disk that becomes full takes a part, and refuses the rest
                         rest = rest[file.write(rest) :]
@@ -57,12 +57,13 @@ class Journal:
 
         The file's size stays. File systems without fallocate(2) reserve nothing. Raises ResultsError (full disk).
         """
-        with disk_errors(self.path), self.path.open("ab", buffering=0) as file:
+        with disk_errors(self.path), open_file(self.path, "a") as file:
             allocate(file.fileno(), file.tell(), RESERVE)
 
     def _cut(self, size: int) -> None:
         if self.path.exists() and self.path.stat().st_size > size:
-            os.truncate(self.path, size)
+            with open_file(self.path, "r+") as file:
+                file.truncate(size)
 
     def mend(self) -> None:
         """Cut a last line that a kill left unfinished, so that the next line does not join it."""
@@ -70,7 +71,7 @@ class Journal:
             return
         data = self.path.read_bytes()
         if data and not data.endswith(b"\n"):
-            os.truncate(self.path, data.rfind(b"\n") + 1)
+            self._cut(data.rfind(b"\n") + 1)
 
     def events(self, *kinds: str) -> Iterator[dict[str, Any]]:
         """Yield every whole line, or those of these ``kinds``. Each line is checked when it is first read.

@@ -140,8 +140,15 @@ class RunDirectory:
 
     @property
     def outputs(self) -> Path:
-        """The folder of tables, figures and findings: the run, or the user's cache if the run is read-only."""
-        return self.path if os.access(self.path, os.W_OK) else self.cache
+        """The folder of tables, figures and findings: the run, or the user's cache if the run is read-only.
+
+        Raises ResultsError for another user's run with a link: what the link names would be read, or be replaced.
+        """
+        if not os.access(self.path, os.W_OK):
+            return self.cache
+        if self.path.stat().st_uid != os.geteuid():
+            _refuse_links(self.path)
+        return self.path
 
     @property
     def figures(self) -> Path:
@@ -306,7 +313,8 @@ def _hidden(parent: Path) -> Iterator[Path]:
     Leftover folders of killed processes are removed; a live process holds its own.
     """
     for left in parent.glob(f".*{_UNFINISHED}"):
-        _sweep(left)
+        if not left.is_symlink():
+            _sweep(left)
     with ExitStack() as stack:
         while (path := _held(parent, stack)) is None:
             pass  # another process removed it as abandoned before it was held
@@ -329,8 +337,8 @@ def _sweep(unfinished: Path) -> None:
         with locked(unfinished) as abandoned:
             if abandoned:
                 shutil.rmtree(unfinished, ignore_errors=True)
-    except (FileNotFoundError, PermissionError):
-        return  # its process has just renamed it, or it belongs to another user
+    except (FileNotFoundError, NotADirectoryError, PermissionError, ResultsError):
+        return  # its process has just renamed it, or it is another user's, or a link
 
 
 def _named(path: Path, base: str) -> Path:

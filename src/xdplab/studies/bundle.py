@@ -1,8 +1,8 @@
 """A run as one file for another machine: an RO-Crate with checksums, and the rows that the import must reproduce.
 
 An export has the journal, the plan, programs and raw files, but nothing derived from them. An import trusts none of it:
-it checks names, kinds and sizes of entries before it writes anything, and checksums before the run appears; commands
-that the run names are not run (`xdplab.trust`).
+it checks names, kinds and sizes of entries before it writes anything, refuses what is derived, and derives the rows
+itself before the run appears; commands that the run names are not run (`xdplab.trust`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import yaml
@@ -27,10 +28,14 @@ import yaml
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import ResultsError, XdplabError
 from xdplab.run.disk import LOCK, disk_errors, replacing
+from xdplab.run.rundir import RunDirectory
 from xdplab.studies.anonymous import TakenOut, anonymous_copy
 from xdplab.studies.catalogue import open_run
 from xdplab.studies.every import AnyRun
 from xdplab.trust import BUNDLE
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUMS, CRATE, CITATION, README, ROWS, ABOUT = (
     "SHA256SUMS", "ro-crate-metadata.json", "CITATION.cff", "README.md", "tables/rows.csv", "tables/about.json",
@@ -45,10 +50,11 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Taken:
-    """An imported run; ``equal``: its rows equal those of the export byte for byte; otherwise ``why``."""
+    """An imported run; ``equal``: the ``rows`` derived here equal those of the export byte for byte; else ``why``."""
 
     path: Path
     files: int
+    rows: int
     equal: bool
     why: str
 
@@ -96,13 +102,18 @@ def export_anonymous(run: AnyRun, path: Path, *, author: str | None = None, lice
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
-        if name.parts[0] in DERIVED or path.suffix == ".parquet" or (path.is_dir() and not path.is_symlink()):
+        if _is_derived(PurePosixPath(name)) or (path.is_dir() and not path.is_symlink()):
             continue
         if path.is_symlink() or not path.is_file():
             raise ResultsError(
                 f"{path} is not a regular file: it cannot be exported", remedy="remove it, or copy what it names"
             )
         yield name.as_posix(), path
+
+
+def _is_derived(name: PurePosixPath) -> bool:
+    """Tell what is made of a run's journal and raw files, or for its user, by its path in the run."""
+    return name.parts[0] in DERIVED or name.suffix == ".parquet"
 
 
 def _sizes(files: dict[str, Path], texts: dict[str, bytes]) -> list[tuple[str, int]]:
@@ -136,7 +147,11 @@ def _texts(run: AnyRun, author: str | None, licence: str | None) -> dict[str, by
 
 def rows_csv(run: AnyRun) -> bytes:
     """Return the rows of a run as CSV: an import must reproduce these bytes."""
-    return run.rows().to_csv(index=False, lineterminator="\n").encode()
+    return _csv(run.rows())
+
+
+def _csv(rows: pd.DataFrame) -> bytes:
+    return rows.to_csv(index=False, lineterminator="\n").encode()
 
 
 def _crate(run: AnyRun, files: dict[str, tuple[str, int]], licence: str | None) -> dict[str, Any]:
@@ -192,6 +207,11 @@ def _checked(archive: zipfile.ZipFile, path: Path, most_bytes: int) -> dict[str,
         odd = entry.filename.startswith("/") or "\\" in entry.filename or entry.filename != "/".join(parts)
         if odd or not parts or any(part in ("..", ".") for part in parts) or entry.is_dir():
             raise ResultsError(f"{path}: {entry.filename!r} is not a valid file name in a bundle")
+        if parts[0] == RUN and len(parts) > 1 and _is_derived(PurePosixPath(*parts[1:])):
+            raise ResultsError(
+                f"{path}: {entry.filename!r} is derived: no export holds it, and another's would decide what is shown",
+                remedy="ask for a bundle that `xdplab export` wrote",
+            )
         if kind not in (0, stat.S_IFREG):
             raise ResultsError(f"{path}: {entry.filename!r} is a link or a special file")
         if entry.filename in entries:
@@ -223,12 +243,17 @@ def _taken(
     if (parent / chosen).exists():
         raise ResultsError(f"{parent / chosen} already exists", remedy="give another name with --name")
     (scratch / RUN / BUNDLE).write_text(json.dumps({"bundle": path.name, "rules": rules}) + "\n")
-    open_run(scratch / RUN)
-    rows = (scratch / ROWS).read_bytes()
+    made = open_run(scratch / RUN)
+    rows = made.rows()
+    equal = _csv(rows) == (scratch / ROWS).read_bytes()
+    derived = made.directory.cache
     (scratch / RUN).rename(parent / chosen)
-    now = rows_csv(open_run(parent / chosen))
+    cache = RunDirectory.open(parent / chosen).cache
+    shutil.rmtree(cache, ignore_errors=True)  # of another run that had this name
+    with suppress(OSError):
+        derived.rename(cache)
     other = f"it was exported by rules {rules}, and these are {RULES_VERSION}" if rules != RULES_VERSION else ""
-    return Taken(parent / chosen, len(entries), now == rows, other or ("" if now == rows else "its rows differ"))
+    return Taken(parent / chosen, len(entries), len(rows), equal, other or ("" if equal else "its rows differ"))
 
 
 def _sums(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo], path: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ import pandas as pd
 from xdplab.analysis import MARGIN
 from xdplab.analysis.compare import POINT, decide, same_points
 from xdplab.errors import ResultsError
-from xdplab.run.disk import disk_errors
+from xdplab.run.disk import replacing
 from xdplab.run.metrics import completed, frame
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.comparing import ComparedRuns, check_metric, differences
@@ -37,8 +37,8 @@ def save(run: RunDirectory, metric: str, path: Path, *, equal: Sequence[RunDirec
         "xdplab_baseline": VERSION, "run": run.name, "metric": metric, "around": around(run),
         "trials": kept[0], "equal": kept[1:],
     }  # fmt: skip
-    with disk_errors(path):
-        path.write_text(json.dumps(data, indent=1) + "\n")
+    with replacing(path, "free some space, or name another file") as scratch:
+        scratch.write_text(json.dumps(data, indent=1) + "\n")
 
 
 def _kept(table: pd.DataFrame, metric: str) -> list[dict[str, Any]]:
