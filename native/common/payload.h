@@ -9,14 +9,16 @@
  *
  *   IPv4   IPv4, tagged   IPv6, tagged or not
  *   42..45    50..53      66..69   magic, its low 16 bits xor the run id   (network byte order)
- *   46..47    54..55      70..71   bit 15: stamped; bits 0..14: flow       (network byte order)
+ *   46..47    54..55      70..71   bit 15: stamped; bits 0..14: label      (network byte order)
  *   48..55    56..63      72..79   time the frame was made, ns             (the sender's clock and byte
  * order: only it reads them) 56..59    64..67      80..83   sequence number within its stream       (network
  * byte order)
  *
  * A stream is what one sending CPU or queue numbers. It needs no field: stream
  * = flow mod streams, because a stream sends only the flows that leave this
- * remainder.
+ * remainder. A stream sends its flows in turn, from the first one in each burst.
+ * The label is the flow; where there are more than labels, it tells the stream,
+ * and the number tells the flow.
  *
  * All of it lies on 8-byte words of the frame, which is how both sides read and
  * write it: the head's last word ends with magic and flow, the next word is the
@@ -26,8 +28,9 @@
 #define PAYLOAD_MAGIC 0x78646c62u /* "xdlb" */
 #define PAYLOAD_RUN_ID_MASK 0xffffu
 #define PAYLOAD_STAMPED 0x8000u
-#define PAYLOAD_FLOW_MASK 0x7fffu
-#define MAX_FLOWS (PAYLOAD_FLOW_MASK + 1)
+#define PAYLOAD_LABEL_MASK 0x7fffu
+#define PAYLOAD_LABELS (PAYLOAD_LABEL_MASK + 1)
+#define MAX_FLOWS (1u << 20)
 
 #define ETHERNET_BYTES 14u
 #define VLAN_BYTES 4u
@@ -60,6 +63,11 @@ static inline struct frame_layout frame_layout(__u32 vlan, __u32 ip_version) {
         .sum_at = ip_version == 6 ? udp_at + 6 : 0,
         .head_words = (udp_at + UDP_BYTES + 6 + 7) / 8,
     };
+}
+
+/* Labels of the flows of one stream leave the same remainder. */
+static inline __u32 frame_label(__u32 flow, __u32 streams) {
+    return flow % (PAYLOAD_LABELS - PAYLOAD_LABELS % streams);
 }
 
 #define PLAIN_HEAD_WORDS 6 /* IPv4 without a tag */

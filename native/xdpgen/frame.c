@@ -89,9 +89,11 @@ static uint16_t common_sum(const uint8_t *head, const struct options *options) {
                           htons(IPPROTO_UDP));
 }
 
-void frame_head_fill(struct frame_head *head, const struct options *options, unsigned flow) {
+void frame_head_fill(struct frame_head *head, const struct options *options, unsigned flow,
+                     unsigned streams) {
     const struct frame_layout *layout = &options->layout;
-    const uint16_t ip_bytes = options->sizes.largest - layout->ip_at, own = htons(flow);
+    const uint16_t ip_bytes = options->sizes.largest - layout->ip_at,
+                   label = htons(frame_label(flow, streams));
     const uint32_t magic = htonl(frame_magic(options));
     const unsigned address = flow % options->flows;
     uint8_t *bytes = (uint8_t *)head;
@@ -106,7 +108,7 @@ void frame_head_fill(struct frame_head *head, const struct options *options, uns
     (layout->ip_version == 6 ? put_ipv6 : put_ipv4)(bytes, options, ip_bytes, address);
     put(bytes, layout->udp_at, &udp, sizeof(udp));
     put(bytes, frame_payload_at(layout), &magic, sizeof(magic));
-    put(bytes, frame_payload_at(layout) + sizeof(magic), &own, sizeof(own));
+    put(bytes, frame_payload_at(layout) + sizeof(magic), &label, sizeof(label));
     if (layout->sum_at) {
         udp.check = common_sum(bytes, options);
         put(bytes, layout->udp_at, &udp, sizeof(udp));

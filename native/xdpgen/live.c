@@ -21,6 +21,7 @@
 #include <linux/if_ether.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -84,6 +85,18 @@ static unsigned look_every(const struct options *options) {
     return frames < 4 ? 4 : frames > MOST_BETWEEN_LOOKS ? MOST_BETWEEN_LOOKS : frames;
 }
 
+static int copy_heads(const struct session *session) {
+    const size_t bytes = session->flows * sizeof(*session->heads);
+    void *heads =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, object_map_fd(live.object, "heads"), 0);
+
+    if (heads == MAP_FAILED)
+        return failed("load", errno, NULL, "the heads of %u flows cannot be mapped", session->flows);
+    memcpy(heads, session->heads, bytes);
+    munmap(heads, bytes);
+    return 0;
+}
+
 static int load_sender(const struct session *session) {
     const struct send_settings settings = {
         .paced = session->options.rate_pps > 0,
@@ -100,6 +113,7 @@ static int load_sender(const struct session *session) {
     live.object = OBJECT_OPEN(send, &settings);
     if (!live.object)
         return failed_before();
+    bpf_map__set_max_entries(bpf_object__find_map_by_name(live.object, "heads"), session->flows);
     error = object_load(live.object);
     if (error)
         return error;
@@ -112,7 +126,9 @@ static int load_sender(const struct session *session) {
     live.memory = object_memory(live.object, sizeof(*live.memory));
     if (!live.memory)
         return failed_before();
-    memcpy(live.memory->heads, session->heads, session->flows * sizeof(*session->heads));
+    error = copy_heads(session);
+    if (error)
+        return error;
     return settings.alone == ALONE_RECEIVER ? lead_to_receiver() : 0;
 }
 

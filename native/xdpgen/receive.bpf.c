@@ -59,6 +59,15 @@ static __always_inline __u64 whole_number(const struct receive_stream *stream, _
     return stream->next + (__s32)(low - (__u32)stream->next);
 }
 
+/* A stream sends its flows in turn. */
+static __always_inline __u32 flow_of(__u32 label, __u64 number) {
+    if (settings.flows <= PAYLOAD_LABELS)
+        return label;
+    const __u32 stream = stream_of(label);
+    const __u32 flows = (settings.flows - stream + settings.streams - 1) / settings.streams;
+    return stream + settings.streams * ((number - memory.streams[stream].first) % flows);
+}
+
 /* Returns false for a frame of an earlier burst. */
 static __always_inline bool record_sequence(struct receive_counters *counts, __u32 flow, __u64 number) {
     struct receive_stream *stream = &memory.streams[stream_of(flow)];
@@ -73,7 +82,7 @@ static __always_inline bool record_sequence(struct receive_counters *counts, __u
     *seen = number;
     if (number >= stream->next)
         stream->next = number + 1;
-    __u64 *next = &memory.flow_next[flow & PAYLOAD_FLOW_MASK];
+    __u64 *next = &memory.flow_next[flow & (MAX_FLOWS - 1)];
     if (number >= *next)
         *next = number + 1;
     else
@@ -260,10 +269,11 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 head_words, __u32 s
     if ((void *)(sequence + 1) > data_end)
         return take_other(counts, data, data_end, 0);
     __u64 word = bpf_be64_to_cpu(stamp[-1]);
-    __u32 magic = word >> 16, flow = word & PAYLOAD_FLOW_MASK;
+    __u32 magic = word >> 16, label = word & PAYLOAD_LABEL_MASK;
     if (magic != settings.magic)
         return take_other(counts, data, data_end, magic);
-    __u64 number = whole_number(&memory.streams[stream_of(flow)], bpf_ntohl(*sequence));
+    __u64 number = whole_number(&memory.streams[stream_of(label)], bpf_ntohl(*sequence));
+    __u32 flow = flow_of(label, number);
     __u32 index = frame_size_index(sizes, number); /* its number tells which size it was sent with */
     __u32 bytes = sizes == 1 ? settings.sizes.largest : settings.sizes.bytes[index];
     if (!is_as_sent(data, data_end, head_words, bytes))

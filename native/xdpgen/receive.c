@@ -118,6 +118,7 @@ int receive_open(const struct session *session) {
     const struct receive_settings settings = {
         .magic = frame_magic(&session->options),
         .streams = session->streams,
+        .flows = session->flows,
         .udp_port = session->options.dst_port,
         .keep_arrivals = session->options.tx_device_stamps,
         .layout = session->options.layout,

@@ -35,6 +35,15 @@ struct {
     __type(value, struct histogram);
 } lateness SEC(".maps");
 
+/* By flow: as many as there are, set before it is loaded. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct frame_head);
+} heads SEC(".maps");
+
 /* The receiver, where frames are to reach it without a link. */
 struct {
     __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -94,7 +103,7 @@ static __always_inline const struct frame_head *next_head(struct sender *sender)
     __u32 next = flow + settings.streams;
 
     sender->flow = next < settings.flows ? next : sender->stream;
-    return &memory.heads[flow & PAYLOAD_FLOW_MASK];
+    return bpf_map_lookup_elem(&heads, &flow);
 }
 
 /* The largest one has this many words behind the head. */
@@ -188,10 +197,11 @@ static __always_inline int send(struct xdp_md *ctx, __u32 head_words, __u32 size
     __u64 *words = (void *)(long)ctx->data;
     __u64 *stamp = words + head_words;
     __u32 *sequence = (__u32 *)(stamp + 1);
-    if ((void *)(sequence + 1) > (void *)(long)ctx->data_end)
+    const struct frame_head *head = next_head(sender);
+    if (!head || (void *)(sequence + 1) > (void *)(long)ctx->data_end)
         return XDP_ABORTED;
 
-    write_head(words, next_head(sender), head_words);
+    write_head(words, head, head_words);
     if (sizes > 1)
         write_size(words, bytes);
     *sequence = bpf_htonl((__u32)sender->sequence++);

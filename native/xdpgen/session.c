@@ -90,7 +90,7 @@ static int make_heads(struct session *session) {
     if (!session->heads)
         return failed("frames", ENOMEM, NULL, "no memory for %u flows", session->flows);
     for (unsigned flow = 0; flow < session->flows; flow++)
-        frame_head_fill(&session->heads[flow], &session->options, flow);
+        frame_head_fill(&session->heads[flow], &session->options, flow, session->streams);
     return 0;
 }
 

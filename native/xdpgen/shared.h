@@ -86,7 +86,6 @@ struct send_memory {
     struct send_window window;
     __u32 restores; /* a payload was changed: all frames are written whole */
     char zeros[ZEROS];
-    struct frame_head heads[MAX_FLOWS]; /* by flow */
 };
 
 /* Schedules count in 2^-20 ns: a rate of 3 Mpps does not drift within the
@@ -156,6 +155,7 @@ struct refused_settings {
 struct receive_settings {
     __u32 magic; /* the run id is in it */
     __u32 streams;
+    __u32 flows;
     __u32 udp_port;
     __u32 keep_arrivals; /* of stamped frames, to be compared with when they were sent */
     struct frame_layout layout;

@@ -49,9 +49,9 @@ class Bench:
         finally:
             self.lab.dut.run([*link, "off"])
 
-    def came(self) -> dict[int, int]:
-        """What the DUT's program counted in its map of that name, without zeros; read it while the program runs."""
-        dump = self.lab.dut.run(["bpftool", "-j", "map", "dump", "name", "came"]).text
+    def came(self, name: str = "came") -> dict[int, int]:
+        """What the DUT's program counted in its map ``name``, without zeros; read it while the program runs."""
+        dump = self.lab.dut.run(["bpftool", "-j", "map", "dump", "name", name]).text
         found = {entry["formatted"]["key"]: entry["formatted"]["value"] for entry in json.loads(dump)}
         return {key: value for key, value in found.items() if value}
 

@@ -133,6 +133,27 @@ int stamped_by_flow(struct xdp_md *ctx) { return count_stamped(ctx, 0); }
 SEC("xdp/stamped_by_place")
 int stamped_by_place(struct xdp_md *ctx) { return count_stamped(ctx, 1); }
 
+/* Which destinations came; their last 17 bits are the flow's. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1 << 17);
+    __type(key, __u32);
+    __type(value, __u64);
+} came_to SEC(".maps");
+
+SEC("xdp/flows")
+int flows(struct xdp_md *ctx) {
+    __u16 *data = (void *)(long)ctx->data;
+
+    if (data + PAYLOAD_END / 2 > (__u16 *)(long)ctx->data_end)
+        return XDP_ABORTED;
+    __u32 to = (bpf_ntohs(data[15]) & 1) << 16 | bpf_ntohs(data[16]);
+    __u64 *times = bpf_map_lookup_elem(&came_to, &to);
+    if (times)
+        __sync_fetch_and_add(times, 1);
+    return swap_macs(ctx);
+}
+
 SEC("xdp/drop")
 int drop(struct xdp_md *ctx) { return XDP_DROP; }
 

@@ -73,7 +73,7 @@ def test_queues_reached_follow_from_cpus(
     [
         (GeneratorSettings("live", "vg0", queues=4, cpus=(0, 1)), "reaches 2 queues"),
         (GeneratorSettings("live", "vg0", frame_bytes=1519), "64 to 1518"),
-        (GeneratorSettings("live", "vg0", flows=40000), "32768 flows"),
+        (GeneratorSettings("live", "vg0", flows=1_048_577), "1048576 flows"),
         (GeneratorSettings("live", "vg0", frames="x.pcap"), "frames of a file"),
         (GeneratorSettings("afxdp", "vg0", queues=65), "64 queues"),
         (GeneratorSettings("live", "vg0", frame_bytes=71, vlan=5), "72 to 1518"),

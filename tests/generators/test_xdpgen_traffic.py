@@ -151,6 +151,27 @@ def test_order_is_asked_of_a_flow_and_not_of_several(traffic_bench: Bench, one_b
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("queues", [1, 3])
+def test_more_flows_than_a_frame_has_labels_have_addresses_of_their_own_and_are_in_order(
+    traffic_bench: Bench, one_burst: Send, engine: str, queues: int
+) -> None:
+    if engine == "live" and queues > 1:
+        pytest.skip("needs a CPU for each queue")
+    changes: dict[str, Any] = {"flows": 100_000, "queues": queues, "max_frames": 250_000, "rate_pps": 200_000.0}
+    with traffic_bench.queues(queues), traffic_bench.dut("flows"):
+        summary = one_burst(engine, seconds=2.0, **changes).summary
+        assert len(traffic_bench.came("came_to")) == 100_000
+    assert summary.tx_packets == summary.rx_packets == 250_000
+    assert (summary.duplicates, summary.reordered, summary.foreign_packets) == (0, 0, 0)
+
+
+def test_order_is_asked_of_a_flow_among_many_too(traffic_bench: Bench, one_burst: Send) -> None:
+    settings: dict[str, Any] = {"seconds": 1.0, "max_frames": 200, "rate_pps": 2000.0, "settle_s": 0.3}
+    with traffic_bench.echo({"swap": [3, 7]}):
+        assert one_burst(flows=100_000, **settings).summary.reordered == 0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_latency_counts_from_the_time_a_frame_was_due(traffic_bench: Bench, one_burst: Send, engine: str) -> None:
     with traffic_bench.dut("reflect"):
         burst = one_burst(engine, seconds=0.3, rate_pps=5_000.0)

@@ -373,7 +373,7 @@ FACTORS: tuple[Factor, ...] = (
            path=True, cell=lambda value: value or "none", applies=_own_file),
     Factor("frames_sha256", "program", "", None, None, "a user's program: SHA-256 of that pcap",
            title="frames", short=lambda v: v[:7], applies=_own_file, caption="own"),
-    Factor("flows", "traffic", "traffic", Annotated[int, Field(ge=1, le=32768)], 64,
+    Factor("flows", "traffic", "traffic", Annotated[int, Field(ge=1, le=1 << 20)], 64,
            "distinct flows the generator cycles through", dtype="int", full=_plural("flow"), caption="always",
            in_pcap=True),
     Factor("src_ip", "traffic", "traffic", Address, "198.18.0.1", "source address of the first flow",

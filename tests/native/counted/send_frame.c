@@ -24,7 +24,7 @@ int main(int count, char **arguments) {
     session.flows = session.options.flows;
     session.heads = calloc(session.flows, sizeof(*session.heads));
     for (unsigned flow = 0; flow < session.flows; flow++)
-        frame_head_fill(&session.heads[flow], &session.options, flow);
+        frame_head_fill(&session.heads[flow], &session.options, flow, 1);
     afxdp.session = &session;
     draw_begin(&queue.stamped, 1, 0, session.options.stamp_every);
     queue.xsk.area = calloc(XSK_FRAMES, XSK_FRAME_BYTES);

@@ -45,7 +45,7 @@ static void get_ready(const char *interface) {
     options_parse(&session.options, 5, words);
     session.streams = session.flows = 1;
     session.heads = calloc(1, sizeof(*session.heads));
-    frame_head_fill(session.heads, &session.options, 0);
+    frame_head_fill(session.heads, &session.options, 0, 1);
     afxdp.session = &session;
     queue.stamped = (struct draw){.state = 1, .left = 1};
 }
