@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ from xdplab.labs.base import GeneratorPlace
 from xdplab.plan import Plan, load_plan
 from xdplab.resources import shipped
 from xdplab.studies.traffic import study
+from xdplab.studies.traffic.limits import require_small_frames
 
 MOONGEN = GeneratorPlace(kind="moongen", path="/opt/MoonGen")
 
@@ -67,3 +70,14 @@ def test_two_machines_are_not_measured_as_one(asked: str, lab: str, monkeypatch:
         study.require_machines(asked, place)
     study.require_machines(lab, place)
     study.require_machines("split", SimpleNamespace(name="netns", arrangement="shared"))
+
+
+def test_a_frame_of_a_pcap_that_the_link_does_not_take_is_named(tmp_path: Path) -> None:
+    header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    frames = b"".join(struct.pack("<IIII", 0, 0, size, size) + bytes(size) for size in (60, 1518, 1519))
+    (tmp_path / "x.pcap").write_bytes(header + frames)
+    lab: Any = SimpleNamespace(tg=SimpleNamespace(get=lambda path: b"1500\n"), tg_interface="t")
+    with pytest.raises(PlanError, match=r"x\.pcap: frame 3 has 1519 bytes, and t has an MTU of 1500"):
+        require_small_frames([str(tmp_path / "x.pcap")], lab)
+    lab.tg.get = lambda path: b"9000\n"
+    require_small_frames([str(tmp_path / "x.pcap")], lab)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from xdplab.errors import PlanError
 from xdplab.formats.ethtool import parse_link
+from xdplab.formats.pcap import frames_in
 from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.plan import Point
@@ -10,6 +14,9 @@ from xdplab.plan.factors import in_plan
 from xdplab.studies.trial_facts import Limit, TimingLimits
 
 FrameKey = tuple[object, ...]
+
+TAGGED_HEADER = 18
+"""Bytes of an Ethernet header with a VLAN tag: a link takes frames of its MTU and these, without FCS."""
 
 
 def frame_key(point: Point) -> FrameKey:
@@ -47,3 +54,17 @@ def link_rate(lab: Lab) -> Limit:
 def _speed(host: Host, interface: str) -> float | None:
     answer = host.run(["ethtool", interface], check=False)
     return parse_link(answer.stdout).speed_bps if answer.ok else None
+
+
+def require_small_frames(pcaps: Iterable[str], lab: Lab) -> None:
+    """Raise PlanError for a frame of a pcap that the TG's link does not take: each trial would lose it."""
+    for path in pcaps:
+        mtu = int(lab.tg.get(f"/sys/class/net/{lab.tg_interface}/mtu"))
+        sizes = [len(frame) for frame in frames_in(path)]
+        if max(sizes) > mtu + TAGGED_HEADER:
+            number = next(at for at, size in enumerate(sizes, 1) if size > mtu + TAGGED_HEADER)
+            raise PlanError(
+                f"program.frames: {path}: frame {number} has {sizes[number - 1]} bytes, and {lab.tg_interface} has an "
+                f"MTU of {mtu}",
+                remedy="cut it, or raise the MTU of both ends before the run",
+            )

@@ -33,7 +33,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.places import WAITS
 from xdplab.studies.traffic.burst import NOBODY, generator_alone, pieces_alone
 from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
-from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
+from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of, require_small_frames
 from xdplab.studies.traffic.pdr import known_pdr
 from xdplab.studies.traffic.planned import rivals
 from xdplab.studies.traffic.prepare import Prepared, Tools, build_tools, engines_of, generator_of, prepare_programs
@@ -100,6 +100,7 @@ def check_plan(plan: Plan, lab: Lab, name: str = THE_PLANS) -> None:
     most = min(queue_limit(end) for end in queue_ends(lab))
     points = [point for point in points_of(plan, lab.arrangement) if point.lab == name]
     _check_engines(points, lab)
+    require_small_frames({point.program.frames for point in points if point.program.frames}, lab)
     for point in points:
         _check_frames(point)
         require_in_plans(dict(point.device))
