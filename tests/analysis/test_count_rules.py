@@ -27,6 +27,7 @@ LIVE = {
 STOPPED = {"dut_rx_packets": 85_998, "dut_tx_packets": 85_998, "rx_packets": 85_998}
 LARGE = {"frame_bytes": 1518, "frame_mean_bytes": 1518.0}
 SPLIT = {"arrangement": "split"}
+FULL = {"tg_port_tx_packets": 85_998, "tx_errors": 8_446_738, "tg_port_dropped_packets": 8_446_738}
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,9 @@ SPLIT = {"arrangement": "split"}
     [
         ({}, True),
         (STOPPED | {"tg_port_tx_packets": 85_998}, False),  # refused before it was sent, and counted by nobody
-        (SPLIT | STOPPED | {"tg_port_tx_packets": 85_998, "tx_errors": 8_446_738}, True),  # the DUT's ring was full
-        (SPLIT | STOPPED | {"tg_port_tx_packets": 85_998, "tg_port_dropped_packets": 8_446_738}, True),
+        (SPLIT | STOPPED | {"tg_port_tx_packets": 85_998, "tx_errors": 8_446_738}, False),  # told, and on no link
+        (SPLIT | STOPPED | FULL, True),  # the DUT's ring was full
+        (STOPPED | FULL | {"tg_port_dropped_packets": 0, "link_bps": 1e10}, True),  # a card's ring
         ({"tg_port_tx_packets": 0}, True),  # the DUT received them: this port's counter leaves them out
         ({"tg_port_tx_packets": None}, True),
     ],

@@ -195,7 +195,11 @@ def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> No
         ),
         ({"host_steal_cores": 0.11}, "the hypervisor took 0.11 CPUs away"),
         ({"other_busy_cores": 0.27, "tx_busy_cores": 0.73}, "other work took 27% of the time of the CPUs at work"),
-        ({"tx_errors": 300_000}, "the TG's device did not take 7.5% of the frames, its ring was full"),
+        ({"tx_errors": 300_000}, "the TG's device did not take 7.5% of the frames"),
+        (
+            {"tx_errors": 300_000, "tg_port_dropped_packets": 300_000},
+            "the TG's device did not take 7.5% of the frames, its ring was full",
+        ),
         ({"clock_change": -0.062}, "the CPU's clock changed by -6.2% from before the window to after it"),
         ({"clocksource": "hpet"}, "time stamps come from the clock source hpet"),
         ({"sched_policy": "SCHED_OTHER (refused: EPERM)"}, "the sender got no real-time priority"),
@@ -240,6 +244,7 @@ def test_throttling_is_named_where_the_pause_is_its_own() -> None:
     words = "real-time throttling has it (950 ms of each second"
     assert words in judge(GOOD | throttled | {"rt_runtime_us": 950_000}).reason
     refused = throttled | {"tx_packets": 26_800_000, "tx_errors": 3_200_000, "rt_runtime_us": 950_000}
+    refused |= {"tg_port_dropped_packets": 3_200_000}
     assert (
         f"the TG's device did not take 11.9% of the frames, its ring was full, as {words}"
         in judge(GOOD | refused).reason

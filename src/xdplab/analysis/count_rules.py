@@ -16,12 +16,15 @@ STRAY_BYTES = 3036  # of other frames, which a mean over few frames may hold
 def tg_port_sent(row: Row) -> str | None:
     """A frame that a generator handed over is sent by its port, or refused. A frame that the DUT received was sent.
 
-    A port without a link accepts frames and sends none; a veth accepts none whose peer does not poll.
+    A port without a link accepts frames and sends none; a veth takes none whose peer does not poll, and only those that
+    it dropped at the peer's full ring are the DUT's loss.
     """
     sent, went = number(row, "tx_packets"), number(row, "tg_port_tx_packets")
     if not sent or went is None:
         return None
-    refused = max(number(row, "tx_errors") or 0.0, number(row, "tg_port_dropped_packets") or 0.0)
+    refused, dropped = number(row, "tx_errors") or 0.0, number(row, "tg_port_dropped_packets")
+    if dropped is not None:
+        refused = dropped if number(row, "link_bps") is None else max(refused, dropped)
     if max(went, number(row, "dut_rx_packets") or 0.0) + refused >= sent * (1 - COUNT_TOLERANCE):
         return None
     return f"the TG lost frames, not the DUT: of {sent:.0f} that its generator sent its port sent {went:.0f}"

@@ -116,6 +116,7 @@ DISTURBED_BY = (
     *(
         "tx_packets",
         "tx_errors",
+        "tg_port_dropped_packets",
         "window_s",
         "tx_pause_ms",
         "tx_paused_ms",

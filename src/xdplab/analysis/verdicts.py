@@ -472,8 +472,9 @@ def say_device_refused(row: Row) -> str | None:
     refused, sent = number(row, "tx_errors"), number(row, "tx_packets")
     if not refused or not sent or refused / sent <= LOSS_FLOOR:
         return None
-    throttled = _throttled(row, number(row, "tx_pause_ms") or 0.0)
-    return f"the TG's device did not take {refused / sent:.1%} of the frames, its ring was full{throttled}"
+    full = (number(row, "tg_port_dropped_packets") or 0.0) >= (1 - COUNT_TOLERANCE) * refused
+    cause = f", its ring was full{_throttled(row, number(row, 'tx_pause_ms') or 0.0)}" if full else ""
+    return f"the TG's device did not take {refused / sent:.1%} of the frames{cause}"
 
 
 def say_rounded(row: Row) -> str | None:
