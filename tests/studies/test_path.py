@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.studies.traffic import path
-from xdplab.studies.traffic.path import prove, require_agreement, require_way_back
+from xdplab.studies.traffic.path import prove, require_agreement, require_untimed, require_way_back
 
 
 def point(**factors: Any) -> Any:
@@ -153,3 +154,13 @@ def test_a_searchs_loss_is_the_duts_or_it_is_none() -> None:
     require_agreement(point(), output(0, 0), {"dut_received": 5, "dut_sent": None})
     with pytest.raises(HostError, match="the DUT sent 60000 back, the TG received 20000"):
         require_agreement(point(), output(20000, 0), agreeing)
+
+
+@pytest.mark.parametrize(("runs", "refused"), [("", False), ("7:100", False), ("7:164", True)])
+def test_a_rate_of_a_search_with_bpf_statistics_on_is_refused(runs: str, refused: bool) -> None:
+    files = {
+        f"dut.settings.{when}.txt": f"bpf.run_cnt\t{count}\n".encode()
+        for when, count in (("before", "7:100"), ("after", runs))
+    }
+    with pytest.raises(HostError, match="64 runs were timed") if refused else nullcontext():
+        require_untimed(files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from xdplab.counters import Value
 from xdplab.errors import UnsupportedError
 from xdplab.labs.base import Cpus, LinkEnds
 from xdplab.labs.inventory_lab import InventoryLab
@@ -17,7 +19,7 @@ from xdplab.labs.vm.lab import VmLab
 from xdplab.plan import Point, parse_plan, points_of
 from xdplab.studies.traffic.bench import TrialBench
 from xdplab.studies.traffic.life import sending_cpus, serving_cpus, working_cpus
-from xdplab.studies.traffic.two_ports import SecondPort, require
+from xdplab.studies.traffic.two_ports import SecondPort, require, settings_of_both
 from xdplab.studies.trial_facts import TrialFacts
 
 SECOND = SecondPort(LinkEnds("vd1", "vg1", "02:00:00:00:00:01", "02:00:00:00:00:02"), (10, 20))
@@ -91,3 +93,24 @@ def test_a_search_knows_one_port_only(tmp_path: Path) -> None:
         bench._attached(trial, tmp_path, TrialFacts()),
     ):
         pass
+
+
+def test_settings_of_the_second_ports_say_so_and_the_link_that_changed_more_counts() -> None:
+    def found(mtu: str, changed: dict[str, Any], links: int) -> dict[str, Value]:
+        shown = {"dut port.mtu": mtu, "tg port.mtu": mtu, "dut kernel.watchdog": "1"}
+        return {
+            "settings": Value(json.dumps(shown)),
+            "settings_changed": Value(json.dumps(changed)),
+            "link_changes": Value(links),
+        }
+
+    row = settings_of_both(found("1500", {}, 0), found("9000", {"dut port.mtu": ["9000", "1500"]}, 2))
+    assert json.loads(row["settings"]) == {
+        "dut port.mtu": "1500",
+        "tg port.mtu": "1500",
+        "dut kernel.watchdog": "1",
+        "dut port.mtu (second port)": "9000",
+        "tg port.mtu (second port)": "9000",
+    }
+    assert json.loads(row["settings_changed"]) == {"dut port.mtu (second port)": ["9000", "1500"]}
+    assert row["link_changes"] == 2

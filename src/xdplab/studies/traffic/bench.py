@@ -13,7 +13,7 @@ from xdplab.studies.traffic.burst import send
 from xdplab.studies.traffic.dut import DutSide
 from xdplab.studies.traffic.life import attach, know_before, read_device, set_up
 from xdplab.studies.traffic.limits import frame_key
-from xdplab.studies.traffic.path import DutCount, keep, require_agreement, require_way_back
+from xdplab.studies.traffic.path import DutCount, keep, require_agreement, require_untimed, require_way_back
 from xdplab.studies.traffic.study import TrialStudy
 from xdplab.studies.trial_facts import TrialFacts
 
@@ -78,6 +78,7 @@ class TrialBench(TrialStudy):
             keep(files, folder / f"{name}.counters")
             self._require_all(side)
             require_agreement(point, raw, counts)
+            require_untimed(files)
             return burst
 
         return offer

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xdplab.analysis.verdicts import statistics_were_off
 from xdplab.counters import CounterProbe, derive
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.formats.generator import Burst, Summary, parse_output
@@ -136,6 +137,13 @@ def require_agreement(point: Point, raw: str, counts: Mapping[str, int | None]) 
             f"TG and DUT disagree on the same frames: the DUT sent {back} back, the TG received {tg}",
             remedy="the path or the TG loses frames, not the DUT: `xdplab doctor` looks at both ends",
         )
+
+
+def require_untimed(files: Files) -> None:
+    """Raise HostError if BPF statistics were on between the readings: each run then costs more. A trial is invalid."""
+    timed = derive(files, mode="", shared=True)["bpf_timed_runs"].value
+    if reason := statistics_were_off({"bpf_timed_runs": timed}):
+        raise HostError(reason)
 
 
 def _heard_in(bursts: tuple[Burst, ...]) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from xdplab.counters import CounterProbe, Value, derive_from_directory, unreadab
 from xdplab.deploy.xdp import XdpRequest
 from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst
+from xdplab.formats.settings import OF_PORT
 from xdplab.hosts import Host
 from xdplab.hosts.base import CommandRunner
 from xdplab.labs import Lab
@@ -143,7 +145,21 @@ def by_direction(raw: Path, point: Point, burst: Burst, reasons: dict[str, str])
             reasons[name] = "a direction's count is missing: see the columns of the directions"
     if (missing := unreadable(raw / SECOND_FOLDER)) is not None:
         row["counters_missing"] = f"second port: {missing}"
-    return row
+    return row | settings_of_both(first, second)
+
+
+def settings_of_both(first: Found, second: Found) -> Row:
+    """Return the columns on settings with those of the second ports, which say so in their names."""
+    row: Row = {}
+    for column in ("settings", "settings_changed"):
+        texts = [found[column].value for found in (first, second)]
+        if None not in texts:
+            whole, other = (json.loads(str(text)) for text in texts)
+            named = {name: value for name, value in other.items() if name.partition(" ")[2].startswith(OF_PORT)}
+            row[column] = json.dumps(whole | {f"{name} (second port)": value for name, value in named.items()})
+    changes = [found["link_changes"].value for found in (first, second)]
+    known = [count for count in changes if isinstance(count, int)]
+    return row | ({"link_changes": max(known)} if known else {})
 
 
 def _sum(counts: list[int | None]) -> int | None:
