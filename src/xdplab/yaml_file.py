@@ -21,7 +21,7 @@ MOST_VALUES = 100_000
 
 class _Loader(yaml.SafeLoader):
     """A loader with the numbers of YAML 1.2, and no dates: ``010``, ``1:10`` and ``0000:03:00.0``, which YAML 1.1 reads
-    as 8, 70 and 180.0, stay text, as ``2026-11-26`` does."""
+    as 8, 70 and 180.0, stay text, as ``2026-11-26`` and ``1e3`` do."""
 
 
 _INT, _FLOAT, _DATE = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
@@ -32,10 +32,7 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$"), list("-+0123456789"))
 _Loader.add_implicit_resolver(
     _FLOAT,
-    re.compile(
-        r"(?:[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+|"
-        r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
-    ),
+    re.compile(r"(?:[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"),
     list("-+.0123456789"),
 )
 
