@@ -58,6 +58,10 @@ LAYOUTS: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         {"src/p.c": '#include "../common/a.h"', "common/a.h": '#include "b.h"', "common/b.h": ""},
         {},
     ),
+    "of which only is asked whether it is there": (
+        {"p.c": '#if __has_include("fast.h")\nint x;\n#endif', "fast.h": "int y;"},
+        {},
+    ),
     "another C file": ({"p.c": '#include "rest.c"', "rest.c": "int x;"}, {}),
     "a flag, from the plan": (
         {"src/p.c": '#include "a.h"\nint x = LIMIT;', "inc/deep/a.h": ""},

@@ -12,8 +12,9 @@ from xdplab.analysis.series import settled
 from xdplab.analysis.values import three_digits
 from xdplab.plan.factors import FACTORS
 
-_FIRST = ("program_name", "workload", "accesses", "mode", "imix", "frame_bytes", "queues", "load", "flows")
-"""The mix stands before the frame size, which is null where frames have several."""
+_FIRST = ("program_name", "workload", "accesses", "mode", "imix", "frame_bytes", "queues", "load", "flows", "engine")
+"""The mix stands before the frame size, which is null where frames have several; the engine stands before the settings
+that only one of them has."""
 _VALUES = {
     "mpps": ("forwarded_pps", 1e6),
     "p50_us": ("latency_p50_ns", 1e3),

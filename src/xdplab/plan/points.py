@@ -62,8 +62,9 @@ class ProgramFactors(
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a point's id has of it."""
-        return factors.identity(self.values) | ({} if self.called is None else {"name": self.called})
+        """What a point's id has of it: its name, too, if it is not that of its file."""
+        renamed = self.called is not None and self.called != Path(self.file).name
+        return factors.identity(self.values) | ({"name": self.called} if renamed else {})
 
 
 class Point(

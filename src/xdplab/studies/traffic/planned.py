@@ -291,9 +291,10 @@ def _copied(run: RunDirectory, program: ProgramFactors) -> dict[str, Any]:
     with disk_errors(run.path / folder):
         for source, copy in copies.items():
             (run.path / copy).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, run.path / copy)
+            shutil.copy(source, run.path / copy)  # with its mode: a copy is for nobody else to read
     _require_whole(run.path, [moved[path] for path in read], kept)
     return {
+        "name": program.name,
         "file": str(moved[read[0]]),
         "sources": [str(moved[path]) for path in read[1:]],
         "cflags": kept,
