@@ -24,16 +24,19 @@ def returns_frames(row: Row) -> bool:
 
 
 def tg_count(row: Row) -> float | None:
-    """Frames that came back to the TG; those of a user's program count without the magic, as it may rewrite them.
-
-    Others are foreign, too: no more are counted than the DUT sent back, or the TG sent where that is not known.
-    """
+    """Frames that came back to the TG; those of a user's program count without the magic, as it may rewrite them."""
     received, foreign = number(row, "rx_packets"), number(row, "foreign_packets")
-    if received is None or not foreign or text(row, "workload") is not None or text(row, "program_name") is None:
+    if received is None or text(row, "workload") is not None or text(row, "program_name") is None:
         return received
-    most = number(row, "dut_tx_packets")
-    most = number(row, "tx_packets") if most is None else most
-    return received + min(foreign, max(0.0, (most or 0.0) - received))
+    gone, sent = number(row, "dut_tx_packets"), number(row, "tx_packets")
+    return received + rewritten(received, foreign, sent if gone is None else gone)
+
+
+def rewritten(received: float, foreign: float | None, gone: float | None) -> float:
+    """Return how many of the ``foreign`` frames came back rewritten: no more than ``gone``, which the DUT sent back (or
+    the TG sent, where that is not known), because frames of others are foreign too.
+    """
+    return min(foreign or 0.0, max(0.0, (gone or 0.0) - received))
 
 
 def program_does_as_said(row: Row) -> str | None:

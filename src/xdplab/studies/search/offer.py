@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from xdplab.analysis.action_rules import rewritten
 from xdplab.errors import HostError
 from xdplab.formats.generator import Burst, Histogram
 
@@ -38,9 +39,9 @@ class Offered:
         if s.rx_packets is None:
             raise HostError(f"a search needs what came back, and the generator does not know: {s.rx_missing}")
         stamped = burst.latency if burst.latency is not None and burst.latency.count else None
-        rewritten = min(s.foreign_packets or 0, max(0, s.tx_packets - s.rx_packets)) if own_program else 0
-        received = s.rx_packets + rewritten - (s.duplicates or 0)
-        in_time = None if rewritten or s.rx_window_packets is None else s.rx_window_packets - (s.duplicates or 0)
+        changed = int(rewritten(s.rx_packets, s.foreign_packets, s.tx_packets)) if own_program else 0
+        received = s.rx_packets + changed - (s.duplicates or 0)
+        in_time = None if changed or s.rx_window_packets is None else s.rx_window_packets - (s.duplicates or 0)
         rate = None if in_time is None or not s.rx_window_s else in_time / s.rx_window_s
         sent = s.tx_packets - (s.tx_errors or 0 if cable else 0)
         return cls(sent, received, s.duration_s, stamped, s.tx_late_packets, rate)

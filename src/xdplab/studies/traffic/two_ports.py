@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from xdplab.analysis.action_rules import rewritten
 from xdplab.counters import CounterProbe, Value, derive_from_directory, unreadable
 from xdplab.deploy.xdp import XdpRequest
 from xdplab.errors import UnsupportedError
-from xdplab.formats.generator import Burst
+from xdplab.formats.generator import Burst, Summary
 from xdplab.formats.settings import OF_PORT
 from xdplab.hosts import Host
 from xdplab.hosts.base import CommandRunner
@@ -134,7 +135,7 @@ def by_direction(raw: Path, point: Point, burst: Burst, reasons: dict[str, str])
     row: Row = {}
     bursts = burst.ways or (burst,)
     for way, one, (received, sent) in zip(WAYS, bursts, passed(first, second, point.ways), strict=False):
-        values = (one.summary.tx_packets, received.value, sent.value, one.summary.rx_packets)
+        values = (one.summary.tx_packets, received.value, sent.value, _came(one.summary, sent.value, point))
         row |= dict(zip(columns[way], values, strict=True))
         why = (None, received.reason, sent.reason, one.summary.rx_missing)
         reasons |= {column: text for column, text in zip(columns[way], why, strict=True) if text is not None}
@@ -160,6 +161,14 @@ def settings_of_both(first: Found, second: Found) -> Row:
     changes = [found["link_changes"].value for found in (first, second)]
     known = [count for count in changes if isinstance(count, int)]
     return row | ({"link_changes": max(known)} if known else {})
+
+
+def _came(summary: Summary, gone: Any, point: Point) -> int | None:
+    """The frames of a direction that came to the TG; those that a user's program rewrote came, too."""
+    received = summary.rx_packets
+    if received is None or point.program.file is None:
+        return received
+    return received + int(rewritten(received, summary.foreign_packets, summary.tx_packets if gone is None else gone))
 
 
 def _sum(counts: list[int | None]) -> int | None:
