@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define MAX_MAPS 16
+#define MAX_MAPS_USED 64
 #define PERF_PAGES 64 // of each CPU, as libbpf's examples have
 #define RECORD_HEADER 8
 #define LOOK_NS (1 * NS_PER_MS)
@@ -123,11 +124,34 @@ static void *read_all(void *nothing) {
     return nothing;
 }
 
-static void add_map(const struct bpf_map *map) {
+static bool uses(const struct bpf_program *program, unsigned int map_id) {
+    unsigned int ids[MAX_MAPS_USED], length = sizeof(struct bpf_prog_info);
+    struct bpf_prog_info info = {.nr_map_ids = MAX_MAPS_USED, .map_ids = (unsigned long)ids};
+    int fd = bpf_program__fd(program);
+    if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &length))
+        return false;
+    for (unsigned int i = 0; i < info.nr_map_ids && i < MAX_MAPS_USED; i++)
+        if (ids[i] == map_id)
+            return true;
+    return false;
+}
+
+// An object may have maps of programs that are not loaded.
+static bool is_used(const struct bpf_object *object, int fd) {
+    struct bpf_map_info info = {};
+    unsigned int length = sizeof(info);
+    struct bpf_program *program;
+    if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &length))
+        return false;
+    bpf_object__for_each_program(program, object) if (uses(program, info.id)) return true;
+    return false;
+}
+
+static void add_map(const struct bpf_object *object, const struct bpf_map *map) {
     enum bpf_map_type type = bpf_map__type(map);
     int fd = bpf_map__fd(map);
-    if (fd < 0 || reader.count == MAX_MAPS ||
-        (type != BPF_MAP_TYPE_RINGBUF && type != BPF_MAP_TYPE_PERF_EVENT_ARRAY))
+    if ((type != BPF_MAP_TYPE_RINGBUF && type != BPF_MAP_TYPE_PERF_EVENT_ARRAY) || reader.count == MAX_MAPS ||
+        !is_used(object, fd))
         return;
     struct buffer *buffer = &reader.buffers[reader.count];
     int source = type == BPF_MAP_TYPE_RINGBUF ? open_ring(buffer, fd, bpf_map__max_entries(map))
@@ -141,7 +165,7 @@ static void add_map(const struct bpf_map *map) {
 void records_read(const struct bpf_object *object) {
     struct bpf_map *map;
     reader.epoll = epoll_create1(EPOLL_CLOEXEC);
-    bpf_object__for_each_map(map, object) add_map(map);
+    bpf_object__for_each_map(map, object) add_map(object, map);
     if (!reader.count)
         return;
     int error = pthread_create(&reader.thread, NULL, read_all, NULL);
