@@ -60,3 +60,10 @@ def test_what_one_direction_did_not_count_is_missing_in_the_sum() -> None:
 def test_an_interrupted_direction_interrupts_both(interrupted: tuple[bool, bool]) -> None:
     one, other = (replace(burst(), summary=replace(burst().summary, interrupted=value)) for value in interrupted)
     assert both(one, other).summary.interrupted
+
+
+@pytest.mark.parametrize("restored", [(False, False), (True, False), (True, True), (None, None)])
+def test_a_fact_of_a_direction_is_no_number(restored: tuple[bool | None, bool | None]) -> None:
+    """Two of them were added up, and no table could be made of the sum."""
+    there, back = (burst(tx_restored=one) for one in restored)
+    assert both(there, back).summary.tx_restored is (None if restored == (None, None) else any(restored))

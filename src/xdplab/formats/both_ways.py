@@ -43,7 +43,7 @@ def _together(name: str, a: Any, b: Any) -> Any:
     """Return a field's value for both. A number that one of them lacks is missing, a reason stays."""
     if name == "missing":
         return {**b, **a}
-    if name == "interrupted" or isinstance(a, str) or isinstance(b, str):
+    if isinstance(a, (str, bool)) or isinstance(b, (str, bool)):
         return a or b
     if a is None or b is None:
         return None
