@@ -28,6 +28,7 @@ from xdplab.studies.traffic.selftest import (
     slowdown_found,
 )  # fmt: skip
 from xdplab.studies.traffic.selftest_backlog import backlog_found
+from xdplab.studies.traffic.selftest_sampling import share_found
 from xdplab.studies.traffic.selftest_switch import SETTING, switch_found
 
 
@@ -51,7 +52,7 @@ def test_a_delay_without_a_valid_trial_does_not_hold() -> None:
     assert [(c.holds, c.found) for c in found] == [(False, "no valid trial: the TG was deaf")] * 3
 
 
-COLUMNS = ("lost_packets", "duplicate_packets", "reordered_packets")
+COLUMNS = ("lost_packets", "duplicate_packets", "reordered_packets", "foreign_packets")
 
 
 def events(**other: Any) -> pd.DataFrame:
@@ -61,6 +62,7 @@ def events(**other: Any) -> pd.DataFrame:
         ("drop_every=200", "lost_packets", "drop"),
         ("twice_every=200", "duplicate_packets", "redirect"),
         ("exchange_every=200", "reordered_packets", None),
+        ("longer_every=200", "foreign_packets", None),
     ):
         counts: dict[str, Any] = dict.fromkeys(COLUMNS, 0) | ({column: 50} if column else {})
         actions = {"tx": 10_000, "drop": 0, "redirect": 0} | ({action: 50} if action else {})
@@ -75,6 +77,7 @@ def test_events_are_counted_exactly() -> None:
     found = events_found(events())
     assert [(c.control, c.holds) for c in found] == [
         ("no event", True), ("loss", True), ("duplicates", True), ("reordering", True),
+        ("changed length", True),
     ]  # fmt: skip
     assert found[1].found == "50 in each of 3; by the DUT's driver 50 in each of 3"
 
@@ -91,7 +94,7 @@ def test_events_are_counted_exactly() -> None:
 )
 def test_one_count_that_is_off_or_missing_does_not_hold(wrong: dict[str, Any]) -> None:
     found = {control.control: control.holds for control in events_found(events(**wrong))}
-    assert found == {"no event": True, "loss": False, "duplicates": True, "reordering": True}
+    assert found == {"no event": True, "loss": False, "duplicates": True, "reordering": True, "changed length": True}
 
 
 def test_without_a_trial_nothing_holds() -> None:
@@ -121,6 +124,13 @@ def test_a_count_upstream_holds_where_most_frames_were_dropped_and_no_trial_is_v
     row = {"verdict": verdict, "actions_received": 10_000, "actions_counted": json.dumps({"drop": saw})}
     assert backlog_found(pd.DataFrame([row] * 3))[2] is holds
     assert not backlog_found(pd.DataFrame())[2]
+
+
+@pytest.mark.parametrize(("late", "holds"), [(250, True), (200, True), (1000, False), (0, False)])
+def test_stamped_frames_must_be_a_fair_sample(late: int, holds: bool) -> None:
+    """A fixed distance between stamps that is the period of the delays would meet all of them, or none."""
+    buckets = [("a", 900, 1000 - late), ("a", 100_500, late)]
+    assert share_found(pd.DataFrame(buckets, columns=["trial_id", "latency_ns", "count"]))[1] is holds
 
 
 def standing(ratio: float, half: float) -> Standing:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events that `xdplab selftest` injects: it delays, drops, duplicates and exchanges frames.
+// The events that `xdplab selftest` injects: it delays, drops, duplicates, exchanges and lengthens frames.
 // Each event has a period in frames: n does it to every nth frame, 0 never.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -9,12 +9,14 @@
 
 #define NUMBER_AT 56 // where a test frame has its number: native/common/payload.h
 #define MOST_TURNS (1 << 22)
+#define LONGER_BY 8
 
 const volatile __u64 delay_ns;
 const volatile __u32 delay_every;
 const volatile __u32 drop_every;
 const volatile __u32 twice_every;
 const volatile __u32 exchange_every; // exchange a frame and the next one
+const volatile __u32 longer_every;
 
 // Both entries are the device that the frame came from: a frame broadcast to them is sent there twice.
 struct {
@@ -60,6 +62,8 @@ SEC("xdp") int inject(struct xdp_md *ctx) {
         *place = bpf_htonl(number - 1);
     if (is_due(number, twice_every))
         return bpf_redirect_map(&selftest_twice, 0, BPF_F_BROADCAST);
+    if (is_due(number, longer_every) && bpf_xdp_adjust_tail(ctx, LONGER_BY))
+        return XDP_ABORTED;
     return XDP_TX;
 }
 

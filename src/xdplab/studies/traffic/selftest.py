@@ -24,7 +24,9 @@ from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.studies.tables import markdown
 from xdplab.studies.traffic import audits, runs
 from xdplab.studies.traffic.comparison import around
+from xdplab.studies.traffic.latencies import latencies_of
 from xdplab.studies.traffic.selftest_backlog import SLOW, backlog_found, steering
+from xdplab.studies.traffic.selftest_sampling import ERROR, HELD_BACK, SHARE, TRAFFIC, share_found
 from xdplab.studies.traffic.selftest_switch import (
     SETTING,
     SWITCHED_AFTER,
@@ -98,6 +100,7 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
     equal = measured(race_plan(lab.name, "selftest-equal", [{"workload": name, "accesses": 0} for name in EQUAL]))
     every = frames_between(period_ns(runs.settled_trials(equal)))
     slow = measured(race_plan(lab.name, "selftest-slow", [slowed(0, every), slowed(SLOW_FRAME_NS, every)]))
+    sampled = measured(sampling_plan(lab.name))
     with Switching(lab, observer) as switching:
         switched = measured(switch_plan(lab.name), switching)
     with steering(lab):
@@ -107,6 +110,7 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
         *events_found(counted),
         equal_found(runs.standing_of(equal)),
         slowdown_found(runs.standing_of(slow), period_ns(runs.settled_trials(slow), delay_ns=0), every),
+        sample_found(sampled),
         setting_found(switched),
         upstream_found(behind),
     ]
@@ -159,7 +163,7 @@ def delay_plan(lab: str) -> Plan:
 
 
 def count_plan(lab: Lab) -> Plan:
-    """Nothing, a loss, a duplicate, an exchange; each with one flow, in which all frames are in order."""
+    """Nothing, a loss, a duplicate, an exchange, a longer frame; each with one flow: its frames are in order."""
     index = int(lab.dut.run(["cat", f"/sys/class/net/{lab.dut_interface}/ifindex"]).text)
     value = [str(byte) for byte in index.to_bytes(4, "little")]
     fill = [
@@ -171,10 +175,17 @@ def count_plan(lab: Lab) -> Plan:
         _injected(drop_every=EVERY),
         _injected(fill, twice_every=EVERY),
         _injected(exchange_every=EVERY),
+        _injected(longer_every=EVERY),
     ]
     traffic = {"load": LOAD, "flows": 1, "batch": 1}
     block = {"points": {"mode": "native", "program": programs}, "traffic": traffic}
     return _plan(lab.name, "selftest-counts", [block], window_s=WINDOW_S, repetitions=REPETITIONS)
+
+
+def sampling_plan(lab: str) -> Plan:
+    """A program that holds frames back with the period of the flows and of the stamps."""
+    block = {"points": {"mode": "native", "program": _injected((), **HELD_BACK)}, "traffic": TRAFFIC}
+    return _plan(lab, "selftest-sampling", [block], window_s=1.0, repetitions=REPETITIONS)
 
 
 def backlog_plan(lab: str) -> Plan:
@@ -246,6 +257,7 @@ _EVENTS: dict[str, tuple[str, str, str | None]] = {
     "drop_every": ("loss", "lost_packets", "drop"),
     "twice_every": ("duplicates", "duplicate_packets", "redirect"),
     "exchange_every": ("reordering", "reordered_packets", None),
+    "longer_every": ("changed length", "foreign_packets", None),
 }
 """Keyed by the constant that enables it: name, the column that must count it, and the driver's own count of it."""
 _COLUMNS = tuple(column for _, column, _ in _EVENTS.values())
@@ -275,7 +287,7 @@ def _none_found(rows: list[pd.Series]) -> NegativeControl:
     counts = [[_count(row, column) for column in _COLUMNS] for row in rows]
     said = ", ".join("/".join("none" if c is None else f"{c:g}" for c in one) for one in counts)
     nothing = bool(rows) and all(count == 0 for one in counts for count in one)
-    return _control("no event", "none", f"lost/twice/out of order: {said}", "none", nothing)
+    return _control("no event", "none", f"lost/twice/out of order/altered: {said}", "none", nothing)
 
 
 def equal_found(standing: Standing) -> NegativeControl:
@@ -295,6 +307,13 @@ def slowdown_found(standing: Standing, period: float, every: int) -> NegativeCon
     holds = standing.answer == "differs" and standing.ratio.high < 0
     what = f"b over a {ratio:.4f}: one frame in {every} held back for {SLOW_FRAME_NS / 1e3:g} µs"
     return _control("doctored slow-down", what, standing.text, "b is slower", holds)
+
+
+def sample_found(run: RunDirectory) -> NegativeControl:
+    """Of the stamped frames as many are held back as of all."""
+    said, holds = share_found(latencies_of(run))
+    injected = f"each {HELD_BACK['delay_every']}th frame held back for {HELD_BACK['delay_ns'] / 1e3:g} µs"
+    return _control("sampling", injected, said, f"{SHARE:.0%}, within {100 * ERROR:g} points", holds)
 
 
 def setting_found(run: RunDirectory) -> NegativeControl:
@@ -368,6 +387,10 @@ few minutes, needs Linux 5.17 or newer, and ends with exit code 1 if a control d
 * **Loss, duplicates, reordering**: one event for each frame whose number is a multiple of {every}. The event's column
   counts exactly these, the other columns none. For loss and duplicates the driver's own counts of what the DUT decided
   are a second witness. A trial that receives more frames than it sent is invalid.
+* **Changed length**: the same frames come back longer. Those before and behind them on the same pages must not: a live
+  frame that comes back changed must leave as it was made.
+* **Sampling**: each fourth frame is delayed, and one in four is stamped. A quarter of the stamped frames must be late:
+  if each fourth frame were stamped, it would be all or none.
 * **N = 0 against N = 0**: two workloads without accesses are the same program. Their race must end with "equivalent".
 * **Doctored slow-down**: some frames are delayed, and a packet takes 3 % longer on average. The race must find this.
 * **Switched setting**: BPF statistics are switched on in mid-run. The trials after it must be invalid, and `audit` must
