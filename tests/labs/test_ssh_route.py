@@ -15,8 +15,8 @@ from rack import rack, written
 
 from xdplab import labs
 from xdplab.errors import LabError
-from xdplab.hosts import LocalHost, Result
-from xdplab.labs import Lab
+from xdplab.hosts import Host, LocalHost, Result
+from xdplab.labs import Lab, ssh_route
 from xdplab.labs.ssh_route import _ANCESTORS, Connection, _with_lowers, refuse_ssh_route, ssh_connections
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the servers are namespaces")
@@ -90,6 +90,39 @@ def test_an_sshd_behind_a_unix_socket_is_on_no_port(servers: Lab) -> None:
     assert ssh_connections(servers.dut) == set()
 
 
+TUNNELS = {
+    "tun": "tuntap add t0 mode tun",
+    "tap": "tuntap add t0 mode tap",
+    "vxlan": "link add t0 type vxlan id 5 local 198.51.100.1 remote 198.51.100.9 dstport 4789",
+    "geneve": "link add t0 type geneve id 5 remote 198.51.100.9",
+    "gre": "link add t0 type gre local 198.51.100.1 remote 198.51.100.9",
+    "ipip": "link add t0 type ipip local 198.51.100.1 remote 198.51.100.9",
+    "wireguard": "link add t0 type wireguard",
+}
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize("tunnel", TUNNELS.values(), ids=TUNNELS)
+def test_a_port_that_may_carry_the_tunnel_of_the_connection_is_refused(
+    servers: Lab, tunnel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The route is real; that the SSH connection comes by way of the tunnel is not."""
+    monkeypatch.setattr(ssh_route, "ssh_connections", lambda _: {Connection("192.168.77.1", "192.168.77.2")})
+    dut = servers.dut
+    if dut.run(["ip", *tunnel.split()], check=False).exit_code:
+        pytest.skip("this kernel has no such tunnels")
+    try:
+        for words in ("addr add 192.168.77.1/24 dev t0", "link set t0 up"):
+            dut.run(["ip", *words.split()])
+        assert refused(dut, "vd0") is None, "vd0 has no route: it carries nothing"
+        dut.run(["ip", "addr", "add", "198.51.100.1/24", "dev", "vd0"])
+        assert "vd0 carries the SSH connection (by way of t0)" in str(refused(dut, "vd0"))
+    finally:
+        dut.run(["ip", "addr", "del", "198.51.100.1/24", "dev", "vd0"], check=False)
+        dut.run(["ip", "link", "del", "t0"])
+
+
 # --- outputs of servers that are not here ---
 
 SOCKETS = "lrwx------ 1 root root 64 Nov 22 14:00 4 -> 'socket:[4711]'\n"
@@ -129,7 +162,7 @@ def established(local: str, peer: str) -> str:
     return f"0      0      {local} {peer} uid:1000 ino:4711 sk:1 cgroup:/ <->\n0 0 127.0.0.1:1 127.0.0.1:2 ino:9 sk:2\n"
 
 
-def refused(server: Server, port: str) -> str | None:
+def refused(server: Server | Host, port: str) -> str | None:
     try:
         refuse_ssh_route(server, port)  # type: ignore[arg-type]
     except LabError as error:

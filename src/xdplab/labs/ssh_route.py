@@ -46,11 +46,11 @@ class Connection:
 def refuse_ssh_route(host: Host, name: str) -> None:
     """Raise LabError if a change of port ``name`` could cut the connection. That is: it carries the SSH connection or
     the default route, or shares a port with a device that does: as a member of the same bond or bridge, as the port
-    below a VLAN, or as a VLAN or a virtual function on the same port.
+    below a VLAN, or as a VLAN or a virtual function on the same port, or as one that may carry a tunnel's packets.
     """
     wanted = _with_lowers(host, name)
     for what, devices in (("SSH connection", _devices_of_ssh(host)), ("default route", _devices_of_default(host))):
-        if shared := next((device for device in sorted(devices) if wanted & _with_lowers(host, device)), None):
+        if shared := next((device for device in sorted(devices) if wanted & _with_carriers(host, device)), None):
             over = "" if shared == name else f" (by way of {shared})"
             raise LabError(
                 f"{host.name}: {name} carries the {what}{over}: its first queue change would cut us off", remedy=_REMEDY
@@ -137,3 +137,53 @@ def _with_lowers(host: Host, device: str) -> set[str]:
     listed = host.run(["sh", "-c", _LOWERS, "sh", device], check=False).text
     lowers = {line.rpartition("/")[2].removeprefix("lower_") for line in listed.split()} - {device}
     return {device}.union(*(_with_lowers(host, lower) for lower in lowers))
+
+
+_NO_TUNNELS = ("bond", "bridge", "dummy", "ifb", "netkit", "openvswitch", "team", "veth", "vrf")
+"""Kinds of devices whose frames go through no other device than those that /sys names as lower ones."""
+
+
+def _with_carriers(host: Host, device: str) -> set[str]:
+    """Return a device, all devices below it, and those that may carry the packets of a tunnel among them."""
+    found: set[str] = set()
+    waiting = {device}
+    while waiting:
+        below = _with_lowers(host, waiting.pop()) - found
+        found |= below
+        waiting |= {carrier for one in below for carrier in _carriers(host, one)} - found
+    return found
+
+
+def _carriers(host: Host, device: str) -> set[str]:
+    """Return the devices by which a tunnel's packets may leave: by the route to its peer, else by any route.
+
+    The peers of some kinds (OpenVPN's tun, WireGuard) are not known to `ip`.
+    """
+    (link,) = _rows_if_any(host.run(["ip", "-j", "-d", "link", "show", "dev", device], check=False)) or [{}]
+    about = link.get("linkinfo", {})
+    kind = about.get("info_kind")
+    if kind in _NO_TUNNELS or (kind is None and link.get("link_type", "ether") in ("ether", "infiniband", "loopback")):
+        return set()
+    if len(_with_lowers(host, device)) > 1:
+        return set()
+    told = about.get("info_data", {})
+    if peer := next((told[name] for name in ("remote", "remote6") if _is_one_host(told.get(name))), None):
+        return _hops(_rows_if_any(host.run(["ip", "-j", "route", "get", peer], check=False)))
+    routes = [
+        route
+        for family in ("-4", "-6")
+        for route in _rows_if_any(host.run(["ip", "-j", family, "route", "show", "table", "all"], check=False))
+        if route.get("type", "unicast") == "unicast" and route.get("dst") != _ON_EACH_LINK
+    ]
+    return _hops(routes) - {device, "lo"}
+
+
+_ON_EACH_LINK = "fe80::/64"
+
+
+def _is_one_host(address: object) -> bool:
+    try:
+        found = ipaddress.ip_address(str(address))
+    except ValueError:  # absent, or "any"
+        return False
+    return not (found.is_multicast or found.is_unspecified)
