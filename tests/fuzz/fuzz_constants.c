@@ -36,7 +36,8 @@ static size_t lie(const struct btf *btf, const uint8_t *data, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static char *const names[] = {"limit", "ready", "rates", "sizes", "absent", "rates[1]", "sizes.low", "limit[0].x"};
+    static char *const names[] = {"limit",  "ready",    "rates",     "sizes",
+                                  "absent", "rates[1]", "sizes.low", "limit[0].x"};
     libbpf_set_print(NULL);
     struct bpf_object *object = bpf_object__open_mem(object_begin, object_end - object_begin, NULL);
     if (!object)
