@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Literal
 
 
@@ -14,3 +15,14 @@ def colour_system() -> Literal["auto"] | None:
 def many(count: int, what: str) -> str:
     """Return ``1 trial``, or ``3 trials``."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+_STEERS = re.compile(
+    "[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff\\ufffe\\uffff]"
+)
+
+
+def visible(text: str) -> str:
+    """Return a text with its control characters written out, such as ``\\x1b``: what others wrote steers no terminal,
+    turns no line around, and is valid in XML. Line breaks and tabs stay."""
+    return _STEERS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

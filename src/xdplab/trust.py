@@ -43,7 +43,7 @@ def ask_by(ask: Ask | None) -> None:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A file's content, and why others may have written it: both of the file that was opened, so no link can be changed
     in between.
 
@@ -69,15 +69,15 @@ class Source:
         _require(hashlib.sha256(self.content).hexdigest(), self.problems, what)
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> SourceFile:
     """Read a file that may name code. Raises OSError."""
     with path.open("rb") as file:
         content, status = file.read(), os.fstat(file.fileno())
         real = Path(f"/proc/self/fd/{file.fileno()}").readlink()
         problems = [f"{path} {words}" for words in _writers(status, file.fileno())]
     if not real.is_absolute():  # a pipe has no folder
-        return Source(path, content, path.parent, tuple(problems))
-    return Source(path, content, real.parent, (*problems, *_problems_above(real)))
+        return SourceFile(path, content, path.parent, tuple(problems))
+    return SourceFile(path, content, real.parent, (*problems, *_problems_above(real)))
 
 
 def require_run(directory: Path) -> None:

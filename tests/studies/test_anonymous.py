@@ -139,8 +139,7 @@ def test_it_verifies_and_derives_equal_rows_elsewhere_and_its_report_is_clean(
 ) -> None:
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     done = CliRunner().invoke(cli, ["import", "bundle", str(sent[0]), "--out", str(tmp_path / "results")])
-    assert done.exit_code == 0, done.output
-    assert "every checksum is right; its rows are byte-equal" in done.output
+    assert done.exit_code == 0, done.output  # 1 where the rows differ from the exported ones
     (taken,) = (tmp_path / "results").iterdir()
     assert rows_csv(open_run(taken)) == rows_csv(open_run(run)) == zipfile.ZipFile(sent[0]).read(ROWS)
     page = write_report([open_run(taken)], tmp_path / "report.html", author=None, licence=None, margin=0.02).read_text()

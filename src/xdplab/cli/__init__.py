@@ -14,7 +14,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from xdplab import trust as trusted
-from xdplab.cli.common import Verb, Verbs, ask_on_terminal, fail
+from xdplab.cli.common import Verb, Verbs, ask_on_terminal, echo, fail
 from xdplab.errors import PlanError, ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
 
@@ -110,7 +110,7 @@ def _warn(
 ) -> None:
     """Show xdplab's warnings on one line each, and those of libraries as Python does."""
     if issubclass(category, ResultsWarning):
-        click.echo(f"xdplab: {message}", err=True)
+        echo(f"xdplab: {message}", err=True)
     else:
         _PYTHONS_OWN(message, category, filename, lineno, file, line)
 

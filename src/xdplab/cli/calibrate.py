@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import in_lab, tell
+from xdplab.cli.common import echo, in_lab, tell
 from xdplab.cli.plan import find_plan
 from xdplab.labs import require_name
 from xdplab.later import later
@@ -44,7 +44,7 @@ def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> Non
     observer = progress.silent() if as_json else progress.observer_for(screen.console())
     found = calibrating.calibrate(chosen, where, count, observer)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=1))
+        echo(json.dumps(found.to_json(), indent=1))
     else:
         for line in found.lines():
             tell(line)

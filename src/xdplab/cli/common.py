@@ -20,6 +20,7 @@ import click
 
 from xdplab.errors import PlanError, XdplabError
 from xdplab.later import later
+from xdplab.text import visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +128,7 @@ def in_lab(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 def fail(error: XdplabError) -> int:
     """Print an expected failure on one line and return its exit code."""
-    line = f"xdplab: {' '.join(str(error).split())}"
+    line = visible(f"xdplab: {' '.join(str(error).split())}")
     click.secho(line, err=True, fg=None if os.environ.get("NO_COLOR") else "red")
     return error.exit_code
 
@@ -136,14 +137,20 @@ def ask_on_terminal(question: str) -> bool:
     """Ask on the terminal; without one the answer is no."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    return click.confirm(question, default=False, err=True)
+    return click.confirm(visible(question), default=False, err=True)
 
 
 def tell(text: str, *, err: bool = False) -> None:
     """Print sentences; with ``err`` to standard error. Only a terminal gets lines that are broken to its width."""
+    text = visible(text)
     if (sys.stderr if err else sys.stdout).isatty():
         text = fitted(text, shutil.get_terminal_size().columns)
     click.echo(text, err=err)
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text as it is, but for control characters: of others' words none steers the terminal."""
+    click.echo(visible(text), err=err, nl=nl)
 
 
 def fitted(text: str, width: int) -> str:
@@ -167,7 +174,7 @@ def _fitted(line: str, width: int) -> str:
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None = None) -> None:
     """Print rows as a table for a person, or as JSON for a script."""
     if as_json:
-        click.echo(json.dumps(list(rows), indent=1, default=str))
+        echo(json.dumps(list(rows), indent=1, default=str))
     else:
         screen.print_table(rows, title)
 
@@ -197,9 +204,9 @@ def show_frame(frame: pd.DataFrame, *, form: str = "table", title: str | None = 
     there = frame.notna().rename(columns=str).to_dict("records")
     rows = [{k: v if filled[k] else None for k, v in row.items()} for row, filled in zip(rows, there, strict=True)]
     if form == "csv":
-        click.echo(frame.to_csv(index=False, lineterminator="\n"), nl=False)
+        echo(frame.to_csv(index=False, lineterminator="\n"), nl=False)
     elif form == "markdown":
-        click.echo(tables.markdown(frame))
+        echo(tables.markdown(frame))
     else:
         show(rows, as_json=form == "json", title=title)
         if form == "table":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from xdplab.cli.common import show_frame, tell
+from xdplab.cli.common import echo, show_frame, tell
 from xdplab.errors import LabError, UnsupportedError
 from xdplab.later import later
 from xdplab.studies.points import P, R
@@ -130,7 +130,7 @@ def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool 
     else:
         run.complete()
     if as_json:
-        click.echo(run.rows().to_json(orient="records"))
+        echo(run.rows().to_json(orient="records"))
     else:
         _show_tables(run)
         for line in [*run.summary(), *_warned(run)]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.analysis import MARGIN
-from xdplab.cli.common import FORMAT, SHARE, RunPath, show_frame, tell
+from xdplab.cli.common import FORMAT, SHARE, RunPath, echo, show_frame, tell
 from xdplab.cli.common import show as show_rows
 from xdplab.cli.versus import asked_of, show_programs, sides, versus_options
 from xdplab.errors import FigureError, PlanError, ResultsError
@@ -68,7 +68,7 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
             raise PlanError("--json prints every table", remedy="omit --table and --format, or use --format json")
         frames = {name: _numbers(run, one.frame) for name, one in found.items()}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
-        click.echo(json.dumps({"tables": rows, "summary": run.summary()}, indent=1))
+        echo(json.dumps({"tables": rows, "summary": run.summary()}, indent=1))
         return
     if name is not None and name not in found:
         raise ResultsError(f"{directory} has no table {name!r}", remedy=f"it has {', '.join(found) or 'none'}")
@@ -219,7 +219,7 @@ def compare(
             raise PlanError("--baseline takes its metric and its equal runs from the file", remedy="omit them")
         found = baselines.against(baseline, run.directory, margin=margin)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=1, default=str))
+        echo(json.dumps(found.to_json(), indent=1, default=str))
     else:
         _show_comparison(found)
     sys.exit(found.exit_code)
@@ -257,7 +257,7 @@ def audit(directory: Path, as_json: bool) -> None:
     found = run.audit()
     written = every.write_audit(run.directory, found)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=1))
+        echo(json.dumps(found.to_json(), indent=1))
         return
     tell(found.to_markdown())
     tell(f"written: {', '.join(map(str, written))}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from xdplab.cli.common import tell
+from xdplab.cli.common import echo, tell
 from xdplab.errors import FigureError
 from xdplab.figures.styles import DEFAULT_FORMATS, FORMATS
 from xdplab.later import later
@@ -51,7 +51,7 @@ def telling(what: str) -> Callable[[int], None]:
         nonlocal last
         if time.monotonic() - last >= TELL_EVERY_S:
             last = time.monotonic()
-            click.echo(f"{count} {what}", err=True)
+            echo(f"{count} {what}", err=True)
 
     return tell
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import show, tell
+from xdplab.cli.common import echo, show, tell
 from xdplab.later import later
 
 if TYPE_CHECKING:
@@ -39,15 +39,13 @@ def kernels(names: tuple[str, ...], again: bool, as_json: bool) -> None:
         cache.fetch(name, again=again)
     rows = [row | {"labs": _labs(str(row["name"]))} for row in cache.rows()]
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        echo(json.dumps(rows, indent=2))
     for row in [] if as_json else rows:
         what = f"{row['release']} ({row['version']}) in {row['folder']}" if row["folder"] else "not fetched yet"
-        click.echo(f"{row['name']}: {what}")
+        echo(f"{row['name']}: {what}")
     if not as_json:
-        click.echo(f"As labs: vm:KERNEL, or with the way to run it, vm:{next(iter(cache.KNOWN))}:{'|'.join(qemu.WAYS)}")
-        click.echo(
-            f"For studies jit, execution and loading, --place vm:KERNEL@ARCH: KERNEL@{'|'.join(architectures.KNOWN)}"
-        )
+        echo(f"As labs: vm:KERNEL, or with the way to run it, vm:{next(iter(cache.KNOWN))}:{'|'.join(qemu.WAYS)}")
+        echo(f"For studies jit, execution and loading, --place vm:KERNEL@ARCH: KERNEL@{'|'.join(architectures.KNOWN)}")
 
 
 def _labs(kernel: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from xdplab import labs
-from xdplab.cli.common import ask_on_terminal, in_lab
+from xdplab.cli.common import ask_on_terminal, echo, in_lab
 from xdplab.cli.kernels import kernels
 from xdplab.errors import HostError, LabInUseError
 from xdplab.hosts import Process
@@ -52,7 +52,7 @@ def up(lab_name: str | None, name: str | None, for_user: str | None) -> None:
     """Bring a lab up; a lab that is already up stays unchanged."""
     name = _chosen(name or lab_name)
     made = labs.up(name, for_user=for_user)
-    click.echo(f"lab {name} is up" if made else f"lab {name} was up already")
+    echo(f"lab {name} is up" if made else f"lab {name} was up already")
 
 
 @lab.command()
@@ -70,7 +70,7 @@ def down(lab_name: str | None, name: str | None, for_user: str | None, force: bo
             remedy=f"wait until it ends, or `xdplab lab down {name} --force`; `xdplab resume RUN` continues a run",
         )
     was_up = labs.down(name, for_user=for_user)
-    click.echo(f"lab {name} is down" if was_up else f"lab {name} was not up")
+    echo(f"lab {name} is down" if was_up else f"lab {name} was not up")
 
 
 @lab.command()
@@ -83,12 +83,12 @@ def status(lab_name: str | None, for_user: str | None, as_json: bool) -> None:
         labs.require_name(lab_name)
     rows = [row for row in labs.status(for_user=for_user) if lab_name in (None, row["lab"])]
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        echo(json.dumps(rows, indent=2))
     elif not rows:
         none, name = ("no lab is up", "") if lab_name is None else (f"lab {lab_name} is not up", f" {lab_name}")
-        click.echo(f"{none} (xdplab lab up{name})")
+        echo(f"{none} (xdplab lab up{name})")
     for row in [] if as_json else rows:
-        click.echo(_line(row))
+        echo(_line(row))
 
 
 @lab.command()
@@ -97,9 +97,9 @@ def sudoers(inventory: Path) -> None:
     """Print what an INVENTORY's servers need in /etc/sudoers.d/xdplab, for users that are not root there."""
     found = root_commands.sudoers(inventories.load_inventory(inventory, for_sudo=True))
     if not found:
-        click.echo(f"{inventory}: each user is root, so nothing is needed", err=True)
+        echo(f"{inventory}: each user is root, so nothing is needed", err=True)
     for host, text in found.items():
-        click.echo(f"# on {host}\n{text}", nl=False)
+        echo(f"# on {host}\n{text}", nl=False)
 
 
 @lab.command(context_settings={"ignore_unknown_options": True})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import in_lab, parse_only, show, tell
+from xdplab.cli.common import echo, in_lab, parse_only, show, tell
 from xdplab.errors import PlanError
 from xdplab.labs import default_arrangement, require_name
 from xdplab.later import later
@@ -52,10 +52,10 @@ def plan(
 ) -> None:
     """Show the points of PLAN, its blocks, and the time it will take."""
     if schema:
-        click.echo(json.dumps(plans.Plan.model_json_schema(), indent=1))
+        echo(json.dumps(plans.Plan.model_json_schema(), indent=1))
         return
     if factors:
-        click.echo(reference.table())
+        echo(reference.table())
         return
     file = find_plan(plan)
     chosen = plans.load_plan(file, to_measure=False)

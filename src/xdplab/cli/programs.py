@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import in_lab, tell
+from xdplab.cli.common import echo, in_lab, tell
 from xdplab.later import later
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, ProgramSpec
 
@@ -63,7 +63,7 @@ def build(what: str, **fields: Any) -> None:
 def show(what: str, disassembly: bool, **fields: Any) -> None:
     """Print the C text of WORKLOAD or FILE."""
     made = _chosen(what, **fields)
-    click.echo(made.disassembly if disassembly else made.source)
+    echo(made.disassembly if disassembly else made.source)
 
 
 @programs.command("prove")
@@ -85,7 +85,7 @@ def prove_command(lab_name: str | None, /, what: str, as_json: bool, **fields: A
             if isinstance(made.spec, ProgramSpec):
                 found["proof"] = asdict(proof.prove(made.built, lab.dut, xdpload=xdpload, folder=folder, user=True))
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        echo(json.dumps(found, indent=1))
         return
     tell(repr(made))
     for name, value in {**found.get("load", {}), **found.get("proof", {})}.items():

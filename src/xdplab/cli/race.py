@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import SHARE, in_lab, tell
+from xdplab.cli.common import SHARE, echo, in_lab, tell
 from xdplab.cli.conduct import go_on
 from xdplab.cli.plan import require_labs
 from xdplab.errors import PlanError
@@ -91,7 +91,7 @@ def race(
                 runs.execute(directory, lab, progress.silent())
     found = runs.standing_of(directory)
     if as_json:
-        click.echo(json.dumps({"run": str(directory.path), **found.to_json()}, indent=1))
+        echo(json.dumps({"run": str(directory.path), **found.to_json()}, indent=1))
     sys.exit(comparing.EXIT_CODES[found.answer])
 
 

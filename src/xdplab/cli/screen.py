@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.later import later
-from xdplab.text import colour_system
+from xdplab.text import colour_system, visible
 
 if TYPE_CHECKING:
     from rich import cells as rich_cells
@@ -41,6 +41,7 @@ def console() -> Console:
 def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
     """Print rows as a table; if it is too wide, put the values that rows share into headings."""
     columns = _columns(rows)
+    title = visible(title) if title else None
     if _breadth(columns) <= width() and all(cell.isprintable() for cells in columns.values() for cell in cells):
         _print_unbroken(columns, title)
         return
@@ -55,7 +56,8 @@ def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> 
     for value in values:  # a value that many rows share becomes their heading, which leaves more room for the others
         same = [row for row in rows if row[shared] == value]
         heading = _leading(same)
-        out.print(", ".join(f"{n}: {same[0][n]}" for n in heading), style="bold", markup=False, highlight=False)
+        words = visible(", ".join(f"{n}: {same[0][n]}" for n in heading))
+        out.print(words, style="bold", markup=False, highlight=False)
         left = [name for name in same[0] if name not in heading and any(row[name] is not None for row in same)]
         _print_rows(out, [{name: row[name] for name in left} for row in same])
 
@@ -74,7 +76,7 @@ WORD = 12
 
 
 def _said(value: object) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else visible(str(value))
 
 
 def _cell_len(text: str) -> int:
@@ -83,7 +85,7 @@ def _cell_len(text: str) -> int:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    return {name: [name, *(_said(row[name]) for row in rows)] for name in (rows[0] if rows else ())}
+    return {name: [visible(name), *(_said(row[name]) for row in rows)] for name in (rows[0] if rows else ())}
 
 
 def _widths(columns: Mapping[str, list[str]]) -> list[int]:
@@ -129,7 +131,7 @@ def _print_rows(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     spare = out.width - sum(widths) - GAP * (len(widths) - 1)
     if spare < 0:
         for row in rows:
-            words = ", ".join(f"{name} {_said(value)}" for name, value in row.items() if value is not None)
+            words = ", ".join(f"{_said(name)} {_said(value)}" for name, value in row.items() if value is not None)
             lines = textwrap.wrap(words, out.width, subsequent_indent="  ", break_on_hyphens=False)
             out.print("\n".join(lines), markup=False, highlight=False)
         return
@@ -141,7 +143,7 @@ def _print_rows(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         widths[highest] += 1
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name, width in zip(columns, widths, strict=True):
-        table.add_column(name, width=width, overflow="fold")
+        table.add_column(visible(name), width=width, overflow="fold")
     for row in rows:
         table.add_row(*(escape(_said(value)) for value in row.values()))
     out.print(table)

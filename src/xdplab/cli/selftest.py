@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import in_lab, show, tell
+from xdplab.cli.common import echo, in_lab, show, tell
 from xdplab.labs import require_name
 from xdplab.later import later
 from xdplab.run.disk import replacing
@@ -47,7 +47,7 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
         with replacing(markdown) as scratch:
             scratch.write_text(controls.page(found))
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=1))
+        echo(json.dumps(found.to_json(), indent=1))
     else:
         rows = [
             {"control": c.control, "injected": c.injected, "found": c.found, "allowed": c.allowed,

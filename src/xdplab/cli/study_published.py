@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from xdplab.cli.common import echo
 from xdplab.errors import PlanError
 from xdplab.later import later
 
@@ -42,5 +43,5 @@ def table_of_published(runs: tuple[Path, ...]) -> int:
         if name not in found:
             kind = catalogue.study(name)
             found[name] = [published.rows(kind.published, published.NOTHING)]
-    click.echo(published.page({name: published.latest(rows) for name, rows in found.items()}, around), nl=False)
+    echo(published.page({name: published.latest(rows) for name, rows in found.items()}, around), nl=False)
     return 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import fail, show
+from xdplab.cli.common import echo, fail, show
 from xdplab.cli.conduct import conduct, made_small, run_choices, run_options
 from xdplab.cli.versus import asked, judging_options, show_programs, taken
 from xdplab.errors import PlanError, XdplabError
@@ -131,7 +131,7 @@ def verifier(
     as_json = choices.as_json
     if paper:
         _require_only(click.get_current_context(), "--paper", ("paper",))
-        click.echo(runs.paper_page(paper), nl=False)
+        echo(runs.paper_page(paper), nl=False)
         return 0
     if lines or subprograms:
         _require_only(click.get_current_context(), "--subprograms" if subprograms else "--lines", _OF_LINES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from xdplab.cli.common import show_frame, tell
+from xdplab.cli.common import echo, show_frame, tell
 from xdplab.errors import PlanError
 from xdplab.later import later
 from xdplab.studies.catalogue import open_run
@@ -104,7 +104,7 @@ def show_programs(a: Side, b: Side, what: Asked, *, as_json: bool = False) -> in
     """Show a comparison, and return its exit code."""
     found = versus.compared(a, b, what)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=1))
+        echo(json.dumps(found.to_json(), indent=1))
         return found.exit_code
     show_frame(found.readable)
     for line in found.lines():

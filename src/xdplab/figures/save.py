@@ -14,6 +14,7 @@ from xdplab.figures.marks import View
 from xdplab.figures.styles import FORMATS, Style, applied, style_named
 from xdplab.later import later
 from xdplab.run.disk import replacing
+from xdplab.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +46,10 @@ def render(sheet: Figure, suffix: str, style: Style, title: str, source: Mapping
     fonts = _outlines_only() if suffix == "pdf" else nullcontext()
     with applied(style), fonts, pointer.named(sheet, shown) if shown else nullcontext():
         sheet.savefig(stream, format=suffix, metadata=metadata)
-    return pointer.with_tooltips(stream.getvalue().decode(), sheet, shown).encode() if shown else stream.getvalue()
+    if suffix != "svg":
+        return stream.getvalue()
+    svg = stream.getvalue().decode()
+    return visible(pointer.with_tooltips(svg, sheet, shown) if shown else svg).encode()
 
 
 @contextmanager
@@ -94,7 +98,7 @@ def save(
     files = {suffix: render(sheet, suffix, style, stem, source or {}) for suffix in formats}
     files["csv"] = view.marks.assign(file=stem).to_csv(index=False, lineterminator="\n").encode()
     if view.look.face:
-        files["txt"] = "".join(f"{part}\n" for part in view.look.caption).encode()
+        files["txt"] = visible("".join(f"{part}\n" for part in view.look.caption)).encode()
     return tuple(write_whole(folder / f"{stem}.{suffix}", data) for suffix, data in files.items())
 
 

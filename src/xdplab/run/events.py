@@ -103,7 +103,7 @@ class NotAnEventError(ValueError):
 
 
 @dataclass
-class Checked:
+class CheckedLines:
     """How much of a journal was checked: its bytes and lines, how often each event came, the last one, and the trials
     it planned."""
 

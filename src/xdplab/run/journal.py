@@ -14,7 +14,7 @@ from typing import Any
 
 from xdplab.errors import ResultsError
 from xdplab.run.disk import REMEDY, allocate, disk_errors, open_file, reason
-from xdplab.run.events import Checked, NotAnEventError, parsed
+from xdplab.run.events import CheckedLines, NotAnEventError, parsed
 
 RESERVE = 65_536
 """Bytes on disk kept for the lines of the trial that is measured next; its longest line so far had 8 kB."""
@@ -31,7 +31,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._checked = Checked()
+        self._checked = CheckedLines()
 
     def append(self, event: str, *, wait: bool = True, **facts: Any) -> None:
         """Write one line ``{"event", "time", …}`` and wait until it is on disk. Raises ResultsError (full disk).
@@ -101,7 +101,7 @@ class Journal:
         try:
             with self.path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size < self._checked.size:
-                    self._checked = Checked()  # another journal took its place
+                    self._checked = CheckedLines()  # another journal took its place
                 end = 0
                 for line in file:
                     if not line.endswith(b"\n"):

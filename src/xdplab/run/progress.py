@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from xdplab.run.state import AnyTrial, Attempt, RunState
-from xdplab.text import many
+from xdplab.text import many, visible
 
 
 class Observer(Protocol):
@@ -59,7 +59,7 @@ class PlainObserver:
         self._last: str | None = None
 
     def _print(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
     def started(self, state: RunState, trial: AnyTrial) -> None:
         number = len(state.last) + (trial.trial_id not in state.last)
@@ -98,7 +98,7 @@ class RichObserver(PlainObserver):
     def started(self, state: RunState, trial: AnyTrial) -> None:
         super().started(state, trial)
         self._progress.start()
-        words, done = str(trial.point), len(state.last)
+        words, done = visible(str(trial.point)), len(state.last)
         self._progress.update(self._task, description=words, completed=done, total=state.total, left=to_go(state))
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from xdplab.run.progress import ending, to_go
 from xdplab.run.state import RunState
-from xdplab.text import colour_system
+from xdplab.text import colour_system, visible
 
 POLL_S = 0.5
 LINE_S = 5.0
@@ -128,7 +128,7 @@ def progress_line(state: RunState, verdicts: dict[str, int]) -> str:
         told = ending(state)
     else:
         told = f"{len(state.last)} of {state.total} trials: " + ", ".join(f"{n} {name}" for name, n in verdicts.items())
-    return ", ".join(filter(None, (told, to_go(state) if state.owed else "")))
+    return visible(", ".join(filter(None, (told, to_go(state) if state.owed else ""))))
 
 
 def counted(rows: Any) -> dict[str, int]:

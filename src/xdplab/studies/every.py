@@ -19,7 +19,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState
 from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.tables import Table
-from xdplab.text import many
+from xdplab.text import many, visible
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class AnyKind(Protocol):
 def write_audit(run: RunDirectory, found: AnyAudit) -> list[Path]:
     """Write audit.md and audit.json where the outputs of the run go; return their paths."""
     data = json.dumps(found.to_json(), indent=1, sort_keys=True) + "\n"
-    texts = {"audit.md": found.to_markdown(), "audit.json": data}
+    texts = {"audit.md": visible(found.to_markdown()), "audit.json": data}
     for name, text in texts.items():
         with replacing(run.outputs / name) as scratch:
             scratch.write_text(text)

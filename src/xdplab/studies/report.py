@@ -39,6 +39,7 @@ from xdplab.studies.plan_runs import PlanRun
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.comparison import around
+from xdplab.text import visible
 
 if TYPE_CHECKING:
     import jinja2
@@ -98,7 +99,11 @@ def html(parts: Sequence[Part], both: Part | None, *, author: str | None = None,
     """Return the page."""
     script = (HERE / SCRIPT).read_text()
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        finalize=_printable,
     )
     environment.filters |= {"cell": cell, "number": number}
     return environment.get_template(TEMPLATE).render(
@@ -114,6 +119,11 @@ def html(parts: Sequence[Part], both: Part | None, *, author: str | None = None,
         licence=licence or NOT_STATED,
         most_rows=MOST_ROWS,
     )
+
+
+def _printable(value: Any) -> Any:
+    """A page's part: what a browser or an XML reader does not take is written out."""
+    return visible(value) if type(value) is str else value
 
 
 def part_of(run: AnyRun) -> Part:
