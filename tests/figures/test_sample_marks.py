@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from scipy.stats import t
 
+import xdplab as xl
 from xdplab.cli import cli
 
 SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
@@ -37,16 +38,17 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 def values(figure: str, hue: str, points: str) -> pd.Series:
     """Return the values of the valid trials of some points, in the axis' unit."""
     column, scale = COLUMNS[figure]
-    rows = pd.read_parquet(SAMPLE / "trials.parquet")
+    rows = xl.open(SAMPLE).trials
     chosen = rows[rows["point_id"].isin(points.split(",")) & (rows["verdict"] == "valid")]
     return chosen[column.format(hue=hue.replace(".", ""))].dropna().astype(float) * scale
 
 
 def costs(kind: str, hue: str) -> list[float]:
     """The CPU time of an access in each repetition, in ns: from the rates at N and 0, or from their test runs."""
-    rows = pd.read_parquet(SAMPLE / "trials.parquet")
+    rows = xl.open(SAMPLE).trials
     rows = rows[(rows["mode"] == MODES[hue]) & (rows["load"] == "max") & (rows["verdict"] == "valid")]
-    rows = rows.assign(bar=1e9 * rows["dut_cpus"] / rows["forwarded_pps"], point=rows["testrun_raw_ns"])
+    cpus = rows["dut_cpus"] - rows["other_busy_cores"].fillna(0)
+    rows = rows.assign(bar=1e9 * cpus / rows["forwarded_pps"], point=rows["testrun_raw_ns"])
     by = rows.pivot(index="repetition", columns="accesses", values=kind).astype(float)
     zero, most = by.columns.min(), by.columns.max()
     assert zero == 0 < most

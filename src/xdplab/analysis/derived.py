@@ -50,7 +50,7 @@ def ns_per_packet(row: Row, baselines: Sequence[Row]) -> Answer:
 
 
 def access_ns(row: Row, baselines: Sequence[Row]) -> Answer:
-    """CPU time of a packet's N accesses: 1e9/pps(N) - 1e9/pps(0), times the CPUs that do DUT work."""
+    """CPU time of a packet's N accesses: 1e9/pps(N) - 1e9/pps(0), times the CPUs that do DUT work and are not taken."""
     if number(row, "accesses") is None:
         return "N of a user's program is not known"
     if number(row, "accesses") == 0:

@@ -112,7 +112,7 @@ slices_ratio        | float |      | share   | in a race, side b: rate of this p
 slices_total_ratio  | float |      | share   | the same ratio from all frames and times of each side; unlike the median, it includes other work that hit single slices
 slices_pairs        | int   |      | count   | pairs of slices that slices_ratio is the median of
 ns_per_packet       | float | ns   | time    | 1e9 x (CPUs that do DUT work - other_busy_cores) / forwarded_pps; null unless the DUT or the shared CPU is the limit
-access_ns           | float | ns   | time    | 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU
+access_ns           | float | ns   | time    | 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU and less what other work took
 access_loads        | float |      | state   | machine loads per access, in the kernel's JIT image or in the user-space twin, including those of the walk and of the stack
 access_stores       | float |      | state   | machine stores per access
 access_bytes        | float | B    | state   | bytes that these loads and stores move per access
