@@ -19,7 +19,7 @@ from xdplab import labs
 from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.watchdog import Watchdog
 from xdplab.hosts import LocalHost
-from xdplab.labs import cache
+from xdplab.labs import cache, keeper_socket, kept
 from xdplab.labs.inventory_lock import PortLock
 from xdplab.run.disk import LOCK
 from xdplab.run.rundir import RunDirectory
@@ -192,6 +192,7 @@ def test_no_lock_can_be_held_by_another_user(
     host, switches = LocalHost(), {str(open_folder / "switch"): "0"}
     run = RunDirectory.create(open_folder, "quick", run_id="r", plan_yaml="name: quick\n")
     monkeypatch.setattr(places, "_LOCK", str(open_folder / "jit.lock"))
+    monkeypatch.setattr(keeper_socket, "ROOT", open_folder)
     monkeypatch.setenv("PATH", f"{open_folder}:{os.environ['PATH']}")
     (open_folder / "sysctl").write_text("#!/bin/sh\necho 1\n")  # for this test only: the machine's own is for all users
     (open_folder / "sysctl").chmod(0o755)
@@ -201,12 +202,13 @@ def test_no_lock_can_be_held_by_another_user(
         run.writer(),
         places.place_of(places.HOST) as place,
         place.jit(True),
+        kept.alone_on([0], "lab a", pytest.fail),
     ):
         port = PortLock(host, str(open_folder / "vd0.lock"), "me")
         watchdog = Watchdog(host, "vd0", str(open_folder))
         try:
             space = Path("/proc/self/ns/net").stat().st_ino
-            names = ("guard", "holders", f"vd0.{space}.lock", "device-vd0.owner.lock", "jit.lock", ".lock")
+            names = ("guard", "holders", f"vd0.{space}.lock", "device-vd0.owner.lock", "jit.lock", "cpu0.lock", ".lock")
             locks = [str(path) for path in open_folder.rglob("*") if path.name in names]
             assert len(locks) == len(names) + 1, "two are named .lock: a cache's and a run's"
             done = outcome([*attacker.argv(ATTACK), json.dumps(["", [], locks])])
@@ -214,6 +216,30 @@ def test_no_lock_can_be_held_by_another_user(
         finally:
             watchdog.dismiss()
             port.close()
+
+
+def test_root_waits_for_no_user_and_a_user_for_root(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch, attacker: Stranger
+) -> None:
+    monkeypatch.setattr(keeper_socket, "ROOT", open_folder)
+    (open_folder / "home").mkdir()
+    os.chown(open_folder / "home", attacker.uid, attacker.uid)
+    take = f"""
+import os, pathlib, sys
+from xdplab.labs import keeper_socket, kept
+os.environ["XDG_CACHE_HOME"] = {str(open_folder / "home")!r}
+keeper_socket.ROOT, kept.TURN_S = pathlib.Path({str(open_folder)!r}), 0.0
+with kept.alone_on([0], "lab b", lambda why: print(why, flush=True)):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+    with kept.alone_on([0], "lab a", pytest.fail):
+        assert "another lab measures on CPU 0" in attacker.run(take).stdout
+    holder = subprocess.Popen(attacker.argv(take), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with kept.alone_on([0], "lab a", pytest.fail):
+        holder.communicate()
 
 
 def test_a_run_that_each_user_can_read_is_held_by_its_writer_alone(open_folder: Path, attacker: Stranger) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from xdplab.labs import kept
 TAKE = """
 import pathlib, sys, time
 from xdplab.labs import kept
-kept._CPUS = pathlib.Path(sys.argv[3])
+kept.keeper_socket.ROOT = pathlib.Path(sys.argv[3])
 for _ in range(int(sys.argv[1])):
     with kept.alone_on([0], "lab b", lambda why: print(why, file=sys.stderr)):
         began = time.monotonic()
@@ -28,10 +27,9 @@ for _ in range(int(sys.argv[1])):
 
 @pytest.fixture
 def cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two CPUs on which no other test measures."""
-    for name in ("cpu0", "cpu1"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setattr(kept, "_CPUS", tmp_path)
+    """Locks of CPUs on which no other test measures."""
+    monkeypatch.setattr(kept.keeper_socket, "ROOT", tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
 
@@ -86,9 +84,4 @@ def test_a_killed_holder_lets_go_and_a_hung_one_is_named(cpus: Path, monkeypatch
 @pytest.mark.usefixtures("cpus")
 def test_labs_on_other_cpus_do_not_wait() -> None:
     with kept.alone_on([0], "lab a", pytest.fail), kept.alone_on([1], "lab b", pytest.fail):
-        pass
-
-
-def test_the_kernel_has_a_folder_to_lock_for_each_cpu() -> None:
-    with kept.alone_on(os.sched_getaffinity(0), "lab a", lambda _: None):
         pass

@@ -17,15 +17,15 @@ from typing import Any
 
 from xdplab import hosts
 from xdplab.errors import HostError, LabError, LabInUseError
-from xdplab.labs import control, keeper_socket
+from xdplab.labs import cache, control, keeper_socket
 from xdplab.labs.base import LinkEnds
+from xdplab.run.disk import is_listed
 
 LOOK_S = 0.05
 """Seconds between two checks of a lab that another process is just making."""
 TURN_LOOK_S = 0.005
 TURN_S = 7200.0
 """The longest wait of a trial for another lab's trial on the same CPUs; the longest trial has five windows of 600 s."""
-_CPUS = Path("/sys/devices/system/cpu")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
@@ -214,10 +214,10 @@ class KeptLab:
 
 @contextlib.contextmanager
 def alone_on(cpus: Iterable[int], who: str, told: Callable[[str | None], None]) -> Iterator[None]:
-    """Hold CPUs of this machine exclusively among all xdplab processes of all users; ``who`` begins the messages.
+    """Hold CPUs of this machine exclusively among the user's processes; ``who`` begins the messages.
 
-    The lock is on each CPU's own folder in /sys: all users can open it, and the kernel releases it if the holder is
-    killed. Otherwise two real-time senders on one CPU would stop each other. Raises HostError after `TURN_S`.
+    Otherwise two real-time senders on one CPU would stop each other. Users also wait for root, and nobody for another
+    user: a lock that others can open, they can hold for ever. Raises HostError after `TURN_S`.
     """
     with contextlib.ExitStack() as held:
         for cpu in sorted(cpus):  # the same order for all avoids a deadlock
@@ -226,10 +226,10 @@ def alone_on(cpus: Iterable[int], who: str, told: Callable[[str | None], None]) 
 
 
 def _hold(cpu: int, held: contextlib.ExitStack, who: str, told: Callable[[str | None], None]) -> None:
-    folder = os.open(_CPUS / f"cpu{cpu}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    held.callback(os.close, folder)
+    lock = _lock_of(cpu)
+    held.callback(os.close, lock)
     until, waited = time.monotonic() + TURN_S, False
-    while not _locked(folder):
+    while _root_holds(cpu) or not _locked(lock):
         if not waited:
             told(f"{who}: another lab measures on CPU {cpu}")
             waited = True
@@ -243,9 +243,26 @@ def _hold(cpu: int, held: contextlib.ExitStack, who: str, told: Callable[[str | 
         told(None)
 
 
-def _locked(folder: int) -> bool:
+def _lock_of(cpu: int) -> int:
+    folder = keeper_socket.ROOT if os.geteuid() == 0 else cache.cache_dir() / "cpus"
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        folder.mkdir(parents=True, exist_ok=True)
+        return os.open(folder / f"cpu{cpu}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise HostError(f"no lock can be made in {folder}: {error.strerror}") from error
+
+
+def _root_holds(cpu: int) -> bool:
+    """Tell a user whether root measures on a CPU; root learns it from the lock itself."""
+    try:
+        return os.geteuid() != 0 and is_listed(keeper_socket.ROOT / f"cpu{cpu}.lock")
+    except OSError:  # root has measured nothing yet
+        return False
+
+
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -188,7 +188,7 @@ def is_locked(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     except PermissionError:
-        return _is_listed(folder / LOCK)
+        return is_listed(folder / LOCK)
     try:
         fcntl.flock(looked, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -198,7 +198,7 @@ def is_locked(folder: Path) -> bool:
     return False
 
 
-def _is_listed(lock: Path) -> bool:
+def is_listed(lock: Path) -> bool:
     """Tell whether the kernel's list of locks has this file's inode."""
     number = lock.stat().st_ino
     lines = (line.split() for line in Path("/proc/locks").read_text().splitlines())
