@@ -60,8 +60,8 @@ def compiled(folder: Path, case: tuple[str, str, str], *flags: str) -> str:
     return str(target)
 
 
-def loader(xdpload: str, target: str, *, count: bool = True) -> XdpLoader:
-    request = XdpRequest(target, "none", "none", program="counted", count_actions=count)
+def loader(xdpload: str, target: str, *options: str, count: bool = True) -> XdpLoader:
+    request = XdpRequest(target, "none", "none", program="counted", count_actions=count, options=options)
     return XdpLoader(LocalHost(), xdpload, request, deadline_s=60)
 
 
@@ -73,7 +73,7 @@ def test_each_frame_is_counted_under_what_the_program_decides(
     name: str, btf: bool, xdpload: str, tmp_path: Path
 ) -> None:
     target = compiled(tmp_path, CASES[name], *["-g"] * btf)
-    with loader(xdpload, target) as loaded:
+    with loader(xdpload, target, *["--also", "tailed"] * (name == "with a tail call")) as loaded:
         loaded.testrun(64, 1, 3)
         assert loaded.decided().actions == dict.fromkeys(ACTIONS, 0) | {EXPECTED.get(name, name): 3}
 

@@ -35,9 +35,12 @@ C_TARGETS = {
         "xdpload", "fuzz_constants.c", ("setup.c", "fail.c", "json.c", "refusal.c"), ("-lbpf", "-lelf")
     ),
     "arguments": ("afxdp_user", "fuzz_arguments.c", ("options.c", "command_line.c"), ()),
-    "subjects": ("jitbench", "fuzz_subjects.c", ("input.c", "command_line.c"), ()),
+    "subjects": ("jitbench", "fuzz_subjects.c", ("input.c", "maps.c", "bpf.c", "command_line.c"), ()),
     "BPF objects": (
-        "bpfverify", "", ("fuzz.c", "elf_file.c", "raw_object.c", "raw_maps.c", "program_types.c"), ("-lbpf",)
+        "bpfverify",
+        "",
+        ("fuzz.c", "elf_file.c", "raw_object.c", "raw_maps.c", "program_types.c", "rule_table.c"),
+        ("-lbpf",),
     ),
 }  # fmt: skip
 PCAP_HEADER = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
