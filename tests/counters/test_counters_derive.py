@@ -484,6 +484,14 @@ def test_settings_before_and_after_the_window(after: dict[str, str], column: str
     assert (found.reason is None) == (value is not None)
 
 
+@pytest.mark.parametrize(("after", "found"), [("7:100", "off"), ("7:150", "on"), ("absent: no", None)])
+def test_statistics_are_a_setting_by_what_they_count(after: str, found: str | None) -> None:
+    """What holds them by a descriptor changes no sysctl."""
+    files = settings("before"), settings("after", bpf__run_cnt=after), settings("before", "tg")
+    shown = json.loads(str(derive(*files, mode="native", shared=True)["settings"].value))
+    assert shown.get("dut bpf.statistics") == found
+
+
 def test_what_both_machines_say_is_there_once() -> None:
     other = settings("before", "tg", kernel__numa_balancing="1", net__core__bpf_jit_harden="2")
     found = json.loads(str(derive(settings("before"), other, mode="native", shared=True)["settings"].value))

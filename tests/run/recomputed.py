@@ -310,7 +310,7 @@ def testruns(a: Attempt) -> list[float]:
     """The series of several; those of one only determine how many runs make a slice. The mean over the frames."""
     for line in a.load:
         if line["type"] == "fresh":
-            return [ns - min(line["empty_call_ns"]) + line["empty_ns"] for ns in line["call_ns"]]
+            return [round(ns - min(line["empty_call_ns"]) + line["empty_ns"], 3) for ns in line["call_ns"]]
     values = [line["ns"] for line in a.load if line["type"] == "testrun" and len(line["ns"]) > 1]
     return [statistics.fmean(ns) for ns in zip(*values, strict=True)]
 

@@ -264,13 +264,11 @@ def readings_are_whole(row: Row) -> str | None:
 
 def statistics_were_off(row: Row) -> str | None:
     """BPF statistics read a clock twice per run: with short programs more than half of the rate is theirs."""
-    runs = number(row, "bpf_timed_runs")
-    if not runs:
+    if not number(row, "bpf_timed_runs"):
         return None
     return (
-        f"BPF statistics were on in the window ({runs:.0f} runs were timed), and each run costs more then: end what "
-        "switched them on (`sysctl kernel.bpf_stats_enabled=0`; bpftop, `bpftool prog profile`, another lab's "
-        "bpf_stats pass)"
+        "BPF statistics were on in the window, and each run costs more then: end what switched them on "
+        "(`sysctl kernel.bpf_stats_enabled=0`; bpftop, `bpftool prog profile`, another lab's bpf_stats pass)"
     )
 
 

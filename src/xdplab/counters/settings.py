@@ -21,7 +21,16 @@ COUNTERS = (RUNS, LINK_CHANGES)
 
 def of_host(readings: Readings, role: Role, when: When = "before") -> dict[str, str]:
     """Return the settings of one host without its counters."""
-    return {name: value for name, value in readings.settings(role, when).items() if name not in COUNTERS}
+    named = {name: value for name, value in readings.settings(role, when).items() if name not in COUNTERS}
+    return named | _statistics(readings, role)
+
+
+def _statistics(readings: Readings, role: Role) -> dict[str, str]:
+    """Return whether BPF statistics were on; if a program holds them by a descriptor, no file of the kernel says so."""
+    try:
+        return {"bpf.statistics": "on" if timed_runs(readings, role) else "off"}
+    except Absent:
+        return {}
 
 
 def settings(readings: Readings) -> str:
@@ -59,10 +68,9 @@ def link_changes(readings: Readings) -> int:
     return max(found)
 
 
-def timed_runs(readings: Readings) -> int:
-    """Return how many runs of XDP programs the DUT's kernel counted in the window; it counts while statistics are
-    on."""
-    before, after = (_runs(readings.settings("dut", when)) for when in ("before", "after"))
+def timed_runs(readings: Readings, role: Role = "dut") -> int:
+    """Return how many runs of XDP programs the kernel counted in the window; it counts while statistics are on."""
+    before, after = (_runs(readings.settings(role, when)) for when in ("before", "after"))
     return sum(count - before.get(program, 0) for program, count in after.items())
 
 

@@ -79,4 +79,4 @@ def _nothing_lost(before: RecordCounts | None, after: RecordCounts | None) -> in
 def on_one_scale(fresh: FreshRuns) -> tuple[float, ...]:
     """Return the ns per packet that test runs of many packets would give, if the program saw each frame unchanged."""
     added = min(fresh.empty_call_ns) - fresh.empty_ns
-    return tuple(ns - added for ns in fresh.call_ns)
+    return tuple(round(ns - added, 3) for ns in fresh.call_ns)  # xdpload tells thousandths
