@@ -10,6 +10,7 @@ import pytest
 from veth_pair import VethLab
 
 from xdplab.deploy.xdp import PortFrame, XdpLoader, XdpRequest, attach
+from xdplab.errors import ProgramError
 from xdplab.studies.traffic.own_frames import TestFrames
 from xdplab.studies.traffic.testruns import run_frames
 
@@ -82,6 +83,19 @@ def test_a_test_run_costs_what_the_path_of_a_fresh_frame_costs(
     assert min(found.runs_ns) == pytest.approx(min(expected.runs_ns), rel=0.4)
 
 
+@pytest.mark.machine
+@pytest.mark.parametrize("frame", [PortFrame(FRAME), PortFrame(64)], ids=["its bytes", "its size"])
+def test_runs_that_bpf_statistics_time_are_no_test_runs(
+    frame: PortFrame, lab: VethLab, xdpload: str, tmp_path: Path
+) -> None:
+    with load(lab, xdpload, tmp_path, "return XDP_TX;") as loader:
+        loader.bpf_stats(True)
+        with pytest.raises(ProgramError, match="BPF statistics"):
+            run_frames(loader, whole(frame))
+        loader.bpf_stats(False)
+        assert run_frames(loader, whole(frame)).runs_ns
+
+
 def test_frames_come_by_each_queue_and_the_run_is_their_mean(lab: VethLab, xdpload: str, tmp_path: Path) -> None:
     frames = [PortFrame(FRAME, queue) for queue in (0, 1)]
     with load(lab, xdpload, tmp_path, "if (ctx->rx_queue_index == 1) return XDP_DROP;" + WORK) as loader:
@@ -98,8 +112,11 @@ def test_frames_come_by_each_queue_and_the_run_is_their_mean(lab: VethLab, xdplo
 def test_a_mean_over_different_frames_is_that_of_all(lab: VethLab, xdpload: str, tmp_path: Path) -> None:
     """Each fourth frame takes the slow path, as in a trace of which each fourth was test-run."""
     frames = [PortFrame(FRAME[:30] + bytes([number % 4]) + FRAME[31:]) for number in range(64)]
-    with load(lab, xdpload, tmp_path, "if (at[30]) return XDP_TX;" + WORK) as loader:
-        slow, fast, mixed = (min(run_frames(loader, whole(*f)).runs_ns) for f in (frames[:1], frames[1:2], frames))
+    with load(lab, xdpload, tmp_path, "if (at[30]) return XDP_DROP;" + WORK) as loader:
+        runs = [run_frames(loader, whole(*f)) for f in (frames[:1], frames[1:2], frames)]
+    slow, fast, mixed = (min(one.runs_ns) for one in runs)
+    assert runs[2].actions is not None
+    assert runs[2].actions["drop"] == 3 * runs[2].actions["tx"] > 0
     assert mixed == pytest.approx((slow + 3 * fast) / 4, rel=0.3)
 
 
