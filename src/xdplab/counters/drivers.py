@@ -8,8 +8,9 @@ stable releases: the counters that are there choose the row, not the kernel's ve
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 Names = tuple[str, ...]
 QUEUE = "([0-9]{1,4})"
@@ -373,13 +374,18 @@ def driver_of(counters: Mapping[str, int], name: str | None) -> Driver | None:
 
     Among several of them, it is the first that lacks the fewest of its names.
     """
+    return _row_for(frozenset(counters), name)
+
+
+@lru_cache(maxsize=64)  # the counters of an attempt are asked for dozens of times
+def _row_for(counters: frozenset[str], name: str | None) -> Driver | None:
     if name is None:
         name = next((name for name, sign in _BY_LAYOUT if any(re.fullmatch(sign, key) for key in counters)), None)
     fitting = [row for row in DRIVERS if row.name == name and not absent(counters, row.received)]
     return min(fitting, key=lambda row: len(absent(counters, row.names)), default=None)
 
 
-def absent(counters: Mapping[str, int], names: Names) -> Names:
+def absent(counters: Collection[str], names: Names) -> Names:
     """Return those of ``names`` that match no counter."""
     return tuple(n for n in names if not any(re.fullmatch(n.removeprefix("-"), key) for key in counters))
 

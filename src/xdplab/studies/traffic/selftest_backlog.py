@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pandas as pd
 
 from xdplab.labs import Lab
+from xdplab.labs.inventory_checks import online_cpus
 
 SLOW: dict[str, int] = {"drop_every": 1, "delay_every": 1, "delay_ns": 2000}
 """The constants of a program that takes longer for a frame than the sender."""
@@ -20,7 +21,7 @@ def steering(lab: Lab) -> Iterator[None]:
     """Have the DUT hand received frames to another CPU (RPS), where a program in generic mode sees them."""
     file = f"/sys/class/net/{lab.dut_interface}/queues/rx-0/rps_cpus"
     before = lab.dut.run(["cat", file]).text.strip()
-    others = set(range(int(lab.dut.run(["nproc"]).text))) - set(lab.cpus().dut[:1])
+    others = set(online_cpus(lab.dut, ())) - set(lab.cpus().dut[:1])
     _write(lab, file, f"{1 << min(others, default=0):x}")
     try:
         yield
