@@ -174,6 +174,7 @@ static int run_nothing(int program, struct bpf_prog_info *least) {
     int error = 0;
     for (int i = 0; i < COST_RUNS && !error; i++, before = after) {
         unsigned int length = sizeof(after);
+        after = (struct bpf_prog_info){}; // what it says of the last time would ask for more
         LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame, .data_size_in = sizeof(frame),
                     .repeat = COST_PACKETS);
         error = bpf_prog_test_run_opts(program, &run) ?: bpf_obj_get_info_by_fd(program, &after, &length);

@@ -80,10 +80,13 @@ def test_bpf_statistics_count_the_runs(lab, xdpload, request_drop):
     with attach(lab.dut.host, xdpload, request_drop) as loader:
         loader.bpf_stats(True)
         lab.send(1000)
-        stats = loader.runstats()
+        stats, cost = loader.runstats(), [loader.stats_cost() for _ in range(3)]
         loader.bpf_stats(False)
+        with pytest.raises(HostError, match="not switched on"):
+            loader.stats_cost()
     assert stats.run_cnt == 1000
     assert stats.run_time_ns > 0
+    assert 0 < max(cost) < 3 * min(cost)  # whatever else the CPU does meanwhile
 
 
 def test_mode_none_loads_without_attaching(lab, xdpload, drop_object):
