@@ -118,11 +118,11 @@ def _frames_one_way(row: Row) -> float | None:
 
 
 def _forwarded_bytes(row: Row) -> float | None:
-    """Return the mean size of the forwarded frames, by their counted bytes; a generated program changes no size."""
+    """Return the mean size of the forwarded frames, by their counted bytes; only users' programs change sizes."""
     bits, rate = number(row, "forwarded_l2_bps"), number(row, "forwarded_pps")
     if bits is not None:
         return bits / 8 / rate if rate else None
-    return number(row, "frame_bytes") if text(row, "workload") is not None else None
+    return number(row, "frame_bytes") if text(row, "file") is None else None
 
 
 def late_quantiles(row: Row) -> list[str]:
