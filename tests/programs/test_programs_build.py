@@ -73,6 +73,13 @@ def test_a_directory_holds_everything_about_its_program(cache):
         assert os.fsencode(cache) not in path.read_bytes(), f"{path.name} names this machine's folders"
 
 
+def test_a_users_program_is_described_without_the_place_of_its_file(own, cache):
+    """The description went into runs and bundles, and named the folder of the first run that built it."""
+    built = build(UserProgram(str(own)), cache)
+    for path in built.directory.iterdir():
+        assert os.fsencode(own.parent) not in path.read_bytes(), path.name
+
+
 def test_nothing_unfinished_is_left(cache):
     build(ProgramSpec("array", 79), cache)
     assert not [path for path in cache.iterdir() if path.name.startswith(".")]

@@ -207,8 +207,10 @@ def _image_of(program: ProgramSpec | UserProgram, data: bytes) -> Image:
 
 def _describe(program: ProgramSpec | UserProgram, command: list[str], work: Path) -> None:
     image = _image_of(program, (work / "program.bpf.o").read_bytes())
+    # A user's file may lie anywhere, and equal contents have one directory, whatever their names and actions.
+    known = program.canonical() if isinstance(program, ProgramSpec) else {"section": program.section}
     facts = {
-        "program": program.canonical(),
+        "program": known,
         "command": command,
         "compiler": compiler_version(command[0]) if command else None,
         "function": image.name,
