@@ -115,6 +115,7 @@ def test_the_command_line_asks_each_the_same(run: AnyRun) -> None:
     state = json.loads(spoken("status", path, "--json").output)[0]
     assert (state["owed"], state["state"], state["failed"]) == (0, "complete", 0)
     assert spoken("tables", path).output == f"tables: {path}\n"
+    assert json.loads(spoken("show", path, "--json").output)["tables"]
     drawn = spoken("figures", path).output
     assert ".png" in drawn
     assert Path(drawn.splitlines()[0].partition(": ")[2]).exists()

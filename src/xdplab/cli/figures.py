@@ -85,7 +85,9 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
 
 def _numbers(run: AnyRun, frame: pd.DataFrame) -> pd.DataFrame:
     """Points are text for a person (mean ± half), and columns of numbers for a program."""
-    return run.points_summary() if isinstance(run, plan_runs.PlanRun) else frame
+    if isinstance(run, plan_runs.SearchRun) or not isinstance(run, plan_runs.PlanRun):
+        return frame
+    return run.points_summary()
 
 
 @click.command()
