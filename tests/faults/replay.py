@@ -117,7 +117,7 @@ class Replay:
         source = self.record.run.path / "programs"
         for program in sorted({self.record.attempts[t.trial_id].facts["program_hash"] for t in trials}):
             if not run.program_dir(program).exists():
-                scratch = run.program_dir(f".{program}.partial")
+                scratch = run.program_dir(program).with_name(f".{program}.partial")
                 with disk_errors(scratch):
                     shutil.copytree(source / program, scratch, dirs_exist_ok=True)
                     scratch.rename(run.program_dir(program))
