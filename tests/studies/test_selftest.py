@@ -126,10 +126,13 @@ def test_a_count_upstream_holds_where_most_frames_were_dropped_and_no_trial_is_v
     assert not backlog_found(pd.DataFrame())[2]
 
 
-@pytest.mark.parametrize(("late", "holds"), [(250, True), (200, True), (1000, False), (0, False)])
-def test_stamped_frames_must_be_a_fair_sample(late: int, holds: bool) -> None:
-    """A fixed distance between stamps that is the period of the delays would meet all of them, or none."""
-    buckets = [("a", 900, 1000 - late), ("a", 100_500, late)]
+@pytest.mark.parametrize(
+    ("late", "holds"), [((250, 200), True), ((1000,), False), ((0,), False), ((0, 0, 1000, 0), False), ((), False)]
+)
+def test_stamped_frames_of_each_trial_must_be_a_fair_sample(late: tuple[int, ...], holds: bool) -> None:
+    """A fixed distance between stamps that is the period of the delays would meet all of them, or none: one trial of
+    four that meets all has the right share over all trials."""
+    buckets = [row for t, held in enumerate(late) for row in ((str(t), 900, 1000 - held), (str(t), 100_500, held))]
     assert share_found(pd.DataFrame(buckets, columns=["trial_id", "latency_ns", "count"]))[1] is holds
 
 

@@ -310,7 +310,7 @@ def slowdown_found(standing: Standing, period: float, every: int) -> NegativeCon
 
 
 def sample_found(run: RunDirectory) -> NegativeControl:
-    """Of the stamped frames as many are held back as of all."""
+    """Of a trial's stamped frames as many are held back as of all."""
     said, holds = share_found(latencies_of(run))
     injected = f"each {HELD_BACK['delay_every']}th frame held back for {HELD_BACK['delay_ns'] / 1e3:g} µs"
     return _control("sampling", injected, said, f"{SHARE:.0%}, within {100 * ERROR:g} points", holds)
@@ -389,8 +389,8 @@ few minutes, needs Linux 5.17 or newer, and ends with exit code 1 if a control d
   are a second witness. A trial that receives more frames than it sent is invalid.
 * **Changed length**: the same frames come back longer. Those before and behind them on the same pages must not: a live
   frame that comes back changed must leave as it was made.
-* **Sampling**: each fourth frame is delayed, and one in four is stamped. A quarter of the stamped frames must be late:
-  if each fourth frame were stamped, it would be all or none.
+* **Sampling**: each fourth frame is delayed, and one in four is stamped. Of each trial's stamped frames a quarter must
+  be late: if each fourth frame were stamped, it would be all or none.
 * **N = 0 against N = 0**: two workloads without accesses are the same program. Their race must end with "equivalent".
 * **Doctored slow-down**: some frames are delayed, and a packet takes 3 % longer on average. The race must find this.
 * **Switched setting**: BPF statistics are switched on in mid-run. The trials after it must be invalid, and `audit` must
