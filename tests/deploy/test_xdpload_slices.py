@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,6 +57,31 @@ def test_each_runs_in_its_own_slices_and_the_first_is_attached_again(lab, xdploa
         own.detach()
 
 
+SECTIONS = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int known(struct xdp_md *ctx) { return XDP_DROP; }
+SEC("xdp_mine") int named(struct xdp_md *ctx) { return XDP_PASS; }
+char LICENSE[] SEC("license") = "GPL";
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), [("known", "named"), ("named", "known")])
+def test_programs_of_sections_with_other_names_take_turns(lab, xdpload, tmp_path, first, second):
+    """libbpf has no type for such a section; the kernel exchanges only programs of one attach type."""
+    (tmp_path / "sections.bpf.c").write_text(SECTIONS)
+    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    argv = ["clang", "-O2", "-g", "-target", "bpf", include, "-c", "sections.bpf.c", "-o", "sections.o"]
+    subprocess.run(argv, cwd=tmp_path, check=True)
+    request = XdpRequest(str(tmp_path / "sections.o"), "vd0", "native", program=first)
+    with (
+        attach(lab.dut.host, xdpload, request) as own,
+        attach(lab.dut.host, xdpload, replace(request, mode="none", program=second)) as other,
+    ):
+        own.exchange(other)
+        verify(lab.dut.host, "vd0", program_id=other.loaded.program_id, mode="native")
+
+
 def test_the_order_within_pairs_is_the_seeds(lab, xdpload, drop_object):
     orders = []
     for seed in (1, 1, 2):
@@ -98,6 +125,6 @@ def test_a_program_that_is_gone_is_named(lab, xdpload, drop_object):
     request = XdpRequest(str(drop_object), "vd0", "native")
     with attach(lab.dut.host, xdpload, request) as own:
         with attach(lab.dut.host, xdpload, replace(request, mode="none")) as other:
-            pass
+            other.detach()  # waits for the kernel, which a killed process leaves to let go of the program later
         with pytest.raises(UnsupportedError, match=f"program {other.loaded.program_id} cannot be opened"):
             own.begin_slices(other, 0.005, 30, seed=7)

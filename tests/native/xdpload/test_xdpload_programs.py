@@ -54,6 +54,24 @@ SEC("xdp_mine") int first(struct xdp_md *ctx)
 SEC("xdp") int second(struct xdp_md *ctx) { return XDP_TX; }
 SEC("xdp/third") int third(struct xdp_md *ctx) { return XDP_DROP; }
 SEC("xdp") int egress(struct xdp_md *ctx) { return XDP_PASS; }
+struct inner { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 1); __type(key, __u32); __type(value, __u32); }
+    inner SEC(".maps");
+struct { __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS); __uint(max_entries, 2); __type(key, __u32);
+         __array(values, struct inner); } outer SEC(".maps") = {.values = {[1] = &inner}};
+SEC("xdp") int nested(struct xdp_md *ctx)
+{
+    __u32 zero = 0, one = 1;
+    void *held = bpf_map_lookup_elem(&outer, &one);
+    if (bpf_map_lookup_elem(&outer, &zero))
+        return XDP_ABORTED;
+    return held && bpf_map_lookup_elem(held, &zero) ? XDP_TX : XDP_DROP;
+}
+SEC("xdp") int deep(struct xdp_md *ctx)
+{
+    volatile __u8 bytes[496] = {};
+    bytes[ctx->rx_queue_index & 255] = 1;
+    return bytes[0] ? XDP_TX : XDP_DROP;
+}
 SEC("xdp") int refused(struct xdp_md *ctx) { return *(int *)(long)ctx->data; }
 SEC("xdp/devmap") int leaving(struct xdp_md *ctx) { return XDP_PASS; }
 SEC("tc") int classify(struct __sk_buff *skb) { return 2; }
@@ -94,6 +112,8 @@ RETURNS: dict[str, tuple[tuple[str, ...], int]] = {
     "a device and a program of such a section": ((*FIRST, "--map", "ports=1=program=leaving,device=lo"), PASS),
     "a device alone": ((*FIRST, "--map", "ports=1=lo"), PASS),
     "a CPU and its program": ((*FIRST, "--map", "cpus=0=qsize=64,program=egress"), PASS),
+    "a map of maps": (("--program", "nested"), TX),
+    "a program that fills the stack": (("--program", "deep"), TX),
     "a field of a struct, and one within it": (
         (*FIRST, "--rodata", "limits.low=9", "--rodata", "limits.in.deep[1]=8"),
         ABORTED,
