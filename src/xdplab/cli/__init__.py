@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 import warnings
+from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
@@ -15,7 +17,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from xdplab import trust as trusted
 from xdplab.cli.common import Verb, Verbs, ask_on_terminal, echo, fail
-from xdplab.errors import PlanError, ResultsError, ResultsWarning, XdplabError
+from xdplab.errors import HostError, PlanError, ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
 
 INTERRUPTED = 130
@@ -87,13 +89,61 @@ def _misused(error: click.ClickException) -> PlanError:
     return PlanError(words, remedy=f"`{context.command_path} --help` shows what it takes" if context else None)
 
 
-def _unusable(error: OSError) -> ResultsError:
-    """Return the error for a file that cannot be read or written."""
+def _require_surroundings() -> None:
+    """Open /dev/null in place of a closed stream: the next file would get its number, and take what is said there.
+
+    Raises ResultsError where nobody could read the output, or the working directory is gone.
+    """
+    unread = sys.stdout is None
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
+    if unread:
+        raise ResultsError("standard output is closed", remedy="send it elsewhere, as in >/dev/null")
+    _require_directory()
+
+
+def _require_directory() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise ResultsError("the working directory was removed", remedy="`cd` into another") from None
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Tell whether an error, or one that it followed, is of this process's memory."""
+    while error is not None:
+        if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+_NO_MEMORY = re.compile("annot allocate memory|can't start new thread|failed to map segment")
+"""Of an OSError (ENOMEM), of threads, whose stacks have no room, and of the loader of libraries."""
+
+
+def _told(error: Exception) -> XdplabError | None:
+    """Return the error for a failure of memory, of a file or of the working directory, else None."""
+    if _lacks_memory(error):
+        return HostError("this process got no more memory", remedy="`ulimit -v` and `free` say how much there is")
+    if not isinstance(error, OSError):
+        return None
     if is_of_the_disk(error):
         return ResultsError(
             f"{error.filename or 'a file'} cannot be written: {reason(error)}", remedy="free some space"
         )
-    return ResultsError(f"{error.filename}: {reason(error)}", remedy="name another file or folder")
+    if error.filename:
+        return ResultsError(f"{error.filename}: {reason(error)}", remedy="name another file or folder")
+    try:
+        _require_directory()
+    except ResultsError as gone:
+        return gone
+    return None
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -135,6 +185,7 @@ def _run() -> None:
     warnings.showwarning = _warn
     warnings.simplefilter("once", ResultsWarning)
     try:
+        _require_surroundings()
         result = cli.main(standalone_mode=False)
     except XdplabError as error:
         sys.exit(fail(error))
@@ -147,10 +198,11 @@ def _run() -> None:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         sys.exit(1)
-    except OSError as error:
-        if not (is_of_the_disk(error) or error.filename):
-            raise
-        sys.exit(fail(_unusable(error)))
     except RecursionError:
         sys.exit(fail(PlanError("a file is nested too deeply, or contains itself by a YAML alias")))
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+        told = _told(error)
+        if told is None:
+            raise
+        sys.exit(fail(told))
     sys.exit(result if isinstance(result, int) else 0)
