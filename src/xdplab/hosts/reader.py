@@ -71,13 +71,21 @@ class Reader:
         until = time.monotonic() + deadline_s
         try:
             process = self._started()
-            process.send("".join(f"{reading.line()}\n" for reading in readings).encode())
+            self._ask(process, readings)
             return [self._result(process, reading, until) for reading in readings]
         except BaseException:
             if self._process is not None:
                 self._process.kill()  # a command may hang
             self.close()
             raise
+
+    def _ask(self, process: Process, readings: Sequence[HostReading]) -> None:
+        try:
+            process.send("".join(f"{reading.line()}\n" for reading in readings).encode())
+        except HostError as error:
+            if error.__cause__ is None:  # it runs, and does not read
+                raise
+            # It has ended, and why is what it printed: `_answer` reads that.
 
     def _started(self) -> Process:
         if self._process is not None and self._said > RENEWED_BYTES:
