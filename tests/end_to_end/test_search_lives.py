@@ -59,3 +59,33 @@ def test_a_watchdog_that_is_gone_is_said_not_measured(bench: tuple[TrialBench, T
             assert send(1000.0, 0.05).summary.rx_packets
             study._held[0]._watchdog._process.close_stdin()  # type: ignore[union-attr]
             send(1000.0, 0.05)
+
+
+ASKS = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 1); __type(key, __u32); __type(value, __u32); }
+    answers SEC(".maps");
+SEC("xdp") int asks(struct xdp_md *ctx)
+{
+    __u32 zero = 0, *answer = bpf_map_lookup_elem(&answers, &zero);
+    return answer && *answer == 7 ? XDP_TX : XDP_DROP;
+}
+char LICENSE[] SEC("license") = "GPL";
+"""
+
+
+def test_a_users_setup_comes_before_the_first_burst_of_a_search(tmp_path: Path) -> None:
+    """Without it, all frames are dropped."""
+    (tmp_path / "asks.bpf.c").write_text(ASKS)
+    setup = [["sh", "-c", "bpftool map update name answers key 0 0 0 0 value 7 0 0 0"]]
+    program = {"file": str(tmp_path / "asks.bpf.c"), "action": "tx", "setup": setup}
+    plan = parse_plan({"name": "s", "blocks": [{"points": {"program": program}, "traffic": {"load": "max"}}]})
+    with labs.use_lab(f"netns:search-{os.getpid()}") as lab:
+        run = create_run(plan, tmp_path / "runs", lab=lab.name, arrangement=lab.arrangement)
+        trials = run_trials_of(run)
+        with TrialBench(lab, run, plan, trials) as bench:
+            bench.enter_block(trials)
+            with bench.attached(trials[0], tmp_path, TrialFacts()) as send:
+                burst = send(1000.0, 0.1)
+    assert burst.summary.rx_packets == burst.summary.tx_packets > 0
