@@ -614,10 +614,10 @@ def load_was_met(row: Row) -> bool:
 def sender_dominates(row: Row) -> bool:
     """The core is shared with an AF_XDP sender, whose frame costs a system call's share, a copy and an skb.
 
-    One trial shows this only if the program's own time is known (BPF_PROG_TEST_RUN, else BPF statistics): below half
-    of the core's time, the sender limits the rate, not the DUT. ``live`` frames cost the sender almost nothing.
+    One trial shows this only if the program's own time is known (BPF statistics, which are of these frames, else test
+    runs): below half of the core's time, the sender limits the rate, not the DUT. ``live`` frames cost it almost nothing.
     """
-    program_ns = number(row, "testrun_raw_ns") or number(row, "program_run_ns")
+    program_ns = number(row, "program_run_ns") or number(row, "testrun_raw_ns")
     rate, cpus = number(row, "forwarded_pps"), number(row, "dut_cpus") or 1.0
     if text(row, "arrangement") != "shared" or text(row, "engine") != "afxdp" or program_ns is None or rate is None:
         return False
