@@ -615,7 +615,7 @@ def sender_dominates(row: Row) -> bool:
     """The core is shared with an AF_XDP sender, whose frame costs a system call's share, a copy and an skb.
 
     One trial shows this only if the program's own time is known (BPF statistics, which are of these frames, else test
-    runs): below half of the core's time, the sender limits the rate, not the DUT. ``live`` frames cost it almost nothing.
+    runs): below half of the core's time, the sender limits the rate, not the DUT. ``live`` frames cost it little.
     """
     program_ns = number(row, "program_run_ns") or number(row, "testrun_raw_ns")
     rate, cpus = number(row, "forwarded_pps"), number(row, "dut_cpus") or 1.0
