@@ -154,6 +154,13 @@ def test_noisy_windows_do_not_contradict_their_slices(ratio: float, spread: floa
     assert sum(one.answer == right for one in ends) >= 39
 
 
+def test_frames_that_wait_when_turns_change_are_no_dependence_on_time() -> None:
+    """Measured: 9.6 µs a frame against 0.06, 0.0279 by slices, 0.0263 by windows."""
+    rng = np.random.default_rng(SEED)
+    ends = [sliced(rng, 0.0279, 0.0263, 0.01, 0.0) for _ in range(40)]
+    assert {one.answer for one in ends} == {"differs"}
+
+
 def test_programs_that_depend_on_time_have_no_answer_by_slices() -> None:
     """A token bucket is full again after each turn: 0.92 by slices, 1.006 by the windows of the same trials."""
     rng = np.random.default_rng(SEED)

@@ -31,6 +31,7 @@ from xdplab.text import many
 Answer = Literal["equivalent", "differs", "undecided"]
 By = Literal["slices", "windows", "slices and windows"]
 APART_CHANCE = 0.001  # that slices and windows of one race differ so far by chance, by Student's distribution
+APART_SHARE = 0.05  # of the ratio's logarithm: frames that wait when turns change are that much if b is far slower
 Rates = Mapping[tuple[str, int], float]
 """A number of each valid trial, by point and repetition: its forwarding rate in frames per second, or a ratio."""
 
@@ -123,10 +124,12 @@ def standing(rates: Rates, slices: Rates, pairs: Sequence[tuple[str, str]], marg
 
 
 def _contradict(slices: Sequence[float], windows: Sequence[float], margin: float) -> bool:
-    """Tell whether the same trials have another ratio by windows than by slices: by more than half of the margin, and
-    by more than their noise explains. Other work slows some windows by far, and then explains much."""
+    """Tell whether the same trials have another ratio by windows than by slices: by more than half of the margin, by
+    more than the change of turns explains, and by more than their noise does: other work slows some windows by far."""
     differences = [window - own for own, window in zip(slices, windows, strict=True)]
-    if len(differences) < LEAST or abs(median(differences)) <= log(1 + margin) / 2:
+    if len(differences) < LEAST:
+        return False
+    if abs(median(differences)) <= max(log(1 + margin) / 2, APART_SHARE * abs(median(slices))):
         return False
     error = stdev(differences) / sqrt(len(differences))
     most = float(stdtrit(len(differences) - 1, 1 - APART_CHANCE / 2)) * error
