@@ -99,7 +99,9 @@ def test_stamps_of_a_device_that_has_none_leave_the_latency_null_with_the_reason
     assert trials["latency_p50_ns"]["software"] > 0
     assert pd.isna(trials["latency_p50_ns"]["device"])
     assert pd.isna(trials["rx_unstamped_packets"]["software"])
-    assert trials["rx_unstamped_packets"]["device"] == -(-trials["rx_packets"]["device"] // 16)
+    assert trials["rx_unstamped_packets"]["device"] == pytest.approx(
+        trials["rx_packets"]["device"] / 16, rel=0.3
+    )  # drawn
     reasons = json.loads(trials["null_reasons"]["device"])
     assert "time stamp" in reasons["latency_p50_ns"]
     assert reasons["latency_p99_ns"] == reasons["latency_p50_ns"]

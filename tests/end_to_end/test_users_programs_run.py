@@ -48,18 +48,18 @@ char LICENSE[] SEC("license") = "GPL";
 """
 VETH = "ip link show $1 || ip link add $1 type veth peer name $1p; ip link set $1 up; ip link set $1p up; "
 VETH += "ethtool -K $1p gro on"
-ROUTE = "ip addr replace 10.9.0.1/24 dev out1; ip route replace 198.19.0.0/16 via 10.9.0.2; "
-ROUTE += "ip neigh replace 10.9.0.2 lladdr 02:00:00:00:00:99 dev out1 nud permanent; "
+ROUTE = "ip addr replace 10.9.0.1/24 dev own1; ip route replace 198.19.0.0/16 via 10.9.0.2; "
+ROUTE += "ip neigh replace 10.9.0.2 lladdr 02:00:00:00:00:99 dev own1 nud permanent; "
 ROUTE += "echo 1 >/proc/sys/net/ipv4/ip_forward"
 NAMES = ("enter", "hand_on", "ask", "route")
 PLAN = {
     "name": "own", "repetitions": 1, "trial": {"warmup_s": 0.05, "window_s": 0.2, "pause_s": 0.0},
     "blocks": [{"points": {"mode": "native", "program": [
         {"function": "enter", "action": "drop", "maps": {"jump": {1: "last"}}},
-        {"function": "hand_on", "action": "redirect", "maps": {"ports": {0: {"device": "out0", "program": "leave"}}},
-         "setup": [["sh", "veth.sh", "out0"]]},
+        {"function": "hand_on", "action": "redirect", "maps": {"ports": {0: {"device": "own0", "program": "leave"}}},
+         "setup": [["sh", "veth.sh", "own0"]]},
         {"function": "ask", "action": "drop", "rodata": {"limits": {"high": 7}}, "setup": [["sh", "fill.sh"]]},
-        {"function": "route", "action": "redirect", "setup": [["sh", "veth.sh", "out1"], ["sh", "-c", ROUTE]]},
+        {"function": "route", "action": "redirect", "setup": [["sh", "veth.sh", "own1"], ["sh", "-c", ROUTE]]},
     ]}, "traffic": {"load": "20kpps"}}],
 }  # fmt: skip
 

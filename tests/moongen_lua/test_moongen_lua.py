@@ -8,6 +8,7 @@ import os
 import shutil
 import struct
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -44,13 +45,15 @@ class Bench:
             assert process.stdin is not None
             assert process.stdout is not None
             assert process.stderr is not None
-            process.stdin.write(commands)
-            process.stdin.flush()
+            with suppress(BrokenPipeError):  # it has ended already, and says why
+                process.stdin.write(commands)
+                process.stdin.flush()
             lines, told = [], 0
             while told < commands.count("burst ") and (line := process.stdout.readline()):
                 lines.append(line)
                 told += '"type":"summary"' in line
-            process.stdin.close()
+            with suppress(BrokenPipeError):
+                process.stdin.close()
             rest, error = process.stdout.read(), process.stderr.read()
             process.wait(timeout=30)
         return subprocess.CompletedProcess(process.args, process.returncode, "".join(lines) + rest, error)

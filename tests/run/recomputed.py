@@ -294,11 +294,11 @@ def sliced_ratio(a: Attempt) -> float | None:
 
 
 def runstats(a: Attempt) -> float | None:
-    counted = [line for line in a.load if line["type"] == "runstats"]
-    if len(counted) < 2:
-        return None
-    first, last = counted[0], counted[-1]
-    return float((last["run_time_ns"] - first["run_time_ns"]) / (last["run_cnt"] - first["run_cnt"]))
+    """Read twice around test runs, when nobody counts, and twice around the burst of a pass."""
+    counted = [(line["run_time_ns"], line["run_cnt"]) for line in a.load if line["type"] == "runstats"]
+    pairs = zip(counted[::2], counted[1::2], strict=True)
+    times = [(last[0] - first[0]) / (last[1] - first[1]) for first, last in pairs if last[1] > first[1]]
+    return times[-1] if times else None
 
 
 def stats_cost(a: Attempt) -> float | None:
