@@ -24,8 +24,10 @@ def testrun(facts: TrialFacts, reasons: dict[str, str]) -> Row:
 
 def same_path(row: Row, facts: TrialFacts, reasons: dict[str, str]) -> Row:
     """A test run whose frames end otherwise than the trial's took another path: its cost is not the trial's."""
-    found = facts.testrun.actions if isinstance(facts.testrun, TestRuns) else None
-    apart = None if found is None else other_actions(row, found)
+    found = facts.testrun if isinstance(facts.testrun, TestRuns) else None
+    apart = None if found is None or found.actions is None else other_actions(row, found.actions)
+    if found is not None and found.ring_records:
+        apart = "its records find the reader of the ring buffer awake, and wake it in the traffic"
     if apart is None:
         return {}
     reasons["testrun_raw_ns"] = f"test runs take another path than the traffic: {apart}"
