@@ -36,8 +36,9 @@ LAB = "netns:selftest"
 def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bool) -> None:
     """Inject delays, loss, duplicates, reordering and a slow-down of 3 %, and check that each is found (a few minutes).
 
-    Two equal programs must be called equivalent, too. The lab is netns:selftest unless --lab names another. The exit
-    code is 0 if all controls hold, else 1.
+    So must a changed length, a sample in step with the traffic, a count upstream of the program, and BPF statistics
+    that are switched on in mid-run, for the whole machine and some seconds. Two equal programs must be called
+    equivalent. The lab is netns:selftest unless --lab names another. The exit code is 0 if all controls hold, else 1.
     """
     name = lab_name or LAB
     require_name(name)
