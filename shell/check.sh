@@ -14,8 +14,8 @@ SANITIZED=(tests/afxdp_user tests/native/{common,xdpload} tests/deploy/test_depl
     tests/end_to_end/test_{run,foreign_frames}.py)
 PYTHONS=(3.11 3.12 3.13 3.14)
 FAILED=(--last-failed --last-failed-no-failures=none)
-FAST=(tests/{analysis,cli,figures,formats,plan,thesis} tests/run/test_{store,runner,sample_run,derived_tables}.py
-    tests/studies/test_{golden_attempts,planned,search,load_shares}.py tests/test_*.py)
+FAST=(tests/{analysis,cli,figures,formats,oracle,plan,thesis} tests/run/test_{store,runner,sample_run,derived_tables}.py
+    tests/studies/test_{planned,search,load_shares}.py tests/test_*.py)
 USERSPACE=("${FAST[@]}" tests/{compilers,moongen_lua,native/counted,notebooks,shell} tests/bench/test_bench_scripts.py
     tests/faults/test_replayed_faults.py tests/programs/test_programs_{bytecode,userspace}.py tests/run/test_scale.py
     tests/studies/test_{anonymous,every_run,execution_defeat,execution_machines,execution_mutants,execution_proof,report}.py)

@@ -1,4 +1,4 @@
-"""How `pytest -n N` distributes the tests: each file goes to one process, so that its fixtures are made once.
+"""How `pytest -n N` distributes the tests: a file goes to one process, so that its fixtures are made once.
 
 All files whose tests boot guests or change a machine-wide setting go to the same process. What takes longest begins
 first, so that no process is left with it at the end.
@@ -31,9 +31,14 @@ LONGEST = (
 )
 """More than 20 s each on two CPUs; by their number of tests, as xdist would order them, some would come last."""
 
+BY_TEST = "tests/oracle/test_oracle.py"
+"""Its tests share nothing: each may go to another process."""
+
 
 def scope_of(nodeid: str, root: Path) -> str:
     file = nodeid.split("::", 1)[0]
+    if file == BY_TEST:
+        return nodeid
     return "machine" if _is_alone(root / file) else file
 
 

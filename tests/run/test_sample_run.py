@@ -19,6 +19,7 @@ from xdplab.figures.styles import STYLES
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import last_attempts
 from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.latencies import latencies_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "results" / "sample"
@@ -61,6 +62,17 @@ def test_its_rows_are_what_its_raw_files_say(copy: Path) -> None:
         assert (row["tx_packets"], row["rx_packets"]) == (summary["tx_packets"], summary["rx_packets"])
         assert row["forwarded_pps"] == pytest.approx(summary["rx_window_packets"] / summary["rx_window_s"], rel=1e-12)
         assert (row["window_requested_s"], row["forwarded_window_s"]) == (0.5, summary["rx_window_s"])
+
+
+def test_latencies_of_two_directions_are_those_of_both(copy: Path) -> None:
+    """The histogram was of the first direction only, beside quantiles that are of both."""
+    run = RunDirectory.open(copy)
+    before = latencies_of(run)
+    name = str(before["trial_id"].iloc[0])
+    (output,) = (copy / "raw" / name).glob("*/xdpgen.jsonl")
+    shutil.copy(output, output.with_name("xdpgen_back.jsonl"))
+    twice = before["count"].where(before["trial_id"].ne(name), 2 * before["count"])
+    pd.testing.assert_frame_equal(latencies_of(run), before.assign(count=twice))
 
 
 def test_figures_are_drawn_from_it(copy: Path, tmp_path: Path) -> None:
