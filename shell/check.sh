@@ -15,10 +15,10 @@ SANITIZED=(tests/afxdp_user tests/native/{common,xdpload} tests/deploy/test_depl
 PYTHONS=(3.11 3.12 3.13 3.14)
 FAILED=(--last-failed --last-failed-no-failures=none)
 FAST=(tests/{analysis,cli,figures,formats,oracle,plan,thesis} tests/run/test_{store,runner,sample_run,derived_tables}.py
-    tests/studies/test_{planned,search,load_shares}.py tests/test_*.py)
+    tests/studies/{search,traffic/test_{planned,load_shares}.py} tests/test_*.py)
 USERSPACE=("${FAST[@]}" tests/{compilers,moongen_lua,native/counted,notebooks,shell} tests/bench/test_bench_scripts.py
     tests/faults/test_replayed_faults.py tests/programs/test_programs_{bytecode,userspace}.py tests/run/test_scale.py
-    tests/studies/test_{anonymous,every_run,execution_defeat,execution_machines,execution_mutants,execution_proof,report}.py)
+    tests/studies/test_{anonymous,every_run,report}.py tests/studies/execution/test_execution_{defeat,machines,mutants,proof}.py)
 # Many containers set it. Then each test process would compile every module again that it imports: that triples the CPU
 # time in environments made by uv, whose installed packages are not compiled either.
 unset PYTHONDONTWRITEBYTECODE

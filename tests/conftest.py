@@ -21,12 +21,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONGEST = (
     *("machine", "tests/compilers/test_compilers.py", "tests/hosts/test_host_contract.py"),
-    *("tests/studies/test_verifier_command.py", "tests/thesis/test_thesis_rules.py", "tests/plan/test_factors.py"),
+    *(
+        "tests/studies/verifier/test_verifier_command.py",
+        "tests/thesis/test_thesis_rules.py",
+        "tests/plan/test_factors.py",
+    ),
     *("tests/native/counted/test_instruction_counts.py", "tests/labs/test_inventory.py"),
     *("tests/faults/test_replayed_faults.py", "tests/figures/test_catalogue.py", "tests/thesis/test_truth.py"),
     *("tests/notebooks/test_notebooks.py", "tests/programs/test_programs_bytecode.py", "tests/test_site.py"),
-    *("tests/deploy/test_deploy_watchdog.py", "tests/studies/test_jitbench.py", "tests/labs/test_keeper_socket.py"),
-    *("tests/studies/test_bpfverify_corrupted.py", "tests/programs/test_programs_kernel.py"),
+    *("tests/deploy/test_deploy_watchdog.py", "tests/studies/jit/test_jitbench.py", "tests/labs/test_keeper_socket.py"),
+    *("tests/studies/verifier/test_bpfverify_corrupted.py", "tests/programs/test_programs_kernel.py"),
     *("tests/native/test_refusals.py", "tests/studies/test_report.py", "tests/bench/test_bench_scripts.py"),
 )
 """More than 20 s each on two CPUs; by their number of tests, as xdist would order them, some would come last."""

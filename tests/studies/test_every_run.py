@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 from tests.studies import test_frame
+from tests.studies.search.test_search import LINE, QUICK, dut, hard
 from tests.studies.test_frame import Request as Words
 from tests.studies.test_frame import Word
-from tests.studies.test_search import LINE, QUICK, dut, hard
 from tests.unpack import unpacked
 
 import xdplab as xl

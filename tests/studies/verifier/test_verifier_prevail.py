@@ -10,7 +10,7 @@ import pytest
 from xdplab.errors import PlanError
 from xdplab.studies.verifier.prevail import ResourceLimits, Runner, find_prevails
 
-RECORDED = Path(__file__).parents[1] / "formats" / "recorded" / "prevail"
+RECORDED = Path(__file__).parents[2] / "formats" / "recorded" / "prevail"
 
 
 HELP = {

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from studies_objects import HEAD
 from test_verifier_command import NOTHING_ELSE, command
+from tests.studies.verifier.objects import HEAD
 
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.studies.verifier import targets

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from studies_objects import CALLS
+from tests.studies.verifier.objects import CALLS
 
 from xdplab.cli import cli
 from xdplab.errors import FormatError, LabError, ProgramError

@@ -20,8 +20,8 @@ from xdplab.studies.execution.points import SMALLEST
 from xdplab.studies.execution.runs import STUDY
 
 COUNTED = "vm:6.1:count"
-PAIR = Path(__file__).resolve().parents[2] / "docs/examples/pair/pair.yaml"
-NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks/06_execution.ipynb"
+PAIR = Path(__file__).resolve().parents[3] / "docs/examples/pair/pair.yaml"
+NOTEBOOK = Path(__file__).resolve().parents[3] / "notebooks/06_execution.ipynb"
 pytestmark = [pytest.mark.root, pytest.mark.guest, pytest.mark.machine]  # it switches this machine's JIT, if it can
 
 

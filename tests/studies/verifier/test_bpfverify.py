@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from studies_objects import (
+from tests.studies.verifier.objects import (
     BTF_MAP,
     CALLS,
     EXCEPTION,

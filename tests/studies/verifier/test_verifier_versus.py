@@ -20,7 +20,7 @@ from xdplab.studies.verifier.rows import COLUMNS
 from xdplab.studies.verifier.runs import STUDY, VerifierRequest
 from xdplab.studies.verifier.versus import Asked, compared, side_of_csv, side_of_run, sides_within
 
-RECORDED = Path(__file__).parents[1] / "formats" / "recorded" / "veristat"
+RECORDED = Path(__file__).parents[2] / "formats" / "recorded" / "veristat"
 OLD, NEW = RECORDED / "demo.csv", RECORDED / "demo-new.csv"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from studies_doctored import doctored
+from tests.studies.execution.doctored import doctored
 
 from xdplab.studies.execution.benchmarks import BPF, USER, all_benchmarks
 from xdplab.studies.execution.machines import MACHINES

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from studies_objects import GLOBALS
+from tests.studies.verifier.objects import GLOBALS
 
 from xdplab.cli import cli
 from xdplab.errors import LabError, PlanError, ResultsError
@@ -213,7 +213,7 @@ def test_two_guest_kernels_count_what_this_machine_cannot(objects: Path, tmp_pat
 
 def test_the_notebook_runs_from_its_first_cell_to_its_last(verify, tmp_path: Path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    notebook = nbformat.read(Path(__file__).parents[2] / "notebooks" / "07_verifier.ipynb", as_version=4)
+    notebook = nbformat.read(Path(__file__).parents[3] / "notebooks" / "07_verifier.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells)
     resources = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources).execute()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-from studies_rows import loop, prevails, row, table
+from tests.studies.verifier.rows import loop, prevails, row, table
 
 from xdplab.errors import NotApplicableError
 from xdplab.figures.draw import draw

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from studies_rows import loop, prevails, row, table
+from tests.studies.verifier.rows import loop, prevails, row, table
 
 from xdplab.studies.verifier import summaries
 from xdplab.studies.verifier.paper import against_paper, page
@@ -76,7 +76,7 @@ def test_what_one_kernel_lacks_is_mended_by_another_that_accepts_it():
 
 
 def test_every_cause_of_the_loaders_environment_has_a_remedy_or_says_that_none_is_known():
-    text = (Path(__file__).parents[2] / "native" / "bpfverify" / "verdict.c").read_text()
+    text = (Path(__file__).parents[3] / "native" / "bpfverify" / "verdict.c").read_text()
     causes = set(re.findall(r'(?:ENVIRONMENT|NO_TYPE),\s*"([^"]+)"', text))
     assert len(causes) > 10
     assert {cause for cause in causes if summaries.remedy(cause) == summaries.NO_REMEDY} == {"interrupted"}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from studies_objects import CALLS, MAP_IN_MAP, cyclic, to_rela
+from tests.studies.verifier.objects import CALLS, MAP_IN_MAP, cyclic, to_rela
 
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.resources import shipped
