@@ -96,6 +96,19 @@ def named_by(data: bytes, words: Iterable[str], besides: str) -> list[str]:
     )
 
 
+DAMAGED = (
+    ELFError,
+    ConstructError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What pyelftools raises: a file that was cut, or has other bytes, breaks it anywhere."""
+
+
 def _reading(data: bytes, ask: Callable[[_Reader], T]) -> T:
     if data[:4] != b"\x7fELF":
         raise ProgramError("this is no BPF object: it is no ELF file", remedy="compile it with `clang -target bpf -c`")
@@ -111,8 +124,7 @@ def _reading(data: bytes, ask: Callable[[_Reader], T]) -> T:
         return ask(_Reader(elf))
     except XdplabError:
         raise
-    except (ELFError, ConstructError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # A file that was cut, or has other bytes, breaks pyelftools anywhere.
+    except DAMAGED as error:
         told = str(error) or type(error).__name__
         raise ProgramError(f"this is no whole BPF object: {told}", remedy="copy it again, or compile it") from None
 

@@ -17,6 +17,7 @@ from elftools.elf.elffile import ELFFile
 from xdplab.errors import PlanError, ProgramError
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.studies.points import schedule
+from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.compilers import Compiler, compile_object, find_compilers
 from xdplab.studies.verifier.corpora import CorpusObject, carve, collect
 from xdplab.studies.verifier.families import FAMILIES, Member, source
@@ -124,6 +125,23 @@ def test_corpora_of_folders_archives_and_executables(compile_member, tmp_path):
     assert list(carve((folder / "tool").read_bytes())) == [content[: len(next(carve((folder / "tool").read_bytes())))]]
     with pytest.raises(PlanError):
         collect([str(tmp_path / "nothing")])
+
+
+def test_an_object_without_programs_is_left_out_unless_it_is_damaged(
+    compile_member, compile_text, tmp_path, monkeypatch
+):
+    """gcc-bpf's crti.o holds an empty .text and no more, as an empty file compiled for BPF does."""
+    empty, whole = compile_text("").read_bytes(), compile_member("double_strcmp", 1).read_bytes()
+    folder = tmp_path / "gcc" / "bpf"
+    folder.mkdir(parents=True)
+    for name, content in {"crti.o": empty, "cut.o": whole[:200], "data.o": empty[:-1], "xdp.o": whole}.items():
+        (folder / name).write_bytes(content)
+    monkeypatch.setattr(corpora, "SYSTEM_FOLDERS", (str(folder),))
+    monkeypatch.setattr(corpora, "SYSTEM_TOOLS", ())
+    for name in ("system", str(folder)):
+        assert [Path(one.name).name for one in collect([name])] == ["cut.o", "data.o", "xdp.o"]
+    with pytest.raises(PlanError, match=r"crti\.o"):
+        collect([str(folder / "crti.o")])
 
 
 def test_a_guest_is_measured_once_and_blocks_stay_together():

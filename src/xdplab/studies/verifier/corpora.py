@@ -11,8 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from string import ascii_uppercase
 
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+
 from xdplab.errors import PlanError
 from xdplab.programs.build import build
+from xdplab.programs.image import DAMAGED
 from xdplab.programs.spec import ProgramSpec
 from xdplab.studies.verifier.compilers import Compiler, compile_object
 from xdplab.studies.verifier.families import Member, source
@@ -49,15 +53,17 @@ class CorpusObject:
 def collect(names: Sequence[str], *, apart: bool = False) -> list[CorpusObject]:
     """Return the BPF objects of files, directories, archives (tar, zip) and ``system``, each content once.
 
-    ``apart``: each name is a separate corpus (``A: old.o``), with all its contents, to be compared with the others.
-    Raises PlanError for a name of another kind, and for one without a BPF object.
+    Objects without a program are left out. ``apart``: each name is a separate corpus (``A: old.o``), with all its
+    contents, to be compared with the others. Raises PlanError for a name of another kind, and for one without a BPF
+    program.
     """
     subjects: dict[tuple[str, str], CorpusObject] = {}
     for rank, name in enumerate(names):
-        found = list(_system() if name == SYSTEM else _of_path(Path(name)))
-        if not found:
-            raise PlanError(f"{name} holds no BPF object", remedy="name an object, a directory, an archive, or system")
-        for subject in found:
+        objects = _system() if name == SYSTEM else _of_path(Path(name))
+        members = [subject for subject in objects if may_hold_program(subject.content)]
+        if not members:
+            raise PlanError(f"{name} holds no BPF program", remedy="name an object, a directory, an archive, or system")
+        for subject in members:
             corpus = f"{ascii_uppercase[rank]}: {Path(name).name}" if apart else ""
             subjects.setdefault((corpus, subject.sha256), replace(subject, corpus=corpus or subject.corpus))
     return list(subjects.values())
@@ -66,6 +72,18 @@ def collect(names: Sequence[str], *, apart: bool = False) -> list[CorpusObject]:
 def is_bpf(content: bytes) -> bool:
     """Whether the bytes begin as a BPF object does: an ELF file for BPF, or for no machine."""
     return content[:4] == _ELF and int.from_bytes(content[18:20], "little") in MACHINES
+
+
+def may_hold_program(content: bytes) -> bool:
+    """Whether an object has executable bytes: the crti.o of a compiler for BPF has none, so nothing of it is verified.
+
+    True for what cannot be read: its verdict says what it is.
+    """
+    try:
+        sections = [section.header for section in ELFFile(io.BytesIO(content)).iter_sections()]
+    except DAMAGED:
+        return True
+    return not sections or any(one.sh_flags & SH_FLAGS.SHF_EXECINSTR and one.sh_size for one in sections)
 
 
 def _of_path(path: Path) -> Iterator[CorpusObject]:
