@@ -15,7 +15,6 @@ from tests.thesis.test_published import DATA, needs_data
 
 from xdplab.analysis.intervals import interval_on
 from xdplab.analysis.series import settled
-from xdplab.analysis.stationary import step_in
 from xdplab.figures.marks import View, marks_frame
 from xdplab.figures.save import render
 from xdplab.figures.styles import style_named
@@ -35,6 +34,7 @@ from xdplab.thesis.printed import GREY, page_of, printed_sheet
 from xdplab.thesis.programs import count
 from xdplab.thesis.published import figure_named, published_figures
 from xdplab.thesis.rules import clock_ratio, corrected, judged_import
+from xdplab.thesis.stationary import step_in
 from xdplab.thesis.views import corrected_view, look_of, pools_sizes, published_view, source_of
 
 

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xdplab.analysis.stationary import step_in
 from xdplab.errors import FormatError
 from xdplab.formats.perf import require_system_wide
 from xdplab.plan.points import Point, ProgramFactors
@@ -22,6 +21,7 @@ from xdplab.thesis.latency import SETTLING_ROWS, latency
 from xdplab.thesis.names import Kind, Measured
 from xdplab.thesis.nulls import reasons_text
 from xdplab.thesis.programs import PacketWork as ProgramCounts
+from xdplab.thesis.stationary import step_in
 from xdplab.thesis.window import (
     Busy,
     Counters,
