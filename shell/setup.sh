@@ -8,11 +8,11 @@
 #   shell/setup.sh --completion only installs the Tab key's completion of `xdplab`, for this user and their shell
 #   shell/setup.sh --give-back  only gives files that a call by sudo made here to the calling user
 #
-# src/xdplab/labs/packages.tsv lists the packages. Only their installation needs root; it is done by sudo.
+# src/xdplab/doctor/packages.tsv lists the packages. Only their installation needs root; it is done by sudo.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-: "${XDPLAB_PACKAGES:=src/xdplab/labs/packages.tsv}" # these three are for the tests
+: "${XDPLAB_PACKAGES:=src/xdplab/doctor/packages.tsv}" # these three are for the tests
 : "${XDPLAB_OS_RELEASE:=/etc/os-release}"
 : "${XDPLAB_POLICY:=/usr/sbin/policy-rc.d}"
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin

@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from seaborn.axisgrid import FacetGrid
 
 import xdplab as xl
+from xdplab.doctor.checks import Row
+from xdplab.doctor.table import checks
 from xdplab.errors import FigureError, PlanError
 from xdplab.figures.catalogue import CATALOGUE
-from xdplab.labs.checks import checks
-from xdplab.labs.doctor import Row
 from xdplab.plan import FACTORS
 
 FIRST = ("pass", "import xdplab.plan", "from xdplab.plan import Plan", "import xdplab.notebook")

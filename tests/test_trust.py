@@ -19,7 +19,7 @@ from rich.console import Console
 
 import xdplab as xl
 from tests import forked
-from xdplab.labs.inventory import load_inventory
+from xdplab.labs.servers.inventory import load_inventory
 from xdplab.plan import load_plan, parse_plan
 from xdplab.run.progress import PlainObserver
 from xdplab.studies.catalogue import study

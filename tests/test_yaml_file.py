@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from xdplab.errors import LabError, PlanError
-from xdplab.labs.inventory import load_inventory
+from xdplab.labs.servers.inventory import load_inventory
 from xdplab.plan import load_plan
 from xdplab.resources import shipped
 from xdplab.yaml_file import read_yaml, yaml_words

@@ -14,7 +14,7 @@
 #define LINES " | " // stands between the lines of a file
 
 // These exist only in the machine's first network namespace. A lab of namespaces shows the one it was made in
-// under this path (labs/netns_host.py).
+// under this path (labs/netns/host.py).
 #define MACHINES_OWN "/proc/sys/net/core/"
 #define OUTSIDE_NET "/run/xdplab/outside-net"
 

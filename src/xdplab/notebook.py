@@ -23,14 +23,14 @@ from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import to_frame
 from xdplab.analysis.race import Standing
 from xdplab.analysis.summary import varying
+from xdplab.doctor.checks import examine
+from xdplab.doctor.table import Checks, checks
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures import explore
 from xdplab.figures.catalogue import CATALOGUE
 from xdplab.figures.comparing import compare_view
 from xdplab.figures.draw import draw
 from xdplab.labs import Lab, use_lab
-from xdplab.labs.checks import Checks, checks
-from xdplab.labs.doctor import examine
 from xdplab.plan import FACTORS, Plan, estimate_s, is_plan_file, load_plan, parse_plan, race_of, reference
 from xdplab.plan.factors import PATHS, Where, in_plan, of_program
 from xdplab.programs.program import Program

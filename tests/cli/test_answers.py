@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from xdplab import labs
 from xdplab.cli import cli
 from xdplab.cli.answers import ANSWERS, schema
-from xdplab.labs.doctor import Row
+from xdplab.doctor.checks import Row
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = str(ROOT / "results" / "sample")

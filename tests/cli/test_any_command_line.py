@@ -18,8 +18,11 @@ from tests.cli.entry import ending
 
 from xdplab import cli
 from xdplab.errors import LabError, XdplabError
-from xdplab.labs import cache, netns, uml, vm
+from xdplab.labs import cache
+from xdplab.labs.netns import lab as netns
+from xdplab.labs.uml import lab as uml
 from xdplab.labs.vm import kernels
+from xdplab.labs.vm import kind as vm
 from xdplab.plan import load_plan
 from xdplab.studies.traffic.planned import create_run
 

@@ -13,9 +13,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from xdplab.doctor.versions import Tried, tried
 from xdplab.errors import LabError
 from xdplab.labs.cache import cache_dir, locked, make
-from xdplab.labs.versions import Tried, tried
 from xdplab.labs.vm import archive
 
 LINKER = "ld-linux-x86-64.so.2"

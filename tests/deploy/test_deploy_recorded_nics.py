@@ -15,6 +15,8 @@ import pytest
 from xdplab.deploy.settings import Values, read
 from xdplab.deploy.settings_nic import Coalescing, Rss
 from xdplab.deploy.settings_table import BY_PREFIX
+from xdplab.doctor.checks import CheckedHost
+from xdplab.doctor.hardware import driver, queue_limit, rss
 from xdplab.formats.ethtool import (
     Channels,
     LinkState,
@@ -26,8 +28,6 @@ from xdplab.formats.ethtool import (
     parse_rings,
 )
 from xdplab.hosts import Result
-from xdplab.labs.doctor import CheckedHost
-from xdplab.labs.doctor_hardware import driver, queue_limit, rss
 
 RECORDED = Path(__file__).parent / "recorded"
 

@@ -108,8 +108,8 @@ ROLES: dict[str, Callable[[Seen], bool]] = {
     "holder": lambda seen: seen.words[:1] == ("bash",) and _word(seen, "echo watching"),
     "SSH server": lambda seen: seen.name == "sshd",
     "host's shell": lambda seen: seen.words[:1] == ("sh",) and _word(seen, "xdplab-group"),
-    "host's first process": lambda seen: seen.name.startswith("python") and _word(seen, "netns_host.py"),
-    "keeper": lambda seen: _word(seen, "netns_keeper.py"),
+    "host's first process": lambda seen: seen.name.startswith("python") and _word(seen, "netns/host.py"),
+    "keeper": lambda seen: _word(seen, "netns/keeper.py"),
 }
 OWN_LAB = ("keeper", "host's first process")  # the lab ends with it
 

@@ -27,7 +27,7 @@ def every() -> dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], .
     from tests.formats.test_parsers_any_input import PARSERS, THESIS
     from xdplab.errors import XdplabError
     from xdplab.formats import cpuclock, ethtool, generator, pcap, verifier_log
-    from xdplab.labs.inventory import load_inventory
+    from xdplab.labs.servers.inventory import load_inventory
     from xdplab.plan.model import load_plan
     from xdplab.run.journal import Journal
     from xdplab.studies.execution.microbench import parse_microbench

@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from xdplab.labs import Lab, control, netns
+from xdplab.labs import Lab, control
+from xdplab.labs.netns import lab as netns
 
 # Connects its standard input and output to the sshd of a netns lab's host (standard library only: it starts at once).
 PIPE = """

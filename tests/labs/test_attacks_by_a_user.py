@@ -19,8 +19,8 @@ from xdplab import labs
 from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.watchdog import Watchdog
 from xdplab.hosts import LocalHost
-from xdplab.labs import cache, keeper_socket, kept
-from xdplab.labs.inventory_lock import PortLock
+from xdplab.labs import cache, keeper_socket, keepers
+from xdplab.labs.servers.lock import PortLock
 from xdplab.run.disk import LOCK
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import places
@@ -202,7 +202,7 @@ def test_no_lock_can_be_held_by_another_user(
         run.writer(),
         places.place_of(places.HOST) as place,
         place.jit(True),
-        kept.alone_on([0], "lab a", pytest.fail),
+        keepers.alone_on([0], "lab a", pytest.fail),
     ):
         port = PortLock(host, str(open_folder / "vd0.lock"), "me")
         watchdog = Watchdog(host, "vd0", str(open_folder))
@@ -226,19 +226,20 @@ def test_root_waits_for_no_user_and_a_user_for_root(
     os.chown(open_folder / "home", attacker.uid, attacker.uid)
     take = f"""
 import os, pathlib, sys
-from xdplab.labs import keeper_socket, kept
+from xdplab.labs import keeper_socket
+from xdplab.labs import keepers
 os.environ["XDG_CACHE_HOME"] = {str(open_folder / "home")!r}
-keeper_socket.ROOT, kept.TURN_S = pathlib.Path({str(open_folder)!r}), 0.0
-with kept.alone_on([0], "lab b", lambda why: print(why, flush=True)):
+keeper_socket.ROOT, keepers.TURN_S = pathlib.Path({str(open_folder)!r}), 0.0
+with keepers.alone_on([0], "lab b", lambda why: print(why, flush=True)):
     print("held", flush=True)
     sys.stdin.read()
 """
-    with kept.alone_on([0], "lab a", pytest.fail):
+    with keepers.alone_on([0], "lab a", pytest.fail):
         assert "another lab measures on CPU 0" in attacker.run(take).stdout
     holder = subprocess.Popen(attacker.argv(take), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
-    with kept.alone_on([0], "lab a", pytest.fail):
+    with keepers.alone_on([0], "lab a", pytest.fail):
         holder.communicate()
 
 

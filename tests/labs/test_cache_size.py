@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from xdplab import labs
 from xdplab.cli import cli
+from xdplab.doctor.checks import cache_size
 from xdplab.errors import PlanError
 from xdplab.labs import cache
-from xdplab.labs.doctor import cache_size
 
 MB = 1_000_000
 DAYS = {"kernels/6.1.0_1": 30, "kernels/5.10.0_1": 20, "headers/6.1.0_1": 10, "modules/abc": 1, "vm/states/s": 0.1}

@@ -9,12 +9,13 @@ from typing import Any, cast
 import pytest
 
 from xdplab import labs
+from xdplab.doctor import checks as doctor
+from xdplab.doctor import versions
+from xdplab.doctor.checks import CheckedHost, Row, examine, examine_here, examine_interface, examine_machine
+from xdplab.doctor.versions import tried
 from xdplab.errors import HostError
 from xdplab.formats.procstat import FAST_CLOCKS
 from xdplab.hosts import Host, LocalHost, Result
-from xdplab.labs import doctor, versions
-from xdplab.labs.doctor import CheckedHost, Row, examine, examine_here, examine_interface, examine_machine
-from xdplab.labs.versions import tried
 from xdplab.labs.vm import archive
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a lab")

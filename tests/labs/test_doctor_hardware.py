@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from xdplab.cli import doctor
+from xdplab.doctor import hardware
+from xdplab.doctor import tune as doctor_tune
+from xdplab.doctor.checks import CheckedHost
+from xdplab.doctor.tune import tune, undo
 from xdplab.errors import HostError
 from xdplab.hosts import LocalHost, Result
-from xdplab.labs import doctor_hardware as hardware
-from xdplab.labs import doctor_tune
-from xdplab.labs.doctor import CheckedHost
-from xdplab.labs.doctor_tune import tune, undo
 
 CPU = "/sys/devices/system/cpu"
 

@@ -20,14 +20,17 @@ from xdplab import labs
 from xdplab.cli import doctor
 from xdplab.deploy.device import snapshot
 from xdplab.deploy.held import HeldDevice
+from xdplab.doctor.checks import CheckedHost, Row
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts import LocalHost, Result
-from xdplab.labs import Lab, inventory_checks, inventory_lab, inventory_lock
-from xdplab.labs.doctor import CheckedHost, Row
-from xdplab.labs.inventory import Interface, Inventory, load_inventory
-from xdplab.labs.inventory_checks import Port, _cpu_list, find_port, refuse_wrong_mac
-from xdplab.labs.inventory_host import SudoHost
-from xdplab.labs.inventory_lab import PORTS_DIR
+from xdplab.labs import Lab
+from xdplab.labs.servers import lab as inventory_lab
+from xdplab.labs.servers import lock as inventory_lock
+from xdplab.labs.servers import ports as inventory_checks
+from xdplab.labs.servers.host import SudoHost
+from xdplab.labs.servers.inventory import Interface, Inventory, load_inventory
+from xdplab.labs.servers.lab import PORTS_DIR
+from xdplab.labs.servers.ports import Port, _cpu_list, find_port, refuse_wrong_mac
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0pPPGpbV1zQq2aR3o5u1Cp2dJkzFyy0uK3q8oJ1bYk"
@@ -301,7 +304,7 @@ SILENT_S = 5
 HOLDS = """
 import sys, time
 from xdplab import labs
-from xdplab.labs import inventory_lock
+from xdplab.labs.servers import lock as inventory_lock
 inventory_lock.BEAT_S = 0.5
 with labs.open_lab(sys.argv[1]).lock('one that stands still'):
     print('in', flush=True)

@@ -7,8 +7,9 @@ import pytest
 
 from xdplab import labs
 from xdplab.errors import LabError
-from xdplab.labs import control, netns
+from xdplab.labs import control
 from xdplab.labs.base import Cpus, arrangement_for, share_out
+from xdplab.labs.netns import lab as netns
 
 
 @pytest.mark.parametrize("name", ["inventory", "rack.json", "nonsense", ""])

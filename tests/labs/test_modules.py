@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import LabError, ProgramError
-from xdplab.labs import modules
-from xdplab.labs.modules import BuildTree, build, compiler_for
+from xdplab.labs.guests import modules
+from xdplab.labs.guests.modules import BuildTree, build, compiler_for
 
 KBUILD = """
 modules:

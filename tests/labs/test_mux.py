@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from xdplab.labs.mux import FULL, HEAD, Mux
+from xdplab.labs.guests.mux import FULL, HEAD, Mux
 
 
 class End(threading.Thread):

@@ -16,7 +16,9 @@ from strangers import Stranger, find_stranger
 
 from xdplab import labs
 from xdplab.errors import LabError
-from xdplab.labs import Lab, control, keeper_socket, netns, netns_keeper
+from xdplab.labs import Lab, control, keeper_socket
+from xdplab.labs.netns import keeper as netns_keeper
+from xdplab.labs.netns import lab as netns
 
 pytestmark = [
     pytest.mark.root,
@@ -52,14 +54,14 @@ def test_a_link_that_cannot_be_made_has_a_reason(code: int, stderr: str, told: s
 
 SLOW = """
 import argparse, time
-from xdplab.labs import netns_keeper
+from xdplab.labs.netns import keeper as netns_keeper
 netns_keeper.START_S = 1
 netns_keeper.Keeper.make = lambda keeper: time.sleep(9)
 options = argparse.Namespace(socket="/nowhere", uid=0, queues=1, lease=False)
 netns_keeper.in_background(lambda say: netns_keeper.keep(options, say))
 """
 BROKEN = """
-from xdplab.labs import netns_keeper
+from xdplab.labs.netns import keeper as netns_keeper
 netns_keeper.in_background(lambda say: 1 / 0)
 """
 
@@ -266,7 +268,7 @@ def test_nothing_outlives_the_keeper(name: str, number: signal.Signals) -> None:
 def test_a_host_that_dies_takes_the_lab_with_it(name: str) -> None:
     labs.up(name)
     spaces = namespaces(labs.open_lab(name))
-    (init, *_) = [int(line.split("/")[2]) for line in processes_in(spaces) if "netns_host.py\0dut" in line]
+    (init, *_) = [int(line.split("/")[2]) for line in processes_in(spaces) if "netns/host.py\0dut" in line]
     os.kill(init, signal.SIGKILL)
     assert_gone(name, spaces)
 

@@ -23,8 +23,8 @@ from xdplab.generators import testpmd as adapter_of_testpmd
 from xdplab.hosts.process import KILL_AFTER_S
 from xdplab.hosts.ssh import TELL_GROUP
 from xdplab.labs import Lab
-from xdplab.labs.inventory import Inventory
-from xdplab.labs.root_commands import COMMANDS, page, sudoers
+from xdplab.labs.servers.inventory import Inventory
+from xdplab.labs.servers.root_commands import COMMANDS, page, sudoers
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "src" / "xdplab"

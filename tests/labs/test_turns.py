@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import HostError
-from xdplab.labs import kept
+from xdplab.labs import keepers
 
 TAKE = """
 import pathlib, sys, time
-from xdplab.labs import kept
-kept.keeper_socket.ROOT = pathlib.Path(sys.argv[3])
+from xdplab.labs import keepers
+keepers.keeper_socket.ROOT = pathlib.Path(sys.argv[3])
 for _ in range(int(sys.argv[1])):
-    with kept.alone_on([0], "lab b", lambda why: print(why, file=sys.stderr)):
+    with keepers.alone_on([0], "lab b", lambda why: print(why, file=sys.stderr)):
         began = time.monotonic()
         time.sleep(float(sys.argv[2]))
         print(began, time.monotonic(), flush=True)
@@ -28,7 +28,7 @@ for _ in range(int(sys.argv[1])):
 @pytest.fixture
 def cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Locks of CPUs on which no other test measures."""
-    monkeypatch.setattr(kept.keeper_socket, "ROOT", tmp_path)
+    monkeypatch.setattr(keepers.keeper_socket, "ROOT", tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
@@ -56,7 +56,7 @@ def test_a_waiting_lab_says_why_and_that_it_continues(cpus: Path) -> None:
         assert taker.stdout is not None
         until = time.monotonic() + 20
         while not heard and time.monotonic() < until:
-            with kept.alone_on([0], "lab a", heard.append):
+            with keepers.alone_on([0], "lab a", heard.append):
                 pass
         assert taker.wait(20) == 0
     assert heard == ["lab a: another lab measures on CPU 0", None]
@@ -64,12 +64,12 @@ def test_a_waiting_lab_says_why_and_that_it_continues(cpus: Path) -> None:
 
 def test_a_killed_holder_lets_go_and_a_hung_one_is_named(cpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with another(cpus, 1, 60.0) as taker:
-        monkeypatch.setattr(kept, "TURN_S", 0.0)
+        monkeypatch.setattr(keepers, "TURN_S", 0.0)
         until = time.monotonic() + 20
         refused = None
         while refused is None and time.monotonic() < until:
             try:
-                with kept.alone_on([0], "lab a", lambda _: None):
+                with keepers.alone_on([0], "lab a", lambda _: None):
                     pass
             except HostError as error:
                 refused = error
@@ -77,11 +77,11 @@ def test_a_killed_holder_lets_go_and_a_hung_one_is_named(cpus: Path, monkeypatch
         assert refused.message == "lab a: another lab has measured on CPU 0 for 0 s"
         taker.kill()
         taker.wait(20)
-    with kept.alone_on([0], "lab a", pytest.fail):
+    with keepers.alone_on([0], "lab a", pytest.fail):
         pass
 
 
 @pytest.mark.usefixtures("cpus")
 def test_labs_on_other_cpus_do_not_wait() -> None:
-    with kept.alone_on([0], "lab a", pytest.fail), kept.alone_on([1], "lab b", pytest.fail):
+    with keepers.alone_on([0], "lab a", pytest.fail), keepers.alone_on([1], "lab b", pytest.fail):
         pass

@@ -13,9 +13,10 @@ import pytest
 
 from xdplab import labs
 from xdplab.errors import LabError
-from xdplab.labs import modules
-from xdplab.labs.uml import KEEPERS, UmlLab, source, xstate
+from xdplab.labs.guests import modules
 from xdplab.labs.uml import lab as uml_lab
+from xdplab.labs.uml import source, xstate
+from xdplab.labs.uml.lab import KEEPERS, UmlLab
 from xdplab.labs.uml.package import package
 
 pytestmark = pytest.mark.machine

@@ -19,11 +19,13 @@ import pytest
 
 from xdplab import labs
 from xdplab.deploy.native import build_tool
+from xdplab.doctor.checks import CheckedHost, examine_kernel
 from xdplab.errors import LabError
 from xdplab.hosts import LocalHost
-from xdplab.labs import Lab, cache, control, modules
-from xdplab.labs.doctor import CheckedHost, examine_kernel
-from xdplab.labs.vm import KEEPERS, VmLab, archive, headers, initramfs, kernels, qemu
+from xdplab.labs import Lab, cache, control
+from xdplab.labs.guests import modules
+from xdplab.labs.vm import archive, headers, initramfs, kernels, qemu
+from xdplab.labs.vm.lab import KEEPERS, VmLab
 
 pytestmark = pytest.mark.guest
 

@@ -23,7 +23,8 @@ from xdplab.errors import LabError
 from xdplab.formats.ethtool import parse_statistics
 from xdplab.generators import Generator, GeneratorSettings
 from xdplab.hosts import LocalHost
-from xdplab.labs.vm import KEEPERS, kernels, qemu, tap
+from xdplab.labs.vm import kernels, qemu, tap
+from xdplab.labs.vm.lab import KEEPERS
 from xdplab.programs.build import build
 from xdplab.programs.spec import ProgramSpec
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xdplab.errors import LabError
-from xdplab.labs.guests import GuestKeepers
+from xdplab.labs.guests.keepers import GuestKeepers
 from xdplab.labs.vm import kernels, lab, qemu, tried
 
 MODELS = qemu.WAYS["functional"].models

@@ -234,7 +234,7 @@ def test_an_interrupted_installation_is_done_again(machine: Machine) -> None:
 
 
 def test_nothing_to_do_takes_a_moment_and_says_what_comes_next(machine: Machine) -> None:
-    shutil.copy(ROOT / "src/xdplab/labs/packages.tsv", machine.folder / "packages.tsv")
+    shutil.copy(ROOT / "src/xdplab/doctor/packages.tsv", machine.folder / "packages.tsv")
     first = machine.run()
     if first.returncode or "installing" in first.stderr:
         pytest.skip(f"this machine lacks something: {first.stderr}")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from xdplab.analysis.findings import Finding
-from xdplab.labs.doctor import Row
+from xdplab.doctor.checks import Row
 from xdplab.run.listing import KnownRun
 from xdplab.studies.comparing import Unlike
 from xdplab.studies.traffic.audits import AuditEntry, Fit

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.cli.common import show
+from xdplab.doctor.checks import CheckedHost, Row, examine, examine_here, examine_kernel, problems_first, second_ends
+from xdplab.doctor.tune import tune as apply_tunings
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.labs import Lab, require_name, use_lab
-from xdplab.labs.doctor import CheckedHost, Row, examine, examine_here, examine_kernel, problems_first, second_ends
-from xdplab.labs.doctor_tune import tune as apply_tunings
 from xdplab.later import later
 
 if TYPE_CHECKING:
     from xdplab.counters import drivers
     from xdplab.deploy import device
     from xdplab.deploy.queues import Endpoint
-    from xdplab.labs import doctor_hardware as hardware
+    from xdplab.doctor import hardware
     from xdplab.studies.traffic import study
 else:
     drivers, device = later("xdplab.counters.drivers"), later("xdplab.deploy.device")
-    hardware = later("xdplab.labs.doctor_hardware")
+    hardware = later("xdplab.doctor.hardware")
     study = later("xdplab.studies.traffic.study")
 
 PROBLEM = 1

@@ -21,10 +21,10 @@ from xdplab.hosts import Process
 from xdplab.later import later
 
 if TYPE_CHECKING:
-    from xdplab.labs import inventory as inventories
-    from xdplab.labs import root_commands
+    from xdplab.labs.servers import inventory as inventories
+    from xdplab.labs.servers import root_commands
 else:
-    inventories, root_commands = later("xdplab.labs.inventory"), later("xdplab.labs.root_commands")
+    inventories, root_commands = later("xdplab.labs.servers.inventory"), later("xdplab.labs.servers.root_commands")
 
 _for_user = click.option("--for-user", metavar="UID|NAME", help="The lab's owner (by default you).")
 _as_json = click.option("--json", "as_json", is_flag=True, help="For scripts.")

@@ -18,7 +18,7 @@ import click
 
 from xdplab.cli import EXIT_CODES, answers, cli
 from xdplab.errors import XdplabError
-from xdplab.labs.inventory import Inventory
+from xdplab.labs.servers.inventory import Inventory
 
 SOURCE = Path(__file__).resolve().parents[1]
 ELSEWHERE = ("xdplab.trust", "xdplab.analysis.intervals")

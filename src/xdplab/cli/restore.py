@@ -13,12 +13,12 @@ from xdplab.later import later
 
 if TYPE_CHECKING:
     from xdplab.deploy import device, dpdk, throttling
-    from xdplab.labs import doctor_tune
+    from xdplab.doctor import tune as doctor_tune
     from xdplab.studies.traffic import study
 else:
     device, dpdk = later("xdplab.deploy.device"), later("xdplab.deploy.dpdk")
     throttling = later("xdplab.deploy.throttling")
-    doctor_tune, study = later("xdplab.labs.doctor_tune"), later("xdplab.studies.traffic.study")
+    doctor_tune, study = later("xdplab.doctor.tune"), later("xdplab.studies.traffic.study")
 
 
 @click.command()

@@ -13,13 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from xdplab.doctor.packages import Need, distribution, needs
+from xdplab.doctor.versions import tried, untried
 from xdplab.errors import HostError, LabError
 from xdplab.formats.procstat import FAST_CLOCKS
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs import cache
 from xdplab.labs.base import Lab, arrangement_for
-from xdplab.labs.packages import Need, distribution, needs
-from xdplab.labs.versions import tried, untried
 
 Verdict = Literal["ok", "warn", "missing"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from xdplab.doctor.checks import CheckedHost, Row, Verdict, number_in, understood
 from xdplab.errors import FormatError
 from xdplab.formats.ethtool import (
     most_queues,
@@ -15,8 +16,7 @@ from xdplab.formats.ethtool import (
     rss_spread,
     rss_table,
 )
-from xdplab.labs.doctor import CheckedHost, Row, Verdict, number_in, understood
-from xdplab.labs.inventory_checks import DPDK_DRIVERS
+from xdplab.labs.servers.ports import DPDK_DRIVERS
 
 CPU = "/sys/devices/system/cpu"
 ABSENT = "not told (a VM, or another vendor's)"

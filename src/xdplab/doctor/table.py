@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.labs.doctor import Row, problems_first
+from xdplab.doctor.checks import Row, problems_first
 
 
 class Checks(pd.DataFrame):

@@ -61,13 +61,13 @@ class LabKind:
 
 
 KINDS: dict[str, LabKind] = {
-    "netns": LabKind("netns, netns:NAME", "xdplab.labs.netns"),
+    "netns": LabKind("netns, netns:NAME", "xdplab.labs.netns.lab"),
     "vm": LabKind(
         "vm:KERNEL, vm:KERNEL:kvm|count|functional, vm:KERNEL:WAY:NAME, each with :tap, :igb, :vmxnet3 or :e1000e",
-        "xdplab.labs.vm",
+        "xdplab.labs.vm.kind",
     ),
-    "uml": LabKind("uml, uml:NAME", "xdplab.labs.uml"),
-    "inventory": LabKind("an inventory FILE.yaml", "xdplab.labs.inventory_lab", listed=False),
+    "uml": LabKind("uml, uml:NAME", "xdplab.labs.uml.lab"),
+    "inventory": LabKind("an inventory FILE.yaml", "xdplab.labs.servers.lab", listed=False),
 }
 """Add a line here for a new kind of lab."""
 

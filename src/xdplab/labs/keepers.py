@@ -130,7 +130,7 @@ class Keepers:
         return {**said, "way": None, "why": None, **known, "hosts": shown}
 
 
-class KeptLab:
+class KeeperLab:
     """A lab as a client of its keeper: it can lock the lab, keep it up and connect to its hosts."""
 
     keepers: Keepers

@@ -11,7 +11,7 @@ from test_execution_proof import DOCTORED, IN_THE_MODULE, doctored
 
 from xdplab.compiler import find_clang
 from xdplab.errors import LabError
-from xdplab.labs.modules import BuildTree
+from xdplab.labs.guests.modules import BuildTree
 from xdplab.labs.vm import headers
 from xdplab.labs.vm.architectures import KNOWN
 from xdplab.resources import shipped

@@ -12,7 +12,7 @@ import pytest
 
 from xdplab.compiler import find_clang
 from xdplab.errors import FormatError, LabError, ProgramError
-from xdplab.labs import modules
+from xdplab.labs.guests import modules
 from xdplab.labs.vm import headers
 from xdplab.resources import shipped
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from xdplab.errors import NotApplicableError, PlanError
-from xdplab.labs.caches import largest_cache_bytes
+from xdplab.labs.cpu_caches import largest_cache_bytes
 from xdplab.studies.execution import own, points
 from xdplab.studies.execution.absent import absent, left_out
 from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest, chosen, smallest

@@ -13,7 +13,7 @@ import pytest
 from xdplab.counters import Value
 from xdplab.errors import UnsupportedError
 from xdplab.labs.base import Cpus, LinkEnds
-from xdplab.labs.inventory_lab import InventoryLab
+from xdplab.labs.servers.lab import InventoryLab
 from xdplab.labs.uml.lab import UmlLab
 from xdplab.labs.vm.lab import VmLab
 from xdplab.plan import Point, parse_plan, points_of

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from xdplab.labs import netns_keeper
+    from xdplab.labs.netns import keeper as netns_keeper
 else:
-    import netns_keeper
+    from netns import keeper as netns_keeper
 
 Answer = dict[str, Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from xdplab.labs.base import Arrangement
 from xdplab.labs.cache import cache_dir
-from xdplab.labs.kept import Keepers
+from xdplab.labs.keepers import Keepers
 
 _NOTE = re.compile(r"^xdplab: (the guest .*)$", re.MULTILINE)
 

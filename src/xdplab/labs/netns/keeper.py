@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from xdplab.labs import keeper_socket
 else:  # importing the package itself would load pandas
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     import keeper_socket
 
 HOSTS = {"dut": "vd0", "tg": "vg0"}
@@ -104,7 +104,7 @@ class NetnsHost:
     def __init__(self, name: str, interface: str, sshd: str, isolated: tuple[str, ...] = ISOLATED) -> None:
         self.name, self.interface = name, interface
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        script = Path(__file__).with_name("netns_host.py")
+        script = Path(__file__).with_name("host.py")
         outside = os.open("/proc/self/ns/net", os.O_RDONLY)
         self.process = subprocess.Popen(
             [*isolated, sys.executable, "-I", "-S", "-B", str(script), name, sshd, str(outside)],

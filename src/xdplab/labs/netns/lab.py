@@ -26,10 +26,10 @@ from xdplab.labs.base import (
     turned,
 )
 from xdplab.labs.cache import native_dir
-from xdplab.labs.inventory_place import receive_in_threads
-from xdplab.labs.kept import Keepers, KeptLab
-from xdplab.labs.kept import require_name as require_name
-from xdplab.labs.netns_host import WORK_DIR
+from xdplab.labs.keepers import KeeperLab, Keepers
+from xdplab.labs.keepers import require_name as require_name
+from xdplab.labs.netns.host import WORK_DIR
+from xdplab.labs.threads import receive_in_threads
 
 DEFAULT = "default"
 TOOLS = ("unshare", "setpriv", "ip", "ethtool", "sshd", "ssh-keygen", "mount")
@@ -56,7 +56,7 @@ KEEPERS = Keepers("netns", full_name, label, COMING_UP_S, users=(0,))  # only ro
 down, status = KEEPERS.down, KEEPERS.status
 
 
-class NetnsLab(KeptLab):
+class NetnsLab(KeeperLab):
     """A `Lab` of two namespaces, as its keeper describes it."""
 
     kind = "netns"
@@ -181,7 +181,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     if KEEPERS.is_up(uid, instance):
         return False
     _require_tools()
-    script = Path(__file__).with_name("netns_keeper.py")
+    script = Path(__file__).with_name("keeper.py")
     keeper = [sys.executable, "-I", "-B", str(script), "--socket", str(KEEPERS.address(uid, instance)), f"--uid={uid}"]
     return KEEPERS.made(uid, instance, _start(keeper + ["--lease"] * lease, KEEPERS.title(instance)))
 

@@ -13,7 +13,7 @@ import paramiko
 from xdplab.errors import HostError
 from xdplab.hosts import SshAddress, SshHost
 from xdplab.hosts.lifeline import SILENCE_S
-from xdplab.labs.inventory import Machine
+from xdplab.labs.servers.inventory import Machine
 
 RETURNS_S = 900.0
 """Seconds in which a server that is lost may come back: a reboot with memory tests takes ten minutes."""

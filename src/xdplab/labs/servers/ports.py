@@ -8,8 +8,8 @@ from typing import Any
 from xdplab.errors import HostError, LabError
 from xdplab.formats.ethtool import most_queues, parse_channels
 from xdplab.hosts import Host
-from xdplab.labs.inventory import Interface
-from xdplab.labs.ssh_route import refuse_ssh_route
+from xdplab.labs.servers.inventory import Interface
+from xdplab.labs.servers.ssh_route import refuse_ssh_route
 
 VIRTUAL_DRIVERS = frozenset({"veth", "tun", "tap", "virtio_net", "bridge", "dummy", "netdevsim"})
 DPDK_DRIVERS = frozenset({"vfio-pci", "uio_pci_generic", "igb_uio"})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from xdplab.hosts.process import KILL_AFTER_S
 from xdplab.hosts.ssh import KILL_GROUP, TELL_GROUP
-from xdplab.labs.inventory import Inventory, Machine, TrafficMachine
+from xdplab.labs.servers.inventory import Inventory, Machine, TrafficMachine
 
 
 @dataclass(frozen=True)

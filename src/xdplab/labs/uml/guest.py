@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xdplab.labs import mux, netns_host, netns_keeper
+    from xdplab.labs.guests import mux
+    from xdplab.labs.netns import host as netns_host
+    from xdplab.labs.netns import keeper as netns_keeper
     from xdplab.labs.uml import inside
 else:  # importing the package itself would load pandas
-    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-    import inside
-    import mux
-    import netns_host
-    import netns_keeper
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from guests import mux
+    from netns import host as netns_host
+    from netns import keeper as netns_keeper
+    from uml import inside
 
 HOST, LINE, PULSE = "guest", "/dev/ttyS0", 0
 

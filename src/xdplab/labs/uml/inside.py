@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xdplab.labs import netns_host
+    from xdplab.labs.netns import host as netns_host
     from xdplab.labs.uml import xstate
 else:
-    import netns_host
-    import xstate
+    from netns import host as netns_host
+    from uml import xstate
 
 CODE = {str(path) for path in (Path(__file__).parents[1], Path(sys.executable).parents[1], Path(sys.base_prefix))}
 """The scripts that the guest runs, and their Python."""

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xdplab.labs import guest_keeper, mux
+    from xdplab.labs.guests import keeper as guest_keeper
+    from xdplab.labs.guests import mux
     from xdplab.labs.uml import xstate
 else:  # importing the package itself would load pandas
-    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-    import guest_keeper
-    import mux
-    import xstate
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from guests import keeper as guest_keeper
+    from guests import mux
+    from uml import xstate
 
 PULSE = 0
 """The stream that the guest echoes; the others are SSH connections."""

@@ -14,10 +14,12 @@ from xdplab.errors import LabError, MissingToolError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace
 from xdplab.labs.cache import cache_dir, native_dir
-from xdplab.labs.caches import evicted_bytes
-from xdplab.labs.guests import GuestKeepers
-from xdplab.labs.kept import KeptLab
-from xdplab.labs.netns_host import WORK_DIR
+from xdplab.labs.cpu_caches import evicted_bytes
+from xdplab.labs.guests.keepers import GuestKeepers
+from xdplab.labs.guests.keepers import arrangement as arrangement
+from xdplab.labs.keepers import KeeperLab
+from xdplab.labs.keepers import require_name as require_name
+from xdplab.labs.netns.host import WORK_DIR
 from xdplab.labs.uml import xstate
 from xdplab.labs.uml.package import Package, package
 
@@ -51,8 +53,10 @@ def label(known: dict[str, Any]) -> str:
 
 KEEPERS = GuestKeepers("uml", full_name, label, START_S)
 
+down, status = KEEPERS.down, KEEPERS.status
 
-class UmlLab(KeptLab):
+
+class UmlLab(KeeperLab):
     """A `Lab` of one host, ``guest``. A request for a link gets an error."""
 
     kind = "uml"

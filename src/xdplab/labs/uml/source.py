@@ -19,7 +19,7 @@ from elftools.elf.elffile import ELFFile
 
 from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.cache import locked, make, mark_used
-from xdplab.labs.modules import BuildTree, build, compiler_for
+from xdplab.labs.guests.modules import BuildTree, build, compiler_for
 from xdplab.labs.uml.package import SUITES, Package, package
 from xdplab.labs.vm import archive
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from xdplab.errors import LabError
 from xdplab.labs.cache import locked, make, mark_used
-from xdplab.labs.modules import BuildTree, compiler_for
+from xdplab.labs.guests.modules import BuildTree, compiler_for
 from xdplab.labs.vm import architectures, archive, kernels
 from xdplab.labs.vm.architectures import Architecture
 

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xdplab.labs import guest_keeper, netns_keeper
+    from xdplab.labs.guests import keeper as guest_keeper
+    from xdplab.labs.netns import keeper as netns_keeper
     from xdplab.labs.vm import qmp, saved
 else:  # importing the package itself would load pandas
-    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-    import guest_keeper
-    import netns_keeper
-    import qmp
-    import saved
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from guests import keeper as guest_keeper
+    from netns import keeper as netns_keeper
+    from vm import qmp, saved
 
 MOST_BYTES_S = 1 << 40
 """Bytes that QEMU may write per second while it saves: no limit."""

@@ -1,16 +1,13 @@
 """Labs in QEMU guests: real kernels of a distribution, the netns lab inside, or a guest as the DUT behind a tap."""
 
 from xdplab.errors import LabError
-from xdplab.labs import guests
+from xdplab.labs.guests.keepers import arrangement
 from xdplab.labs.vm import kernels, lab, qemu, tap
 from xdplab.labs.vm.lab import DEFAULT, KEEPERS, VmLab
 
-__all__ = ["DEFAULT", "KEEPERS", "VmLab", "arrangement", "down", "open_lab", "require_name", "status", "up"]
+__all__ = ["DEFAULT", "arrangement", "down", "open_lab", "require_name", "status", "up"]
 
 down, status = KEEPERS.down, KEEPERS.status
-
-
-arrangement = guests.arrangement
 
 
 def require_name(instance: str) -> None:

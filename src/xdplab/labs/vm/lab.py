@@ -17,8 +17,8 @@ from xdplab.errors import LabError
 from xdplab.hosts import Host
 from xdplab.labs.base import MITIGATED, Arrangement, Clock, LinkEnds
 from xdplab.labs.cache import native_dir
-from xdplab.labs.guests import GuestKeepers
-from xdplab.labs.netns import NetnsLab
+from xdplab.labs.guests.keepers import GuestKeepers
+from xdplab.labs.netns.lab import NetnsLab
 from xdplab.labs.vm import kernels, link, qemu, tried
 from xdplab.labs.vm.keys import key_pair
 

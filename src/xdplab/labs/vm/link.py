@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xdplab.labs import netns_host, netns_keeper
+    from xdplab.labs.netns import host as netns_host
+    from xdplab.labs.netns import keeper as netns_keeper
 else:  # importing the package itself would load pandas
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    import netns_host
-    import netns_keeper
+    from netns import host as netns_host
+    from netns import keeper as netns_keeper
 
 ADDRESS = "10.0.2.15"
 """The guest's, the one that QEMU's user network forwards to."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.errors import MissingToolError
-from xdplab.labs import netns_host
 from xdplab.labs.base import Clock
 from xdplab.labs.cache import cache_dir
+from xdplab.labs.netns import host as netns_host
 from xdplab.labs.vm import initramfs, link, saved
 from xdplab.labs.vm.kernels import Kernel
 from xdplab.labs.vm.keys import KeyPair

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xdplab.labs import netns_keeper
+    from xdplab.labs.netns import keeper as netns_keeper
 else:
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    import netns_keeper
+    from netns import keeper as netns_keeper
 
 ANSWER_S = 30.0
 _LOOK_S = 0.01

@@ -17,7 +17,7 @@ from xdplab import hosts
 from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace
 from xdplab.labs.interrupts import place_interrupts
-from xdplab.labs.kept import KeptLab
+from xdplab.labs.keepers import KeeperLab
 from xdplab.labs.vm import kernels, lab, qemu, tap_link
 
 QUEUES = 4
@@ -101,7 +101,7 @@ class TapLab(lab.VmLab):
         return {"softirq": "in the guest, and on this machine", "dut_interrupts": placed}
 
     def _address(self, name: str) -> hosts.SshAddress:
-        return KeptLab._address(self, name) if name == "tg" else super()._address(name)
+        return KeeperLab._address(self, name) if name == "tg" else super()._address(name)
 
 
 def card_of(instance: str) -> str | None:

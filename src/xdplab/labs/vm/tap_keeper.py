@@ -14,15 +14,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).parent))
 if TYPE_CHECKING:
-    from xdplab.labs import guest_keeper, netns_keeper
+    from xdplab.labs.guests import keeper as guest_keeper
+    from xdplab.labs.netns import keeper as netns_keeper
     from xdplab.labs.vm import keeper
 else:
-    import keeper
-    import netns_keeper
-
-    guest_keeper = keeper.guest_keeper
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from guests import keeper as guest_keeper
+    from netns import keeper as netns_keeper
+    from vm import keeper
 
 TG, INTERFACE = "tg", "vg0"
 RING = 128

@@ -8,14 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).parent))
 if TYPE_CHECKING:
-    from xdplab.labs import netns_host
+    from xdplab.labs.netns import host as netns_host
     from xdplab.labs.vm import link
 else:
-    import link
-
-    netns_host = link.netns_host
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from netns import host as netns_host
+    from vm import link
 
 DUT, INTERFACE = "dut", "vd0"
 MAC = "52:54:00:78:64:70"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from xdplab.compiler import find_clang
 from xdplab.errors import ProgramError
-from xdplab.labs import modules
-from xdplab.labs.modules import BuildTree
+from xdplab.labs.guests import modules
+from xdplab.labs.guests.modules import BuildTree
 from xdplab.resources import shipped
 from xdplab.studies.execution.benchmarks import BPF, MODULE, NATIVE, USER, Benchmark
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from xdplab.errors import LabError, MissingToolError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.local import LocalHost
-from xdplab.labs import modules
-from xdplab.labs.caches import evicted_bytes
+from xdplab.labs.cpu_caches import evicted_bytes
+from xdplab.labs.guests import modules
 from xdplab.programs.program import cache_directory
 from xdplab.studies.execution import own
 from xdplab.studies.execution.benchmarks import MODULE, NATIVE, USER, Benchmark

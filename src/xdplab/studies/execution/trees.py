@@ -6,7 +6,7 @@ import platform
 from pathlib import Path
 
 from xdplab.errors import UnsupportedError
-from xdplab.labs.modules import BuildTree
+from xdplab.labs.guests.modules import BuildTree
 from xdplab.labs.uml import source as uml_source
 from xdplab.labs.vm import headers
 from xdplab.studies.places import HOST

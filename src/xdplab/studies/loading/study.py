@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.errors import LabError, MissingToolError, UnsupportedError
-from xdplab.labs.modules import BuildTree
+from xdplab.labs.guests.modules import BuildTree
 from xdplab.labs.uml import source as uml_source
 from xdplab.labs.vm import headers
 from xdplab.programs.program import cache_directory

@@ -11,8 +11,8 @@ from elftools.elf.elffile import ELFFile
 
 from xdplab.compiler import find_clang, run_tool
 from xdplab.errors import ProgramError
-from xdplab.labs import modules
-from xdplab.labs.modules import BuildTree
+from xdplab.labs.guests import modules
+from xdplab.labs.guests.modules import BuildTree
 from xdplab.programs.build import BuiltProgram, build, compile_command
 from xdplab.programs.program import cache_directory
 from xdplab.programs.source import kernel_source

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xdplab.errors import HostError, LabError, MissingToolError, UnsupportedError
 from xdplab.hosts import Host
-from xdplab.labs import modules
+from xdplab.labs.guests import modules
 from xdplab.labs.vm import headers, kernels, sources
 
 NAME = "netdevsim"

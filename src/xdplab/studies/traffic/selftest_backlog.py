@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pandas as pd
 
 from xdplab.labs import Lab
-from xdplab.labs.inventory_checks import online_cpus
+from xdplab.labs.servers.ports import online_cpus
 
 SLOW: dict[str, int] = {"drop_every": 1, "delay_every": 1, "delay_ns": 2000}
 """The constants of a program that takes longer for a frame than the sender."""

@@ -1,0 +1,1 @@
+"""What hosts, their network cards and their kernels can do, what is missing, and the remedies."""

@@ -1,0 +1,1 @@
+"""What labs in guests of this machine have in common."""

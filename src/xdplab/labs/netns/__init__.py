@@ -1,0 +1,1 @@
+"""Labs of two network namespaces on this machine."""

@@ -1,0 +1,1 @@
+"""Labs of real machines, described by an inventory file."""
