@@ -14,7 +14,8 @@ import pytest
 from xdplab.compiler import compiler_version, find_clang, run_tool
 from xdplab.deploy.session import JsonSession, error_by_step
 from xdplab.errors import HostError, ProgramError
-from xdplab.formats.verifier_log import last_words, parse_bpfverify
+from xdplab.formats.tool_error import last_words
+from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.generators.session import Generator
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.hosts.local import LocalHost

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
-from xdplab.formats.verifier_log import told
+from xdplab.formats.tool_error import text_of
 from xdplab.hosts.base import Host, Process
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def error_by_step(classes: Mapping[str, type[XdplabError]]) -> ErrorMaker:
         kind, number = classes.get(step, HostError), str(message.get("error"))
         if number in _HOST_ERRNOS.get(kind, ()) and (step, number) not in _DRIVERS_OWN:
             kind = HostError
-        return kind(f"{host}: {step}: {told(message)}")
+        return kind(f"{host}: {step}: {text_of(message)}")
 
     return make
 

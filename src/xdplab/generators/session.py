@@ -21,7 +21,7 @@ from xdplab.formats.generator import (
     kind_of_line,
     parse_line,
 )
-from xdplab.formats.verifier_log import last_words
+from xdplab.formats.tool_error import last_words
 from xdplab.generators.adapter import XDPGEN, Adapter
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.hosts.base import Host, Process

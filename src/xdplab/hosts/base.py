@@ -12,9 +12,9 @@ from xdplab.errors import HostError
 from xdplab.later import later
 
 if TYPE_CHECKING:
-    from xdplab.formats import verifier_log
+    from xdplab.formats import tool_error
 else:
-    verifier_log = later("xdplab.formats.verifier_log")
+    tool_error = later("xdplab.formats.tool_error")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Result:
             last = json.loads(self.text.splitlines()[-1])
         except (IndexError, ValueError, RecursionError):
             return ""
-        return verifier_log.told(last) if isinstance(last, dict) and last.get("type") == "error" else ""
+        return tool_error.text_of(last) if isinstance(last, dict) and last.get("type") == "error" else ""
 
     def require(self) -> Result:
         """Return self, or raise HostError with host, command, exit code and the end of the command's output."""

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from xdplab.compiler import find_clang, run_tool
 from xdplab.errors import HostError, ProgramError
 from xdplab.formats.pcap import FCS_BYTES
-from xdplab.formats.verifier_log import told
+from xdplab.formats.tool_error import text_of
 from xdplab.hosts.base import Host, Process
 from xdplab.programs.build import BuiltProgram, compile_command
 from xdplab.programs.counting import VERDICTS
@@ -202,7 +202,7 @@ def _answer(host: Host, process: Process) -> Message:
         raise HostError(f"{host.name}: xdpload ended without an answer: {words[-400:] or 'it printed nothing'}")
     message: Message = json.loads(line)
     if message["type"] == "error":
-        raise ProgramError(f"{host.name}: {told(message)}")
+        raise ProgramError(f"{host.name}: {text_of(message)}")
     return message
 
 

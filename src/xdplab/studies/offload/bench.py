@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from xdplab.deploy.xdp import AttachedProgram, InKernel, Loaded, XdpLoader, XdpRequest, attach, attached_program, verify
 from xdplab.errors import HostError, XdplabError
-from xdplab.formats.verifier_log import last_words
+from xdplab.formats.tool_error import last_words
 from xdplab.hosts import Host, Result
 from xdplab.programs.build import build
 from xdplab.programs.program import cache_directory
