@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from xdplab.cli import cli, study_execution, study_loading, study_verifier
+from xdplab.cli import cli, conduct, study_verifier
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ from xdplab.cli import cli, study_execution, study_loading, study_verifier
             {"repetitions": 2, "testbed": True, "loads": 5},
         ),
         (study_verifier, ["verifier"], {"repetitions": 1, "testbed": False, "loads": 5}),
-        (study_execution, ["execution", "--repetitions", "4"], {"repetitions": 4, "calls": 20, "smallest": True}),
-        (study_loading, ["loading", "--repetitions", "30"], {"loads": 30, "compiles": 1, "smallest": True}),
+        (conduct, ["execution", "--repetitions", "4"], {"repetitions": 4, "calls": 20, "smallest": True}),
+        (conduct, ["loading", "--repetitions", "30"], {"loads": 30, "compiles": 1, "smallest": True}),
     ],
 )
 def test_what_was_said_stands_beside_smallest(

@@ -49,11 +49,10 @@ class Verb:
 @functools.cache
 def _loaded(module: str, function: str) -> click.Command:
     command: click.Command = getattr(importlib.import_module(f"xdplab.cli.{module}"), function)
-    _said_once(command)
-    return command
+    return said_once(command)
 
 
-def _said_once(command: click.Command) -> None:
+def said_once(command: click.Command) -> click.Command:
     """Make a command, and those below it, refuse a repeated option: click would silently take the last one."""
     parse = command.parse_args
 
@@ -64,7 +63,8 @@ def _said_once(command: click.Command) -> None:
     command.parse_args = parse_args  # type: ignore[method-assign]
     if isinstance(command, click.Group) and not isinstance(command, Verbs):  # Verbs are handled on loading
         for below in command.commands.values():
-            _said_once(below)
+            said_once(below)
+    return command
 
 
 def _require_once(command: click.Command, ctx: click.Context, args: list[str]) -> None:

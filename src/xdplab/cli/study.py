@@ -1,22 +1,140 @@
-"""`study NAME`: the measurements besides XDP traffic, each repeatable by one command. Add a line here for a new
-study."""
+"""`study NAME`: the measurements besides XDP traffic, each repeatable by one command. Add a line here for a new study.
+
+The options of a study are the fields of its request that are declared with `xdplab.studies.points.option`.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import Field, dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
 import click
 
-from xdplab.cli.common import Verb, Verbs
+from xdplab.cli.common import Verb, Verbs, said_once
+from xdplab.later import later
 
-STUDIES = {
-    "execution": Verb("study_execution", "execution", "BPF, the same code as a kernel module, and in user space."),
-    "jit": Verb("study_jit", "jit", "What BPF costs interpreted and compiled."),
-    "loading": Verb("study_loading", "loading", "What loading costs: BPF, and the same code as a module."),
-    "offload": Verb("study_offload", "offload", "What a card that offloads XDP accepts and refuses."),
-    "published": Verb("study_published", "table_of_published", "Published experiments beside runs of these studies."),
+if TYPE_CHECKING:
+    from xdplab.cli import conduct
+    from xdplab.studies import catalogue
+    from xdplab.studies.points import Option, R
+else:
+    catalogue, conduct = later("xdplab.studies.catalogue"), later("xdplab.cli.conduct")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class StudyVerb(Verb):
+    """The command of a study that is made of its request: ``module`` is its study, ``function`` its request."""
+
+    text: str
+    """The command's own help."""
+
+    def load(self) -> click.Command:
+        return _command(self)
+
+
+STUDIES: dict[str, Verb] = {
+    "execution": StudyVerb(
+        "execution",
+        "ExecutionRequest",
+        "BPF, the same code as a kernel module, and in user space.",
+        "What BPF costs, interpreted and compiled, against the same code as a kernel module and in user space.",
+    ),
+    "jit": StudyVerb(
+        "jit",
+        "JitRequest",
+        "What BPF costs interpreted and compiled.",
+        "What BPF costs interpreted and compiled: the kernel's own tests, programs of one instruction, classic "
+        "filters.",
+    ),
+    "loading": StudyVerb(
+        "loading",
+        "LoadingRequest",
+        "What loading costs: BPF, and the same code as a module.",
+        "What loading costs: BPF compiled, opened, verified, JITed, attached; the same compiled, inserted as a module.",
+    ),
+    "offload": StudyVerb(
+        "offload",
+        "OffloadRequest",
+        "What a card that offloads XDP accepts and refuses.",
+        "What a card that offloads XDP accepts and refuses: the control plane of offload, on netdevsim in guests.\n\n"
+        "No packet is forwarded: netdevsim executes nothing.",
+    ),
     "verifier": Verb("study_verifier", "verifier", "What time and memory the kernel's verifier takes."),
+    "lines": Verb("study_verifier", "lines", "The verifier's work per source line or subprogram of your programs."),
+    "published": Verb("study_published", "published_beside", "Published experiments beside runs of these studies."),
 }
 
 
 @click.group(cls=Verbs, verbs=STUDIES)
 def study() -> None:
     """Studies of the execution side: what BPF costs to verify, to load and to run."""
+
+
+@functools.cache
+def _command(verb: StudyVerb) -> click.Command:
+    request: type[Any] = getattr(importlib.import_module(f"xdplab.studies.{verb.module}.points"), verb.function)
+
+    @click.command(verb.module, help=verb.text)
+    @request_options(request)
+    @conduct.run_options
+    def measure(**chosen: Any) -> int:
+        kind, choices = catalogue.study(verb.module), conduct.run_choices(chosen)
+        return conduct.conduct(kind, lambda: requested(request, chosen, kind.smallest), choices)
+
+    return said_once(measure)
+
+
+def requested(request: type[R], values: dict[str, Any], smallest: Callable[[R], R]) -> R:
+    """Return the request that options ask for; those that were not given keep its defaults."""
+    made = request(**{name: value for name, value in values.items() if value not in ((), None)})
+    return conduct.made_small(made, smallest) if made.smallest else made
+
+
+def request_options(request: type[Any]) -> Callable[[F], F]:
+    """Return what adds the options of a request to a command, in the order of its fields."""
+
+    def add(command: F) -> F:
+        for field, option in reversed([*_declared(request)]):
+            command = _option(field, option)(command)
+        return command
+
+    return add
+
+
+def _declared(request: type[Any]) -> Iterator[tuple[Field[Any], Option]]:
+    for field in fields(request):
+        if "option" in field.metadata:
+            yield field, field.metadata["option"]
+
+
+def _option(field: Field[Any], option: Option) -> Callable[[F], F]:
+    name, default = option.name or f"--{field.name.replace('_', '-')}", field.default
+    how: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "type": _type(field, option)}
+    if isinstance(default, bool):
+        name = f"{name}/--no-{name.removeprefix('--')}" if default else name
+        how = {"help": option.help, "is_flag": True, "default": default, "show_default": default}
+    elif isinstance(default, tuple):
+        how |= {"callback": _numbers} if option.listed else {"multiple": True}
+    else:
+        how |= {"default": default, "show_default": bool(default)}
+    return click.option(name, field.name, **how)
+
+
+def _type(field: Field[Any], option: Option) -> Any:
+    if option.choices:
+        return click.Choice(option.choices)
+    if option.bounds:
+        return (click.FloatRange if isinstance(field.default, float) else click.IntRange)(*option.bounds)
+    return click.Path(exists=True, dir_okay=False) if option.file else str
+
+
+def _numbers(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in (text or "").split(",") if word)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of numbers such as 1,100,1600") from None

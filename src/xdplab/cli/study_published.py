@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,35 +14,51 @@ from xdplab.later import later
 
 if TYPE_CHECKING:
     from xdplab.studies import catalogue, frame, provenance, published
+    from xdplab.studies.verifier import runs
 else:
     catalogue, frame = later("xdplab.studies.catalogue"), later("xdplab.studies.frame")
     provenance, published = later("xdplab.studies.provenance"), later("xdplab.studies.published")
+    runs = later("xdplab.studies.verifier.runs")
 
 REPEATING = ("loading", "execution", "jit")
-"""The studies that list published experiments; the verifier study has a page of its own (`study verifier --paper`)."""
+"""The studies whose published experiments share a page. The paper that study verifier repeats has a page of its own."""
 
 
 @click.command("published")
-@click.argument("runs", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
-def table_of_published(runs: tuple[Path, ...]) -> int:
-    """Print a page that sets published experiments beside RUNS of the studies execution, loading and jit.
+@click.argument("paths", metavar="RUNS", nargs=-1, required=True, type=click.Path(file_okay=False, path_type=Path))
+def published_beside(paths: tuple[Path, ...]) -> int:
+    """Print pages that set what was published beside RUNS of the studies execution, loading, jit and verifier.
 
     It measures nothing. An experiment that none of these runs has measured is listed as such; of one that several
-    runs measured at the same place, the last one's result is shown.
+    runs measured at the same place, the last one's result is shown. Each run of study verifier has a page of its own.
     """
+    opened = [_opened(path) for path in paths]
+    repeated = [run for run in opened if run.kind.name in REPEATING]
+    pages = [_page(repeated)] if repeated else []
+    pages += [runs.paper_page(run) for run in opened if run not in repeated]
+    echo("\n".join(pages), nl=False)
+    return 0
+
+
+def _opened(path: Path) -> frame.StudyRun[Any, Any]:
+    run = catalogue.open_run(path)
+    if not isinstance(run, frame.StudyRun) or run.kind.name not in (*REPEATING, "verifier"):
+        names = ", ".join((*REPEATING, "verifier"))
+        raise PlanError(f"{path} is of no study that repeats published experiments: {names}")
+    return run
+
+
+def _page(repeated: Sequence[frame.StudyRun[Any, Any]]) -> str:
     found: dict[str, list[list[dict[str, object]]]] = {}
-    around = []
-    for number, path in enumerate(runs, 1):
-        run = catalogue.open_run(path)
-        if not isinstance(run, frame.StudyRun) or run.kind.name not in REPEATING:
-            raise PlanError(f"{path} is of no study that repeats published experiments: {', '.join(REPEATING)}")
+    for number, run in enumerate(repeated, 1):
         made = published.rows(run.kind.published, run.table(), str(number))
         found.setdefault(run.kind.name, []).append(made)
-        known = [published.asked(run.kind.name, run.request), provenance.origin(run.directory)]
-        around.append(f"{'; '.join(known)}; {provenance.summary(run.directory) or 'tools that the run does not name'}")
     for name in REPEATING:
         if name not in found:
-            kind = catalogue.study(name)
-            found[name] = [published.rows(kind.published, published.NOTHING)]
-    echo(published.page({name: published.latest(rows) for name, rows in found.items()}, around), nl=False)
-    return 0
+            found[name] = [published.rows(catalogue.study(name).published, published.NOTHING)]
+    return published.page({name: published.latest(rows) for name, rows in found.items()}, [*map(_around, repeated)])
+
+
+def _around(run: frame.StudyRun[Any, Any]) -> str:
+    known = [published.asked(run.kind.name, run.request), provenance.origin(run.directory)]
+    return f"{'; '.join(known)}; {provenance.summary(run.directory) or 'tools that the run does not name'}"

@@ -17,6 +17,28 @@ from xdplab.yaml_file import read_yaml, yaml_words
 
 
 @dataclass(frozen=True)
+class Option:
+    """How the command line gives a field of a request; ``name`` is ``--`` and the field's name unless it is set.
+
+    ``choices``: its only values; ``bounds``: the least and the most of a number; ``file``: it names a file that exists;
+    ``listed``: the option gives all values of a tuple, between commas. Without it, it is repeated for each.
+    """
+
+    help: str
+    name: str = ""
+    choices: tuple[str, ...] = ()
+    bounds: tuple[Any, Any] | None = None
+    metavar: str | None = None
+    file: bool = False
+    listed: bool = False
+
+
+def option(default: Any, help: str, name: str = "", **how: Any) -> Any:
+    """Declare a field of a request that is an option of the command line, with the other fields of its `Option`."""
+    return field(default=default, metadata={"option": Option(help, name, **how)})
+
+
+@dataclass(frozen=True)
 class StudyRequest:
     """The user's request; a study adds its own fields: scalars, and tuples of scalars. Stored as plan.yaml."""
 

@@ -65,7 +65,7 @@ def test_one_command_from_objects_to_tables_and_figures(objects: Path, tmp_path:
         assert (path / "figures" / f"{name}.md").exists()
     assert "PREVAIL" in said
     assert str(tmp_path) not in (path / "points.json").read_text()
-    page = command("--paper", str(path))
+    page = spoken("study", "published", str(path))
     assert (path / "tables" / "paper.md").read_text().splitlines()[-1] in page
     assert "9 of 10" in page
 
@@ -99,7 +99,9 @@ def test_a_flag_of_every_program_changes_the_verifiers_work_and_is_kept(compile_
     assert "test_state_freq" in (run / "manifest.json").read_text()
     (usual,) = tmp_path.glob("*-usual")
     _require_told_apart(usual, run, "test_state_freq")
-    lines = [json.loads(command(path, "--lines", "--json", *flags)) for flags in ((), ("--flag", "test_state_freq"))]
+    lines = [
+        json.loads(spoken("study", "lines", path, "--json", *flags)) for flags in ((), ("--flag", "test_state_freq"))
+    ]
     assert lines[0] != lines[1]
     with pytest.raises(PlanError, match="no such_a_flag"):
         command(path, *NOTHING_ELSE, "--flag", "such_a_flag", "--out", str(tmp_path))
@@ -154,10 +156,10 @@ def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: 
         run.execute()
     monkeypatch.undo()
     assert len(read_state(run.directory).settled) == 4
-    assert "Not measured: 6 trials of host" in command("--paper", str(run.directory.path))
+    assert "Not measured: 6 trials of host" in spoken("study", "published", str(run.directory.path))
     assert "10 trials: 10 measured" in spoken("resume", str(run.directory.path))
     assert len(json.loads(command("--resume", str(run.directory.path), "--json"))) == 10
-    assert "Not measured" not in command("--paper", str(run.directory.path))
+    assert "Not measured" not in spoken("study", "published", str(run.directory.path))
     assert max(a.attempt for a in read_state(run.directory).attempts) == 1  # nothing was measured twice
 
 

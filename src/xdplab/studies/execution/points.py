@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xdplab.studies.execution import absent
 else:
     absent = later("xdplab.studies.execution.absent")
-from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial
+from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
 
 BACKENDS = {"interpreter": BPF, "jit": BPF, "module": MODULE, "user": USER}
 """Each backend, and the wrapper it runs."""
@@ -42,19 +42,22 @@ class ExecutionRequest(StudyRequest):
     empty, it is left as it is).
     """
 
-    repetitions: int = 5
-    places: tuple[str, ...] = PLACES
-    backends: tuple[str, ...] = tuple(BACKENDS)
-    benchmarks: tuple[str, ...] = ()
-    accesses: tuple[int, ...] = (100,)
-    calls: int = 100
-    pauses_us: tuple[int, ...] = (0,)
+    repetitions: int = option(5, "", bounds=(1, 1000))
+    smallest: bool = option(False, "Few benchmarks, one repetition, warm: a minute or two.")
+    places: tuple[str, ...] = option(
+        PLACES, f"{', '.join(PLACES)} by default; vm:6.1@arm64 …", "--place", metavar="PLACE"
+    )
+    backends: tuple[str, ...] = option(tuple(BACKENDS), "All by default.", "--backend", choices=tuple(BACKENDS))
+    benchmarks: tuple[str, ...] = option((), 'Such as "chain 32"; all by default.', "--benchmark", metavar="NAME")
+    accesses: tuple[int, ...] = option((100,), "N of the testbed's workloads: 100.", bounds=(1, 10000))
+    calls: int = option(100, "Warm.", bounds=(FEWEST_CALLS, 100000))
+    pauses_us: tuple[int, ...] = option((0,), "Before each call: 0.", "--pause-us", bounds=(0, 1000000))
     pause_us: int = 1000
-    cold: bool = True
-    host_module: bool = False
-    config: str | None = None
-    executions: tuple[int, ...] = (1,)
-    hardenings: tuple[int, ...] = ()
+    cold: bool = option(True, "Also loaded anew, with caches evicted.")
+    host_module: bool = option(False, "Insert the module into this machine's own kernel too.")
+    config: str | None = option(None, "Your own BPF and module.", metavar="FILE")
+    executions: tuple[int, ...] = option((1,), "Between two looks at the clock: 1.", bounds=(1, 64))
+    hardenings: tuple[int, ...] = option((), "net.core.bpf_jit_harden.", "--harden", bounds=(0, 2))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 from xdplab.studies.jit.classes import CLASSES
+from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
 from xdplab.studies.places import harden_words, is_foreign
-from xdplab.studies.points import StudyPoint, StudyRequest
+from xdplab.studies.points import StudyPoint, StudyRequest, option
 
 INTERPRETER, JIT = "interpreter", "jit"
 MODES = (INTERPRETER, JIT)
@@ -39,15 +40,19 @@ class JitRequest(StudyRequest):
     net.core.bpf_jit_harden (if empty, it is left as it is).
     """
 
-    places: tuple[str, ...] = (DEFAULT_PLACE,)
-    parts: tuple[str, ...] = ()
-    modes: tuple[str, ...] = ()
-    suites: tuple[str, ...] = ()
-    tests: str = ""
-    classes: tuple[str, ...] = ()
-    filters: tuple[str, ...] = ()
-    expressions: tuple[str, ...] = ()
-    hardenings: tuple[int, ...] = ()
+    repetitions: int = option(3, "", bounds=(1, 1000))
+    smallest: bool = option(False, "Few tests, six classes, two filters: a minute.")
+    places: tuple[str, ...] = option(
+        (DEFAULT_PLACE,), f"{DEFAULT_PLACE} (the default), uml, host, vm:6.1@arm64 …", "--place"
+    )
+    parts: tuple[str, ...] = option((), "All the place has; on host not test_bpf.", "--part", choices=PARTS)
+    modes: tuple[str, ...] = option((), "What the place has.", "--mode", choices=MODES)
+    suites: tuple[str, ...] = option((), "Of module test_bpf; all.", "--suite", choices=SUITES)
+    tests: str = option("", "Only these tests of suite test_bpf.", metavar="FIRST-LAST")
+    classes: tuple[str, ...] = option((), "All.", "--class", choices=tuple(CLASSES), metavar="NAME")
+    filters: tuple[str, ...] = option((), "All.", "--filter", choices=(*PACKET_FILTERS, *SECCOMP_FILTERS))
+    expressions: tuple[str, ...] = option((), 'A filter in tcpdump\'s syntax: "tcp port 80".', "--expression")
+    hardenings: tuple[int, ...] = option((), "net.core.bpf_jit_harden; as it is.", "--harden", bounds=(0, 2))
 
 
 @dataclass(frozen=True)

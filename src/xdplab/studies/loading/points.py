@@ -10,7 +10,7 @@ from xdplab.errors import PlanError
 from xdplab.labs.base import MITIGATED
 from xdplab.programs.spec import FORMS, WORKLOADS
 from xdplab.studies.places import HOST, compiler_of, is_foreign, module_refusal, require_places, require_rights
-from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
+from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial, option
 
 BPF, MODULE, LOADER = "bpf", "module", "loader"
 INSMOD, BUSYBOX, LIBBPF, BPFTOOL = "insmod", "busybox", "libbpf", "bpftool"
@@ -33,13 +33,16 @@ class LoadingRequest(StudyRequest):
     """
 
     repetitions: int = 1
-    loads: int = 100
-    compiles: int = 5
-    budget_s: float = 5.0
-    places: tuple[str, ...] = DEFAULT_PLACES
-    workload: str = "array"
-    forms: tuple[str, ...] = ("bounded", "unrolled")
-    accesses: tuple[int, ...] = ACCESSES
+    smallest: bool = option(False, "One kernel that counts, three programs, few repetitions: a minute.")
+    loads: int = option(100, "Loads.", "--repetitions", bounds=(1, 10_000))
+    compiles: int = option(5, "Of each program.", bounds=(1, 1000))
+    budget_s: float = option(5.0, "Of one pass.", bounds=(0.1, 3600))
+    places: tuple[str, ...] = option(
+        DEFAULT_PLACES, f"{', '.join(DEFAULT_PLACES)} by default; uml, vm:6.1@arm64 …", "--place"
+    )
+    workload: str = option("array", "", choices=WORKLOADS)
+    forms: tuple[str, ...] = option(("bounded", "unrolled"), "bounded and unrolled.", "--form", choices=FORMS)
+    accesses: tuple[int, ...] = option(ACCESSES, f"{','.join(map(str, ACCESSES))}.", listed=True, metavar="N,N,…")
 
 
 def smallest(request: LoadingRequest) -> LoadingRequest:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from xdplab.studies.offload import questions
 else:
     questions = later("xdplab.studies.offload.questions")
-from xdplab.studies.points import Gathered, StudyPoint, StudyRequest
+from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, option
 
 PLACES = ("vm:5.10", "vm:6.1", "vm:6.12", "vm:7.2")
 SMALLEST_PLACES = ("vm:6.1",)
@@ -24,7 +24,8 @@ class OffloadRequest(StudyRequest):
     """``places`` are labs in guests; nothing is repeated, because each answer is a word, not a time."""
 
     repetitions: int = 1
-    places: tuple[str, ...] = PLACES
+    smallest: bool = option(False, "One kernel, and one question of each kind: a minute.")
+    places: tuple[str, ...] = option(PLACES, f"{', '.join(PLACES)} by default.", "--place", metavar="vm:KERNEL")
 
 
 def smallest(request: OffloadRequest) -> OffloadRequest:

@@ -101,7 +101,7 @@ def page(table: pd.DataFrame, largest: pd.DataFrame, around: str) -> str:
     of = f"{programs} of {names} and " if names else ""
     return (
         "# The verifier study and its paper\n\n"
-        "`xdplab study verifier --paper RUN` makes this page from a run. "
+        "`xdplab study published RUN` makes this page from a run. "
         f"This one is of {kernels}, with {of}the generated families. "
         "The paper used 144 programs on kernels 4.19 to 6.10.\n\n"
         f"{markdown(against_paper(table, largest))}\n"

@@ -5,15 +5,88 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab.studies.places import HOST
-from xdplab.studies.points import StudyPoint, StudyTrial
-from xdplab.studies.verifier.corpora import CorpusObject
+from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
+from xdplab.studies.verifier.families import FAMILIES, MOST_N
+
+if TYPE_CHECKING:
+    from xdplab.studies.verifier.corpora import CorpusObject
 
 Task = Literal["verify", "largest"]
 LINUX = "linux"
+
+
+@dataclass(frozen=True)
+class VerifierRequest(StudyRequest):
+    """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH;
+    empty ``sizes`` each family's own. ``families`` are names, or files of templates.
+
+    ``guest_loads``: the most loads per program in a guest, where a timer tick within a load adds thousands of
+    instructions, and the median of three excludes it.
+    ``flags``: the `PROGRAM_FLAGS` with which every program is loaded.
+    ``variables``: a file of global variables to set. ``attached``: a file of the programs that programs attach to.
+    ``loaded``: kernel modules that guests load first.
+    ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
+    """
+
+    repetitions: int = option(3, "", bounds=(1, 1000))
+    smallest: bool = option(False, "Few sizes, one repetition: a minute, and every figure has points.")
+    objects: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = option(
+        (HOST,), "host (the default), 5.10, …, or a bzImage of yours.", "--kernel", metavar="host|VERSION|FILE"
+    )
+    prevails: tuple[str, ...] = option((), "PREVAIL commands; else PATH's own.", "--prevail", metavar="[NAME=]PATH")
+    compilers: tuple[str, ...] = option((), 'Such as "clang 14"; all that are here.', "--compiler", metavar="NAME")
+    mcpus: tuple[str, ...] = option(("v2", "v3", "v4"), "v2, v3 and v4.", "--mcpu", choices=("v1", "v2", "v3", "v4"))
+    families: tuple[str, ...] = option(
+        tuple(name for name, family in FAMILIES.items() if family.usual),
+        f"{', '.join(FAMILIES)}, none, or a template of yours; all but strcmp_return by default.",
+        "--family",
+        metavar="NAME|FILE",
+    )
+    sizes: tuple[int, ...] = option(
+        (), "Size N of the generated programs (default: each family's own sizes).", "--size", bounds=(1, MOST_N)
+    )
+    testbed: bool = option(True, "The XDP lab's own programs.")
+    largest: bool = option(True, "Search the largest N that is accepted.")
+    loads: int = option(20, "Most loads per program.", bounds=(1, 1000))
+    guest_loads: int = option(3, "Most loads of them in guests.", bounds=(1, 1000))
+    budget_ms: int = 500
+    limit_s: float = option(60.0, "Limit of a PREVAIL run.", bounds=(1, 3600))
+    types: str | None = option(None, "OBJECT SECTION TYPE lines (see the docs).", file=True)
+    variables: str | None = option(
+        None,
+        "Global variables to set before loading: OBJECT VARIABLE INTEGER lines (see the docs).",
+        "--globals",
+        file=True,
+    )
+    attached: str | None = option(
+        None,
+        "OBJECT SECTION TARGET-OBJECT PROGRAM FUNCTION lines: the BPF programs that programs attach to.",
+        "--targets",
+        file=True,
+    )
+    loaded: tuple[str, ...] = option(
+        (),
+        "Guests load this kernel module first, so that its functions can be attached to.",
+        "--load-module",
+        metavar="NAME",
+    )
+    apart: bool = False
+    flags: tuple[str, ...] = option(
+        (), "Load every program with BPF_F_NAME, such as test_state_freq.", "--flag", metavar="NAME"
+    )
+
+
+def smallest(request: VerifierRequest) -> VerifierRequest:
+    """Return the smallest request that still shows everything: one repetition, few sizes, two compilers."""
+    mcpus = ("v3",) if request.mcpus == VerifierRequest.mcpus else request.mcpus
+    return replace(
+        request, mcpus=mcpus, repetitions=1, loads=5, budget_ms=100, testbed=False, limit_s=10.0, smallest=True
+    )
 
 
 @dataclass(frozen=True)

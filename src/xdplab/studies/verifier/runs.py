@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -14,14 +14,21 @@ from xdplab.programs.program import cache_directory
 from xdplab.studies import provenance
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST, require_rights
-from xdplab.studies.points import Gathered, StudyRequest
+from xdplab.studies.points import Gathered
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora, targets
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member, is_file, own_members
 from xdplab.studies.verifier.machines import Circumstances, known_types, own_kernels, require_flags, require_kernels
 from xdplab.studies.verifier.paper import page, paper_table
-from xdplab.studies.verifier.points import LINUX, VerifierPoint, member_columns, point_of
+from xdplab.studies.verifier.points import (
+    LINUX,
+    VerifierPoint,
+    VerifierRequest,
+    member_columns,
+    point_of,
+    smallest,
+)
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
 from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
@@ -48,49 +55,7 @@ GLOBALS = "globals.txt"
 TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 
-@dataclass(frozen=True)
-class VerifierRequest(StudyRequest):
-    """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH;
-    empty ``sizes`` each family's own. ``families`` are names, or files of templates.
-
-    ``guest_loads``: the most loads per program in a guest, where a timer tick within a load adds thousands of
-    instructions, and the median of three excludes it.
-    ``flags``: the `PROGRAM_FLAGS` with which every program is loaded.
-    ``variables``: a file of global variables to set. ``attached``: a file of the programs that programs attach to.
-    ``loaded``: kernel modules that guests load first.
-    ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
-    """
-
-    objects: tuple[str, ...] = ()
-    kernels: tuple[str, ...] = (HOST,)
-    prevails: tuple[str, ...] = ()
-    compilers: tuple[str, ...] = ()
-    mcpus: tuple[str, ...] = ("v2", "v3", "v4")
-    families: tuple[str, ...] = tuple(name for name, family in FAMILIES.items() if family.usual)
-    sizes: tuple[int, ...] = ()
-    testbed: bool = True
-    largest: bool = True
-    loads: int = 20
-    guest_loads: int = 3
-    budget_ms: int = 500
-    limit_s: float = 60.0
-    types: str | None = None
-    variables: str | None = None
-    attached: str | None = None
-    loaded: tuple[str, ...] = ()
-    apart: bool = False
-    flags: tuple[str, ...] = ()
-
-
 VerifierRun = StudyRun[VerifierRequest, VerifierPoint]
-
-
-def smallest(request: VerifierRequest) -> VerifierRequest:
-    """Return the smallest request that still shows everything: one repetition, few sizes, two compilers."""
-    mcpus = ("v3",) if request.mcpus == VerifierRequest.mcpus else request.mcpus
-    return replace(
-        request, mcpus=mcpus, repetitions=1, loads=5, budget_ms=100, testbed=False, limit_s=10.0, smallest=True
-    )
 
 
 def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
@@ -187,9 +152,8 @@ def _tables(run: VerifierRun, table: pd.DataFrame) -> dict[str, Table]:
     return made | {"paper": paper_table(table, largest)} if len(table) else made
 
 
-def paper_page(path: Path) -> str:
-    """Return the page that sets a run beside the published study. Raises ResultsError if ``path`` is no such run."""
-    run = STUDY.open(path)
+def paper_page(run: VerifierRun) -> str:
+    """Return the page that sets a run beside the published study."""
     table = run.table()
     others = table.loc[table["verifier"] != LINUX, "verifier"]
     named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *_GIVEN]
