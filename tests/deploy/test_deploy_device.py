@@ -20,7 +20,7 @@ from xdplab.deploy.device import (
     restore_remembered,
     snapshot,
 )
-from xdplab.deploy.held import HeldDevice
+from xdplab.deploy.guarded import GuardedDevice
 from xdplab.deploy.queues import queue_limit, set_queues
 from xdplab.deploy.settings import XPS, Features, read
 from xdplab.errors import HostError, PlanError, UnsupportedError
@@ -78,12 +78,12 @@ def test_what_the_owner_chose_for_queues_that_went_away_comes_back(lab, tmp_path
     def now() -> dict[str, str]:
         return {name: host.run(["cat", f"{folder}/{name}"]).text.strip().lstrip("0,") for name in chosen}
 
-    held = HeldDevice(host, "vd0", str(tmp_path))
+    held = GuardedDevice(host, "vd0", str(tmp_path))
     held.take()
     apply(host, "vd0", {"channels.tx": 1, "channels.rx": 1})
     held.put_back()
     assert now() == chosen
-    held = HeldDevice(host, "vd0", str(tmp_path))
+    held = GuardedDevice(host, "vd0", str(tmp_path))
     held.take()
     apply(host, "vd0", {"channels.tx": 1, "channels.rx": 1})
     held._watchdog._process.close_stdin()  # as if the controller were gone

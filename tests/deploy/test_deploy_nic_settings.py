@@ -14,7 +14,7 @@ import pytest
 
 from xdplab.deploy.device import Applied, Snapshot, apply, restore, snapshot
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
-from xdplab.deploy.held import HeldPort
+from xdplab.deploy.guarded import GuardedPort
 from xdplab.deploy.settings import Command, not_understood, read
 from xdplab.deploy.settings_nic import Coalescing, Governor, HashFields, IrqAffinity, Pause, PrivateFlags, Rss
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
@@ -384,12 +384,12 @@ def test_a_card_that_dpdk_shares_with_the_kernel_keeps_its_driver(tmp_path: Path
 
 def test_a_port_goes_back_to_the_kernel_where_the_controller_is_gone(tg: PciHost, tmp_path: Path) -> None:
     state, pci = tmp_path / "state", tg.sys / "bus/pci"
-    held = HeldPort(tg, PCI, str(state), driver="vfio-pci", hugepages=64, sysfs=str(tg.sys))
+    held = GuardedPort(tg, PCI, str(state), driver="vfio-pci", hugepages=64, sysfs=str(tg.sys))
     assert held.take() is False
     held.require()
     assert held._watchdog is not None
     held._watchdog._process.close_stdin()  # as if its connection ended
-    with pytest.raises(HostError, match=r"the watchdog over 0000:3b:00\.0 is gone, and has restored the device"):
+    with pytest.raises(HostError, match=r"the former state of 0000:3b:00\.0 is no longer held"):
         held.require()
     pages, until = tg.sys / "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", time.monotonic() + 30
     while pages.read_text() != "16" and time.monotonic() < until:
@@ -460,7 +460,7 @@ def test_the_interface_that_the_kernel_makes_again_gets_its_settings(
     card.run(["sh", "-c", "ip link set dev eth7 mtu 2000 promisc on up"])
     card.run(["sh", "-c", "ethtool -L eth7 rx 3"])
     before = snapshot(card, "eth7").values
-    held = HeldPort(card, PCI, state, driver="vfio-pci", hugepages=64, sysfs=sysfs)
+    held = GuardedPort(card, PCI, state, driver="vfio-pci", hugepages=64, sysfs=sysfs)
     held.take()
     assert not card.run(["ip", "link", "show", "eth7"], check=False).ok
     if way == "the end":

@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from veth_pair import VethLab
@@ -18,13 +20,14 @@ from veth_pair import VethLab
 from xdplab.cli.doctor import _left
 from xdplab.deploy import device
 from xdplab.deploy.device import remember, restore_remembered, snapshot
-from xdplab.deploy.held import HeldDevice
+from xdplab.deploy.guarded import GuardedDevice
 from xdplab.deploy.queues import Endpoint
 from xdplab.deploy.settings import FEATURES, Command, read
 from xdplab.deploy.settings_table import SETTINGS
-from xdplab.deploy.watchdog import Watchdog, restore_script, script_path
+from xdplab.deploy.watchdog import restore_script, script_path, watch
 from xdplab.errors import HostError
 from xdplab.hosts import LocalHost
+from xdplab.hosts.held import Held
 
 pytestmark = pytest.mark.root
 
@@ -34,13 +37,13 @@ import os, signal, sys
 sys.path.insert(0, {tests!r})
 from veth_pair import NamespaceHost
 from xdplab.deploy.device import apply, remember
-from xdplab.deploy.watchdog import Watchdog
+from xdplab.deploy.watchdog import watch
 def die_at(step):
     if step == {step!r}:
         os.kill(os.getpid(), signal.SIGKILL)
 host = NamespaceHost({namespace!r})
 remember(host, "vd0", {state!r})
-dog = Watchdog(host, "vd0", {state!r})
+dog = watch(host, "vd0", {state!r})
 die_at("watch")
 apply(host, "vd0", {{"channels.rx": 8, "channels.tx": 3}})
 die_at("channels")
@@ -72,10 +75,17 @@ def test_state_survives_a_kill_of_the_controller_at_any_step(lab: VethLab, tmp_p
     assert restore_remembered(host, "vd0", state) == before  # it verifies and forgets
 
 
+@contextmanager
+def watched(*device: Any, **choices: Any) -> Iterator[Held]:
+    dog = watch(*device, **choices)
+    yield dog
+    dog.dismiss()
+
+
 def test_a_session_that_ends_well_has_no_deed_of_its_watchdog(lab: VethLab, tmp_path: Path) -> None:
     host, state = lab.dut.host, str(tmp_path)
     remember(host, "vd0", state)
-    with Watchdog(host, "vd0", state) as dog:
+    with watched(host, "vd0", state) as dog:
         dog.require()
         host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
     time.sleep(1.5)
@@ -85,11 +95,11 @@ def test_a_session_that_ends_well_has_no_deed_of_its_watchdog(lab: VethLab, tmp_
 def test_silence_counts_as_gone(lab: VethLab, tmp_path: Path) -> None:
     host, state = lab.dut.host, str(tmp_path)
     before = remember(host, "vd0", state)
-    dog = Watchdog(host, "vd0", state, patience_s=1)
+    dog = watch(host, "vd0", state, patience_s=1)
     dog._closing.set()  # no more heartbeats, as from a controller that hangs
     host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
     assert until(lambda: snapshot(host, "vd0").values == before.values)
-    with pytest.raises(HostError, match="the watchdog over vd0 is gone, and has restored the device"):
+    with pytest.raises(HostError, match="the former state of vd0 is no longer held"):
         dog.require()
     dog.dismiss()
 
@@ -97,7 +107,7 @@ def test_silence_counts_as_gone(lab: VethLab, tmp_path: Path) -> None:
 def test_a_controller_that_lives_is_never_silent_however_long_a_search_takes(lab: VethLab, tmp_path: Path) -> None:
     host, state = lab.dut.host, str(tmp_path)
     remember(host, "vd0", state)
-    with Watchdog(host, "vd0", state, patience_s=2) as dog:
+    with watched(host, "vd0", state, patience_s=2) as dog:
         host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
         time.sleep(6)
         dog.require()
@@ -110,7 +120,7 @@ def test_a_disk_that_has_no_room_for_a_file_keeps_no_device_from_its_settings(la
     here.run(["mount", "-t", "tmpfs", "-o", "size=1m", "full", state])
     try:
         before = remember(host, "vd0", state)
-        dog = Watchdog(host, "vd0", state)
+        dog = watch(host, "vd0", state)
         disk = os.statvfs(state)
         here.run(["mount", "-o", f"remount,nr_inodes={disk.f_files - disk.f_ffree}", state])
         host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
@@ -124,8 +134,8 @@ def test_a_disk_that_has_no_room_for_a_file_keeps_no_device_from_its_settings(la
 def test_a_later_session_is_left_alone_by_the_watchdog_of_the_dead_one(lab: VethLab, tmp_path: Path) -> None:
     host, state = lab.dut.host, str(tmp_path)
     remember(host, "vd0", state)
-    dead = Watchdog(host, "vd0", state)
-    with Watchdog(host, "vd0", state):
+    dead = watch(host, "vd0", state)
+    with watched(host, "vd0", state):
         host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
         dead._process.close_stdin()
         assert dead._process.wait(10).exit_code is not None
@@ -219,7 +229,7 @@ def test_what_a_watchdog_could_not_put_back_is_said_to_whoever_comes_next(
     here.put(script.encode(), script_path("lo", state))
     here.put(json.dumps(kept.to_json()).encode(), device._path("lo", state))
     assert device.left_by_the_dead(here, "lo", state) is None
-    dog = Watchdog(here, "lo", state)
+    dog = watch(here, "lo", state)
     dog._process.close_stdin()  # as if its connection ended
     assert dog._process.wait(20).exit_code is not None
     left = device.left_by_the_dead(here, "lo", state)
@@ -227,7 +237,7 @@ def test_what_a_watchdog_could_not_put_back_is_said_to_whoever_comes_next(
     assert left.differing == {"features.gro": (False, True)}
     assert left.said == "ethtool -K lo gro on: Cannot change generic-receive-offload", "the taken queues came free"
     with pytest.raises(HostError, match="watchdog was told: ethtool -K lo gro on: Cannot change"):
-        HeldDevice(here, "lo", state).take()
+        GuardedDevice(here, "lo", state).take()
     lab = SimpleNamespace(name="netns:x", state_dir=lambda host: state)
     (row,) = _left(lab, Endpoint(here, "lo"))  # type: ignore[arg-type]
     assert row.found == left.text

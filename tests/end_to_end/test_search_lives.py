@@ -54,7 +54,7 @@ def test_a_program_that_is_gone_is_said_not_measured(bench: tuple[TrialBench, Tr
 
 def test_a_watchdog_that_is_gone_is_said_not_measured(bench: tuple[TrialBench, Trial], tmp_path: Path) -> None:
     study, trial = bench
-    with pytest.raises(HostError, match=r"the watchdog over v.0 is gone, and has restored the device"):  # noqa: PT012, SIM117
+    with pytest.raises(HostError, match=r"the former state of v.0 is no longer held"):  # noqa: PT012, SIM117
         with study.attached(trial, tmp_path, TrialFacts()) as send:
             assert send(1000.0, 0.05).summary.rx_packets
             study._held[0]._watchdog._process.close_stdin()  # type: ignore[union-attr]

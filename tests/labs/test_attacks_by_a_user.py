@@ -17,7 +17,7 @@ from strangers import Stranger, as_user, find_stranger, outcome
 
 from xdplab import labs
 from xdplab.deploy.throttling import unthrottled
-from xdplab.deploy.watchdog import Watchdog
+from xdplab.deploy.watchdog import watch
 from xdplab.hosts import LocalHost
 from xdplab.labs import cache, keeper_socket, keepers
 from xdplab.labs.servers.lock import PortLock
@@ -205,7 +205,7 @@ def test_no_lock_can_be_held_by_another_user(
         keepers.alone_on([0], "lab a", pytest.fail),
     ):
         port = PortLock(host, str(open_folder / "vd0.lock"), "me")
-        watchdog = Watchdog(host, "vd0", str(open_folder))
+        watchdog = watch(host, "vd0", str(open_folder))
         try:
             space = Path("/proc/self/ns/net").stat().st_ino
             names = ("guard", "holders", f"vd0.{space}.lock", "device-vd0.owner.lock", "jit.lock", "cpu0.lock", ".lock")

@@ -19,7 +19,7 @@ from rack import rack, written
 from xdplab import labs
 from xdplab.cli import doctor
 from xdplab.deploy.device import snapshot
-from xdplab.deploy.held import HeldDevice
+from xdplab.deploy.guarded import GuardedDevice
 from xdplab.doctor.checks import CheckedHost, Row
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts import LocalHost, Result
@@ -223,10 +223,10 @@ def test_two_inventories_of_one_server_share_its_locks_and_original_states(
         refused = pytest.raises(LabError, match="a run is going on in this lab: the first run on ")
         with one.lock("the first run"), refused, two.lock():
             pass
-        HeldDevice(one.dut, port, one.state_dir(one.dut)).take()
+        GuardedDevice(one.dut, port, one.state_dir(one.dut)).take()
         one.dut.run(["ip", "link", "set", port, "mtu", "2000"])
         one.close()
-        held = HeldDevice(two.dut, port, two.state_dir(two.dut))
+        held = GuardedDevice(two.dut, port, two.state_dir(two.dut))
         held.take()
         assert held.before.values == before
         two.dut.run(["ip", "link", "set", port, "mtu", "3000"])

@@ -12,7 +12,7 @@ from typing import Any
 
 from xdplab.deploy.settings import CHANNELS, FEATURES, Setting, Value, Values, not_understood, read, tool, write
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
-from xdplab.deploy.watchdog import restore_script, said_path, script_path
+from xdplab.deploy.watchdog import restore_script, script_path, unrestored_path
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.formats.ethtool import divided, spread
 from xdplab.hosts.base import Host, Result
@@ -222,7 +222,7 @@ def left_by_the_dead(host: Host, interface: str, state_dir: str) -> Left | None:
 
 
 def _said(host: Host, interface: str, state_dir: str) -> str:
-    found = host.run(["cat", said_path(interface, state_dir)], check=False)
+    found = host.run(["cat", unrestored_path(interface, state_dir)], check=False)
     return found.text.strip() if found.ok else ""
 
 
@@ -246,7 +246,7 @@ def _settle(host: Host, interface: str, state_dir: str, kept: Snapshot | None) -
             raise
         told = "; ".join(said.splitlines())
         raise HostError(f"{error.message}; its host's watchdog was told: {told}", remedy=error.remedy) from error
-    host.run(["rm", "-f", said_path(interface, state_dir)])
+    host.run(["rm", "-f", unrestored_path(interface, state_dir)])
 
 
 def remember(host: Host, interface: str, state_dir: str) -> Snapshot:
@@ -261,7 +261,7 @@ def remember(host: Host, interface: str, state_dir: str) -> Snapshot:
     script = restore_script(interface, taken.identity, taken.of_device().values, SETTINGS)
     host.put(script.encode(), script_path(interface, state_dir))
     host.put(json.dumps(taken.to_json(), indent=1).encode(), _path(interface, state_dir))
-    host.run(["rm", "-f", said_path(interface, state_dir)])  # it belongs to the device of another boot
+    host.run(["rm", "-f", unrestored_path(interface, state_dir)])  # it belongs to the device of another boot
     return taken
 
 
@@ -271,7 +271,7 @@ def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot |
     """
     kept = _kept(host, interface, state_dir)
     _settle(host, interface, state_dir, kept)
-    paths = (path(interface, state_dir) for path in (_path, script_path, said_path))
+    paths = (path(interface, state_dir) for path in (_path, script_path, unrestored_path))
     host.run(["rm", "-f", *paths])
     return kept
 

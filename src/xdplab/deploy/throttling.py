@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from xdplab.errors import HostError
 from xdplab.hosts import Host
-from xdplab.hosts.base import Process
+from xdplab.hosts.held import Held, Holder
 
 SWITCHES = {
     "/proc/sys/kernel/sched_rt_runtime_us": "-1",
@@ -27,8 +27,6 @@ LOCKED = "locked"
 
 FOLDER = "/var/lib/xdplab/throttling"
 """A folder of root, shared by all labs of a machine, because their /run and /tmp are private."""
-_ANSWER_S = 30.0
-_HOLD_S = 14 * 86400.0
 
 # Locks: `guard` for a change; `holders` is shared by all processes that hold the switches off. Only root can open them,
 # because a process that can open a lock can hold it for ever.
@@ -42,11 +40,6 @@ put_back() {
     { read -r then; [ "$then" = "$boot" ] && while read -r file was; do printf %s "$was" >"$file"; done
     } <"$folder/before"
     rm -f "$folder/before"
-}
-leave() {
-    flock 8
-    flock -n 9 && put_back
-    flock -u 9; flock -u 8
 }
 flock 8
 left=nothing
@@ -66,15 +59,12 @@ if [ ! -f "$folder/before" ]; then
     } >"$folder/before.new" && mv "$folder/before.new" "$folder/before" || exit 3
 fi
 flock -s 9
-trap leave EXIT
-trap 'exit 0' TERM HUP INT
+let_go() { flock 8; flock -n 9 && put_back; flock -u 9; flock -u 8; }
 for i in "${!files[@]}"; do
     printf %s "${offs[$i]}" >"${files[$i]}"
     echo "${files[$i]} ${offs[$i]} $(cat "${files[$i]}")"
 done
 flock -u 8
-echo held
-cat >/dev/null 8>&- 9>&-  # a lock is held by all that have its file open
 """
 
 
@@ -86,28 +76,19 @@ def unthrottled(
 
     Raises HostError if one of them cannot be switched off.
     """
-    words = [word for pair in (SWITCHES if switches is None else switches).items() for word in pair]
-    holder = host.start(["bash", "-c", _SCRIPT, "bash", "hold", folder, *words], deadline_s=_HOLD_S)
-    try:
-        yield _held(host, holder)
-    finally:
-        holder.close_stdin()
-        holder.wait(_ANSWER_S)
+    arguments = [text for switch in (SWITCHES if switches is None else switches).items() for text in switch]
+    values: dict[str, str] = {}
 
-
-def _held(host: Host, holder: Process) -> dict[str, str]:
-    now: dict[str, str] = {}
-    while (line := holder.read_line(_ANSWER_S)) != "held":
-        if line is None:
-            words = holder.wait(_ANSWER_S).error_text
-            raise HostError(f"{host.name}: real-time throttling is not held off: {words or 'its holder has ended'}")
-        file, off, now[file] = line.split(" ")
-        if now[file] not in (off, LOCKED):
+    def take(line: str) -> None:
+        file, off, values[file] = line.split(" ")
+        if values[file] not in (off, LOCKED):
             raise HostError(
-                f"{host.name}: {file} stays {now[file]}: real-time throttling cannot be switched off",
+                f"{host.name}: {file} stays {values[file]}: real-time throttling cannot be switched off",
                 remedy="remove `throttling: off` from the plan",
             )
-    return now
+
+    with Held(host, Holder("the switch of real-time throttling", _SCRIPT, ("hold", folder, *arguments)), take):
+        yield values
 
 
 def put_back(host: Host, *, folder: str = FOLDER) -> bool:

@@ -23,6 +23,7 @@ from xdplab.errors import (
     UnsupportedError,
 )
 from xdplab.hosts import Host
+from xdplab.hosts.held import Held, Holder
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, require_name, use_lab
 from xdplab.labs.base import MITIGATED, Clock
@@ -42,7 +43,6 @@ _JIT = "net.core.bpf_jit_enable"
 _PATIENCE = {"time": 1, "instructions": 20}
 _GUEST_DIR = "/tmp/xdplab-study"
 _ANSWER_S = 30.0
-_HOLD_S = 14 * 86400.0
 _LOOK_S = 0.5
 MOST_GUESTS = 4
 """Number of counting guests of one kernel side by side; a further study waits for one of them."""
@@ -57,29 +57,26 @@ def warn(why: str | None) -> None:
 
 
 # The setting affects the whole machine: a study that needs its current value shares the lock, a study that changes it
-# holds the lock alone. The setting is restored when this command's input closes, that is when this program ends in any
-# way. A process that can open a lock can hold it for ever: so only root can open it. An ordinary user changes nothing
-# and holds nothing.
+# holds the lock alone. A process that can open a lock can hold it for ever: so only root can open it. An ordinary user
+# changes nothing and holds nothing.
 _HOLD_SETTING = """
-lock=$3 patience=$4
+setting=$1 wanted=$2 lock=$3
 (umask 022; mkdir -p "${lock%/*}") 2>/dev/null
 if refused=$( (umask 077; : >>"$lock") 2>&1 ); then chmod 600 "$lock" && exec 9>>"$lock" || exit 3
 elif [ "$(id -u)" = 0 ]; then echo "$refused" >&2; exit 3
 else lock=; fi
-hold() {
-    [ -z "$lock" ] || flock "$1" -n 9 || { echo waiting; flock "$1" -w "$patience" 9; } || { echo busy; exit 4; }
+take() {
+    [ -z "$lock" ] || flock "$1" -n 9 || until echo waiting; flock "$1" -w 1 9; do :; done
 }
-hold -s
-if [ "$(sysctl -n "$1")" != "$2" ]; then
+take -s
+if [ "$(sysctl -n "$setting")" != "$wanted" ]; then
     [ -z "$lock" ] || flock -u 9
-    hold -x
-    before=$(sysctl -n "$1") || exit 3
-    trap 'sysctl -q -w "$1=$before"' EXIT
-    trap 'exit 0' TERM HUP INT
-    sysctl -q -w "$1=$2"
+    take -x
+    before=$(sysctl -n "$setting") || exit 3
+    let_go() { sysctl -q -w "$setting=$before"; }
+    sysctl -q -w "$setting=$wanted"
 fi
-sysctl -n "$1"
-cat >/dev/null
+sysctl -n "$setting"
 """
 _LOCK = "/run/xdplab/bpf_jit_enable.lock"
 _HARDEN, _HARDEN_LOCK = "net.core.bpf_jit_harden", "/run/xdplab/bpf_jit_harden.lock"
@@ -167,37 +164,27 @@ class Place:
 
     @contextmanager
     def _set(self, setting: str, wanted: str, no_choice: str) -> Iterator[None]:
-        argv = [
-            "sh",
-            "-c",
-            _HOLD_SETTING,
-            "sh",
-            setting,
-            wanted,
-            _LOCK if setting == _JIT else _HARDEN_LOCK,
-            f"{LOCK_S:g}",
-        ]
-        holder = self.host.start(argv, deadline_s=_HOLD_S)
-        try:
-            obtained = holder.read_line(LOCK_S + _ANSWER_S * self.patience)
-            while obtained == "waiting":
+        obtained, until = wanted, time.monotonic() + LOCK_S
+
+        def hear(line: str) -> None:
+            nonlocal obtained
+            if line != "waiting":
+                obtained = line
+            elif time.monotonic() < until:
                 WAITS.get()(f"another study holds {setting} of {self.label}")
-                obtained = holder.read_line(LOCK_S + _ANSWER_S * self.patience)
-            WAITS.get()(None)
-            if obtained is None:
-                words = holder.wait(_ANSWER_S * self.patience).error_text
-                raise HostError(f"{self.label}: {setting} cannot be held: {words or 'its holder has ended'}")
-            if obtained == "busy":
+            else:
                 raise HostError(
                     f"{self.label}: another study has held {setting} for {LOCK_S:g} s",
                     remedy="run the studies one after the other",
                 )
+
+        arguments = (setting, wanted, _LOCK if setting == _JIT else _HARDEN_LOCK)
+        holder = Holder(setting, _HOLD_SETTING, arguments, answer_s=_ANSWER_S * self.patience)
+        with Held(self.host, holder, hear):
+            WAITS.get()(None)
             if obtained != wanted:
                 raise UnsupportedError(f"{self.label}: {setting} stays {obtained}: {no_choice}")
             yield
-        finally:
-            holder.close_stdin()
-            holder.wait(_ANSWER_S * self.patience)
 
     def jit_setting(self) -> str | None:
         """Return the setting; None if the kernel has no such setting: it was built without a JIT.

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import threading
 import time
 
 from xdplab.errors import HostError, LabError
-from xdplab.hosts import Host, Process
+from xdplab.hosts import Host
+from xdplab.hosts.held import Held, Holder
 
-LOCK_S = 14 * 86400.0
-ANSWER_S = 30.0
 BEAT_S = 5.0
 SILENT_S = 60
 """Seconds without a note after which a lock may be stolen."""
@@ -45,8 +42,8 @@ if ! flock -n 9; then
     fi
 fi
 echo "$2" >"$1.who"; echo $$ >"$1.pid"; echo >"$1.beat"
-echo held
-while read -r word; do echo >"$1.beat"; echo held; done
+lock=$1
+beat() { echo >"$lock.beat"; }
 """
 
 
@@ -57,47 +54,27 @@ class PortLock:
         """Raises LabError naming the holder, and how long it has been silent."""
         self._host, self._path = host, path
         self._who = f"{who} on {os.uname().nodename}"
-        self._asking, self._closing = threading.Lock(), threading.Event()
-        self._process = self._started(steal=steal)
-        threading.Thread(target=self._beat, daemon=True).start()
+        self._held = self._take("never" if not steal else str(SILENT_S))
 
-    def _started(self, *, steal: bool = False) -> Process:
+    def _take(self, silent: str) -> Held:
+        """Take it, also from a holder that has been ``silent`` for so many seconds."""
         self._host.run(["mkdir", "-p", "-m", "755", self._path.rpartition("/")[0]])
-        argv = ["bash", "-c", _LOCK, "bash", self._path, self._who, str(SILENT_S) if steal else "never"]
-        process = self._host.start(argv, deadline_s=LOCK_S)
-        answer = process.read_line(ANSWER_S)
-        if answer == "held":
-            return process
-        if (found := re.fullmatch(r"taken (\d+) (.*)", answer or "")) is None:
-            raise HostError(f"{self._host.name}: no lock {self._path}: {process.wait(1).error_text or answer}")
-        raise _Taken(found[2], int(found[1]))
-
-    def _beat(self) -> None:
-        while not self._closing.wait(BEAT_S):
-            with contextlib.suppress(HostError):  # the measuring code calls `regain`
-                self._require()
-
-    def _require(self) -> None:
-        with self._asking:
-            self._process.write_line("alive")
-            if self._process.read_line(ANSWER_S) != "held":
-                raise HostError(f"{self._host.name}: the lock {self._path} is no longer held")
+        holder = Holder(f"the lock {self._path}", _LOCK, (self._path, self._who, silent), beat_s=BEAT_S)
+        return Held(self._host, holder, _refuse)
 
     def regain(self) -> None:
         """Take it again after its connection was lost. Raises LabError if another holder has it meanwhile."""
         try:
-            self._require()
+            self._held.require()
         except HostError:
-            process = self._again()
-            with self._asking:
-                self._process = process
+            self._held = self._again()
 
-    def _again(self) -> Process:
+    def _again(self) -> Held:
         """Until the host notices that the old connection is dead, that connection still holds the lock."""
         until = time.monotonic() + LET_GO_S
         while True:
             try:
-                return self._started()
+                return self._take("never")
             except _Taken as taken:
                 if taken.who != self._who or time.monotonic() > until:
                     raise
@@ -105,10 +82,14 @@ class PortLock:
 
     def close(self) -> None:
         """Release it; harmless if the connection is gone."""
-        self._closing.set()
         with contextlib.suppress(HostError):
-            self._process.close_stdin()
-            self._process.wait(ANSWER_S)
+            self._held.close()
+
+
+def _refuse(line: str) -> None:
+    """Raise the error for what the script prints of a lock that another holder has."""
+    _, silent_s, who = line.split(" ", 2)
+    raise _Taken(who, int(silent_s))
 
 
 class _Taken(LabError):

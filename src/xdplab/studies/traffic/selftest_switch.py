@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import pandas as pd
 
-from xdplab.hosts.base import Process
+from xdplab.hosts.held import Held, Holder
 from xdplab.labs import Lab
 from xdplab.run.progress import Observer
 from xdplab.run.state import AnyTrial, Attempt, RunState
@@ -15,8 +15,7 @@ from xdplab.run.state import AnyTrial, Attempt, RunState
 SWITCHED_AFTER, TRIALS = 2, 4
 """The statistics are off in so many trials, and on in the others."""
 SETTING = "kernel.bpf_stats_enabled"
-_HOLD = f"trap 'sysctl -qw {SETTING}=0' EXIT; sysctl -qw {SETTING}=1 && echo on && cat"
-_HOLD_S, _ANSWER_S = 120.0, 10.0
+_SWITCH = f"sysctl -qw {SETTING}=1 || exit 1; let_go() {{ sysctl -qw {SETTING}=0; }}"
 
 
 def switch_blocks() -> list[dict[str, Any]]:
@@ -29,7 +28,7 @@ class Switching:
 
     def __init__(self, lab: Lab, told: Observer) -> None:
         self._lab, self._told, self._done = lab, told, 0
-        self._holder: Process | None = None
+        self._held: Held | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -41,8 +40,7 @@ class Switching:
         self._told.finished(trial, attempt)
         self._done += 1
         if self._done == SWITCHED_AFTER:
-            self._holder = self._lab.dut.start(["sh", "-c", _HOLD], deadline_s=_HOLD_S)
-            self._holder.read_line(_ANSWER_S)
+            self._held = Held(self._lab.dut, Holder(SETTING, _SWITCH))
 
     def interrupted(self, how: str) -> None:
         self._told.interrupted(how)
@@ -53,9 +51,8 @@ class Switching:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._holder is not None:
-            self._holder.close_stdin()
-            self._holder.wait(_ANSWER_S)
+        if self._held is not None:
+            self._held.close()
 
 
 def switch_found(trials: pd.DataFrame, named: str) -> tuple[str, bool]:

@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 from xdplab import counters
 from xdplab.deploy.device import Applied, apply, queues_now, restore
-from xdplab.deploy.held import HeldDevice, HeldPort
+from xdplab.deploy.guarded import GuardedDevice, GuardedPort
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.settings import FEATURES, XPS, read
 from xdplab.deploy.settings_table import require_in_plans
@@ -175,12 +175,12 @@ def _rx_ring_entries(lab: Lab) -> int | None:
     return parse_rings(answer.stdout).current.rx if answer.ok else None
 
 
-def _dpdk_port(lab: Lab) -> HeldPort | None:
+def _dpdk_port(lab: Lab) -> GuardedPort | None:
     """The TG's end, where it is a PCI device that DPDK takes from the kernel."""
     place = lab.generator
     if place.pci is None or not place.by_dpdk:
         return None
-    return HeldPort(lab.tg, place.pci, lab.state_dir(lab.tg), driver=place.driver, hugepages=place.hugepages)
+    return GuardedPort(lab.tg, place.pci, lab.state_dir(lab.tg), driver=place.driver, hugepages=place.hugepages)
 
 
 def try_generator(lab: Lab) -> GeneratorReady:
@@ -241,9 +241,9 @@ class TrialStudy:
                 stack.enter_context(kept_sysctls(self._lab.dut))
             # The DUT's device is restored first: a tap's queues follow it.
             self._dut, *others = (
-                HeldDevice(end.host, end.interface, self._lab.state_dir(end.host)) for end in self._ends
+                GuardedDevice(end.host, end.interface, self._lab.state_dir(end.host)) for end in self._ends
             )
-            self._held: list[HeldDevice | HeldPort] = [*others, self._dut]
+            self._held: list[GuardedDevice | GuardedPort] = [*others, self._dut]
             if (port := _dpdk_port(self._lab)) is not None:
                 self._held.append(port)
             for held in self._held:

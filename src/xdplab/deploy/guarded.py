@@ -7,10 +7,11 @@ import contextlib
 from xdplab.deploy import dpdk
 from xdplab.deploy.device import Snapshot, is_remembered, remember, restore_remembered, settle
 from xdplab.deploy.dpdk import SYSFS
-from xdplab.deploy.watchdog import Watchdog
+from xdplab.deploy.watchdog import watch
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import HostChangedError, HostError
 from xdplab.hosts.base import Host
+from xdplab.hosts.held import Held
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -18,7 +19,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _OF_ONE_BOOT = ("irq", "xps")
 
 
-def _watched(watchdog: Watchdog | None) -> bool:
+def _watched(watchdog: Held | None) -> bool:
     """Return whether a watchdog lives; a dead one is dismissed."""
     if watchdog is None:
         return False
@@ -30,7 +31,7 @@ def _watched(watchdog: Watchdog | None) -> bool:
     return True
 
 
-class HeldDevice:
+class GuardedDevice:
     """One end of a link. `take` may be called again, after its connection was lost."""
 
     def __init__(self, host: Host, interface: str, state_dir: str) -> None:
@@ -38,7 +39,7 @@ class HeldDevice:
         self._state_dir = state_dir
         self._before: Snapshot | None = None
         self._machine = ""
-        self._watchdog: Watchdog | None = None
+        self._watchdog: Held | None = None
 
     def take(self) -> bool:
         """Store the device's state and start a watchdog. Returns whether the host has rebooted since the last time.
@@ -54,7 +55,7 @@ class HeldDevice:
         before, self._before = self._before or now, now
         self._require_same(before, now, self._machine or machine, machine)
         self._machine = machine
-        self._watchdog = Watchdog(self.host, self.interface, self._state_dir)
+        self._watchdog = watch(self.host, self.interface, self._state_dir)
         return before.identity != now.identity
 
     def _settle(self) -> None:
@@ -102,7 +103,7 @@ class HeldDevice:
             self._watchdog.dismiss()
 
 
-class HeldPort:
+class GuardedPort:
     """The TG's port under DPDK. `take` may be called again after its connection was lost."""
 
     def __init__(
@@ -111,14 +112,14 @@ class HeldPort:
         self.host, self._pci, self._state_dir = host, pci, state_dir
         self._driver, self._hugepages, self._sysfs = driver, hugepages, sysfs
         self._boot = ""
-        self._watchdog: Watchdog | None = None
+        self._watchdog: Held | None = None
 
     def take(self) -> bool:
         """Give the port to DPDK and start a watchdog. Returns whether the host has rebooted since the last time."""
         if _watched(self._watchdog):
             return False
         # The watchdog comes first: it waits until the one before it has finished restoring.
-        self._watchdog = Watchdog(self.host, self._pci, self._state_dir)
+        self._watchdog = watch(self.host, self._pci, self._state_dir)
         wanted = {"driver": self._driver, "hugepages": self._hugepages, "sysfs": self._sysfs}
         dpdk.take(self.host, self._pci, self._state_dir, **wanted)  # type: ignore[arg-type]
         before, self._boot = self._boot, self.host.run(["cat", BOOT_ID]).text

@@ -10,24 +10,24 @@ from veth_pair import VethLab
 
 from xdplab.deploy import settings_nic
 from xdplab.deploy.device import snapshot
-from xdplab.deploy.held import HeldDevice
-from xdplab.deploy.watchdog import Watchdog, script_path
+from xdplab.deploy.guarded import GuardedDevice
+from xdplab.deploy.watchdog import script_path, watch
 from xdplab.errors import HostChangedError, HostError
 
 pytestmark = pytest.mark.root
 
 
-def lose(held: HeldDevice) -> None:
+def lose(held: GuardedDevice) -> None:
     """End the watchdog's input, as if its connection ended."""
     assert held._watchdog is not None
     held._watchdog._process.close_stdin()
-    with pytest.raises(HostError, match="has restored the device"):
+    with pytest.raises(HostError, match="the former state of vd0 is no longer held"):
         held.require()
 
 
 def test_a_lost_watchdog_is_replaced_and_what_is_set_then_stays(lab: VethLab, tmp_path: Path) -> None:
     host, before = lab.dut.host, snapshot(lab.dut.host, "vd0")
-    held = HeldDevice(host, "vd0", str(tmp_path))
+    held = GuardedDevice(host, "vd0", str(tmp_path))
     assert held.take() is False
     host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
     lose(held)
@@ -47,14 +47,14 @@ def test_what_was_tuned_since_a_run_died_stays(lab: VethLab, tmp_path: Path, mon
     governor.parent.mkdir(parents=True)
     governor.write_text("powersave\n")
     host, state = lab.dut.host, str(tmp_path / "state")
-    held = HeldDevice(host, "vd0", state)
+    held = GuardedDevice(host, "vd0", state)
     held.take()
     governor.write_text("performance\n")
     lose(held)
     assert held._watchdog is not None
     held._watchdog._process.wait(20)
     assert governor.read_text() == "performance\n"
-    resumed = HeldDevice(host, "vd0", state)
+    resumed = GuardedDevice(host, "vd0", state)
     resumed.take()
     assert governor.read_text() == "performance\n"
     assert resumed.before.values["governor.0"] == "performance"
@@ -68,7 +68,7 @@ def test_what_was_tuned_since_a_run_died_stays(lab: VethLab, tmp_path: Path, mon
 
 def test_a_deed_that_has_begun_is_waited_for(lab: VethLab, tmp_path: Path) -> None:
     host, state = lab.dut.host, str(tmp_path)
-    held = HeldDevice(host, "vd0", state)
+    held = GuardedDevice(host, "vd0", state)
     held.take()
     slow = f"echo begun >{tmp_path}/deed; sleep 3; ip link set vd0 mtu 1400; echo done >{tmp_path}/deed"
     host.put(slow.encode(), script_path("vd0", state))
@@ -76,14 +76,15 @@ def test_a_deed_that_has_begun_is_waited_for(lab: VethLab, tmp_path: Path) -> No
     until = time.monotonic() + 20
     while not (tmp_path / "deed").exists() and time.monotonic() < until:
         time.sleep(0.05)
-    with Watchdog(host, "vd0", state):
-        assert (tmp_path / "deed").read_text() == "done\n"
+    later = watch(host, "vd0", state)
+    assert (tmp_path / "deed").read_text() == "done\n"
+    later.dismiss()
 
 
 def test_a_host_that_was_started_anew_is_looked_at(lab: VethLab, tmp_path: Path) -> None:
     """A veth that is made again has another identity, like a device after a reboot."""
     host = lab.dut.host
-    held = HeldDevice(host, "vd0", str(tmp_path))
+    held = GuardedDevice(host, "vd0", str(tmp_path))
     held.take()
 
     def restart() -> None:
@@ -101,7 +102,7 @@ def test_a_host_that_was_started_anew_is_looked_at(lab: VethLab, tmp_path: Path)
 
 
 def test_a_host_with_another_kernel_is_another_one(lab: VethLab, tmp_path: Path) -> None:
-    held = HeldDevice(lab.dut.host, "vd0", str(tmp_path))
+    held = GuardedDevice(lab.dut.host, "vd0", str(tmp_path))
     held.take()
     held._machine = "Linux version 5.10.0\nquiet\n"
     lose(held)
