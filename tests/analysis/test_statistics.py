@@ -12,28 +12,28 @@ from scipy import stats
 
 from xdplab.analysis.compare import compare
 from xdplab.analysis.fit import fit_line, fits, slope
-from xdplab.analysis.intervals import interval, median_interval, summarise
+from xdplab.analysis.intervals import Spread, summarise
 
 
 def test_interval_of_three_is_students() -> None:
-    found = interval([10.0, 12.0, 14.0])
+    found = Spread.of([10.0, 12.0, 14.0])
     assert (found.n, found.mean, found.median, found.sd) == (3, 12.0, 12.0, 2.0)
     assert found.high - found.mean == pytest.approx(4.302653 * 2 / sqrt(3), rel=1e-6)  # t(0.975, 2 degrees of freedom)
     assert found.cv == pytest.approx(1 / 6)
 
 
 def test_one_repetition_has_no_interval_and_none_no_mean() -> None:
-    alone = interval([5.0])
+    alone = Spread.of([5.0])
     assert alone.mean == 5.0
     assert all(isnan(value) for value in (alone.low, alone.high, alone.cv, alone.se))
     with pytest.raises(ValueError, match="at least one"):
-        interval([])
+        Spread.of([])
 
 
 def test_interval_covers_the_truth_as_often_as_it_says() -> None:
     rng = np.random.default_rng(5)
     samples = rng.normal(100, 3, (2000, 3))
-    covered = np.mean([found.low <= 100 <= found.high for found in map(interval, samples)])
+    covered = np.mean([found.low <= 100 <= found.high for found in map(Spread.of, samples)])
     assert covered == pytest.approx(0.95, abs=0.015)
 
 
@@ -99,13 +99,14 @@ def test_the_medians_interval_holds_for_any_shape(n: int, covered: float, seed: 
     slow = rng.random((4000, n)) < 0.1
     samples = rng.lognormal(0, 0.05, (4000, n)) * np.where(slow, rng.uniform(1.1, 1.3, (4000, n)), 1)
     truth = float(np.median(rng.lognormal(0, 0.05, 10**6) * np.where(rng.random(10**6) < 0.1, 1.2, 1)))
-    held = np.mean([low <= truth <= high for low, high in map(median_interval, samples)])
+    spreads = (Spread.of(sample, "ranks") for sample in samples)
+    held = np.mean([low <= truth <= high for low, high in ((one.low, one.high) for one in spreads)])
     assert held == pytest.approx(covered, abs=0.012)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_so_few_repetitions_have_no_interval_of_the_median(n: int) -> None:
-    assert all(isnan(end) for end in median_interval(range(n)))
+    assert isnan(Spread.of(range(n), "ranks").low)
 
 
 def test_only_points_that_show_the_dut_are_fitted() -> None:

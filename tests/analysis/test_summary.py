@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from xdplab.analysis.intervals import interval
+from xdplab.analysis.intervals import Spread
 from xdplab.analysis.summary import constant_words, for_people, points_summary, varying
 from xdplab.analysis.values import three_digits
 from xdplab.run.metrics import frame
@@ -32,7 +32,7 @@ def test_each_point_has_a_row_with_its_interval_over_valid_repetitions() -> None
     assert list(found["accesses"]) == [0, 100, 1600]
     assert list(found["n"]) == [3, 3, 1]
     assert list(found["verdicts"]) == ["3 valid", "3 valid, 1 invalid", "1 valid"]
-    known = interval([2.00, 2.01, 2.02])
+    known = Spread.of([2.00, 2.01, 2.02])
     assert found.loc[1, ["mpps", "mpps_low", "mpps_high"]].tolist() == pytest.approx(
         [known.mean, known.low, known.high]
     )

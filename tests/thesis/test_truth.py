@@ -13,7 +13,7 @@ from matplotlib.collections import PolyCollection
 from tests.thesis.doc_tables import block, quoted
 from tests.thesis.test_published import DATA, needs_data
 
-from xdplab.analysis.intervals import interval_on
+from xdplab.analysis.intervals import Spread
 from xdplab.analysis.series import settled
 from xdplab.figures.marks import View, marks_frame
 from xdplab.figures.save import render
@@ -180,14 +180,14 @@ def test_clocks_that_agree_are_no_finding(tmp_path: Path) -> None:
     ("scale", "values"), [("log", [1.0, 9.0]), ("logit", [0.02, 0.3]), ("logit", [0.999, 0.9]), ("log", [2.0, 2.0])]
 )
 def test_an_interval_stays_where_its_quantity_lives(scale: str, values: list[float]) -> None:
-    found = interval_on(scale, values)  # type: ignore[arg-type]
+    found = Spread.of(values, scale)  # type: ignore[arg-type]
     assert 0 < found.low <= found.mean <= found.high
     assert scale == "log" or found.high < 1
 
 
 def test_a_narrow_interval_is_the_same_on_every_scale() -> None:
     values = [0.500, 0.501, 0.499, 0.5005]
-    linear, *others = (interval_on(scale, values) for scale in ("linear", "log", "logit"))  # type: ignore[arg-type]
+    linear, *others = (Spread.of(values, scale) for scale in ("linear", "log", "logit"))  # type: ignore[arg-type]
     for other in others:
         assert (other.low, other.high) == (pytest.approx(linear.low, rel=1e-4), pytest.approx(linear.high, rel=1e-4))
 

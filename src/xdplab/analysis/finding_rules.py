@@ -12,7 +12,7 @@ import pandas as pd
 from xdplab.analysis.cost_rules import cost_not_resolved, testrun_contradicted, testrun_disagrees, work_differs
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.fit import STAGE, fit_line, fits
-from xdplab.analysis.intervals import Interval, interval, of_one_point
+from xdplab.analysis.intervals import Spread, of_one_point
 from xdplab.analysis.labs import labs_differ
 from xdplab.analysis.load_rules import (
     DISTURBANCES,
@@ -49,14 +49,14 @@ class SeriesPoint:
     """One N of a series: its interval and the standard error of its mean."""
 
     accesses: int
-    found: Interval
+    found: Spread
     se: float
     rows: pd.DataFrame
 
 
 def pooled_cv(rows: pd.DataFrame, value: str) -> float:
     """Return the relative SD between repetitions, pooled over the points; NaN without a repeated point."""
-    samples = [interval(group[value].astype(float)) for _, group in rows.groupby("accesses") if len(group) > 1]
+    samples = [Spread.of(group[value].astype(float)) for _, group in rows.groupby("accesses") if len(group) > 1]
     spare = sum(found.n - 1 for found in samples)
     return sqrt(sum((found.n - 1) * found.cv**2 for found in samples) / spare) if spare else nan
 

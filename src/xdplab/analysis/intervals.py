@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import exp, isnan, nan, sqrt
+from math import exp, nan, sqrt
 from typing import Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import bdtr, stdtrit
 
 from xdplab.errors import XdplabError
@@ -16,10 +17,19 @@ from xdplab.errors import XdplabError
 CONFIDENCE = 0.95
 
 
+Scale = Literal["linear", "log", "logit", "geometric", "ranks"]
+"""How the ends are found, by the natural scale of a quantity; see `Spread.of`."""
+
+_MOST_EXPONENT = 300.0  # beyond it the end is that of the range in any case
+
+
 @dataclass(frozen=True)
-class Interval:
-    """Statistics of one point over its repetitions; ``sd``, ``low``, ``high`` and ``cv`` are NaN for a single
-    repetition."""
+class Spread:
+    """Statistics of one point over its repetitions.
+
+    ``low`` and ``high`` are the ends of the 95 % interval of the mean, or of the median (scale "ranks"). They, ``sd``
+    and ``cv`` are NaN for a single repetition.
+    """
 
     n: int
     mean: float
@@ -33,6 +43,37 @@ class Interval:
     def se(self) -> float:
         return self.sd / sqrt(self.n) if self.n > 1 else nan
 
+    @classmethod
+    def of(cls, values: Iterable[float], scale: Scale = "linear") -> Spread:
+        """Return the statistics of repetitions. Raises ValueError without any value.
+
+        ``linear``: mean +- t(0.975, n-1) x sd/sqrt(n): Student (1908); two-sided.
+
+        ``log`` for values above 0, ``logit`` for shares between 0 and 1: mean and SD are those of the values; the
+        standard error is transformed by the delta method (times dg/dx at the mean), and the ends are transformed back,
+        so none of them leaves the range of the quantity. A mean at the end of its range has no interval.
+
+        ``geometric``, for values above 0: mean and ends are those of the logarithms, transformed back: a ratio and its
+        inverse are equivalent.
+
+        ``ranks``: the median's interval, for any distribution (`_rank_ends`); it needs six repetitions.
+        """
+        sample = np.asarray(list(values), dtype=float)
+        if not len(sample):
+            raise ValueError("a spread needs at least one repetition")
+        n, mean, sd = len(sample), float(sample.mean()), float(sample.std(ddof=1)) if len(sample) > 1 else nan
+        half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * sd / sqrt(n) if n > 1 else nan
+        low, high = mean - half, mean + half
+        plain = cls(n, mean, float(np.median(sample)), sd, low, high, sd / mean if mean else nan)
+        if scale == "geometric":
+            logs = cls.of(np.log(sample))
+            mean, low, high = (float(np.exp(end)) for end in (logs.mean, logs.low, logs.high))
+        elif scale == "ranks":
+            low, high = _rank_ends(sample)
+        elif scale != "linear" and half > 0:
+            low, high = _delta_ends(mean, (high - low) / 2, scale)
+        return replace(plain, mean=mean, low=low, high=high)
+
 
 def t_quantile(share: float, freedom: float) -> float:
     """Return the value below which ``share`` of Student's t distribution lies; ``freedom``: its degrees of freedom.
@@ -42,59 +83,24 @@ def t_quantile(share: float, freedom: float) -> float:
     return float(stdtrit(freedom, share))
 
 
-def interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Interval:
-    """Return mean, median, SD, t interval of the mean, and CV. Raises ValueError without any value.
-
-    mean +- t(1 - (1-confidence)/2, n-1) x sd/sqrt(n): Student (1908); two-sided.
-    """
-    sample = np.asarray(list(values), dtype=float)
-    if not len(sample):
-        raise ValueError("an interval needs at least one repetition")
-    mean, median, n = float(sample.mean()), float(np.median(sample)), len(sample)
-    if n == 1:
-        return Interval(1, mean, median, nan, nan, nan, nan)
-    sd = float(sample.std(ddof=1))
-    half = t_quantile(0.5 + confidence / 2, n - 1) * sd / sqrt(n)
-    return Interval(n, mean, median, sd, mean - half, mean + half, sd / mean if mean else nan)
-
-
-Scale = Literal["linear", "log", "logit"]
-
-
-def interval_on(scale: Scale, values: Iterable[float]) -> Interval:
-    """Return the same as ``interval``, with the t interval computed on the natural scale of the quantity.
-
-    ``log`` for values above 0, ``logit`` for shares between 0 and 1: mean and SD are those of the values; the standard
-    error is transformed by the delta method (times dg/dx at the mean), and the ends are transformed back, so none of
-    them leaves the range of the quantity. A mean at the end of its range has no interval.
-    """
-    found = interval(values)
-    half = (found.high - found.low) / 2
-    if scale == "linear" or isnan(half) or half == 0:
-        return found
-    mean = found.mean
+def _delta_ends(mean: float, half: float, scale: Scale) -> tuple[float, float]:
     if mean <= 0 or (scale == "logit" and mean >= 1):
-        return replace(found, low=nan, high=nan)
+        return nan, nan
     if scale == "log":
         factor = exp(min(half / mean, _MOST_EXPONENT))
-        return replace(found, low=mean / factor, high=mean * factor)
+        return mean / factor, mean * factor
     odds, factor = mean / (1 - mean), exp(min(half / (mean * (1 - mean)), _MOST_EXPONENT))
     low, high = odds / factor, odds * factor
-    return replace(found, low=low / (1 + low), high=high / (1 + high))
+    return low / (1 + low), high / (1 + high)
 
 
-_MOST_EXPONENT = 300.0  # beyond it the end is that of the range in any case
+def _rank_ends(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the median's interval by order statistics, (NaN, NaN) if there is none.
 
-
-def median_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the median's interval by order statistics, (NaN, NaN) if there is none: 95 % needs six repetitions.
-
-    The narrowest symmetric pair x(k), x(n+1-k) with 1 - 2 P(Bin(n, 1/2) < k) >= confidence: Thompson (1936); it holds
-    for any distribution.
+    The narrowest symmetric pair x(k), x(n+1-k) with 1 - 2 P(Bin(n, 1/2) < k) >= confidence: Thompson (1936).
     """
-    ordered = np.sort(np.asarray(list(values), dtype=float))
-    n = len(ordered)
-    held = [k for k in range(1, n // 2 + 1) if 1 - 2 * float(bdtr(k - 1, n, 0.5)) >= confidence]
+    ordered, n = np.sort(values), len(values)
+    held = [k for k in range(1, n // 2 + 1) if 1 - 2 * float(bdtr(k - 1, n, 0.5)) >= CONFIDENCE]
     return (float(ordered[held[-1] - 1]), float(ordered[n - held[-1]])) if held else (nan, nan)
 
 
@@ -119,12 +125,12 @@ def values_of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> p
     return rows[value].astype(float) / scale
 
 
-def of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> Interval:
-    """Return the interval of ``value`` / ``scale`` over the repetitions of one point. Every mean is made here.
+def of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> Spread:
+    """Return the spread of ``value`` / ``scale`` over the repetitions of one point. Every mean is made here.
 
     Raises MixedPointsError if the rows are of several points, ValueError where there is none.
     """
-    return interval(values_of_one_point(rows, value, scale))
+    return Spread.of(values_of_one_point(rows, value, scale))
 
 
 def summarise(trials: pd.DataFrame, value: str, by: str | list[str] = "point_id") -> pd.DataFrame:
@@ -133,6 +139,5 @@ def summarise(trials: pd.DataFrame, value: str, by: str | list[str] = "point_id"
     names = [by] if isinstance(by, str) else list(by)
     rows = []
     for key, group in known.groupby(names, sort=False, dropna=False):
-        found = of_one_point(group, value)
-        rows.append(dict(zip(names, key, strict=True)) | vars(found))
+        rows.append(dict(zip(names, key, strict=True)) | vars(of_one_point(group, value)))
     return pd.DataFrame(rows, columns=[*names, "n", "mean", "median", "sd", "low", "high", "cv"])

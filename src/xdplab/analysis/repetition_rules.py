@@ -13,7 +13,7 @@ from scipy.special import gammaincinv, stdtrit
 
 from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.fit import fit_line, limited_by_dut
-from xdplab.analysis.intervals import interval
+from xdplab.analysis.intervals import Spread
 from xdplab.analysis.series import by_series, first_label, valid
 from xdplab.analysis.values import is_null, three_digits
 from xdplab.text import many
@@ -45,7 +45,7 @@ def repetitions_differ(trials: pd.DataFrame) -> Iterator[Finding]:
     if not usual > NOISY:
         return
     rates = known.groupby(OF_ONE_LAB, sort=False, dropna=False)["forwarded_pps"]
-    samples = [interval(of_point) for _, of_point in rates if len(of_point) > 1]
+    samples = [Spread.of(of_point) for _, of_point in rates if len(of_point) > 1]
     half = median((found.high - found.mean) / found.mean for found in samples)
     low, high = (float(spread.quantile(share)) for share in (0.25, 0.75))
     what = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from xdplab.analysis.intervals import interval
+from xdplab.analysis.intervals import Spread
 from xdplab.analysis.series import settled
 from xdplab.analysis.values import three_digits
 from xdplab.plan.factors import FACTORS
@@ -80,7 +80,7 @@ def _of_point(group: pd.DataFrame) -> dict[str, object]:
     for name, (column, unit) in _VALUES.items():
         shown = valid if not column.startswith("latency") else valid[valid["rate_requested_pps"].notna()]
         values = shown[column].dropna().astype(float) / unit
-        known = interval(values) if len(values) else None
+        known = Spread.of(values) if len(values) else None
         found[name] = None if known is None else known.mean
         found[f"{name}_low"], found[f"{name}_high"] = (None, None) if known is None else (known.low, known.high)
         found[f"{name}_n"] = known.n if known is not None and known.n < len(valid) else None

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pandas as pd
 
-from xdplab.analysis.intervals import interval, median_interval, values_of_one_point
+from xdplab.analysis.intervals import Spread, values_of_one_point
 
 COLUMNS = (
     "figure",
@@ -145,8 +145,5 @@ def collect(
 
 
 def _size(values: pd.Series, middle: Middle) -> dict[str, object]:
-    if middle == "median":
-        low, high = median_interval(values)
-        return {"value": float(values.median()), "low": low, "high": high, "n": len(values)}
-    found = interval(values)
-    return {"value": found.mean, "low": found.low, "high": found.high, "n": found.n}
+    found = Spread.of(values, "ranks" if middle == "median" else "linear")
+    return {"value": getattr(found, middle), "low": found.low, "high": found.high, "n": found.n}

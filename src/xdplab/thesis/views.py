@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from xdplab.analysis.intervals import Interval, interval_on
+from xdplab.analysis.intervals import Spread
 from xdplab.figures.marks import COLUMNS, Look, View, marks_frame
 from xdplab.thesis.classes import like_for_like, ring_depths, rings_of
 from xdplab.thesis.language import (
@@ -325,12 +325,12 @@ def _sets(at: pd.DataFrame, column: str) -> dict[tuple[int, ...], set[object]]:
     return found
 
 
-def _on_its_scale(values: NDArray[np.float64], spec: Spec, unit: float) -> Interval:
+def _on_its_scale(values: NDArray[np.float64], spec: Spec, unit: float) -> Spread:
     """Shares of a CPU lie between 0 and 100 %, everything else above 0; user time may be of several CPUs."""
     if spec.family == "softirq" and ((values >= 0) & (values <= 100)).all():
-        found = interval_on("logit", values / 100)
+        found = Spread.of(values / 100, "logit")
         return replace(found, mean=100 * found.mean, low=100 * found.low, high=100 * found.high)
-    return interval_on("log", values / unit)
+    return Spread.of(values / unit, "log")
 
 
 def _limit(limits: Collection[object]) -> str | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import isnan
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.intervals import interval
+from xdplab.analysis.intervals import Spread
 from xdplab.labs.vm.architectures import MARK
 from xdplab.labs.vm.archive import natural
 from xdplab.studies.execution.benchmarks import all_benchmarks
@@ -128,14 +129,9 @@ def _sorted_by(column: pd.Series) -> pd.Series:
     return column
 
 
-UNSEEN = {"value": None, "low": None, "high": None}
-"""Of calls that were over before the clock's next step."""
-
-
 def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) -> dict[str, object]:
-    found = interval(group["value"])
-    row = factors | {"calls": int(group["calls"].min()), "n": found.n}
-    row |= _with_interval(group["value"]) if found.mean else UNSEEN
+    row = factors | {"calls": int(group["calls"].min()), "n": len(group)}
+    row |= _with_interval(group["value"])
     ratios = pd.Series(dtype=float)
     beside = wide.xs(tuple(factors[name] for name in POINT), level=POINT)
     reference = next((name for name in REFERENCE if name in beside and beside[name].notna().any()), None)
@@ -143,28 +139,28 @@ def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) ->
         own, others = beside[str(factors["backend"])], beside[reference]
         if own.ne(0).all() and others.ne(0).all():  # a 0 was over before the clock's next step
             ratios = (own / others).dropna()
-    row |= {"reference": reference if len(ratios) else None, "ratio": None, "ratio_low": None, "ratio_high": None}
-    if len(ratios):
-        ratio = interval(np.log(ratios))  # a ratio and its inverse are equivalent; neither is below 0
-        ends = {"ratio": ratio.mean, "ratio_low": ratio.low, "ratio_high": ratio.high}
-        row |= {name: _null(np.exp(value)) for name, value in ends.items()}
-    return row
+    row |= {"reference": reference if len(ratios) else None}
+    return row | _geometric(ratios, "ratio", "ratio_low", "ratio_high")
 
 
 def _with_interval(repetitions: pd.Series) -> dict[str, float | None]:
-    """Return mean and interval of a time, on the scale of its logarithm, because a time is never below 0.
+    """Return the geometric mean of a time, and its interval.
 
-    If the clock did not see one of the repetitions, there is no logarithm: returns the plain mean, without interval.
+    If the clock did not see one of the repetitions, there is no logarithm: returns the plain mean, without interval;
+    if it saw none, all are null.
     """
     if repetitions.le(0).any():
-        return {"value": float(repetitions.mean()), "low": None, "high": None}
-    found = interval(np.log(repetitions))
-    ends = {"value": found.mean, "low": found.low, "high": found.high}
-    return {name: _null(float(np.exp(value))) for name, value in ends.items()}
+        return {"value": float(repetitions.mean()) or None, "low": None, "high": None}
+    return _geometric(repetitions, "value", "low", "high")
 
 
-def _null(value: float) -> float | None:
-    return None if pd.isna(value) else value
+def _geometric(values: pd.Series, *names: str) -> dict[str, float | None]:
+    """Return geometric mean and interval under these names; null where there is none."""
+    if not len(values):
+        return dict.fromkeys(names)
+    found = Spread.of(values, "geometric")
+    ends = zip(names, (found.mean, found.low, found.high), strict=True)
+    return {name: None if isnan(end) else end for name, end in ends}
 
 
 def median_table(table: pd.DataFrame) -> pd.DataFrame:

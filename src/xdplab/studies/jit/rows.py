@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.intervals import median_interval
+from xdplab.analysis.intervals import Spread
 from xdplab.run.facts import learnt
 from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
@@ -197,11 +197,11 @@ def _amplified(raw: Path, clock: str) -> Iterator[Row]:
         yield row | {"cost": cost[0] - cost[1] + cost[2] - cost[3], "above": cost[0] - cost[1]}
         return
     whole = [one + other for one, other in zip(above, entering, strict=True)]
-    low, high = median_interval(whole)
-    if low > 0:
-        yield row | {"cost": median(whole), "above": median(above), "low": low, "high": high}
+    spread = Spread.of(whole, "ranks")
+    if spread.low > 0:
+        yield row | {"cost": spread.median, "above": median(above), "low": spread.low, "high": spread.high}
     else:
-        yield row | {"reason": f"not above the noise: {low:.1f} to {high:.1f}"}
+        yield row | {"reason": f"not above the noise: {spread.low:.1f} to {spread.high:.1f}"}
 
 
 def _tcp(raw: Path) -> Iterator[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from xdplab.analysis.intervals import median_interval
+from xdplab.analysis.intervals import Spread
 from xdplab.studies.loading.rows import CLOCK, FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL
 
 SUBJECT = ["place", "label", "clock", "kind", "program", "form", "accesses"]
@@ -66,9 +66,9 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
 
 def _middle(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     groups = rows.groupby(by, dropna=False, sort=False)["value"]
-    found = pd.DataFrame({"median": groups.median(), "n": groups.size()})
-    ends = [median_interval(values) for _, values in groups]  # no row at all where no load was measured
-    found[["low", "high"]] = pd.DataFrame(ends, columns=["low", "high"], index=found.index)
+    keys = groups.size().index
+    spreads = [vars(Spread.of(values, "ranks")) for _, values in groups]  # no row at all where no load was measured
+    found = pd.DataFrame(spreads, columns=["median", "n", "low", "high"], index=keys)
     return found.astype(float).reset_index()
 
 

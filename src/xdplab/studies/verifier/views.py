@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.intervals import interval_on
+from xdplab.analysis.intervals import Spread
 from xdplab.errors import NotApplicableError
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.studies.frame import MakeView
@@ -227,7 +227,7 @@ def _marks(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
     keys += ["repetition"] if figure.each else []
     marks: list[dict[str, object]] = []
     for key, group in points.groupby(keys, sort=True, dropna=False):
-        found = interval_on("log", group[figure.y].astype(float) / figure.scale)  # the axis is one: no end below 0
+        found = Spread.of(group[figure.y].astype(float) / figure.scale, "log")  # the axis is one: no end below 0
         place = {"figure": figure.name, "file": figure.name, "kind": figure.kind, "panel": key[0], "hue": key[1]}
         size = {"x": float(str(key[2])), "value": found.mean, "low": found.low, "high": found.high, "n": found.n}
         marks.append(place | size | {"verdict": key[3], "points": ",".join(sorted(set(group["point"])))})
