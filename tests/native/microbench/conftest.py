@@ -11,7 +11,7 @@ import pytest
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.execution.microbench import Microbench, parse_microbench
 from xdplab.studies.execution.objects import build
-from xdplab.studies.execution.study import driver
+from xdplab.studies.placed import driver
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 COUNTS = (1, 100)
@@ -28,7 +28,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def microbench() -> Run:
-    command = str(driver())
+    command = str(driver("microbench"))
 
     def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run([command, *arguments], capture_output=True, timeout=60, check=False)

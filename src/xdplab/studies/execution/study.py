@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,6 @@ from xdplab.errors import LabError, MissingToolError, ProgramError, UnsupportedE
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.cpu_caches import evicted_bytes
 from xdplab.labs.guests import modules
-from xdplab.programs.program import cache_directory
 from xdplab.studies.execution import own
 from xdplab.studies.execution.benchmarks import MODULE, NATIVE, USER, Benchmark
 from xdplab.studies.execution.machines import is_known
@@ -24,20 +23,11 @@ from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, ExecutionR
 from xdplab.studies.execution.proof import examine, require_results
 from xdplab.studies.execution.trees import tree_of
 from xdplab.studies.frame import StudyRun
-from xdplab.studies.places import (
-    HOST,
-    Place,
-    PlaceFacts,
-    architecture_of,
-    harden_words,
-    is_foreign,
-    linked_tool,
-    place_of,
-)
+from xdplab.studies.placed import DEADLINE_S, PlacedSession, driver
+from xdplab.studies.places import Place, PlaceFacts, architecture_of, is_foreign
 
 CALLS, DISASSEMBLY, PROOF = "calls.jsonl", "disassembly.txt", "proof.json"
 OBJECTS, REFERENCE = "objects", "reference.json"
-DEADLINE_S = 120.0
 
 
 @dataclass
@@ -51,17 +41,15 @@ class ExecutionFacts(PlaceFacts):
     evicted_bytes: int | None = None
 
 
-class ExecutionStudy:
+class ExecutionStudy(PlacedSession):
     """Measures trials of the execution study; one place is up at a time."""
 
     facts = ExecutionFacts
 
     def __init__(self, run: StudyRun[ExecutionRequest, ExecutionPoint]) -> None:
+        super().__init__()
         self._run = run
         self._objects = run.directory.path / OBJECTS
-        self._stack = ExitStack()
-        self.place: Place | None = None
-        self._driver = ""
         self._no_module: dict[str, XdplabError] = {}
         self._jit: tuple[bool, AbstractContextManager[None]] | None = None
 
@@ -76,10 +64,7 @@ class ExecutionStudy:
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
         name = trials[0].point.place
-        command = driver(name)
-        files = [*self._files(name, trials)] if is_foreign(name) else []
-        self.place = self._stack.enter_context(place_of(name, tools=[command, *files]))
-        self._driver = self.place.put(command, mode=0o755)
+        self.enter(name, driver(NATIVE, name), files=self._files(name, trials) if is_foreign(name) else ())
 
     def _files(self, place: str, trials: Sequence[Trial]) -> Iterator[Path]:
         """Yield what the trials load: a guest of another architecture boots with it."""
@@ -95,15 +80,10 @@ class ExecutionStudy:
         try:
             self._set_jit(None)
         finally:
-            self._stack.close()
-            self.place = None
+            super().leave_block()
 
     def measure(self, trial: Trial, raw: Path, facts: ExecutionFacts) -> None:
-        place, point = self.place, trial.point
-        assert place is not None  # the runner has entered the block
-        place.told(facts)
-        if point.harden is not None:
-            facts.label = f"{facts.label}, {harden_words(point.harden)}"
+        point, place = trial.point, self.at(facts, trial.point.harden)
         if point.backend in _JIT:
             self._set_jit(_JIT[point.backend])
         with place.hardened(point.harden if point.backend == "jit" else None):
@@ -112,7 +92,7 @@ class ExecutionStudy:
     def _call(self, trial: Trial, place: Place, raw: Path, facts: ExecutionFacts) -> None:
         point = trial.point
         argv = self._own_argv(place, point) if point.own else self._argv(place, point, raw, facts)
-        said = called(place, point.backend, [self._driver, *argv])
+        said = called(place, point.backend, [self.tool, *argv])
         (raw / CALLS).write_bytes(said)
         found = parse_microbench(said)
         facts.jited_bytes, facts.xlated_bytes = found.jited_bytes, found.xlated_bytes
@@ -225,11 +205,6 @@ def called(place: Place, backend: str, argv: Sequence[str]) -> bytes:
         raise
 
 
-def driver(place: str = HOST) -> Path:
-    """Build microbench for a place; return its path on this machine."""
-    return linked_tool(place, NATIVE, str(cache_directory().parent / "native"))
-
-
 def reference(benchmarks: dict[str, Benchmark], folder: Path, calls: int) -> dict[str, list[int]]:
     """Return the results of each benchmark's user-space function in this number of calls on this machine."""
     wanted = {name: b for name, b in benchmarks.items() if not b.trap and not b.clock_result}
@@ -237,7 +212,7 @@ def reference(benchmarks: dict[str, Benchmark], folder: Path, calls: int) -> dic
 
 
 def _results(benchmark: Benchmark, folder: Path, calls: int) -> list[int]:
-    argv = [str(driver()), "--backend", "user", "--benchmark", benchmark.kernel, "--pause-us", "0"]
+    argv = [str(driver(NATIVE)), "--backend", "user", "--benchmark", benchmark.kernel, "--pause-us", "0"]
     argv += ["--object", str(folder / object_name(benchmark, "user")), "--input", str(benchmark.input)]
     state = folder / f"{benchmark.kernel}.state"
     argv += ["--calls", str(calls), *(["--state", str(state)] if state.exists() else [])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,14 +19,14 @@ from xdplab.studies.jit.kerneltests import MODULE, KernelTests, find_tests, run_
 from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, JIT, TCP, TEST_BPF, TRAFFIC, JitPoint
 from xdplab.studies.jit.sizes import Sizes, watched
 from xdplab.studies.jit.testbpf_log import FIRST_SUITE, parse_test_bpf
-from xdplab.studies.places import HOST, Place, PlaceFacts, compiler_of, harden_words, place_of
+from xdplab.studies.placed import PlacedSession
+from xdplab.studies.places import HOST, Place, PlaceFacts, compiler_of
 from xdplab.studies.points import StudyTrial
 
 NATIVE = "jitbench"
 TESTS, LOG, BENCH, ASKED = "tests.json", "test_bpf-{:02}.log", "jitbench{}.jsonl", "asked{}.jsonl"
 SIZES = "sizes-{:02}.txt"
 NOT_HERE = "freed programs are watched only in guests"
-DEADLINE_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -59,37 +59,26 @@ EFFORTS: dict[tuple[str, str], Effort] = {
 }
 
 
-class JitStudy:
+class JitStudy(PlacedSession):
     """Measures trials; one place is up at a time. ``filters`` are the run's own, by name."""
 
     facts = PlaceFacts
 
     def __init__(self, filters: Mapping[str, Sequence[Op]], cache_dir: Path) -> None:
+        super().__init__()
         self._filters = filters
         self._cache_dir = cache_dir
-        self._stack = ExitStack()
-        self.place: Place | None = None
-        self._command = ""
         self._tests: KernelTests | None = None
 
     def enter_block(self, trials: Sequence[StudyTrial[JitPoint]]) -> None:
         name = trials[0].point.place
         benches = any(trial.point.part != TEST_BPF for trial in trials)
         command = build_tool(LocalHost(), NATIVE, str(self._cache_dir), compiler=compiler_of(name)) if benches else None
-        self.place = self._stack.enter_context(place_of(name, (MODULE,), (Path(command),) if command else ()))
-        self._command = self.place.put(Path(command), mode=0o755) if command else ""
+        self.enter(name, Path(command) if command else None, (MODULE,))
         self._tests = None
 
-    def leave_block(self) -> None:
-        self._stack.close()
-        self.place = None
-
     def measure(self, trial: StudyTrial[JitPoint], raw: Path, facts: PlaceFacts) -> None:
-        point, place = trial.point, self.place
-        assert place is not None
-        place.told(facts)
-        if point.harden is not None:
-            facts.label = f"{facts.label}, {harden_words(point.harden)}"
+        point, place = trial.point, self.at(facts, trial.point.harden)
         with place.jit(point.mode == JIT), place.hardened(point.harden):
             _PARTS[point.part](self, place, point, raw)
 
@@ -149,11 +138,9 @@ class JitStudy:
         """Run jitbench on the subjects; every verdict must be the model's. ``end``: of the raw files' names."""
         spent = EFFORTS[effort or bench, place.clock]
         (raw / ASKED.format(end)).write_text("".join(json.dumps(asdict(one)) + "\n" for one in asked))
-        argv = [self._command, bench, str(spent.times), str(spent.rounds)]
-        stdin = "".join(one.line for one in asked).encode()
-        done = place.host.run(argv, stdin=stdin, deadline_s=DEADLINE_S * place.patience)
-        (raw / BENCH.format(end)).write_bytes(done.stdout)
-        found = parse_jitbench(done.stdout)
+        said = self.call([bench, str(spent.times), str(spent.rounds)], "".join(one.line for one in asked).encode())
+        (raw / BENCH.format(end)).write_bytes(said)
+        found = parse_jitbench(said)
         if found.compiles != (point.mode == JIT):
             raise HostError(f"{place.label}: the kernel {_DOES[found.compiles]} what it loads, against its setting")
         for one in asked:

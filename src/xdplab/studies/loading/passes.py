@@ -16,11 +16,11 @@ from xdplab.studies.loading.ftrace import parse_function_graph
 from xdplab.studies.loading.loadbench import LoadBench, parse_loadbench
 from xdplab.studies.loading.perf_stacks import parse_kernel_stacks
 from xdplab.studies.loading.points import BPF, LoadingRequest
+from xdplab.studies.placed import DEADLINE_S
 from xdplab.studies.places import HOST, Place
 
 PLAIN, LOGGED, TRACED = "plain.jsonl", "logged.jsonl", "traced.jsonl"
 TRACE, STACKS = "trace.txt", "stacks.txt"
-DEADLINE_S = 120.0
 SAMPLES_HZ = 3999
 SAMPLED_S = 0.5
 """How long a profiler looks: some two thousand samples, so a share of 5 % is known to 0.5 %."""

@@ -8,7 +8,6 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from xdplab.errors import LabError, MissingToolError, UnsupportedError
 from xdplab.labs.guests.modules import BuildTree
 from xdplab.labs.uml import source as uml_source
 from xdplab.labs.vm import headers
-from xdplab.programs.program import cache_directory
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.loading import passes, subjects
 from xdplab.studies.loading.passes import PLAIN, LoadRunner
@@ -33,7 +31,8 @@ from xdplab.studies.loading.points import (
     kernel_of,
     kind_of,
 )
-from xdplab.studies.places import HOST, Place, PlaceFacts, is_foreign, linked_tool, place_of
+from xdplab.studies.placed import PlacedSession, driver
+from xdplab.studies.places import Place, PlaceFacts, is_foreign
 
 COMPILED, SECTIONS, OBJECT = "compiled.json", "sections.json", "program.bpf.o"
 
@@ -47,46 +46,38 @@ class LoadingFacts(PlaceFacts):
     compiler: str | None = None
 
 
-class LoadingStudy:
+class LoadingStudy(PlacedSession):
     """Measures trials of the loading study; one place is up at a time."""
 
     facts = LoadingFacts
 
     def __init__(self, run: StudyRun[LoadingRequest, LoadingPoint]) -> None:
+        super().__init__()
         self._request = run.request
-        self._stack = ExitStack()
-        self.place: Place | None = None
-        self._driver = ""
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
         point = trials[0].point
         if point.task != "compile":
-            command = driver(point.place)
-            self.place = self._stack.enter_context(place_of(point.place, (VETH,), (command,)))
-            self._driver = self.place.put(command, mode=0o755)
+            place = self.enter(point.place, driver(subjects.NATIVE, point.place), (VETH,))
             if is_foreign(point.place):  # its kernel finds no module by itself, and riscv64's begins without its JIT
-                self.place.host.run(["modprobe", VETH])
-                self._stack.enter_context(self.place.jit(True))
-
-    def leave_block(self) -> None:
-        self._stack.close()
-        self.place = None
+                place.host.run(["modprobe", VETH])
+                self.stack.enter_context(place.jit(True))
 
     def measure(self, trial: Trial, raw: Path, facts: LoadingFacts) -> None:
-        point, place = trial.point, self.place
-        if place is None:
+        point = trial.point
+        if self.place is None:
             self._compile(point, raw, facts)
             return
-        place.told(facts)
+        place = self.at(facts)
         if point.task == "start":
-            LoadRunner(place, self._driver, "start", "", self._request).run(raw, PLAIN)
+            LoadRunner(place, self.tool, "start", "", self._request).run(raw, PLAIN)
             return
         with tempfile.TemporaryDirectory(prefix="xdplab-loading-") as folder:
             if point.task == "process":
                 self._process(point, place, raw, Path(folder))
                 return
             path = _bpf(point, raw) if point.kind == BPF else _module(point, raw, Path(folder))
-            runner = LoadRunner(place, self._driver, point.kind, place.put(path), self._request)
+            runner = LoadRunner(place, self.tool, point.kind, place.put(path), self._request)
             facts.split_by, facts.split_reason = passes.measure(runner, raw)
 
     def _process(self, point: LoadingPoint, place: Place, raw: Path, folder: Path) -> None:
@@ -98,10 +89,10 @@ class LoadingStudy:
         words = {
             INSMOD: lambda: [*_tool("insmod"), path, NETWORK, THEN, *_tool("rmmod"), subjects.MODULE_NAME],
             BUSYBOX: lambda: [*shell, "insmod", path, NETWORK, THEN, *shell, "rmmod", subjects.MODULE_NAME],
-            LIBBPF: lambda: [self._driver, "loader", path],
+            LIBBPF: lambda: [self.tool, "loader", path],
             BPFTOOL: lambda: [*_tool("bpftool"), "prog", "load", path, pin, THEN, *_tool("rm"), pin],
         }[point.kind]()
-        LoadRunner(place, self._driver, "process", "", self._request, tuple(words)).run(raw, PLAIN)
+        LoadRunner(place, self.tool, "process", "", self._request, tuple(words)).run(raw, PLAIN)
 
     def _compile(self, point: LoadingPoint, raw: Path, facts: LoadingFacts) -> None:
         tree = _tree(point.kernel) if point.kind == MODULE else None
@@ -127,11 +118,6 @@ def _tool(name: str) -> list[str]:
     if path is None:
         raise UnsupportedError(f"there is no {name}", remedy=f"apt install {_PACKAGES[name]}")
     return [path]
-
-
-def driver(place: str = HOST) -> Path:
-    """Build loadbench for a place; return its path on this machine."""
-    return linked_tool(place, subjects.NATIVE, str(cache_directory().parent / "native"))
 
 
 def _bpf(point: LoadingPoint, raw: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from xdplab.studies.offload import netdevsim
 from xdplab.studies.offload.bench import OffloadDevices, write
 from xdplab.studies.offload.points import OffloadPoint, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
+from xdplab.studies.placed import PlacedSession
 from xdplab.studies.places import Place, PlaceFacts, free_lab
 from xdplab.studies.points import StudyTrial
 
@@ -34,21 +34,20 @@ class OffloadFacts(PlaceFacts):
     module: str | None = None
 
 
-class OffloadStudy:
+class OffloadStudy(PlacedSession):
     """Asks questions; one guest is up at a time."""
 
     facts = OffloadFacts
 
     def __init__(self) -> None:
-        self.place: Place | None = None
-        self._stack = ExitStack()
+        super().__init__()
         self._bench: OffloadDevices | None = None
         self._module = ""
 
     def enter_block(self, trials: Sequence[StudyTrial[OffloadPoint]]) -> None:
         place = trials[0].point.place
         module = netdevsim.build(kernel_of(place))
-        lab = self._stack.enter_context(free_lab(place))
+        lab = self.stack.enter_context(free_lab(place))
         self._bench = self._prepared(lab, module)
         release = self._bench.host.run(["uname", "-r"]).text.strip()
         self.place = Place(place, self._bench.host, "time", release, lab.label)
@@ -56,20 +55,14 @@ class OffloadStudy:
 
     def _prepared(self, lab: Lab, module: Path) -> OffloadDevices:
         guest = lab.host("guest")
-        cards = self._stack.enter_context(netdevsim.in_guest(guest, module, CARDS))
+        cards = self.stack.enter_context(netdevsim.in_guest(guest, module, CARDS))
         xdpload = f"{_FOLDER}/xdpload"
         guest.put(Path(build_tool(LocalHost(), "xdpload", str(lab.native_dir))), xdpload, mode=0o755)
         return OffloadDevices(guest, xdpload, _FOLDER, cards[ONE], cards[OTHER], PLAIN)
 
-    def leave_block(self) -> None:
-        self._stack.close()
-        self._bench = self.place = None
-
     def measure(self, trial: StudyTrial[OffloadPoint], raw: Path, facts: OffloadFacts) -> None:
         assert self._bench is not None  # the runner enters the block first
-        assert self.place is not None
-        self.place.told(facts)
-        facts.lab, facts.module = self.place.label, self._module
+        facts.lab, facts.module = self.at(facts).label, self._module
         try:
             write(raw / ANSWER, QUESTIONS[trial.point.question].ask(self._bench))
         finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -12,7 +11,8 @@ from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError, ProgramError
 from xdplab.formats.verifier_log import lines_by_object, parse_bpfverify
 from xdplab.hosts.local import LocalHost
-from xdplab.studies.places import Place, PlaceFacts
+from xdplab.studies.placed import PlacedSession
+from xdplab.studies.places import PlaceFacts
 from xdplab.studies.verifier.compilers import Compiler, compile_object
 from xdplab.studies.verifier.families import Member, source
 from xdplab.studies.verifier.largest import SizeTried, search
@@ -50,33 +50,30 @@ class VerifierFacts(PlaceFacts):
     generation: str | None = None
 
 
-class VerifierStudy:
+class VerifierStudy(PlacedSession):
     """Measures trials of the verifier study; one machine is up at a time."""
 
     facts = VerifierFacts
 
     def __init__(self, means: Means) -> None:
+        super().__init__()
         self._means = means
-        self._stack = ExitStack()
         self._machine: LoaderPlace | None = None
         self._to_come: list[VerifierPoint] = []
         self._put: dict[VerifierPoint, str] = {}
         self._watched: dict[str, bytes] = {}
-
-    @property
-    def place(self) -> Place | None:
-        return self._machine.place if self._machine else None
 
     def enter_block(self, trials: Sequence[VerifierTrial]) -> None:
         point = trials[0].point
         if point.verifier == LINUX:
             means = self._means
             context = machine_of(point.kernel, means.cache_dir, means.types, means.given)
-            self._machine = self._stack.enter_context(context)
+            self._machine = self.stack.enter_context(context)
+            self.place = self._machine.place
             self._to_come = [trial.point for trial in trials if trial.point.task == "verify"]
 
     def leave_block(self) -> None:
-        self._stack.close()
+        super().leave_block()
         self._machine = None
         self._to_come, self._put, self._watched = [], {}, {}
 
@@ -85,8 +82,7 @@ class VerifierStudy:
         if point.verifier != LINUX:
             self._prevail(point, raw, facts)
         elif self._machine is not None:
-            place = self._machine.place
-            place.told(facts)
+            self.at(facts)
             (self._largest if point.task == "largest" else self._verify)(self._machine, point, raw)
 
     def _verify(self, machine: LoaderPlace, point: VerifierPoint, raw: Path) -> None:

@@ -1,0 +1,55 @@
+"""What the sessions of the studies share: a block is a place, which is up in it with the study's tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from xdplab.programs.program import cache_directory
+from xdplab.studies.places import HOST, Place, PlaceFacts, harden_words, linked_tool, place_of
+
+DEADLINE_S = 120.0
+"""Of one call of a tool, where a second of work takes a second."""
+
+
+def driver(tool: str, place: str = HOST) -> Path:
+    """Build a C tool that uses libbpf for a place; return its path on this machine. Raises as `linked_tool` does."""
+    return linked_tool(place, tool, str(cache_directory().parent / "native"))
+
+
+class PlacedSession:
+    """Measures trials at one place at a time: a study enters it in ``enter_block``, and has ``measure``.
+
+    ``stack`` closes with the block; ``tool`` is the path of the study's command at the place.
+    """
+
+    def __init__(self) -> None:
+        self.stack = ExitStack()
+        self.place: Place | None = None
+        self.tool = ""
+
+    def enter(self, name: str, tool: Path | None, modules: Iterable[str] = (), files: Iterable[Path] = ()) -> Place:
+        """Bring a place up for this block, and put the study's tool there. Raises as `place_of` does."""
+        tools = [tool] if tool else []
+        self.place = self.stack.enter_context(place_of(name, modules, [*tools, *files]))
+        self.tool = self.place.put(tool, mode=0o755) if tool else ""
+        return self.place
+
+    def leave_block(self) -> None:
+        self.stack.close()
+        self.place = None
+
+    def at(self, facts: PlaceFacts, harden: int | None = None) -> Place:
+        """Return the place of this block, and record it with a trial's setting of net.core.bpf_jit_harden."""
+        assert self.place is not None  # the runner enters the block first
+        self.place.told(facts)
+        if harden is not None:
+            facts.label = f"{facts.label}, {harden_words(harden)}"
+        return self.place
+
+    def call(self, argv: Sequence[str], stdin: bytes = b"") -> bytes:
+        """Return what the study's tool prints. Raises HostError."""
+        assert self.place is not None
+        deadline_s = DEADLINE_S * self.place.patience
+        return self.place.host.run([self.tool, *argv], stdin=stdin, deadline_s=deadline_s).stdout
