@@ -24,7 +24,7 @@ from xdplab.plan import load_plan, parse_plan
 from xdplab.run.progress import PlainObserver
 from xdplab.studies.catalogue import study
 from xdplab.studies.every import Where
-from xdplab.studies.execution.own import load
+from xdplab.studies.execution.user_pair import load
 from xdplab.studies.plan_runs import SearchRequest
 from xdplab.studies.search.profile import profile
 from xdplab.studies.traffic.planned import create_run

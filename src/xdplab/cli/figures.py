@@ -12,7 +12,7 @@ import click
 from xdplab.analysis import MARGIN
 from xdplab.cli.common import FORMAT, SHARE, RunPath, echo, show_frame, tell
 from xdplab.cli.common import show as show_rows
-from xdplab.cli.versus import asked_of, show_programs, sides, versus_options
+from xdplab.cli.compare_programs import asked_of, show_programs, sides, versus_options
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import STYLES
 from xdplab.later import later

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.cli.common import fail, show
+from xdplab.cli.compare_programs import asked, judging_options, show_programs, taken
 from xdplab.cli.conduct import conduct, run_choices, run_options
 from xdplab.cli.study import request_options, requested
-from xdplab.cli.versus import asked, judging_options, show_programs, taken
 from xdplab.errors import PlanError, XdplabError
 from xdplab.later import later
 from xdplab.studies.catalogue import study
@@ -22,9 +22,10 @@ from xdplab.studies.places import HOST
 from xdplab.studies.verifier.points import VerifierRequest, smallest
 
 if TYPE_CHECKING:
-    from xdplab.studies.verifier import hotspots, machines, versus
+    from xdplab.studies.verifier import compare_programs, hotspots, machines
 else:
-    versus, machines = later("xdplab.studies.verifier.versus"), later("xdplab.studies.verifier.machines")
+    compare_programs = later("xdplab.studies.verifier.compare_programs")
+    machines = later("xdplab.studies.verifier.machines")
     hotspots = later("xdplab.studies.verifier.hotspots")
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -59,7 +60,7 @@ def verifier(objects: tuple[str, ...], modules: Path | None, compare: bool, **ch
         kernels = {"kernels": _kernels(chosen["kernels"], modules)}
         return _generating(requested(VerifierRequest, {"objects": objects} | chosen | sides | kernels, smallest))
 
-    after = (lambda run: show_programs(*versus.sides_within(run), asked(judged))) if compare else None
+    after = (lambda run: show_programs(*compare_programs.sides_within(run), asked(judged))) if compare else None
     return conduct(study("verifier"), request, choices, after=after)
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from xdplab.errors import NotApplicableError, PlanError
 from xdplab.labs.cpu_caches import largest_cache_bytes
-from xdplab.studies.execution import own, points
-from xdplab.studies.execution.absent import absent, left_out
+from xdplab.studies.execution import points, user_pair
+from xdplab.studies.execution.backends import absent, left_out
 from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest, chosen, smallest
 from xdplab.studies.execution.rows import COLUMNS
 from xdplab.studies.execution.summaries import (
@@ -301,7 +301,7 @@ PAIR = "name: n\nbpf: {directory: bpf, object: a.o, map: times}\nmodule: {direct
 def test_a_configuration_that_cannot_be_used_names_the_field(text: str, words: str, tmp_path) -> None:
     (tmp_path / "pair.yaml").write_text(text)
     with pytest.raises(PlanError, match=words):
-        own.load(tmp_path / "pair.yaml")
+        user_pair.load(tmp_path / "pair.yaml")
 
 
 def test_the_docs_have_the_columns_of_the_table() -> None:

@@ -21,7 +21,7 @@ from xdplab.labs.vm import kernels
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 from xdplab.studies.catalogue import open_run
-from xdplab.studies.verifier import versus
+from xdplab.studies.verifier import compare_programs
 from xdplab.studies.verifier.compilers import find_compilers
 from xdplab.studies.verifier.runs import STUDY, VerifierRequest
 from xdplab.studies.verifier.study import VerifierFacts, VerifierStudy
@@ -78,7 +78,9 @@ def _require_told_apart(usual: Path, given: Path, words: str) -> None:
     (plain,), (named,) = (set(table["label"]) for table in rows)
     assert named == f"{plain} ({words})"
     a, b = (open_run(run) for run in (usual, given))
-    found = versus.compared(versus.side_of_run(a), versus.side_of_run(b), versus.Asked())
+    found = compare_programs.compared(
+        compare_programs.side_of_run(a), compare_programs.side_of_run(b), compare_programs.Asked()
+    )
     assert [words in name for name in found.names] == [False, True]
     assert len(found.programs) == 1
     points = a.compare(b, "memory_bytes").decision.points

@@ -11,7 +11,7 @@ from test_verifier_command import NOTHING_ELSE, command
 from tests.studies.verifier.objects import HEAD
 
 from xdplab.errors import PlanError, UnsupportedError
-from xdplab.studies.verifier import targets
+from xdplab.studies.verifier import attach_targets
 from xdplab.studies.verifier.machines import _load_modules
 
 TARGET = (
@@ -77,18 +77,18 @@ def table_in(folder: Path, target: Path) -> Path:
 
 def test_a_run_keeps_the_targets_and_a_place_gets_them(tmp_path: Path):
     (tmp_path / "target.o").write_bytes(b"elf")
-    files = targets.gathered(table_in(tmp_path, Path("target.o")), ["mine.o"])
-    (name,) = set(files) - {targets.TARGETS}
+    files = attach_targets.gathered(table_in(tmp_path, Path("target.o")), ["mine.o"])
+    (name,) = set(files) - {attach_targets.TARGETS}
     assert files[name] == b"elf"
-    lines = files[targets.TARGETS].decode().splitlines()
+    lines = files[attach_targets.TARGETS].decode().splitlines()
     assert lines == [f"* freplace/* {name} holder replaced", f"* fentry/holder {name} holder holder"]
     run = tmp_path / "run"
     run.mkdir()
-    (run / targets.TARGETS).write_bytes(files[targets.TARGETS])
+    (run / attach_targets.TARGETS).write_bytes(files[attach_targets.TARGETS])
     there = []
     place = SimpleNamespace(put=lambda path: there.append(path) or f"/guest/{path.name}")
-    assert targets.put(run / targets.TARGETS, place) == f"/guest/{targets.TARGETS}"
-    assert set(there) == {run / name, run / targets.TARGETS}
+    assert attach_targets.put(run / attach_targets.TARGETS, place) == f"/guest/{attach_targets.TARGETS}"
+    assert set(there) == {run / name, run / attach_targets.TARGETS}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_run_keeps_the_targets_and_a_place_gets_them(tmp_path: Path):
 def test_a_table_of_targets_that_cannot_be_followed_is_refused(tmp_path: Path, text: str, words: str):
     (tmp_path / "t").write_text(text)
     with pytest.raises(PlanError, match=words):
-        targets.gathered(tmp_path / "t", ["mine.o"])
+        attach_targets.gathered(tmp_path / "t", ["mine.o"])
 
 
 def test_a_module_that_a_guest_does_not_have_is_told():

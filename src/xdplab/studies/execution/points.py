@@ -13,9 +13,9 @@ from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, Benchmark, al
 from xdplab.studies.places import HOST, harden_words, is_foreign
 
 if TYPE_CHECKING:
-    from xdplab.studies.execution import absent
+    from xdplab.studies.execution import backends
 else:
-    absent = later("xdplab.studies.execution.absent")
+    backends = later("xdplab.studies.execution.backends")
 from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
 
 BACKENDS = {"interpreter": BPF, "jit": BPF, "module": MODULE, "user": USER}
@@ -159,7 +159,7 @@ def calls_of(request: ExecutionRequest, point: ExecutionPoint) -> int:
 
 
 def _backends(request: ExecutionRequest, place: str) -> list[str]:
-    return [backend for backend in request.backends if backend not in absent.absent(place, request.host_module)]
+    return [backend for backend in request.backends if backend not in backends.absent(place, request.host_module)]
 
 
 def _states(request: ExecutionRequest, place: str) -> list[tuple[bool, int]]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from xdplab.errors import PlanError
-from xdplab.studies.execution import own
-from xdplab.studies.execution.absent import left_out
+from xdplab.studies.execution import user_pair
+from xdplab.studies.execution.backends import left_out
 from xdplab.studies.execution.machines import is_known
 from xdplab.studies.execution.objects import build, build_for
 from xdplab.studies.execution.points import (
@@ -45,7 +45,7 @@ def gather(request: ExecutionRequest) -> Gathered[ExecutionPoint]:
     if request.config:
         if foreign := [place for place in request.places if is_foreign(place)]:
             raise PlanError(f"--config: the event of a pair of your own cannot run in {foreign[0]}, which has no files")
-        pair, files = own.load(Path(request.config))
+        pair, files = user_pair.load(Path(request.config))
         return _gathered(own_points(request, pair.name), files, notes)
     benchmarks = chosen(request)
     files = build(benchmarks.values())

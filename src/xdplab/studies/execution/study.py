@@ -14,7 +14,7 @@ from xdplab.errors import LabError, MissingToolError, ProgramError, UnsupportedE
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.cpu_caches import evicted_bytes
 from xdplab.labs.guests import modules
-from xdplab.studies.execution import own
+from xdplab.studies.execution import user_pair
 from xdplab.studies.execution.benchmarks import MODULE, NATIVE, USER, Benchmark
 from xdplab.studies.execution.machines import is_known
 from xdplab.studies.execution.microbench import Microbench, parse_microbench
@@ -143,13 +143,13 @@ class ExecutionStudy(PlacedSession):
         return ["--cold", "--evict-bytes", str(facts.evicted_bytes)]
 
     def _own_argv(self, place: Place, point: ExecutionPoint) -> list[str]:
-        pair = own.read(self._objects)
-        (self._objects / own.EVENT).chmod(0o755)
-        event = place.put(self._objects / own.EVENT, mode=0o755)
+        pair = user_pair.read(self._objects)
+        (self._objects / user_pair.EVENT).chmod(0o755)
+        event = place.put(self._objects / user_pair.EVENT, mode=0o755)
         if BACKENDS[point.backend] != MODULE:
-            path = place.put(self._objects / own.BPF_OBJECT)
+            path = place.put(self._objects / user_pair.BPF_OBJECT)
             return ["--backend", "own-bpf", "--object", path, "--map", pair.bpf.map, "--", event]
-        built = modules.build(tree_of(place.name), pair.module.name, own.module_sources(self._objects))
+        built = modules.build(tree_of(place.name), pair.module.name, user_pair.module_sources(self._objects))
         return ["--backend", "own-module", "--object", place.put(built), "--file", pair.module.file, "--", event]
 
     def _module(self, place: str) -> Path:

@@ -13,7 +13,7 @@ from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import MITIGATED
 from xdplab.labs.vm import kernels
 from xdplab.studies.places import HOST, Place, place_of, require_rights
-from xdplab.studies.verifier import targets
+from xdplab.studies.verifier import attach_targets
 from xdplab.studies.verifier.families import PROGRAMS
 
 NATIVE = "bpfverify"
@@ -81,7 +81,7 @@ def machine_of(
             _load_modules(place, given.modules)
         options = ["--program-flags", str(sum({PROGRAM_FLAGS[flag] for flag in given.flags}))] if given.flags else []
         options += ["--globals", place.put(given.variables)] if given.variables else []
-        options += ["--targets", targets.put(given.attached, place)] if given.attached else []
+        options += ["--targets", attach_targets.put(given.attached, place)] if given.attached else []
         yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types), tuple(options))
 
 

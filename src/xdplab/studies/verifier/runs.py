@@ -16,7 +16,7 @@ from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.places import HOST, require_rights
 from xdplab.studies.points import Gathered
 from xdplab.studies.tables import Table
-from xdplab.studies.verifier import corpora, targets
+from xdplab.studies.verifier import attach_targets, corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
 from xdplab.studies.verifier.families import FAMILIES, Member, is_file, own_members
 from xdplab.studies.verifier.machines import Circumstances, known_types, own_kernels, require_flags, require_kernels
@@ -48,7 +48,7 @@ GUEST_MOST_N = 50
 
 PROGRAM_FLAGS_TOOL = "program flags"
 MODULES_TOOL = "modules of guests"
-_GIVEN = (PROGRAM_FLAGS_TOOL, VARIABLES_TOOL, targets.TARGETS_TOOL, MODULES_TOOL)
+_GIVEN = (PROGRAM_FLAGS_TOOL, VARIABLES_TOOL, attach_targets.TARGETS_TOOL, MODULES_TOOL)
 """What a user can give a run's programs, by its names among the tools."""
 GLOBALS = "globals.txt"
 
@@ -80,7 +80,7 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
         require_matches(Path(request.variables), names)
         files[GLOBALS] = Path(request.variables).read_bytes()
     if request.attached:
-        files |= targets.gathered(Path(request.attached), names)
+        files |= attach_targets.gathered(Path(request.attached), names)
     given = given_words(request, files)
     points = [replace(point, given=given) if point.verifier == LINUX else point for point in points]
     return Gathered(points, files, [*_left_out(compilers, prevails), *too_large(request, subjects)])
@@ -94,7 +94,7 @@ def given_words(request: VerifierRequest, files: Mapping[str, bytes]) -> str | N
     words = sorted(set(request.flags))
     words += [f"types {digest(Path(request.types).read_bytes())}"] if request.types else []
     words += [f"globals {digest(files[GLOBALS])}"] if request.variables else []
-    words += [f"targets {digest(files[targets.TARGETS])}"] if request.attached else []
+    words += [f"targets {digest(files[attach_targets.TARGETS])}"] if request.attached else []
     words += [f"module {name}" for name in sorted(set(request.loaded))]
     return ", ".join(words) or None
 
@@ -111,7 +111,7 @@ def tools(run: VerifierRun) -> dict[str, str]:
     )
     attached, loaded = run.request.attached, run.request.loaded
     found |= (
-        {targets.TARGETS_TOOL: f"sha256 {digest((run.directory.path / targets.TARGETS).read_bytes())}"}
+        {attach_targets.TARGETS_TOOL: f"sha256 {digest((run.directory.path / attach_targets.TARGETS).read_bytes())}"}
         if attached
         else {}
     )
@@ -135,7 +135,7 @@ def measurer(run: VerifierRun) -> VerifierStudy:
         given=Circumstances(
             flags=request.flags,
             variables=run.directory.path / GLOBALS if request.variables else None,
-            attached=run.directory.path / targets.TARGETS if request.attached else None,
+            attached=run.directory.path / attach_targets.TARGETS if request.attached else None,
             modules=request.loaded,
         ),
     )

@@ -15,10 +15,10 @@ from xdplab.later import later
 from xdplab.studies.catalogue import open_run
 
 if TYPE_CHECKING:
-    from xdplab.studies.verifier import versus
-    from xdplab.studies.verifier.versus import Asked, Side
+    from xdplab.studies.verifier import compare_programs
+    from xdplab.studies.verifier.compare_programs import Asked, Side
 else:
-    versus = later("xdplab.studies.verifier.versus")
+    compare_programs = later("xdplab.studies.verifier.compare_programs")
 
 F = TypeVar("F", bound=Callable[..., Any])
 CSV = ".csv"
@@ -73,7 +73,7 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
 def asked(options: Mapping[str, Any]) -> Asked:
     """Return the options for output and thresholds."""
     metrics = tuple(name.strip() for name in (options["metrics"] or "").split(",") if name.strip())
-    return versus.Asked(metrics, options["filters"], options["sort"], options["top"], options["thresholds"])
+    return compare_programs.Asked(metrics, options["filters"], options["sort"], options["top"], options["thresholds"])
 
 
 def asked_of(options: dict[str, Any]) -> Asked | None:
@@ -89,20 +89,20 @@ def sides(first: Path, other: Path | None, kernels: str | None) -> tuple[Side, S
     if other is None and first.suffix == CSV:
         raise PlanError(f"{first} alone has nothing to compare with", remedy="name a second CSV, or a run")
     if other is None and not kernels:
-        return versus.sides_within(open_run(first))
+        return compare_programs.sides_within(open_run(first))
     a, b = (_side(path, name) for path, name in zip((first, other or first), names, strict=True))
     return a, b
 
 
 def _side(path: Path, kernel: str | None) -> Side:
     if path.suffix == CSV:
-        return versus.side_of_csv(path)
-    return versus.side_of_run(open_run(path), kernel)
+        return compare_programs.side_of_csv(path)
+    return compare_programs.side_of_run(open_run(path), kernel)
 
 
 def show_programs(a: Side, b: Side, what: Asked, *, as_json: bool = False) -> int:
     """Show a comparison, and return its exit code."""
-    found = versus.compared(a, b, what)
+    found = compare_programs.compared(a, b, what)
     if as_json:
         echo(json.dumps(found.to_json(), indent=1))
         return found.exit_code

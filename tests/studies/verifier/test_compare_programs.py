@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from xdplab.cli import cli
 from xdplab.errors import FormatError, PlanError, ResultsError
 from xdplab.formats.veristat_csv import parse_veristat
+from xdplab.studies.verifier.compare_programs import Asked, compared, side_of_csv, side_of_run, sides_within
 from xdplab.studies.verifier.rows import COLUMNS
 from xdplab.studies.verifier.runs import STUDY, VerifierRequest
-from xdplab.studies.verifier.versus import Asked, compared, side_of_csv, side_of_run, sides_within
 
 RECORDED = Path(__file__).parents[2] / "formats" / "recorded" / "veristat"
 OLD, NEW = RECORDED / "demo.csv", RECORDED / "demo-new.csv"
