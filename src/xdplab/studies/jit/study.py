@@ -59,6 +59,16 @@ EFFORTS: dict[tuple[str, str], Effort] = {
 }
 
 
+@dataclass(frozen=True)
+class BenchCall:
+    """One call of jitbench: its command, what it runs, the end of its raw files' names, and its row of `EFFORTS`."""
+
+    command: str
+    loads: Sequence[subjects.JitLoad]
+    end: str = ""
+    effort: str = ""
+
+
 class JitStudy(PlacedSession):
     """Measures trials; one place is up at a time. ``filters`` are the run's own, by name."""
 
@@ -104,51 +114,46 @@ class JitStudy(PlacedSession):
         return nullcontext(Sizes(place.host, NOT_HERE)) if place.name == HOST else watched(place.host)
 
     def _class(self, place: Place, point: JitPoint, raw: Path) -> None:
-        self._bench(place, point, raw, "programs", subjects.of_class(CLASSES[point.subject], ebpf.encode))
+        self._bench(BenchCall("programs", subjects.of_class(CLASSES[point.subject], ebpf.encode)), point, raw)
 
     def _filter(self, place: Place, point: JitPoint, raw: Path) -> None:
         code = self._filters[point.subject]
         if point.subject == subjects.SECCOMP:
-            self._bench(place, point, raw, "seccomp", subjects.of_seccomp(code, place.name, place.release))
+            bench = BenchCall("seccomp", subjects.of_seccomp(code, place.name, place.release))
         else:
-            self._bench(place, point, raw, "sockets", subjects.of_filter(code))
+            bench = BenchCall("sockets", subjects.of_filter(code))
+        self._bench(bench, point, raw)
 
     def _traffic(self, place: Place, point: JitPoint, raw: Path) -> None:
-        self._bench(place, point, raw, "traffic", subjects.of_traffic(self._filters[point.subject]))
+        self._bench(BenchCall("traffic", subjects.of_traffic(self._filters[point.subject])), point, raw)
 
     def _amplified(self, place: Place, point: JitPoint, raw: Path) -> None:
-        asked = subjects.of_many(self._filters[point.subject])
-        self._bench(place, point, raw, "traffic", asked, effort="amplified")
+        loads = subjects.of_many(self._filters[point.subject])
+        self._bench(BenchCall("traffic", loads, effort="amplified"), point, raw)
 
     def _tcp(self, place: Place, point: JitPoint, raw: Path) -> None:
-        for kind, (bench, payload) in subjects.TCP_KINDS.items():
-            self._bench(place, point, raw, bench, subjects.of_tcp(self._filters[point.subject], payload), f"-{kind}")
+        for kind, (command, payload) in subjects.TCP_KINDS.items():
+            loads = subjects.of_tcp(self._filters[point.subject], payload)
+            self._bench(BenchCall(command, loads, f"-{kind}"), point, raw)
 
-    def _bench(
-        self,
-        place: Place,
-        point: JitPoint,
-        raw: Path,
-        bench: str,
-        asked: Sequence[subjects.JitLoad],
-        end: str = "",
-        *,
-        effort: str = "",
-    ) -> None:
-        """Run jitbench on the subjects; every verdict must be the model's. ``end``: of the raw files' names."""
-        spent = EFFORTS[effort or bench, place.clock]
-        (raw / ASKED.format(end)).write_text("".join(json.dumps(asdict(one)) + "\n" for one in asked))
-        said = self.call([bench, str(spent.times), str(spent.rounds)], "".join(one.line for one in asked).encode())
-        (raw / BENCH.format(end)).write_bytes(said)
-        found = parse_jitbench(said)
-        if found.compiles != (point.mode == JIT):
-            raise HostError(f"{place.label}: the kernel {_DOES[found.compiles]} what it loads, against its setting")
-        for one in asked:
-            subject = found.subjects[one.name]
+    def _bench(self, bench: BenchCall, point: JitPoint, raw: Path) -> None:
+        """Run jitbench; every verdict must be the model's."""
+        assert self.place is not None
+        effort = EFFORTS[bench.effort or bench.command, self.place.clock]
+        (raw / ASKED.format(bench.end)).write_text("".join(json.dumps(asdict(load)) + "\n" for load in bench.loads))
+        stdin = "".join(load.line for load in bench.loads).encode()
+        output = self.call([bench.command, str(effort.times), str(effort.rounds)], stdin)
+        (raw / BENCH.format(bench.end)).write_bytes(output)
+        answer = parse_jitbench(output)
+        if answer.compiles != (point.mode == JIT):
+            does = _DOES[answer.compiles]
+            raise HostError(f"{self.place.label}: the kernel {does} what it loads, against its setting")
+        for load in bench.loads:
+            subject = answer.subjects[load.name]
             if subject.failed:
-                raise UnsupportedError(f"{one.name}: {subject.failed}")
-            if one.expected is not None and subject.verdict != one.expected:
-                raise HostError(f"{one.name} returns {subject.verdict}; the model says {one.expected}")
+                raise UnsupportedError(f"{load.name}: {subject.failed}")
+            if load.expected is not None and subject.verdict != load.expected:
+                raise HostError(f"{load.name} returns {subject.verdict}; the model says {load.expected}")
 
 
 def _still(place: Place, mode: str) -> bool:

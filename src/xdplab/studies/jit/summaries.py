@@ -195,19 +195,30 @@ def filters(table: pd.DataFrame) -> pd.DataFrame:
 
 def traffic(table: pd.DataFrame) -> pd.DataFrame:
     """Return the filter's share of all work for a datagram, interpreted (before) and compiled (after)."""
-    rows = joined.part(table, TRAFFIC)
-    keys = ["subject", "number", "name"]
-    cost = joined.side_by_side(rows, keys)
-    of_all = {mode: joined.side_by_side(rows, keys, "total")[mode] for mode in MODES}
+    made = _of_all(joined.part(table, TRAFFIC), ["subject", "number", "name"], "datagram", "datagram's speed-up")
+    return made.rename(columns={"subject": "filter", "number": "payload, bytes", "name": "datagram is"})
+
+
+def tcp(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the filter's share of a TCP transaction and of a send, as netperf's tests have them."""
+    rows, keys = joined.part(table, TCP), ["subject", "name"]
+    made = _of_all(rows, keys, "in all", "speed-up of all")
+    runs = joined.side_by_side(rows, keys, "packets")[list(MODES)].max(axis=1).round(2)
+    made.insert(list(made.columns).index("unit") + 1, "filter runs", runs)
+    return made.rename(columns={"subject": "filter", "name": "test, segments are"})
+
+
+def _of_all(rows: pd.DataFrame, keys: list[str], whole: str, speed_up_of_all: str) -> pd.DataFrame:
+    """Return the cost of ``whole`` and of the filter in it, in each mode; the filter's share; both speed-ups."""
+    cost, total = joined.side_by_side(rows, keys), joined.side_by_side(rows, keys, "total")
     share = joined.shares(rows, keys)
     made = cost[["label", *keys, "unit"]].assign(
-        **{f"{mode}: datagram": of_all[mode] for mode in MODES},
+        **{f"{mode}: {whole}": total[mode] for mode in MODES},
         **{f"{mode}: filter": cost[mode] for mode in MODES},
         **{f"{mode}: share, %": 100 * share[mode] for mode in MODES},
-        **{"speed-up": cost[SPEED_UP], "datagram's speed-up": of_all[INTERPRETER] / of_all[JIT]},
+        **{"speed-up": cost[SPEED_UP], speed_up_of_all: total[INTERPRETER] / total[JIT]},
     )
-    names = {"label": "place", "subject": "filter", "number": "payload, bytes", "name": "datagram is"}
-    return _rounded(made).rename(columns=names)
+    return _rounded(made).rename(columns={"label": "place"})
 
 
 def amplified(table: pd.DataFrame) -> pd.DataFrame:
@@ -228,22 +239,6 @@ def amplified(table: pd.DataFrame) -> pd.DataFrame:
     made["scheduled as"] = made["label"].map(policies)
     names = {"label": "place", "subject": "filter", "insns": "instructions", "name": "datagram is"}
     return _rounded(made).rename(columns=names | {"number": "packet sockets", SPEED_UP: "speed-up"})
-
-
-def tcp(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the filter's share of a TCP transaction and of a send, as netperf's tests have them."""
-    rows = joined.part(table, TCP)
-    keys = ["subject", "name"]
-    cost, total, runs = (joined.side_by_side(rows, keys, value) for value in ("cost", "total", "packets"))
-    share = joined.shares(rows, keys)
-    made = cost[["label", *keys, "unit"]].assign(
-        **{"filter runs": runs[list(MODES)].max(axis=1)},
-        **{f"{mode}: in all": total[mode] for mode in MODES},
-        **{f"{mode}: filter": cost[mode] for mode in MODES},
-        **{f"{mode}: share, %": 100 * share[mode] for mode in MODES},
-        **{"speed-up": cost[SPEED_UP], "speed-up of all": total[INTERPRETER] / total[JIT]},
-    )
-    return _rounded(made).rename(columns={"label": "place", "subject": "filter", "name": "test, segments are"})
 
 
 def _rounded(rows: pd.DataFrame) -> pd.DataFrame:
