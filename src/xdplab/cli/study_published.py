@@ -49,16 +49,11 @@ def _opened(path: Path) -> frame.StudyRun[Any, Any]:
 
 
 def _page(repeated: Sequence[frame.StudyRun[Any, Any]]) -> str:
-    found: dict[str, list[list[dict[str, object]]]] = {}
-    for number, run in enumerate(repeated, 1):
-        made = published.rows(run.kind.published, run.table(), str(number))
-        found.setdefault(run.kind.name, []).append(made)
-    for name in REPEATING:
-        if name not in found:
-            found[name] = [published.rows(catalogue.study(name).published, published.NOTHING)]
-    return published.page({name: published.latest(rows) for name, rows in found.items()}, [*map(_around, repeated)])
+    rows = [published.rows(catalogue.study(name).published, published.NOTHING) for name in REPEATING]
+    rows += [published.rows(run.kind.published, run.table(), str(number)) for number, run in enumerate(repeated, 1)]
+    return published.page(published.latest(rows), [*map(_around, repeated)])
 
 
 def _around(run: frame.StudyRun[Any, Any]) -> str:
-    known = [published.asked(run.kind.name, run.request), provenance.origin(run.directory)]
+    known = [published.request_text(run.kind.name, run.request), provenance.origin(run.directory)]
     return f"{'; '.join(known)}; {provenance.summary(run.directory) or 'tools that the run does not name'}"

@@ -5,8 +5,9 @@ A study lists its experiments (`StudyKind.published`); this makes the page that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -59,24 +60,27 @@ def rows(experiments: Sequence[Experiment], table: pd.DataFrame, run: str | None
 
     ``run``: the number of the table's run in the page's list.
     """
-    made: list[dict[str, Any]] = []
-    for one in experiments:
-        base: dict[str, Any] = {
-            "source": one.source,
-            "figure": one.figure,
-            "experiment": one.what,
-            "published": one.published,
+    return [
+        {
+            "source": experiment.source,
+            "figure": experiment.figure,
+            "experiment": experiment.what,
+            "published": experiment.published,
+            **result,
         }
-        found = list(one.ours(table)) if len(table) else []
-        for mine in found:
-            verdict = agrees(one, mine.value)
-            why = None if verdict == YES else one.why
-            measured = {"place": mine.place, "ours": mine.text, "agrees": verdict, "run": run}
-            made.append(base | measured | {EXPLAINED: why})
-        if not found:
-            nothing = {"place": None, "ours": None, "agrees": "not measured in these runs", "run": None}
-            made.append(base | nothing | {EXPLAINED: None})
-    return made
+        for experiment in experiments
+        for result in _results(experiment, table, run)
+    ]
+
+
+def _results(experiment: Experiment, table: pd.DataFrame, run: str | None) -> Iterator[dict[str, Any]]:
+    results = list(experiment.ours(table)) if len(table) else []
+    for ours in results:
+        verdict = agrees(experiment, ours.value)
+        why = None if verdict == YES else experiment.why
+        yield {"place": ours.place, "ours": ours.text, "agrees": verdict, "run": run, EXPLAINED: why}
+    if not results:
+        yield {"place": None, "ours": None, "agrees": "not measured in these runs", "run": None, EXPLAINED: None}
 
 
 YES, NO, NOT_COMPARED = "yes", "no", "–"
@@ -96,20 +100,18 @@ def latest(rows_of_runs: Iterable[Sequence[dict[str, Any]]]) -> list[dict[str, A
 
     Of an experiment that several runs measured at one place, the last run's row is kept.
     """
-    known: dict[str, dict[str | None, dict[str, Any]]] = {}
-    for made in rows_of_runs:
-        for row in made:
-            known.setdefault(row["experiment"], {})[row["place"]] = row
-    return [row for places in known.values() for row in places.values()]
+    by_experiment: dict[str, dict[str | None, dict[str, Any]]] = {}
+    for row in chain.from_iterable(rows_of_runs):
+        by_experiment.setdefault(row["experiment"], {})[row["place"]] = row
+    return [row for places in by_experiment.values() for row in places.values()]
 
 
-def page(found: Mapping[str, Sequence[Mapping[str, Any]]], around: Sequence[str]) -> str:
-    """Return the page of all rows by study, with what the runs were measured with."""
-    every = pd.DataFrame([row for of_study in found.values() for row in of_study])
-    order = {name: at for at, name in enumerate(SOURCES)}
-    every = every.sort_values("source", key=lambda names: names.map(order), kind="stable")
-    measured = every[every["place"].notna()]
-    missing = every[every["place"].isna() & ~every["experiment"].isin(measured["experiment"])]
+def page(rows: Iterable[Mapping[str, Any]], around: Sequence[str]) -> str:
+    """Return the page of the rows of all studies, with what the runs were measured with."""
+    table = pd.DataFrame(list(rows))
+    measured = table[table["place"].notna()]
+    missing = table[table["place"].isna() & ~table["experiment"].isin(measured["experiment"])]
+    shown = pd.concat([measured, missing])
     parts = [
         "# Published experiments, and what we get",
         "`xdplab study published RUN …` makes this page from runs of the studies execution, loading and jit. "
@@ -122,29 +124,28 @@ def page(found: Mapping[str, Sequence[Mapping[str, Any]]], around: Sequence[str]
         "several runs measured at one place, the last run's row is shown.",
     ]
     for name, words in SOURCES.items():
-        mine = pd.concat([measured, missing])
-        mine = mine[mine["source"].eq(name)]
-        if len(mine):
-            parts += [f"## {words}", markdown(mine.drop(columns="source")).rstrip()]
+        of_source = shown[shown["source"].eq(name)]
+        if len(of_source):
+            parts += [f"## {words}", markdown(of_source.drop(columns="source")).rstrip()]
     parts.append("## Measured with")
     numbered = "\n".join(f"{number}. {words}" for number, words in enumerate(around, 1))
     return "\n\n".join([*parts, numbered]) + "\n"
 
 
-def asked(study: str, request: Any) -> str:
-    """Return what a run was asked for, in words: the study, and every option that is not the default."""
-    values = {one.name: (getattr(request, one.name), one.default) for one in fields(request)}
+def request_text(study: str, request: Any) -> str:
+    """Return what a run was asked for: the study, and every option that is not the default."""
+    values = {field.name: (getattr(request, field.name), field.default) for field in fields(request)}
     given = {name.replace("_", " "): value for name, (value, default) in values.items() if value != default}
-    said = [f"{name} {_listed(value)}".removesuffix(" True") for name, value in given.items()]
-    return f"study {study} ({'; '.join(said)})" if said else f"study {study}"
+    options = [f"{name} {_listed(value)}".removesuffix(" True") for name, value in given.items()]
+    return f"study {study} ({'; '.join(options)})" if options else f"study {study}"
 
 
 def _listed(value: object) -> str:
-    return ", ".join(str(one) for one in value) if isinstance(value, tuple | list) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def ratio(upper: float, lower: float, unit: str, *names: str) -> str:
-    """Return ``× 1.04 (47 by 45 instructions)``."""
+def ratio(place: object, upper: float, lower: float, unit: str, note: str = "") -> Ours:
+    """Return the ratio of two costs at a place, as ``× 1.04: 47 by 45 instructions``."""
     digits = ",.0f" if min(upper, lower) >= 10 else ",.3g"
-    said = f" ({names[0]}, {names[1]})" if names else ""
-    return f"× {upper / lower:.3g}: {upper:{digits}} by {lower:{digits}} {unit}{said}"
+    text = f"× {upper / lower:.3g}: {upper:{digits}} by {lower:{digits}} {unit}{note}"
+    return Ours(str(place), upper / lower, text)

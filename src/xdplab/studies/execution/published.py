@@ -21,11 +21,10 @@ def _of(upper: tuple[str, str], lower: tuple[str, str]) -> Finder:
         warm = table[is_warm(table) & table["benchmark"].isin([upper[0], lower[0]])]
         found = medians(warm) if len(warm) else warm
         for label, there in found.groupby("label", sort=False) if len(found) else ():
-            known = there.dropna(subset=["value"]).set_index(["benchmark", "backend"])["value"]
-            if upper in known.index and lower in known.index:
+            costs = there.dropna(subset=["value"]).set_index(["benchmark", "backend"])["value"]
+            if upper in costs.index and lower in costs.index:
                 unit = _UNITS[str(there["clock"].iloc[0])]
-                a, b = float(known[upper]), float(known[lower])
-                yield Ours(str(label), a / b, ratio(a, b, unit))
+                yield ratio(label, float(costs[upper]), float(costs[lower]), unit)
 
     return find
 
@@ -42,10 +41,10 @@ def _asleep(benchmark: str, backend: str) -> Finder:
         mine &= ~table["cold"].astype(bool)
         found = medians(table[mine]) if mine.any() else table[mine]
         for label, there in found.groupby("label", sort=False) if len(found) else ():
-            known = there.dropna(subset=["value"]).set_index("pause_us")["value"].sort_index()
-            for pause_us in (one for one in known.index if one and 0 in known.index):
-                a, b = float(known[pause_us]), float(known[0])
-                yield Ours(f"{label}, after {pause_us:,} µs asleep", a / b, ratio(a, b, "ns"))
+            costs = there.dropna(subset=["value"]).set_index("pause_us")["value"].sort_index()
+            for pause_us in (pause for pause in costs.index if pause and 0 in costs.index):
+                place = f"{label}, after {pause_us:,} µs asleep"
+                yield ratio(place, float(costs[pause_us]), float(costs[0]), "ns")
 
     return find
 

@@ -33,8 +33,7 @@ def _test(number: int) -> Finder:
         costs = joined.tests(table)
         for row in costs[costs["subject"].eq(SUITES[0]) & costs["number"].eq(number)].to_dict("records"):
             if pd.notna(row[SPEED_UP]):
-                a, b = float(row[INTERPRETER]), float(row[JIT])
-                yield Ours(str(row["label"]), a / b, ratio(a, b, str(row["unit"])))
+                yield ratio(row["label"], float(row[INTERPRETER]), float(row[JIT]), str(row["unit"]))
 
     return find
 
@@ -58,13 +57,12 @@ def _filter(part: str, value: str) -> Finder:
         known = cost.assign(share=share[INTERPRETER]).dropna(subset=[SPEED_UP, "share"])
         for label, there in known.groupby("label", sort=False):
             best = there.sort_values("share").iloc[-1]
-            what = f"{best['subject']}, {best['name']}, {best['number']} bytes"
+            note = f" ({best['subject']}, {best['name']}, {best['number']} bytes)"
             percent = 100 * float(best["share"])
             if value == "share":
-                yield Ours(str(label), percent, f"{percent:.2g} % ({what})")
+                yield Ours(str(label), percent, f"{percent:.2g} %{note}")
             else:
-                a, b = float(best[INTERPRETER]), float(best[JIT])
-                yield Ours(str(label), a / b, f"{ratio(a, b, str(best['unit']))} ({what})")
+                yield ratio(label, float(best[INTERPRETER]), float(best[JIT]), str(best["unit"]), note)
 
     return find
 

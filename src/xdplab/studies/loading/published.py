@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from xdplab.studies.loading.parts import parts
+from xdplab.studies.loading.parts import parts, values
 from xdplab.studies.loading.points import BPF, BUSYBOX, INSMOD, LIBBPF
 from xdplab.studies.published import Experiment, Ours, ratio
 
@@ -14,19 +14,14 @@ _SIMPLE, _MODULES = "clock", "modules"
 _SCALE = {"time": (1000.0, "µs"), "instructions": (1000.0, "thousand instructions")}
 
 
-def _values(table: pd.DataFrame) -> pd.DataFrame:
-    return table.assign(value=table["ns"].fillna(table["instructions"]))
-
-
 def _processes(kind: str) -> Callable[[pd.DataFrame], Iterator[Ours]]:
     def find(table: pd.DataFrame) -> Iterator[Ours]:
-        rows = _values(table[table["step"].eq("process")])
+        rows = values(table[table["step"].eq("process")])
         for label, there in rows.groupby("label", sort=False):
             known = there.groupby("kind")["value"].median()
             if {LIBBPF, kind} <= set(known.index):
                 scale, unit = _SCALE[str(there["clock"].iloc[0])]
-                a, b = float(known[LIBBPF]) / scale, float(known[kind]) / scale
-                yield Ours(str(label), a / b, ratio(a, b, unit))
+                yield ratio(label, float(known[LIBBPF]) / scale, float(known[kind]) / scale, unit)
 
     return find
 
@@ -38,7 +33,7 @@ def _steps(table: pd.DataFrame) -> Iterator[tuple[str, float, float, pd.Series, 
         return
     found = parts(table)
     simple = found[found["kind"].eq(BPF) & found["program"].eq(_SIMPLE)].dropna(subset=["verify", "jit"])
-    processes = _values(table[table["step"].eq("process") & table["kind"].eq(LIBBPF)])
+    processes = values(table[table["step"].eq("process") & table["kind"].eq(LIBBPF)])
     for row in simple.to_dict("records"):
         scale, unit = _SCALE[str(row["clock"])]
         whole = processes.loc[processes["label"].eq(row["label"]), "value"]
@@ -47,7 +42,7 @@ def _steps(table: pd.DataFrame) -> Iterator[tuple[str, float, float, pd.Series, 
 
 def _verifier_by_jit(table: pd.DataFrame) -> Iterator[Ours]:
     for label, verify, jit, _, unit in _steps(table):
-        yield Ours(label, verify / jit, ratio(verify, jit, unit))
+        yield ratio(label, verify, jit, unit)
 
 
 def _share(table: pd.DataFrame) -> Iterator[Ours]:
