@@ -1,0 +1,84 @@
+"""The options of a study become its request; `--smallest` reduces only what the command line does not set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from xdplab.cli import cli, conduct, study_verifier
+from xdplab.studies.execution.points import ExecutionRequest
+from xdplab.studies.jit.points import JitRequest
+from xdplab.studies.loading.points import LoadingRequest
+from xdplab.studies.offload.points import OffloadRequest
+from xdplab.studies.verifier.points import VerifierRequest
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The requests that commands make, none of which is measured."""
+    made: list[Any] = []
+
+    def instead(kind: object, request: Any, *options: object, **more: object) -> int:
+        made.append(request())
+        return 0
+
+    for module in (conduct, study_verifier):
+        monkeypatch.setattr(module, "conduct", instead)
+    return made
+
+
+def run(line: str) -> Any:
+    return CliRunner().invoke(cli, ["study", *line.split()])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("verifier --repetitions 2 --testbed", {"repetitions": 2, "testbed": True, "loads": 5}),
+        ("verifier", {"repetitions": 1, "testbed": False, "loads": 5}),
+        ("execution --repetitions 4", {"repetitions": 4, "calls": 20, "smallest": True}),
+        ("loading --repetitions 30", {"loads": 30, "compiles": 1, "smallest": True}),
+    ],
+)
+def test_what_was_said_stands_beside_smallest(requests: list[Any], line: str, expected: dict[str, object]) -> None:
+    done = run(f"{line} --smallest")
+    assert done.exception is None or isinstance(done.exception, SystemExit | click.exceptions.Exit), done.output
+    (request,) = requests
+    assert {name: getattr(request, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("execution", ExecutionRequest()),
+        ("jit", JitRequest()),
+        ("loading", LoadingRequest()),
+        ("offload", OffloadRequest()),
+        ("verifier", VerifierRequest()),
+        (
+            "execution --no-cold --pause-us 0 --pause-us 5 --backend jit --host-module",
+            ExecutionRequest(cold=False, pauses_us=(0, 5), backends=("jit",), host_module=True),
+        ),
+        (
+            "jit --part tcp --tests 0-3 --harden 0 --harden 2",
+            JitRequest(parts=("tcp",), tests="0-3", hardenings=(0, 2)),
+        ),
+        ("loading --accesses 1,20 --budget-s 0.5", LoadingRequest(accesses=(1, 20), budget_s=0.5)),
+        ("offload --place vm:6.1", OffloadRequest(places=("vm:6.1",))),
+        ("verifier a.o --family none --flag f", VerifierRequest(objects=("a.o",), families=(), flags=("f",))),
+    ],
+)
+def test_what_was_not_said_keeps_its_default(requests: list[Any], line: str, expected: object) -> None:
+    run(line)
+    assert requests == [expected]
+
+
+@pytest.mark.parametrize(
+    "line", ["loading --accesses 1,x", "execution --calls 1", "jit --mode fast", "verifier --globals absent"]
+)
+def test_a_value_that_is_none_of_its_field_is_refused(requests: list[Any], line: str) -> None:
+    assert run(line).exit_code == 2
+    assert not requests
