@@ -24,7 +24,7 @@ import pandas as pd
 from bounded import Aim, by_chance, run
 
 from xdplab.analysis import MARGIN
-from xdplab.analysis.compare import ALPHA, POWER, Difference, Spread, holm
+from xdplab.analysis.compare import ALPHA, POWER, Difference, EqualRuns, holm
 
 RARE = 0.001 / 66
 """The probability that chance alone makes one aim miss; the tables have 66 aims."""
@@ -71,7 +71,7 @@ def simulated(rng: np.random.Generator, case: Case, ratio: float = 1.0) -> dict[
 
 def once(rng: np.random.Generator, case: Case) -> tuple[float, bool, bool, float]:
     """Return the share of intervals that hold, whether any point differs or is equivalent, and the detectable share."""
-    spread = Spread(tuple(simulated(rng, case) for _ in range(case.equal)))
+    spread = EqualRuns(tuple(simulated(rng, case) for _ in range(case.equal)))
     a, b = simulated(rng, case), simulated(rng, case, case.ratio)
     family = [spread.difference(a, b, [point]) for point in a]
     family += [spread.difference(a, b, list(a))] if case.points > 1 else []
@@ -105,7 +105,7 @@ def promised(rng: np.random.Generator, case: Case) -> tuple[bool, bool | None]:
 
     The equal runs have the repetitions that the pilot named; None if it named no number.
     """
-    spread = Spread(tuple(simulated(rng, case) for _ in range(case.equal)))
+    spread = EqualRuns(tuple(simulated(rng, case) for _ in range(case.equal)))
 
     def drawn(ratio: float, repetitions: int) -> Difference:
         asked = replace(case, repetitions=repetitions)

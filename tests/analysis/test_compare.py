@@ -14,7 +14,7 @@ import pytest
 import synthetic
 from scipy import stats
 
-from xdplab.analysis.compare import ASSUMED_SPREAD, SURE, Floor, Spread, decide, drift, holm
+from xdplab.analysis.compare import ASSUMED_SPREAD, SURE, EqualRuns, Floor, decide, drift, holm
 from xdplab.run.metrics import completed, frame
 
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "compare_simulated.py"
@@ -90,7 +90,7 @@ def test_hardly_a_pilot_names_a_number_of_repetitions_where_none_would_do(
 def test_repetitions_are_needed_for_the_floor_that_may_be_and_not_for_its_estimate() -> None:
     """Three runs that agree by chance may come from a machine whose runs do not."""
     quiet = {"p": pd.Series([10.0, 10.01, 9.99, 10.005])}
-    few, many = (Spread(tuple({"p": quiet["p"] + shift} for shift in shifts)).difference(quiet, quiet, ["p"])
+    few, many = (EqualRuns(tuple({"p": quiet["p"] + shift} for shift in shifts)).difference(quiet, quiet, ["p"])
                  for shifts in ((-0.002, 0.0, 0.002), (-0.002, 0.0, 0.002) * 5))  # fmt: skip
     assert few.needed(1, 0.02) is None
     assert many.needed(1, 0.02)
@@ -178,7 +178,7 @@ def test_equal_runs_that_lie_close_make_equivalence_possible() -> None:
 def test_one_point_with_equal_runs_is_students_t_on_the_runs_means() -> None:
     rng = np.random.default_rng(4)
     a, b, *equal = ({"p": pd.Series(rng.normal(10, 0.05, 4))} for _ in range(7))
-    found = Spread(tuple(equal)).difference(a, b, ["p"])
+    found = EqualRuns(tuple(equal)).difference(a, b, ["p"])
     sd = np.std([run["p"].mean() for run in equal], ddof=1)
     t = (b["p"].mean() - a["p"].mean()) / (sd * 2**0.5)
     assert found.p_differs() == pytest.approx(2 * stats.t.sf(abs(t), 4))

@@ -113,7 +113,7 @@ def test_last_line(log, words):
 def test_lines_of_bpfverify():
     refused = LINE | {"verdict": "rejected", "log": "R0 !read_ok\n" + LOG, "cause": "the verifier's own finding"}
     first, second = parse_bpfverify(f"{json.dumps(LINE)}\n{json.dumps(refused)}\n")
-    assert (first.load_ns, first.complaint, first.insns) == ((1, 2), None, None)
+    assert (first.load_ns, first.complaint, first.code.insns) == ((1, 2), None, None)
     assert second.complaint == "R0 !read_ok"
 
 

@@ -168,7 +168,7 @@ def test_an_object_that_a_tool_can_do_without(tmp_path: Path, wild: Path) -> Non
     done = subprocess.run([made(work), "--watch", wild], capture_output=True, check=True, timeout=60)
     (row,) = parse_bpfverify(done.stdout)
     expected = rf"whoami, compiled by {re.escape(compiler_version(find_clang()))}: .*invalid mem access 'scalar'"
-    assert re.search(expected, str(row.peak_reason))
+    assert re.search(expected, str(row.watched.peak_reason))
 
 
 def test_the_generators_log_reaches_the_caller(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def log1p_of(margin: float) -> float:
 
 
 @dataclass(frozen=True)
-class Spread:
+class EqualRuns:
     """The spread of equal runs: from ``runs`` (degrees of freedom: their number minus one), else from the machine's
     ``calibration``, else assumed.
     """
@@ -273,7 +273,7 @@ def decide(
     a, b, *equal = same_points(a, b, *equal)
     (first, why_first), (second, why_second) = _logs(a, value), _logs(b, value)
     sides, reasons = (first, second), (why_first, why_second)
-    spread = Spread(tuple(_logs(trials, value)[0] for trials in equal), calibration)
+    spread = EqualRuns(tuple(_logs(trials, value)[0] for trials in equal), calibration)
     both = _points(a, b)
     names = [str(point) for point in both["point_id"]]
     differences: dict[str, Difference] = {}

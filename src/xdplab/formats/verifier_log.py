@@ -63,29 +63,19 @@ class StepLog:
 
 
 @dataclass(frozen=True)
-class VerifiedProgram:
-    """One program of one object, as bpfverify saw it. ``load_ns``: each BPF_PROG_LOAD, nanoseconds of its clock;
-    ``verify_us``: the kernel's own verification time of the same loads in microseconds, None if its log has none.
+class ProgramCode:
+    """A program's instructions as they were handed over, and its size in the kernel; null if there was no load."""
 
-    ``insns`` and ``insns_hash`` are null if there was no load; memory is in bytes, with a reason if null. ``complaint``
-    is the log's text before its statistics, or the loader's message.
-    ``compiler`` is the one that the object's debug information names.
-    """
-
-    object: str
-    section: str | None
-    name: str | None
-    loader: str | None
-    program_type: str | None
     insns: int | None
     insns_hash: str | None
-    verdict: str
-    cause: str | None
-    error: str | None
-    load_ns: tuple[int, ...]
-    verify_us: tuple[int | None, ...]
     xlated_bytes: int | None
     jited_bytes: int | None
+
+
+@dataclass(frozen=True)
+class WatchedLoad:
+    """Memory of a load in bytes, and its branches (calls of push_stack); each with a reason if it is null."""
+
     kmalloc_peak_bytes: int | None
     kmalloc_reason: str | None
     peak_bytes: int | None
@@ -94,6 +84,28 @@ class VerifiedProgram:
     cgroup_reason: str | None
     branches: int | None
     branches_reason: str | None
+
+
+@dataclass(frozen=True)
+class VerifiedProgram:
+    """One program of one object, as bpfverify saw it. ``load_ns``: each BPF_PROG_LOAD, nanoseconds of its clock;
+    ``verify_us``: the kernel's own verification time of the same loads in microseconds, None if its log has none.
+
+    ``complaint`` is the log's text before its statistics, or the loader's message. ``compiler`` is the one that the
+    object's debug information names.
+    """
+
+    object: str
+    section: str | None
+    name: str | None
+    loader: str | None
+    program_type: str | None
+    code: ProgramCode
+    verdict: str
+    cause: str | None
+    load_ns: tuple[int, ...]
+    verify_us: tuple[int | None, ...]
+    watched: WatchedLoad
     complaint: str | None
     stats: VerifierStats
     compiler: str | None = None
@@ -160,23 +172,21 @@ def _program(line: str, number: int) -> VerifiedProgram:
         name=text("name"),
         loader=text("loader"),
         program_type=text("program_type"),
-        insns=count("insns"),
-        insns_hash=text("hash"),
+        code=ProgramCode(count("insns"), text("hash"), count("xlated_bytes"), count("jited_bytes")),
         verdict=verdict,
         cause=text("cause"),
-        error=text("error"),
         load_ns=_times(fields.get("load_ns", []), number),
         verify_us=_verify_times(fields, number),
-        xlated_bytes=count("xlated_bytes"),
-        jited_bytes=count("jited_bytes"),
-        kmalloc_peak_bytes=count("kmalloc_peak_bytes"),
-        kmalloc_reason=text("kmalloc_reason"),
-        peak_bytes=count("peak_bytes"),
-        peak_reason=text("peak_reason"),
-        cgroup_peak_bytes=count("cgroup_peak_bytes"),
-        cgroup_reason=text("cgroup_reason"),
-        branches=count("branches"),
-        branches_reason=text("branches_reason"),
+        watched=WatchedLoad(
+            kmalloc_peak_bytes=count("kmalloc_peak_bytes"),
+            kmalloc_reason=text("kmalloc_reason"),
+            peak_bytes=count("peak_bytes"),
+            peak_reason=text("peak_reason"),
+            cgroup_peak_bytes=count("cgroup_peak_bytes"),
+            cgroup_reason=text("cgroup_reason"),
+            branches=count("branches"),
+            branches_reason=text("branches_reason"),
+        ),
         complaint=text("words") or last_words(log) or None,
         stats=parse_stats(log),
         compiler=text("compiler"),

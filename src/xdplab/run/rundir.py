@@ -82,8 +82,12 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """Open an existing run. Raises ResultsError if ``path`` is not a run, or was killed before it had a plan."""
-        if path.absolute() != path.resolve():  # a link may be changed while the run is used
-            path = path.resolve()
+        try:
+            real = path.resolve()
+        except (OSError, RuntimeError) as error:
+            raise ResultsError(f"{path} is not a run directory (a link that leads to itself)") from error
+        if path.absolute() != real:  # a link may be changed while the run is used
+            path = real
         if not (path / "journal.jsonl").is_file():
             raise ResultsError(f"{path} is not a run directory (it has no journal.jsonl)")
         run = cls(path)

@@ -11,9 +11,10 @@ from statistics import median
 
 import pytest
 
-from xdplab.studies.loading import study, subjects
+from xdplab.studies.loading import subjects
 from xdplab.studies.loading.loadbench import LoadBench, parse_loadbench
 from xdplab.studies.loading.points import BPF, LoadingPoint
+from xdplab.studies.placed import driver
 
 pytestmark = pytest.mark.root
 REFUSED = """
@@ -34,10 +35,10 @@ def interfaces() -> set[str]:
 def bench() -> Bench:
     if os.geteuid() != 0:
         pytest.skip("loading a BPF program needs root")
-    driver = study.driver()
+    command = driver("loadbench")
 
     def run(*arguments: str) -> LoadBench:
-        return parse_loadbench(subprocess.run([driver, *arguments], capture_output=True, timeout=60).stdout)
+        return parse_loadbench(subprocess.run([command, *arguments], capture_output=True, timeout=60).stdout)
 
     return run
 
@@ -116,7 +117,7 @@ def test_a_process_that_fails_is_told(bench: Bench):
 
 @pytest.mark.parametrize("words", [("then", "/bin/true"), ("/bin/true", "then")])
 def test_a_missing_command_is_refused(words: tuple[str, ...]):
-    done = subprocess.run([study.driver(), "process", *words], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([driver("loadbench"), "process", *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "a command is missing" in done.stderr
 
@@ -130,8 +131,8 @@ def test_a_command_without_its_undo_leaves_no_pinned_program(bench: Bench, simpl
 
 
 def test_the_loader_loads_and_says_nothing(bench: Bench, simple: Path, tmp_path: Path):
-    assert len(bench("--repetitions", "2", "process", study.driver(), "loader", str(simple)).cycles) == 2
-    done = subprocess.run([study.driver(), "loader", "/bin/true"], capture_output=True, timeout=10, check=False)
+    assert len(bench("--repetitions", "2", "process", driver("loadbench"), "loader", str(simple)).cycles) == 2
+    done = subprocess.run([driver("loadbench"), "loader", "/bin/true"], capture_output=True, timeout=10, check=False)
     assert done.returncode != 0
 
 
@@ -140,6 +141,6 @@ def test_the_loader_loads_and_says_nothing(bench: Bench, simple: Path, tmp_path:
     [(), ("riddle",), ("process",), ("loader",), ("bpf",), ("bpf", "a.o", "--watch", "graph"), ("start", "--loads")],
 )
 def test_unknown_arguments(bench: Bench, arguments: tuple[str, ...]):
-    done = subprocess.run([study.driver(), *arguments], capture_output=True, timeout=10, check=False)
+    done = subprocess.run([driver("loadbench"), *arguments], capture_output=True, timeout=10, check=False)
     assert done.returncode == 2
     assert done.stdout == b""

@@ -42,8 +42,8 @@ def test_both_map_styles_and_loaders_agree(verify, compile_member):
     assert (btf.loader, legacy.loader) == ("libbpf", "raw")
     assert btf.verdict == legacy.verdict == "accepted"
     assert btf.stats.processed_insns == legacy.stats.processed_insns > 1000
-    assert btf.insns_hash == legacy.insns_hash
-    assert (btf.xlated_bytes, btf.program_type) == (legacy.xlated_bytes, "xdp")
+    assert btf.code.insns_hash == legacy.code.insns_hash
+    assert (btf.code.xlated_bytes, btf.program_type) == (legacy.code.xlated_bytes, "xdp")
 
 
 def test_counts_repeat_and_every_load_is_timed(verify, compile_member):
@@ -205,10 +205,10 @@ def test_subprograms_are_appended_by_the_raw_loader(verify, compile_text):
         ("raw", "second", "accepted"),
     ]
     assert [p.loader for p in as_libbpf_does] == ["libbpf", "libbpf"]
-    assert [(p.insns, p.stats.processed_insns) for p in as_libbpf_does] == [
-        (p.insns, p.stats.processed_insns) for p in (first, second)
+    assert [(p.code.insns, p.stats.processed_insns) for p in as_libbpf_does] == [
+        (p.code.insns, p.stats.processed_insns) for p in (first, second)
     ]
-    assert first.insns > second.insns
+    assert first.code.insns > second.code.insns
 
 
 def test_relocations_with_addends_mean_the_same(verify, compile_member, tmp_path):
@@ -217,7 +217,7 @@ def test_relocations_with_addends_mean_the_same(verify, compile_member, tmp_path
     changed.write_bytes(to_rela(path.read_bytes()))
     (rel,), (rela,) = verify(path), verify(changed)
     assert rela.verdict == "accepted"
-    assert (rel.insns_hash, rel.stats.processed_insns) == (rela.insns_hash, rela.stats.processed_insns)
+    assert (rel.code.insns_hash, rel.stats.processed_insns) == (rela.code.insns_hash, rela.stats.processed_insns)
 
 
 def test_map_in_map_of_the_kernels_samples(verify, compile_text):
@@ -233,8 +233,8 @@ def test_what_only_another_loader_takes_is_loaded_as_it_loads_it(verify, compile
         "reached_by_a_tail_call": ("libbpf", "accepted", "xdp"),
     }
     plain = STATIC_AND_PINNED.replace("static __attribute__", "__attribute__").replace("LOADER 16", "LOADER 0")
-    assert {p.name: (p.insns_hash, p.stats.processed_insns) for p in verify(compile_text(plain))} == {
-        name: (p.insns_hash, p.stats.processed_insns) for name, p in found.items()
+    assert {p.name: (p.code.insns_hash, p.stats.processed_insns) for p in verify(compile_text(plain))} == {
+        name: (p.code.insns_hash, p.stats.processed_insns) for name, p in found.items()
     }
 
 
@@ -244,7 +244,7 @@ def test_a_hash_map_needs_no_room_for_all_its_entries(verify, compile_text, kind
     (large,), (small,) = (verify(compile_text(HUGE_HASH % (kind, entries))) for entries in (1 << 28, 4))
     assert large.verdict == small.verdict == "accepted"
     assert large.stats.processed_insns == small.stats.processed_insns
-    assert (large.insns_hash, large.xlated_bytes) == (small.insns_hash, small.xlated_bytes)
+    assert (large.code.insns_hash, large.code.xlated_bytes) == (small.code.insns_hash, small.code.xlated_bytes)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loads programs into the kernel")
@@ -271,40 +271,40 @@ def test_memory_grows_with_the_program_and_is_not_timed(verify, compile_member):
     small, large = (verify(compile_member("branches", n), "--watch")[0] for n in (10, 1000))
     assert small.load_ns == large.load_ns == ()
     for value, reason in (
-        (large.peak_bytes, large.peak_reason),
-        (large.cgroup_peak_bytes, large.cgroup_reason),
-        (large.branches, large.branches_reason),
+        (large.watched.peak_bytes, large.watched.peak_reason),
+        (large.watched.cgroup_peak_bytes, large.watched.cgroup_reason),
+        (large.watched.branches, large.watched.branches_reason),
     ):
         assert (value is None) != (reason is None)
-    if large.peak_bytes is None:
-        pytest.skip(large.peak_reason)
-    assert large.peak_bytes > 4 * max(small.peak_bytes, 1)
+    if large.watched.peak_bytes is None:
+        pytest.skip(large.watched.peak_reason)
+    assert large.watched.peak_bytes > 4 * max(small.watched.peak_bytes, 1)
     # A state has at least one frame of eleven registers, 120 bytes each. clang 14 makes 15 MB of it, later ones 3 MB.
-    assert large.peak_bytes > large.stats.peak_states * 11 * 120
-    assert large.kmalloc_peak_bytes > 4 * small.kmalloc_peak_bytes > 0
-    if large.cgroup_peak_bytes is not None:  # traced allocations against charged memory
-        assert large.kmalloc_peak_bytes == pytest.approx(large.cgroup_peak_bytes, rel=0.25)
-    if large.cgroup_peak_bytes is not None:  # two ways to count; meanwhile interrupts free pages of others
-        assert large.peak_bytes == pytest.approx(large.cgroup_peak_bytes, rel=0.3)
+    assert large.watched.peak_bytes > large.stats.peak_states * 11 * 120
+    assert large.watched.kmalloc_peak_bytes > 4 * small.watched.kmalloc_peak_bytes > 0
+    if large.watched.cgroup_peak_bytes is not None:  # traced allocations against charged memory
+        assert large.watched.kmalloc_peak_bytes == pytest.approx(large.watched.cgroup_peak_bytes, rel=0.25)
+    if large.watched.cgroup_peak_bytes is not None:  # two ways to count; meanwhile interrupts free pages of others
+        assert large.watched.peak_bytes == pytest.approx(large.watched.cgroup_peak_bytes, rel=0.3)
 
 
 def test_memory_of_a_rolled_loop_is_what_is_charged_where_pages_hide_it(verify, compile_member):
     """Its states are in slabs that are half empty when the load begins."""
     (program,) = verify(compile_member("double_strcmp", 100), "--watch")
-    if program.cgroup_peak_bytes is None:
-        pytest.skip(program.cgroup_reason)
-    assert program.kmalloc_peak_bytes == pytest.approx(program.cgroup_peak_bytes, rel=0.25)
+    if program.watched.cgroup_peak_bytes is None:
+        pytest.skip(program.watched.cgroup_reason)
+    assert program.watched.kmalloc_peak_bytes == pytest.approx(program.watched.cgroup_peak_bytes, rel=0.25)
 
 
 def test_branches_are_those_that_the_verifiers_log_goes_back_to(verify, compile_member, tmp_path):
     """An accepted program's verifier comes back to each pushed branch once, and its log says so: from 4 to 9."""
     for path in (compile_member("double_strcmp", 10), compile_member("branches", 40), compile_member("pruning", 4)):
         (watched,), (logged,) = verify(path, "--watch"), verify(path, "--logs", str(tmp_path))
-        if watched.branches is None:
-            pytest.skip(watched.branches_reason)
+        if watched.watched.branches is None:
+            pytest.skip(watched.watched.branches_reason)
         log = (tmp_path / f"{logged.name}.log").read_text(errors="replace")
-        assert watched.branches == len(re.findall(r"^from \d+ to \d+", log, re.MULTILINE)) > 10
-        assert watched.branches_reason is None
+        assert watched.watched.branches == len(re.findall(r"^from \d+ to \d+", log, re.MULTILINE)) > 10
+        assert watched.watched.branches_reason is None
 
 
 def test_each_load_has_the_kernels_own_time_and_none_is_longer_than_its_load(verify, compile_member):

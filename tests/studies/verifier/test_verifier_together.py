@@ -109,7 +109,7 @@ def test_objects_watched_together_have_the_counts_of_each_alone(verify, compile_
     together = verify(paths, "--watch")
     for program, path in zip(together, paths, strict=True):
         (alone,) = verify(path, "--watch")
-        assert program.branches == alone.branches is not None
+        assert program.watched.branches == alone.watched.branches is not None
         # Once 128 bytes of 254,216 more, likely since some memory is freed after a grace period, sooner or later.
-        assert program.kmalloc_peak_bytes == pytest.approx(alone.kmalloc_peak_bytes, rel=0.005)
-        assert program.kmalloc_peak_bytes > 0
+        assert program.watched.kmalloc_peak_bytes == pytest.approx(alone.watched.kmalloc_peak_bytes, rel=0.005)
+        assert program.watched.kmalloc_peak_bytes > 0

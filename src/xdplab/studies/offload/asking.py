@@ -9,7 +9,16 @@ from contextlib import suppress
 from xdplab.deploy.xdp import XdpLoader, XdpRequest, attach
 from xdplab.errors import HostError, XdplabError
 from xdplab.studies.offload import bpftool, netdevsim
-from xdplab.studies.offload.bench import ACCEPTED, NOTHING, REFUSED, SESSION_S, Answer, Defines, Held, OffloadDevices
+from xdplab.studies.offload.bench import (
+    ACCEPTED,
+    NOTHING,
+    REFUSED,
+    SESSION_S,
+    Answer,
+    Defines,
+    HeldProgram,
+    OffloadDevices,
+)
 
 LENGTHS = (1_000, 10_000, 100_000)
 DELAY_MS = 500
@@ -18,7 +27,7 @@ THIRD = 73
 GONE_S = 5.0
 
 
-def _of(look: Callable[[OffloadDevices, Held], Answer]) -> Callable[[OffloadDevices], Answer]:
+def _of(look: Callable[[OffloadDevices, HeldProgram], Answer]) -> Callable[[OffloadDevices], Answer]:
     """Ask something of a program that is attached."""
 
     def ask(bench: OffloadDevices) -> Answer:
@@ -29,29 +38,29 @@ def _of(look: Callable[[OffloadDevices, Held], Answer]) -> Callable[[OffloadDevi
 
 
 @_of
-def mode_obtained(_bench: OffloadDevices, held: Held) -> Answer:
+def mode_obtained(_bench: OffloadDevices, held: HeldProgram) -> Answer:
     return Answer(held.attached.mode_obtained)
 
 
 @_of
-def mode_shown(_bench: OffloadDevices, held: Held) -> Answer:
+def mode_shown(_bench: OffloadDevices, held: HeldProgram) -> Answer:
     return Answer(str(held.found.mode), f"program {held.found.program_id}, tag {held.found.tag}")
 
 
 @_of
-def device_shown(bench: OffloadDevices, held: Held) -> Answer:
+def device_shown(bench: OffloadDevices, held: HeldProgram) -> Answer:
     found = next(p for p in bench.programs() if p.program_id == held.loaded.program_id)
     return Answer("the port" if found.device == bench.port else str(found.device), f"dev {found.device}")
 
 
 @_of
-def mode_in_net(bench: OffloadDevices, held: Held) -> Answer:
+def mode_in_net(bench: OffloadDevices, held: HeldProgram) -> Answer:
     shown = bpftool.parse_net(bench.run("bpftool", "-j", "net", "show").stdout)
     return Answer(next((a.mode for a in shown if a.program_id == held.loaded.program_id), NOTHING))
 
 
 @_of
-def state_in_driver(bench: OffloadDevices, held: Held) -> Answer:
+def state_in_driver(bench: OffloadDevices, held: HeldProgram) -> Answer:
     offloaded = bench.run("cat", f"{bench.one.switches}/ports/0/bpf_offloaded_id").text.strip()
     if offloaded != str(held.loaded.program_id):
         return Answer(f"program {offloaded}")
@@ -62,12 +71,12 @@ def state_in_driver(bench: OffloadDevices, held: Held) -> Answer:
 
 
 @_of
-def image_bytes(_bench: OffloadDevices, held: Held) -> Answer:
+def image_bytes(_bench: OffloadDevices, held: HeldProgram) -> Answer:
     return Answer(str(held.loaded.jited_bytes), f"xlated {held.loaded.xlated_bytes} bytes")
 
 
 @_of
-def test_run(bench: OffloadDevices, held: Held) -> Answer:
+def test_run(bench: OffloadDevices, held: HeldProgram) -> Answer:
     try:
         held.loader.testrun(64, 1, 1)
     except XdplabError as error:

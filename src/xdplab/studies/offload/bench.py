@@ -35,7 +35,7 @@ class Answer(NamedTuple):
     words: str | None = None
 
 
-class Held(NamedTuple):
+class HeldProgram(NamedTuple):
     """An attached program of the study, and the values read back."""
 
     loader: XdpLoader
@@ -86,7 +86,9 @@ class OffloadDevices:
         return target
 
     @contextmanager
-    def held(self, path: str, mode: str = "offload", *, port: str | None = None, **options: Any) -> Iterator[Held]:
+    def held(
+        self, path: str, mode: str = "offload", *, port: str | None = None, **options: Any
+    ) -> Iterator[HeldProgram]:
         """Attach a program with the project's own loader and read it back; detach it at the end of the block."""
         request = XdpRequest(path, port or self.port, mode, **options)
         try:
@@ -97,7 +99,7 @@ class OffloadDevices:
         with loader:
             found = verify(self.host, request.interface, program_id=loader.loaded.program_id, mode=mode)
             assert loader.attached is not None  # mode none is not used here
-            yield Held(loader, loader.loaded, loader.attached, found)
+            yield HeldProgram(loader, loader.loaded, loader.attached, found)
             with suppress(XdplabError):  # a question may have ended it
                 loader.detach()
         self.said.append({"argv": loader.argv, "stdout": loader.raw})

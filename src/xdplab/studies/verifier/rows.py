@@ -198,8 +198,6 @@ def _program(program: VerifiedProgram, clock: str, release: str) -> dict[str, An
         "program": program.name,
         "program_type": program.program_type,
         "loader": program.loader,
-        "insns": program.insns,
-        "insns_hash": program.insns_hash,
         "verdict": program.verdict,
         "compiled_by": program.compiler,
         "cause": program.cause,
@@ -215,8 +213,7 @@ def _program(program: VerifiedProgram, clock: str, release: str) -> dict[str, An
         "peak_states": stats.peak_states,
         "max_states_per_insn": stats.max_states_per_insn,
         "mark_read": stats.mark_read,
-        "xlated_bytes": program.xlated_bytes,
-        "jited_bytes": program.jited_bytes,
+        **asdict(program.code),
         **stack_columns(program),
     }
 
@@ -243,9 +240,9 @@ def _watched(program: VerifiedProgram | None) -> dict[str, Any]:
     if program is None:
         reasons = ("memory_reason", "peak_reason", "cgroup_reason")
         return dict.fromkeys(reasons, "the watched load did not come to it")
-    names = ("peak_bytes", "peak_reason", "cgroup_peak_bytes", "cgroup_reason", "branches", "branches_reason")
-    found = {name: getattr(program, name) for name in names}
-    return found | {"memory_bytes": program.kmalloc_peak_bytes, "memory_reason": program.kmalloc_reason}
+    columns = asdict(program.watched)
+    memory = {"memory_bytes": columns.pop("kmalloc_peak_bytes"), "memory_reason": columns.pop("kmalloc_reason")}
+    return columns | memory
 
 
 def _prevail(run: Mapping[str, Any]) -> dict[str, Any]:
