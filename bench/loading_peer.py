@@ -23,7 +23,7 @@ from xdplab.programs.program import cache_directory
 from xdplab.studies.loading import passes, rows, subjects
 from xdplab.studies.loading.ftrace import parse_function_graph
 from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
-from xdplab.studies.loading.study import driver
+from xdplab.studies.placed import driver
 from xdplab.studies.places import Place, place_of
 
 MOST_APART = 0.05
@@ -76,7 +76,7 @@ def measure(arguments: argparse.Namespace) -> list[Aim]:
         return [Aim("witnesses apart", None, at_most=MOST_APART, reason="no bpftool (apt install bpftool)")]
     worst = 0.0
     with place_of(PLACE) as place:
-        command = place.put(Path(driver()), mode=0o755)
+        command = place.put(Path(driver("loadbench")), mode=0o755)
         for accesses in arguments.accesses:
             point = LoadingPoint("load", PLACE, BPF, "array", "unrolled", accesses)
             path = place.put(subjects.bpf_object(point).object)

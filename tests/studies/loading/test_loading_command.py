@@ -14,13 +14,14 @@ from xdplab import labs
 from xdplab.cli import cli
 from xdplab.errors import LabError
 from xdplab.labs.vm import headers, kernels, qemu
-from xdplab.studies.loading import parts, study, subjects, summaries
+from xdplab.studies.loading import parts, subjects, summaries
 from xdplab.studies.loading.ftrace import parse_function_graph
 from xdplab.studies.loading.loadbench import parse_loadbench
 from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
 from xdplab.studies.loading.points import smallest as made_smallest
 from xdplab.studies.loading.runs import STUDY
 from xdplab.studies.loading.views import VIEWS
+from xdplab.studies.placed import driver
 from xdplab.studies.places import place_of
 
 GUEST = "vm:6.1:count"
@@ -121,10 +122,10 @@ def test_another_boot_counts_the_same(smallest, tmp_path: Path):
 
 def test_a_watched_load_is_the_programs_own_and_none_of_libbpfs_probes(guests: None) -> None:
     """libbpf loads a program of two instructions before each: with it, the parts were more than the whole."""
-    driver = Path(study.driver())
+    tool = driver("loadbench")
     program = subjects.bpf_object(LoadingPoint("load", "host", BPF, "clock")).object
-    with place_of(GUEST, (), (driver,)) as place:
-        argv = [place.put(driver, mode=0o755), "--repetitions", "3"]
+    with place_of(GUEST, (), (tool,)) as place:
+        argv = [place.put(tool, mode=0o755), "--repetitions", "3"]
         watched = place.put(program)
         fentry = parse_loadbench(place.host.run([*argv, "--watch", "fentry", "bpf", watched]).stdout)
         place.host.run([*argv, "--watch", "graph", "--trace", "/tmp/xdplab.trace", "bpf", watched])
