@@ -132,14 +132,16 @@ def test_an_object_without_programs_is_left_out_unless_it_is_damaged(
 ):
     """gcc-bpf's crti.o holds an empty .text and no more, as an empty file compiled for BPF does."""
     empty, whole = compile_text("").read_bytes(), compile_member("double_strcmp", 1).read_bytes()
+    names_at = int.from_bytes(empty[40:48], "little") + 64 * int.from_bytes(empty[62:64], "little") + 24
+    beyond = empty[:names_at] + b"\xff" * 8 + empty[names_at + 8 :]  # section names where no file can be read
     folder = tmp_path / "gcc" / "bpf"
     folder.mkdir(parents=True)
-    for name, content in {"crti.o": empty, "cut.o": whole[:200], "data.o": empty[:-1], "xdp.o": whole}.items():
+    for name, content in {"beyond.o": beyond, "crti.o": empty, "cut.o": whole[:200], "xdp.o": whole}.items():
         (folder / name).write_bytes(content)
     monkeypatch.setattr(corpora, "SYSTEM_FOLDERS", (str(folder),))
     monkeypatch.setattr(corpora, "SYSTEM_TOOLS", ())
     for name in ("system", str(folder)):
-        assert [Path(one.name).name for one in collect([name])] == ["cut.o", "data.o", "xdp.o"]
+        assert [Path(one.name).name for one in collect([name])] == ["beyond.o", "cut.o", "xdp.o"]
     with pytest.raises(PlanError, match=r"crti\.o"):
         collect([str(folder / "crti.o")])
 
