@@ -44,7 +44,7 @@ lint: setup
 
 # With DATA=…, the thesis' logs, bench/thesis.py measures too. ONLY=… names the scripts whose rows are measured again.
 bench: setup
-	@$(BIN)/python bench/bounded $(ONLY) --page docs/performance.md $(if $(DATA),--data $(DATA))
+	@$(BIN)/python bench/bounded $(ONLY) --page docs/results/performance.md $(if $(DATA),--data $(DATA))
 
 nightly: setup
 	shell/check.sh tidy
@@ -56,7 +56,7 @@ nightly: setup
 	$(BIN)/python -m tests.fuzz.fuzzing
 	shell/distros.sh
 
-# The tables of docs/thesis.md, from the thesis' data and a run of plans/thesis-mini.yaml.
+# The tables of docs/results/thesis.md, from the thesis' data and a run of plans/thesis-mini.yaml.
 thesis: setup
 	$(BIN)/python -m tests.thesis.doc_tables $(DATA) --from $(RUN)
 

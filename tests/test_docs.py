@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,12 @@ from xdplab.plan import load_plan
 from xdplab.run.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 
 def test_the_columns_page_is_the_table_of_metrics() -> None:
     rows = re.findall(
-        r"^\| `(\w+)` \| (.*?) \| (\w+) \| (.*) \|$", (ROOT / "docs/columns.md").read_text(), re.MULTILINE
+        r"^\| `(\w+)` \| (.*?) \| (\w+) \| (.*) \|$", (ROOT / "docs/reference/columns.md").read_text(), re.MULTILINE
     )
     assert rows == [(m.name, m.unit, m.kind, m.text) for m in METRICS]
 
@@ -30,7 +31,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def test_the_plan_in_the_docs_is_a_plan(tmp_path: Path) -> None:
-    text = (ROOT / "docs/plans.md").read_text()
+    text = (ROOT / "docs/use/plans.md").read_text()
     block = re.search(r"(?:^    .*\n)+", text, re.MULTILINE)
     assert block
     (tmp_path / "p.yaml").write_text(re.sub(r"^    ", "", block[0], flags=re.MULTILINE))
@@ -49,3 +50,11 @@ def test_the_readme_fits_a_screen_and_names_both_commands() -> None:
     assert len(text.splitlines()) <= 50
     assert "shell/run_matrix.sh" in text
     assert "make test" in text
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    """Pages, schemas and examples of docs/ that code, plans, notebooks, tools and tests name."""
+    for path in map(Path, subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()):
+        if path.suffix in {".py", ".c", ".h", ".yaml", ".ipynb", ".yml", ".sh", ".toml"} or path.name == "Makefile":
+            for named in re.findall(r"(?<![\w./])docs/[\w./-]*\w", (ROOT / path).read_text()):
+                assert (ROOT / named).exists(), f"{path}: {named}"

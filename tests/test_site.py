@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from xdplab.cli import VERBS, cli, pages
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 NEEDS_A_LAB = {"run", "race", "doctor", "lab"}
 
 
@@ -47,19 +47,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_site_takes_nothing_from_the_network(site: Path) -> None:
-    for page in site.glob("*.html"):
+    for page in site.rglob("*.html"):
         text = page.read_text()
         assert not re.findall(r"<(?:script|img|iframe)[^>]*src=\"?(?:https?:)?//[^>]*>", text), page.name
         assert not re.findall(r"<link[^>]*href=\"?(?:https?:)?//[^>]*>", text), page.name
         for image in re.findall(r"<img[^>]*src=\"([^\"]+)\"", text):
-            assert (site / image).exists(), f"{page.name}: {image}"
+            assert (page.parent / image).exists(), f"{page.name}: {image}"
     assert (site / "search/search_index.js").exists(), "the search of a site that is read from the disk"
 
 
 def test_the_site_has_every_page_in_its_navigation(site: Path) -> None:
     text = (site / "index.html").read_text()
-    for page in [*(ROOT / "docs").glob("*.md"), *map(Path, pages.PAGES)]:
-        assert f'href="{page.stem}.html"' in text, page.name
+    written = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
+    for page in [*written, *map(Path, pages.PAGES)]:
+        assert f'href="{page.with_suffix(".html")}"' in text, page
 
 
 def test_the_made_pages_name_every_verb_and_error() -> None:
@@ -98,7 +99,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", ["tutorial.md", "tasks.md"])
+@pytest.mark.parametrize("page", ["use/tutorial.md", "use/tasks.md"])
 def test_the_commands_that_need_no_lab_run(page: str, checkout: Path) -> None:
     ran = 0
     for words in typed("".join(fenced(page, "bash"))):
@@ -113,7 +114,7 @@ def test_the_commands_that_need_no_lab_run(page: str, checkout: Path) -> None:
 
 def test_the_python_of_the_pages_runs(checkout: Path) -> None:
     names: dict[str, object] = {}
-    for block in fenced("tasks.md", "python"):
+    for block in fenced("use/tasks.md", "python"):
         exec(block, names)
     assert "rows" in names
 
@@ -123,8 +124,8 @@ def test_the_python_of_the_pages_runs(checkout: Path) -> None:
 @pytest.mark.lab
 def test_the_tutorial_from_its_first_command_to_its_report(checkout: Path) -> None:
     """As a reader would: every block in order, in one shell, after the set-up."""
-    (checkout / "a.bpf.c").write_text(fenced("tutorial.md", "c")[0])
-    blocks = [block for block in fenced("tutorial.md", "bash") if "make setup" not in block]
+    (checkout / "a.bpf.c").write_text(fenced("use/tutorial.md", "c")[0])
+    blocks = [block for block in fenced("use/tutorial.md", "bash") if "make setup" not in block]
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-ex", "-c", "\n".join(blocks)], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -385,7 +385,7 @@ class Run:
     def trials(self) -> pd.DataFrame:
         """The results that count: one row per trial; for a study, one per measurement.
 
-        For XDP traffic, the columns that vary and the results come first; `docs/columns.md` has every column.
+        For XDP traffic, the columns that vary and the results come first; `docs/reference/columns.md` has every column.
         """
         rows = self.kind.rows()
         if not isinstance(self.kind, PlanRun) or rows.empty:

@@ -29,16 +29,18 @@ def validate(verb: str, answer: str) -> Any:
 
 
 def published(verb: str) -> Any:
-    return json.loads((ROOT / "docs" / "schemas" / f"{verb}.schema.json").read_text())
+    return json.loads((ROOT / "docs/reference/schemas" / f"{verb}.schema.json").read_text())
 
 
 @pytest.mark.parametrize("verb", ANSWERS)
 def test_the_schema_in_docs_is_the_codes(verb: str) -> None:
-    assert published(verb) == schema(verb), "run: python -m xdplab.cli.answers docs/schemas"
+    assert published(verb) == schema(verb), "run: python -m xdplab.cli.answers docs/reference/schemas"
 
 
 def test_docs_has_no_schema_of_a_verb_that_is_gone() -> None:
-    assert {path.name for path in (ROOT / "docs" / "schemas").iterdir()} == {f"{verb}.schema.json" for verb in ANSWERS}
+    assert {path.name for path in (ROOT / "docs/reference/schemas").iterdir()} == {
+        f"{verb}.schema.json" for verb in ANSWERS
+    }
 
 
 @pytest.mark.parametrize(

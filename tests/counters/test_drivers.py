@@ -431,7 +431,7 @@ def test_every_row_says_which_functions_of_which_kernels_it_was_read_from() -> N
 
 
 def test_the_table_in_the_docs_is_the_programs() -> None:
-    page = (Path(__file__).parents[2] / "docs/hardware.md").read_text().splitlines()
+    page = (Path(__file__).parents[2] / "docs/use/servers.md").read_text().splitlines()
     for row in DRIVERS:
         decided = "yes" if row.tx and row.drop and row.redirect else "no"
         cells = (row.name, row.kernels, "driver" if row.sent else "link", decided, row.tried or "from source, untried")

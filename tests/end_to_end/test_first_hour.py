@@ -14,7 +14,7 @@ from tests.end_to_end.conftest import needs_root, xdplab
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, pytest.mark.nightly, needs_root]
 
-TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
+TUTORIAL = Path(__file__).resolve().parents[2] / "docs/use/tutorial.md"
 POINT_ROW = r"^{first} +\d+ +[\d.]+ ± [\d.]+ "
 
 

@@ -1,4 +1,4 @@
-"""`make faults`: attacks every promise of docs/reliability.md; one table says how often it held.
+"""`make faults`: attacks every promise of docs/results/reliability.md; one table says how often it held.
 
 Three parts: faults at the calls of a replayed run and power cuts, faults in processes of real runs, and the tests that
 the promises name. Each can be run alone, and so can single rows.
@@ -241,7 +241,7 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=1000, help="faults at calls of a replayed run")
     parser.add_argument("--cuts", type=int, default=4, help="repetitions of the run whose power is cut: 6 cuts each")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--page", action="store_true", help="write the rows into docs/reliability.md")
+    parser.add_argument("--page", action="store_true", help="write the rows into docs/results/reliability.md")
     parser.add_argument("--only", choices=PARTS, action="append", help="a part (again for another); other rows stay")
     parser.add_argument("--rows", type=re.compile, default=re.compile(""), help="of `real` and `tests`: rows of this")
     parser.add_argument("--show", action="store_true", help="run nothing: print the last result of each row")

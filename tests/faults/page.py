@@ -1,4 +1,4 @@
-"""The table of docs/reliability.md: each promise, the test that attacks it, and how often it was attacked and held.
+"""The table of docs/results/reliability.md: each promise, the test that attacks it, how often it held.
 
 A row keeps its last result and date until it is run again, so the table can be filled in parts.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs/results/reliability.md"
 BEGIN, END = "<!-- make faults -->", "<!-- end -->"
 HEAD = "| promise | test | broken | held | lost | left | bad output | recovered in s: median (most) | last |"
 CAMPAIGN = "`make faults`: "

@@ -159,7 +159,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--every", type=int, default=20, help="trials between two faults")
-    parser.add_argument("--page", action="store_true", help="write the table into docs/reliability.md")
+    parser.add_argument("--page", action="store_true", help="write the table into docs/results/reliability.md")
     asked = parser.parse_args()
     head = [HEAD, "|" + " --- |" * HEAD.count(" |")]
     print("\n".join(head), flush=True)  # noqa: T201

@@ -146,8 +146,8 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_the_published_schema_is_the_models() -> None:
-    published = json.loads((ROOT / "docs/inventory.schema.json").read_text())
-    assert published == Inventory.model_json_schema(), "make it anew: see docs/hardware.md"
+    published = json.loads((ROOT / "docs/reference/inventory.schema.json").read_text())
+    assert published == Inventory.model_json_schema(), "make it anew: see docs/use/servers.md"
 
 
 # --- on existing hosts ---

@@ -372,5 +372,5 @@ def test_the_notebook_takes_the_names_of_a_plan(tmp_path: Path) -> None:
 
 
 def test_the_page_on_plans_has_the_table_of_factors() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/plans.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs/use/plans.md").read_text()
     assert reference.table() in page, "put in what `xdplab plan --factors` prints"

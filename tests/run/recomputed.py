@@ -1,7 +1,7 @@
 """Recomputes a run's columns from its raw files without a line of xdplab: `python tests/run/recomputed.py RUN`.
 
-Each column's meaning is taken from docs/columns.md and docs/verdicts.md, not from the code that derives it. Prints a
-line per column; exit code 1 if one disagrees. It knows veth's counters, xdpgen and shared CPUs.
+Each column's meaning is taken from docs/reference/columns.md and docs/reference/verdicts.md, not from the code that
+derives it. Prints a line per column; exit code 1 if one disagrees. It knows veth's counters, xdpgen and shared CPUs.
 """
 
 from __future__ import annotations

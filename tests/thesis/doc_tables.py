@@ -1,4 +1,4 @@
-"""The audit's first page and the table of conclusions in docs/thesis.md, as made by the commands.
+"""The audit's first page and the table of conclusions in docs/results/thesis.md, as made by the commands.
 
 ``python -m tests.thesis.doc_tables DATA… --from RUN`` (``make thesis DATA=… RUN=…``) writes them there again. DATA are
 the arguments of `xdplab import thesis`, RUN is your own run. A test makes those of the published data and compares.
@@ -20,7 +20,7 @@ from xdplab.thesis.imported import import_thesis, imported_trials
 from xdplab.thesis.repeated import own_run
 from xdplab.thesis.views import source_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "thesis.md"
+PAGE = Path(__file__).parents[2] / "docs/results/thesis.md"
 BEGINS = {"audit": "> ", "conclusions": "| statement | where |"}
 """How the first line of each block begins; an empty line ends it."""
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One read of the clock: the simplest program of "eBPF against modules" (docs/loading.md).
+// One read of the clock: the simplest program of "eBPF against modules" (docs/use/loading.md).
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

@@ -1,6 +1,6 @@
-"""What ``--json`` prints, by verb: docs/schemas is made from these types, and tests check the output against them.
+"""What ``--json`` prints, by verb. docs/reference/schemas is made from these types; tests check the output.
 
-``python -m xdplab.cli.answers docs/schemas`` writes the JSON Schema of each anew.
+``python -m xdplab.cli.answers docs/reference/schemas`` writes the JSON Schema of each anew.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def counted(host: CheckedHost) -> Row:
     row = next((row for row in drivers.DRIVERS if row.name == name), None)
     if row is None:
         found = f"no row for {name}: counted by the link's statistics, if these count XDP's frames"
-        return host.row("XDP counters", found, "warn", "docs/hardware.md explains the verdicts in this case")
+        return host.row("XDP counters", found, "warn", "docs/use/servers.md explains the verdicts in this case")
     tried = f"tried on {row.tried}" if row.tried else "from source, untried"
     sent = "driver" if row.sent else "link"
     return host.row("XDP counters", f"{name}: received by the driver, sent back by the {sent} ({tried})")
@@ -134,6 +134,6 @@ def _tune(name: str) -> None:
     """Tune an inventory's servers, but not this machine: other labs use it too, and its user tunes it."""
     with use_lab(name) as lab, lab.lock("xdplab doctor --tune"):
         if lab.kind != "inventory":
-            raise LabError(f"lab {name}: --tune is for the servers of an inventory", remedy="see docs/hardware.md")
+            raise LabError(f"lab {name}: --tune is for the servers of an inventory", remedy="see docs/use/servers.md")
         changes = [change for host in (lab.dut, lab.tg) for change in apply_tunings(host, lab.state_dir(host))]
     show([dataclasses.asdict(change) for change in changes], as_json=False, title="tuned")

@@ -109,7 +109,7 @@ def _words(node: ast.expr) -> str:
 
 def inventory() -> str:
     """Every key of an inventory file."""
-    text = "Keys of an inventory file ([real servers](hardware.md)); [the JSON schema](inventory.schema.json)."
+    text = "Keys of an inventory file ([real servers](../use/servers.md)); [the JSON schema](inventory.schema.json)."
     return f"# Inventory\n\n{text}\n\n{_schema(Inventory.model_json_schema())}"
 
 
@@ -167,10 +167,10 @@ def _first(kind: type) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "commands.md": commands,
-    "errors.md": errors,
-    "inventory.md": inventory,
-    "answers.md": json_answers,
+    "reference/commands.md": commands,
+    "reference/errors.md": errors,
+    "reference/inventory.md": inventory,
+    "reference/answers.md": json_answers,
 }
 
 
@@ -185,4 +185,6 @@ def on_files(files: Any, config: Any) -> Any:
 
 if __name__ == "__main__":
     for page, text in PAGES.items():
-        (Path(sys.argv[1]) / page).write_text(text())
+        path = Path(sys.argv[1]) / page
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text())

@@ -305,7 +305,7 @@ def test_a_configuration_that_cannot_be_used_names_the_field(text: str, words: s
 
 
 def test_the_docs_have_the_columns_of_the_table() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs/execution.md").read_text()
+    page = (Path(__file__).resolve().parents[3] / "docs/use/execution.md").read_text()
     kinds = "|".join({column.kind for column in COLUMNS})
     rows = re.findall(rf"^\| `(\w+)` \| ({kinds}) \| (.*) \|$", page, re.MULTILINE)
     assert rows == [(c.name, c.kind, c.text) for c in COLUMNS]

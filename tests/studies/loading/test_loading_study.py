@@ -419,7 +419,7 @@ def test_sections_by_what_they_become(compiled: Callable[[str], Path]):
 
 
 def test_the_docs_list_the_columns():
-    text = (Path(__file__).resolve().parents[3] / "docs/loading.md").read_text()
+    text = (Path(__file__).resolve().parents[3] / "docs/use/loading.md").read_text()
     assert re.findall(r"^\| `(\w+)` \| (.*) \|$", text.split("## Columns")[1], re.MULTILINE) == [
         (column.name, column.text) for column in rows.COLUMNS
     ]

@@ -244,7 +244,7 @@ def test_no_stack_depth_has_its_reason(load_ns, why):
 
 
 def test_the_docs_have_every_column():
-    page = (Path(__file__).parents[3] / "docs" / "verifier.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/use/verifier.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", page[page.index("## Columns") :], re.MULTILINE)
     assert rows == [(c.name, c.kind, c.text) for c in COLUMNS]
 

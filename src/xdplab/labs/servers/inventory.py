@@ -200,7 +200,7 @@ def load_inventory(path: Path, *, for_sudo: bool = False) -> Inventory:
         data = read_yaml(source.text)
     except OSError as error:
         raise LabError(
-            f"lab {path}: {error.strerror}", remedy="name an inventory; docs/hardware.md shows one"
+            f"lab {path}: {error.strerror}", remedy="name an inventory; docs/use/servers.md shows one"
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise LabError(f"lab {path} is not YAML: {yaml_words(error)}") from None
@@ -209,7 +209,8 @@ def load_inventory(path: Path, *, for_sudo: bool = False) -> Inventory:
         found = Inventory.model_validate(data)
     except ValidationError as error:
         raise LabError(
-            f"lab {path}: {complaint(error, 'an inventory', _KEYS)}", remedy="docs/inventory.schema.json has every key"
+            f"lab {path}: {complaint(error, 'an inventory', _KEYS)}",
+            remedy="docs/reference/inventory.schema.json has every key",
         ) from None
     if found.dut.proxy or found.tg.proxy:
         source.require_trust("`proxy`, a command that runs here")

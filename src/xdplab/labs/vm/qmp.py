@@ -1,6 +1,6 @@
 """QEMU's monitor, as far as a guest's keeper needs it. Standard library only.
 
-Source of the protocol: QEMU's docs/interop/qmp-spec.txt (one JSON object per line; events come in between).
+Source of the protocol: interop/qmp-spec.txt of QEMU's documentation (one JSON object per line; events come in between).
 """
 
 import json

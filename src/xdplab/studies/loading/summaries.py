@@ -135,8 +135,8 @@ def starting(table: pd.DataFrame) -> pd.DataFrame:
 
 
 PUBLISHED_LOADER = {"process": "a loader of the published project", "unit": "ms", "median": 87.0, "by insmod": 1.2}
-"""From the student project of docs/loading.md, figure 3 (kernel 5.10 in QEMU): "whole insmod" against "a program that
-only calls load_bpf_file"."""
+"""Of the student project in docs/results/published.md, figure 3 (kernel 5.10 in QEMU): "whole insmod" against "a
+program that only calls load_bpf_file"."""
 
 
 def processes(table: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from xdplab.studies.offload.bench import ACCEPTED, NOTHING, REFUSED, Answer, Def
 
 Ask = Callable[[OffloadDevices], Answer]
 
-# The kernel's sources of the expected answers; the paths are in docs/offload.md.
+# The kernel's sources of the expected answers; the paths are in docs/use/offload.md.
 ABI, CORE, DEVICE, DRIVER, TESTS, VERIFIER = "if_link.h", "offload.c", "dev.c", "netdevsim", "selftest", "verifier.c"
 OURS = "xdplab"
 

@@ -363,7 +363,7 @@ def _numbers(values: Sequence[float | None]) -> str:
 
 
 def page(found: Selftest) -> str:
-    """Return docs/selftest.md: what was injected and found, when, and on what kind of machine."""
+    """Return docs/results/selftest.md: what was injected and found, when, and on what kind of machine."""
     rows = [asdict(control) | {"holds": "yes" if control.holds else "**no**"} for control in found.controls]
     machine = "; ".join(f"{name}: {value}" for name, value in found.machine.items())
     return _PAGE.format(
@@ -402,6 +402,6 @@ If another guest works on the same core, the rate of a program may swing by tens
 Races swap the two programs every few milliseconds, so both meet the same swings ([compare](compare.md)). "Undecided"
 means that the machine was still too noisy. It is not a wrong answer, but then the control does not hold.
 
-Made by `xdplab selftest --markdown docs/selftest.md` on {date}; {lab} ({machine}); rules {rules}:
+Made by `xdplab selftest --markdown docs/results/selftest.md` on {date}; {lab} ({machine}); rules {rules}:
 
 {table}"""
