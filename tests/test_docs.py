@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,20 @@ def test_every_page_that_the_code_names_exists() -> None:
         if path.suffix in {".py", ".c", ".h", ".yaml", ".ipynb", ".yml", ".sh", ".toml"} or path.name == "Makefile":
             for named in re.findall(r"(?<![\w./])docs/[\w./-]*\w", (ROOT / path).read_text()):
                 assert (ROOT / named).exists(), f"{path}: {named}"
+
+
+def test_the_architecture_names_files_that_exist() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    named = re.findall(r"`([\w/]+(?:\.\w+|/\w+|/))`", text)
+    files = [name for name in named if "/" in name and name not in {"programs/", "raw/"}]
+    assert len(files) > 30
+    for name in files:
+        assert (ROOT / name).exists() or (ROOT / "src/xdplab" / name).exists(), name
+
+
+def test_the_rooms_of_the_architecture_are_the_linters_layers() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    block = re.search(r"```text\n(.*?)```", (ROOT / "docs/architecture.md").read_text(), re.DOTALL)
+    assert block
+    assert block[1].splitlines() == layers
