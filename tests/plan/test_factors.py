@@ -26,7 +26,7 @@ from xdplab.figures.album import views_of
 from xdplab.figures.catalogue import view
 from xdplab.figures.factors import FACTORS as IN_FIGURES
 from xdplab.figures.marks import View, collect
-from xdplab.plan import FACTORS, Factor, Plan, Point, load_plan, parse_plan, points_of, reference, schedule
+from xdplab.plan import FACTORS, Factor, Plan, Point, load_plan, parse_plan, points_of, schedule
 from xdplab.plan.points import select
 from xdplab.run.metrics import METRICS, frame
 
@@ -369,8 +369,3 @@ def test_the_notebook_takes_the_names_of_a_plan(tmp_path: Path) -> None:
         notebook.plan(program=notebook.program("array"), accesses=[0, 100])
     for factor in WRITTEN:
         assert f"    {factor.name} " in (notebook.plan.__doc__ or "")
-
-
-def test_the_page_on_plans_has_the_table_of_factors() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/use/plans.md").read_text()
-    assert reference.table() in page, "put in what `xdplab plan --factors` prints"

@@ -1,7 +1,7 @@
-"""The reference that is made from the code: commands, errors, keys of an inventory, JSON answers, as Markdown pages.
+"""The reference that is made from the code, as Markdown pages.
 
 ``python -m xdplab.cli.pages FOLDER`` writes them; `make docs` (mkdocs.yml names this file) puts them into the site, so
-no copy becomes outdated.
+no copy becomes outdated. ``--kept`` writes those that the repository holds; a test compares them with the code.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ import click
 from xdplab.cli import EXIT_CODES, answers, cli
 from xdplab.errors import XdplabError
 from xdplab.labs.servers.inventory import Inventory
+from xdplab.plan import reference
+from xdplab.run.metrics import METRICS
 
 SOURCE = Path(__file__).resolve().parents[1]
 ELSEWHERE = ("xdplab.trust", "xdplab.analysis.intervals")
 """Modules besides `xdplab.errors` that have an error of their own."""
+MADE = "Made from the code by `python -m xdplab.cli.pages docs --kept`."
 
 
 def commands() -> str:
@@ -166,12 +169,46 @@ def _first(kind: type) -> str:
     return " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].replace("``", "`").split())
 
 
+def columns() -> str:
+    """Every column of trials.parquet; kept in the repository."""
+    text = (
+        "The table has one row per attempt that ended. A value that was not measured is null: `null_reasons` says why. "
+        "For a trial that failed or is unsupported, `reason` says why. A factor that does not apply to a point is null."
+        "\n\n`python tests/run/recomputed.py RUN` recomputes 86 of these columns from a run's raw files without xdplab."
+    )
+    rows = [(f"`{row.name}`", row.unit, row.kind, row.text) for row in METRICS]
+    return f"# Columns of trials.parquet\n\n{MADE}\n\n{text}\n\n{_table(('column', 'unit', 'kind', 'meaning'), rows)}\n"
+
+
+def factors() -> str:
+    """Every factor of a plan; kept in the repository."""
+    text = (
+        "Each factor of `points` and `traffic` takes one value or a list, and is a column of trials.parquet. Points "
+        "that differ in a factor stay apart in every average, ratio and figure. `--only NAME=VALUE` selects points, "
+        "and the notebook's `xl.plan(…)` takes the same names. A user's program (`points.program: {file: …}`) has its "
+        "own factors instead of those of a workload. `xdplab plan --factors` prints this table."
+    )
+    return f"# Factors\n\n{MADE}\n\n{text}\n\n{reference.table()}\n"
+
+
+def study_columns() -> str:
+    """The columns of each study's table."""
+    parts = ["# Columns of the studies", "A study's folder holds one table. A value that was not measured is null."]
+    for study in ("execution", "loading", "jit", "verifier"):
+        rows = importlib.import_module(f"xdplab.studies.{study}.rows").COLUMNS
+        parts += [f"## {study}.parquet", _table(("column", "meaning"), [(f"`{row.name}`", row.text) for row in rows])]
+    return "\n\n".join(parts) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands,
     "reference/errors.md": errors,
     "reference/inventory.md": inventory,
     "reference/answers.md": json_answers,
+    "reference/study-columns.md": study_columns,
 }
+KEPT: dict[str, Callable[[], str]] = {"reference/columns.md": columns, "reference/factors.md": factors}
+"""Pages that a reader of the plain repository needs; `python -m xdplab.cli.pages docs --kept` writes them anew."""
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -184,7 +221,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 if __name__ == "__main__":
-    for page, text in PAGES.items():
+    for page, text in (KEPT if "--kept" in sys.argv else PAGES).items():
         path = Path(sys.argv[1]) / page
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text())

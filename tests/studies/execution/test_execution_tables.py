@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -302,13 +301,6 @@ def test_a_configuration_that_cannot_be_used_names_the_field(text: str, words: s
     (tmp_path / "pair.yaml").write_text(text)
     with pytest.raises(PlanError, match=words):
         user_pair.load(tmp_path / "pair.yaml")
-
-
-def test_the_docs_have_the_columns_of_the_table() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs/use/execution.md").read_text()
-    kinds = "|".join({column.kind for column in COLUMNS})
-    rows = re.findall(rf"^\| `(\w+)` \| ({kinds}) \| (.*) \|$", page, re.MULTILINE)
-    assert rows == [(c.name, c.kind, c.text) for c in COLUMNS]
 
 
 def test_a_pause_is_a_factor_and_warm_means_back_to_back() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -416,10 +415,3 @@ def test_sections_by_what_they_become(compiled: Callable[[str], Path]):
     assert found["rodata"] >= 200
     assert 0 < found["text"] < 100
     assert found["file"] > 800
-
-
-def test_the_docs_list_the_columns():
-    text = (Path(__file__).resolve().parents[3] / "docs/use/loading.md").read_text()
-    assert re.findall(r"^\| `(\w+)` \| (.*) \|$", text.split("## Columns")[1], re.MULTILINE) == [
-        (column.name, column.text) for column in rows.COLUMNS
-    ]
