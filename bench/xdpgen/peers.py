@@ -17,7 +17,7 @@ WHERE = {
     "dpdk-testpmd": "apt install dpdk-dev",
     "trafgen": "apt install netsniff-ng",
     LIVE_FRAMES: "apt install xdp-tools",
-    MOONGEN: "build it as docs/use/servers.md says, and put a link to build/MoonGen on the PATH",
+    MOONGEN: "build it as docs/use/generators.md says, and put a link to build/MoonGen on the PATH",
 }
 """The program of each peer, which must be on the PATH, and how to get it."""
 HEADER = "0x02, 0x78, 0x64, 0x70, 0x00, 0x02, 0x02, 0x78, 0x64, 0x70, 0x00, 0x01, 0x88, 0xb5"
