@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdplab.deploy.session import JsonSession, Message, error_by_step, typed
+from xdplab.deploy.session import JsonSession, error_by_step, typed
 from xdplab.errors import ProgramError, UnsupportedError
 from xdplab.hosts.base import Host
 
@@ -143,30 +143,20 @@ class AfxdpForwarder(JsonSession):
         self.request = request
         super().__init__(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(_ERRORS))
         try:
-            self.ready = _ready(self.read("ready", ANSWER_S))
+            self.ready = typed(AfxdpReady, self.read("ready", ANSWER_S))
         except BaseException:  # also Ctrl-C and SIGTERM: this process is known to no other place yet
             self.close()
             raise
 
     def stats(self) -> Stats:
         """Return the counters since the start."""
-        return _stats(self.ask("stats", "stats"))
+        return typed(Stats, self.ask("stats", "stats"))
 
     def stop(self) -> Stats:
         """Detach, forward the frames that are still in the rings, and return the last counters."""
-        return _stats(self.finish(["stats", "detached"])[0])
+        return typed(Stats, self.finish(["stats", "detached"])[0])
 
 
 def forward(host: Host, binary: str, request: AfxdpRequest, *, deadline_s: float = 600.0) -> AfxdpForwarder:
     """Start forwarding; the returned session must be ended by `stop` or its ``with`` block."""
     return AfxdpForwarder(host, binary, request, deadline_s=deadline_s)
-
-
-def _ready(message: Message) -> AfxdpReady:
-    queues = [typed(QueueReady, queue) for queue in message.get("queues", [])]
-    return typed(AfxdpReady, message | {"queues": queues})
-
-
-def _stats(message: Message) -> Stats:
-    queues = [typed(QueueStats, queue) for queue in message.get("queues", [])]
-    return typed(Stats, message | {"queues": queues})

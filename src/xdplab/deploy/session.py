@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
+from xdplab.errors import FormatError, HostError, ProgramError, UnsupportedError, XdplabError
+from xdplab.formats.reading import record_of
 from xdplab.formats.tool_error import text_of
 from xdplab.hosts.base import Host, Process
 
@@ -23,12 +24,11 @@ _Line = TypeVar("_Line", bound="DataclassInstance")
 
 
 def typed(kind: type[_Line], message: Message) -> _Line:
-    """Return the fields of ``kind`` taken from a line, lists as tuples. Raises HostError naming a missing one."""
-    missing = [name for name in kind.__dataclass_fields__ if name not in message]
-    if missing:
-        raise HostError(f"a {message.get('type')!r} line lacks {', '.join(missing)}: {message}")
-    values = {name: message[name] for name in kind.__dataclass_fields__}
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    """Return the fields of ``kind`` taken from a line. Raises HostError naming one that does not fit."""
+    try:
+        return record_of(kind, message, f"a {message.get('type')!r} line")
+    except FormatError as error:
+        raise HostError(error.message) from error
 
 
 # Errors that are unrelated to the driver or the program: permission, memory, another user's program.

@@ -254,10 +254,7 @@ class XdpLoader(JsonSession):
     def decided(self) -> Decided:
         """Return the actions of the program, loaded with ``count_actions``, since then."""
         answer = self.ask("decided", "decided")
-        actions = {name: int(answer[name]) for name in ACTIONS}
-        targets = answer["targets"]
-        found = None if targets is None else tuple(typed(RedirectTarget, one) for one in targets)
-        return Decided(actions, found, answer["targets_missing"])
+        return typed(Decided, answer | {"actions": {name: answer.get(name) for name in ACTIONS}})
 
     def bpf_stats(self, enabled: bool) -> None:
         """Switch BPF run-time statistics; they end with this session at the latest."""

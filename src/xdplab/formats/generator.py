@@ -7,22 +7,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 
-from xdplab.formats.reading import (
-    as_list,
-    as_object,
-    count_field,
-    json_of,
-    lines_of,
-    number_field,
-    refuse,
-    text_field,
-)
+from xdplab.formats.reading import as_object, json_of, lines_of, record_of, refuse
 
 TOOL = "generator"
 UNIT = "ns"
@@ -200,8 +191,8 @@ class Failure:
     """
 
     step: str
-    error: str
     message: str
+    error: str = "unknown"
     log: str | None = None
 
 
@@ -258,7 +249,7 @@ class Output:
 
 Record = GeneratorReady | GeneratorInterval | Summary | Histogram | Failure | Detached | Released
 
-_TYPES: dict[type[Record], str] = {
+_TYPES: dict[type, str] = {
     GeneratorReady: "ready",
     GeneratorInterval: "interval",
     Summary: "summary",
@@ -267,6 +258,7 @@ _TYPES: dict[type[Record], str] = {
     Detached: "detached",
     Released: "released",
 }
+_KINDS = {name: kind for kind, name in _TYPES.items()}
 
 
 def kind_of_line(record: Record) -> str:
@@ -374,153 +366,20 @@ class BurstBuilder:
 def parse_line(line: str, number: int | None = None) -> Record:
     """Return the record of one line. Raises FormatError naming ``number`` if it is not a generator's line."""
     fields = as_object(json_of(line, TOOL, line=number), TOOL, line=number)
-    reader = _READERS.get(str(fields.get("type")))
-    if reader is None:
+    kind = _KINDS.get(str(fields.get("type")))
+    if kind is None:
         refuse(TOOL, "not a line of a traffic generator", line=number, text=line)
-    return reader(_Fields(fields, number))
-
-
-class _Fields:
-    """The fields of one line, by type; a missing field or one of another type is refused with its line number."""
-
-    def __init__(self, fields: dict[str, object], number: int | None) -> None:
-        self.all = fields
-        self._number = number
-
-    def refuse(self, what: str) -> None:
-        refuse(TOOL, what, line=self._number)
-
-    def text(self, key: str) -> str:
-        return text_field(self.all, key, TOOL, line=self._number)
-
-    def count(self, key: str) -> int:
-        return count_field(self.all, key, TOOL, line=self._number)
-
-    def number(self, key: str) -> float:
-        value = number_field(self.all, key, TOOL, line=self._number)
-        if value < 0:
-            self.refuse(f"a negative number in field `{key}`")
-        return value
-
-    def counts(self, key: str) -> tuple[int, ...]:
-        values = as_list(self.all.get(key), TOOL)
-        return tuple(count_field({key: value}, key, TOOL, line=self._number) for value in values)
-
-    def _known(self, key: str) -> bool:
-        if key not in self.all:
-            self.refuse(f"no field `{key}`")
-        return self.all[key] is not None
-
-    def reasons(self, key: str) -> dict[str, str]:
-        """Return an object of texts; empty if the line has none."""
-        found = as_object(self.all.get(key, {}), TOOL)
-        return {name: text_field(found, name, TOOL, line=self._number) for name in found}
-
-    def text_or_none(self, key: str) -> str | None:
-        return self.text(key) if self.all.get(key) is not None else None
-
-    def count_or_none(self, key: str) -> int | None:
-        return self.count(key) if self.all.get(key) is not None else None
-
-    def number_or_none(self, key: str) -> float | None:
-        return self.number(key) if self.all.get(key) is not None else None
-
-    def known_count(self, key: str) -> int | None:
-        """Return the count, or None if the line itself says null."""
-        return self.count(key) if self._known(key) else None
-
-    def known_number(self, key: str) -> float | None:
-        return self.number(key) if self._known(key) else None
-
-    def known_counts(self, key: str) -> tuple[int, ...] | None:
-        return self.counts(key) if self._known(key) else None
-
-
-def _ready(line: _Fields) -> GeneratorReady:
-    return GeneratorReady(
-        engine=line.text("engine"),
-        queues_reached=line.count("queues_reached"),
-        cpus=line.counts("cpus"),
-        sched_policy=line.text("sched_policy"),
-        frame_bytes=line.known_count("frame_bytes"),
-        settings={key: value for key, value in line.all.items() if key != "type"},
-    )
-
-
-def _interval(line: _Fields) -> GeneratorInterval:
-    return GeneratorInterval(
-        burst=line.text("burst"),
-        t_s=line.number("t_s"),
-        tx_packets=line.count("tx_packets"),
-        rx_packets=line.known_count("rx_packets"),
-    )
-
-
-_RECEIVED = ("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id")
-_EXTRA = ("stale_packets", "damaged_packets", "altered_packets", "bad_stamps", "rx_window_packets",
-          "tx_pause_max_ns", "tx_paused_ns", "tx_late_max_ns", "tx_late_packets", "device_tx_packets",
-          "device_rx_packets", "device_rx_missed", "probes_sent", "probes_lost", "rx_unstamped", "tx_stamped",
-          "tx_unstamped", "unmatched_stamps", "tx_unrestored_packets",
-          "stamp_seed", "tx_bytes", "rx_bytes", "foreign_bytes")  # fmt: skip
-
-
-def _summary(line: _Fields) -> Summary:
-    received = {key: line.known_count(key) for key in _RECEIVED}
-    extra = {key: line.count_or_none(key) for key in _EXTRA}
-    return Summary(
-        burst=line.text("burst"),
-        duration_s=line.number("duration_s"),
-        tx_packets=line.count("tx_packets"),
-        tx_errors=line.known_count("tx_errors"),
-        tx_by_queue=line.counts("tx_by_queue"),
-        rate_requested_pps=line.known_number("rate_requested_pps"),
-        rx_by_queue=line.known_counts("rx_by_queue"),
-        limited=line.text_or_none("limited"),
-        rx_missing=line.text_or_none("rx_missing"),
-        tx_errors_missing=line.text_or_none("tx_errors_missing"),
-        rx_window_s=line.number_or_none("rx_window_s"),
-        tx_busy_cores=line.number_or_none("tx_busy_cores"),
-        interrupted=line.all.get("interrupted") is True,
-        tx_restored=None if line.all.get("tx_restored") is None else line.all["tx_restored"] is True,
-        missing=line.reasons("missing"),
-        tx_by_size=_sizes(line, "tx_by_size"),
-        rx_by_size=_sizes(line, "rx_by_size"),
-        **received,
-        **extra,
-    )
-
-
-def _histogram(line: _Fields) -> Histogram:
-    histogram = Histogram(
-        burst=line.text("burst"),
-        sub_bits=line.count("sub_bits"),
-        count=line.count("count"),
-        min=line.known_count("min"),
-        max=line.known_count("max"),
-        sum=line.count("sum"),
-        buckets=tuple(_pair(line, item) for item in as_list(line.all.get("buckets"), TOOL)),
-        of=line.text_or_none("of") or SENT,
-    )
-    if histogram.of not in (SENT, DUE, LATENESS, *STAMPED_BY_DEVICE):
-        line.refuse(f"a histogram of something else: {histogram.of}")
-    if (line.text("unit"), line.text("scheme")) != (UNIT, SCHEME) or histogram.sub_bits > MAX_SUB_BITS:
-        line.refuse("a histogram of another kind")
-    if wrong := _contradiction(histogram):
-        line.refuse(f"a histogram that contradicts itself: {wrong}")
-    return histogram
-
-
-def _sizes(line: _Fields, key: str) -> Sizes | None:
-    found = line.all.get(key)
-    return None if found is None else tuple(_pair(line, item) for item in as_list(found, TOOL))
-
-
-def _pair(line: _Fields, item: object) -> tuple[int, int]:
-    pair = as_list(item, TOOL)
-    if len(pair) != 2:
-        line.refuse("a bucket that is not a pair")
-    lower, count = (count_field({"buckets": value}, "buckets", TOOL) for value in pair)
-    return lower, count
+    record = cast("Record", record_of(kind, fields, TOOL, line=number))
+    if isinstance(record, GeneratorReady):
+        return replace(record, settings={key: value for key, value in fields.items() if key != "type"})
+    if isinstance(record, Histogram):
+        if (fields.get("unit"), fields.get("scheme")) != (UNIT, SCHEME) or record.sub_bits > MAX_SUB_BITS:
+            refuse(TOOL, "a histogram of another kind", line=number)
+        if record.of not in (SENT, DUE, LATENESS, *STAMPED_BY_DEVICE):
+            refuse(TOOL, f"a histogram of something else: {record.of}", line=number)
+        if wrong := _contradiction(record):
+            refuse(TOOL, f"a histogram that contradicts itself: {wrong}", line=number)
+    return record
 
 
 def _contradiction(histogram: Histogram) -> str | None:
@@ -542,31 +401,3 @@ def _contradiction(histogram: Histogram) -> str | None:
     if not h.count * h.min <= h.sum <= h.count * h.max:
         return "`sum` is not possible with these values"
     return None
-
-
-def _failure(line: _Fields) -> Failure:
-    return Failure(
-        step=line.text("step"),
-        error=line.text_or_none("error") or "unknown",
-        message=line.text("message"),
-        log=line.text_or_none("log"),
-    )
-
-
-def _detached(line: _Fields) -> Detached:
-    return Detached(line.count("bursts"))
-
-
-def _released(line: _Fields) -> Released:
-    return Released(line.count("bursts"))
-
-
-_READERS: dict[str, Callable[[_Fields], Record]] = {
-    "ready": _ready,
-    "interval": _interval,
-    "summary": _summary,
-    "histogram": _histogram,
-    "error": _failure,
-    "detached": _detached,
-    "released": _released,
-}

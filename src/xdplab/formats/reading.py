@@ -5,11 +5,19 @@ For any output of a tool, a parser returns rows or raises FormatError naming the
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-from typing import NoReturn, cast
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from xdplab.errors import FormatError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Record = TypeVar("_Record", bound="DataclassInstance")
 
 _EXCERPT = 60
 REMEDY = "look at the raw file: it is truncated or empty, or another tool wrote it"
@@ -73,6 +81,98 @@ def as_list(value: object, tool: str) -> list[object]:
     if not isinstance(value, list):
         refuse(tool, "not a JSON list", text=repr(value))
     return value
+
+
+def record_of(kind: type[_Record], line_fields: Mapping[str, object], tool: str, *, line: int | None = None) -> _Record:
+    """Return the dataclass ``kind`` made from a tool's line. Raises FormatError naming a field that does not fit.
+
+    Each field of the class must be there, unless it has a default, and be of its type: an int is a count, a float a
+    number from 0, a tuple a list, a mapping an object; None is null. The line may have more fields.
+    """
+    values: dict[str, Any] = {}
+    for name, (read, has_default) in _readers(kind).items():
+        if name in line_fields:
+            values[name] = read(line_fields[name], name, tool, line)
+        elif not has_default:
+            refuse(tool, f"no field `{name}`", line=line)
+    return kind(**values)
+
+
+_Reader = Callable[[Any, str, str, int | None], Any]
+"""From a value, its field's name, the tool and the line to what the record has."""
+
+
+@functools.cache
+def _readers(kind: type[DataclassInstance]) -> dict[str, tuple[_Reader, bool]]:
+    """Return by field how to read it, and whether it has a default."""
+    hints = get_type_hints(kind)
+    without = (MISSING, MISSING)
+    given = [field for field in fields(kind) if field.init]
+    return {f.name: (_reader_of(hints[f.name]), (f.default, f.default_factory) != without) for f in given}
+
+
+def _reader_of(hint: Any) -> _Reader:
+    """Return what reads values of a type; made once, because a histogram has thousands of values."""
+    inner, origin = get_args(hint), get_origin(hint)
+    if type(None) in inner:
+        (other,) = (_reader_of(one) for one in inner if one is not type(None))
+        return lambda value, *where: None if value is None else other(value, *where)
+    if origin is tuple:
+        return _list_of(_reader_of(inner[0])) if inner[-1] is ... else _row_of([_reader_of(one) for one in inner])
+    if origin is Mapping:
+        item = _reader_of(inner[1])
+        return lambda value, name, tool, line: {
+            key: item(one, f"{name}.{key}", tool, line) for key, one in as_object(value, tool, line=line).items()
+        }
+    if is_dataclass(hint):
+        return lambda value, _, tool, line: record_of(
+            cast("type[DataclassInstance]", hint), as_object(value, tool, line=line), tool, line=line
+        )
+    return _PLAIN.get(hint, lambda value, *_: value)
+
+
+def _list_of(item: _Reader) -> _Reader:
+    def read(value: object, name: str, tool: str, line: int | None) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            refuse(tool, f"no list in field `{name}`", line=line)
+        return tuple([item(one, name, tool, line) for one in value])
+
+    return read
+
+
+def _row_of(items: list[_Reader]) -> _Reader:
+    def read(value: object, name: str, tool: str, line: int | None) -> tuple[Any, ...]:
+        if not isinstance(value, list) or len(value) != len(items):
+            refuse(tool, f"no list of {len(items)} in field `{name}`", line=line)
+        return tuple([item(one, name, tool, line) for item, one in zip(items, value, strict=True)])
+
+    return read
+
+
+def _count(value: object, name: str, tool: str, line: int | None) -> int:
+    if type(value) is not int or value < 0:
+        refuse(tool, f"no count in field `{name}`", line=line, text=repr(value))
+    return value
+
+
+def _size(value: object, name: str, tool: str, line: int | None) -> float:
+    number = number_field({name: value}, name, tool, line=line)
+    if number < 0:
+        refuse(tool, f"a negative number in field `{name}`", line=line)
+    return number
+
+
+def _text(value: object, name: str, tool: str, line: int | None) -> str:
+    return text_field({name: value}, name, tool, line=line)
+
+
+def _truth(value: object, name: str, tool: str, line: int | None) -> bool:
+    if not isinstance(value, bool):
+        refuse(tool, f"neither true nor false in field `{name}`", line=line)
+    return value
+
+
+_PLAIN: dict[Any, _Reader] = {int: _count, float: _size, str: _text, bool: _truth}
 
 
 def text_field(fields: dict[str, object], key: str, tool: str, *, line: int | None = None) -> str:
