@@ -35,7 +35,7 @@ MOST_FIGURE_S, MOST_FIGURE_MB = 10.0, 2_500.0
 
 def trials(number: int) -> pd.DataFrame:
     """Return so many rows: the sample's, as repetition 1, 2, 3, … with rates that lie up to 5 % apart."""
-    from xdplab.studies.catalogue import open_run
+    from xdplab.studies.kinds import open_run
     from xdplab.studies.traffic import runs
 
     sample = runs.settled_trials(open_run(SAMPLE).directory)  # as of today: the file may lack newer columns

@@ -22,7 +22,7 @@ from tests import forked
 from xdplab.labs.servers.inventory import load_inventory
 from xdplab.plan import load_plan, parse_plan
 from xdplab.run.progress import PlainObserver
-from xdplab.studies.catalogue import study
+from xdplab.studies.kinds import study
 from xdplab.studies.every import Where
 from xdplab.studies.execution.user_pair import load
 from xdplab.studies.plan_runs import SearchRequest

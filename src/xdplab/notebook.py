@@ -41,8 +41,8 @@ from xdplab.run.disk import is_locked, open_file
 from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
 from xdplab.run.progress import ending
 from xdplab.run.state import RunState, is_beginning
-from xdplab.studies.catalogue import STUDIES, open_run, request_of
-from xdplab.studies.catalogue import study as study_named
+from xdplab.studies.kinds import STUDIES, open_run, request_of
+from xdplab.studies.kinds import study as study_named
 from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.every import AnyRun
 from xdplab.studies.plan_runs import PlanRun, SearchRequest, start_search

@@ -13,7 +13,7 @@ from xdplab import analysis, figures
 from xdplab.figures.album import draw_all
 from xdplab.figures.factors import FACTORS, _combined, free_factors
 from xdplab.figures.reading import OF_ONE_TRIAL, READ, REASONS, narrowed, read_narrowed
-from xdplab.studies.catalogue import open_run
+from xdplab.studies.kinds import open_run
 from xdplab.studies.traffic.runs import settled_trials
 
 SAMPLE = Path(__file__).parents[2] / "results" / "sample" / "trials.parquet"

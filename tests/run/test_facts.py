@@ -12,7 +12,7 @@ from xdplab.deploy.xdp import Decided, RunStats
 from xdplab.errors import ResultsError
 from xdplab.run.facts import as_json, learnt
 from xdplab.run.state import Attempt
-from xdplab.studies.catalogue import STUDIES, study
+from xdplab.studies.kinds import STUDIES, study
 from xdplab.studies.execution.study import ExecutionFacts, ExecutionStudy
 from xdplab.studies.jit.study import JitStudy
 from xdplab.studies.loading.study import LoadingStudy

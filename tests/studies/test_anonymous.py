@@ -21,7 +21,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies import anonymous
 from xdplab.studies.anonymous import FORMS, anonymous_copy, identities, pseudonym
 from xdplab.studies.bundle import ROWS, rows_csv
-from xdplab.studies.catalogue import open_run
+from xdplab.studies.kinds import open_run
 from xdplab.studies.report import write_report
 
 SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"

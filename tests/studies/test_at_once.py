@@ -16,7 +16,7 @@ from xdplab.cli import cli
 from xdplab.errors import HostLostError, LabError, ProgramError
 from xdplab.run.progress import PlainObserver
 from xdplab.run.state import read_state
-from xdplab.studies import catalogue
+from xdplab.studies import kinds
 from xdplab.studies.every import Where
 from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.points import StudyTrial
@@ -114,8 +114,8 @@ class _At(Word):
 
 
 def test_a_run_that_cannot_begin_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "STUDIES", (STUDY.name,))
-    monkeypatch.setattr(catalogue, "study", lambda name: STUDY)
+    monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
+    monkeypatch.setattr(kinds, "study", lambda name: STUDY)
     (tmp_path / "words.yaml").write_text(f"study: {STUDY.name}\nwords: [one, three]\nrepetitions: 1\n")
     argv = ["run", str(tmp_path / "words.yaml"), "--out", str(tmp_path / "out"), "--labs", "nowhere"]
     with pytest.raises(LabError, match="no trials at nowhere"):

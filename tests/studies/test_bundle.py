@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from xdplab.cli import cli
 from xdplab.errors import ResultsError
 from xdplab.studies.bundle import ABOUT, CRATE, ROWS, SUMS, export, import_bundle, rows_csv
-from xdplab.studies.catalogue import open_run
+from xdplab.studies.kinds import open_run
 from xdplab.trust import StrangersFileError, ask_by, require_run
 
 SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"

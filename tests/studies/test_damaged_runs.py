@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from xdplab.cli import cli
 from xdplab.errors import ResultsError, XdplabError
 from xdplab.run.journal import Journal
-from xdplab.studies.catalogue import open_run
+from xdplab.studies.kinds import open_run
 
 SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
 Events = list[dict[str, Any]]

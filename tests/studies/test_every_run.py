@@ -25,8 +25,8 @@ from xdplab.plan import Trial, parse_plan
 from xdplab.run.engine import run_trials
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies import catalogue
-from xdplab.studies.catalogue import kind_of, open_run
+from xdplab.studies import kinds
+from xdplab.studies.kinds import kind_of, open_run
 from xdplab.studies.every import AnyRun, Where
 from xdplab.studies.frame import StudyRun
 from xdplab.studies.plan_runs import ASKED, SearchRequest, pdr_files
@@ -94,8 +94,8 @@ def words(parent: Path) -> AnyRun:
 @pytest.fixture(params=[traffic, searched, words])
 def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnyRun:
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(catalogue, "STUDIES", (STUDY.name,))
-    monkeypatch.setattr(catalogue, "study", lambda name: STUDY)
+    monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
+    monkeypatch.setattr(kinds, "study", lambda name: STUDY)
     made: AnyRun = request.param(tmp_path / "results")
     return made
 
@@ -194,15 +194,15 @@ def test_a_run_that_is_no_search_gives_no_pdr(tmp_path: Path) -> None:
 
 
 def test_a_study_is_not_shared_by_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "STUDIES", (STUDY.name,))
-    monkeypatch.setattr(catalogue, "study", lambda name: STUDY)
+    monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
+    monkeypatch.setattr(kinds, "study", lambda name: STUDY)
     with pytest.raises(LabError, match="a study measures on this machine and in its guests"):
         words(tmp_path).measure(QUIET, Where(labs=("a", "b"), scheduler="tls://x:1"))
 
 
 def test_a_studys_plan_is_measured_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "STUDIES", (STUDY.name,))
-    monkeypatch.setattr(catalogue, "study", lambda name: STUDY)
+    monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
+    monkeypatch.setattr(kinds, "study", lambda name: STUDY)
     (tmp_path / "words.yaml").write_text(f"study: {STUDY.name}\nwords: [one, three]\nrepetitions: 1\n")
     done = spoken("run", str(tmp_path / "words.yaml"), "--out", str(tmp_path / "out"))
     assert done.exit_code == 0

@@ -7,7 +7,7 @@ import importlib
 import pytest
 
 from xdplab.errors import NotApplicableError
-from xdplab.studies.catalogue import STUDIES, study
+from xdplab.studies.kinds import STUDIES, study
 from xdplab.studies.tables import typed
 
 

@@ -12,7 +12,7 @@ import click
 from xdplab.cli.common import echo, show_frame, tell
 from xdplab.errors import PlanError
 from xdplab.later import later
-from xdplab.studies.catalogue import open_run
+from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
     from xdplab.studies.verifier import compare_programs

@@ -16,7 +16,7 @@ from xdplab.cli.compare_programs import asked_of, show_programs, sides, versus_o
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import STYLES
 from xdplab.later import later
-from xdplab.studies.catalogue import open_run
+from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
     import pandas as pd

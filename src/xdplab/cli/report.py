@@ -10,7 +10,7 @@ import click
 from xdplab.analysis import MARGIN
 from xdplab.cli.common import RunPath, tell
 from xdplab.later import later
-from xdplab.studies.catalogue import open_run
+from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
     from xdplab.studies import bundle as bundles

@@ -16,7 +16,7 @@ from xdplab.run.disk import is_locked
 from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.run.state import RunState, is_beginning, read_state
 from xdplab.studies import provenance
-from xdplab.studies.catalogue import open_run, request_in
+from xdplab.studies.kinds import open_run, request_in
 
 if TYPE_CHECKING:
     import xdplab.plan as plans

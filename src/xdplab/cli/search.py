@@ -16,7 +16,7 @@ from xdplab.errors import ResultsError
 from xdplab.labs import require_name
 from xdplab.later import later
 from xdplab.run.rundir import discarded_if_nothing_began
-from xdplab.studies.catalogue import open_run
+from xdplab.studies.kinds import open_run
 from xdplab.studies.search.profile import PROFILES, profile
 
 if TYPE_CHECKING:

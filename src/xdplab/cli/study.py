@@ -18,10 +18,10 @@ from xdplab.later import later
 
 if TYPE_CHECKING:
     from xdplab.cli import conduct
-    from xdplab.studies import catalogue
+    from xdplab.studies import kinds
     from xdplab.studies.points import Option, R
 else:
-    catalogue, conduct = later("xdplab.studies.catalogue"), later("xdplab.cli.conduct")
+    kinds, conduct = later("xdplab.studies.kinds"), later("xdplab.cli.conduct")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,7 +83,7 @@ def _command(verb: StudyVerb) -> click.Command:
     @request_options(request)
     @conduct.run_options
     def measure(**chosen: Any) -> int:
-        kind, choices = catalogue.study(verb.module), conduct.run_choices(chosen)
+        kind, choices = kinds.study(verb.module), conduct.run_choices(chosen)
         return conduct.conduct(kind, lambda: requested(request, chosen, kind.smallest), choices)
 
     return said_once(measure)

@@ -13,10 +13,10 @@ from xdplab.errors import PlanError
 from xdplab.later import later
 
 if TYPE_CHECKING:
-    from xdplab.studies import catalogue, frame, provenance, published
+    from xdplab.studies import frame, kinds, provenance, published
     from xdplab.studies.verifier import runs
 else:
-    catalogue, frame = later("xdplab.studies.catalogue"), later("xdplab.studies.frame")
+    kinds, frame = later("xdplab.studies.kinds"), later("xdplab.studies.frame")
     provenance, published = later("xdplab.studies.provenance"), later("xdplab.studies.published")
     runs = later("xdplab.studies.verifier.runs")
 
@@ -41,7 +41,7 @@ def published_beside(paths: tuple[Path, ...]) -> int:
 
 
 def _opened(path: Path) -> frame.StudyRun[Any, Any]:
-    run = catalogue.open_run(path)
+    run = kinds.open_run(path)
     if not isinstance(run, frame.StudyRun) or run.kind.name not in (*REPEATING, "verifier"):
         names = ", ".join((*REPEATING, "verifier"))
         raise PlanError(f"{path} is of no study that repeats published experiments: {names}")
@@ -49,7 +49,7 @@ def _opened(path: Path) -> frame.StudyRun[Any, Any]:
 
 
 def _page(repeated: Sequence[frame.StudyRun[Any, Any]]) -> str:
-    rows = [published.rows(catalogue.study(name).published, published.NOTHING) for name in REPEATING]
+    rows = [published.rows(kinds.study(name).published, published.NOTHING) for name in REPEATING]
     rows += [published.rows(run.kind.published, run.table(), str(number)) for number, run in enumerate(repeated, 1)]
     return published.page(published.latest(rows), [*map(_around, repeated)])
 

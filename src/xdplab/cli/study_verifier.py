@@ -17,7 +17,7 @@ from xdplab.cli.conduct import conduct, run_choices, run_options
 from xdplab.cli.study import request_options, requested
 from xdplab.errors import PlanError, XdplabError
 from xdplab.later import later
-from xdplab.studies.catalogue import study
+from xdplab.studies.kinds import study
 from xdplab.studies.places import HOST
 from xdplab.studies.verifier.points import VerifierRequest, smallest
 

@@ -20,7 +20,7 @@ from xdplab.errors import LabError, PlanError, ResultsError
 from xdplab.labs.vm import kernels
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
-from xdplab.studies.catalogue import open_run
+from xdplab.studies.kinds import open_run
 from xdplab.studies.verifier import compare_programs
 from xdplab.studies.verifier.compilers import find_compilers
 from xdplab.studies.verifier.runs import STUDY, VerifierRequest

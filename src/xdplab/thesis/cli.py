@@ -19,14 +19,14 @@ from xdplab.thesis.language import LANGUAGES, Language
 if TYPE_CHECKING:
     from xdplab.figures import save
     from xdplab.studies import bundle as bundles
-    from xdplab.studies import catalogue
+    from xdplab.studies import kinds
     from xdplab.studies.traffic import runs
     from xdplab.thesis import album as thesis_album
     from xdplab.thesis import conclusions, imported, published, published_check, repeated, views
 else:
     save, views = later("xdplab.figures.save"), later("xdplab.thesis.views")
     bundles = later("xdplab.studies.bundle")
-    catalogue, runs = later("xdplab.studies.catalogue"), later("xdplab.studies.traffic.runs")
+    catalogue, runs = later("xdplab.studies.kinds"), later("xdplab.studies.traffic.runs")
     conclusions, repeated = later("xdplab.thesis.conclusions"), later("xdplab.thesis.repeated")
     thesis_album, imported = later("xdplab.thesis.album"), later("xdplab.thesis.imported")
     published, published_check = later("xdplab.thesis.published"), later("xdplab.thesis.published_check")
