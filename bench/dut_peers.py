@@ -31,6 +31,7 @@ from xdplab.hosts.local import LocalHost
 from xdplab.plan.model import parse_plan
 from xdplab.programs.build import build as build_program
 from xdplab.programs.spec import ProgramSpec
+from xdplab.studies.traffic import race as races
 from xdplab.studies.traffic import runs
 
 THREE_LINES = Path(__file__).parent / "xdpgen" / "three_lines.bpf.c"
@@ -54,7 +55,7 @@ def by_slices() -> tuple[Aim, dict[str, Any]]:
         plan = parse_plan({"name": "three-lines", "lab": lab.name, "trial": trial, "race": race, "blocks": blocks})
         raced = runs.start(plan, lab, Path(folder))
         runs.execute(raced, lab, runs.quiet())
-        standing = runs.standing_of(raced)
+        standing = races.standing_of(raced)
     ratio = math.exp(standing.ratio.median) if standing.ratio.n else None
     what = "native baseline, times three lines of XDP_TX"
     row = {"beside": "three lines of XDP_TX", "found": standing.text}

@@ -22,10 +22,10 @@ from tests import forked
 from xdplab.labs.servers.inventory import load_inventory
 from xdplab.plan import load_plan, parse_plan
 from xdplab.run.progress import PlainObserver
-from xdplab.studies.kinds import study
 from xdplab.studies.every import Where
 from xdplab.studies.execution.user_pair import load
-from xdplab.studies.plan_runs import SearchRequest
+from xdplab.studies.kinds import study
+from xdplab.studies.search.kind import SearchRequest
 from xdplab.studies.search.profile import profile
 from xdplab.studies.traffic.planned import create_run
 from xdplab.trust import StrangersFileError, ask_by, read_source, require_run

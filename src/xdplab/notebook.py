@@ -41,14 +41,16 @@ from xdplab.run.disk import is_locked, open_file
 from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
 from xdplab.run.progress import ending
 from xdplab.run.state import RunState, is_beginning
-from xdplab.studies.kinds import STUDIES, open_run, request_of
-from xdplab.studies.kinds import study as study_named
 from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.every import AnyRun
-from xdplab.studies.plan_runs import PlanRun, SearchRequest, start_search
+from xdplab.studies.kinds import STUDIES, open_run, request_of
+from xdplab.studies.kinds import study as study_named
+from xdplab.studies.search.kind import SearchRequest, start_search
 from xdplab.studies.search.profile import profile as profile_named
 from xdplab.studies.search.views import VIEWS as SEARCH_VIEWS
+from xdplab.studies.traffic import race as traffic_race
 from xdplab.studies.traffic import runs as traffic_runs
+from xdplab.studies.traffic.kind import PlanRun
 from xdplab.studies.traffic.latencies import latencies_of
 from xdplab.studies.traffic.planned import plan_trials
 from xdplab.text import many
@@ -198,7 +200,7 @@ class Raced:
     @property
     def standing(self) -> Standing:
         """The ratio of b to a with its interval (of the logarithm), and the answer."""
-        return traffic_runs.standing_of(self.run.directory)
+        return traffic_race.standing_of(self.run.directory)
 
     @property
     def verdict(self) -> str:

@@ -15,36 +15,35 @@ from xdplab.errors import FigureError
 from xdplab.plan import load_plan, points_of, schedule
 from xdplab.plan.schedule import extent
 from xdplab.run.progress import silent
-from xdplab.studies.traffic import runs
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, *seen: tuple[int, float | None]) -> list[str]:
+def shown(*seen: tuple[int, float | None]) -> list[str]:
     """Start trials of these repetitions with this time to go; return the names of the figures drawn."""
     drawn: list[str] = []
-    monkeypatch.setattr(runs, "draw_figures", lambda run, names: drawn.extend(names) or [])
-    first: Any = FirstFigure(silent(), SimpleNamespace())  # type: ignore[arg-type]
+    drawing: Any = SimpleNamespace(draw_figures=lambda names: drawn.extend(names) or [])
+    first: Any = FirstFigure(silent(), drawing)
     for repetition, left_s in seen:
         state = SimpleNamespace(eta_s=left_s, last={}, total=9, open_ended=False, waiting=None)
         first.started(state, SimpleNamespace(repetition=repetition, trial_id="t", point="p"))
     return drawn
 
 
-def test_one_figure_once_each_point_was_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shown(monkeypatch, (1, None), (1, 300.0), (2, 200.0), (2, 199.0), (3, 100.0)) == ["throughput"]
+def test_one_figure_once_each_point_was_measured_once() -> None:
+    assert shown((1, None), (1, 300.0), (2, 200.0), (2, 199.0), (3, 100.0)) == ["throughput"]
 
 
-def test_the_last_seconds_are_not_paused_for_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shown(monkeypatch, (1, 20.0), (2, 10.0), (3, 200.0)) == []
+def test_the_last_seconds_are_not_paused_for_a_figure() -> None:
+    assert shown((1, 20.0), (2, 10.0), (3, 200.0)) == []
 
 
-def test_a_figure_that_fails_ends_no_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def fails(run: Any, names: Any) -> list[str]:
+def test_a_figure_that_fails_ends_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(names: Any) -> list[str]:
         raise FigureError("no valid trial")
 
-    monkeypatch.setattr(runs, "draw_figures", fails)
     state: Any = SimpleNamespace(eta_s=99.0, last={}, total=9, open_ended=False, waiting=None)
     trial: Any = SimpleNamespace(repetition=2, trial_id="t", point="p")
-    FirstFigure(silent(), SimpleNamespace()).started(state, trial)  # type: ignore[arg-type]
+    drawing: Any = SimpleNamespace(draw_figures=fails)
+    FirstFigure(silent(), drawing).started(state, trial)
     assert capsys.readouterr().out == "after one repetition: no figure throughput yet: no valid trial\n"
 
 

@@ -150,7 +150,7 @@ def test_what_draws_nothing_loads_no_library_that_draws(verb: str) -> None:
     """It would be a fifth of the CPU time of `show`, and of what `run --no-figures` does besides measuring."""
     code, loaded = modules(verb, SAMPLE, *([SAMPLE] if verb == "compare" else []))
     assert code in (0, 1, 2)  # compare and audit answer with it
-    assert {"pandas", "xdplab.studies.plan_runs"} <= loaded
+    assert {"pandas", "xdplab.studies.traffic.kind"} <= loaded
     assert not {"matplotlib", "seaborn", "xdplab.figures.draw"} & loaded
 
 

@@ -19,6 +19,7 @@ from xdplab.run import derived
 from xdplab.run.rundir import RunDirectory, sizes
 from xdplab.run.state import read_state
 from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.kind import PlanRun
 
 
 def content(run: RunDirectory) -> dict[str, str]:
@@ -58,8 +59,8 @@ def test_reading_writes_nothing_into_a_run(old_run: RunDirectory) -> None:
     before = content(old_run)
     runs.settled_trials(old_run)
     runs.samples_table(old_run)
-    runs.full_audit(old_run)
-    runs.summary(old_run)
+    PlanRun(old_run).audit()
+    PlanRun(old_run).summary()
     assert content(old_run) == before
     assert [path.name for path in old_run.cache.iterdir()] != [], "what was derived is kept for the next reader"
 

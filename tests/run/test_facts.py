@@ -12,9 +12,9 @@ from xdplab.deploy.xdp import Decided, RunStats
 from xdplab.errors import ResultsError
 from xdplab.run.facts import as_json, learnt
 from xdplab.run.state import Attempt
-from xdplab.studies.kinds import STUDIES, study
 from xdplab.studies.execution.study import ExecutionFacts, ExecutionStudy
 from xdplab.studies.jit.study import JitStudy
+from xdplab.studies.kinds import STUDIES, study
 from xdplab.studies.loading.study import LoadingStudy
 from xdplab.studies.offload.study import OffloadStudy
 from xdplab.studies.search.study import SearchStudy

@@ -87,7 +87,7 @@ def test_an_error_that_ends_the_run_ends_the_other_places_too_and_resume_measure
     left = read_state(run.directory)
     assert left.ended == "interrupted"
     assert left.owed
-    state = STUDY.open(run.directory.path).measure(QUIET, Where(labs=("b", "c")))
+    state = STUDY.open(run.directory).measure(QUIET, Where(labs=("b", "c")))
     assert (state.owed, len(state.last)) == ([], 16)
 
 
@@ -115,7 +115,7 @@ class _At(Word):
 
 def test_a_run_that_cannot_begin_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
-    monkeypatch.setattr(kinds, "study", lambda name: STUDY)
+    monkeypatch.setitem(kinds.PLACES, STUDY.name, f"{__name__}:STUDY")
     (tmp_path / "words.yaml").write_text(f"study: {STUDY.name}\nwords: [one, three]\nrepetitions: 1\n")
     argv = ["run", str(tmp_path / "words.yaml"), "--out", str(tmp_path / "out"), "--labs", "nowhere"]
     with pytest.raises(LabError, match="no trials at nowhere"):

@@ -26,10 +26,10 @@ from xdplab.run.engine import run_trials
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import kinds
-from xdplab.studies.kinds import kind_of, open_run
 from xdplab.studies.every import AnyRun, Where
 from xdplab.studies.frame import StudyRun
-from xdplab.studies.plan_runs import ASKED, SearchRequest, pdr_files
+from xdplab.studies.kinds import SEARCHED, kind_named, open_run
+from xdplab.studies.search.kind import SearchRequest, pdr_files
 from xdplab.studies.search.study import SearchFacts, search_point
 from xdplab.studies.traffic.planned import create_run, run_trials_of
 
@@ -79,7 +79,7 @@ def traffic(parent: Path) -> AnyRun:
 
 
 def searched(parent: Path) -> AnyRun:
-    files = {ASKED: SearchRequest(QUICK).to_json()}
+    files = {SEARCHED: SearchRequest(QUICK).to_json()}
     directory = create_run(PLAN, parent, lab="netns", arrangement="split", files=files)
     run_trials(directory, run_trials_of(directory), Model(), QUIET, retries=0, pause_s=0)
     return open_run(directory.path)
@@ -95,7 +95,7 @@ def words(parent: Path) -> AnyRun:
 def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnyRun:
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
-    monkeypatch.setattr(kinds, "study", lambda name: STUDY)
+    monkeypatch.setitem(kinds.PLACES, STUDY.name, f"{__name__}:STUDY")
     made: AnyRun = request.param(tmp_path / "results")
     return made
 
@@ -105,7 +105,7 @@ def spoken(*argv: str) -> Result:
 
 
 def test_each_knows_its_kind(run: AnyRun) -> None:
-    assert kind_of(run.directory).name == run.kind_name
+    assert kind_named(run.directory) == run.kind_name
     assert run.kind_name in ("traffic", "search", STUDY.name)
 
 
@@ -181,7 +181,7 @@ def test_a_search_says_what_it_found(tmp_path: Path) -> None:
 
 
 def test_a_search_that_was_not_finished_owes_trials_and_says_so(tmp_path: Path) -> None:
-    files = {ASKED: SearchRequest(QUICK).to_json()}
+    files = {SEARCHED: SearchRequest(QUICK).to_json()}
     directory = create_run(PLAN, tmp_path, lab="netns", arrangement="split", files=files)
     run = open_run(directory.path)
     assert len(run.state.owed) == 4
@@ -195,14 +195,14 @@ def test_a_run_that_is_no_search_gives_no_pdr(tmp_path: Path) -> None:
 
 def test_a_study_is_not_shared_by_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
-    monkeypatch.setattr(kinds, "study", lambda name: STUDY)
+    monkeypatch.setitem(kinds.PLACES, STUDY.name, f"{__name__}:STUDY")
     with pytest.raises(LabError, match="a study measures on this machine and in its guests"):
         words(tmp_path).measure(QUIET, Where(labs=("a", "b"), scheduler="tls://x:1"))
 
 
 def test_a_studys_plan_is_measured_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
-    monkeypatch.setattr(kinds, "study", lambda name: STUDY)
+    monkeypatch.setitem(kinds.PLACES, STUDY.name, f"{__name__}:STUDY")
     (tmp_path / "words.yaml").write_text(f"study: {STUDY.name}\nwords: [one, three]\nrepetitions: 1\n")
     done = spoken("run", str(tmp_path / "words.yaml"), "--out", str(tmp_path / "out"))
     assert done.exit_code == 0
@@ -215,5 +215,5 @@ def test_a_studys_plan_is_measured_by_run(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_run_of_an_unknown_study_is_refused(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="study: dreams\n")
-    with pytest.raises(ResultsError, match="study 'dreams'"):
+    with pytest.raises(ResultsError, match="kind 'dreams'"):
         open_run(run.path)

@@ -134,7 +134,7 @@ def test_a_run_measures_tables_and_draws_itself(tmp_path: Path) -> None:
 def test_a_run_opened_again_is_the_same_and_owes_what_failed(tmp_path: Path) -> None:
     run = STUDY.start(Request(words=("a", "bad"), repetitions=1, seed=7), tmp_path, "mine")
     run.execute()
-    again = STUDY.open(run.directory.path)
+    again = STUDY.open(run.directory)
     assert (again.request, again.points, again.notes) == (run.request, run.points, ("one note",))
     assert [t.trial_id for t in again.trials] == [t.trial_id for t in run.trials]
     assert len(again.state.owed) == 1
@@ -154,7 +154,7 @@ def test_another_study_s_run_is_refused(tmp_path: Path) -> None:
     plan = run.directory.path / "plan.yaml"
     plan.write_text(plan.read_text().replace("study: words", "study: others"))
     with pytest.raises(ResultsError, match="not a run of study words"):
-        STUDY.open(run.directory.path)
+        STUDY.open(run.directory)
 
 
 def test_null_is_an_empty_cell() -> None:

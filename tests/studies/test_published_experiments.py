@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from xdplab.cli import cli
 from xdplab.errors import PlanError
 from xdplab.studies import published
-from xdplab.studies.kinds import STUDIES, study
 from xdplab.studies.execution.rows import COLUMNS
+from xdplab.studies.kinds import STUDIES, study
 from xdplab.studies.published import SOURCES, Experiment, Ours
 
 

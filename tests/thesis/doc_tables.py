@@ -13,8 +13,8 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.runs import trials_table
+from xdplab.thesis import kind
 from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, own_reading, published_reading
 from xdplab.thesis.imported import import_thesis, imported_trials
 from xdplab.thesis.repeated import own_run
@@ -43,7 +43,7 @@ def made(data: Sequence[Path], own: Path, folder: Path) -> dict[str, list[str]]:
     source = source_of(trials)
     mine = own_run(own.name, trials_table(RunDirectory.open(own)))
     table = conclusions([published_reading(source), corrected_reading(source), own_reading(mine)])
-    return {"audit": quoted(audits.audit(run, trials).summary), "conclusions": in_markdown(table)}
+    return {"audit": quoted(kind.audit(run.name, trials).summary), "conclusions": in_markdown(table)}
 
 
 def main() -> None:

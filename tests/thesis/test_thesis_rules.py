@@ -17,12 +17,13 @@ from xdplab.errors import XdplabError
 from xdplab.run.metrics import frame
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.every import write_audit
-from xdplab.studies.traffic import audits, runs
-from xdplab.studies.traffic.explain import explain
+from xdplab.studies.traffic import audits
 from xdplab.thesis.classes import like_for_like, program_classes, ring_depths
 from xdplab.thesis.columns import TRIAL_COLUMNS
+from xdplab.thesis.explain import explain
 from xdplab.thesis.findings import find_import
-from xdplab.thesis.imported import import_or_open, import_thesis
+from xdplab.thesis.imported import import_or_open, import_thesis, imported_trials
+from xdplab.thesis.kind import ImportRun, how_found
 from xdplab.thesis.logs import read_thesis
 from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
 from xdplab.thesis.rules import corrected, generator_ceiling_pps, judged_import
@@ -212,13 +213,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 def test_an_imported_run_is_a_run_directory(run: RunDirectory) -> None:
     assert run.imported
-    assert runs.trials_table(run)["verdict"].isin(["valid", "invalid"]).all()
+    assert imported_trials(run)["verdict"].isin(["valid", "invalid"]).all()
     assert not any(str(Path.cwd()) in file.read_text() for file in run.path.glob("*.json*"))  # it can be moved
     assert import_or_open([run.path], run.path / "other").path == run.path
 
 
 def test_audit_writes_findings_with_their_figures_and_fits(run: RunDirectory) -> None:
-    write_audit(run, runs.full_audit(run))
+    write_audit(run, ImportRun(run).audit())
     data = json.loads((run.path / "audit.json").read_text())
     deaf = next(entry for entry in data["findings"] if entry["rule"] == "deaf generator")
     assert deaf["how"]
@@ -234,23 +235,23 @@ def test_audit_writes_findings_with_their_figures_and_fits(run: RunDirectory) ->
 
 
 def test_every_rule_says_how_it_finds(run: RunDirectory) -> None:
-    for finding in audits.findings(run, runs.trials_table(run)):
-        assert audits.how_found(finding.rule), finding.rule
+    for finding in ImportRun(run).findings():
+        assert how_found(finding.rule), finding.rule
 
 
 def test_a_mark_leads_to_its_file_and_line(run: RunDirectory) -> None:
     clone = run.path.parents[1] / "clone"
-    lines = explain(run, runs.trials_table(run), "19", "XDP Native|1|800", [clone])
+    lines = explain(imported_trials(run), "19", "XDP Native|1|800", [clone])
     place = names("resultados3", "xdpdrv", 1, 800, 64)
     assert any(f"{place['generator']}:119" in line for line in lines)
     assert any(line.strip().startswith("59.500") for line in lines)
     assert sum(", repetition " in line for line in lines) == 3
     perf_lines = explain(
-        run, runs.trials_table(run), "complementares/instrucoes_hook_x_algoritmo@64B.pdf", "Native|1|baseline", [clone]
+        imported_trials(run), "complementares/instrucoes_hook_x_algoritmo@64B.pdf", "Native|1|baseline", [clone]
     )
     assert any(f"{place['perf'].replace('_800', '_0')}:7" in line for line in perf_lines)
     with pytest.raises(XdplabError, match="has no mark"):
-        explain(run, runs.trials_table(run), "19", "XDP Native|1|77")
+        explain(imported_trials(run), "19", "XDP Native|1|77")
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ from xdplab.figures.styles import style_named
 from xdplab.run.metrics import frame
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import audits
-from xdplab.studies.traffic.explain import explain
+from xdplab.thesis import kind
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, published_reading
+from xdplab.thesis.explain import explain
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.generator_log import parse_generator_log
 from xdplab.thesis.imported import import_thesis, imported_trials
@@ -207,7 +208,7 @@ def trials(run: RunDirectory) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def audit(run: RunDirectory, trials: pd.DataFrame) -> audits.Audit:
-    return audits.audit(run, trials)
+    return kind.audit(run.name, trials)
 
 
 FAMILY = {spec.file: spec.family for spec in published_figures()}
@@ -536,7 +537,7 @@ def test_a_corrected_mark_is_explained_by_its_formula_and_in_english(tmp_path: P
     folder = write(tmp_path / "clone", {place["generator"]: generator(rate), place["sar"]: sar(rate, rate, {0: 100.0})})
     run = import_thesis([folder], tmp_path / "results", processes=1).run
     judged_trials = imported_trials(run)
-    printed, english = (explain(run, judged_trials, "19", f"XDP {mode}|1|800") for mode in ("Native", "native"))
+    printed, english = (explain(judged_trials, "19", f"XDP {mode}|1|800") for mode in ("Native", "native"))
     assert printed == english
     (formula,) = [line for line in english if "× 8 / 10⁹" in line]
     assert f"{place['generator']}:119" in formula
@@ -550,7 +551,7 @@ def test_a_mark_from_sar_is_explained_by_counter_unit_lines_and_formula(tmp_path
     text = sar(rate, rate, {0: 100.0, 2: 40.0})
     folder = write(tmp_path / "clone", {place["generator"]: generator(rate), place["sar"]: text})
     run = import_thesis([folder], tmp_path / "results", processes=1).run
-    said = explain(run, imported_trials(run), "25", "XDP Native|2|800")
+    said = explain(imported_trials(run), "25", "XDP Native|2|800")
     (formula,) = [line for line in said if "%soft (in %) of CPU 2" in line]
     found = re.search(r"sar's (\d+) samples .*\(lines (\d+) to (\d+)\).*: ([\d.]+) / (\d+) = ([\d.]+) %", formula)
     assert found is not None

@@ -13,6 +13,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,19 +37,25 @@ else:
 
 @dataclass(frozen=True)
 class Verb:
-    """A command that is loaded on use: its module in this package, its name there, and its one-line help."""
+    """A command that is loaded on use: its module, its name there, its one-line help, and the module's package."""
 
     module: str
     function: str
     help: str
+    package: str = "xdplab.cli"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its package is installed: a plug-in may not be."""
+        return find_spec(self.package) is not None
 
     def load(self) -> click.Command:
-        return _loaded(self.module, self.function)
+        return _loaded(f"{self.package}.{self.module}", self.function)
 
 
 @functools.cache
 def _loaded(module: str, function: str) -> click.Command:
-    command: click.Command = getattr(importlib.import_module(f"xdplab.cli.{module}"), function)
+    command: click.Command = getattr(importlib.import_module(module), function)
     return said_once(command)
 
 
@@ -81,7 +88,7 @@ class Verbs(click.Group):
 
     def __init__(self, *args: Any, verbs: Mapping[str, Verb], **options: Any) -> None:
         super().__init__(*args, **options)
-        self.verbs = verbs
+        self.verbs = {name: verb for name, verb in verbs.items() if verb.is_here}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         _require_once(self, ctx, args)

@@ -107,7 +107,7 @@ def conduct(
     ``after`` shows more of a run without failures, and then gives the exit code.
     """
     old, where = choices.resume, every.Where(labs=choices.labs)
-    run = kind.open(old) if old else kind.start(asked(), choices.out, choices.name)
+    run = kind.open(rundir.RunDirectory.open(old)) if old else kind.start(asked(), choices.out, choices.name)
     with rundir.discarded_if_nothing_began(run.directory):
         if not choices.as_json:
             tell(f"measuring into {run.directory.path}")

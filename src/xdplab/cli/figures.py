@@ -23,16 +23,18 @@ if TYPE_CHECKING:
 
     from xdplab.analysis import compare as comparison
     from xdplab.figures import gallery as pages
-    from xdplab.studies import every, plan_runs
+    from xdplab.studies import every
     from xdplab.studies.comparing import ComparedRuns
     from xdplab.studies.every import AnyRun
+    from xdplab.studies.search import kind as search_kind
     from xdplab.studies.traffic import baseline as baselines
-    from xdplab.studies.traffic import explain, runs
+    from xdplab.studies.traffic import kind as traffic_kind
+    from xdplab.studies.traffic.kind import PlanRun
 else:
-    plan_runs, pages = later("xdplab.studies.plan_runs"), later("xdplab.figures.gallery")
+    search_kind, pages = later("xdplab.studies.search.kind"), later("xdplab.figures.gallery")
     comparison, every = later("xdplab.analysis.compare"), later("xdplab.studies.every")
     baselines = later("xdplab.studies.traffic.baseline")
-    explain, runs = later("xdplab.studies.traffic.explain"), later("xdplab.studies.traffic.runs")
+    traffic_kind = later("xdplab.studies.traffic.kind")
 
 RUN = click.argument("directory", metavar="RUN", type=RunPath())
 
@@ -85,9 +87,16 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
 
 def _numbers(run: AnyRun, frame: pd.DataFrame) -> pd.DataFrame:
     """Points are text for a person (mean ± half), and columns of numbers for a program."""
-    if isinstance(run, plan_runs.SearchRun) or not isinstance(run, plan_runs.PlanRun):
+    if isinstance(run, search_kind.SearchRun) or not isinstance(run, traffic_kind.PlanRun):
         return frame
     return run.points_summary()
+
+
+def _traffic(run: AnyRun, words: str) -> PlanRun:
+    """Return a run of XDP traffic as one. Raises PlanError, with these words, for a run of another kind."""
+    if run.kind_name != "traffic" or not isinstance(run, traffic_kind.PlanRun):
+        raise PlanError(f"{words} XDP traffic: {run.directory.path} is of kind {run.kind_name}")
+    return run
 
 
 @click.command()
@@ -124,9 +133,7 @@ def figures(
         raise PlanError("--gallery draws every style", remedy="leave --style out, or --gallery")
     run = open_run(directory)
     if mark is not None:
-        if run.kind_name != "traffic":
-            raise FigureError(f"--explain is for XDP traffic: {directory} is of kind {run.kind_name}")
-        for line in explain.explain(run.directory, runs.trials_table(run.directory), *mark, data):
+        for line in _traffic(run, "--explain is for").explain(*mark, data):
             tell(line)
         return
     if gallery:
@@ -210,16 +217,15 @@ def compare(
     run, *same = (open_run(path) for path in (directory, *equal))
     if other is not None:
         found = run.compare(open_run(other), metric, equal=same, margin=margin)
-    elif run.kind_name != "traffic":
-        raise PlanError(f"a baseline is of XDP traffic: {directory} is of kind {run.kind_name}")
     elif save is not None:
-        baselines.save(run.directory, metric or run.metric, save, equal=[one.directory for one in same])
+        first, *others = (_traffic(one, "a baseline is of") for one in (run, *same))
+        baselines.save(first, metric or run.metric, save, equal=others)
         tell(f"written: {save}")
         return
     elif baseline is not None:
         if metric or same:
             raise PlanError("--baseline takes its metric and its equal runs from the file", remedy="omit them")
-        found = baselines.against(baseline, run.directory, margin=margin)
+        found = baselines.against(baseline, _traffic(run, "a baseline is of"), margin=margin)
     if as_json:
         echo(json.dumps(found.to_json(), indent=1, default=str))
     else:

@@ -20,11 +20,13 @@ from xdplab.run.rundir import discarded_if_nothing_began
 if TYPE_CHECKING:
     from xdplab.plan import Plan, model
     from xdplab.run import progress
-    from xdplab.studies import comparing, plan_runs
-    from xdplab.studies.traffic import runs
+    from xdplab.studies import comparing
+    from xdplab.studies.traffic import kind, runs
+    from xdplab.studies.traffic import race as races
 else:
     model, progress = later("xdplab.plan.model"), later("xdplab.run.progress")
-    comparing, plan_runs = later("xdplab.studies.comparing"), later("xdplab.studies.plan_runs")
+    comparing, kind = later("xdplab.studies.comparing"), later("xdplab.studies.traffic.kind")
+    races = later("xdplab.studies.traffic.race")
     runs = later("xdplab.studies.traffic.runs")
 
 
@@ -86,10 +88,10 @@ def race(
         with discarded_if_nothing_began(directory):
             if not as_json:
                 tell(f"measuring into {directory.path}")
-                go_on(plan_runs.PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen), figures=False)
+                go_on(kind.PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen), figures=False)
             else:
                 runs.execute(directory, lab, progress.silent())
-    found = runs.standing_of(directory)
+    found = races.standing_of(directory)
     if as_json:
         echo(json.dumps({"run": str(directory.path), **found.to_json()}, indent=1))
     sys.exit(comparing.EXIT_CODES[found.answer])

@@ -16,7 +16,7 @@ from xdplab.run.disk import is_locked
 from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.run.state import RunState, is_beginning, read_state
 from xdplab.studies import provenance
-from xdplab.studies.kinds import open_run, request_in
+from xdplab.studies.kinds import kind_named, open_run, request_in
 
 if TYPE_CHECKING:
     import xdplab.plan as plans
@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from xdplab.run import progress
     from xdplab.run.progress import Observer
     from xdplab.run.state import AnyTrial, Attempt
-    from xdplab.studies import every, plan_runs
+    from xdplab.studies import every
+    from xdplab.studies.every import AnyRun
+    from xdplab.studies.search import kind as search_kind
     from xdplab.studies.traffic import fleet, planned, runs
+    from xdplab.studies.traffic import kind as traffic_kind
 else:
     plans, planned = later("xdplab.plan"), later("xdplab.studies.traffic.planned")
     model, progress = later("xdplab.plan.model"), later("xdplab.run.progress")
-    every, plan_runs = later("xdplab.studies.every"), later("xdplab.studies.plan_runs")
+    every, traffic_kind = later("xdplab.studies.every"), later("xdplab.studies.traffic.kind")
+    search_kind = later("xdplab.studies.search.kind")
     fleet, runs = later("xdplab.studies.traffic.fleet"), later("xdplab.studies.traffic.runs")
 
 FIRST, LEFT_S = "throughput", 30.0
@@ -82,23 +86,23 @@ def run(
     if name is not None:
         chosen = chosen.model_copy(update={"name": name})
     wanted, old = parse_only(only), _extended(extend) if extend else None
-    files = plan_runs.pdr_files(open_run(pdr_from)) if pdr_from else None
+    files = search_kind.pdr_files(open_run(pdr_from)) if pdr_from else None
     several = labs_named(labs, scheduler)
     if several:
         with fleet.joined(several, scheduler) as joined:
             directory = joined.start(chosen, out, only=wanted, extend=old, files=files)
             with discarded_if_nothing_began(directory):
                 tell(f"measuring into {directory.path}")
-                return go_on(plan_runs.PlanRun(directory), joined.execute, figures=draw)
+                return go_on(traffic_kind.PlanRun(directory), joined.execute, figures=draw)
     require_labs(lab_name, chosen)
     with runs.lab_for(lab_name or chosen.lab, chosen) as lab:
         directory = runs.start(chosen, lab, out, only=wanted, extend=old, files=files)
         with discarded_if_nothing_began(directory):
             tell(f"measuring into {directory.path}\n{_extent(chosen, directory)}")
-            made, early = plan_runs.PlanRun(directory), draw and old is None
+            made, early = traffic_kind.PlanRun(directory), draw and old is None
 
             def execute(run: RunDirectory, seen: Observer) -> RunState:
-                return runs.execute(run, lab, FirstFigure(seen, run) if early else seen, steal=steal)
+                return runs.execute(run, lab, FirstFigure(seen, made) if early else seen, steal=steal)
 
             return go_on(made, execute, figures=draw)
 
@@ -106,14 +110,14 @@ def run(
 def _extended(path: Path) -> RunDirectory:
     """Return the old run. Raises ResultsError if its trials are not of XDP traffic that was measured here, and
     StrangersFileError."""
-    old = open_run(path)
-    if old.kind_name != plan_runs.PlanRun.kind_name or old.directory.imported:
-        kind = "an import" if old.directory.imported else f"a run of kind {old.kind_name}"
+    old = RunDirectory.open(path)
+    if (name := kind_named(old)) != "traffic":
         raise ResultsError(
-            f"--extend: {path} is {kind}: the trials of a plan do not belong into it", remedy="make a run of its own"
+            f"--extend: {path} is a run of kind {name}: the trials of a plan do not belong into it",
+            remedy="make a run of its own",
         )
-    old.directory.require_trust()
-    return old.directory
+    old.require_trust()
+    return old
 
 
 def _extent(plan: Plan, run: RunDirectory) -> str:
@@ -127,7 +131,7 @@ class FirstFigure:
     Nothing is measured while it is drawn.
     """
 
-    def __init__(self, seen: Observer, run: RunDirectory) -> None:
+    def __init__(self, seen: Observer, run: AnyRun) -> None:
         self._seen, self._run = seen, run
         self._drawn = False
 
@@ -140,7 +144,7 @@ class FirstFigure:
 
     def _draw(self) -> None:
         try:
-            drawn = runs.draw_figures(self._run, names=(FIRST,))
+            drawn = self._run.draw_figures(names=(FIRST,))
         except XdplabError as error:  # a figure of the beginning must not end the measurement
             drawn = [f"no figure {FIRST} yet: {error.message}"]
         for line in drawn:

@@ -21,12 +21,12 @@ from xdplab.studies.search.profile import PROFILES, profile
 
 if TYPE_CHECKING:
     from xdplab.plan import model
-    from xdplab.studies import every, plan_runs
+    from xdplab.studies import every
     from xdplab.studies.every import AnyRun
-    from xdplab.studies.search import rows
+    from xdplab.studies.search import kind, rows
     from xdplab.studies.traffic import runs
 else:
-    every, plan_runs = later("xdplab.studies.every"), later("xdplab.studies.plan_runs")
+    every, kind = later("xdplab.studies.every"), later("xdplab.studies.search.kind")
     model = later("xdplab.plan.model")
     rows, runs = later("xdplab.studies.search.rows"), later("xdplab.studies.traffic.runs")
 
@@ -72,9 +72,9 @@ def search(
     file, several = find_plan(plan), labs_named(labs, scheduler)
     wanted = model.load_plan(file)
     require_name(several[0] if several else lab_name or wanted.lab)
-    asked = plan_runs.SearchRequest(chosen, share)
+    asked = kind.SearchRequest(chosen, share)
     with runs.lab_for(several[0] if several else lab_name or wanted.lab) as lab:
-        run = plan_runs.start_search(wanted, asked, lab, out, only=parse_only(only))
+        run = kind.start_search(wanted, asked, lab, out, only=parse_only(only))
         with discarded_if_nothing_began(run.directory):
             where = every.Where(None if several else lab.name, several, scheduler, steal)
             return _search(run, lambda _, seen: run.measure(seen, where), as_json)

@@ -30,8 +30,8 @@ from xdplab.errors import ResultsError, XdplabError
 from xdplab.run.disk import LOCK, disk_errors, replacing
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.anonymous import TakenOut, anonymous_copy
-from xdplab.studies.kinds import open_run
 from xdplab.studies.every import AnyRun
+from xdplab.studies.kinds import open_run
 from xdplab.trust import BUNDLE
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -95,6 +95,9 @@ class AnyRun(Protocol):
 
     def audit(self) -> AnyAudit: ...
 
+    def around(self) -> Mapping[str, str]:
+        """Return what was recorded of the places before the run, by name."""
+
     def compare(
         self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
     ) -> ComparedRuns:
@@ -103,15 +106,6 @@ class AnyRun(Protocol):
         ``equal``: runs that measured the same as each other. Raises ResultsError for another kind of run, PlanError
         where there is no such column.
         """
-
-
-class AnyKind(Protocol):
-    """A kind of run: opens runs of this kind."""
-
-    @property
-    def name(self) -> str: ...
-
-    def open(self, path: Path) -> AnyRun: ...
 
 
 def write_audit(run: RunDirectory, found: AnyAudit) -> list[Path]:

@@ -108,10 +108,10 @@ class StudyKind(Generic[R, P]):
         )
         return StudyRun(self, directory, request, points, notes)
 
-    def open(self, path: Path) -> StudyRun[R, P]:
-        """Open a run of this study. Raises ResultsError if ``path`` is not one."""
-        directory = RunDirectory.open(path)
+    def open(self, directory: RunDirectory) -> StudyRun[R, P]:
+        """Open a run of this study. Raises ResultsError if it is not one."""
         if study_of(directory) != self.name:
+            path = directory.path
             raise ResultsError(f"{path} is not a run of study {self.name}", remedy="its plan.yaml names its study")
         plan = read_yaml(directory.plan_text)
         asked: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plan.items() if k != "study"}
@@ -314,6 +314,10 @@ class StudyRun(Generic[R, P]):
     def audit(self) -> PlainAudit:
         return PlainAudit(self.directory.name, tuple(self.findings()))
 
+    def around(self) -> Mapping[str, str]:
+        """Return what was recorded of the places before the run, by name."""
+        return provenance.around(self.directory)
+
     def compare(
         self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
     ) -> ComparedRuns:
@@ -322,7 +326,7 @@ class StudyRun(Generic[R, P]):
         require_same_kind(*every)
         words = {point.point_id: str(point) for point in self.points}
         directories, tables = [run.directory for run in every], [run.rows() for run in every]
-        unlike = differences(provenance.around(self.directory), provenance.around(other.directory))
+        unlike = differences(self.around(), other.around())
         return compared_rows(directories, tables, metric or self.metric, words, margin, unlike)
 
 

@@ -1,54 +1,68 @@
-"""Every study by its name, and the study a run belongs to. Add a line here for a new study."""
+"""Every kind of run by its name. Add a line here for a new study."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from xdplab.errors import PlanError, ResultsError
-from xdplab.later import later
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.points import study_of
 from xdplab.trust import read_source
 from xdplab.yaml_file import read_yaml
 
 if TYPE_CHECKING:
-    from xdplab.studies import plan_runs
-    from xdplab.studies.every import AnyKind, AnyRun
+    from xdplab.studies.every import AnyRun
     from xdplab.studies.frame import StudyKind
-else:
-    plan_runs = later("xdplab.studies.plan_runs")
 
 STUDIES = ("verifier", "execution", "loading", "jit", "offload")
+PLACES = {
+    "traffic": "xdplab.studies.traffic.kind:PlanRun",
+    "search": "xdplab.studies.search.kind:SearchRun",
+    "import": "xdplab.thesis.kind:ImportRun",
+} | {name: f"xdplab.studies.{name}.runs:STUDY" for name in STUDIES}
+"""Where each kind is: what has ``open(directory)``. Its module is loaded on demand; the thesis may not be there."""
+
+SEARCHED = "search.json"
+"""The file with a search's options in its run: a continued search must use the same."""
 
 
 def study(name: str) -> StudyKind[Any, Any]:
-    """Return the study of that name; it is loaded on demand."""
-    kind: StudyKind[Any, Any] = importlib.import_module(f"xdplab.studies.{name}.runs").STUDY
+    """Return the study of that name."""
+    kind: StudyKind[Any, Any] = _loaded(name)
     return kind
 
 
-def kind_of(directory: RunDirectory) -> AnyKind:
-    """Return the kind of a run: a study, a search, or XDP traffic.
+def _loaded(kind: str) -> Any:
+    module, _, name = PLACES[kind].partition(":")
+    return getattr(importlib.import_module(module), name)
 
-    Raises ResultsError for a study that this version does not know.
+
+def kind_named(directory: RunDirectory) -> str:
+    """Return the name of a run's kind, one of `PLACES`.
+
+    Raises ResultsError for a kind that this installation does not have.
     """
-    name = study_of(directory)
+    name = "import" if directory.imported else study_of(directory)
     if name is None:
-        return plan_runs.SEARCH if (directory.path / plan_runs.ASKED).exists() else plan_runs.TRAFFIC
-    if name not in STUDIES:
-        raise ResultsError(f"{directory.path} is a run of study {name!r}", remedy=f"known are {', '.join(STUDIES)}")
-    return study(name)
+        return "search" if (directory.path / SEARCHED).exists() else "traffic"
+    known = [kind for kind in PLACES if kind != "import" or find_spec("xdplab.thesis")]
+    if name not in known:
+        raise ResultsError(f"{directory.path} is a run of kind {name!r}", remedy=f"known are {', '.join(known)}")
+    return name
 
 
 def open_run(path: Path) -> AnyRun:
     """Open a run of any kind. Raises ResultsError if ``path`` is not a run."""
-    return kind_of(RunDirectory.open(path)).open(path)
+    directory = RunDirectory.open(path)
+    run: AnyRun = _loaded(kind_named(directory)).open(directory)
+    return run
 
 
 def request_in(plan: Path) -> tuple[StudyKind[Any, Any], Any] | None:

@@ -26,19 +26,17 @@ from xdplab.analysis.findings import Finding
 from xdplab.analysis.summary import points_summary, varying
 from xdplab.analysis.values import three_digits
 from xdplab.analysis.verdicts import RULES_VERSION
-from xdplab.errors import FigureError, NotApplicableError, XdplabError
+from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.comparing import compare_view
 from xdplab.figures.save import save, write_whole
 from xdplab.later import later
 from xdplab.run.listing import note_of
-from xdplab.run.rundir import RunDirectory
 from xdplab.studies import provenance
 from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.every import AnyRun
-from xdplab.studies.plan_runs import PlanRun
 from xdplab.studies.tables import Table
-from xdplab.studies.traffic import runs
-from xdplab.studies.traffic.comparison import around
+from xdplab.studies.traffic import race
+from xdplab.studies.traffic.kind import PlanRun
 from xdplab.text import visible
 
 if TYPE_CHECKING:
@@ -138,7 +136,7 @@ def part_of(run: AnyRun) -> Part:
         question=question(run, rows),
         answer=answer(run, rows),
         limits=limits(rows),
-        place=place(run.directory, rows),
+        place=place(run, rows),
         verdicts={str(name): int(count) for name, count in verdicts.items()},
         findings=sorted(run.findings(), key=lambda one: one.severity != "warning"),
         pictures=pictures,
@@ -155,8 +153,8 @@ def question(run: AnyRun, rows: pd.DataFrame) -> str:
         return note
     if not isinstance(run, PlanRun) or rows.empty:
         return f"What does study {run.kind_name} measure here?"
-    if run_is_race(run.directory):
-        a, b = runs.race_names(run.directory)
+    if run.is_race:
+        a, b = race.race_names(run.directory)
         return f"Which is faster, a ({a}) or b ({b})?"
     names = [name.replace("_", " ") for name in varying(rows)]
     if not names:
@@ -168,18 +166,10 @@ def answer(run: AnyRun, rows: pd.DataFrame) -> list[str]:
     """Return the answer with its interval, in sentences."""
     if not isinstance(run, PlanRun):
         return run.summary()
-    if run_is_race(run.directory):
-        line = runs.race_line(run.directory)
+    if run.is_race:
+        line = race.race_line(run.directory)
         return [f"{line[0].upper()}{line[1:]}."]
     return ends(rows) or ["No point has a valid rate."]
-
-
-def run_is_race(directory: RunDirectory) -> bool:
-    try:
-        runs.standing_of(directory)
-    except XdplabError:
-        return False
-    return True
 
 
 def ends(rows: pd.DataFrame) -> list[str]:
@@ -241,13 +231,13 @@ def limits(rows: pd.DataFrame) -> list[str]:
     return said
 
 
-def place(directory: RunDirectory, rows: pd.DataFrame) -> list[tuple[str, str]]:
+def place(run: AnyRun, rows: pd.DataFrame) -> list[tuple[str, str]]:
     """Return where it was measured, by name."""
     found = [("lab", ", ".join(sorted(set(rows["lab"].dropna()))))] if "lab" in rows else []
-    facts = {} if directory.imported else around(directory) if (directory.path / "manifest.json").is_file() else {}
+    facts = run.around() if isinstance(run, PlanRun) else {}
     known = {name: value for name, value in facts.items() if value and not value.startswith("absent: ")}
     shown = [(name, value.splitlines()[0]) for name, value in known.items() if name.endswith(FACTS)]
-    if words := provenance.summary(directory):
+    if words := provenance.summary(run.directory):
         shown.append(("measured with", words))
     return found + shown
 

@@ -1,4 +1,4 @@
-"""`import` and `regenerate`: published measurements as a run directory; published figures, printed and corrected."""
+"""`import thesis` and `regenerate`: raw logs as a run directory; published figures, printed and corrected."""
 
 from __future__ import annotations
 
@@ -13,20 +13,17 @@ from xdplab.cli.common import echo, tell
 from xdplab.errors import FigureError
 from xdplab.figures.styles import DEFAULT_FORMATS, FORMATS
 from xdplab.later import later
-from xdplab.text import many
 from xdplab.thesis.language import LANGUAGES, Language
 
 if TYPE_CHECKING:
     from xdplab.figures import save
-    from xdplab.studies import bundle as bundles
     from xdplab.studies import kinds
     from xdplab.studies.traffic import runs
     from xdplab.thesis import album as thesis_album
     from xdplab.thesis import conclusions, imported, published, published_check, repeated, views
 else:
     save, views = later("xdplab.figures.save"), later("xdplab.thesis.views")
-    bundles = later("xdplab.studies.bundle")
-    catalogue, runs = later("xdplab.studies.kinds"), later("xdplab.studies.traffic.runs")
+    kinds, runs = later("xdplab.studies.kinds"), later("xdplab.studies.traffic.runs")
     conclusions, repeated = later("xdplab.thesis.conclusions"), later("xdplab.thesis.repeated")
     thesis_album, imported = later("xdplab.thesis.album"), later("xdplab.thesis.imported")
     published, published_check = later("xdplab.thesis.published"), later("xdplab.thesis.published_check")
@@ -56,12 +53,7 @@ def telling(what: str) -> Callable[[int], None]:
     return tell
 
 
-@click.group(name="import")
-def import_() -> None:
-    """Turn published raw measurements into a run directory."""
-
-
-@import_.command()
+@click.command()
 @PATHS
 @click.option("--name", default="thesis", show_default=True, help="Name of the run directory.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Its parent.")
@@ -69,22 +61,6 @@ def thesis(paths: tuple[Path, ...], name: str, out: Path) -> None:
     """Import the raw logs of the thesis: a clone of its repository, a folder of it, or archives of it."""
     made = imported.import_thesis(paths, out, name=name, progress=telling("logs read"))
     say([f"imported into {made.run.path}", *made.summary()])
-
-
-@import_.command()
-@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--name", help="Name of the run directory; the bundle's by default.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Its parent.")
-def bundle(path: Path, name: str | None, out: Path) -> int:
-    """Import a run that `xdplab export` wrote: every checksum is checked, its rows are derived again and compared.
-
-    Ends with exit code 1 if the rows differ from the exported ones.
-    """
-    taken = bundles.import_bundle(path, out, name=name)
-    said = "they are byte-equal to the exported ones" if taken.equal else f"they differ from the exported: {taken.why}"
-    files, rows = many(taken.files, "file"), many(taken.rows, "row")
-    say([f"imported into {taken.path}: {files}, every checksum is right; {rows} derived here: {said}"])
-    return 0 if taken.equal else 1
 
 
 @click.command()
@@ -148,7 +124,7 @@ def _repeated(
     figures: list[published.Spec] | None,
 ) -> list[str]:  # fmt: skip
     """Draw the user's own run as the thesis' figures, and return the table of conclusions."""
-    measured = catalogue.open_run(own)
+    measured = kinds.open_run(own)
     if measured.kind_name != "traffic":
         raise FigureError(f"--from is for XDP traffic: {own} is of kind {measured.kind_name}")
     mine = repeated.own_run(own.name, runs.trials_table(measured.directory))

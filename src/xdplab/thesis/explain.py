@@ -1,9 +1,8 @@
-"""From a mark of a figure to its files and lines."""
+"""From a mark of a published figure to the lines of the logs behind it."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,12 @@ from typing import Any
 import pandas as pd
 
 from xdplab.errors import FigureError
-from xdplab.figures.album import views_of
-from xdplab.figures.marks import View
-from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic.explain import Place, matches
 from xdplab.thesis.language import shown_label
 from xdplab.thesis.published import RANKS, Spec, as_printed, figure_named, place_names, ranked
 from xdplab.thesis.source import Found, raw_logs
 from xdplab.thesis.views import USER, VALUES, Source, corrected_rows, published_view, source_of
 
-Place = tuple[str, str, str]
 _FILES = {"throughput": "generator", "latency": "generator", "softirq": "sar"}
 _PERF = {
     "instructions": "instructions",
@@ -29,33 +25,19 @@ _PERF = {
 }
 
 
-def explain(run: RunDirectory, trials: pd.DataFrame, figure: str, mark: str, data: Sequence[Path] = ()) -> list[str]:
-    """Return the sources of the marks of ``figure`` that ``mark`` names.
+def explain(trials: pd.DataFrame, figure: str, mark: str, data: Sequence[Path] = ()) -> list[str]:
+    """Return the lines of the logs behind the marks of a published ``figure`` that ``mark`` names.
 
     ``mark`` is ``PANEL|HUE|X`` as in the figure's CSV; parts may be omitted, and panels abbreviated. If ``data`` names
     an import's logs, the lines themselves are shown. Raises FigureError if there is no such mark.
     """
-    if run.imported:
-        return list(_of_published(trials, figure_named(figure), mark, data))
-    return list(_of_run(run, trials, figure, mark))
+    return list(_of_published(trials, figure_named(figure), mark, data))
 
 
-def matches(place: Place, mark: str) -> bool:
-    """True where each part of ``mark`` (up to three) equals its place's label, or a whole word of it."""
-    named = (place, tuple(shown_label(label, "en") for label in place))
-    return any(_matches(tuple(label.lower() for label in labels), mark) for labels in named)
-
-
-def _matches(labels: Place | tuple[str, ...], mark: str) -> bool:
-    parts = [part.strip().lower() for part in re.split(r"[|/;,]", mark)]
-    if len(parts) > 3:
-        return False
-    if len(parts) < 3:
-        return all(any(part == label or part in label.split() for label in labels) for part in parts)
-    return all(part in ("", "*", label) or part in label.split() for part, label in zip(parts, labels, strict=True))
-
-
-# --- published figures ---
+def _chosen(place: Place, mark: str) -> bool:
+    """True where ``mark`` names a place by its labels in either language."""
+    panel, hue, x = (shown_label(label, "en") for label in place)
+    return matches(place, mark) or matches((panel, hue, x), mark)
 
 
 def _of_published(trials: pd.DataFrame, spec: Spec, mark: str, data: Sequence[Path]) -> Iterator[str]:
@@ -65,7 +47,7 @@ def _of_published(trials: pd.DataFrame, spec: Spec, mark: str, data: Sequence[Pa
     )
     printed, better = as_printed(source.printed, spec), corrected_rows(source, spec)
     places = _places(printed, spec) | _places(better, spec)
-    chosen = [place for place in places if matches(place, mark)]
+    chosen = [place for place in places if _chosen(place, mark)]
     if not chosen:
         raise FigureError(
             f"{spec.file} has no mark {mark!r}", remedy=f"for example {'|'.join(next(iter(places), ('',)))}"
@@ -190,42 +172,3 @@ def _line(file: str, line: int | None, data: Sequence[Path]) -> str | None:
     if log is None or line is None:
         return None
     return log.read().decode(errors="replace").split("\n")[line - 1].strip()
-
-
-# --- figures of the user's own runs ---
-
-
-def _of_run(run: RunDirectory, trials: pd.DataFrame, figure: str, mark: str) -> Iterator[str]:
-    """Yield each mark of a place, the values of its repetitions, and the raw files of its trials, once."""
-    count = 0
-    for stem, view in views_of(figure, trials):
-        if not isinstance(view, View):
-            continue
-        marks = view.marks[view.marks["kind"].ne("fit")]
-        places = [(str(row["panel"] or ""), str(row["hue"] or ""), str(row["x"])) for row in marks.to_dict("records")]
-        for place in dict.fromkeys(place for place in places if matches(place, mark)):
-            count += 1
-            here = marks[[other == place for other in places]]
-            yield from _mark_lines(f"{stem}: {' | '.join(place)}", here)
-            points = dict.fromkeys(point for one in here["points"].astype(str) for point in one.split(","))
-            yield from _raw_lines(run, trials, list(points))
-    if not count:
-        raise FigureError(f"{figure} has no mark {mark!r}", remedy="PANEL|HUE|X as in the figure's CSV")
-
-
-def _mark_lines(title: str, marks: pd.DataFrame) -> Iterator[str]:
-    raw = marks["kind"].eq("raw")
-    for row in marks[~raw].to_dict("records"):
-        n = "" if pd.isna(row["n"]) else f", n = {row['n']:.0f}"
-        yield f"{title}: {row['value']:g} {row['kind']}{n}"
-    if raw.any():
-        yield f"  one repetition each: {', '.join(f'{value:g}' for value in marks.loc[raw, 'value'])}"
-
-
-def _raw_lines(run: RunDirectory, trials: pd.DataFrame, points: Sequence[str]) -> Iterator[str]:
-    for row in trials[trials["point_id"].isin(points)].itertuples():
-        folder = run.raw_dir(str(row.trial_id), int(str(row.attempt)))
-        files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-        where = folder.relative_to(run.path).as_posix()
-        said = f"{where}/: {', '.join(files)}" if files else "no raw file"
-        yield f"  repetition {row.repetition}, attempt {row.attempt}, {row.verdict}: {said}"

@@ -412,7 +412,7 @@ def test_a_run_is_opened_as_it_was_asked_for(run: ExecutionRun) -> None:
     (run.directory.path / "objects/matrix.so").rename(run.directory.path / "objects/elsewhere.so")
     run.execute()
     assert run.failures()
-    again = STUDY.open(run.directory.path)
+    again = STUDY.open(run.directory)
     assert again.request == run.request
     assert again.points == run.points
     assert set(again.table()["benchmark"]) == {"primes"}

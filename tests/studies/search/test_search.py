@@ -19,8 +19,8 @@ from xdplab.formats.generator import Burst, Histogram, Summary
 from xdplab.plan import Trial, parse_plan, points_of, schedule
 from xdplab.run.facts import as_json
 from xdplab.run.state import Attempt
-from xdplab.studies.plan_runs import SearchRequest, as_searched
 from xdplab.studies.search.bisect import largest_accesses
+from xdplab.studies.search.kind import SearchRequest, as_searched
 from xdplab.studies.search.mlr import search
 from xdplab.studies.search.offer import Offer, Offered
 from xdplab.studies.search.profile import PROFILES, Rfc2544Tests, profile

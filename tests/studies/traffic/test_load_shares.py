@@ -12,7 +12,7 @@ from xdplab.errors import PlanError, ResultsError, UnsupportedError
 from xdplab.plan import Point, parse_plan, points_of
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kinds import open_run
-from xdplab.studies.plan_runs import pdr_files
+from xdplab.studies.search.kind import pdr_files
 from xdplab.studies.traffic.pdr import FILE, joined, known_pdr, of_search, offered_rate, remark
 from xdplab.studies.trial_facts import Limit
 

@@ -174,7 +174,7 @@ def test_audit_and_figures_take_a_study_s_run_too(tmp_path: Path):
 def test_another_run_is_refused(tmp_path: Path):
     run = RunDirectory.create(tmp_path, "other", run_id="1", plan_yaml="name: quick\n")
     with pytest.raises(ResultsError, match="not a run of study verifier"):
-        STUDY.open(run.path)
+        STUDY.open(run)
 
 
 @pytest.mark.nightly

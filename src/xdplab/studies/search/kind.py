@@ -1,7 +1,4 @@
-"""Runs of a plan through the common interface: XDP traffic that is measured or searched.
-
-A search is a plan whose trials are searched in the testbed of the traffic study: this module joins the two.
-"""
+"""A search as a kind of run: a plan whose trials are searched in the testbed of the traffic study."""
 
 from __future__ import annotations
 
@@ -16,20 +13,17 @@ import pandas as pd
 
 from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding
-from xdplab.analysis.summary import constant_words, for_people, points_summary, varying
 from xdplab.errors import FigureError, PlanError, ResultsError
-from xdplab.figures.catalogue import CATALOGUE
-from xdplab.figures.catalogue import figure as traffic_figure
-from xdplab.labs import Lab, use_lab
+from xdplab.labs import Lab
 from xdplab.later import later
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, table
-from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory, read_json
-from xdplab.run.state import RunState, last_attempts, read_state
+from xdplab.run.state import last_attempts
 from xdplab.studies.comparing import ComparedRuns, compared_rows
-from xdplab.studies.every import AnyAudit, AnyRun, PlainAudit, Where, not_measured, require_same_kind
+from xdplab.studies.every import AnyAudit, AnyRun, PlainAudit, not_measured, require_same_kind
 from xdplab.studies.frame import draw_views, said
+from xdplab.studies.kinds import SEARCHED
 from xdplab.studies.search.profile import Profile, Rfc2544Tests
 from xdplab.studies.search.rows import TABLE, point_label, remarks, rfc2544_tables, search_table, shown
 from xdplab.studies.search.study import SearchStudy
@@ -37,114 +31,14 @@ from xdplab.studies.search.views import VIEWS
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic import pdr, runs
 from xdplab.studies.traffic.bench import TrialBench
-from xdplab.studies.traffic.calibrating import calibrated, usable
-from xdplab.studies.traffic.comparison import around, compared
+from xdplab.studies.traffic.kind import PlanRun
 from xdplab.studies.traffic.planned import Files, run_trials_of
-from xdplab.studies.traffic.runs import MEASURED, TrafficMethod
+from xdplab.studies.traffic.runs import TrafficMethod
 
 if TYPE_CHECKING:
     from xdplab.figures import draw as drawer
 else:
     drawer = later("xdplab.figures.draw")
-
-ASKED = "search.json"
-"""The file with a search's options in its run: a continued search must use the same."""
-
-
-class PlanRun:
-    """A run of XDP traffic, measured here or imported."""
-
-    kind_name = "traffic"
-    metric = "forwarded_pps"
-
-    def __init__(self, directory: RunDirectory) -> None:
-        self.directory = directory
-
-    @property
-    def way(self) -> TrafficMethod:
-        return MEASURED
-
-    @property
-    def state(self) -> RunState:
-        return read_state(self.directory)
-
-    def measure(self, observer: Observer, where: Where) -> RunState:
-        """Measure the missing trials where the run was, or in the lab or labs of ``where``.
-
-        Raises StrangersFileError for another user's run.
-        """
-        self.directory.require_trust()
-        labs = where.labs
-        if not labs and where.lab is None:
-            labs = runs.shared_by(self.directory)
-        if labs:
-            from xdplab.studies.traffic.fleet import joined  # Dask takes a second to load
-
-            with joined(labs, where.scheduler) as together:
-                return together.execute(self.directory, observer, self.way)
-        with use_lab(where.lab or runs.lab_of(self.directory)) as lab:
-            return runs.execute(self.directory, lab, observer, self.way, steal=where.steal)
-
-    def complete(self) -> list[str]:
-        return [] if self.directory.imported else runs.complete(self.directory, self.way.recipe)
-
-    def keep_tables(self) -> Path:
-        return runs.keep_tables(self.directory, self.way.recipe)
-
-    def check_raw(self) -> None:
-        runs.check_raw(self.directory)
-
-    def rows(self) -> pd.DataFrame:
-        """Return one row per trial: its last attempt, judged by the current rules."""
-        return runs.settled_trials(self.directory)
-
-    def samples(self) -> pd.DataFrame:
-        """Return one row per interval of 100 ms."""
-        return runs.samples_table(self.directory)
-
-    def points_summary(self) -> pd.DataFrame:
-        """Return one row per point: varying factors, n, means with their intervals, verdicts."""
-        return points_summary(self.rows())
-
-    def tables(self) -> dict[str, Table]:
-        trials = self.rows()
-        if trials.empty:
-            return {}
-        alike = constant_words(trials, varying(trials))
-        title = f"{trials['point_id'].nunique()} points, mean ± half of its 95 % interval over n valid repetitions"
-        return {"points": Table(f"{title}; {alike}", for_people(points_summary(trials)))}
-
-    def summary(self) -> list[str]:
-        return runs.summary(self.directory)
-
-    def draw_figures(
-        self, *, names: Sequence[str] = (), style: str = "paper-1col", out: Path | None = None
-    ) -> list[str]:
-        return runs.draw_figures(self.directory, names=names, style=style, out=out)
-
-    @property
-    def figure_names(self) -> list[str]:
-        return list(CATALOGUE)
-
-    def figure(self, name: str | None = None, **options: Any) -> Any:
-        """Draw one figure; ``options``: hue, panel, where, value, style, ax, figsize, caption."""
-        return traffic_figure(name or "throughput", self.rows(), **options)
-
-    def findings(self) -> list[Finding]:
-        return runs.audit(self.directory)
-
-    def audit(self) -> AnyAudit:
-        return runs.full_audit(self.directory)
-
-    def compare(
-        self, other: AnyRun, metric: str | None = None, *, equal: Sequence[AnyRun] = (), margin: float = MARGIN
-    ) -> ComparedRuns:
-        """Say whether ``other`` is faster than, slower than or the same as this run, point by point and over all."""
-        require_same_kind(self, other, *equal)
-        same, value = [run.directory for run in equal], metric or self.metric
-        both = self.directory, other.directory
-        kept = calibrated(*map(around, both)) if usable(value, same) else None
-        return compared(*both, value, equal=same, margin=margin, calibration=kept)
 
 
 @dataclass(frozen=True)
@@ -170,10 +64,11 @@ class SearchRun(PlanRun):
 
     kind_name = "search"
     metric = "pdr_pps"
+    is_race = False
 
     def __init__(self, directory: RunDirectory) -> None:
         super().__init__(directory)
-        self.asked = read_json(directory.path / ASKED, SearchRequest.of)
+        self.asked = read_json(directory.path / SEARCHED, SearchRequest.of)
 
     @property
     def way(self) -> TrafficMethod:
@@ -267,7 +162,7 @@ def start_search(
 ) -> SearchRun:
     """Make the run directory of a search of every point of ``plan``; nothing is measured yet. Raises PlanError."""
     wanted = as_searched(plan, asked.profile)
-    return SearchRun(runs.start(wanted, lab, parent, only=only, files={ASKED: asked.to_json()}))
+    return SearchRun(runs.start(wanted, lab, parent, only=only, files={SEARCHED: asked.to_json()}))
 
 
 def as_searched(plan: Plan, chosen: Profile) -> Plan:
@@ -292,17 +187,3 @@ def pdr_files(search: AnyRun) -> Files:
     if search.kind_name != "search":
         raise ResultsError(f"{search.directory.path} is not a search", remedy="`xdplab search PLAN` makes one")
     return {pdr.FILE: pdr.of_search(search.directory.name, search.rows())}
-
-
-@dataclass(frozen=True)
-class PlanKind:
-    """A kind of run that a plan makes."""
-
-    name: str
-    run: type[PlanRun]
-
-    def open(self, path: Path) -> AnyRun:
-        return self.run(RunDirectory.open(path))
-
-
-TRAFFIC, SEARCH = PlanKind("traffic", PlanRun), PlanKind("search", SearchRun)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import floor, isnan, log10
 from typing import Any
@@ -16,18 +15,11 @@ from xdplab.analysis.fit import fit_line, limited_by_dut
 from xdplab.analysis.series import SERIES, key_of, plain, settled, with_baselines
 from xdplab.analysis.summary import varying
 from xdplab.plan.factors import BY_COLUMN
-from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.audit_labs import LabsCompared, labs_compared
 from xdplab.text import many
-from xdplab.thesis import audit_page
-from xdplab.thesis.changes import Changes, trials_of
-from xdplab.thesis.findings import RULES as IMPORT_RULES
-from xdplab.thesis.findings import find_import
-from xdplab.thesis.rules import corrected
 
 FIT_GROUP = (*(name for name in SERIES if name != "frame_bytes"), "repetition")
 MOST_LISTED = 3
-_RAW = re.compile(r"raw/(?P<trial>[^/]+)/[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -96,51 +88,22 @@ class Audit:
         return "\n".join([*lines, *_fit_lines(self.fits), *self.labs.lines()]) + "\n"
 
 
-def findings(run: RunDirectory, trials: pd.DataFrame) -> list[Finding]:
-    """Return the findings over the judged trials (all attempts) of a run, measured here or imported."""
-    if not run.imported:
-        return find(settled(trials))
-    better = corrected(trials)
-    return audit_page.kept(find_import(trials, better), find(better))
+def findings(trials: pd.DataFrame) -> list[Finding]:
+    """Return the findings over the judged trials (all attempts) of a run."""
+    return find(settled(trials))
 
 
-def audit(run: RunDirectory, trials: pd.DataFrame) -> Audit:
-    """Return the findings of a run with what they change, and the fits of the model."""
+def audit(name: str, trials: pd.DataFrame) -> Audit:
+    """Return the findings of the run of that name, and the fits of the model."""
     places = point_label(trials)
-    labs = labs_compared(trials, places)
-    found = findings(run, trials)
-    if not run.imported:
-        entries = tuple(_entry(finding, Changes(), {}, places) for finding in found)
-        return Audit(run.name, entries, tuple(fits_by_repetition(trials)), labs)
-    # it loads matplotlib, which takes a second: runs and their workers do not need it
-    from xdplab.thesis.effects import Album, by_rule
-
-    album, files = Album(trials), files_by_trial(trials)
-    changes = by_rule(album, found)
-    rank = {rule: at for at, rule in enumerate(audit_page.ordered(found, changes))}
-    found.sort(key=lambda finding: rank[finding.rule])
-    entries = tuple(_entry(f, album.changes(f.rule, trials_of(f)), files, places) for f in found)
-    summary = tuple(audit_page.first_page(found, changes, len(album.figures)))
-    return Audit(run.name, entries, tuple(fits_by_repetition(corrected(trials))), labs, summary)
+    entries = tuple(entry(finding, places) for finding in findings(trials))
+    return Audit(name, entries, tuple(fits_by_repetition(trials)), labs_compared(trials, places))
 
 
 def how_found(rule: str) -> str:
     """Return a description of a rule's method."""
-    for name in (rule, {"ring-bound latency": "ring depth", "other ring depth": "ring depth"}.get(rule, "")):
-        if name in IMPORT_RULES:
-            return IMPORT_RULES[name][1]
-    own = RULES.get(rule) or RULES.get(
-        {"no valid trial": "no valid trial", "fewer repetitions": "no valid trial"}.get(rule, "")
-    )
-    return " ".join((own.__doc__ or "").split()) if own else ""
-
-
-def files_by_trial(trials: pd.DataFrame) -> dict[str, list[str]]:
-    """Return, by trial, the logs it was read from."""
-    names = ("generator_file", "sar_file", "perf_file")
-    table = trials.drop_duplicates("trial_id", keep="last")
-    columns = zip(table["trial_id"], *(table[name] for name in names), strict=True)
-    return {str(trial): [str(file) for file in files if not pd.isna(file)] for trial, *files in columns}
+    function = RULES.get("no valid trial" if rule == "fewer repetitions" else rule)
+    return " ".join((function.__doc__ or "").split()) if function else ""
 
 
 _IN_PLACE = ("mode", "queues", "frame_bytes", "accesses")
@@ -167,15 +130,14 @@ def point_label(trials: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def _entry(finding: Finding, changes: Changes, files: dict[str, list[str]], places: dict[str, str]) -> AuditEntry:
-    trials = [match["trial"] for name in finding.files if (match := _RAW.fullmatch(name))]
-    own = [file for trial in trials for file in files.get(trial, ())] if files else list(finding.files)
+def entry(finding: Finding, places: Mapping[str, str]) -> AuditEntry:
+    """Return the entry of a finding; ``places`` are the run's points in words."""
     numbers = {name: float(value) for name, value in finding.evidence.items()}
+    where = tuple(places.get(point, point) for point in finding.points)
+    how = how_found(finding.rule)
     return AuditEntry(
-        finding.rule, finding.severity, finding.what, how_found(finding.rule), finding.points,
-        tuple(places.get(point, point) for point in finding.points), tuple(own), numbers,
-        dict(sorted(changes.marks.items())), dict(sorted(changes.most.items())),
-    )  # fmt: skip
+        finding.rule, finding.severity, finding.what, how, finding.points, where, finding.files, numbers, {}, {}
+    )
 
 
 def fits_by_repetition(trials: pd.DataFrame) -> list[Fit]:

@@ -15,26 +15,25 @@ from xdplab.analysis.compare import POINT, decide, same_points
 from xdplab.errors import ResultsError
 from xdplab.run.disk import replacing
 from xdplab.run.metrics import completed, frame
-from xdplab.run.rundir import RunDirectory
 from xdplab.studies.comparing import ComparedRuns, check_metric, differences
-from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.calibrating import calibrated, usable
-from xdplab.studies.traffic.comparison import around, changed_files
+from xdplab.studies.traffic.comparison import changed_files
+from xdplab.studies.traffic.kind import PlanRun
 
 VERSION = 1
 _NEEDED = ("run_id", "point_id", "trial_id", "attempt", "repetition", "verdict", "program_hash")
 
 
-def save(run: RunDirectory, metric: str, path: Path, *, equal: Sequence[RunDirectory] = ()) -> None:
+def save(run: PlanRun, metric: str, path: Path, *, equal: Sequence[PlanRun] = ()) -> None:
     """Write the baseline of ``run`` for ``metric``; two or more ``equal`` runs say how equal runs spread."""
     if len(equal) == 1:
         raise ResultsError("one equal run has no spread", remedy="give --equal twice or more, or leave it out")
-    tables = [runs.settled_trials(one) for one in (run, *equal)]
+    tables = [one.rows() for one in (run, *equal)]
     for one, table in zip((run, *equal), tables, strict=True):
-        check_metric(table, metric, one)
+        check_metric(table, metric, one.directory)
     kept = [_kept(table, metric) for table in tables]
     data = {
-        "xdplab_baseline": VERSION, "run": run.name, "metric": metric, "around": around(run),
+        "xdplab_baseline": VERSION, "run": run.directory.name, "metric": metric, "around": run.around(),
         "trials": kept[0], "equal": kept[1:],
     }  # fmt: skip
     with replacing(path, "free some space, or name another file") as scratch:
@@ -47,7 +46,7 @@ def _kept(table: pd.DataFrame, metric: str) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
-def against(path: Path, run: RunDirectory, *, margin: float = MARGIN) -> ComparedRuns:
+def against(path: Path, run: PlanRun, *, margin: float = MARGIN) -> ComparedRuns:
     """Compare ``run`` to the baseline in ``path``, by the metric that it was saved for. Raises ResultsError."""
     try:
         data = json.loads(path.read_text())
@@ -60,15 +59,15 @@ def against(path: Path, run: RunDirectory, *, margin: float = MARGIN) -> Compare
         raise ResultsError(f"{path} is not a baseline", remedy="`compare RUN --save-baseline FILE` makes one") from None
     if version != VERSION:
         raise ResultsError(f"{path} is a baseline of version {version}", remedy=f"save it again, as version {VERSION}")
-    second = completed(runs.settled_trials(run))
-    check_metric(second, metric, run)
-    now = around(run)
+    second = completed(run.rows())
+    check_metric(second, metric, run.directory)
+    now = run.around()
     kept = calibrated(before, now) if usable(metric, equal) else None
     first, second = same_points(completed(first), second)
     decision = decide(first, second, metric, equal=equal, margin=margin, calibration=kept)
-    names = (f"{name} (baseline)", run.name)
+    names = (f"{name} (baseline)", run.directory.name)
     doubts = dict.fromkeys(names, ()) | {
-        run.name: tuple(f"{one.rule}: {one.what}" for one in runs.audit(run) if one.severity == "warning")
+        names[1]: tuple(f"{one.rule}: {one.what}" for one in run.findings() if one.severity == "warning")
     }
-    unlike = (*changed_files(first, second, None, run), *differences(before, now))
+    unlike = (*changed_files(first, second, None, run.directory), *differences(before, now))
     return ComparedRuns(metric, names, unlike, doubts, decision)

@@ -14,7 +14,7 @@ from xdplab.analysis.settings_rules import settings_around
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_runs, differences, names_of
 from xdplab.studies.provenance import MOMENT, flat
-from xdplab.studies.traffic import audits, runs
+from xdplab.studies.traffic.kind import PlanRun
 from xdplab.studies.traffic.planned import run_plan
 from xdplab.text import many
 
@@ -22,11 +22,11 @@ RATE = "forwarded_pps"
 
 
 def compared(
-    first: RunDirectory,
-    second: RunDirectory,
+    first: PlanRun,
+    second: PlanRun,
     metric: str = "forwarded_pps",
     *,
-    equal: Sequence[RunDirectory] = (),
+    equal: Sequence[PlanRun] = (),
     margin: float = MARGIN,
     calibration: Calibration | None = None,
 ) -> ComparedRuns:
@@ -36,12 +36,13 @@ def compared(
 
     Raises ResultsError if one of them is also compared, or is alone: a run has no spread by itself.
     """
-    check_runs(first, second, equal)
-    tables = [runs.trials_table(run) for run in (first, second)]
+    directories = first.directory, second.directory
+    check_runs(*directories, [run.directory for run in equal])
+    tables = [run.attempts() for run in (first, second)]
     settled = same_points(*(table.drop_duplicates("trial_id", keep="last", ignore_index=True) for table in tables))
-    for run, table in zip((first, second), settled, strict=True):
-        check_metric(table, metric, run)
-    names = names_of(first, second)
+    for directory, table in zip(directories, settled, strict=True):
+        check_metric(table, metric, directory)
+    names = names_of(*directories)
     doubts = {
         name: tuple(_doubts(run, table, metric))
         for name, run, table in zip(names, (first, second), tables, strict=True)
@@ -50,15 +51,15 @@ def compared(
         settled[0],
         settled[1],
         metric,
-        equal=[runs.settled_trials(run) for run in equal],
+        equal=[run.rows() for run in equal],
         margin=margin,
         calibration=calibration,
     )
     return ComparedRuns(metric, names, tuple(_unlike(first, second, *settled)), doubts, decision)
 
 
-def _doubts(run: RunDirectory, table: pd.DataFrame, metric: str) -> list[str]:
-    found = [f"{one.rule}: {one.what}" for one in audits.findings(run, table) if one.severity == "warning"]
+def _doubts(run: PlanRun, table: pd.DataFrame, metric: str) -> list[str]:
+    found = [f"{one.rule}: {one.what}" for one in run.findings() if one.severity == "warning"]
     moved: Drift | None = drift(table, metric)
     if moved is not None and moved.told and metric != RATE:  # of the rate it is a finding
         found.append(
@@ -67,13 +68,13 @@ def _doubts(run: RunDirectory, table: pd.DataFrame, metric: str) -> list[str]:
     return found
 
 
-def _unlike(first: RunDirectory, second: RunDirectory, a: pd.DataFrame, b: pd.DataFrame) -> list[Unlike]:
-    before, after = (around(run) for run in (first, second))
+def _unlike(first: PlanRun, second: PlanRun, a: pd.DataFrame, b: pd.DataFrame) -> list[Unlike]:
+    before, after = (run.around() for run in (first, second))
     known = differences(before, after)
     points = frozenset(a["point_id"]) & frozenset(b["point_id"])
     here, there = (settings_around(table, points) for table in (a, b))
     known += _of_machines(differences(here, there)) if here and there else []
-    edited = changed_files(a, b, first, second)
+    edited = changed_files(a, b, first.directory, second.directory)
     both = a.drop_duplicates("point_id").merge(b.drop_duplicates("point_id"), on="point_id")
     others = both["program_hash_x"].ne(both["program_hash_y"]) & ~both["program_name_x"].isin([e.what for e in edited])
     if changed := int(others.fillna(False).sum()):
@@ -134,7 +135,7 @@ def around(run: RunDirectory) -> dict[str, str]:
 
     Where that session had several labs, each line of a lab's hosts is under the lab's name.
     """
-    facts = {} if run.imported else {f"trial.{k}": str(v) for k, v in run_plan(run).trial.model_dump().items()}
+    facts = {f"trial.{k}": str(v) for k, v in run_plan(run).trial.model_dump().items()}
     before = [event for event in run.journal.events("hosts") if event["when"] == "before" and "place" not in event]
     states = [event["state"] for event in before if event["session"] == before[-1]["session"]]
     if not states:

@@ -1,4 +1,4 @@
-"""The functions on a run: start it, execute it, derive its tables, draw it. The CLI and the notebook call these."""
+"""The functions on a run of XDP traffic: start it, execute it, derive its tables."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ import pandas as pd
 from rich.console import Console
 
 from xdplab.analysis.derived import Visits, derive
-from xdplab.analysis.findings import Finding
-from xdplab.analysis.race import Standing, standing
-from xdplab.analysis.series import valid
 from xdplab.analysis.verdicts import RULES_VERSION
-from xdplab.errors import LabError, ResultsError, XdplabError
+from xdplab.errors import LabError, XdplabError
 from xdplab.labs import Lab, use_lab
+from xdplab.later import later
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, all_gone, is_owed, table, warn_gone
 from xdplab.run.derived import derive as derive_into
@@ -27,24 +25,13 @@ from xdplab.run.metrics import BY_NAME, SAMPLES, columns_version, frame
 from xdplab.run.progress import Observer, PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, attempts_of, read_state
-from xdplab.studies.traffic import audits
-from xdplab.studies.traffic.audits import Audit
-from xdplab.studies.traffic.enough import Enough
 from xdplab.studies.traffic.manifest import host_states
-from xdplab.studies.traffic.planned import (
-    Files,
-    create_run,
-    deciding_pairs,
-    extend_run,
-    race_sides,
-    run_plan,
-    run_trials_of,
-    why_not_sliced,
-)
+from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.study import TrialStudy, check_plan, require_machines
 from xdplab.studies.traffic.turns import THE_PLANS, InTurns, Labs, labs_of
-from xdplab.thesis.imported import imported_trials
+
+open_ended = later("xdplab.studies.traffic.enough")
 
 MANIFEST = "manifest.json"
 
@@ -147,7 +134,7 @@ def execute(
             with InTurns(lambda one, own: way.session(one, run, plan, own), labs, owed) as study:
                 _write_manifest(run, labs, "before")
                 retries, pause_s = way.retries(plan), way.pause_s(plan)
-                known = Enough(run, plan, trials) if plan.open_ended else None
+                known = open_ended.Enough(run, plan, trials) if plan.open_ended else None
                 state = run_trials(run, trials, study, observer, retries=retries, pause_s=pause_s, known=known)
                 _write_manifest(run, labs, "after")
         except BaseException:
@@ -262,17 +249,17 @@ def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{n: pd.array([row.get(n) for row in values], dtype="Float64") for n in names})
 
 
-def trials_table(run: RunDirectory) -> pd.DataFrame:
+def trials_table(run: RunDirectory, read: Callable[[Path], pd.DataFrame] | None = None) -> pd.DataFrame:
     """Every finished attempt, one row each, judged by the current rules. Writes nothing into the run.
 
-    An import has no raw files of its own: its tables stay unchanged, but its trials are judged again.
+    ``read`` reads a file of the table, for callers that need only a part.
     """
-    return imported_trials(run) if run.imported else table(run, RECIPE, TRIALS)
+    return table(run, RECIPE, TRIALS, read)
 
 
 def samples_table(run: RunDirectory) -> pd.DataFrame:
     """One row per interval. Writes nothing into the run."""
-    return pd.read_parquet(run.path / SAMPLES_FILE) if run.imported else table(run, RECIPE, SAMPLES_FILE)
+    return table(run, RECIPE, SAMPLES_FILE)
 
 
 def complete(run: RunDirectory, recipe: Recipe | None = None) -> list[str]:
@@ -295,108 +282,19 @@ def complete(run: RunDirectory, recipe: Recipe | None = None) -> list[str]:
 
 def check_raw(run: RunDirectory) -> None:
     """Warn (ResultsWarning) where raw files of the run are gone."""
-    if not run.imported:
-        warn_gone(run, all_gone(run, RAW_NEEDED))
+    warn_gone(run, all_gone(run, RAW_NEEDED))
 
 
 def keep_tables(run: RunDirectory, recipe: Recipe | None = None) -> Path:
     """Derive the tables of ``run`` if they are not current; return their folder."""
-    return run.path if run.imported else derive_into(run, recipe or RECIPE)
+    return derive_into(run, recipe or RECIPE)
 
 
 def settled_trials(run: RunDirectory) -> pd.DataFrame:
     """The attempt that counts of each trial: its last."""
-    return _last(trials_table(run))
+    return last_of_each(trials_table(run))
 
 
-def _last(attempts: pd.DataFrame) -> pd.DataFrame:
+def last_of_each(attempts: pd.DataFrame) -> pd.DataFrame:
+    """The attempt that counts of each trial: its last."""
     return attempts.drop_duplicates("trial_id", keep="last", ignore_index=True)
-
-
-def audit(run: RunDirectory) -> list[Finding]:
-    """The findings over several points and repetitions."""
-    return audits.findings(run, trials_table(run))
-
-
-def full_audit(run: RunDirectory) -> Audit:
-    """The findings with how each was found and what it changes, and the model fits."""
-    return audits.audit(run, trials_table(run))
-
-
-def standing_of(run: RunDirectory) -> Standing:
-    """Return the state of the run's race, by its valid trials. Raises ResultsError for a run without a race."""
-    plan = None if run.imported else run_plan(run)
-    if plan is None or plan.race is None:
-        raise ResultsError(f"{run.path} is not a race", remedy="`xdplab race A B`, or a plan with `race:`")
-    arrangement = next(run.journal.events("planned"))["arrangement"]
-    rows = valid(settled_trials(run))
-    pairs = [(a.point_id, b.point_id) for a, b in deciding_pairs(plan, arrangement)]
-    rates, slices = _by_trial(rows, "forwarded_pps"), _by_trial(rows, "slices_ratio")
-    return standing(rates, slices, pairs, plan.race.margin)
-
-
-def _by_trial(rows: pd.DataFrame, column: str) -> dict[tuple[str, int], float]:
-    """Return the column's values that are there, by point and repetition."""
-    keys = zip(rows["point_id"], rows["repetition"], rows[column], strict=True)
-    return {(str(point), int(repetition)): float(value) for point, repetition, value in keys if not pd.isna(value)}
-
-
-def race_line(run: RunDirectory) -> str:
-    """Return the sides of a race and its state, in one line. Raises ResultsError for a run that is not a race."""
-    found = standing_of(run)
-    a, b = race_names(run)
-    return f"race of a ({a}) and b ({b}): {found.text}{_why_by_windows(run, found)}"
-
-
-def race_names(run: RunDirectory) -> tuple[str, str]:
-    """Return a description of a and of b of a race."""
-    return race_sides(run_plan(run), next(run.journal.events("planned"))["arrangement"])
-
-
-def _why_by_windows(run: RunDirectory, found: Standing) -> str:
-    """Return why programs did not take turns under one sender although the plan asks for it."""
-    plan = run_plan(run)
-    if found.by == "slices" or plan.race is None or plan.race.by == "windows":
-        return ""
-    pairs, rows = deciding_pairs(plan, next(run.journal.events("planned"))["arrangement"]), settled_trials(run)
-    believed = valid(rows)
-    sliced = set(believed.loc[believed["slices_ratio"].notna(), "point_id"])
-    a, b = next((a, b) for a, b in pairs if b.point_id not in sliced)
-    told = [json.loads(reasons) for reasons in rows.loc[rows["point_id"].eq(b.point_id), "null_reasons"].dropna()]
-    reason = why_not_sliced(a, b) or next((one["slices_ratio"] for one in told if "slices_ratio" in one), None)
-    return f" ({reason})" if reason else ""
-
-
-def summary(run: RunDirectory) -> list[str]:
-    """The results in a few lines: verdicts, then the reasons of trials that are not valid."""
-    settled = settled_trials(run)
-    counts = settled["verdict"].value_counts()
-    racing = not run.imported and run_plan(run).race is not None
-    lines = [race_line(run)] if racing else []
-    lines += ["verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
-    others = settled[settled["verdict"] != "valid"]
-    for (verdict, reason), rows in others.groupby(["verdict", "reason"], dropna=False):
-        lines.append(f"  {verdict} ({len(rows)}): {reason}")
-    return lines
-
-
-def draw_figures(
-    run: RunDirectory,
-    *,
-    names: Sequence[str] = (),
-    style: str = "paper-1col",
-    out: Path | None = None,
-) -> list[str]:
-    """Draw all figures that apply (or ``names``) and say where they are, and why the others are not."""
-    from xdplab.figures.album import draw_all
-    from xdplab.figures.catalogue import CATALOGUE
-    from xdplab.figures.reading import read_narrowed
-
-    trials = settled_trials(run) if run.imported else _last(table(run, RECIPE, TRIALS, read_narrowed))
-    drawn = draw_all(trials, out or run.figures, style=style, names=names)
-    made = [
-        f"figure {d.stem}, {CATALOGUE[d.name].text}: {next(f for f in d.files if f.suffix == '.png')}"
-        for d in drawn
-        if d.files
-    ]
-    return made + [f"no figure {d.stem}: {d.reason}" for d in drawn if not d.files]

@@ -22,7 +22,7 @@ from xdplab.resources import shipped
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.studies.tables import markdown
-from xdplab.studies.traffic import audits, runs
+from xdplab.studies.traffic import audits, race, runs
 from xdplab.studies.traffic.comparison import around
 from xdplab.studies.traffic.latencies import latencies_of
 from xdplab.studies.traffic.selftest_backlog import SLOW, backlog_found, steering
@@ -108,8 +108,8 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
     controls = [
         *delays_found(held),
         *events_found(counted),
-        equal_found(runs.standing_of(equal)),
-        slowdown_found(runs.standing_of(slow), period_ns(runs.settled_trials(slow), delay_ns=0), every),
+        equal_found(race.standing_of(equal)),
+        slowdown_found(race.standing_of(slow), period_ns(runs.settled_trials(slow), delay_ns=0), every),
         sample_found(sampled),
         setting_found(switched),
         upstream_found(behind),
@@ -319,7 +319,7 @@ def sample_found(run: RunDirectory) -> NegativeControl:
 def setting_found(run: RunDirectory) -> NegativeControl:
     """BPF statistics on in mid-run: trials after the switch are invalid, and the audit names the setting."""
     table = runs.settled_trials(run)
-    named = " ".join(one.what for one in audits.findings(run, table) if one.rule == "settings differ")
+    named = " ".join(one.what for one in audits.findings(table) if one.rule == "settings differ")
     words = f"invalid after the switch, and {SETTING} named"
     said, holds = switch_found(table, named)
     return _control("switched setting", f"BPF statistics on after {SWITCHED_AFTER} trials", said, words, holds)

@@ -1,0 +1,103 @@
+"""Imported runs as a kind of run: their tables are read as they are, and judged and audited by the current rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from xdplab.analysis.finding_rules import find
+from xdplab.analysis.findings import Finding
+from xdplab.studies.traffic import audits
+from xdplab.studies.traffic.audits import Audit, AuditEntry
+from xdplab.studies.traffic.kind import PlanRun
+from xdplab.thesis import audit_page
+from xdplab.thesis.changes import Changes, trials_of
+from xdplab.thesis.findings import RULES, find_import
+from xdplab.thesis.imported import SAMPLES, imported_trials
+from xdplab.thesis.rules import corrected
+
+_RAW = re.compile(r"raw/(?P<trial>[^/]+)/[0-9]+")
+_RULE_OF = {"ring-bound latency": "ring depth", "other ring depth": "ring depth"}
+"""Findings whose rule has another name."""
+
+
+class ImportRun(PlanRun):
+    """A run of XDP traffic that was measured elsewhere. It has neither a plan nor raw files of its own."""
+
+    is_race = False
+
+    def complete(self) -> list[str]:
+        return []
+
+    def keep_tables(self) -> Path:
+        return self.directory.path
+
+    def check_raw(self) -> None:
+        """Its raw files are elsewhere."""
+
+    def attempts(self, read: Callable[[Path], pd.DataFrame] | None = None) -> pd.DataFrame:
+        return imported_trials(self.directory)
+
+    def samples(self) -> pd.DataFrame:
+        return pd.read_parquet(self.directory.path / SAMPLES)
+
+    def around(self) -> dict[str, str]:
+        return {}
+
+    def findings(self) -> list[Finding]:
+        return findings(self.attempts())
+
+    def audit(self) -> Audit:
+        return audit(self.directory.name, self.attempts())
+
+    def explain(self, figure: str, mark: str, data: Sequence[Path] = ()) -> list[str]:
+        from xdplab.thesis import explain
+
+        return explain.explain(self.attempts(), figure, mark, data)
+
+
+def findings(trials: pd.DataFrame) -> list[Finding]:
+    """Return the findings over an import's judged trials (all attempts)."""
+    better = corrected(trials)
+    return audit_page.kept(find_import(trials, better), find(better))
+
+
+def audit(name: str, trials: pd.DataFrame) -> Audit:
+    """Return the findings of an import with what each changes in the published figures, and the fits of the model."""
+    # it loads matplotlib, which takes a second: `show` does not need it
+    from xdplab.thesis.effects import Album, by_rule
+
+    common, found = audits.audit(name, trials), findings(trials)
+    album, files, places = Album(trials), files_by_trial(trials), audits.point_label(trials)
+    changes = by_rule(album, found)
+    rank = {rule: at for at, rule in enumerate(audit_page.ordered(found, changes))}
+    found.sort(key=lambda finding: rank[finding.rule])
+    entries = tuple(_entry(f, audits.entry(f, places), album.changes(f.rule, trials_of(f)), files) for f in found)
+    summary = tuple(audit_page.first_page(found, changes, len(album.figures)))
+    fits = tuple(audits.fits_by_repetition(corrected(trials)))
+    return replace(common, entries=entries, fits=fits, summary=summary)
+
+
+def _entry(finding: Finding, entry: AuditEntry, changes: Changes, files: dict[str, list[str]]) -> AuditEntry:
+    trials = [match["trial"] for name in finding.files if (match := _RAW.fullmatch(name))]
+    logs = tuple(file for trial in trials for file in files.get(trial, ()))
+    marks, most = dict(sorted(changes.marks.items())), dict(sorted(changes.most.items()))
+    return replace(entry, how=how_found(finding.rule), files=logs, changes=marks, most=most)
+
+
+def how_found(rule: str) -> str:
+    """Return a description of a rule's method."""
+    name = _RULE_OF.get(rule, rule)
+    return RULES[name][1] if name in RULES else audits.how_found(rule)
+
+
+def files_by_trial(trials: pd.DataFrame) -> dict[str, list[str]]:
+    """Return, by trial, the logs it was read from."""
+    names = ("generator_file", "sar_file", "perf_file")
+    table = trials.drop_duplicates("trial_id", keep="last")
+    columns = zip(table["trial_id"], *(table[name] for name in names), strict=True)
+    return {str(trial): [str(file) for file in files if not pd.isna(file)] for trial, *files in columns}
