@@ -21,6 +21,7 @@
 #define RECORD_HEADER 8
 #define LOOK_NS (1 * NS_PER_MS)
 #define CAUGHT_UP_NS (200 * NS_PER_MS)
+#define POLL_MS 1 // a record that does not wake its reader (BPF_RB_NO_WAKEUP) waits so long
 
 struct buffer {
     struct perf_buffer *perf; // NULL: a ring buffer
@@ -109,12 +110,11 @@ static int open_perf(struct buffer *buffer, int fd) {
 /* ---- the reader ---- */
 
 static void *read_all(void *nothing) {
-    struct epoll_event ready[MAX_MAPS];
+    struct epoll_event ready;
     while (!reader.others) {
-        int count = epoll_wait(reader.epoll, ready, MAX_MAPS, -1);
+        epoll_wait(reader.epoll, &ready, 1, POLL_MS);
         CPU_SET(sched_getcpu(), &reader.cpus);
-        for (int i = 0; i < count; i++) {
-            struct buffer *buffer = ready[i].data.ptr;
+        for (struct buffer *buffer = reader.buffers; buffer < reader.buffers + reader.count; buffer++) {
             if (buffer->perf)
                 perf_buffer__consume(buffer->perf);
             else
@@ -156,7 +156,7 @@ static void add_map(const struct bpf_object *object, const struct bpf_map *map) 
     struct buffer *buffer = &reader.buffers[reader.count];
     int source = type == BPF_MAP_TYPE_RINGBUF ? open_ring(buffer, fd, bpf_map__max_entries(map))
                                               : open_perf(buffer, fd);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = buffer};
+    struct epoll_event event = {.events = EPOLLIN};
     if (source < 0 || epoll_ctl(reader.epoll, EPOLL_CTL_ADD, source, &event))
         fail("records", source < 0 ? -source : errno, NULL, "map %s cannot be read", bpf_map__name(map));
     reader.count++;
@@ -175,28 +175,36 @@ void records_read(const struct bpf_object *object) {
 
 unsigned int records_maps(void) { return reader.count; }
 
-// Waits while the fullest ring has less free than so many parts of its size, but not for long.
-static void await_rings(unsigned int parts) {
+// Waits until no ring has more than `size / parts` bytes that are not read. False if it took too long.
+static bool await_rings(uint64_t parts) {
     uint64_t until = now_ns() + CAUGHT_UP_NS;
     for (unsigned int i = 0; i < reader.count; i++) {
         const struct buffer *ring = &reader.buffers[i];
-        while (!ring->perf && !reader.others && now_ns() < until &&
-               (value(ring->produced) - value(ring->consumed)) * parts > ring->size)
+        while (!ring->perf && !reader.others &&
+               value(ring->produced) - value(ring->consumed) > ring->size / parts) {
+            if (now_ns() > until)
+                return false;
             sleep_until_ns(now_ns() + LOOK_NS / 10);
+        }
     }
+    return true;
 }
 
-void records_make_room(void) { await_rings(4); }
+int records_make_room(void) { return await_rings(4) ? 0 : -ETIME; }
 
-static void await_reader(void) {
+void records_unread(void) {
+    complain("records", ETIME,
+             "the program's records were not read within %llu ms: their reader got no CPU time",
+             CAUGHT_UP_NS / NS_PER_MS);
+}
+
+static bool await_reader(void) {
     uint64_t before, until = now_ns() + CAUGHT_UP_NS;
     do {
         before = value(&reader.perf_records);
         sleep_until_ns(now_ns() + LOOK_NS);
     } while (value(&reader.perf_records) != before && now_ns() < until);
-    for (unsigned int i = 0; i < reader.count; i++)
-        if (!reader.buffers[i].perf)
-            await_rings(reader.buffers[i].size);
+    return await_rings(UINT64_MAX);
 }
 
 static void print_cpus(void) {
@@ -216,7 +224,10 @@ void records(const struct program *program, char *arguments) {
         complain("records", ENOENT, "the program has no ring buffer and no perf event array");
         return;
     }
-    await_reader();
+    if (!await_reader()) {
+        records_unread();
+        return;
+    }
     bool known = !pthread_getcpuclockid(reader.thread, &clock);
     json_begin("records");
     json_integer("ring_records", value(&reader.ring_records));

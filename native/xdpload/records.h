@@ -13,7 +13,9 @@ void records_read(const struct bpf_object *object);
 unsigned int records_maps(void);
 
 // Waits until a quarter of each ring buffer at most is taken: for packets that are sent as fast as they go.
-void records_make_room(void);
+// -ETIME if nobody reads it meanwhile; records_unread() prints the error line.
+int records_make_room(void);
+void records_unread(void);
 
 // `records`: waits until the reader has caught up; prints what it has read and what was lost since the start,
 // its CPU time, and the CPUs on which it ran since the last answer.

@@ -12,7 +12,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ class Verb:
     module: str
     function: str
     help: str
-    package: str = "xdplab.cli"
+    package: str = field(default="xdplab.cli", kw_only=True)
 
     @property
     def is_here(self) -> bool:

@@ -17,7 +17,7 @@ else:
     bundles = later("xdplab.studies.bundle")
 
 FORMATS = {
-    "thesis": Verb("cli", "thesis", "Import the raw logs of the thesis.", "xdplab.thesis"),
+    "thesis": Verb("cli", "thesis", "Import the raw logs of the thesis.", package="xdplab.thesis"),
     "bundle": Verb("imports", "bundle", "Import a run that `xdplab export` wrote."),
 }
 

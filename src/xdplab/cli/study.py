@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class StudyVerb(Verb):
     """The command of a study that is made of its request: ``module`` is its study, ``function`` its request."""
 
-    text: str = ""
+    text: str
     """The command's own help."""
 
     def load(self) -> click.Command:

@@ -47,6 +47,7 @@ def burst(*histograms: dict[str, Any], rx: tuple[int, ...] = (100, 100, 100, 120
         "lost_packets": 0, "duplicates": 0, "reordered": 0, "foreign_packets": 0, "bad_run_id": 0, "tx_errors": 0,
         "tx_by_queue": [400], "rx_by_queue": [sum(rx)], "rate_requested_pps": None, "rx_window_packets": 400,
         "rx_window_s": 0.4001, "tx_pause_max_ns": 3_000_000, "tx_paused_ns": 5_000_000, "tx_busy_cores": 0.98,
+        "limited": None,
     }  # fmt: skip
     builder = BurstBuilder()
     for line in (*intervals, whole | summary, *(histograms or (histogram(None, 500, 700),))):
@@ -127,7 +128,6 @@ UNHEARD: dict[str, Any] = {"rx_packets": None, "rx_by_queue": None, "rx_missing"
         (USERS, {"rx_bytes": 100 * 1518, "foreign_packets": 300, "foreign_bytes": 300 * 64}, 400, 427.5),
         (USERS, {"rx_bytes": 0, "foreign_packets": 400, "foreign_bytes": 400 * 64}, 400, 64),  # all were shortened
         (USERS | {"dut_tx_mean_bytes": 60.0}, UNHEARD, 400, 64),
-        (USERS | {"dut_tx_mean_bytes": 46.0, "mode": "generic"}, UNHEARD, 400, 64),  # a packet buffer's
         (USERS, UNHEARD, 400, None),
         (USERS | {"action": "drop"}, UNHEARD, 400, 1518),  # processed as it came
         (USERS | {"action": "drop", "frame_bytes": None, "frame_mean_bytes": 700.0}, UNHEARD, 400, 700),
