@@ -49,9 +49,7 @@ VERBS = {
     "compare": Verb("figures", "compare", "Did it change? Compare OTHER with RUN, point by point and overall."),
     "audit": Verb("figures", "audit", "List what in RUN is not trustworthy, and how it was found."),
     "import": Verb("imports", "import_", "Turn published raw measurements into a run directory."),
-    "regenerate": Verb(
-        "cli", "regenerate", "Draw every published figure of the thesis again.", package="xdplab.thesis"
-    ),
+    "regenerate": Verb("cli", "regenerate", "Draw each published figure of the thesis.", package="xdplab.thesis"),
     "study": Verb("study", "study", "Studies of the execution side: what BPF costs to verify, to load and to run."),
 }
 

@@ -133,7 +133,8 @@ def output(*received: int) -> str:
         lines.append(
             {
                 "type": "summary", "burst": "offer", "duration_s": 0.4, "tx_packets": 40000, "rx_packets": count,
-                "lost_packets": 0, "duplicates": 0, "reordered": 0, "foreign_packets": 0, "bad_run_id": 0, "limited": None,
+                "lost_packets": 0, "duplicates": 0, "reordered": 0, "foreign_packets": 0, "bad_run_id": 0,
+                "limited": None,
                 "tx_errors": 0, "tx_by_queue": [40000], "rx_by_queue": [count], "rate_requested_pps": None,
             }
         )  # fmt: skip
