@@ -20,11 +20,12 @@ from xdplab.deploy.native import build_tool
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.programs.program import cache_directory
+from xdplab.studies.guests import place_of
 from xdplab.studies.loading import passes, rows, subjects
 from xdplab.studies.loading.ftrace import parse_function_graph
 from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
 from xdplab.studies.placed import driver
-from xdplab.studies.places import Place, place_of
+from xdplab.studies.places import Place
 
 MOST_APART = 0.05
 PLACE, REPETITIONS = "vm:6.1:count", 11

@@ -17,6 +17,11 @@ def many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """Return a sort key that puts ``6.12`` after ``6.2``."""
+    return tuple((int(digits or 0), other) for digits, other in re.findall(r"(\d+)|(\D+)", text))
+
+
 _STEERS = re.compile(
     "[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff\\ufffe\\uffff]"
 )

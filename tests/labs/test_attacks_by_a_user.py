@@ -20,10 +20,11 @@ from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.watchdog import watch
 from xdplab.hosts import LocalHost
 from xdplab.labs import cache, keeper_socket, keepers
+from xdplab.labs.base import HOST
 from xdplab.labs.servers.lock import PortLock
 from xdplab.run.disk import LOCK
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies import places
+from xdplab.studies import guests, places
 
 pytestmark = [
     pytest.mark.root,
@@ -200,7 +201,7 @@ def test_no_lock_can_be_held_by_another_user(
         unthrottled(host, folder=str(open_folder / "throttling"), switches=switches),
         cache.locked("kernels"),
         run.writer(),
-        places.place_of(places.HOST) as place,
+        guests.place_of(HOST) as place,
         place.jit(True),
         keepers.alone_on([0], "lab a", pytest.fail),
     ):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import LabError
+from xdplab.labs.base import OWN_KERNEL
 from xdplab.labs.vm import image, kernels
 
 VERSION = "6.18.0-rc3-mine (me@here) #7 SMP"
@@ -52,7 +53,7 @@ def test_it_is_found_by_its_name_alone_with_version_and_hash(tmp_path):
     path = file_of(tmp_path, bzimage())
     own = kernels.adopt(path)
     assert kernels.adopt(path) == own, "the same file is the same kernel"
-    assert own.name.startswith(kernels.OWN)
+    assert own.name.startswith(OWN_KERNEL)
     assert own.packages[0].startswith(f"{VERSION} sha256:")
     assert kernels.kernel(own.name) == own
     assert own.file("vmlinux").read_bytes() == bzimage()
@@ -77,7 +78,7 @@ def test_it_is_never_taken_for_a_distributions_kernel(tmp_path, monkeypatch):
 
 def test_one_that_is_gone_from_the_cache_says_so():
     with pytest.raises(LabError, match="a user's own and not in the cache"):
-        kernels.kernel(f"{kernels.OWN}0123456789ab")
+        kernels.kernel(f"{OWN_KERNEL}0123456789ab")
 
 
 def test_a_module_tree_is_found_and_lacks_are_said(tmp_path):

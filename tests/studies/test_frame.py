@@ -34,12 +34,13 @@ from xdplab.errors import (
 )
 from xdplab.figures.marks import Look, View, marks_frame
 from xdplab.hosts.local import LocalHost
+from xdplab.labs.base import HOST
 from xdplab.run.progress import PlainObserver, ending
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
-from xdplab.studies import places
+from xdplab.studies import guests, places
 from xdplab.studies.frame import StudyKind, StudyRun
-from xdplab.studies.places import HOST, place_of
+from xdplab.studies.guests import place_of
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial, schedule, study_of
 from xdplab.studies.tables import Table, markdown
 from xdplab.studies.verifier.machines import machine_of
@@ -181,7 +182,7 @@ def test_this_machine_as_a_place_interprets_only_where_its_kernel_can() -> None:
 @pytest.mark.parametrize("enabled", [True, False])
 def test_in_a_network_namespace_that_hides_the_setting_this_is_said(enabled: bool) -> None:
     """The study reported that the kernel has no JIT, and treated compiled code as interpreted."""
-    code = f"from xdplab.studies.places import *\nwith place_of(HOST) as p, p.jit({enabled}): print('held')"
+    code = f"from xdplab.studies.guests import *\nwith place_of(HOST) as p, p.jit({enabled}): print('held')"
     done = subprocess.run(["unshare", "-n", sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "the setting net.core.bpf_jit_enable is not visible in this network namespace" in done.stderr
     assert done.stdout == ""
@@ -240,9 +241,10 @@ def test_a_study_that_needs_a_hidden_setting_ends_at_once_with_the_reason(
 TWO = """
 import sys, time
 from pathlib import Path
-from xdplab.studies import places
+from xdplab.studies import guests, places
+from xdplab.labs.base import HOST
 places._LOCK, places.LOCK_S = sys.argv[3], float(sys.argv[4])
-with places.place_of(places.HOST) as place, place.jit(sys.argv[1] == "on"):
+with guests.place_of(HOST) as place, place.jit(sys.argv[1] == "on"):
     print("in", flush=True)
     sys.stdin.read()
     print(Path(sys.argv[2]).read_text().strip())
@@ -288,7 +290,8 @@ def test_two_studies_do_not_switch_each_others_jit(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal
-from xdplab.studies.places import HOST, place_of
+from xdplab.studies.guests import place_of
+from xdplab.labs.base import HOST
 with place_of(HOST) as place, place.jit(False):
     print(open(os.environ["SETTING"]).read().strip(), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -427,8 +430,8 @@ class LabOfTest:
 
 def labs_of_test(monkeypatch: pytest.MonkeyPatch, **labs: LabOfTest) -> None:
     named = {name.replace("_", ":"): lab for name, lab in labs.items()}
-    monkeypatch.setattr(places, "use_lab", lambda name: nullcontext(named[name]))
-    monkeypatch.setattr(places, "_LOOK_S", 0.01)
+    monkeypatch.setattr(guests, "use_lab", lambda name: nullcontext(named[name]))
+    monkeypatch.setattr(guests, "_LOOK_S", 0.01)
 
 
 def test_a_counting_guest_in_use_gives_the_study_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -472,7 +475,7 @@ def test_a_place_this_machine_lacks_the_tool_for_is_unsupported(monkeypatch: pyt
     def missing(_name: str) -> nullcontext[None]:
         raise MissingToolError("no virtual lab without qemu-system-x86", remedy="apt install qemu-system-x86")
 
-    monkeypatch.setattr(places, "use_lab", missing)
+    monkeypatch.setattr(guests, "use_lab", missing)
     with pytest.raises(UnsupportedError, match=r"vm:6.1:count: no virtual lab.*apt install"), place_of("vm:6.1:count"):
         pass
 
@@ -481,4 +484,4 @@ def test_a_guest_with_mitigations_is_another_place_and_says_so(monkeypatch: pyte
     labs_of_test(monkeypatch, **{"vm_6+mitigations_count": LabOfTest("instructions", 0)})
     with place_of("vm:6+mitigations:count") as place:
         assert place.label.endswith("instructions counted, mitigations on")
-    places.require_places(["vm:6.1+mitigations:count"])
+    guests.require_places(["vm:6.1+mitigations:count"])

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from xdplab.cli import cli
 from xdplab.errors import LabError
 from xdplab.labs.vm import headers, kernels, libraries
-from xdplab.studies.places import architecture_of
+from xdplab.studies.guests import architecture_of
 
 pytestmark = pytest.mark.guest
 

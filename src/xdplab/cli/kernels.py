@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.cli.common import echo, show, tell
+from xdplab.labs.base import ARCHITECTURE_MARK
 from xdplab.later import later
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def kernels(names: tuple[str, ...], again: bool, as_json: bool) -> None:
 
 def _labs(kernel: str) -> list[str]:
     """Return the labs that a kernel makes; another architecture's is a study's place, and no lab."""
-    return [] if architectures.MARK in kernel else [f"vm:{kernel}:{way}" for way in qemu.WAYS]
+    return [] if ARCHITECTURE_MARK in kernel else [f"vm:{kernel}:{way}" for way in qemu.WAYS]
 
 
 @click.group("kernels")

@@ -16,9 +16,9 @@ from xdplab.cli.compare_programs import asked, judging_options, show_programs, t
 from xdplab.cli.conduct import conduct, run_choices, run_options
 from xdplab.cli.study import request_options, requested
 from xdplab.errors import PlanError, XdplabError
+from xdplab.labs.base import HOST
 from xdplab.later import later
 from xdplab.studies.kinds import study
-from xdplab.studies.places import HOST
 from xdplab.studies.verifier.points import VerifierRequest, smallest
 
 if TYPE_CHECKING:

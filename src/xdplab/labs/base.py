@@ -11,8 +11,16 @@ from typing import Any, Literal, Protocol
 from xdplab.hosts import Host
 
 Arrangement = Literal["shared", "split", "hosts"]
+HOST = "host"
+"""The place of a study that is this machine, and no lab."""
 MITIGATED = "+mitigations"
 """The suffix of a guest's kernel name that enables the kernel's default mitigations of CPU faults."""
+ARCHITECTURE_MARK = "@"
+"""Between a guest's kernel and its architecture, if that is not this machine's: ``6.1@arm64``."""
+OWN_KERNEL = "own-"
+"""Prefix of the name of a user's own kernel; the rest comes from the SHA-256 of its files."""
+OWN_QEMU = "guest_qemu"
+"""A manifest's name for the version of a guest's own QEMU, which differs from that of this machine's other guests."""
 Clock = Literal["time", "instructions"]
 
 SPLIT_FROM = 4

@@ -29,10 +29,11 @@ from xdplab.run.lanes import run_in_lanes
 from xdplab.run.progress import Observer, ending, silent
 from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
+from xdplab.run.waiting import WAITS, warn
 from xdplab.studies import provenance
 from xdplab.studies.comparing import ComparedRuns, compared_rows, differences
 from xdplab.studies.every import AnyRun, PlainAudit, Where, not_measured, require_same_kind
-from xdplab.studies.places import WAITS, Place, measures_apart, warn
+from xdplab.studies.places import Place, measures_apart
 from xdplab.studies.points import Gathered, P, R, StudyTrial, place_in, schedule, study_of
 from xdplab.studies.provenance import Around
 from xdplab.studies.published import Experiment

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from xdplab.labs.base import HOST
 from xdplab.programs.program import cache_directory
-from xdplab.studies.places import HOST, Place, PlaceFacts, harden_words, linked_tool, place_of
+from xdplab.studies.guests import linked_tool, place_of
+from xdplab.studies.places import Place, PlaceFacts, harden_words
 
 DEADLINE_S = 120.0
 """Of one call of a tool, where a second of work takes a second."""
@@ -43,7 +45,7 @@ class PlacedSession:
     def at(self, facts: PlaceFacts, harden: int | None = None) -> Place:
         """Return the place of this block, and record it with a trial's setting of net.core.bpf_jit_harden."""
         assert self.place is not None  # the runner enters the block first
-        self.place.told(facts)
+        self.place.record_place(facts)
         if harden is not None:
             facts.label = f"{facts.label}, {harden_words(harden)}"
         return self.place

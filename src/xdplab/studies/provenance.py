@@ -14,14 +14,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from xdplab.formats.settings import MACHINE_FILES, parse_settings
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
-from xdplab.labs.vm.foreign import OWN_QEMU
+from xdplab.labs.base import HOST, OWN_QEMU
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.places import HOST, Place
 
 MANIFEST = "manifest.json"
 CONTROLLER = "this machine"
@@ -123,6 +122,22 @@ def _fields(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
         yield from _fields(row.get("children", ()))
 
 
+class Asked(Protocol):
+    """A place of a study, as far as it is asked; ``around`` is what it cannot be asked itself."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def host(self) -> Host: ...
+
+    @property
+    def patience(self) -> int: ...
+
+    @property
+    def around(self) -> Mapping[str, str]: ...
+
+
 @dataclass
 class Around:
     """The environment of one session of a study's run. ``tools``: those that only this study uses, by name."""
@@ -138,7 +153,7 @@ class Around:
         state = answers(LocalHost(), PLACE | MOMENT | TOOLS) | {name: {"value": it} for name, it in self.tools.items()}
         self._note(CONTROLLER, "before", state | {"xdplab": own_version()})
 
-    def at(self, place: Place) -> None:
+    def at(self, place: Asked) -> None:
         """Ask an entered place, once per session; this machine was asked when the session began."""
         if place.name == HOST or place.name in self._places:
             return

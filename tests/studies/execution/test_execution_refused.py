@@ -9,7 +9,7 @@ import pytest
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts import Result
 from xdplab.studies.execution.study import called
-from xdplab.studies.places import ForeignPlace
+from xdplab.studies.guests import ForeignPlace
 
 ONLY_COMPILED = (
     "the kernel refuses microbench of /tools/lookup_100.bpf.o, compiled by Debian clang version 14.0.6: Invalid "

@@ -14,6 +14,7 @@ from xdplab import labs
 from xdplab.cli import cli
 from xdplab.errors import LabError
 from xdplab.labs.vm import headers, kernels, qemu
+from xdplab.studies.guests import place_of
 from xdplab.studies.loading import parts, subjects, summaries
 from xdplab.studies.loading.ftrace import parse_function_graph
 from xdplab.studies.loading.loadbench import parse_loadbench
@@ -22,7 +23,6 @@ from xdplab.studies.loading.points import smallest as made_smallest
 from xdplab.studies.loading.runs import STUDY
 from xdplab.studies.loading.views import VIEWS
 from xdplab.studies.placed import driver
-from xdplab.studies.places import place_of
 
 GUEST = "vm:6.1:count"
 pytestmark = [pytest.mark.root, pytest.mark.guest]

@@ -17,6 +17,7 @@ from tests.studies.verifier.objects import GLOBALS
 
 from xdplab.cli import cli
 from xdplab.errors import LabError, PlanError, ResultsError
+from xdplab.labs.base import OWN_KERNEL
 from xdplab.labs.vm import kernels
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
@@ -230,7 +231,7 @@ def _own_kernels_go() -> Iterator[None]:
     before = {kernel.folder for kernel in kernels.cached()}
     yield
     for kernel in kernels.cached():
-        if kernel.name.startswith(kernels.OWN) and kernel.folder not in before:
+        if kernel.name.startswith(OWN_KERNEL) and kernel.folder not in before:
             shutil.rmtree(kernel.folder)
 
 

@@ -6,9 +6,7 @@ import shutil
 from dataclasses import dataclass
 
 from xdplab.errors import LabError, MissingToolError
-
-MARK = "@"
-"""Between a kernel's name and its architecture: ``6.1@arm64``."""
+from xdplab.labs.base import ARCHITECTURE_MARK
 
 
 @dataclass(frozen=True)
@@ -112,12 +110,12 @@ def parted(name: str) -> tuple[str, Architecture | None]:
 
     Raises LabError for one that no guest has.
     """
-    plain, asks, architecture = name.partition(MARK)
+    plain, asks, architecture = name.partition(ARCHITECTURE_MARK)
     if not asks:
         return name, None
     if architecture in WITHOUT_JIT:
         raise LabError(f"kernel {name}: {WITHOUT_JIT[architecture]}", remedy=f"there are {', '.join(KNOWN)}")
     if architecture not in KNOWN:
-        there = ", ".join(f"{plain}{MARK}{one}" for one in KNOWN)
+        there = ", ".join(f"{plain}{ARCHITECTURE_MARK}{one}" for one in KNOWN)
         raise LabError(f"kernel {name}: no guest has the architecture {architecture!r}", remedy=f"write {there}")
     return plain, KNOWN[architecture]

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from xdplab.errors import LabError, MissingToolError, ResultsWarning
+from xdplab.text import natural
 
 MAIN, SECURITY = "debian", "debian-security"
 # suite → archive, which every Debian mirror holds under these names
@@ -101,11 +102,6 @@ def find(
         f"kernel {name}: Debian's archive has no package of it (any more); looked in {', '.join(suites)}",
         remedy="`xdplab lab kernels` shows what is known and what is in the cache",
     )
-
-
-def natural(text: str) -> tuple[tuple[int, str], ...]:
-    """Return a sort key that puts ``6.12`` after ``6.2``."""
-    return tuple((int(digits or 0), other) for digits, other in re.findall(r"(\d+)|(\D+)", text))
 
 
 def find_exactly(

@@ -20,6 +20,7 @@ from typing import IO, cast
 
 from xdplab.errors import HostError, LabError
 from xdplab.hosts import Process, Result
+from xdplab.labs.base import OWN_QEMU
 from xdplab.labs.vm import architectures, initramfs, kernels, qemu
 from xdplab.labs.vm.architectures import Architecture
 from xdplab.labs.vm.kernels import Kernel
@@ -41,8 +42,6 @@ An idle riscv64 guest sometimes waits for a timer that its QEMU (7.2, counting) 
 it.
 """
 _LINE = 512
-OWN_QEMU = "guest_qemu"
-"""The manifest's name for the version of its QEMU, which differs from the QEMU of this machine's other guests."""
 
 _INIT = Path(__file__).with_name("console_init.sh")
 

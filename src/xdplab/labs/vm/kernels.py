@@ -21,10 +21,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xdplab.errors import LabError, MissingToolError
-from xdplab.labs.base import MITIGATED
+from xdplab.labs.base import ARCHITECTURE_MARK, MITIGATED, OWN_KERNEL
 from xdplab.labs.cache import cache_dir, locked, make, mark_used, require_space
 from xdplab.labs.vm import architectures, archive, image, initramfs
-from xdplab.labs.vm.architectures import MARK, Architecture
+from xdplab.labs.vm.architectures import Architecture
+from xdplab.text import natural
 
 KNOWN: dict[str, tuple[str, ...]] = {
     "5.10": ("bullseye-security",),
@@ -36,9 +37,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
 
 CHECKED = ("vmlinux", "boot.cpio", "busybox", "config")
 _DESCRIPTION = "kernel.json"
-OWN = "own-"
-"""Prefix of the name of a user's own kernel; the rest comes from the SHA-256 of its files."""
-_NAME = re.compile(rf"\d+\.\d+[A-Za-z0-9.+~-]*|{OWN}[0-9a-f]{{12}}")
+_NAME = re.compile(rf"\d+\.\d+[A-Za-z0-9.+~-]*|{OWN_KERNEL}[0-9a-f]{{12}}")
 _SPACE_MB = 1000
 """The most disk space for packages and unpacked files of one kernel while it is fetched."""
 
@@ -77,7 +76,7 @@ class Kernel:
 def cached() -> list[Kernel]:
     """Return the kernels in the cache, by release."""
     found = sorted((cache_dir() / "kernels").glob(f"*/{_DESCRIPTION}"))
-    return sorted((_read(path.parent) for path in found), key=lambda kernel: archive.natural(kernel.release))
+    return sorted((_read(path.parent) for path in found), key=lambda kernel: natural(kernel.release))
 
 
 def kernel(name: str) -> Kernel:
@@ -101,10 +100,10 @@ def _in_cache(name: str) -> Kernel | None:
 
 def _is_called(kernel: Kernel, name: str) -> bool:
     """Tell whether a kernel is of that name and of the same architecture."""
-    if OWN in (kernel.name[: len(OWN)], name[: len(OWN)]):
+    if OWN_KERNEL in (kernel.name[: len(OWN_KERNEL)], name[: len(OWN_KERNEL)]):
         return kernel.name == name
-    plain, _, architecture = name.partition(MARK)
-    same = kernel.name.partition(MARK)[2] == architecture
+    plain, _, architecture = name.partition(ARCHITECTURE_MARK)
+    same = kernel.name.partition(ARCHITECTURE_MARK)[2] == architecture
     return same and re.match(re.escape(plain) + r"(?![0-9])", kernel.release) is not None
 
 
@@ -127,13 +126,13 @@ def require_available(name: str) -> None:
 @functools.cache
 def _not_offered(name: str) -> str | None:
     """Return why a kernel cannot be fetched; None if it can."""
-    if name.startswith(OWN):
+    if name.startswith(OWN_KERNEL):
         return "it is a user's own, and not in the cache"
     try:
         with locked("kernels") as root:
             _find(root / "apt", name)
     except LabError as error:
-        return error.message.removeprefix(f"kernel {name.partition(MARK)[0]}: ")
+        return error.message.removeprefix(f"kernel {name.partition(ARCHITECTURE_MARK)[0]}: ")
     return None
 
 
@@ -143,7 +142,7 @@ def fetch(name: str, *, again: bool = False) -> Kernel:
     Raises LabError naming what is missing: the package, apt, space.
     """
     _require_form(name)
-    if name.startswith(OWN):
+    if name.startswith(OWN_KERNEL):
         raise LabError(f"kernel {name} is a user's own and not in the cache", remedy="name its image again")
     with locked("kernels") as root:
         require_space(root, f"kernel {name}", _SPACE_MB)  # before apt is asked: that takes seconds
@@ -163,7 +162,7 @@ def with_driver(kernel: Kernel, driver: str) -> Kernel:
     """
     if _has_driver(kernel, driver):
         return kernel
-    if not kernel.name.startswith(OWN):
+    if not kernel.name.startswith(OWN_KERNEL):
         kernel = fetch(kernel.name, again=True)
         if _has_driver(kernel, driver):
             return kernel
@@ -191,7 +190,7 @@ def adopt(path: Path, modules: Path | None = None) -> Kernel:
     tree = _module_tree(modules, release) if modules else None
     boot = initramfs.modules(tree) if tree else b""
     digest = hashlib.sha256(content + boot + str(tree or "").encode()).hexdigest()
-    name = f"{OWN}{digest[:12]}"
+    name = f"{OWN_KERNEL}{digest[:12]}"
 
     def fill(folder: Path) -> None:
         (folder / "vmlinux").write_bytes(content)
@@ -285,7 +284,7 @@ def rows() -> list[dict[str, object]]:
     known = {kernel.name for kernel in have}
     rows: list[dict[str, object]] = [asdict(kernel) | {"folder": str(kernel.folder)} for kernel in have]
     rows += [{"name": name, "release": None, "version": None, "folder": None} for name in KNOWN if name not in known]
-    return sorted(rows, key=lambda row: archive.natural(str(row["release"] or row["name"])))
+    return sorted(rows, key=lambda row: natural(str(row["release"] or row["name"])))
 
 
 def _read(folder: Path) -> Kernel:
@@ -298,7 +297,7 @@ def require_name(name: str) -> None:
 
     A lab's root is this machine's file tree, whose programs run on no other architecture.
     """
-    plain, asks, _ = name.partition(MARK)
+    plain, asks, _ = name.partition(ARCHITECTURE_MARK)
     if asks and _NAME.fullmatch(plain):
         raise LabError(
             f"kernel {name}: labs are {archive.ARCHITECTURE} only; "
@@ -310,7 +309,7 @@ def require_name(name: str) -> None:
 
 def _require_form(name: str) -> None:
     plain, _ = architectures.parted(name)
-    if not _NAME.fullmatch(plain) or (plain != name and plain.startswith(OWN)):
+    if not _NAME.fullmatch(plain) or (plain != name and plain.startswith(OWN_KERNEL)):
         raise LabError(f"{name!r} is not a kernel's name", remedy=f"such as {', '.join(KNOWN)}")
 
 

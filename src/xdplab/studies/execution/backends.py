@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from xdplab.errors import HiddenSettingError, UnsupportedError
-from xdplab.studies.execution.trees import tree_of
-from xdplab.studies.places import HOST, Place, architecture_of, compiler_of, module_refusal, place_of, require_rights
+from xdplab.labs.base import HOST
+from xdplab.studies.guests import architecture_of, build_tree, compiler_of, module_refusal, place_of
+from xdplab.studies.places import Place, require_rights
 
 _UML = {
     "jit": "user-mode Linux has no JIT",
@@ -74,7 +75,7 @@ def _jit(place: Place) -> None:
 
 
 def _module(place: Place) -> None:
-    tree_of(place.name)
+    build_tree(place.name)
 
 
 _ATTEMPTS: dict[str, Callable[[Place], object]] = {"interpreter": _interpreter, "jit": _jit, "module": _module}

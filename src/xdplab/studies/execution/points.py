@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
+from xdplab.labs.base import HOST
 from xdplab.later import later
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, Benchmark, all_benchmarks
-from xdplab.studies.places import HOST, harden_words, is_foreign
+from xdplab.studies.places import harden_words, is_foreign
 
 if TYPE_CHECKING:
     from xdplab.studies.execution import backends

@@ -27,7 +27,8 @@ from xdplab.studies.execution.study import OBJECTS, REFERENCE, ExecutionStudy, r
 from xdplab.studies.execution.summaries import tables_of
 from xdplab.studies.execution.views import VIEWS
 from xdplab.studies.frame import StudyKind, StudyRun
-from xdplab.studies.places import architecture_of, is_foreign, require_places
+from xdplab.studies.guests import architecture_of, require_places
+from xdplab.studies.places import is_foreign
 from xdplab.studies.points import Gathered
 
 ExecutionRun = StudyRun[ExecutionRequest, ExecutionPoint]

@@ -21,10 +21,10 @@ from xdplab.studies.execution.microbench import Microbench, parse_microbench
 from xdplab.studies.execution.objects import MODULE_NAME, build_module, object_name
 from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, ExecutionRequest, Trial, calls_of, chosen
 from xdplab.studies.execution.proof import examine, require_results
-from xdplab.studies.execution.trees import tree_of
 from xdplab.studies.frame import StudyRun
+from xdplab.studies.guests import architecture_of, build_tree
 from xdplab.studies.placed import DEADLINE_S, PlacedSession, driver
-from xdplab.studies.places import Place, PlaceFacts, architecture_of, is_foreign
+from xdplab.studies.places import Place, PlaceFacts, is_foreign
 
 CALLS, DISASSEMBLY, PROOF = "calls.jsonl", "disassembly.txt", "proof.json"
 OBJECTS, REFERENCE = "objects", "reference.json"
@@ -149,7 +149,7 @@ class ExecutionStudy(PlacedSession):
         if BACKENDS[point.backend] != MODULE:
             path = place.put(self._objects / user_pair.BPF_OBJECT)
             return ["--backend", "own-bpf", "--object", path, "--map", pair.bpf.map, "--", event]
-        built = modules.build(tree_of(place.name), pair.module.name, user_pair.module_sources(self._objects))
+        built = modules.build(build_tree(place.name), pair.module.name, user_pair.module_sources(self._objects))
         return ["--backend", "own-module", "--object", place.put(built), "--file", pair.module.file, "--", event]
 
     def _module(self, place: str) -> Path:
@@ -170,7 +170,7 @@ class ExecutionStudy(PlacedSession):
         relative = f"{OBJECTS}/{place.replace(':', '-')}/{MODULE_NAME}.ko"
         path = self._run.directory.path / relative
         if not path.exists():
-            built = build_module(tree_of(place), self._benchmarks.values())
+            built = build_module(build_tree(place), self._benchmarks.values())
             self._run.directory.write_bytes(relative, built.read_bytes())
         return path
 

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from xdplab.analysis.intervals import Spread
-from xdplab.labs.vm.architectures import MARK
-from xdplab.labs.vm.archive import natural
+from xdplab.labs.base import ARCHITECTURE_MARK
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.execution.points import BACKENDS, REFERENCE, state_words
 from xdplab.studies.tables import Table
+from xdplab.text import natural
 
 DROPPED = 5
 """First calls of a warm trial, which are ignored: caches and branch predictors warm up."""
@@ -290,7 +290,7 @@ def kernels(table: pd.DataFrame) -> pd.DataFrame:
     So kernels and mitigations are factors. Places are ordered by kernel, the oldest first. Guests of another
     architecture are left out: their instructions are other ones.
     """
-    counted = table[table["clock"].eq("instructions") & ~table["place"].str.contains(MARK, regex=False)]
+    counted = table[table["clock"].eq("instructions") & ~table["place"].str.contains(ARCHITECTURE_MARK, regex=False)]
     found = medians(counted[~counted["cold"].astype(bool)]) if len(counted) else counted
     if found.empty or found["label"].nunique() < 2:
         return pd.DataFrame()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.errors import HostError, LabError, MissingToolError, PlanError, ProgramError, UnsupportedError
-from xdplab.labs.uml import source as uml_source
+from xdplab.studies.guests import uml_tests_module
 from xdplab.studies.jit.module import KnownTest, read_module
 from xdplab.studies.places import Place
 
@@ -43,7 +43,7 @@ def find_tests(place: Place) -> KernelTests:
 
 def _built() -> Path:
     try:
-        return uml_source.tests_module()
+        return uml_tests_module()
     except MissingToolError:
         raise
     except (LabError, ProgramError) as error:

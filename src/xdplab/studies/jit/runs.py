@@ -12,6 +12,7 @@ from xdplab.errors import PlanError
 from xdplab.programs.program import cache_directory
 from xdplab.run.rundir import read_json
 from xdplab.studies.frame import StudyKind, StudyRun
+from xdplab.studies.guests import compiler_of, require_places
 from xdplab.studies.jit import summaries, views
 from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import CLASSES
@@ -32,7 +33,7 @@ from xdplab.studies.jit.points import (
 from xdplab.studies.jit.published import EXPERIMENTS
 from xdplab.studies.jit.rows import table_of
 from xdplab.studies.jit.study import JitStudy
-from xdplab.studies.places import compiler_of, require_places, require_rights
+from xdplab.studies.places import require_rights
 from xdplab.studies.points import Gathered
 from xdplab.studies.tables import Table
 

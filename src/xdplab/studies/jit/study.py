@@ -11,6 +11,8 @@ from pathlib import Path
 from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.local import LocalHost
+from xdplab.labs.base import HOST
+from xdplab.studies.guests import compiler_of
 from xdplab.studies.jit import ebpf, subjects
 from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import CLASSES
@@ -20,7 +22,7 @@ from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, JIT, TCP
 from xdplab.studies.jit.sizes import Sizes, watched
 from xdplab.studies.jit.testbpf_log import FIRST_SUITE, parse_test_bpf
 from xdplab.studies.placed import PlacedSession
-from xdplab.studies.places import HOST, Place, PlaceFacts, compiler_of
+from xdplab.studies.places import Place, PlaceFacts
 from xdplab.studies.points import StudyTrial
 
 NATIVE = "jitbench"

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.errors import UnsupportedError
+from xdplab.labs.base import HOST
 from xdplab.studies.loading.ftrace import parse_function_graph
 from xdplab.studies.loading.loadbench import LoadBench, parse_loadbench
 from xdplab.studies.loading.perf_stacks import parse_kernel_stacks
 from xdplab.studies.loading.points import BPF, LoadingRequest
 from xdplab.studies.placed import DEADLINE_S
-from xdplab.studies.places import HOST, Place
+from xdplab.studies.places import Place
 
 PLAIN, LOGGED, TRACED = "plain.jsonl", "logged.jsonl", "traced.jsonl"
 TRACE, STACKS = "trace.txt", "stacks.txt"

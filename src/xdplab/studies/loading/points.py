@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from xdplab.errors import PlanError
-from xdplab.labs.base import MITIGATED
+from xdplab.labs.base import HOST, MITIGATED
 from xdplab.programs.spec import FORMS, WORKLOADS
-from xdplab.studies.places import HOST, compiler_of, is_foreign, module_refusal, require_places, require_rights
+from xdplab.studies.guests import compiler_of, module_refusal, require_places
+from xdplab.studies.places import is_foreign, require_rights
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial, option
 
 BPF, MODULE, LOADER = "bpf", "module", "loader"

@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.errors import LabError, MissingToolError, UnsupportedError
-from xdplab.labs.guests.modules import BuildTree
-from xdplab.labs.uml import source as uml_source
-from xdplab.labs.vm import headers
+from xdplab.errors import UnsupportedError
 from xdplab.studies.frame import StudyRun
+from xdplab.studies.guests import build_tree
 from xdplab.studies.loading import passes, subjects
 from xdplab.studies.loading.passes import PLAIN, LoadRunner
 from xdplab.studies.loading.points import (
@@ -28,8 +26,6 @@ from xdplab.studies.loading.points import (
     LoadingPoint,
     LoadingRequest,
     Trial,
-    kernel_of,
-    kind_of,
 )
 from xdplab.studies.placed import PlacedSession, driver
 from xdplab.studies.places import Place, PlaceFacts, is_foreign
@@ -95,7 +91,7 @@ class LoadingStudy(PlacedSession):
         LoadRunner(place, self.tool, "process", "", self._request, tuple(words)).run(raw, PLAIN)
 
     def _compile(self, point: LoadingPoint, raw: Path, facts: LoadingFacts) -> None:
-        tree = _tree(point.kernel) if point.kind == MODULE else None
+        tree = build_tree(f"vm:{point.kernel}") if point.kind == MODULE else None
         facts.clock, facts.label, facts.compiler = "time", "this machine", subjects.compiler_of(point, tree)
         times = [
             subjects.compile_module(point, tree) if tree else subjects.compile_bpf(point)
@@ -127,20 +123,6 @@ def _bpf(point: LoadingPoint, raw: Path) -> Path:
 
 
 def _module(point: LoadingPoint, raw: Path, folder: Path) -> Path:
-    module = subjects.module_file(point, _tree_of(point.place), folder)
+    module = subjects.module_file(point, build_tree(point.place), folder)
     (raw / SECTIONS).write_text(json.dumps(subjects.sections(module)) + "\n")
     return module
-
-
-def _tree_of(place: str) -> BuildTree:
-    return uml_source.tree() if kind_of(place) == "uml" else _tree(kernel_of(place))
-
-
-def _tree(kernel: str) -> BuildTree:
-    """Return a guest's build tree. Raises UnsupportedError if this machine cannot build for that kernel."""
-    try:
-        return headers.tree(kernel)
-    except MissingToolError:
-        raise
-    except LabError as error:
-        raise UnsupportedError(str(error)) from error

@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdplab.errors import HostError, LabError, MissingToolError, UnsupportedError
+from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.labs.guests import modules
-from xdplab.labs.vm import headers, kernels, sources
+from xdplab.studies.guests import build_tree, kernel_source
 
 NAME = "netdevsim"
 _FOLDER = "drivers/net/netdevsim"
@@ -36,14 +36,11 @@ def build(kernel: str) -> Path:
     Raises UnsupportedError if this machine cannot build modules for it, LabError if the archive lacks something,
     ProgramError with the compiler's message.
     """
-    kernels.kernel(kernel)
     try:
-        tree = headers.tree(kernel)
-    except MissingToolError:
-        raise
-    except LabError as error:
+        tree = build_tree(f"vm:{kernel}")
+    except UnsupportedError as error:
         raise UnsupportedError(f"{NAME}: {error.message}", remedy=error.remedy) from error
-    files = sources.folder_of(kernel, _FOLDER)
+    files = kernel_source(kernel, _FOLDER)
     makefile = files.pop("Makefile")
     return modules.build(tree, NAME, files | {"Kbuild": _KBUILD + makefile})
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
 from xdplab.later import later
-from xdplab.studies.places import require_places
+from xdplab.studies.guests import require_places
 
 if TYPE_CHECKING:
     from xdplab.studies.offload import questions

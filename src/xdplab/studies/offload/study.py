@@ -9,12 +9,13 @@ from pathlib import Path
 from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab
+from xdplab.studies.guests import free_lab
 from xdplab.studies.offload import netdevsim
 from xdplab.studies.offload.bench import OffloadDevices, write
 from xdplab.studies.offload.points import OffloadPoint, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.placed import PlacedSession
-from xdplab.studies.places import Place, PlaceFacts, free_lab
+from xdplab.studies.places import Place, PlaceFacts
 from xdplab.studies.points import StudyTrial
 
 ONE, OTHER = 71, 72

@@ -30,7 +30,7 @@ from xdplab.plan.factors import by_cable
 from xdplab.plan.schedule import SLICES
 from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.places import WAITS
+from xdplab.run.waiting import WAITS
 from xdplab.studies.traffic.burst import NOBODY, generator_alone, pieces_alone
 from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of, require_small_frames

@@ -10,9 +10,10 @@ from pathlib import Path
 from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
 from xdplab.hosts.local import LocalHost
-from xdplab.labs.base import MITIGATED
-from xdplab.labs.vm import kernels
-from xdplab.studies.places import HOST, Place, place_of, require_rights
+from xdplab.labs.base import HOST, MITIGATED
+from xdplab.studies import guests
+from xdplab.studies.guests import place_of
+from xdplab.studies.places import Place, require_rights
 from xdplab.studies.verifier import attach_targets
 from xdplab.studies.verifier.families import PROGRAMS
 
@@ -98,8 +99,7 @@ def require_kernels(names: Iterable[str]) -> None:
         if name == HOST:
             continue
         try:
-            kernels.require_name(name)
-            kernels.require_available(name)
+            guests.require_kernel(name)
         except LabError as error:
             why = error.message.removeprefix(f"kernel {name.removesuffix(MITIGATED)}: ")
             raise LabError(f"--kernel {name}: {why}", remedy=error.remedy) from error
@@ -117,17 +117,16 @@ def own_kernel(path: Path, modules: Path | None) -> str:
 
     Raises LabError for one that does not boot, UnsupportedError for one without bpf(2).
     """
-    kernel = kernels.adopt(path, modules)
-    with place_of(f"vm:{kernel.name}:count") as place:
+    name = guests.adopt_kernel(path, modules)
+    with place_of(f"vm:{name}:count") as place:
         if not place.host.run(["test", "-e", _BPF_SETTING], check=False).ok:
             raise UnsupportedError(f"{path}: this kernel has no bpf(2)", remedy="build it with CONFIG_BPF_SYSCALL=y")
-    return kernel.name
+    return name
 
 
 def own_kernels(names: Iterable[str]) -> dict[str, str]:
     """Return version string and SHA-256 of each user's own kernel among ``names``."""
-    own = [kernels.kernel(name) for name in names if name.startswith(kernels.OWN)]
-    return {f"kernel {kernel.name}": kernel.packages[0] for kernel in own}
+    return {f"kernel {name}": version for name in names if (version := guests.own_kernel_version(name))}
 
 
 def known_types() -> str:

@@ -8,7 +8,7 @@ import re
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from xdplab.studies.places import HOST
+from xdplab.labs.base import HOST
 from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
 from xdplab.studies.verifier.families import FAMILIES, MOST_N
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from xdplab.formats.reading import lines_of
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
-from xdplab.labs.vm.kernels import OWN
+from xdplab.labs.base import OWN_KERNEL
 from xdplab.run.facts import learnt
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
@@ -172,7 +172,7 @@ def _factors(trial: VerifierTrial, attempt: Attempt) -> dict[str, Any]:
     point, facts = trial.point, learnt(PlaceFacts, attempt)
     known = {"trial_id": trial.trial_id, "repetition": trial.repetition, "clock": facts.clock}
     release = facts.kernel_release
-    own = f" ({point.kernel})" if point.kernel.startswith(OWN) else ""
+    own = f" ({point.kernel})" if point.kernel.startswith(OWN_KERNEL) else ""
     given = f" ({point.given})" if point.given else ""
     label = f"Linux {release}{own}{given}" if point.verifier == LINUX else point.verifier
     fields = asdict(point) | {"kernel": point.kernel or None, "kernel_release": release, "label": label}

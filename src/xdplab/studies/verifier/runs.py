@@ -10,10 +10,11 @@ from pathlib import Path
 import pandas as pd
 
 from xdplab.errors import PlanError
+from xdplab.labs.base import HOST
 from xdplab.programs.program import cache_directory
 from xdplab.studies import provenance
 from xdplab.studies.frame import StudyKind, StudyRun
-from xdplab.studies.places import HOST, require_rights
+from xdplab.studies.places import require_rights
 from xdplab.studies.points import Gathered
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import attach_targets, corpora
