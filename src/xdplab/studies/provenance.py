@@ -122,7 +122,7 @@ def _fields(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
         yield from _fields(row.get("children", ()))
 
 
-class Asked(Protocol):
+class PlaceDescription(Protocol):
     """A place of a study, as far as it is asked; ``around`` is what it cannot be asked itself."""
 
     @property
@@ -153,7 +153,7 @@ class Around:
         state = answers(LocalHost(), PLACE | MOMENT | TOOLS) | {name: {"value": it} for name, it in self.tools.items()}
         self._note(CONTROLLER, "before", state | {"xdplab": own_version()})
 
-    def at(self, place: Asked) -> None:
+    def at(self, place: PlaceDescription) -> None:
         """Ask an entered place, once per session; this machine was asked when the session began."""
         if place.name == HOST or place.name in self._places:
             return
