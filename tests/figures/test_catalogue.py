@@ -56,7 +56,7 @@ def means(found: View) -> pd.DataFrame:
 
 
 def caption(found: object) -> str:
-    return " ".join(found.look.caption)  # type: ignore[attr-defined]
+    return " ".join(found.look.words.caption)  # type: ignore[attr-defined]
 
 
 def test_a_mark_is_the_mean_over_repetitions_in_the_axis_unit() -> None:
@@ -64,7 +64,7 @@ def test_a_mark_is_the_mean_over_repetitions_in_the_axis_unit() -> None:
     assert tuple(found.marks.columns) == COLUMNS
     mark = found.marks.query("panel == 'native' and hue == '2' and x == 100").iloc[0]
     rows = quick().query("mode == 'native' and queues == 2 and accesses == 100 and workload == 'chase'")
-    assert found.look.y_label == "forwarding rate (Mpps)"
+    assert found.look.axes.y_label == "forwarding rate (Mpps)"
     assert mark["value"] == pytest.approx(rows["forwarded_pps"].mean() / 1e6)
     assert mark["n"] == 3
     assert mark["low"] < mark["value"] < mark["high"]
@@ -74,8 +74,8 @@ def test_a_mark_is_the_mean_over_repetitions_in_the_axis_unit() -> None:
 def test_hue_and_panel_are_what_varies_or_what_was_asked() -> None:
     assert set(view("throughput", quick(), where=WHERE).marks["panel"]) == {"native", "generic", "AF_XDP"}
     by_program = view("throughput", quick(), hue="workload", panel="mode", where={"queues": 1})
-    assert by_program.look.hue_title == "program"
-    assert by_program.look.hues == ("chase read", "lookup read")
+    assert by_program.look.words.hue_title == "program"
+    assert by_program.look.order.hues == ("chase read", "lookup read")
     alone = view("throughput", quick(), hue="queues", panel="", where={"mode": "native", "program": "chase-read"})
     assert set(alone.marks["panel"]) == {""}
 
@@ -147,7 +147,7 @@ def test_points_without_a_value_are_told_of_and_hold_nothing_still() -> None:
     found = view("busy", trials)
     assert "1 queue" in caption(found)
     assert "6 of 12 trials have no host_busy_cores: no note lies inside the window (6)." in caption(found)
-    assert "6 of 12 trials have no host_busy_cores." in " ".join(found.look.face)
+    assert "6 of 12 trials have no host_busy_cores." in " ".join(found.look.words.short_caption)
 
 
 def test_what_a_users_program_does_not_have_is_not_said_of_it() -> None:
@@ -215,8 +215,8 @@ def test_latency_puts_paced_loads_first_and_max_apart_as_queueing() -> None:
     found = view("latency", loads(), hue="accesses")
     kinds = means(found).groupby("x")["kind"].agg(set).to_dict()
     assert kinds == {"20": {"line"}, "100": {"line"}, "max": {"point"}}
-    assert found.look.x_values == ("20", "100", "max")
-    assert "queueing" in found.look.point_label
+    assert found.look.order.x_values == ("20", "100", "max")
+    assert "queueing" in found.look.words.point_label
     with pytest.raises(NotApplicableError, match="queueing: add a paced load"):
         view("latency", quick())
 
@@ -227,7 +227,7 @@ def test_a_load_that_was_not_reached_is_not_drawn_and_said() -> None:
     missed = trials["load"].eq("100kpps") & trials["accesses"].eq(1600)
     trials.loc[missed, "offered_pps"] = 28e3
     found = view("latency", trials, hue="accesses", where={"N": 1600})
-    assert found.look.x_values == ("20", "max")
+    assert found.look.order.x_values == ("20", "max")
     assert "Not drawn, for the load was not reached: 100kpps (0.028 Mpps offered)." in caption(found)
     alone = trials[missed].assign(offered_pps=28e3)
     with pytest.raises(NotApplicableError, match="no paced load was reached"):
@@ -270,7 +270,7 @@ def test_service_time_has_a_line_with_its_error() -> None:
     found = view("service_time", quick(), where=WHERE)
     lines = found.marks[found.marks["kind"] == "fit"]
     assert len(lines) == 12, "two ends for three modes and two queue counts"
-    notes = dict(found.look.notes["native"])
+    notes = dict(found.look.words.notes["native"])
     value, error = (float(part.removesuffix(" ns")) for part in notes["1"].removeprefix("c = ").split(" ± "))
     assert value == pytest.approx(2.4, abs=5 * error + 0.02)
 
@@ -301,7 +301,7 @@ def test_baseline_keeps_the_programs_apart() -> None:
     marks = view("baseline", trials, value="forwarded_l2_bps")
     assert means(marks)["n"].tolist() == [3, 3, 3, 3]
     assert set(marks.marks["panel"]) == {"array read", "chase read"}
-    assert marks.look.y_label == "throughput (Gbit/s)"
+    assert marks.look.axes.y_label == "throughput (Gbit/s)"
 
 
 MIXED = {"imix": "simple", "frame_bytes": None, "frame_mean_bytes": 4342 / 12}
@@ -316,7 +316,7 @@ def mixed_sizes(**factors: object) -> pd.DataFrame:
 
 def test_several_sizes_stand_beside_the_single_ones() -> None:
     found = view("baseline", mixed_sizes())
-    assert found.look.x_values == (64, 1500, "simple IMIX")
+    assert found.look.order.x_values == (64, 1500, "simple IMIX")
     assert means(found)[["x", "n"]].values.tolist() == [[64, 3], [1500, 3], ["simple IMIX", 3]]
     assert set(found.marks["panel"]) | set(found.marks["hue"]) == {""}
 
@@ -342,13 +342,13 @@ def test_comparison_of_two_runs() -> None:
     a, b = synthetic.run(vary={"accesses": [0, 100, 1600]}), synthetic.run(vary={"accesses": [0, 100]}, seed=8)
     found = compare_view(compare(a, b), names=("6.12", "6.18"))
     assert found.marks["value"].tolist() == pytest.approx([1, 1], rel=0.05)
-    assert found.look.rules == {"": 1.0}
+    assert found.look.axes.rules == {"": 1.0}
     assert "6.18 over 6.12" in caption(found)
     assert "No ratio for 1 of 3 points: no such point in the second run." in caption(found)
-    assert compare_view(compare(users(), users())).look.x_scale == "category"
-    assert found.look.y_label == "rate of 6.18 / 6.12"
+    assert compare_view(compare(users(), users())).look.axes.x_scale == "category"
+    assert found.look.axes.y_label == "rate of 6.18 / 6.12"
     times = compare_view(compare(a, b, "ns_per_packet"), names=("6.12", "6.18"), metric="ns_per_packet")
-    assert times.look.y_label == "ns_per_packet of 6.18 / 6.12", "a ratio of times was called one of rates"
+    assert times.look.axes.y_label == "ns_per_packet of 6.18 / 6.12", "a ratio of times was called one of rates"
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -402,7 +402,7 @@ def test_a_figure_whose_siblings_show_another_level_says_which_it_shows() -> Non
     found = {stem: drawn for stem, drawn in views_of("throughput", trials) if isinstance(drawn, View)}
     words = {FACTORS["directions"].label(way) for way in ("back", "one", "both")}
     assert len(found) == 3
-    for told in (" · ".join(drawn.look.face) for drawn in found.values()):
+    for told in (" · ".join(drawn.look.words.short_caption) for drawn in found.values()):
         assert len([label for label in words if told.endswith(label) or f"{label}, " in told]) == 1, told
     assert {label for label in words for drawn in found.values() if label in caption(drawn)} == words
     alone = trials[trials["directions"].eq("back")]
@@ -432,13 +432,15 @@ def test_a_mode_that_is_drawn_is_not_said_to_have_failed() -> None:
     trials = synthetic.run(vary={"mode": ["native", "generic"], "accesses": [0, 100, 1600]})
     lost = trials["mode"].eq("native") & trials["repetition"].eq(1) & trials["accesses"].eq(100)
     failing = trials.assign(verdict=trials["verdict"].mask(lost, "failed"))
-    assert "Failed" not in " ".join(view("throughput", failing).look.face), "its other repetitions are there"
+    assert "Failed" not in " ".join(view("throughput", failing).look.words.short_caption), (
+        "its other repetitions are there"
+    )
     lost = trials["mode"].eq("native") & trials["accesses"].eq(100)
     failing = trials.assign(verdict=trials["verdict"].mask(lost, "failed"))
-    assert "Failed: native (1 point)." in " ".join(view("throughput", failing).look.face)
+    assert "Failed: native (1 point)." in " ".join(view("throughput", failing).look.words.short_caption)
     lost = trials["mode"].eq("native")
     failing = trials.assign(verdict=trials["verdict"].mask(lost, "failed"))
-    assert "Failed: native." in " ".join(view("throughput", failing).look.face)
+    assert "Failed: native." in " ".join(view("throughput", failing).look.words.short_caption)
 
 
 def test_more_queues_than_cpus_are_said_of_the_mode_that_has_them() -> None:
@@ -452,9 +454,9 @@ def test_more_queues_than_cpus_are_said_of_the_mode_that_has_them() -> None:
 
 def test_an_even_share_is_that_of_the_panels_queues() -> None:
     """With two and four queues in one panel, 25 % was the even share of both."""
-    assert set(view("evenness", rings()).look.rules.values()) == {50.0, 25.0}
+    assert set(view("evenness", rings()).look.axes.rules.values()) == {50.0, 25.0}
     joined = view("evenness", rings(), hue="queues", panel="")
-    assert joined.look.rules == {}
+    assert joined.look.axes.rules == {}
     assert "Dashed" not in caption(joined)
 
 

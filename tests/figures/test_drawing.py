@@ -22,7 +22,7 @@ from xdplab.figures import paper
 from xdplab.figures.catalogue import figure, view
 from xdplab.figures.draw import Panels, draw
 from xdplab.figures.kinds import CUT, OF_ALL_FIGURES, paint
-from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.figures.marks import Axes, Look, Order, View, Words, marks_frame
 from xdplab.figures.save import provenance, render, save, sheet_of
 from xdplab.figures.styles import FORMATS, STYLES
 
@@ -115,7 +115,7 @@ def test_invalid_and_limited_marks_look_different_and_the_legend_says_so() -> No
     assert bars.patches[1].get_hatch()
 
 
-LOOK = Look("x", "y (unit)")
+LOOK = Look(Axes("x", "y (unit)"))
 PLACE = {"figure": "f", "file": "f", "kind": "bar", "panel": "", "hue": ""}
 BARS = [PLACE | {"x": "a", "value": 2.0}, PLACE | {"x": "b", "value": 3.0}]
 
@@ -129,7 +129,9 @@ def test_drawing_needs_no_more_than_the_seven_first_columns() -> None:
         for hue, value in (("1", 2.0), ("2", 3.0))
         for x in ("baseline", "1", "100")
     ]
-    look = Look("acessos", "Gbit/s", hue_title="filas", palette="Paired", x_values=("baseline", "1", "100"))
+    look = Look(
+        Axes("acessos", "Gbit/s"), Order(palette="Paired", x_values=("baseline", "1", "100")), Words(hue_title="filas")
+    )
     axes = draw(View(marks_frame(rows), look), "paper-2col")
     assert axes.shape == (1, 2)
     assert [label.get_text() for label in axes.flat[0].get_xticklabels()] == ["baseline", "1", "100"]
@@ -220,7 +222,7 @@ def test_tick_labels_run_from_left_to_right() -> None:
 def test_many_values_on_a_log_axis_are_labelled_by_decades() -> None:
     values = sorted({round(2 * 1.05**k) for k in range(200)})
     rows = [PLACE | {"x": x, "kind": "point", "value": float(x) ** 2} for x in values]
-    ax = draw(View(marks_frame(rows), Look("x", "y", x_scale="log", y_scale="log")))
+    ax = draw(View(marks_frame(rows), Look(Axes("x", "y", x_scale="log", y_scale="log"))))
     sheet = sheet_of(ax)
     sheet.canvas.draw()
     left, right = ax.get_xlim()
@@ -238,7 +240,7 @@ def test_decades_of_narrow_panels_do_not_touch() -> None:
         for panel in "abcdef"
         for x in sorted({round(2 * 1.3**k) for k in range(35)})
     ]
-    axes = draw(View(marks_frame(rows), Look("x", "y", x_scale="log", y_scale="log")))
+    axes = draw(View(marks_frame(rows), Look(Axes("x", "y", x_scale="log", y_scale="log"))))
     sheet = sheet_of(axes)
     sheet.canvas.draw()
     for ax in sheet.axes:
@@ -256,7 +258,7 @@ def test_no_mark_of_a_log_axis_is_cut_by_its_end() -> None:
         for panel in "abcdef"
         for x in sorted({round(2 * 1.3**k) for k in range(28)})
     ]
-    axes = draw(View(marks_frame(rows), Look("x", "y", x_scale="log", y_scale="log")))
+    axes = draw(View(marks_frame(rows), Look(Axes("x", "y", x_scale="log", y_scale="log"))))
     sheet = sheet_of(axes)
     sheet.canvas.draw()
     for ax in sheet.axes:
@@ -274,13 +276,13 @@ def test_no_mark_of_a_log_axis_is_cut_by_its_end() -> None:
 
 def test_few_values_on_a_log_axis_are_labelled_each() -> None:
     rows = [PLACE | {"x": x, "kind": "line", "value": float(x)} for x in (1, 4, 32, 700)]
-    ax = draw(View(marks_frame(rows), Look("x", "y", x_scale="log")))
+    ax = draw(View(marks_frame(rows), Look(Axes("x", "y", x_scale="log"))))
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "4", "32", "700"]
 
 
 def test_bars_stand_on_zero_also_where_a_cost_came_out_negative() -> None:
     rows = [PLACE | {"x": x, "value": value, "low": -9.0, "high": 9.0} for x, value in (("a", -0.3), ("b", -0.6))]
-    ax = draw(View(marks_frame(rows), Look("x", "y", bar_values=True)))
+    ax = draw(View(marks_frame(rows), Look(Axes("x", "y"), words=Words(bar_values=True))))
     assert ax.get_ylim()[0] < -0.6
     assert ax.get_ylim()[1] > 0
 
@@ -291,7 +293,7 @@ def test_an_interval_below_zero_is_cut_on_a_log_axis() -> None:
         PLACE | {"x": x, "kind": "line", "value": value, "low": -5.0, "high": 200.0}
         for x, value in (("a", 2.0), ("b", 90.0))
     ]
-    ax = draw(View(marks_frame(rows), Look("x", "y", y_scale="log")))
+    ax = draw(View(marks_frame(rows), Look(Axes("x", "y", y_scale="log"))))
     assert 0 < ax.get_ylim()[0] < 2
 
 
@@ -302,7 +304,7 @@ def test_samples_get_a_box_with_their_median_and_every_one_of_them_is_seen() -> 
         for hue, all_of_it in values.items()
         for v in all_of_it
     ]
-    axes = draw(View(marks_frame(rows), Look(x_label="benchmark", y_label="time, ns")))
+    axes = draw(View(marks_frame(rows), Look(Axes(x_label="benchmark", y_label="time, ns"))))
     lines = [line.get_ydata() for line in axes.lines]
     for all_of_it in values.values():
         assert any(sorted(y) == sorted(all_of_it) for y in lines)
@@ -315,21 +317,21 @@ def test_an_interval_that_leaves_the_axis_is_marked() -> None:
         PLACE | {"x": x, "kind": "line", "value": value, "low": low, "high": 200.0}
         for x, value, low in (("a", 2.0, -5.0), ("b", 90.0, 60.0))
     ]
-    ax = draw(View(marks_frame(rows), Look("x", "y", y_scale="log")))
+    ax = draw(View(marks_frame(rows), Look(Axes("x", "y", y_scale="log"))))
     heads = [(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines if line.get_gid() == CUT]
     assert (0.0, ax.get_ylim()[0]) in heads
     assert not any(x == 1.0 and y < 90 for x, y in heads)
     words = [text.get_text() for legend in ax.figure.legends for text in legend.get_texts()]
     assert CUT in words
     whole = [row | {"low": row["value"] * 0.9, "high": row["value"] * 1.1} for row in rows]
-    ax = draw(View(marks_frame(whole), Look("x", "y", y_scale="log")))
+    ax = draw(View(marks_frame(whole), Look(Axes("x", "y", y_scale="log"))))
     assert not [line for line in ax.lines if line.get_gid() == CUT]
 
 
 def test_the_head_of_such_an_interval_stays_off_the_title() -> None:
     row = PLACE | {"x": "a", "kind": "line", "value": 90.0, "low": 60.0, "high": 1e9, "panel": "title"}
     rows = [row, row | {"x": "b", "high": 95.0}]
-    ax = draw(View(marks_frame(rows), Look("x", "y", y_scale="log")))
+    ax = draw(View(marks_frame(rows), Look(Axes("x", "y", y_scale="log"))))
     assert [line.get_marker() for line in ax.lines if line.get_gid() == CUT] == [CARETUP]
 
 
@@ -337,7 +339,7 @@ def test_points_of_two_hues_in_one_place_are_both_seen_and_no_legend_joins_them(
     place = {"figure": "f", "file": "f", "panel": "", "x": 1.0, "value": 2.0, "verdict": "valid"}
     rows = [place | {"kind": "point", "hue": hue} for hue in "ab"]
     rows += [place | {"kind": "fit", "hue": "b", "x": x, "value": x} for x in (1.0, 3.0)]
-    ax = draw(View(marks_frame(rows), Look("x", "y", x_scale="log", y_scale="log")))
+    ax = draw(View(marks_frame(rows), Look(Axes("x", "y", x_scale="log", y_scale="log"))))
     first, second = (line.get_markersize() for line in ax.lines if line.get_marker() == "o")
     assert first > second
     handles = [handle for legend in ax.figure.legends for handle in legend.legend_handles]
@@ -378,7 +380,7 @@ def test_labels_beside_marks_do_not_overlap() -> None:
     place = {"figure": "f", "file": "f", "kind": "below", "verdict": "valid", "x": "", "value": 256.0}
     rows = [place | {"hue": hue, "label": f"{n} calls", "panel": panel}
             for panel in "abc" for n, hue in enumerate(("interpreter", "JIT", "module"), start=110)]  # fmt: skip
-    panels = draw(View(marks_frame(rows), Look("", "ns", y_scale="log", from_zero=False)))
+    panels = draw(View(marks_frame(rows), Look(Axes("", "ns", y_scale="log", from_zero=False))))
     assert isinstance(panels, Panels)
     for ax in panels.flat[:3]:
         boxes = [text.get_window_extent() for text in ax.texts]
@@ -391,7 +393,7 @@ def test_what_is_below_a_value_is_a_triangle_at_it_with_words_in_the_legend() ->
     place = {"figure": "f", "file": "f", "panel": "p", "x": "here", "verdict": "valid"}
     marks = [place | {"kind": "beside", "hue": "a", "value": 900.0, "low": 800.0, "high": 1000.0}]
     marks += [place | {"kind": "below", "hue": "b", "value": 256.0, "label": "7 calls"}]
-    look = Look("", "time, ns", y_scale="log", legend={"below": "shorter than a step"})
+    look = Look(Axes("", "time, ns", y_scale="log"), words=Words(legend={"below": "shorter than a step"}))
     panels = draw(View(marks_frame(marks), look), "paper-1col")
     sheet = sheet_of(panels)
     words = [text.get_text() for text in sheet.findobj(Text)]
@@ -460,7 +462,7 @@ def test_panels_with_many_categories_stand_below_each_other() -> None:
         mark | {"panel": panel, "x": x, "value": 10.0 ** (at % 6), "low": None, "high": None}
         for panel in places for at, x in enumerate(benchmarks)
     ]  # fmt: skip
-    axes = draw(View(marks_frame(marks), Look(x_label="", y_label="instructions", y_scale="log")), "paper-1col")
+    axes = draw(View(marks_frame(marks), Look(Axes(x_label="", y_label="instructions", y_scale="log"))), "paper-1col")
     assert axes.shape == (5, 1)
     sheet = sheet_of(axes)
     for ax in axes.flat:
@@ -481,7 +483,7 @@ def test_words_below_the_lowest_mark_stand_above_the_axis() -> None:
             {"kind": "below", "hue": "b", "value": 256.0, "label": "27 calls"},
         )
     ]
-    look = Look("", "ns", y_scale="log", share_y=False, from_zero=False)
+    look = Look(Axes("", "ns", y_scale="log", share_y=False, from_zero=False))
     panels = draw(View(marks_frame(marks), look), "paper-1col")
     assert isinstance(panels, Panels)
     for ax in panels.flat:
@@ -492,8 +494,8 @@ def test_words_below_the_lowest_mark_stand_above_the_axis() -> None:
 def test_a_value_above_a_bar_is_not_0_beside_a_large_one() -> None:
     """Beside a cost of 90 ns, one of 0.4 ns was written as 0."""
     rows = [PLACE | {"x": x, "kind": "bar", "value": value} for x, value in (("a", 91.2), ("b", 0.03), ("c", 0.0))]
-    ax = draw(View(marks_frame(rows), Look("x", "y", bar_values=True)))
+    ax = draw(View(marks_frame(rows), Look(Axes("x", "y"), words=Words(bar_values=True))))
     assert [text.get_text() for text in ax.texts] == ["91.20", "0.03", "0.00"]
     rows = [PLACE | {"x": x, "kind": "bar", "value": value} for x, value in (("a", 912.0), ("b", 0.4))]
-    ax = draw(View(marks_frame(rows), Look("x", "y", bar_values=True)))
+    ax = draw(View(marks_frame(rows), Look(Axes("x", "y"), words=Words(bar_values=True))))
     assert [text.get_text() for text in ax.texts] == ["912.0", "0.4"]

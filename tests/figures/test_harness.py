@@ -49,14 +49,14 @@ def test_the_pieces_pile_up_to_the_packets_time() -> None:
         pieces = [marks.loc[(mode, piece)] for piece in PIECES]
         assert [piece["value"] - piece["low"] for piece in pieces] == pytest.approx(heights, rel=1e-3)
         assert [piece["n"] for piece in pieces] == [3, 3, 3, 3, 3]
-    assert found.look.hues == PIECES
-    assert "The pieces sum to the whole" in " ".join(found.look.caption)
+    assert found.look.order.hues == PIECES
+    assert "The pieces sum to the whole" in " ".join(found.look.words.caption)
     assert draw(found).get_ylabel() == "CPU time per packet (ns)"
 
 
 def test_pieces_that_exceed_the_whole_are_told() -> None:
     """Two parts that take longer than the difference between reflecting and dropping: a measurement was wrong."""
-    words = " ".join(view("harness", with_drops(receiver_ns=25.0)).look.caption)
+    words = " ".join(view("harness", with_drops(receiver_ns=25.0)).look.words.caption)
     assert "The pieces do not sum to the whole: link, way back in native mode is -4 ns" in words
 
 
@@ -80,13 +80,13 @@ def test_without_a_program_that_drops_there_is_no_split() -> None:
 
 
 def test_rates_of_a_closed_loop_say_what_they_hold() -> None:
-    words = " ".join(view("throughput", synthetic.quick(), where={"program": "chase-read"}).look.caption)
+    words = " ".join(view("throughput", synthetic.quick(), where={"program": "chase-read"}).look.words.caption)
     assert "A closed loop: sender, link, DUT and receiver share the CPUs" in words
     shares = re.search(r"At N = 0 the program itself takes ([\d.]+) of (\d+) ns in native mode", words)
     assert shares
     assert [float(share) for share in shares.groups()] == pytest.approx([30, 260], rel=0.03)
     split = synthetic.run(arrangement="split", vary={"accesses": [0, 100]})
-    assert "closed loop" not in " ".join(view("throughput", split).look.caption)
+    assert "closed loop" not in " ".join(view("throughput", split).look.words.caption)
 
 
 def test_a_closed_loop_of_several_sizes_has_no_middle_of_them() -> None:
@@ -94,7 +94,7 @@ def test_a_closed_loop_of_several_sizes_has_no_middle_of_them() -> None:
     trials = synthetic.run(vary={"frame_bytes": [64, 1500], "accesses": [0, 100]})
     large = trials["frame_bytes"].eq(1500)
     trials["ns_per_packet"] = trials["ns_per_packet"].where(~large, trials["ns_per_packet"] * 2)
-    words = " ".join(view("throughput", trials).look.caption)
+    words = " ".join(view("throughput", trials).look.words.caption)
     shares = re.search(r"At N = 0 the program itself takes ([\d.]+) of (\d+) to (\d+) ns in native mode", words)
     assert shares
     assert [float(share) for share in shares.groups()] == pytest.approx([30, 260, 520], rel=0.03)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.figures.draw import Sheet, draw
-from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.figures.marks import Axes, Look, View, Words, marks_frame
 from xdplab.figures.save import render, save, sheet_of
 from xdplab.figures.styles import style_named
 
@@ -19,7 +19,7 @@ MARKS = marks_frame(
         ("a<b", "64", 5.0, "valid"), ("a<b", "1500", 4.0, "valid"), ("c", "64", 3.0, "invalid"),
     )
 )  # fmt: skip
-VIEW = View(MARKS, Look("size (B)", "rate (Mpps)", hue_title="mode", from_zero=True))
+VIEW = View(MARKS, Look(Axes("size (B)", "rate (Mpps)", from_zero=True), words=Words(hue_title="mode")))
 
 
 def drawn() -> tuple[Sheet, str]:

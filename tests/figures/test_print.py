@@ -14,7 +14,7 @@ from xdplab.figures.album import draw_all
 from xdplab.figures.catalogue import view
 from xdplab.figures.draw import draw
 from xdplab.figures.kinds import BAR_VALUE, paint
-from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.figures.marks import Axes, Look, View, Words, marks_frame
 from xdplab.figures.paper import CAPTION
 from xdplab.figures.save import save, sheet_of
 
@@ -28,7 +28,7 @@ def bars(values: dict[str, list[tuple[str, float, float]]], **look: object) -> V
         for hue, places in values.items()
         for x, value, half in places
     ]
-    return View(marks_frame(rows), Look("x", "y", **look))  # type: ignore[arg-type]
+    return View(marks_frame(rows), Look(Axes("x", "y"), **look))  # type: ignore[arg-type]
 
 
 def test_the_caption_is_short_on_the_figure_and_whole_beside_it(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_the_caption_is_short_on_the_figure_and_whole_beside_it(tmp_path: Path) 
     assert "Unsupported" in words.get_text()
     written = save(found, tmp_path, "t", formats=("svg",))
     (beside,) = [file.read_text() for file in written if file.suffix == ".txt"]
-    assert beside.splitlines() == list(found.look.caption)
+    assert beside.splitlines() == list(found.look.words.caption)
     assert reason.strip() in beside, "a reason is not cut"
 
 
@@ -54,20 +54,22 @@ def test_the_figure_speaks_of_intervals_only_if_it_has_some() -> None:
     assert "interval" not in view("throughput", repeated[repeated["repetition"].eq(1)].reset_index(drop=True)).face[0]
     pieces = [{"kind": "stack", "panel": "", "hue": hue, "x": "native", "low": low, "value": low + 5.0} for hue, low in
               (("sender", 0.0), ("receiver", 5.0))]  # fmt: skip
-    assert View(marks_frame(pieces), Look("x", "y", caption=("whole",), face=("lab",))).face == ("lab",)
+    assert View(
+        marks_frame(pieces), Look(Axes("x", "y"), words=Words(caption=("whole",), short_caption=("lab",)))
+    ).face == ("lab",)
 
 
 def test_an_axis_that_is_not_linear_says_so() -> None:
     found = view("throughput", synthetic.run(workload="chase", vary={"accesses": (0, 1, 100)}))
-    assert found.look.x_scale == "symlog"
-    assert "log scale" in found.look.x_label
+    assert found.look.axes.x_scale == "symlog"
+    assert "log scale" in found.look.axes.x_label
 
 
 def test_a_counter_that_stayed_zero_is_said_and_takes_no_panel() -> None:
     trials = synthetic.run(workload="chase", vary={"accesses": (0, 100)}).assign(softnet_dropped=0, softnet_squeezed=3)
     found = view("counters", trials)
     assert not any("backlog drops" in str(panel) for panel in found.marks["panel"].unique())
-    assert "0 in every trial: backlog drops (frames)" in " ".join(found.look.caption)
+    assert "0 in every trial: backlog drops (frames)" in " ".join(found.look.words.caption)
 
 
 def test_bars_stand_around_their_label_where_a_mode_is_absent() -> None:

@@ -225,7 +225,7 @@ def test_programs_that_differ_in_a_constant_are_two_bars(tmp_path: Path) -> None
     marks = view("programs", table).marks.query("kind == 'bar'")
     assert marks["n"].tolist() == [3, 3]
     assert set(marks["x"]) == {"lb.bpf.c, rodata none", "lb.bpf.c, rodata backends=64"}
-    assert view("programs", table, hue="rodata").look.hues == ("backends=64", "none")
+    assert view("programs", table, hue="rodata").look.order.hues == ("backends=64", "none")
 
 
 def test_stamps_have_their_own_baselines_and_rows() -> None:
@@ -251,7 +251,7 @@ def test_loads_that_look_alike_keep_their_digits() -> None:
     runs = [
         synthetic.run(load=load, rate_requested_pps=rate, accesses=0, vary={"mode": ["native"]}) for load, rate in rates
     ]
-    assert view("latency", pd.concat(runs, ignore_index=True)).look.x_values == ("1.999", "2.001", "2.5")
+    assert view("latency", pd.concat(runs, ignore_index=True)).look.order.x_values == ("1.999", "2.001", "2.5")
 
 
 def test_a_factor_has_the_uses_that_its_row_says() -> None:
@@ -296,11 +296,11 @@ print(json.dumps({
     "series": "colour" in SERIES and len(list(by_series(table))),
     "baseline": "colour" in BASELINE_KEY and bool(abs(tables[1]["access_ns"].mean()
         - table.loc[table["colour"] == "blue", "access_ns"].mean()) < 1e-9),
-    "caption red": "colour" in " ".join(view("throughput", tables[0]).look.caption),
-    "caption blue": "colour blue" in " ".join(view("throughput", tables[1]).look.caption),
+    "caption red": "colour" in " ".join(view("throughput", tables[0]).look.words.caption),
+    "caption blue": "colour blue" in " ".join(view("throughput", tables[1]).look.words.caption),
     "found": sorted(set(found.marks["panel"]) | set(found.marks["hue"])),
-    "hue": list(view("throughput", table, hue="colour").look.hues),
-    "panel": list(view("throughput", table, panel="colour").look.panels),
+    "hue": list(view("throughput", table, hue="colour").look.order.hues),
+    "panel": list(view("throughput", table, panel="colour").look.order.panels),
     "only": [str(p) for p in select(coloured, {"colour": "blue"})],
     "compare": sorted(compare(*tables)["colour"]),
     "reference": [line for line in reference.table().splitlines() if "colour" in line],

@@ -32,7 +32,7 @@ from xdplab.errors import (
     ResultsWarning,
     UnsupportedError,
 )
-from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.figures.marks import Axes, Look, View, marks_frame
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import HOST
 from xdplab.run.progress import PlainObserver, ending
@@ -90,7 +90,7 @@ def table(run: StudyRun[Request, Word]) -> pd.DataFrame:
 
 def lengths(found: pd.DataFrame) -> View:
     marks = [{"figure": "l", "kind": "bar", "x": w, "value": n, "verdict": "valid"} for w, n in found.values]
-    return View(marks_frame(marks), Look(x_label="word", y_label="letters", x_scale="category"))
+    return View(marks_frame(marks), Look(Axes(x_label="word", y_label="letters", x_scale="category")))
 
 
 def nothing(found: pd.DataFrame) -> View:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from xdplab.cli import cli
-from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.figures.marks import Axes, Look, View, marks_frame
 from xdplab.hosts.local import LocalHost
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.frame import StudyKind, StudyRun
@@ -60,7 +60,7 @@ def naps(run: StudyRun[StudyRequest, Nap]) -> pd.DataFrame:
 
 def drawn(found: pd.DataFrame) -> View:
     marks = [{"figure": "n", "kind": "bar", "x": "nap", "value": 60.0, "verdict": "valid"}]
-    return View(marks_frame(marks), Look(x_label="nap", y_label="length, s", x_scale="category"))
+    return View(marks_frame(marks), Look(Axes(x_label="nap", y_label="length, s", x_scale="category")))
 
 
 STUDY = StudyKind(

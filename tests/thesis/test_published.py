@@ -172,7 +172,7 @@ def test_corrected_latency_is_in_microseconds_and_says_what_it_is(made: pd.DataF
     view = corrected_view(source_of(made.assign(queues=8)), figure_named("23"))
     native = view.marks[(view.marks["panel"] == "XDP Native") & (view.marks["x"] == "800")].iloc[0]
     assert native["value"] == pytest.approx(4096 / rate_pps(800) * 1e6, rel=1e-2)
-    assert "fill of a ring" in " ".join(view.look.caption)
+    assert "fill of a ring" in " ".join(view.caption)
 
 
 def test_a_latency_of_a_ring_in_every_trial_is_said_without_an_exception(made: pd.DataFrame) -> None:
@@ -180,7 +180,7 @@ def test_a_latency_of_a_ring_in_every_trial_is_said_without_an_exception(made: p
     short = rows["latency_mean_ns"].mask(rows["accesses"].eq(100), rows["latency_mean_ns"] / 10)
     shorter = source_of(rows.assign(latency_mean_ns=short))
     views = [corrected_view(source, figure_named("23")) for source in (source_of(rows), shorter)]
-    every, some = (" ".join(view.look.caption) for view in views)
+    every, some = (" ".join(view.caption) for view in views)
     assert "In each of the" in every
     assert "in the others" not in every
     assert re.search(r"fill of a ring .*: [1-9]\d* of \d+; in the others the DUT kept up", some)
@@ -196,9 +196,9 @@ def test_reasons_in_a_caption_are_whole_words_and_told_apart(made: pd.DataFrame)
 
 def test_a_published_panel_without_a_value_is_named_below_the_page(made: pd.DataFrame) -> None:
     source = source_of(made)
-    caption = " ".join(published_view(source, figure_named("18")).look.caption)
+    caption = " ".join(published_view(source, figure_named("18")).look.words.caption)
     assert "No value in the logs at hand: 4 queues, 8 queues." in caption
-    assert "disponíveis: 4 filas" in " ".join(published_view(source, figure_named("18"), "pt").look.caption)
+    assert "disponíveis: 4 filas" in " ".join(published_view(source, figure_named("18"), "pt").look.words.caption)
 
 
 @pytest.mark.parametrize("language", ["en", "pt"])
@@ -246,12 +246,12 @@ def test_corrected_perf_has_no_mark_and_the_reason(made: pd.DataFrame) -> None:
     view = corrected_view(source_of(made), figure_named("28"))
     assert view.marks.empty
     name = "complementares/instrucoes_hook_ebpf_x_algoritmo@packet_size_64.pdf"
-    assert "sleep 5" in " ".join(corrected_view(source_of(made), figure_named(name)).look.caption)
+    assert "sleep 5" in " ".join(corrected_view(source_of(made), figure_named(name)).look.words.caption)
 
 
 def test_a_corrected_figure_of_which_nothing_was_measured_says_so(made: pd.DataFrame) -> None:
     view = corrected_view(source_of(made[made["frame_bytes"] == 64]), figure_named("21"))
-    assert view.look.caption == ("Nothing of this figure was measured.",)
+    assert view.caption == ("Nothing of this figure was measured.",)
 
 
 def test_labels_are_drawn_in_english_and_kept_in_the_marks(made: pd.DataFrame) -> None:

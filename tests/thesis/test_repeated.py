@@ -77,13 +77,13 @@ def test_each_published_figure_can_be_drawn_from_ones_own_trials(own: OwnRun, tm
 
 
 def test_what_this_lab_cannot_say_stands_below_the_figure(own: OwnRun) -> None:
-    words = " ".join(own_view(own, figure_named("19")).look.caption)
+    words = " ".join(own_view(own, figure_named("19")).look.words.caption)
     assert "No NIC" in words
     assert "share the CPUs" in words
     assert "More queues than CPUs" in words
     softirq = own_view(own, figure_named("25"))
     assert softirq.marks.empty
-    assert "TG and DUT share the CPUs" in " ".join(softirq.look.caption)
+    assert "TG and DUT share the CPUs" in " ".join(softirq.look.words.caption)
 
 
 def test_a_panel_without_a_mark_says_so(own: OwnRun) -> None:

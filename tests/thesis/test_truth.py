@@ -302,8 +302,8 @@ def test_intervals_of_corrected_figures_stay_in_range(trials: pd.DataFrame) -> N
 @needs_data
 def test_the_latency_axis_promises_no_full_ring_and_the_caption_counts(trials: pd.DataFrame) -> None:
     look = corrected_view(source_of(trials), figure_named("23")).look
-    assert "full" not in look.y_label
-    assert re.search(r"the latency is the fill of a ring .*: \d+ of \d+; in the others", " ".join(look.caption))
+    assert "full" not in look.axes.y_label
+    assert re.search(r"the latency is the fill of a ring .*: \d+ of \d+; in the others", " ".join(look.words.caption))
 
 
 @needs_data
@@ -387,7 +387,7 @@ def test_panels_stand_where_they_were_printed() -> None:
 def test_a_sheet_has_its_panels_in_these_boxes_whatever_is_noted_below(trials: pd.DataFrame) -> None:
     spec = figure_named("22")
     view = published_view(source_of(trials), spec)
-    sheet, page = printed_sheet(view, spec, view.look.caption), page_of(spec)
+    sheet, page = printed_sheet(view, spec, view.caption), page_of(spec)
     height = sheet.get_figheight() * 72
     assert height > page.height
     for at, ax in enumerate(sheet.axes):
@@ -408,7 +408,10 @@ def test_the_numbers_beside_a_panel_stand_on_the_page_and_the_panels_keep_their_
     """As `branches` do: the page of their family was read from a figure whose numbers have a power of ten."""
     spec = figure_named(number)
     look = _view(number, []).look
-    rows = [{"panel": panel, "hue": look.hues[0], "x": look.x_values[0], "value": most} for panel in look.panels]
+    rows = [
+        {"panel": panel, "hue": look.order.hues[0], "x": look.order.x_values[0], "value": most}
+        for panel in look.order.panels
+    ]
     view = _view(number, rows)
     sheet, page = printed_sheet(view, spec, ()), page_of(spec)
     sheet.canvas.draw()
@@ -448,7 +451,12 @@ def test_a_corrected_figure_stands_on_the_printed_page_and_says_what_limits_a_ma
 def test_an_empty_panel_of_four_says_so_and_keeps_the_numbers_that_its_neighbours_are_read_by() -> None:
     spec = next(spec for spec in published_figures() if spec.panel == "queues" and spec.family == "softirq")
     look = _view(spec.file, []).look
-    row: dict[str, object] = {"panel": look.panels[1], "hue": look.hues[0], "x": look.x_values[0], "value": 60.0}
+    row: dict[str, object] = {
+        "panel": look.order.panels[1],
+        "hue": look.order.hues[0],
+        "x": look.order.x_values[0],
+        "value": 60.0,
+    }
     view = _view(spec.file, [row])
     sheet = printed_sheet(view, spec, (), empty="nothing can be said")
     said = [[text.get_text() for text in ax.texts] for ax in sheet.axes]
@@ -492,7 +500,7 @@ def test_pooled_bars_have_the_bootstrap_interval_that_was_printed_and_others_non
     assert (known["low"] <= known["value"] + 1e-9).all()
     assert (known["value"] <= known["high"] + 1e-9).all()
     assert published_view(source, pooled[0]).marks.equals(view.marks)
-    assert "2022" in " ".join(view.look.caption)
+    assert "2022" in " ".join(view.caption)
     assert published_view(source, figure_named("25")).marks["low"].isna().all()
 
 
@@ -504,12 +512,12 @@ def test_portuguese_figures_are_in_portuguese_and_the_printed_unit_is_kept(trial
     source = source_of(trials)
     for spec in published_figures()[::4]:
         for view in (published_view(source, spec, "pt"), corrected_view(source, spec, "pt")):
-            words = " ".join((view.look.x_label, view.look.y_label, *view.look.caption))
+            words = " ".join((view.look.axes.x_label, view.look.axes.y_label, *view.caption))
             assert not ENGLISH.search(words.replace("`sleep 5`", "")), (spec.file, words)
     latency = published_view(source, figure_named("23"), "pt").look
     assert latency.y_label == "Latência (nanosegundos)"
     assert "segundos" in " ".join(latency.caption)
-    assert "Taxa de transferência" in published_view(source, figure_named("19"), "pt").look.y_label
+    assert "Taxa de transferência" in published_view(source, figure_named("19"), "pt").look.axes.y_label
 
 
 # --- unusual files, and the way from a mark to its numbers ---

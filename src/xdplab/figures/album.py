@@ -12,12 +12,12 @@ import pandas as pd
 from xdplab.analysis.intervals import MixedPointsError
 from xdplab.errors import FigureError
 from xdplab.figures.catalogue import CATALOGUE, entry_named, prepared
-from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, Layout, levels
+from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, FigureRequest, Layout, levels
 from xdplab.figures.marks import View
 from xdplab.figures.reading import narrowed
 from xdplab.figures.save import provenance, save
 from xdplab.figures.styles import Style
-from xdplab.figures.views import FigureRequest, believable
+from xdplab.figures.views import believable
 
 MOST_FIGURES = 12  # per name: more are not looked at
 

@@ -1,27 +1,27 @@
 """A figure's caption: the lab, the factors held constant, what the intervals are, what is not shown.
 
-The whole caption goes into a text file beside the figure; its face has the few words without which it misleads.
+The whole caption goes into a text file beside the figure; on it stand the few words without which it misleads.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 import pandas as pd
 
 from xdplab.analysis.action_rules import returns_frames
 from xdplab.analysis.cost_rules import OF_WORK, unequal_work
 from xdplab.analysis.series import rows_where, same_reason
-from xdplab.figures.factors import FACTORS, levels
+from xdplab.figures.factors import FACTORS, FigureRequest, levels
 from xdplab.plan.factors import of_program
 from xdplab.text import many
 
 VIRTUAL = ("netns", "vm")
 MOST_REASONS = 3
 OF_A_PLACE = ("lab", "arrangement")
-"""Factors that every face begins with."""
+"""Factors that every short caption begins with."""
 
 
 OF_A_CAPTION = {
@@ -71,15 +71,15 @@ def _lab(trials: pd.DataFrame) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _repetitions(marks: pd.DataFrame, interval: str) -> str:
+def _repetitions(marks: pd.DataFrame, intervals: str) -> str:
     counts = marks.loc[~marks["verdict"].eq("invalid").fillna(False).astype(bool), "n"].dropna()
     if counts.empty:
         return ""
     low, high = int(counts.min()), int(counts.max())
     words = f"n = {many(low, 'repetition')}" if low == high else f"n = {low} to {high} repetitions"
-    if high < 2 or (interval and marks["low"].isna().all()):
+    if high < 2 or (intervals and marks["low"].isna().all()):
         return f"{words}, no interval"
-    return f"{words}, error bars: {interval}" if interval else words
+    return f"{words}, error bars: {intervals}" if intervals else words
 
 
 def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, always: bool = False) -> str:
@@ -115,13 +115,13 @@ def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
     return phrases[:MOST_REASONS] + ([f"and {more} more in trials.parquet"] if more > 0 else [])
 
 
-def face(trials: pd.DataFrame, used: Sequence[str], value: str, apart: Sequence[str] = ()) -> tuple[str, ...]:
+def short_caption(request: FigureRequest) -> tuple[str, ...]:
     """Return the text on the figure itself: lab, repetitions, constant factors, and every warning a reader needs.
 
-    ``trials`` are those of the figure, ``used`` factors stand on its axes, ``value`` is the column it draws; of the
-    factors ``apart`` the run has other levels, in other figures. The file beside the figure has the rest.
+    The file beside the figure has the rest.
     """
-    trials = _narrow(trials, value)
+    value, used, apart = request.value, request.used, request.apart
+    trials = _narrow(request.trials, value)
     shown = _drawn(trials, value)
     places = [lab_words(str(lab)) for lab in levels(shown, "lab")]
     parts = [" and ".join(places), *(FACTORS["arrangement"].label(v) for v in levels(shown, "arrangement"))]
@@ -137,7 +137,7 @@ def face(trials: pd.DataFrame, used: Sequence[str], value: str, apart: Sequence[
     first = " · ".join(part for part in parts if part)
     absent = [words for verdict in ("unsupported", "failed") for words in _absent(trials, verdict, shown)]
     unequal = "Not the same work in every mode." if _unequal_work(shown) else ""
-    warned = [unequal, *absent, _one_count(shown), _how_many_without(trials, value)]
+    warned = [unequal, *absent, _one_count(shown), _without_value(trials, value, why=False)]
     return tuple(
         part for part in (first, _held(shown, used, apart, always=True), " ".join(filter(None, warned))) if part
     )
@@ -194,64 +194,55 @@ MADE_OF = {"an_access_ns": "access_ns"}
 """Values that a figure makes of a column, whose reasons are theirs."""
 
 
-def _without_value(trials: pd.DataFrame, value: str) -> tuple[str, Counter[str]]:
-    """Say how many measured trials have no value, and why; return an empty string if all have one."""
+def because(reasons: Iterable[str], things: Iterable[str] = ()) -> str:
+    """Return ``reason (2); other reason (1)``, the most frequent first; in place of counts, the names of ``things``."""
+    named: dict[str, list[str]] = {}
+    for reason, thing in zip_longest(reasons, things, fillvalue=""):
+        named.setdefault(reason, []).append(thing)
+    ordered = sorted(named.items(), key=lambda item: -len(item[1]))
+    phrases = [f"{reason} ({'; '.join(filter(None, names)) or len(names)})" for reason, names in ordered]
+    more = len(phrases) - MOST_REASONS
+    return "; ".join(phrases[:MOST_REASONS] + ([f"and {more} more reasons"] if more > 0 else []))
+
+
+def _without_value(trials: pd.DataFrame, value: str, *, why: bool) -> str:
+    """Say how many measured trials have no value, and why: a missing point looks like one that was not planned."""
     judged = _each_once(_judged(trials))
     if value not in judged or "null_reasons" not in judged:
-        return "", Counter()
-    name = MADE_OF.get(value, value)
-    told = [json.loads(text).get(name) for text in judged["null_reasons"][judged[value].isna()].dropna()]
-    reasons = Counter(words for words in told if words)
-    return f"{reasons.total()} of {many(len(judged), 'trial')} have no {name}" if reasons else "", reasons
-
-
-def _how_many_without(trials: pd.DataFrame, value: str) -> str:
-    words, _ = _without_value(trials, value)
-    return f"{words}." if words else ""
-
-
-def _why_without(trials: pd.DataFrame, value: str) -> str:
-    """Say which measured trials have no value, and why: a missing point looks like one that was not planned."""
-    words, reasons = _without_value(trials, value)
-    if not words:
         return ""
-    first = [f"{why} ({count})" for why, count in reasons.most_common(MOST_REASONS)]
-    more = [f"and {len(reasons) - MOST_REASONS} more reasons"] if len(reasons) > MOST_REASONS else []
-    return f"{words}: {'; '.join([*first, *more])}."
+    name = MADE_OF.get(value, value)
+    known = [json.loads(text).get(name) for text in judged["null_reasons"][judged[value].isna()].dropna()]
+    reasons = [reason for reason in known if reason]
+    words = f"{len(reasons)} of {many(len(judged), 'trial')} have no {name}"
+    return (f"{words}: {because(reasons)}." if why else f"{words}.") if reasons else ""
 
 
 def caption(
-    trials: pd.DataFrame,
-    marks: pd.DataFrame,
-    used: Sequence[str],
-    value: str,
-    *more: str,
-    interval: str = "95 % t interval",
-    apart: Sequence[str] = (),
+    request: FigureRequest, marks: pd.DataFrame, used: Sequence[str], *notes: str, intervals: str
 ) -> tuple[str, ...]:
-    """Return the caption's paragraphs for the ``trials`` of a figure.
+    """Return the caption's paragraphs.
 
-    ``used`` factors stand on its axes, ``value`` is the column that it draws; ``more`` is the view's own; ``interval``
-    names what the error bars are; of the factors ``apart`` the run has other levels, in other figures.
+    ``used`` factors differ among the marks; ``notes`` are the view's own; ``intervals`` names what error bars are.
     """
-    trials = _narrow(trials, value)
+    value = request.value
+    trials = _narrow(request.trials, value)
     shown = _drawn(trials, value)
     first = "; ".join(
         part
         for part in (
             _lab(shown),
-            _held(shown, used, [name for name in apart if FACTORS[name].caption != "own"]),
-            _repetitions(marks, interval),
+            _held(shown, used, [name for name in request.apart if FACTORS[name].caption != "own"]),
+            _repetitions(marks, intervals),
         )
         if part
     )
     parts = (
         f"{first}.",
-        *more,
+        *notes,
         _one_count(shown),
         _few_cpus(shown),
         _unequal_work(shown),
-        _why_without(trials, value),
+        _without_value(trials, value, why=True),
         *_not_shown(trials),
     )
     return tuple(part for part in parts if part)

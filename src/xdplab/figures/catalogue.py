@@ -11,9 +11,9 @@ import pandas as pd
 from xdplab.analysis.series import SERIES, key_of, rows_where, settled, with_baselines
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import views, views_cost, views_harness, views_labs, views_traffic
-from xdplab.figures.factors import ALIASES, FACTORS, arrange, compound, label_column, levels
+from xdplab.figures.factors import ALIASES, FACTORS, FigureRequest, arrange, compound, label_column, levels
 from xdplab.figures.marks import View
-from xdplab.figures.views import FigureRequest, need, only
+from xdplab.figures.views import need, only
 from xdplab.later import later
 
 if TYPE_CHECKING:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
 from xdplab.analysis.values import records
 from xdplab.errors import NotApplicableError
-from xdplab.figures.caption import caption
 from xdplab.figures.catalogue import COMPARE, chosen
-from xdplab.figures.factors import arrange, compound
-from xdplab.figures.marks import Look, View, marks_frame
-from xdplab.figures.views import ACCESSES, FigureRequest, labelled, orders, program_labels
+from xdplab.figures.factors import FigureRequest, arrange, compound
+from xdplab.figures.marks import Axes, Look, View
+from xdplab.figures.views import ACCESSES, described, labelled, program_labels
 
 RATE = "forwarded_pps"
 
@@ -40,24 +39,26 @@ def compare_view(
     known = judged[judged["ratio"].notna()]
     layout = arrange(known, x, hue, panel, ("queues", "program_name", "frame_bytes", "mode"), ("mode",))
     request = FigureRequest(COMPARE, judged, compound(known, layout), "ratio")
-    table = _marks(labelled(request), known)
     note = f"{names[1]} over {names[0]}: ratio of geometric means, 95 % interval with the spread of runs as its floor."
     what = "rate" if metric == RATE else metric
-    small = caption(judged, table, request.used, "ratio", note, *_without(rows), interval="")
-    look = Look(
-        ACCESSES if counted else "program", f"{what} of {names[1]} / {names[0]}", "symlog" if counted else "category",
-        from_zero=False, rules={"": 1.0}, caption=small, **orders(request),
-    )  # fmt: skip
-    return View(table, look)
+    axes = Axes(
+        ACCESSES if counted else "program",
+        f"{what} of {names[1]} / {names[0]}",
+        "symlog" if counted else "category",
+        from_zero=False,
+        rules={"": 1.0},
+    )
+    marks = _marks(labelled(request), known)
+    return described(request, marks, Look(axes), note, *_without(rows), intervals="")
 
 
-def _marks(rows: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+def _marks(rows: pd.DataFrame, known: pd.DataFrame) -> Iterable[Mapping[str, object]]:
     """A ratio is one number with its own interval, so this averages nothing."""
     kind = "line" if known["accesses"].notna().all() else "point"
     place = rows[["panel", "hue", "x", "value"]].assign(figure=COMPARE, file=COMPARE, kind=kind)
     n = known[["n_a", "n_b"]].min(axis=1)
     own = known[["low", "high"]].assign(n=n, verdict="valid", limited_by=None, points=known["point_id"])
-    return marks_frame(records(pd.concat([place, own], axis=1)))
+    return records(pd.concat([place, own], axis=1))
 
 
 def _without(rows: pd.DataFrame) -> list[str]:

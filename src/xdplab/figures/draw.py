@@ -98,7 +98,7 @@ def draw(
     marks, look = view.marks, view.look
     if marks.empty:
         raise NotApplicableError("there is no mark to draw")
-    panels = _order(look.panels, marks["panel"])
+    panels = _order(look.order.panels, marks["panel"])
     if ax is not None:
         return _draw_onto(ax, view, panels, style)
     with applied(style):
@@ -108,18 +108,18 @@ def draw(
         cut, drawn = False, list[Group]()
         for ax, panel in zip(axes.flat, panels, strict=False):
             own = marks[marks["panel"].fillna("") == panel]
-            drawn += _panel(ax, own, panel, look, hues, _places(marks if look.share_x else own, look))
-            _scale_y(ax, marks if look.share_y else own, look)
+            drawn += _panel(ax, own, panel, look, hues, _places(marks if look.axes.share_x else own, look))
+            _scale_y(ax, marks if look.axes.share_y else own, look)
             kinds.settle_values(ax)
             cut |= kinds.mark_cut_intervals(ax)
             if panel:
                 ax.set_title(titles[panel])
         sheet = axes.flat[0].figure
         sheet.shown = OnSheet(look, tuple(drawn), tuple(hues))
-        label_axes(sheet, axes, look.x_label, look.y_label, style)
-        place_legend(sheet, kinds.legend_entries(marks, look, hues, cut=cut), look.hue_title, style)
-        place_caption(sheet, view.face if caption else (), style)
-        settle(sheet, list(axes.flat)[: len(panels)], categorical=look.x_scale == "category")
+        label_axes(sheet, axes, look.axes.x_label, look.axes.y_label, style)
+        place_legend(sheet, kinds.legend_entries(marks, look, hues, cut=cut), look.words.hue_title, style)
+        place_caption(sheet, view.short_caption if caption else (), style)
+        settle(sheet, list(axes.flat)[: len(panels)], categorical=look.axes.x_scale == "category")
     return axes.view(Panels) if axes.size > 1 else axes.flat[0]
 
 
@@ -136,9 +136,9 @@ def _draw_onto(ax: Axes, view: View, panels: list[str], style: Style) -> Axes:
         _scale_y(ax, marks, look)
         kinds.settle_values(ax)
         entries = kinds.legend_entries(marks, look, hues, cut=kinds.mark_cut_intervals(ax))
-        ax.set(xlabel=look.x_label, ylabel=look.y_label, title=panels[0])
+        ax.set(xlabel=look.axes.x_label, ylabel=look.axes.y_label, title=panels[0])
         if entries:
-            ax.legend(*zip(*entries, strict=True), title=look.hue_title or None)
+            ax.legend(*zip(*entries, strict=True), title=look.words.hue_title or None)
     return ax
 
 
@@ -150,20 +150,22 @@ def _order(given: tuple[str, ...], labels: pd.Series) -> list[str]:
 
 def _paints(look: Look, labels: pd.Series) -> dict[str, kinds.Paint]:
     """Return the paint of each hue that occurs; it does not depend on which of the look's hues occur."""
-    there = _order(look.hues, labels)
-    paints = kinds.paint(list(dict.fromkeys((*look.hues, *there))), look.palette, look.things)
+    there = _order(look.order.hues, labels)
+    paints = kinds.paint(list(dict.fromkeys((*look.order.hues, *there))), look.order.palette, look.order.things)
     return {hue: paints[hue] for hue in there}
 
 
 def _categories(marks: pd.DataFrame, look: Look) -> list[str]:
-    return [str(x) for x in marks["x"].unique()] if look.x_scale == "category" else []
+    return [str(x) for x in marks["x"].unique()] if look.axes.x_scale == "category" else []
 
 
 def _grid(panels: Sequence[str], style: Style, look: Look, categories: Sequence[str]) -> NDArray[Any]:
     """Make the panels' axes: as many columns as hold each panel's notes, the words of its title and its categories."""
     many = len(panels)
-    columns = look.columns if 0 < look.columns <= MOST_COLUMNS else (2 if many == 4 else min(many, MOST_COLUMNS))
-    notes = [text_width_in(words, style.small_pt) for found in look.notes.values() for _, words in found]
+    columns = (
+        look.order.columns if 0 < look.order.columns <= MOST_COLUMNS else (2 if many == 4 else min(many, MOST_COLUMNS))
+    )
+    notes = [text_width_in(words, style.small_pt) for found in look.words.notes.values() for _, words in found]
     titles = [text_width_in(word, style.font_pt) for panel in panels for word in panel.split()]
     widest = max([*notes, *titles, len(categories) * _TURNED_LINES * style.font_pt / 72], default=0)
     while columns > 1 and widest > _panel_width(columns, style):
@@ -174,7 +176,7 @@ def _grid(panels: Sequence[str], style: Style, look: Look, categories: Sequence[
     sheet = Sheet(figsize=(style.width_in, height), layout="constrained")
     sheet.get_layout_engine().set(w_pad=0.04, h_pad=0.03, hspace=0.03, wspace=0.02)  # type: ignore[union-attr,call-arg]
     FigureCanvasAgg(sheet)
-    axes = sheet.subplots(rows, columns, sharex=False, sharey=look.share_y, squeeze=False)
+    axes = sheet.subplots(rows, columns, sharex=False, sharey=look.axes.share_y, squeeze=False)
     for ax in axes.flat[many:]:
         ax.set_visible(False)
     return np.asarray(axes)
@@ -197,10 +199,10 @@ def _panel_width(columns: int, style: Style) -> float:
 
 def _places(marks: pd.DataFrame, look: Look) -> dict[object, float]:
     """Map an x value to its place on the axis: itself on a scale of numbers, its rank on a categorical one."""
-    if look.x_scale != "category":
+    if look.axes.x_scale != "category":
         return {x: float(x) for x in marks["x"].unique()}
     there = list(dict.fromkeys(marks["x"]))
-    order = [x for x in look.x_values if x in there] + [x for x in there if x not in look.x_values]
+    order = [x for x in look.order.x_values if x in there] + [x for x in there if x not in look.order.x_values]
     return {x: float(rank) for rank, x in enumerate(order)}
 
 
@@ -221,11 +223,11 @@ def _panel(
             shapes = tuple(shape for shape in ax.get_children() if shape not in before)
             shift = 0.0 if kind in kinds.UNSHIFTED else slot[0]
             drawn.append(Group(ax, hue, str(kind), group, x + shift, shapes))
-    rule = look.rules.get(panel, look.rules.get(""))
+    rule = look.axes.rules.get(panel, look.axes.rules.get(""))
     if rule is not None:
         ax.axhline(rule, color="0.35", linewidth=mpl.rcParams["axes.linewidth"], linestyle=(0, (4, 2)), zorder=1)
     _scale_x(ax, look, places)
-    _write_notes(ax, look.notes.get(panel, ()), hues)
+    _write_notes(ax, look.words.notes.get(panel, ()), hues)
     return drawn
 
 
@@ -240,19 +242,19 @@ def _centered(marks: pd.DataFrame, places: dict[object, float], offsets: dict[st
 
 
 def _scale_x(ax: Axes, look: Look, places: dict[object, float]) -> None:
-    if look.x_scale == "category":
+    if look.axes.x_scale == "category":
         ax.set_xlim(-0.6, len(places) - 0.4)
         ax.xaxis.set_major_locator(FixedLocator(list(places.values())))
         ax.xaxis.set_major_formatter(FixedFormatter([str(x) for x in places]))
         return
     ticks = sorted(set(places.values()))
     narrow = ax.get_subplotspec().get_gridspec().ncols > 2  # type: ignore[union-attr]
-    if look.x_scale == "linear":
+    if look.axes.x_scale == "linear":
         span = max(ticks) - min(ticks) or 1.0
-        ax.set_xlim(look.x_limits or (min(ticks) - 0.03 * span, max(ticks) + 0.05 * span))
+        ax.set_xlim(look.axes.x_limits or (min(ticks) - 0.03 * span, max(ticks) + 0.05 * span))
         ax.xaxis.set_major_locator(MaxNLocator(3 if narrow else 6, integer=True, steps=[1, 2, 4, 5, 10]))
         return
-    if look.x_scale == "symlog":
+    if look.axes.x_scale == "symlog":
         ax.set_xscale("symlog", linthresh=1, linscale=0.6)
         ax.set_xlim(-0.25 if min(ticks) >= 0 else None, max(ticks) * 1.6 if max(ticks) > 0 else 1)
     else:
@@ -271,8 +273,8 @@ def _scale_x(ax: Axes, look: Look, places: dict[object, float]) -> None:
 
 def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
     """Give the axis to the values; an interval of two repetitions may leave it, and is seen to."""
-    low, high = _reach(marks, list(look.rules.values()) if look.share_y else [])
-    if look.y_scale == "log":
+    low, high = _reach(marks, list(look.axes.rules.values()) if look.axes.share_y else [])
+    if look.axes.y_scale == "log":
         low = max(low, marks["value"].min() / 3)
         # Text above the highest mark stays below the panel's title.
         room = (high / low) ** 0.12 if "label" in marks and marks["label"].notna().any() else 1.0
@@ -280,12 +282,12 @@ def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
         under = (high / low) ** 0.2 if marks["kind"].eq("below").any() else 1.0
         _scale_log(ax, low / under, high * room)
         return
-    if look.from_zero:
+    if look.axes.from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
     span = high - low or 1.0
-    room = 0.15 if look.bar_values else 0.08 + 0.13 * len(ax.texts)
-    around = (low - (0.08 * span if low < 0 or not look.from_zero else 0), high + room * span)
-    ax.set_ylim(look.y_limits or around)
+    room = 0.15 if look.words.bar_values else 0.08 + 0.13 * len(ax.texts)
+    around = (low - (0.08 * span if low < 0 or not look.axes.from_zero else 0), high + room * span)
+    ax.set_ylim(look.axes.y_limits or around)
     ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
 
 

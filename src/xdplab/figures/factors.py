@@ -63,6 +63,22 @@ class Layout:
     rest: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class FigureRequest:
+    """The input of a view: ``trials`` with the column ``value``, settled, of one arrangement and engine."""
+
+    figure: str
+    trials: pd.DataFrame
+    layout: Layout
+    value: str
+    apart: tuple[str, ...] = ()
+    """Factors of which every other level has a figure of its own: this one says which level it shows."""
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        return (self.layout.x, *self.layout.hue, *self.layout.panel)
+
+
 def _prefer(
     trials: pd.DataFrame, use: Literal["hue", "panel"], wanted: str | None, order: Sequence[str], held: Sequence[str]
 ) -> tuple[str, ...]:

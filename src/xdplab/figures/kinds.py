@@ -197,7 +197,7 @@ def bars(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[floa
             linewidth=0.5,
         )
     _errors(ax, x + offset, marks, "0.15")
-    if look.bar_values:
+    if look.words.bar_values:
         _write_values(ax, x + offset, marks)
 
 
@@ -243,7 +243,7 @@ def point(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[flo
     x = x + slot[0]
     color = "0.15" if slot[1] else paint.color
     _errors(ax, x, marks, color)
-    _markers(ax, x, marks, color, "D" if look.point_label else "", 1.0 if slot[1] else paint.size)
+    _markers(ax, x, marks, color, "D" if look.words.point_label else "", 1.0 if slot[1] else paint.size)
 
 
 def beside(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
@@ -377,13 +377,15 @@ def legend_entries(
     found = set(statuses(marks))
     for name in ("generator", "link", "invalid"):
         if name in found:
-            entries.append((_status_handle(STATUSES[name], bool(barred)), look.legend.get(name, STATUSES[name].label)))
-    if look.point_label and marks["kind"].eq("point").any():
-        entries.append((_loose("D"), look.point_label))
+            entries.append(
+                (_status_handle(STATUSES[name], bool(barred)), look.words.legend.get(name, STATUSES[name].label))
+            )
+    if look.words.point_label and marks["kind"].eq("point").any():
+        entries.append((_loose("D"), look.words.point_label))
     if marks["kind"].eq("raw").any():
         entries.append((_loose("o", 0.45), "one repetition"))
     if marks["kind"].eq("below").any():
-        entries.append((_loose("v"), look.legend.get("below", "below this")))
+        entries.append((_loose("v"), look.words.legend.get("below", "below this")))
     if cut:
         entries.append((_loose(CARETDOWN), CUT))
     return entries

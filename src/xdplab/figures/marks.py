@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pandas as pd
@@ -36,44 +36,68 @@ a module's insertion), whose colours would be taken for backends."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """How marks are drawn: labels in the reader's words, order, scales. Nothing here changes a value.
+class Axes:
+    """Labels and scales of the axes.
 
-    ``caption`` is the whole of it, one paragraph each; ``face`` is what stands on the figure in its place, if given;
-    ``bars`` is what the marks' intervals are called there.
-    ``x_values`` orders a categorical axis (default: as the marks come); ``hues`` and ``panels`` likewise. ``columns``
-    is how many panels a row should have (0: as they fit). ``notes`` are lines of text inside a panel, each in the
-    colour of its hue; ``rules`` are horizontal lines by panel ("" is every panel). ``point_label`` labels marks of
-    kind ``point`` that mean something else than the rest; ``legend`` replaces texts of the legend, such as
-    ``invalid``.
-    ``x_limits`` and ``y_limits`` are the ends of linear axes, if a standard prescribes them.
-    ``things``: hues that have the colour of a hue that figures of several studies have.
+    ``x_limits`` and ``y_limits`` are the ends of linear axes, if a standard prescribes them; ``rules`` are horizontal
+    lines by panel ("" is every panel).
     """
 
     x_label: str
     y_label: str
     x_scale: Scale = "category"
     y_scale: Literal["linear", "log"] = "linear"
-    hue_title: str = ""
-    hues: tuple[str, ...] = ()
-    panels: tuple[str, ...] = ()
-    x_values: tuple[object, ...] = ()
-    palette: str = DEFAULT_PALETTE
-    caption: tuple[str, ...] = ()
-    face: tuple[str, ...] = ()
-    bars: str = ""
-    notes: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    rules: Mapping[str, float] = field(default_factory=dict)
-    point_label: str = ""
-    columns: int = 0
     share_x: bool = True
     share_y: bool = True
-    bar_values: bool = False
     from_zero: bool = True
     x_limits: tuple[float, float] | None = None
     y_limits: tuple[float, float] | None = None
-    legend: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of hues, panels and categories of the x axis (default: as the marks come), and their colours.
+
+    ``columns``: panels per row (0: as they fit). ``things``: hues that have the colour of a hue that figures of
+    several studies have.
+    """
+
+    hues: tuple[str, ...] = ()
+    panels: tuple[str, ...] = ()
+    x_values: tuple[object, ...] = ()
+    columns: int = 0
+    palette: str = DEFAULT_PALETTE
     things: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What stands on and below a figure.
+
+    ``caption`` is the whole of it, one paragraph each; ``short_caption`` stands on the figure in its place, if given,
+    and calls the marks' intervals ``intervals``. ``notes`` are lines of text inside a panel, each in the colour of its
+    hue. ``point_label`` labels marks of kind ``point`` that mean something else than the rest; ``legend`` replaces
+    texts of the legend, such as ``invalid``.
+    """
+
+    hue_title: str = ""
+    caption: tuple[str, ...] = ()
+    short_caption: tuple[str, ...] = ()
+    intervals: str = ""
+    notes: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    point_label: str = ""
+    legend: Mapping[str, str] = field(default_factory=dict)
+    bar_values: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    """How marks are drawn. Nothing here changes a value."""
+
+    axes: Axes
+    order: Order = field(default_factory=Order)
+    words: Words = field(default_factory=Words)
 
 
 @dataclass(frozen=True)
@@ -84,13 +108,24 @@ class View:
     look: Look
 
     @property
-    def face(self) -> tuple[str, ...]:
+    def caption(self) -> tuple[str, ...]:
+        return self.look.words.caption
+
+    @property
+    def short_caption(self) -> tuple[str, ...]:
         """The caption as it stands on the figure, which says of intervals only if it has some."""
-        if not self.look.face:
-            return self.look.caption
-        first, *more = self.look.face
-        barred = self.marks.loc[self.marks["kind"].ne("stack"), "low"].notna().any()  # a piece's low is where it begins
-        return (f"{first}, {self.look.bars}" if barred and self.look.bars else first, *more)
+        words = self.look.words
+        if not words.short_caption:
+            return words.caption
+        first, *more = words.short_caption
+        pieces = self.marks["kind"].eq("stack")  # a piece's low is where it begins
+        barred = self.marks.loc[~pieces, "low"].notna().any()
+        return (f"{first}, {words.intervals}" if barred and words.intervals else first, *more)
+
+    def captioned(self, caption: Sequence[str], short: Sequence[str] = ()) -> View:
+        """Return the view with another caption."""
+        words = replace(self.look.words, caption=tuple(caption), short_caption=tuple(short))
+        return View(self.marks, replace(self.look, words=words))
 
 
 def marks_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:

@@ -98,10 +98,10 @@ def _discs(sheet: Figure, drawn: Group, hue: int, look: Look) -> str:
 
 def tooltip(mark: Mapping[Hashable, Any], look: Look) -> str:
     """Return a mark as text: what it is, value with interval, verdict, and the trials behind it."""
-    place = f"{look.x_label}: {mark['x']}"
+    place = f"{look.axes.x_label}: {mark['x']}"
     lines = [", ".join(str(part) for part in (mark["hue"], mark["panel"], place) if not pd.isna(part) and part != "")]
     whole = mark["value"] if mark["kind"] != "stack" else mark["value"] - mark["low"]
-    value = f"{look.y_label}: {whole:.4g}"
+    value = f"{look.axes.y_label}: {whole:.4g}"
     if mark["kind"] != "stack" and not pd.isna(mark["low"]):
         value += f" [{mark['low']:.4g}, {mark['high']:.4g}]"
     lines.append(value + ("" if pd.isna(mark["n"]) else f", n = {mark['n']:g}"))

@@ -97,8 +97,8 @@ def save(
     sheet = sheet_of(drawing.draw(view, style))
     files = {suffix: render(sheet, suffix, style, stem, source or {}) for suffix in formats}
     files["csv"] = view.marks.assign(file=stem).to_csv(index=False, lineterminator="\n").encode()
-    if view.look.face:
-        files["txt"] = visible("".join(f"{part}\n" for part in view.look.caption)).encode()
+    if view.look.words.short_caption:
+        files["txt"] = visible("".join(f"{part}\n" for part in view.caption)).encode()
     return tuple(write_whole(folder / f"{stem}.{suffix}", data) for suffix, data in files.items())
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
 from xdplab.analysis.series import rows_where, valid
 from xdplab.errors import NotApplicableError
-from xdplab.figures.caption import caption, face
-from xdplab.figures.factors import FACTORS, Layout, free_factors, label_column, label_order, levels, title_of
-from xdplab.figures.marks import Look, View, collect, marks_frame
+from xdplab.figures.caption import caption, short_caption
+from xdplab.figures.factors import FACTORS, FigureRequest, free_factors, label_column, label_order, levels, title_of
+from xdplab.figures.marks import Axes, Look, Order, Scale, View, collect, marks_frame
 from xdplab.plan.factors import of_program
 
 UNITS: dict[str, tuple[tuple[float, str], ...]] = {
@@ -20,22 +19,6 @@ UNITS: dict[str, tuple[tuple[float, str], ...]] = {
     "bps": ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")),
     "ns": ((1e6, "ms"), (1e3, "µs"), (1.0, "ns")),
 }
-
-
-@dataclass(frozen=True)
-class FigureRequest:
-    """The input of a view: ``trials`` with the column ``value``, settled, of one arrangement and engine."""
-
-    figure: str
-    trials: pd.DataFrame
-    layout: Layout
-    value: str
-    apart: tuple[str, ...] = ()
-    """Factors of which every other level has a figure of its own: this one says which level it shows."""
-
-    @property
-    def used(self) -> tuple[str, ...]:
-        return (self.layout.x, *self.layout.hue, *self.layout.panel)
 
 
 def unit_of(values: pd.Series, family: str) -> tuple[float, str]:
@@ -81,19 +64,40 @@ def unlimited(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(limited_by=None)
 
 
-def orders(request: FigureRequest) -> dict[str, Any]:
-    """Return what every look has: orders of hues and panels, panels per row, the legend's title, colours, face."""
-    rows = believable(request.trials, request.value)
-    panel = request.layout.panel
-    return {
-        "palette": palette_of(request.layout.hue),
-        "face": face(request.trials, request.used, request.value, request.apart),
-        "bars": "95 % intervals",
-        "hue_title": title_of(request.layout.hue),
-        "columns": rows[panel[-1]].nunique() if len(panel) > 1 else 0,
-        "hues": label_order(rows, request.layout.hue, alone=False),
-        "panels": label_order(rows, request.layout.panel, alone=True),
-    }
+def described(
+    request: FigureRequest,
+    marks: Iterable[Mapping[str, object]],
+    look: Look,
+    *notes: str,
+    beside: Sequence[str] = (),
+    intervals: str = "95 % t interval",
+) -> View:
+    """Return the view of ``marks``, with captions, colours, and the orders of its hues and panels.
+
+    ``look`` has what is this figure's own, ``notes`` are its own paragraphs of the caption; factors ``beside`` differ
+    among the marks; ``intervals`` is what error bars are.
+    """
+    table, panel = marks_frame(marks), request.layout.panel
+    shown, used = believable(request.trials, request.value), (*request.used, *beside)
+    order = replace(
+        look.order,
+        palette=palette_of(request.layout.hue),
+        columns=shown[panel[-1]].nunique() if len(panel) > 1 else 0,
+        hues=hue_order(request),
+        panels=label_order(shown, panel, alone=True),
+    )
+    words = replace(
+        look.words,
+        hue_title=title_of(request.layout.hue),
+        caption=caption(request, table, used, *notes, intervals=intervals),
+        short_caption=short_caption(request),
+        intervals="95 % intervals",
+    )
+    return View(table, replace(look, order=order, words=words))
+
+
+def hue_order(request: FigureRequest) -> tuple[str, ...]:
+    return label_order(believable(request.trials, request.value), request.layout.hue, alone=False)
 
 
 PALETTES = {"mode": "colorblind", "program_name": "colorblind:3"}
@@ -149,26 +153,19 @@ ACCESSES = "memory accesses per packet (N)"
 LOG_ACCESSES = "accesses per packet (N; log scale from 1)"
 
 
-def _rate_view(request: FigureRequest, kind: str, x_label: str, x: pd.Series | None = None, **look: Any) -> View:
-    rows = labelled(request, x)
+def _rate_view(
+    request: FigureRequest, kind: str, x_label: str, x_scale: Scale = "category", x_values: tuple[object, ...] = ()
+) -> View:
+    rows = labelled(request)
     family, words = RATES[request.value]
     size, unit = unit_of(rows["value"], family)
-    marks = marks_frame(collect(rows, request.figure, kind, size))
-    small = caption(
-        request.trials, marks, request.used, request.value, closed_loop(request.trials), apart=request.apart
-    )
-    return View(
-        marks,
-        Look(
-            x_label, f"{words} ({unit})", caption=small,
-            **orders(request), **look,
-        ),
-    )  # fmt: skip
+    look = Look(Axes(x_label, f"{words} ({unit})", x_scale), Order(x_values=x_values))
+    return described(request, collect(rows, request.figure, kind, size), look, closed_loop(request.trials))
 
 
 def throughput(request: FigureRequest) -> View:
     """Forwarding rate against N."""
-    return _rate_view(request, "line", LOG_ACCESSES, x_scale="symlog")
+    return _rate_view(request, "line", LOG_ACCESSES, "symlog")
 
 
 def baseline(request: FigureRequest) -> View:
@@ -199,17 +196,10 @@ def program_labels(trials: pd.DataFrame) -> pd.Series:
 
 def busy(request: FigureRequest) -> View:
     """Busy CPUs in the window against N: the DUT's, or the whole machine's where TG and DUT share it."""
-    marks = marks_frame(collect(unlimited(labelled(request)), request.figure, "line"))
+    marks = collect(unlimited(labelled(request)), request.figure, "line")
     whose = "DUT" if request.value.startswith("cpu_") else "whole machine"
-    note = "CPU time is counted by clock ticks: coarse over one window."
-    return View(
-        marks,
-        Look(
-            LOG_ACCESSES, f"busy CPUs ({whose})", x_scale="symlog",
-            caption=caption(request.trials, marks, request.used, request.value, note, apart=request.apart),
-            **orders(request),
-        ),
-    )  # fmt: skip
+    look = Look(Axes(LOG_ACCESSES, f"busy CPUs ({whose})", "symlog"))
+    return described(request, marks, look, "CPU time is counted by clock ticks: coarse over one window.")
 
 
 def need(trials: pd.DataFrame, column: str, words: str) -> pd.DataFrame:

@@ -8,10 +8,9 @@ from math import isnan
 import pandas as pd
 
 from xdplab.analysis.fit import Line, Slope, fit_line, slope
-from xdplab.figures.caption import caption
-from xdplab.figures.factors import label_order
-from xdplab.figures.marks import Look, View, collect, marks_frame
-from xdplab.figures.views import ACCESSES, LOG_ACCESSES, FigureRequest, labelled, orders, unlimited
+from xdplab.figures.factors import FigureRequest, label_order
+from xdplab.figures.marks import Axes, Look, Order, View, Words, collect
+from xdplab.figures.views import ACCESSES, LOG_ACCESSES, described, hue_order, labelled, unlimited
 
 
 def service_time(request: FigureRequest) -> View:
@@ -27,13 +26,11 @@ def service_time(request: FigureRequest) -> View:
             continue
         marks += _line_marks(request.figure, str(panel), str(hue), line, float(group["x"].max()))
         notes.setdefault(str(panel), []).append((str(hue), cost_text(cost)))
-    table = marks_frame(marks)
     model = "Lines: t = t0 + c·N, least squares weighted by 1/t²; c with its 95 % interval over repetitions."
-    small = caption(request.trials, table, request.used, request.value, model, apart=request.apart)
-    order = orders(request)
-    place = {hue: rank for rank, hue in enumerate(order["hues"])}
+    place = {hue: rank for rank, hue in enumerate(hue_order(request))}
     ordered = {panel: tuple(sorted(lines, key=lambda line: place[line[0]])) for panel, lines in notes.items()}
-    return View(table, Look(ACCESSES, "CPU time per packet (ns)", "linear", notes=ordered, caption=small, **order))
+    look = Look(Axes(ACCESSES, "CPU time per packet (ns)", "linear"), words=Words(notes=ordered))
+    return described(request, marks, look, model)
 
 
 def cost_text(cost: Slope) -> str:
@@ -56,16 +53,12 @@ def access_cost(request: FigureRequest) -> View:
     check = replace(request, value="testrun_an_access_ns")
     beside = unlimited(labelled(check, request.trials["program"]))
     marks += collect(beside, request.figure, "point")
-    table = marks_frame(marks)
     counts = sorted(request.trials["accesses"].dropna().unique())
     note = f"(1/rate(N) − 1/rate(0)) × CPUs / N at the largest N of each program ({', '.join(map(str, counts))})."
-    small = caption(request.trials, table, (*request.used, "accesses"), request.value, note, apart=request.apart)
-    names = tuple(label_order(request.trials, ("program_name",), alone=True))
-    look = Look(
-        "program", "CPU time per access (ns)", x_values=names, point_label="BPF_PROG_TEST_RUN", bar_values=True,
-        caption=small,        **orders(request),
-    )  # fmt: skip
-    return View(table, look)
+    names = label_order(request.trials, ("program_name",), alone=True)
+    words = Words(point_label="BPF_PROG_TEST_RUN", bar_values=True)
+    look = Look(Axes("program", "CPU time per access (ns)"), Order(x_values=names), words)
+    return described(request, marks, look, note, beside=("accesses",))
 
 
 @dataclass(frozen=True)
@@ -121,17 +114,9 @@ def silent_counters(trials: pd.DataFrame) -> list[Counter]:
 
 def counters(request: FigureRequest) -> View:
     """Counters against N, with one panel per counter."""
-    table = marks_frame(collect(unlimited(labelled(request)), request.figure, "line"))
+    marks = collect(unlimited(labelled(request)), request.figure, "line")
     silent = request.trials["silent"].iloc[0]
-    small = caption(
-        request.trials,
-        table,
-        request.used,
-        request.value,
-        f"0 in every trial: {silent}." if silent else "",
-        apart=request.apart,
-    )
     names = request.trials["counter"].unique()
     title = str(names[0]) if len(names) == 1 else ""  # several name their panels
-    look = Look(LOG_ACCESSES, title, "symlog", share_y=False, caption=small, **orders(request))
-    return View(table, look)
+    look = Look(Axes(LOG_ACCESSES, title, "symlog", share_y=False))
+    return described(request, marks, look, f"0 in every trial: {silent}." if silent else "")

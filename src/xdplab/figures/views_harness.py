@@ -13,10 +13,9 @@ import pandas as pd
 from xdplab.analysis.intervals import t_quantile, values_of_one_point
 from xdplab.analysis.series import SETTING, key_of, valid
 from xdplab.errors import FigureError, NotApplicableError
-from xdplab.figures.caption import caption
-from xdplab.figures.factors import PIECES, levels
-from xdplab.figures.marks import Look, View, marks_frame
-from xdplab.figures.views import FigureRequest, labelled, orders, unlimited
+from xdplab.figures.factors import PIECES, FigureRequest, levels
+from xdplab.figures.marks import Axes, Look, Order, View
+from xdplab.figures.views import described, hue_order, labelled, unlimited
 
 PROGRAM, SENDER, WAY_IN, RECEIVER, WAY_BACK = PIECES
 
@@ -59,37 +58,27 @@ def pieces(trials: pd.DataFrame) -> pd.DataFrame:
 def harness(request: FigureRequest) -> View:
     """CPU time per packet of N = 0 by mode, piece upon piece: the mean over the repetitions of each."""
     rows = unlimited(labelled(request))
-    order = orders(request)
+    hues = hue_order(request)
     marks: list[dict[str, object]] = []
     for (panel, x), place in rows.groupby(["panel", "x"], sort=False):
         below = 0.0
-        for hue in order["hues"]:
+        for hue in hues:
             own = place[place["hue"] == hue]
             if own.empty:
                 continue
             values = values_of_one_point(own, "value")
             top = below + float(values.mean())
-            mark = {
-                "figure": request.figure,
-                "file": request.figure,
-                "kind": "stack",
-                "panel": panel,
-                "hue": hue,
-                "x": x,
-            }
-            marks.append(mark | {"value": top, "low": below, "n": len(values), "verdict": "valid"} | _points(own))
+            mark = {"figure": request.figure, "file": request.figure, "kind": "stack", "panel": panel, "hue": hue}
+            size = {"x": x, "value": top, "low": below, "n": len(values), "verdict": "valid"}
+            marks.append(mark | size | _points(own))
             below = top
-    table = marks_frame(marks)
     note = (
         f"N = 0: {PROGRAM} by BPF_PROG_TEST_RUN; {SENDER} and {RECEIVER} alone, without a link; {WAY_IN}: a program "
         f"that drops, less its own time and the sender's; {WAY_BACK}: what these leave of the whole. Differences are "
         f"of one repetition; means over the repetitions. {summed(rows)}"
     )
-    small = caption(
-        request.trials, table, (*request.used, "accesses"), request.value, note, interval="", apart=request.apart
-    )
-    modes = tuple(levels(request.trials, "mode"))
-    return View(table, Look("mode", "CPU time per packet (ns)", x_values=modes, caption=small, **order))
+    look = Look(Axes("mode", "CPU time per packet (ns)"), Order(x_values=tuple(levels(request.trials, "mode"))))
+    return described(request, marks, look, note, beside=("accesses",), intervals="")
 
 
 def summed(rows: pd.DataFrame) -> str:

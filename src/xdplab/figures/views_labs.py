@@ -6,9 +6,9 @@ import pandas as pd
 
 from xdplab.analysis.labs import in_several_labs
 from xdplab.errors import NotApplicableError
-from xdplab.figures.caption import caption
-from xdplab.figures.marks import Look, View, collect, marks_frame
-from xdplab.figures.views import FigureRequest, labelled, orders, unlimited
+from xdplab.figures.factors import FigureRequest
+from xdplab.figures.marks import Axes, Look, Order, View, collect
+from xdplab.figures.views import described, labelled, unlimited
 
 
 def relative_rates(trials: pd.DataFrame) -> pd.DataFrame:
@@ -24,12 +24,8 @@ def labs(request: FigureRequest) -> View:
     """Rate by lab, relative to the mean of the same point over all labs."""
     rows = unlimited(labelled(request))
     points = [own for _, own in rows.groupby("point_id", sort=False)]
-    marks = marks_frame(mark for own in points for mark in collect(own, request.figure, "point"))
+    marks = [mark for own in points for mark in collect(own, request.figure, "point")]
     note = "One mark per point and lab: its rate over the mean of the point in all labs, 1 where the labs are equal."
-    look = Look(
-        "lab", "rate / mean of all labs", "category", from_zero=False, rules={"": 1.0},
-        x_values=tuple(sorted(request.trials["lab"].dropna().unique())),
-        caption=caption(request.trials, marks, (*request.used, "accesses"), request.value, note, apart=request.apart),
-        **orders(request),
-    )  # fmt: skip
-    return View(marks, look)
+    axes = Axes("lab", "rate / mean of all labs", from_zero=False, rules={"": 1.0})
+    order = Order(x_values=tuple(sorted(request.trials["lab"].dropna().unique())))
+    return described(request, marks, Look(axes, order), note, beside=("accesses",))

@@ -10,9 +10,9 @@ import pandas as pd
 
 from xdplab.analysis.verdicts import OFFERED_SHARE
 from xdplab.errors import NotApplicableError
-from xdplab.figures.caption import caption
-from xdplab.figures.marks import Look, View, collect, marks_frame
-from xdplab.figures.views import FigureRequest, labelled, orders, unit_of, unlimited
+from xdplab.figures.factors import FigureRequest
+from xdplab.figures.marks import Axes, Look, Order, View, Words, collect
+from xdplab.figures.views import described, labelled, unit_of, unlimited
 
 MEDIANS = "Each mark is the median of the repetitions' quantiles; from six repetitions on it has an interval."
 QUANTILES = {"p50": "latency_p50_ns", "p99": "latency_p99_ns", "p99.9": "latency_p999_ns"}
@@ -86,19 +86,16 @@ def latency(request: FigureRequest) -> View:
     paced = trials.loc[rows.index, "rate_requested_pps"].notna()
     marks = collect(rows[paced], request.figure, "line", size, middle="median")
     marks += collect(rows[~paced], request.figure, "point", size, middle="median")
-    table = marks_frame(marks)
     quantiles = trials["quantile"].unique()
     which = f"{quantiles[0]} " if len(quantiles) == 1 else ""
+    load = f"offered load ({load_unit})" if load_unit else "offered load"
     look = Look(
-        f"offered load ({load_unit})" if load_unit else "offered load", f"{which}round trip ({unit})", y_scale="log",
-        x_values=tuple(dict.fromkeys(labels.loc[ordered])), point_label="max load: queueing, not latency",
-        caption=caption(
-            trials, table, (*request.used, "batch"), request.value, _from_due(trials), _batches(trials), left_out,
-            MEDIANS, interval="95 % interval of the median", apart=request.apart,
-        ),
-        **orders(request),
-    )  # fmt: skip
-    return View(table, look)
+        Axes(load, f"{which}round trip ({unit})", y_scale="log"),
+        Order(x_values=tuple(dict.fromkeys(labels.loc[ordered]))),
+        Words(point_label="max load: queueing, not latency"),
+    )
+    notes = (_from_due(trials), _batches(trials), left_out, MEDIANS)
+    return described(request, marks, look, *notes, beside=("batch",), intervals="95 % interval of the median")
 
 
 def melted_queues(trials: pd.DataFrame) -> pd.DataFrame:
@@ -116,15 +113,10 @@ def melted_queues(trials: pd.DataFrame) -> pd.DataFrame:
 
 def evenness(request: FigureRequest) -> View:
     """Share of the frames that each receive queue got; the dashed line is an even share, if a panel has one."""
-    table = marks_frame(collect(unlimited(labelled(request)), request.figure, "bar"))
+    marks = collect(unlimited(labelled(request)), request.figure, "bar")
     panels = labelled(request).assign(queues=request.trials["queues"])
     counts = {str(panel): sorted(group["queues"].unique()) for panel, group in panels.groupby("panel")}
     rules = {panel: 100 / int(found[0]) for panel, found in counts.items() if len(found) == 1}
-    dashed = "Dashed: an even share." if rules else ""
-    small = caption(request.trials, table, request.used, request.value, dashed, apart=request.apart)
-    queues = tuple(range(int(request.trials["queue"].max()) + 1))
-    look = Look(
-        "receive queue", "share of the frames (%)", x_values=queues, rules=rules, share_x=False, share_y=False,
-        caption=small,        **orders(request),
-    )  # fmt: skip
-    return View(table, look)
+    axes = Axes("receive queue", "share of the frames (%)", share_x=False, share_y=False, rules=rules)
+    order = Order(x_values=tuple(range(int(request.trials["queue"].max()) + 1)))
+    return described(request, marks, Look(axes, order), "Dashed: an even share." if rules else "")

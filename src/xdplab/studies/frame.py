@@ -9,7 +9,7 @@ import json
 import secrets
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
 
@@ -402,12 +402,12 @@ def draw_views(
             drawn.append(Drawn(name, name, (), str(error)))
             continue
         if around:
-            look, whole = view.look, (*view.look.caption, f"Measured with {around}.")
-            view = replace(view, look=replace(look, caption=whole, face=look.face or look.caption))
+            short = view.look.words.short_caption or view.caption
+            view = view.captioned((*view.caption, f"Measured with {around}."), short)
         files = save(view, folder, name, style=style, source={"run": run})
         shown = view.marks.drop(columns=["file", "limited_by"]).dropna(axis=1, how="all")
-        caption = "\n".join(view.look.caption)
-        text = f"# {view.look.y_label}\n\n{markdown(shown)}\n{caption}\n"
+        caption = "\n".join(view.caption)
+        text = f"# {view.look.axes.y_label}\n\n{markdown(shown)}\n{caption}\n"
         note = write_whole(folder / f"{name}.md", text.encode())
         drawn.append(Drawn(name, name, (*files, note)))
     return drawn

@@ -127,7 +127,7 @@ def _drawn(
     notes = {"run": source.run_id, "figure": spec.file}
     style = style_named(STYLE)
     empty = "" if which == "as-published" else NO_MARK.of(language)
-    page = printed_sheet(translated(view, language), spec, view.look.caption, language=language, empty=empty)
+    page = printed_sheet(translated(view, language), spec, view.caption, language=language, empty=empty)
     return [(suffix, render(page, suffix, style, spec.stem, notes)) for suffix in formats]
 
 

@@ -130,18 +130,18 @@ def printed_sheet(
     with mpl.rc_context(dict(PARAMETERS)):  # type: ignore[arg-type]
         sheet = Sheet(figsize=(page.width / POINTS, height / POINTS), dpi=DPI)
         FigureCanvasAgg(sheet)
-        paints = kinds.paint(list(look.hues), look.palette)
-        axes = [sheet.add_axes(_rect(page.box(at), page.width, height)) for at in range(len(look.panels))]
+        paints = kinds.paint(list(look.order.hues), look.order.palette)
+        axes = [sheet.add_axes(_rect(page.box(at), page.width, height)) for at in range(len(look.order.panels))]
         own, grey = _by_place(view.marks, look), _by_place(behind, look) if behind is not None else {}
         measured = bool(view.marks["n"].notna().any())
         drawn = list[Group]()
         shared = page.columns > 1  # as printed: between panels side by side there is no room for numbers
         everywhere = [*own.values(), *grey.values()]
-        for at, (ax, panel) in enumerate(zip(axes, look.panels, strict=True)):
+        for at, (ax, panel) in enumerate(zip(axes, look.order.panels, strict=True)):
             here = _of_panel(panel, own, grey)
             shown = everywhere if shared else here
             floor = _scale_y(ax, shown, look, measured=measured)
-            if behind is not None and look.y_scale == "linear":
+            if behind is not None and look.axes.y_scale == "linear":
                 ax.ticklabel_format(axis="y", scilimits=SHORT_LABELS)  # counts of one's own have no power of ten yet
             drawn += _panel(ax, panel, own, grey, paints, floor)
             _scale_x(ax, look, page)
@@ -151,7 +151,7 @@ def printed_sheet(
             if not here and empty:
                 _say(ax, empty, numbers=bool(shown))
             if at + page.columns >= len(axes):
-                ax.set_xlabel(look.x_label)
+                ax.set_xlabel(look.axes.x_label)
             else:
                 ax.xaxis.set_label_coords(0.5, -0.1)
                 if page.pitch_y - page.panel_height < ROOM_PT:
@@ -235,14 +235,14 @@ Hues = dict[tuple[str, str], _Hue]
 
 
 def _by_place(marks: pd.DataFrame, look: Look) -> Hues:
-    places = {value: float(at) for at, value in enumerate(look.x_values)}
+    places = {value: float(at) for at, value in enumerate(look.order.x_values)}
     x = np.array([places[value] for value in marks["x"]], dtype=float)
     value, low, high = (marks[name].to_numpy(dtype=float) for name in ("value", "low", "high"))
     status, measured = kinds.statuses(marks).to_numpy(dtype=object), marks["n"].notna().to_numpy()
     rows: dict[tuple[str, str], list[int]] = {}
     for row, key in enumerate(zip(marks["panel"], marks["hue"], strict=True)):
         # A printed 0 has no place on a logarithmic axis.
-        if look.y_scale != "log" or value[row] > 0:
+        if look.axes.y_scale != "log" or value[row] > 0:
             rows.setdefault(key, []).append(row)
     kind = marks["kind"].to_numpy(dtype=object)
     found = {}
@@ -274,7 +274,7 @@ def _panel(ax: Axes, panel: str, own: Hues, grey: Hues, paints: Mapping[str, kin
 
 
 def _scale_x(ax: Axes, look: Look, page: Page) -> None:
-    words = [str(value) for value in look.x_values]
+    words = [str(value) for value in look.order.x_values]
     ax.set_xlim(-0.5, len(words) - 0.5)
     ax.set_xticks(range(len(words)), words)
     if (size := _size_below(words, page.panel_width / max(1, len(words)))) < TEXT_PT:
@@ -297,7 +297,7 @@ def _scale_y(ax: Axes, shown: Sequence[_Hue], look: Look, *, measured: bool) -> 
     ends = [end for one in shown for end in (one.value, np.minimum(one.high, one.value + near))]
     high = float(np.nanmax(np.concatenate(ends), initial=0.0)) if ends else 0.0
     least = min((float(one.value.min()) for one in shown), default=0.0)
-    if look.y_scale == "log" and high > 0:
+    if look.axes.y_scale == "log" and high > 0:
         ax.set_yscale("log")
         ax.set_ylim(least / LOG_MARGIN, high * LOG_MARGIN)
         ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high / least > SPARSE else (1.0, 2.0, 5.0)))
@@ -397,11 +397,11 @@ def _label_and_legend(
 ) -> None:
     boxes = [page.box(at) for at in range(len(axes))]
     middle = 1 - (boxes[0][1] + boxes[-1][3]) / 2 / height
-    sheet.text(0.5 / page.width, middle, look.y_label, rotation=90, va="center", ha="left", fontsize=LABEL_PT)
+    sheet.text(0.5 / page.width, middle, look.axes.y_label, rotation=90, va="center", ha="left", fontsize=LABEL_PT)
     entries = [(_entry(paint, barred=barred, lined=lined), hue) for hue, paint in paints.items()]
     right, top = max(box[2] for box in boxes), boxes[0][1]
     handles, names = zip(*entries, *extra, strict=True)
-    title = _folded(look.hue_title, page.width - right - LEGEND_ROOM_PT)
+    title = _folded(look.words.hue_title, page.width - right - LEGEND_ROOM_PT)
     sheet.legend(
         handles, names, title=title or None, loc="upper left", frameon=False, borderaxespad=0.0,
         bbox_to_anchor=((right + 4) / page.width, 1 - top / height), handlelength=1.0, handletextpad=0.4,

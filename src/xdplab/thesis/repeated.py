@@ -31,6 +31,7 @@ from xdplab.thesis.views import (
     corrected_table,
     look_of,
     power_of,
+    scale_of,
     translated,
 )
 
@@ -111,8 +112,7 @@ def own_view(own: OwnRun, spec: Spec, language: Language = "en", *, published: b
     why = absent_words(rows, spec, language) if len(rows) else NOT_MEASURED.of(language)
     notes = [said, *([OWN_BEHIND.of(language)] if published else []), *limits, *([why] if why else [])]
     label = CORRECTED_Y[spec.family].of(language).format(power="")
-    scale = "log" if spec.family == "latency" else "linear"
-    return View(marks, look_of(spec, language, label, tuple(notes), y_scale=scale))
+    return View(marks, look_of(spec, language, label, tuple(notes), scale_of(spec)))
 
 
 def limits_of(own: OwnRun, spec: Spec) -> list[str]:
@@ -170,7 +170,7 @@ def drawn(view: View, grey: pd.DataFrame | None, spec: Spec, language: Language 
     if grey is not None:
         back = translated(View(marks_frame(_records(grey)), view.look), language).marks
     empty = NO_MARK.of(language)
-    return printed_sheet(shown, spec, view.look.caption, behind=back, language=language, empty=empty)
+    return printed_sheet(shown, spec, view.caption, behind=back, language=language, empty=empty)
 
 
 def own_table(view: View, grey: pd.DataFrame | None) -> pd.DataFrame:

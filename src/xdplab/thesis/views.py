@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 from textwrap import shorten
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from xdplab.analysis.intervals import Spread
-from xdplab.figures.marks import COLUMNS, Look, View, marks_frame
+from xdplab.figures.marks import COLUMNS, Axes, Look, Order, View, Words, marks_frame
 from xdplab.thesis.classes import like_for_like, ring_depths, rings_of
 from xdplab.thesis.language import (
     ABSENT,
@@ -193,19 +193,21 @@ def folders(spec: Spec) -> list[str]:
     return list(dict.fromkeys(names.values()))
 
 
-def look_of(spec: Spec, language: Language, y_label: str, caption: tuple[str, ...], **more: object) -> Look:
+def look_of(
+    spec: Spec, language: Language, y_label: str, caption: tuple[str, ...], y_scale: Literal["linear", "log"] = "linear"
+) -> Look:
     """Return the words, levels and colours of a figure's panels."""
+    hues, panels, x_values = (_labels(axis(spec, place)) for place in ("hue", "panel", "x"))
     return Look(
-        X_LABELS[spec.x].of(language),
-        y_label,
-        hue_title=HUE_TITLES[spec.hue].of(language),
-        hues=_labels(axis(spec, "hue")),
-        panels=_labels(axis(spec, "panel")),
-        x_values=_labels(axis(spec, "x")),
-        palette=PALETTE,
-        caption=caption,
-        **more,  # type: ignore[arg-type]
+        Axes(X_LABELS[spec.x].of(language), y_label, y_scale=y_scale),
+        Order(hues, panels, x_values, palette=PALETTE),
+        Words(hue_title=HUE_TITLES[spec.hue].of(language), caption=caption),
     )
+
+
+def scale_of(spec: Spec) -> Literal["linear", "log"]:
+    """Return the scale of corrected and repeated values; the published page is linear throughout."""
+    return "log" if spec.family == "latency" else "linear"
 
 
 def _labels(a: Axis) -> tuple[str, ...]:
@@ -214,12 +216,11 @@ def _labels(a: Axis) -> tuple[str, ...]:
 
 def translated(view: View, language: Language) -> View:
     """Return a view whose labels are drawn in ``language``; the marks on disk keep theirs."""
-    marks, look = view.marks.copy(), vars(view.look).copy()
+    marks, order = view.marks.copy(), view.look.order
     for name in ("panel", "hue"):
         marks[name] = [shown_label(str(label), language) for label in marks[name]]
-    for name in ("panels", "hues"):
-        look[name] = tuple(shown_label(label, language) for label in look[name])
-    return View(marks, Look(**look))
+    panels, hues = (tuple(shown_label(label, language) for label in labels) for labels in (order.panels, order.hues))
+    return View(marks, replace(view.look, order=replace(order, panels=panels, hues=hues)))
 
 
 # --- corrected ---
@@ -355,9 +356,9 @@ def corrected_view(source: Source, spec: Spec, language: Language = "en") -> Vie
     if rows.empty:
         caption = [NOT_MEASURED.of(language)]
     label = CORRECTED_Y[spec.family].of(language).format(power="")
-    look = look_of(spec, language, label, tuple(caption), y_scale="log" if spec.family == "latency" else "linear")
+    look = look_of(spec, language, label, tuple(caption), scale_of(spec))
     if spec.hue == "cpu":
-        look = Look(**(vars(look) | {"hues": (*look.hues, USER)}))
+        look = replace(look, order=replace(look.order, hues=(*look.order.hues, USER)))
     return View(marks, look)
 
 

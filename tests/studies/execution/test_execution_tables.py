@@ -193,7 +193,7 @@ def test_calls_below_a_step_of_the_clock_are_drawn_as_such() -> None:
     (one,) = VIEWS["times-uml"](table(seen[:2])).marks.query("kind == 'below'").to_dict("records")
     assert one["label"] == "1 call"
     assert view.marks["kind"].eq("sample").sum() == 10
-    assert "shorter than one step" in view.look.legend["below"]
+    assert "shorter than one step" in view.look.words.legend["below"]
     unseen = calls("uml", "module", "empty")
     for row in unseen:
         row["elapsed_ns"] = 0
@@ -203,20 +203,20 @@ def test_calls_below_a_step_of_the_clock_are_drawn_as_such() -> None:
 def test_no_bar_stands_on_a_logarithmic_axis(measured: pd.DataFrame) -> None:
     for name in ("times-uml", "counts", "chains-counts", "chains-times"):
         view = VIEWS[name](measured)
-        assert view.look.y_scale != "log" or not view.marks["kind"].isin(["bar", "stack"]).any(), name
+        assert view.look.axes.y_scale != "log" or not view.marks["kind"].isin(["bar", "stack"]).any(), name
 
 
 def test_counts_are_never_drawn_as_times(measured: pd.DataFrame) -> None:
     counted = VIEWS["counts"](measured)
     assert set(counted.marks["panel"]) == {LABELS["vm:6.1:count"]}
-    assert "instructions" in counted.look.y_label
+    assert "instructions" in counted.look.axes.y_label
     assert set(VIEWS["chains-times"](measured).marks["panel"]) == {LABELS["uml"]}
     assert sorted(set(VIEWS["chains-counts"](measured).marks["x"])) == [1, 32]
 
 
 def test_a_chain_beside_nothing_else_is_named_on_its_axis(measured: pd.DataFrame) -> None:
     look = VIEWS["counts"](measured[measured["benchmark"].eq("chain 32")]).look
-    assert (look.x_scale, look.x_values) == ("category", ("chain 32",))
+    assert (look.axes.x_scale, look.order.x_values) == ("category", ("chain 32",))
 
 
 def test_what_it_was_measured_with_stands_beside_the_figure(measured: pd.DataFrame, tmp_path: Path) -> None:
@@ -422,6 +422,6 @@ def test_no_distribution_and_no_line_is_of_two_settings() -> None:
     marks = VIEWS["times-host"](made).marks
     assert marks.groupby("panel")["value"].agg(["min", "max"]).to_numpy().tolist() == [[100, 100], [200, 200]]
     view = VIEWS["pauses"](made)
-    assert view.marks.groupby("panel").size().to_dict() == dict.fromkeys(view.look.panels, 2)
-    assert set(view.look.panels) == {f"primes, host, time, bpf_jit_harden {level}" for level in (0, 2)}
-    assert "bpf_jit_harden 2" in view.look.caption[0]
+    assert view.marks.groupby("panel").size().to_dict() == dict.fromkeys(view.look.order.panels, 2)
+    assert set(view.look.order.panels) == {f"primes, host, time, bpf_jit_harden {level}" for level in (0, 2)}
+    assert "bpf_jit_harden 2" in view.caption[0]

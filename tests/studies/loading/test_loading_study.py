@@ -351,7 +351,7 @@ def test_steps_of_an_insertion_have_no_colour_of_a_backend(table: pd.DataFrame):
     backends = {one.color for one in paint(["interpreter", "JIT", "module", "user space"], "colorblind").values()}
     for name, told in (("parts-module-counts", set()), ("parts-bpf-counts", {"JIT: bpf_int_jit_compile()"})):
         look = VIEWS[name](table).look
-        colours = {hue: one.color for hue, one in paint(list(look.hues), look.palette).items()}
+        colours = {hue: one.color for hue, one in paint(list(look.order.hues), look.order.palette).items()}
         assert len(set(colours.values())) == len(colours)
         assert {hue for hue, color in colours.items() if color in backends} == told
 

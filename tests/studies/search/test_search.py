@@ -478,8 +478,8 @@ def test_frames_of_several_sizes_are_searched_beside_the_standards_sizes() -> No
     mixed = [row["point"] for row in rfc2544_tables(table)["throughput"] if "IMIX" in row["point"]]
     assert mixed == ["array-read N=0 native 1q, simple IMIX"]
     assert set(VIEWS["throughput"](table).marks["x"]) == {64, 128, 256, 512, 1024, 1280, 1518}
-    assert "IMIX" in VIEWS["throughput"](table).look.caption[-1]
-    assert [hue for hue in VIEWS["loss"](table).look.hues if hue.startswith("IMIX")]
+    assert "IMIX" in VIEWS["throughput"](table).look.words.caption[-1]
+    assert [hue for hue in VIEWS["loss"](table).look.order.hues if hue.startswith("IMIX")]
 
 
 def test_the_line_rate_of_several_sizes_is_that_of_their_mean(tmp_path: Path) -> None:
@@ -504,7 +504,7 @@ def test_the_maximum_is_that_of_the_link_the_generator_or_said_per_line() -> Non
     for name, own in (("link", table[:1]), ("generator", table[1:]), ("both", table)):
         view = VIEWS["throughput"](own)
         hues = {hue.partition(",")[0] for hue in view.marks["hue"]} - {"throughput"}
-        said[name] = (hues, view.look.caption[1])
+        said[name] = (hues, view.caption[1])
     assert said == {
         "link": ({"maximum"}, "The maximum is that of the medium."),
         "generator": ({"maximum"}, "The maximum is that of the generator."),

@@ -44,7 +44,7 @@ MENDED = "programs accepted, environment mended by another kernel of the run"
 
 def test_a_caption_counts_a_program_once_though_verifiers_name_it_differently():
     both = table(row(section="xdp", program="f"), prevails(section="xdp", program="xdp"))
-    caption = VIEWS["prevail-time"](both).look.caption
+    caption = VIEWS["prevail-time"](both).look.words.caption
     assert caption[0].startswith("1 program, Linux 6 and PREVAIL")
     assert "PREVAIL: one whole process" in caption[1]  # the two times are not of the same work
 

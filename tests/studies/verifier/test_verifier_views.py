@@ -159,7 +159,7 @@ def test_a_power_law_that_one_program_is_far_from_is_not_drawn():
 
 def test_a_caption_speaks_of_lines_and_intervals_where_there_are_some():
     def said(rows: list[dict[str, object]], what: str) -> bool:
-        return any(what in part for part in drawn("time", rows).look.caption)
+        return any(what in part for part in drawn("time", rows).look.words.caption)
 
     rows = sized()
     assert said(rows, "power laws")
@@ -173,8 +173,10 @@ def test_a_caption_tells_who_was_repeated_less():
     """A guest is measured once."""
     twice = [row(repetition=n, trial_id=f"p-r{n}") for n in (1, 2)]
     once = row(label="Linux 6.1", kernel="6.1", trial_id="q-r1")
-    assert VIEWS["processed"](table(*twice, once)).look.caption[0].endswith("; n = 2 repetitions (1 of Linux 6.1).")
-    assert VIEWS["processed"](table(*twice)).look.caption[0].endswith("; n = 2 repetitions.")
+    assert (
+        VIEWS["processed"](table(*twice, once)).look.words.caption[0].endswith("; n = 2 repetitions (1 of Linux 6.1).")
+    )
+    assert VIEWS["processed"](table(*twice)).look.words.caption[0].endswith("; n = 2 repetitions.")
 
 
 def test_a_kernel_without_values_is_told_with_its_reason():
@@ -183,7 +185,7 @@ def test_a_kernel_without_values_is_told_with_its_reason():
     unknown = sized(label="Linux 6.18", branches_reason="push_stack() cannot be traced")
     found = drawn("branches", known + unknown)
     assert set(found.marks["hue"]) == {"Linux 7.2"}
-    assert "Linux 6.18: 11 programs without a value: push_stack() cannot be traced." in found.look.caption
+    assert "Linux 6.18: 11 programs without a value: push_stack() cannot be traced." in found.look.words.caption
     with pytest.raises(NotApplicableError, match=r"cannot be traced"):
         drawn("branches", unknown)
 
@@ -198,8 +200,8 @@ def test_loads_are_a_mark_for_each_repetition():
 
 def test_what_a_logarithmic_axis_leaves_out_is_told():
     rows = [one | {"total_states": states} for states, one in enumerate(sized())]
-    assert "1 program with 0 not drawn: the axes are logarithmic." in drawn("states", rows).look.caption
-    assert not any("not drawn" in part for part in drawn("time", rows).look.caption)
+    assert "1 program with 0 not drawn: the axes are logarithmic." in drawn("states", rows).look.words.caption
+    assert not any("not drawn" in part for part in drawn("time", rows).look.words.caption)
 
 
 def test_each_corpus_has_its_panel_and_its_rows():

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from xdplab.errors import NotApplicableError
-from xdplab.figures.marks import NO_BACKENDS, Look, View, marks_frame
+from xdplab.figures.caption import because
+from xdplab.figures.marks import NO_BACKENDS, Axes, Order, Words
+from xdplab.studies.figure_table import Content, Figure, several_places, views
 from xdplab.studies.jit import joined
 from xdplab.studies.jit.joined import SPEED_UP
 from xdplab.studies.jit.kinds import CLASSIC
@@ -18,8 +19,6 @@ from xdplab.studies.jit.summaries import PUBLISHED_MEAN
 
 WORDS = {"interpreter": "interpreter", "jit": "JIT"}
 HUES = tuple(WORDS.values())
-NOTHING = "nothing of it has been measured"
-NO_RATIO = "no place has measured a test of test_bpf in both modes"
 LONGEST_LABEL = 14
 CLASS_FIGURES = {
     "arithmetic": ("alu64", "alu32", "mul, div", "shift", "byte swap"),
@@ -28,188 +27,111 @@ CLASS_FIGURES = {
     "helpers": ("map lookup", "map update", "ring buffer", "helper"),
 }
 """Figures of instruction classes, and the groups that are their panels."""
-
-Marks = list[dict[str, object]]
-
-
-def _mark(kind: str, panel: str, hue: str, x: object, value: float) -> dict[str, object]:
-    return {"kind": kind, "panel": panel, "hue": hue, "x": x, "value": value, "verdict": "valid"}
-
-
-def _both(rows: pd.DataFrame, kind: str, x: str, panel: str, scale: float = 1.0) -> Marks:
-    """Return one mark per row and mode that has a value."""
-    return [
-        _mark(kind, str(row[panel]), WORDS[mode], row[x], float(row[mode]) * scale)
-        for mode in MODES
-        for row in rows.to_dict("records")
-        if pd.notna(row[mode]) and row[mode] > 0
-    ]
-
-
-def _without_bar(rows: pd.DataFrame, measured: pd.DataFrame, keys: list[str]) -> tuple[str, ...]:
-    """Return a sentence for the bars that a reader misses: which of ``rows`` have no value in a mode, and why."""
-    told: dict[str, list[str]] = {}
-    for row in rows.to_dict("records"):
-        for mode in MODES:
-            same = measured["mode"].eq(mode)
-            for key in ("label", *keys):
-                same &= measured[key].eq(row[key])
-            reasons = measured.loc[same, "reason"].dropna()
-            if pd.isna(row[mode]) and len(reasons):
-                words = (WORDS[mode], row["short"], str(row["panel"]).strip())
-                told.setdefault(str(reasons.iloc[0]), []).append(", ".join(filter(None, words)))
-    causes = [f"{' and '.join(bars)} ({why})" for why, bars in told.items()]
-    return (f"No bar: {'; '.join(causes)}.",) if causes else ()
-
-
-def _view(name: str, marks: Marks, look: Look) -> View:
-    if not marks:
-        raise NotApplicableError(NOTHING)
-    return View(marks_frame({"figure": name, "file": name} | mark for mark in marks), look)
-
-
-def _unit(rows: pd.DataFrame) -> str:
-    """Return the unit of an axis; a table of places with different clocks names both."""
-    return " or ".join(dict.fromkeys(rows["unit"].dropna())) or "ns"
-
-
-def _places(rows: pd.DataFrame) -> str:
-    return "; ".join(dict.fromkeys(rows["label"]))
-
-
-def _panel_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Places have panels of their own where there are several: no figure mixes their units."""
-    several = rows["label"].nunique() > 1
-    return rows.assign(panel=rows["label"] if several else "")
-
-
-def _tests(
-    name: str, x_label: str, x: str, choose: Callable[[pd.DataFrame], pd.Series]
-) -> Callable[[pd.DataFrame], View]:
-    """``x`` is the test's own number, or its rank among the chosen tests, from 0 as in the module."""
-
-    def make(table: pd.DataFrame) -> View:
-        rows = joined.tests(table)
-        rows = _panel_of(rows[rows["subject"].eq("test_bpf") & choose(rows)])
-        rows = rows.assign(rank=rows.groupby("label").cumcount())
-        look = Look(
-            x_label=x_label,
-            y_label=f"one run, {_unit(rows)}",
-            x_scale="linear",
-            y_scale="log",
-            hues=HUES,
-            share_y=False,
-            caption=(f"{_tests_of(rows)} of the kernel's module test_bpf; {_places(rows)}.", *_means(rows)),
-        )
-        return _view(name, _both(rows, "dot", x, "panel"), look)
-
-    return make
-
-
-def _tests_of(rows: pd.DataFrame) -> str:
-    """Return the number of tests; if places measured different tests, the number of each."""
-    counts = rows.groupby("label")["number"].nunique()
-    return f"{' and '.join(map(str, dict.fromkeys(counts)))} tests"
-
-
-def _means(rows: pd.DataFrame) -> tuple[str, ...]:
-    """Return the mean speed-up as text if one place has both modes."""
-    ratios = rows[SPEED_UP].dropna().astype(float)
-    if ratios.empty or rows["label"].nunique() > 1:
-        return ()
-    geometric = float(np.exp(np.log(ratios).mean()))
-    return (f"Mean speed-up {ratios.mean():.1f}× (arithmetic), {geometric:.1f}× (geometric).",)
-
-
-def _speed_up(table: pd.DataFrame) -> View:
-    """Each test's speed-up against its number: classic and eBPF apart."""
-    rows = joined.tests(table)
-    rows = _panel_of(rows[rows["subject"].eq("test_bpf")].dropna(subset=[SPEED_UP]))
-    words = rows["classic"].map({True: "classic", False: "eBPF"}).fillna("unknown")
-    marks = [
-        _mark("dot", str(row["panel"]), str(hue), float(row["number"]), float(row[SPEED_UP]))
-        for hue, row in zip(words, rows.to_dict("records"), strict=True)
-    ]
-    look = Look(
-        x_label="number of the test",
-        y_label="interpreter by JIT",
-        x_scale="linear",
-        y_scale="log",
-        hues=("classic", "eBPF"),
-        caption=(f"{_tests_of(rows)} of test_bpf; {_places(rows)}.", *_means(rows)),
-    )
-    return _view("speed-up", marks, look)
-
-
+MEAN = "speed-up, geometric"
 PUBLISHED_AS = "Elbrus, Linux 6.1, in time (published)"
 
 
-def _architectures(table: pd.DataFrame) -> View:
-    """Draw each kind of test, its places beside each other: ratios have no unit, so all share one axis."""
-    rows = joined.kinds(table) if not table.empty else table
-    if rows.empty or rows["speed-up, geometric"].isna().all():
-        raise NotApplicableError(NO_RATIO)
-    rows = joined.in_order(rows.dropna(subset=["speed-up, geometric"]))
-    marks = [
-        _mark("beside", "", row["label"], row["kind"], float(row["speed-up, geometric"]))
-        for row in rows.to_dict("records")
+def _by_mode(rows: pd.DataFrame, **more: pd.DataFrame) -> pd.DataFrame:
+    """Return each row once per mode: with its ``value``, null if it is not above 0, and the values of ``more``."""
+    parts = [
+        rows.assign(
+            hue=WORDS[mode],
+            mode=mode,
+            value=rows[mode].astype(float).where(rows[mode] > 0),
+            **{name: wide[mode].loc[rows.index] for name, wide in more.items()},
+        )
+        for mode in MODES
     ]
-    if rows["kind"].eq(CLASSIC).any():
-        marks.append(_mark("beside", "", PUBLISHED_AS, CLASSIC, PUBLISHED_MEAN))
-    compared = rows[rows["kind"].eq(joined.ALL)]
-    numbers = "; ".join(f"{row['label']}: {row['compared']} tests" for row in compared.to_dict("records"))
-    look = Look(
-        x_label="kind of test",
-        y_label="interpreter by JIT",
-        y_scale="log",
-        hues=(*dict.fromkeys(rows["label"]), PUBLISHED_AS),
-        x_values=tuple(dict.fromkeys(rows["kind"])),
-        columns=1,
-        palette=NO_BACKENDS,
-        caption=(
-            f"Geometric means of the tests' speed-ups in test_bpf ({numbers}).",
-            "Elbrus: the published mean of about 120 classic tests; the kind of mean is not published.",
-        ),
-    )
-    return _view("architectures", marks, look)
+    return pd.concat(parts)
+
+
+def _panels(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(panel=rows["label"] if several_places(rows) else "")
 
 
 def _of_place(rows: pd.DataFrame) -> pd.Series:
     """Return what a panel's title says of the place: nothing, where there is one."""
+    return (", " + rows["label"]) if several_places(rows) else pd.Series("", index=rows.index)
+
+
+def _with_reasons(rows: pd.DataFrame, measured: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Add the column ``reason`` to rows of each mode: why one has no value."""
+    by = ["label", *keys, "mode"]
+    reasons = measured.dropna(subset=["reason"]).drop_duplicates(by)
+    return rows.merge(reasons[[*by, "reason"]], on=by, how="left")
+
+
+def _tests(table: pd.DataFrame) -> pd.DataFrame:
+    rows = joined.tests(table)
+    return _panels(rows[rows["subject"].eq("test_bpf") & rows["number"].notna()])
+
+
+def _all_tests(table: pd.DataFrame) -> pd.DataFrame:
+    return _by_mode(_tests(table))
+
+
+def _classic_tests(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the classic tests with their ``rank``, from 0 as in the module."""
+    rows = _tests(table)
+    rows = _panels(rows[rows["classic"].fillna(False).astype(bool)])
+    return _by_mode(rows.assign(rank=rows.groupby("label").cumcount()))
+
+
+def _speed_ups(table: pd.DataFrame) -> pd.DataFrame:
+    rows = _tests(table).dropna(subset=[SPEED_UP])
+    hues = rows["classic"].map({True: "classic", False: "eBPF"}).fillna("unknown")
+    return _panels(rows.assign(hue=hues, number=rows["number"].astype(float)))
+
+
+def _tests_of(words: str) -> Callable[[Content], str]:
+    def counted(content: Content) -> str:
+        """Return the number of tests; if places measured different tests, the number of each."""
+        counts = content.rows.groupby("label")["number"].nunique()
+        return f"{' and '.join(map(str, dict.fromkeys(counts)))} tests of {words}; {{places}}."
+
+    return counted
+
+
+def _means(content: Content) -> str:
+    """Return the mean speed-up as text if one place has both modes."""
+    each = content.rows.drop_duplicates(["label", "number", "name", "classic"])
+    ratios = each[SPEED_UP].dropna().astype(float)
+    if ratios.empty or several_places(each):
+        return ""
+    geometric = float(np.exp(np.log(ratios).mean()))
+    return f"Mean speed-up {ratios.mean():.1f}× (arithmetic), {geometric:.1f}× (geometric)."
+
+
+def _architectures(table: pd.DataFrame) -> pd.DataFrame:
+    """Return each kind of test, its places beside each other: ratios have no unit, so all share one axis."""
+    rows = joined.kinds(table) if not table.empty else table
     if rows.empty:
-        raise NotApplicableError(NOTHING)
-    several = rows["label"].nunique() > 1
-    return (", " + rows["label"]) if several else pd.Series("", index=rows.index)
+        return rows
+    rows = joined.in_order(rows.dropna(subset=[MEAN]))
+    published = pd.DataFrame([{"label": PUBLISHED_AS, "kind": CLASSIC, MEAN: PUBLISHED_MEAN}])
+    return (pd.concat([rows, published]) if rows["kind"].eq(CLASSIC).any() else rows).assign(panel="")
 
 
-def _of_places(rows: pd.DataFrame) -> list[str]:
-    return list(dict.fromkeys(_of_place(rows)))
+def _compared(content: Content) -> str:
+    compared = content.rows[content.rows["kind"].eq(joined.ALL)]
+    numbers = "; ".join(f"{row['label']}: {row['compared']:g} tests" for row in compared.to_dict("records"))
+    return f"Geometric means of the tests' speed-ups in test_bpf ({numbers})."
 
 
-def _classes(name: str, groups: tuple[str, ...]) -> Callable[[pd.DataFrame], View]:
-    def make(table: pd.DataFrame) -> View:
-        """Return one panel per group of classes."""
-        found = joined.with_groups(joined.side_by_side(joined.part(table, INSN_CLASSES), ["subject"]))
-        rows = found[found["group"].isin(groups)]
-        of_place = _of_place(rows)
-        short = [
-            _shortened("array" if subject == group else subject.removeprefix(f"{group} "))
-            for subject, group in zip(rows["subject"], rows["group"], strict=True)
-        ]
-        rows = rows.assign(panel=rows["group"] + of_place, short=short)
-        look = Look(
-            x_label="instruction class",
-            y_label=f"one body, {_unit(rows)}",
-            y_scale="log",
-            hues=HUES,
-            share_x=False,
-            panels=tuple(f"{group}{words}" for words in _of_places(rows) for group in groups),
-            columns=1,
-            caption=(f"Difference of two programs of one class by BPF_PROG_TEST_RUN; {_places(rows)}.",),
-        )
-        return _view(name, _both(rows, "beside", "short", "panel"), look)
+def _classes(groups: tuple[str, ...], table: pd.DataFrame) -> pd.DataFrame:
+    """Return the classes of some groups; each group, of each place, has a panel."""
+    every = joined.with_groups(joined.side_by_side(joined.part(table, INSN_CLASSES), ["subject"]))
+    rows = every[every["group"].isin(groups)]
+    short = [
+        _shortened("array" if subject == group else subject.removeprefix(f"{group} "))
+        for subject, group in zip(rows["subject"], rows["group"], strict=True)
+    ]
+    return _by_mode(rows.assign(panel=rows["group"].astype("object") + _of_place(rows), short=short))
 
-    return make
+
+def _groups_in_order(groups: tuple[str, ...], content: Content) -> Order:
+    places = dict.fromkeys(_of_place(content.rows))
+    return Order(HUES, tuple(f"{group}{place}" for place in places for group in groups), columns=1)
 
 
 def _shortened(subject: str) -> str:
@@ -217,116 +139,103 @@ def _shortened(subject: str) -> str:
     return subject if len(subject) <= LONGEST_LABEL else subject[: LONGEST_LABEL - 1].rstrip() + "…"
 
 
-def _filters(table: pd.DataFrame) -> View:
+def _filters(table: pd.DataFrame) -> pd.DataFrame:
     """Each filter on the packet that costs it most."""
-    rows = joined.side_by_side(joined.part(table, FILTERS), ["subject", "name"]).dropna(subset=MODES, how="all")
+    measured, keys = joined.part(table, FILTERS), ["subject", "name"]
+    rows = joined.side_by_side(measured, keys).dropna(subset=MODES, how="all")
     costs = rows[list(MODES)].astype(float).max(axis=1)
-    worst = _panel_of(rows.loc[costs.groupby([rows["label"], rows["subject"]]).idxmax()])
-    worst = worst.assign(short=worst["subject"].map(_shortened))
-    look = Look(
-        x_label="classic filter",
-        y_label=f"one run, {_unit(worst)}",
-        hues=HUES,
-        share_y=False,
-        columns=1,
-        bar_values=True,
-        caption=(
-            f"Entering the filter included; on the packet that costs most; {_places(worst)}.",
-            *_without_bar(worst, joined.part(table, FILTERS), ["subject", "name"]),
-        ),
-    )
-    return _view("filters", _both(worst, "bar", "short", "panel"), look)
+    worst = _panels(rows.loc[costs.groupby([rows["label"], rows["subject"]]).idxmax()])
+    return _with_reasons(_by_mode(_short(worst)), measured, keys)
 
 
-def _traffic(table: pd.DataFrame) -> View:
-    rows = joined.shares(joined.part(table, TRAFFIC), ["subject", "number"])
-    of_place = _of_place(rows)
-    payload = rows["number"].astype(str) + " bytes of payload"
-    rows = rows.assign(panel=payload + of_place, short=rows["subject"].map(_shortened))
-    look = Look(
-        x_label="classic filter of a packet socket",
-        y_label="filter's share of a datagram, %",
-        hues=HUES,
-        columns=1,
-        bar_values=True,
-        caption=(
-            f"UDP over loopback, send() to recv(); {_places(rows)}.",
-            *_without_bar(rows, joined.part(table, TRAFFIC), ["subject", "number"]),
-        ),
-    )
-    return _view("traffic", _both(rows, "bar", "short", "panel", 100.0), look)
+def _amplified(table: pd.DataFrame) -> pd.DataFrame:
+    measured, keys = joined.part(table, AMPLIFIED), ["subject", "number"]
+    costs, lows, highs = (joined.side_by_side(measured, keys, value) for value in ("cost", "low", "high"))
+    return _with_reasons(_by_mode(_short(_panels(costs)), low=lows, high=highs), measured, keys)
 
 
-def _amplified(table: pd.DataFrame) -> View:
-    rows = joined.part(table, AMPLIFIED)
-    keys = ["subject", "number"]
-    costs, lows, highs = (joined.side_by_side(rows, keys, value) for value in ("cost", "low", "high"))
-    rows = _panel_of(costs).assign(short=costs["subject"].map(_shortened))
-    marks = [
-        _mark("beside", str(row["panel"]), WORDS[mode], row["short"], float(row[mode]))
-        | {"low": _known(lows[mode][at]), "high": _known(highs[mode][at])}
-        for mode in MODES
-        for at, row in zip(rows.index, rows.to_dict("records"), strict=True)
-        if pd.notna(row[mode]) and row[mode] > 0
+def _shares(part: str, key: str, panels: Callable[[pd.Series], pd.Series], table: pd.DataFrame) -> pd.DataFrame:
+    """Return a filter's share of all work in percent; ``panels`` names the panel of each value of ``key``."""
+    measured, keys = joined.part(table, part), ["subject", key]
+    rows = joined.shares(measured, keys)
+    rows = rows.assign(**{mode: rows[mode] * 100.0 for mode in MODES}, panel=panels(rows[key]) + _of_place(rows))
+    return _with_reasons(_by_mode(_short(rows)), measured, keys)
+
+
+def _short(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(short=rows["subject"].map(_shortened))
+
+
+def _without_bar(content: Content) -> str:
+    """Say which bars a reader misses, and why."""
+    rows = content.rows[content.rows["value"].isna() & content.rows["reason"].notna()]
+    bars = [
+        ", ".join(filter(None, (row["hue"], row["short"], str(row["panel"]).strip())))
+        for row in rows.to_dict("records")
     ]
-    sockets = "; ".join(f"{number:.0f} packet sockets" for number in rows["number"].unique())
-    look = Look(
-        x_label="classic filter of a packet socket",
-        y_label=f"one run, {_unit(rows)}",
-        y_scale="log",
-        hues=HUES,
-        share_y=False,
-        columns=1,
-        caption=(
-            f"Entering the filter included; {sockets} run it on each datagram; {_places(rows)}.",
-            *_without_bar(rows, joined.part(table, AMPLIFIED), keys),
-        ),
-    )
-    return _view("amplified", marks, look)
+    return f"No bar: {because(rows['reason'], bars)}." if bars else ""
 
 
-def _known(value: Any) -> float | None:
-    return None if pd.isna(value) else float(value)
+def _sockets(content: Content) -> str:
+    sockets = "; ".join(f"{number:.0f} packet sockets" for number in content.rows["number"].unique())
+    return f"Entering the filter included; {sockets} run it on each datagram; {{places}}."
 
 
-def _tcp(table: pd.DataFrame) -> View:
-    rows = joined.shares(joined.part(table, TCP), ["subject", "name"])
-    of_place = _of_place(rows)
-    kind = rows["name"].astype(str).str.split(",").str[0]
-    rows = rows.assign(panel=kind + of_place, short=rows["subject"].map(_shortened))
-    look = Look(
-        x_label="classic filter of a packet socket",
-        y_label="filter's share of all work, %",
-        hues=HUES,
-        columns=1,
-        bar_values=True,
-        caption=(
-            f"One TCP connection over loopback, as netperf's tests of these names; {_places(rows)}.",
-            *_without_bar(rows, joined.part(table, TCP), ["subject", "name"]),
-        ),
-    )
-    return _view("tcp", _both(rows, "bar", "short", "panel", 100.0), look)
+BY_MODE, IN_ONE_COLUMN = Order(HUES), Order(HUES, columns=1)
+ONE_RUN, PACKET_SOCKET = "one run, {unit}", "classic filter of a packet socket"
+ELBRUS = "Elbrus: the published mean of about 120 classic tests; the kind of mean is not published."
+VALUES_ABOVE = Words(bar_values=True)
 
-
-def _all(rows: pd.DataFrame) -> pd.Series:
-    return rows["number"].notna()
-
-
-def _classic(rows: pd.DataFrame) -> pd.Series:
-    return rows["classic"].fillna(False).astype(bool)
-
-
-VIEWS: Mapping[str, Callable[[pd.DataFrame], View]] = {
-    "test_bpf": _tests("test_bpf", "number of the test", "number", _all),
-    "classic": _tests("classic", "classic test, in the module's order, from 0", "rank", _classic),
-    "speed-up": _speed_up,
-    "architectures": _architectures,
-    **{f"classes-{name}": _classes(f"classes-{name}", groups) for name, groups in CLASS_FIGURES.items()},
-    "filters": _filters,
-    "traffic": _traffic,
-    "amplified": _amplified,
-    "tcp": _tcp,
-}
+FIGURES = (
+    Figure(
+        "test_bpf", _all_tests, Axes("number of the test", ONE_RUN, "linear", "log", share_y=False), "number",
+        kind="dot", order=BY_MODE, caption=(_tests_of("the kernel's module test_bpf"), _means),
+    ),
+    Figure(
+        "classic", _classic_tests,
+        Axes("classic test, in the module's order, from 0", ONE_RUN, "linear", "log", share_y=False), "rank",
+        kind="dot", order=BY_MODE, caption=(_tests_of("the kernel's module test_bpf"), _means),
+    ),
+    Figure(
+        "speed-up", _speed_ups, Axes("number of the test", "interpreter by JIT", "linear", "log"), "number", SPEED_UP,
+        kind="dot", order=Order(("classic", "eBPF")), caption=(_tests_of("test_bpf"), _means),
+    ),
+    Figure(
+        "architectures", _architectures, Axes("kind of test", "interpreter by JIT", y_scale="log"), "kind", MEAN,
+        ("label",), kind="beside", order=Order(columns=1, palette=NO_BACKENDS), caption=(_compared, ELBRUS),
+        nothing="no place has measured a test of test_bpf in both modes",
+    ),
+    *(
+        Figure(
+            f"classes-{name}", partial(_classes, groups),
+            Axes("instruction class", "one body, {unit}", y_scale="log", share_x=False), "short", kind="beside",
+            order=partial(_groups_in_order, groups),
+            caption=("Difference of two programs of one class by BPF_PROG_TEST_RUN; {places}.",),
+        )
+        for name, groups in CLASS_FIGURES.items()
+    ),
+    Figure(
+        "filters", _filters, Axes("classic filter", ONE_RUN, share_y=False), "short", kind="bar", order=IN_ONE_COLUMN,
+        words=VALUES_ABOVE,
+        caption=("Entering the filter included; on the packet that costs most; {places}.", _without_bar),
+    ),
+    Figure(
+        "traffic", partial(_shares, TRAFFIC, "number", lambda bytes_: bytes_.astype(str) + " bytes of payload"),
+        Axes(PACKET_SOCKET, "filter's share of a datagram, %"), "short", kind="bar", order=IN_ONE_COLUMN,
+        words=VALUES_ABOVE, caption=("UDP over loopback, send() to recv(); {places}.", _without_bar),
+    ),
+    Figure(
+        "amplified", _amplified, Axes(PACKET_SOCKET, ONE_RUN, y_scale="log", share_y=False), "short", kind="beside",
+        order=IN_ONE_COLUMN, caption=(_sockets, _without_bar),
+    ),
+    Figure(
+        "tcp", partial(_shares, TCP, "name", lambda names: names.astype(str).str.split(",").str[0]),
+        Axes(PACKET_SOCKET, "filter's share of all work, %"), "short", kind="bar", order=IN_ONE_COLUMN,
+        words=VALUES_ABOVE,
+        caption=("One TCP connection over loopback, as netperf's tests of these names; {places}.", _without_bar),
+    ),
+)  # fmt: skip
+VIEWS = views(FIGURES)
 
 _PARTS = {TEST_BPF: ("test_bpf", "classic"), INSN_CLASSES: tuple(f"classes-{name}" for name in CLASS_FIGURES),
           FILTERS: ("filters",), TRAFFIC: ("traffic",), AMPLIFIED: ("amplified",), TCP: ("tcp",)}  # fmt: skip
@@ -335,10 +244,10 @@ _OF_BOTH = ("speed-up", "architectures")
 
 def possible(points: Iterable[JitPoint]) -> set[str]:
     """Return the figures of the parts that a run measures; ratios need both modes of test_bpf at one place."""
-    found: set[str] = set()
+    names: set[str] = set()
     modes: dict[str, set[str]] = {}
     for point in points:
-        found.update(_PARTS[point.part])
+        names.update(_PARTS[point.part])
         if point.part == TEST_BPF:
             modes.setdefault(point.place, set()).add(point.mode)
-    return found | (set(_OF_BOTH) if any(set(MODES) <= there for there in modes.values()) else set())
+    return names | (set(_OF_BOTH) if any(set(MODES) <= of_place for of_place in modes.values()) else set())

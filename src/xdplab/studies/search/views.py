@@ -3,82 +3,76 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
 import pandas as pd
 
-from xdplab.errors import NotApplicableError
-from xdplab.figures.marks import Look, View, marks_frame
+from xdplab.figures.marks import Axes, Order
+from xdplab.studies.figure_table import Content, Figure, views
 from xdplab.studies.search.rows import point_label
 
 RATES = {"ndr_pps": "NDR", "pdr_pps": "PDR", "mrr_pps": "MRR"}
 LATENCIES = {"p50_ns": "median", "p99_ns": "99th percentile"}
 SHARES = ("0", "10", "50", "90")
+LIMITS = {"link": "medium", "generator": "generator"}
+"""Whose maximum rate a loss is compared with."""
 
 
-def rates(table: pd.DataFrame) -> View:
-    """The median of each rate over repetitions, by point; the ends of a bar's line are the extremes."""
-    marks = [
-        {**_middle(rows[column] / 1e6), "hue": word, "x": words, "points": point}
-        for (point, words), rows in _points(table)
-        for column, word in RATES.items()
+def rates(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the median of each rate over repetitions, by point, with the extremes."""
+    return pd.DataFrame(
+        {**_middle(rows[column] / 1e6), "hue": hue, "x": label, "points": point}
+        for (point, label), rows in _points(table)
+        for column, hue in RATES.items()
         if rows[column].notna().any()
-    ]
-    look = Look("point", "frames (Mpps)", hues=tuple(RATES.values()), caption=(_REPEATED, _NDR))
-    return _view("rates", "bar", marks, look)
+    )
 
 
-def latency(table: pd.DataFrame) -> View:
-    """The median of latency over repetitions at each share of the PDR, by point."""
-    marks = [
-        {**_middle(rows[column] / 1e3), "panel": words, "hue": word, "x": f"{share} %", "points": point}
-        for (point, words), rows in _points(table)
-        for quantile, word in LATENCIES.items()
+def latency(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the median of latency over repetitions at each share of the PDR, by point."""
+    return pd.DataFrame(
+        {**_middle(rows[column] / 1e3), "panel": label, "hue": hue, "x": f"{share} %", "points": point}
+        for (point, label), rows in _points(table)
+        for quantile, hue in LATENCIES.items()
         for share in SHARES
         if (column := f"latency_{share}pdr_{quantile}") in rows and rows[column].notna().any()
-    ]
-    look = Look(
-        "load (share of the PDR; 0 is the lowest)",
-        "latency (µs)",
-        hues=tuple(LATENCIES.values()),
-        x_values=tuple(f"{share} %" for share in SHARES),
-        caption=(_REPEATED,),
     )
-    return _view("latency", "bar", marks, look)
 
 
-def throughput(table: pd.DataFrame) -> View:
-    """Draw the throughput by frame size beside the maximum rate, as RFC 2544 requires (26.1)."""
+def throughput(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the throughput by frame size and the maximum rate beside it, as RFC 2544 requires (26.1).
+
+    Of labs whose links have a rate or have none, each maximum says whose it is.
+    """
     rows = [(place, row) for place, row in _rfc2544(table) if not pd.isna(row["frame_bytes"])]
-    mixes = len(_rfc2544(table)) - len(rows)
-    whose = sorted({str(row["max_is"]) for _, row in rows})
-    mixed = len(whose) > 1  # of labs whose links have a rate or have none: then each line says which
-    marks = [
+    mixed = len({row["max_is"] for _, row in rows}) > 1
+    columns = (("max_pps", "maximum"), ("ndr_pps", "throughput"))
+    return pd.DataFrame(
         {
             "value": float(row[column]) / 1e6,
-            "hue": f"{words}{place}",
+            "hue": f"{words} of the {LIMITS[row['max_is']]}{place}" if mixed and words == "maximum" else words + place,
             "x": row["frame_bytes"],
             "points": row["point_id"],
+            "max_is": str(row["max_is"]),
         }
         for place, row in rows
-        for words, column in (
-            (f"maximum of the {_OF[row['max_is']]}" if mixed else "maximum", "max_pps"),
-            ("throughput", "ndr_pps"),
-        )
+        for column, words in columns
         if pd.notna(row[column])
-    ]
-    most = " or, if the link has no rate, ".join(f"of the {_OF[name]}" for name in reversed(whose))
-    table_only = ["Frames of several sizes (IMIX) are in the table only."] if mixes else []
-    said = ["Throughput: the highest rate without loss (RFC 2544, 26.1).", f"The maximum is that {most}.", *table_only]
-    look = Look("frame (bytes)", "frames (Mpps)", x_scale="linear", caption=tuple(said))
-    return _view("throughput", "line", marks, look)
+    )
 
 
-def loss(table: pd.DataFrame) -> View:
-    """Draw the frame loss rate by share of the maximum rate, one line per frame size (26.3)."""
-    marks = [
+def _throughput_words(content: Content) -> list[str]:
+    whose = sorted(set(content.rows["max_is"]), reverse=True)
+    most = " or, if the link has no rate, ".join(f"of the {LIMITS[name]}" for name in whose)
+    mixes = any(pd.isna(row["frame_bytes"]) for _, row in _rfc2544(content.table))
+    only_there = ["Frames of several sizes (IMIX) are in the table only."] if mixes else []
+    return [f"The maximum is that {most}.", *only_there]
+
+
+def loss(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame loss rate by share of the maximum rate, by frame size (26.3)."""
+    return pd.DataFrame(
         {
             "value": 100 * at["loss_ratio"],
             "hue": f"{_size(row)}{place}",
@@ -87,20 +81,7 @@ def loss(table: pd.DataFrame) -> View:
         }
         for place, row in _rfc2544(table)
         for at in json.loads(row["loss_curve"])
-    ]
-    caption = (
-        "Frame loss rate (RFC 2544, 26.3) of what was offered, from the maximum rate down to two loads without loss.",
     )
-    look = Look(
-        "offered (% of the maximum rate)",
-        "frames lost (%)",
-        x_scale="linear",
-        hues=tuple(dict.fromkeys(str(mark["hue"]) for mark in marks)),
-        x_limits=(0, 100),  # as the RFC prescribes
-        y_limits=(0, 100),
-        caption=caption,
-    )
-    return _view("loss", "line", marks, look)
 
 
 def _size(row: dict[str, Any]) -> str:
@@ -118,11 +99,6 @@ def _rfc2544(table: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
     return [(f", {word}" if several else "", row) for word, row in zip(words, rows, strict=True)]
 
 
-_OF = {"link": "medium", "generator": "generator"}
-_REPEATED = "Medians over repetitions; lines reach from the least to the most."
-_NDR = "NDR: no loss. PDR: the loss ratio of the profile. MRR: received at the most offered."
-
-
 def _points(table: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     if table.empty:
         return []
@@ -137,16 +113,33 @@ def _middle(values: pd.Series) -> dict[str, Any]:
     return {"value": median(known), "n": len(known), **ends}
 
 
-def _view(name: str, kind: str, marks: list[dict[str, Any]], look: Look) -> View:
-    if not marks:
-        raise NotApplicableError(f"no point has {name}: it was not asked for, or no search came to its end")
-    same = {"figure": name, "file": name, "kind": kind, "verdict": "valid"}
-    return View(marks_frame({**same, **mark} for mark in marks), look)
+def _nothing(name: str) -> str:
+    return f"no point has {name}: it was not asked for, or no search came to its end"
 
 
-VIEWS: Mapping[str, Callable[[pd.DataFrame], View]] = {
-    "rates": rates,
-    "latency": latency,
-    "throughput": throughput,
-    "loss": loss,
-}
+REPEATED = "Medians over repetitions; lines reach from the least to the most."
+NDR = "NDR: no loss. PDR: the loss ratio of the profile. MRR: received at the most offered."
+MPPS = "frames (Mpps)"
+OF_LOAD = Axes("load (share of the PDR; 0 is the lowest)", "latency (µs)")
+# The RFC prescribes the axes of its figure of losses.
+OF_LOSS = Axes("offered (% of the maximum rate)", "frames lost (%)", "linear", x_limits=(0, 100), y_limits=(0, 100))
+LOSS_WORDS = (
+    "Frame loss rate (RFC 2544, 26.3) of what was offered, from the maximum rate down to two loads without loss."
+)
+
+FIGURES = (
+    Figure(
+        "rates", rates, Axes("point", MPPS), panel=(), kind="bar", order=Order(tuple(RATES.values())),
+        caption=(REPEATED, NDR), nothing=_nothing("rates"),
+    ),
+    Figure(
+        "latency", latency, OF_LOAD, kind="bar", caption=(REPEATED,), nothing=_nothing("latency"),
+        order=Order(tuple(LATENCIES.values()), x_values=tuple(f"{share} %" for share in SHARES)),
+    ),
+    Figure(
+        "throughput", throughput, Axes("frame (bytes)", MPPS, "linear"), panel=(), nothing=_nothing("throughput"),
+        caption=("Throughput: the highest rate without loss (RFC 2544, 26.1).", _throughput_words),
+    ),
+    Figure("loss", loss, OF_LOSS, panel=(), caption=(LOSS_WORDS,), nothing=_nothing("loss")),
+)  # fmt: skip
+VIEWS = views(FIGURES)

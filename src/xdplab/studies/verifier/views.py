@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from xdplab.analysis.intervals import Spread
-from xdplab.errors import NotApplicableError
-from xdplab.figures.marks import Look, View, marks_frame
-from xdplab.studies.frame import MakeView
+from xdplab.figures.caption import because
+from xdplab.figures.marks import Axes, Order, Words
+from xdplab.studies.figure_table import Choose, Collect, Content, Figure, Marks, joined, mark_at, views
 from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.rows import PROGRAM_ID
 from xdplab.studies.verifier.summaries import ENVIRONMENT, is_generated
@@ -23,33 +22,10 @@ MOST_OFF = 2.0
 """A trend is drawn where nine of ten programs are within this factor of it, and all of them within its square."""
 
 REASONS = {"memory_bytes": "memory_reason", "cgroup_peak_bytes": "cgroup_reason", "branches": "branches_reason"}
-Choose = Callable[[pd.DataFrame], pd.DataFrame]
 
 
 def _linux(table: pd.DataFrame) -> pd.DataFrame:
     return table.loc[table["verifier"] == LINUX]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """``y`` against ``x``: columns of the table; ``scale`` divides ``y`` into the unit of ``y_label``.
-
-    ``each``: each repetition has its own mark, because ``y`` describes the method and its mean says nothing.
-    """
-
-    name: str
-    x: str
-    y: str
-    x_label: str
-    y_label: str
-    scale: float = 1.0
-    hue: tuple[str, ...] = ("label",)
-    panel: tuple[str, ...] = ()
-    kind: str = "point"
-    choose: Choose = _linux
-    note: str = ""
-    trend: bool = True
-    each: bool = False
 
 
 def _loops(table: pd.DataFrame) -> pd.DataFrame:
@@ -110,18 +86,6 @@ def _versus(table: pd.DataFrame) -> pd.DataFrame:
     return both if both["verifier"].ne(LINUX).any() else both.iloc[:0]
 
 
-INSNS, ITERATIONS, SIZE = "instructions of the program", "loop iterations N", "size N of the family's program"
-TIME, MEMORY, BRANCHES = "verifying, ms", "peak memory, kB", "branches (push_stack calls)"
-PROCESSED, LOADING = "processed instructions", "loading or running, ms"
-MS, KB, MILLION = 1e6, 1e3, 1e6
-COMPILER, FORM_SET, FORM, LABEL, FAMILY = ("compiler",), ("form", "mcpu"), ("form",), ("label",), ("family",)
-COUNTED_INSNS = "verifier's own instructions, millions"
-COUNTED = "Guests that count instructions: 1 ns of their clock is one instruction."
-OTHER_TIME = "Linux: BPF_PROG_LOAD alone, median of several. PREVAIL: one whole process, with its start."
-OTHER_MEMORY = "Linux: what the verifier allocates. PREVAIL: its whole process."
-TIMED = "Times are of this machine's own kernel: the clock of a guest counts instructions."
-
-
 def _one_built(table: pd.DataFrame) -> pd.DataFrame:
     return _one_build(_linux_loops(table))
 
@@ -139,105 +103,74 @@ def _versus_loops(table: pd.DataFrame) -> pd.DataFrame:
     return _one_build(_loops(_versus(table)))
 
 
-WITHOUT_ROLLED: tuple[Choose, ...] = (_sized, _native_sized, _versus_sized)
-
-FIGURES = (
-    Figure("time", "insns", "verify_ns", INSNS, TIME, MS, choose=_sized, note=TIMED),
-    Figure("memory", "insns", "memory_bytes", INSNS, MEMORY, KB, choose=_sized),
-    Figure("memory-cgroup", "insns", "cgroup_peak_bytes", INSNS, "peak charged memory, kB", KB, choose=_sized),
-    Figure("processed", "insns", "processed_insns", INSNS, PROCESSED, choose=_sized),
-    Figure("states", "insns", "total_states", INSNS, "states made", choose=_sized),
-    Figure("branches", "insns", "branches", INSNS, BRANCHES, choose=_sized),
-    Figure("counted", "insns", "verify_instructions", INSNS, COUNTED_INSNS, MILLION, choose=_sized, note=COUNTED),
-    Figure("loads", "insns", "loads", INSNS, "loads behind a time", choose=_native_sized, trend=False, each=True),
-    Figure("loops-time", "n", "verify_ns", ITERATIONS, TIME, MS, COMPILER, FORM_SET, "line", _native_loops, TIMED),
-    Figure("loops-insns", "n", "insns", ITERATIONS, INSNS, 1, COMPILER, FORM_SET, "line", _loops_once),
-    Figure("loops-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, COMPILER, FORM_SET, "line", _native_loops),
-    Figure("compilers", "n", "processed_insns", ITERATIONS, PROCESSED, 1, COMPILER, FORM_SET, "line", _native_loops),
-    Figure("kernels", "n", "processed_insns", ITERATIONS, PROCESSED, 1, LABEL, FORM, "line", _one_built),
-    Figure("kernels-time", "n", "verify_ns", ITERATIONS, TIME, MS, LABEL, FORM, "line", _one_built, TIMED),
-    Figure("kernels-counted", "n", "verify_instructions", ITERATIONS, COUNTED_INSNS, MILLION, LABEL, FORM, "line",
-           _one_built, COUNTED),
-    Figure("kernels-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, LABEL, FORM, "line", _one_built),
-    Figure("kernels-branches", "n", "branches", ITERATIONS, BRANCHES, 1, LABEL, FORM, "line", _one_built),
-    Figure("families", "n", "processed_insns", SIZE, PROCESSED, 1, LABEL, FAMILY, "line", _families),
-    Figure("families-time", "n", "verify_ns", SIZE, TIME, MS, LABEL, FAMILY, "line", _families, TIMED),
-    Figure("families-memory", "n", "memory_bytes", SIZE, MEMORY, KB, LABEL, FAMILY, "line", _families),
-    Figure("prevail-time", "insns", "load_ns", INSNS, LOADING, MS, choose=_versus_sized, note=OTHER_TIME),
-    Figure("prevail-memory", "insns", "memory_bytes", INSNS, MEMORY, KB, choose=_versus_sized, note=OTHER_MEMORY),
-    Figure("prevail-loops", "n", "load_ns", ITERATIONS, LOADING, MS, LABEL, FORM, "line", _versus_loops, OTHER_TIME),
-    Figure("prevail-loops-memory", "n", "memory_bytes", ITERATIONS, MEMORY, KB, LABEL, FORM, "line", _versus_loops,
-           OTHER_MEMORY),
-)  # fmt: skip
+def _programs(figure: Figure, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the programs that were judged and have every value of the figure."""
+    known = rows.dropna(subset=[figure.x, figure.y, *figure.hue, *figure.panel])
+    return known[~known["verdict"].isin(ENVIRONMENT)]
 
 
-def view_of(figure: Figure, table: pd.DataFrame) -> View:
-    """Return marks and look of one figure. Raises NotApplicableError if the table holds nothing for it."""
-    chosen = figure.choose(table)
-    needed = [figure.x, figure.y, *figure.hue, *figure.panel]
-    shown = chosen.dropna(subset=[name for name in needed if name in chosen])
-    shown = shown[~shown["verdict"].isin(ENVIRONMENT)]
-    above = (shown[figure.y] > 0) & (shown[figure.x] > 0)
-    off_axis, shown = shown[~above], shown[above]
-    if shown.empty:
-        raise NotApplicableError(f"no program has both {figure.x} and {figure.y}{_because(figure, chosen)}")
-    unknown = chosen[chosen[figure.y].isna() & ~chosen["verdict"].isin(ENVIRONMENT)]
-    labelled = shown.assign(
-        panel=_panels(figure, shown), hue=_joined(shown, figure.hue), mark=_verdicts(shown["verdict"])
-    )
-    marks = marks_frame([*_marks(figure, labelled), *(_trends(figure, labelled) if _has_trends(figure) else [])])
-    caption = [*_caption(figure, shown, marks), *_not_drawn(figure, unknown, off_axis)]
-    every = table.dropna(subset=list(figure.hue))
-    return View(marks, _look(figure, caption, hues=sorted(set(_joined(every, figure.hue)))))
+def _on_axes(figure: Figure, rows: pd.DataFrame) -> pd.DataFrame:
+    programs = _programs(figure, rows)
+    return programs[(programs[figure.y] > 0) & (programs[figure.x] > 0)]
 
 
-def _has_trends(figure: Figure) -> bool:
-    return figure.trend and figure.kind == "point"
-
-
-def _because(figure: Figure, chosen: pd.DataFrame) -> str:
-    """The reason that the table gives most often for a null, where it gives any."""
+def _reasons(figure: Figure, rows: pd.DataFrame) -> list[str]:
+    """Return the reasons that the table gives for nulls, where it gives any."""
     column = REASONS.get(figure.y, "")
-    said = chosen[column].dropna() if column in chosen else chosen.iloc[:0]
-    return f": {said.mode().iloc[0]}" if len(said) else ""
+    return list(rows[column].dropna()) if column in rows else []
+
+
+def _nothing(figure: Figure, rows: pd.DataFrame) -> str:
+    reasons = _reasons(figure, rows)
+    why = f": {because(reasons)}" if reasons else ""
+    return f"no program has both {figure.x} and {figure.y}{why}"
+
+
+def _means(figure: Figure, rows: pd.DataFrame, *apart: str) -> Marks:
+    """One mark per program or size: mean over repetitions, with its interval; times always with their verdict.
+
+    ``apart``: columns whose values have marks of their own.
+    """
+    shown = _labelled(figure, rows)
+    keys = ["panel", "hue", figure.x, "mark", *apart]
+    keys += ["point", "section", "program"] if figure.kind == "point" else []
+    marks: Marks = []
+    for key, group in shown.groupby(keys, sort=True, dropna=False):
+        mean = Spread.of(group[figure.y].astype(float) / figure.scale, "log")  # the axis is one: no end below 0
+        size = {"x": float(str(key[2])), "value": mean.mean, "low": mean.low, "high": mean.high, "n": mean.n}
+        points = ",".join(sorted(set(group["point"])))
+        marks.append(mark_at(figure, panel=key[0], hue=key[1], verdict=key[3], points=points, **size))
+    return marks
+
+
+def _labelled(figure: Figure, rows: pd.DataFrame) -> pd.DataFrame:
+    shown = _on_axes(figure, rows)
+    return shown.assign(
+        panel=_panels(figure, shown),
+        hue=joined(shown, figure.hue),
+        mark=shown["verdict"].eq("accepted").map({True: "valid", False: "invalid"}),
+        point=shown["trial_id"].str.rsplit("-", n=1).str[0],
+    )
 
 
 def _panels(figure: Figure, rows: pd.DataFrame) -> pd.Series:
     """Each corpus has a panel, and so have generated programs, whose sizes were chosen."""
     if figure.kind != "point":
-        return _joined(rows, figure.panel)
+        return joined(rows, figure.panel)
     own, corpora = is_generated(rows), rows["corpus"].astype(str)
     several = own.any() or corpora.nunique() > 1
-    return corpora.mask(own, "generated programs") if several else _joined(rows, figure.panel)
+    return corpora.mask(own, "generated programs") if several else joined(rows, figure.panel)
 
 
-def _joined(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
-    words = rows[list(names)].astype(str).agg(" ".join, axis=1) if names else ""
-    return pd.Series(words, index=rows.index, dtype=object)
+def _each_repetition(figure: Figure, rows: pd.DataFrame) -> Marks:
+    """One mark per repetition: ``y`` describes the method, and its mean says nothing."""
+    return _means(figure, rows, "repetition")
 
 
-def _verdicts(verdicts: pd.Series) -> pd.Series:
-    return verdicts.eq("accepted").map({True: "valid", False: "invalid"})
-
-
-def _marks(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
-    """One mark per program or size: mean over repetitions, with its interval; times always with their verdict."""
-    points = rows.assign(point=rows["trial_id"].str.rsplit("-", n=1).str[0])
-    keys = ["panel", "hue", figure.x, "mark"] + (["point", "section", "program"] if figure.kind == "point" else [])
-    keys += ["repetition"] if figure.each else []
-    marks: list[dict[str, object]] = []
-    for key, group in points.groupby(keys, sort=True, dropna=False):
-        found = Spread.of(group[figure.y].astype(float) / figure.scale, "log")  # the axis is one: no end below 0
-        place = {"figure": figure.name, "file": figure.name, "kind": figure.kind, "panel": key[0], "hue": key[1]}
-        size = {"x": float(str(key[2])), "value": found.mean, "low": found.low, "high": found.high, "n": found.n}
-        marks.append(place | size | {"verdict": key[3], "points": ",".join(sorted(set(group["point"])))})
-    return marks
-
-
-def _trends(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
-    """A straight line in the logarithms through the accepted programs: value = a · x^b."""
-    marks: list[dict[str, object]] = []
-    for (panel, hue), group in rows[rows["mark"] == "valid"].groupby(["panel", "hue"], sort=False):
+def _means_and_trends(figure: Figure, rows: pd.DataFrame) -> Marks:
+    """The means, and straight lines in the logarithms through the accepted programs: value = a · x^b."""
+    marks, shown = _means(figure, rows), _labelled(figure, rows)
+    for (panel, hue), group in shown[shown["mark"] == "valid"].groupby(["panel", "hue"], sort=False):
         x, y = group[figure.x].astype(float), group[figure.y].astype(float) / figure.scale
         if x.nunique() < FEWEST_FOR_TREND:
             continue
@@ -245,55 +178,51 @@ def _trends(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
         off = np.abs(np.log(y) - offset - slope * np.log(x))
         if np.quantile(off, 0.9) > np.log(MOST_OFF) or off.max() > 2 * np.log(MOST_OFF):
             continue  # one power of the size does not describe these programs
-        place = {"figure": figure.name, "file": figure.name, "kind": "fit", "panel": panel, "hue": hue}
         for end in (x.min(), x.max()):
-            marks.append(place | {"x": end, "value": float(np.exp(offset + slope * np.log(end))), "verdict": "valid"})
+            value = float(np.exp(offset + slope * np.log(end)))
+            marks.append(mark_at(figure, kind="fit", panel=panel, hue=hue, x=end, value=value))
     return marks
 
 
-def _look(figure: Figure, caption: Sequence[str], hues: Sequence[str]) -> Look:
-    """``hues``: those of the whole run, so that a kernel has one colour in all its figures."""
-    return Look(
-        x_label=figure.x_label,
-        y_label=figure.y_label,
-        x_scale="log",
-        y_scale="log",
-        hues=tuple(hues),
-        legend={"invalid": "not accepted (finding or limit)"},
-        caption=tuple(caption),
+def _hues(content: Content) -> Order:
+    """Return those of the whole run, so that a kernel has one colour in all its figures."""
+    every = content.table.dropna(subset=list(content.figure.hue))
+    return Order(tuple(sorted(set(joined(every, content.figure.hue)))))
+
+
+def _how_many(content: Content) -> str:
+    shown = _on_axes(content.figure, content.rows)
+    repetitions = {str(label): int(rows["repetition"].nunique()) for label, rows in shown.groupby("label", sort=False)}
+    most = max(repetitions.values(), default=0)
+    fewer = ", ".join(f"{count} of {label}" for label, count in repetitions.items() if count < most)
+    words = many(most, "repetition") + (f" ({fewer})" if fewer else "")
+    return f"{_count(shown)}, {' and '.join(dict.fromkeys(shown['label']))}; n = {words}."
+
+
+def _intervals(content: Content) -> str:
+    return "Bars: 95 % intervals of the mean." if content.marks["low"].notna().any() else ""
+
+
+def _power_laws(content: Content) -> str:
+    if not content.marks["kind"].eq("fit").any():
+        return ""
+    return (
+        f"Lines: power laws, where nine of ten accepted programs are within a factor of {MOST_OFF:g} "
+        f"and all of them within {MOST_OFF**2:g}."
     )
 
 
-def _caption(figure: Figure, shown: pd.DataFrame, marks: pd.DataFrame) -> list[str]:
-    found = {str(label): int(rows["repetition"].nunique()) for label, rows in shown.groupby("label", sort=False)}
-    most = max(found.values(), default=0)
-    fewer = ", ".join(f"{count} of {label}" for label, count in found.items() if count < most)
-    words = many(most, "repetition") + (f" ({fewer})" if fewer else "")
-    first = f"{_count(shown)}, {' and '.join(dict.fromkeys(shown['label']))}; n = {words}."
-    parts = [first, figure.note]
-    if marks["low"].notna().any():
-        parts.append("Bars: 95 % intervals of the mean.")
-    if marks["kind"].eq("fit").any():
-        parts.append(
-            f"Lines: power laws, where nine of ten accepted programs are within a factor of {MOST_OFF:g} "
-            f"and all of them within {MOST_OFF**2:g}."
-        )
-    if figure.choose in WITHOUT_ROLLED:
-        parts.append("Without rolled loops: their instructions do not grow with N.")
-    return [part for part in parts if part]
-
-
-def _not_drawn(figure: Figure, unknown: pd.DataFrame, off_axis: pd.DataFrame) -> list[str]:
-    """Say for each kernel how many programs have no value, with the most frequent reason, and how many are zero."""
-    column = REASONS.get(figure.y)
-    parts = []
-    for label, rows in unknown.groupby("label", sort=False) if column else ():
-        reasons = rows[column].dropna()
-        if len(reasons):
-            parts.append(f"{label}: {_count(rows)} without a value: {reasons.mode().iloc[0]}.")
-    if len(off_axis):
-        parts.append(f"{_count(off_axis)} with 0 not drawn: the axes are logarithmic.")
-    return parts
+def _not_drawn(content: Content) -> list[str]:
+    """Say for each kernel how many programs have no value, and why; and how many are zero."""
+    figure, rows = content.figure, content.rows
+    unknown = rows[rows[figure.y].isna() & ~rows["verdict"].isin(ENVIRONMENT)]
+    parts = [
+        f"{label}: {_count(own)} without a value: {because(reasons)}."
+        for label, own in unknown.groupby("label", sort=False)
+        if (reasons := _reasons(figure, own))
+    ]
+    zero = _programs(figure, rows).drop(_on_axes(figure, rows).index)
+    return parts + ([f"{_count(zero)} with 0 not drawn: the axes are logarithmic."] if len(zero) else [])
 
 
 def _count(rows: pd.DataFrame) -> str:
@@ -301,4 +230,85 @@ def _count(rows: pd.DataFrame) -> str:
     return many(programs, "program")
 
 
-VIEWS: dict[str, MakeView] = {figure.name: partial(view_of, figure) for figure in FIGURES}
+@dataclass(frozen=True)
+class Quantity:
+    """A column of the table on the axis ``label``, in whose unit ``scale`` is one."""
+
+    column: str
+    label: str
+    scale: float = 1.0
+    note: str = ""
+
+
+INSNS, ITERATIONS, SIZE = "instructions of the program", "loop iterations N", "size N of the family's program"
+TIME = Quantity(
+    "verify_ns", "verifying, ms", 1e6,
+    "Times are of this machine's own kernel: the clock of a guest counts instructions.",
+)  # fmt: skip
+LOADING = Quantity(
+    "load_ns", "loading or running, ms", 1e6,
+    "Linux: BPF_PROG_LOAD alone, median of several. PREVAIL: one whole process, with its start.",
+)  # fmt: skip
+COUNTED = Quantity(
+    "verify_instructions", "verifier's own instructions, millions", 1e6,
+    "Guests that count instructions: 1 ns of their clock is one instruction.",
+)  # fmt: skip
+MEMORY = Quantity("memory_bytes", "peak memory, kB", 1e3)
+MEMORY_OF_EACH = replace(MEMORY, note="Linux: what the verifier allocates. PREVAIL: its whole process.")
+CHARGED = Quantity("cgroup_peak_bytes", "peak charged memory, kB", 1e3)
+BRANCHES = Quantity("branches", "branches (push_stack calls)")
+PROCESSED, STATES = Quantity("processed_insns", "processed instructions"), Quantity("total_states", "states made")
+INSTRUCTIONS, LOADS = Quantity("insns", INSNS), Quantity("loads", "loads behind a time")
+COMPILER, FORM_SET, FORM, LABEL, FAMILY = ("compiler",), ("form", "mcpu"), ("form",), ("label",), ("family",)
+ROLLED = "Without rolled loops: their instructions do not grow with N."
+
+
+def _figure(name: str, choose: Choose, of: Quantity, x_label: str, **more: Any) -> Figure:
+    return Figure(
+        name, choose, Axes(x_label, of.label, "log", "log"), y=of.column, scale=of.scale, order=_hues,
+        words=Words(legend={"invalid": "not accepted (finding or limit)"}), nothing=_nothing, **more,
+    )  # fmt: skip
+
+
+def _by_insns(name: str, choose: Choose, of: Quantity, collect: Collect = _means_and_trends) -> Figure:
+    caption = (_how_many, of.note, _intervals, _power_laws, ROLLED, _not_drawn)
+    return _figure(
+        name, choose, of, INSNS, x="insns", hue=LABEL, panel=(), kind="point", collect=collect, caption=caption
+    )
+
+
+def _by_n(
+    name: str, choose: Choose, of: Quantity, hue: tuple[str, ...] = LABEL, panel: tuple[str, ...] = FORM
+) -> Figure:
+    label = SIZE if panel == FAMILY else ITERATIONS
+    caption = (_how_many, of.note, _intervals, _not_drawn)
+    return _figure(name, choose, of, label, x="n", hue=hue, panel=panel, collect=_means, caption=caption)
+
+
+FIGURES = (
+    _by_insns("time", _sized, TIME),
+    _by_insns("memory", _sized, MEMORY),
+    _by_insns("memory-cgroup", _sized, CHARGED),
+    _by_insns("processed", _sized, PROCESSED),
+    _by_insns("states", _sized, STATES),
+    _by_insns("branches", _sized, BRANCHES),
+    _by_insns("counted", _sized, COUNTED),
+    _by_insns("loads", _native_sized, LOADS, _each_repetition),
+    _by_n("loops-time", _native_loops, TIME, COMPILER, FORM_SET),
+    _by_n("loops-insns", _loops_once, INSTRUCTIONS, COMPILER, FORM_SET),
+    _by_n("loops-memory", _native_loops, MEMORY, COMPILER, FORM_SET),
+    _by_n("compilers", _native_loops, PROCESSED, COMPILER, FORM_SET),
+    _by_n("kernels", _one_built, PROCESSED),
+    _by_n("kernels-time", _one_built, TIME),
+    _by_n("kernels-counted", _one_built, COUNTED),
+    _by_n("kernels-memory", _one_built, MEMORY),
+    _by_n("kernels-branches", _one_built, BRANCHES),
+    _by_n("families", _families, PROCESSED, panel=FAMILY),
+    _by_n("families-time", _families, TIME, panel=FAMILY),
+    _by_n("families-memory", _families, MEMORY, panel=FAMILY),
+    _by_insns("prevail-time", _versus_sized, LOADING),
+    _by_insns("prevail-memory", _versus_sized, MEMORY_OF_EACH),
+    _by_n("prevail-loops", _versus_loops, LOADING),
+    _by_n("prevail-loops-memory", _versus_loops, MEMORY_OF_EACH),
+)
+VIEWS = views(FIGURES)

@@ -1,0 +1,132 @@
+"""A study's figures as rows of one table: what is drawn against what, how, and what the caption says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from xdplab.errors import NotApplicableError
+from xdplab.figures.marks import Axes, Look, Order, View, Words, marks_frame
+
+Row = dict[Any, Any]
+Marks = list[dict[str, object]]
+MakeView = Callable[[pd.DataFrame], View]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a ``figure`` holds: of the study's ``table`` the chosen ``rows``, of these the ``marks``."""
+
+    figure: Figure
+    table: pd.DataFrame
+    rows: pd.DataFrame
+    marks: pd.DataFrame
+
+
+Choose = Callable[[pd.DataFrame], pd.DataFrame]
+Collect = Callable[["Figure", pd.DataFrame], Marks]
+Part = str | Callable[[Content], str | Iterable[str]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure.
+
+    ``choose`` returns rows of the table. ``x``, ``y``, ``hue``, ``panel`` are columns of these rows (several hues or
+    panels are one label); ``scale`` divides ``y`` and its interval into the unit of the axis. `each_row` makes a mark
+    of each row with a value, ``collect`` may make others. ``{unit}`` in the label of an axis and ``{places}`` in the
+    caption are those of the rows. ``nothing`` says why there is no figure; ``figure`` is its name in the marks.
+    """
+
+    name: str
+    choose: Choose
+    axes: Axes
+    x: str = "x"
+    y: str = "value"
+    hue: tuple[str, ...] = ("hue",)
+    panel: tuple[str, ...] = ("panel",)
+    kind: str = "line"
+    scale: float = 1.0
+    caption: tuple[Part, ...] = ()
+    order: Order | Callable[[Content], Order] = field(default_factory=Order)
+    words: Words = field(default_factory=Words)
+    collect: Collect | None = None
+    nothing: str | Callable[[Figure, pd.DataFrame], str] = "nothing of it has been measured"
+    figure: str = ""
+
+
+def view_of(figure: Figure, table: pd.DataFrame) -> View:
+    """Return marks and look of one figure. Raises NotApplicableError if the table holds nothing for it."""
+    rows = figure.choose(table)
+    marks = (figure.collect or each_row)(figure, rows.loc[rows[figure.y].notna()]) if len(rows) else []
+    if not marks:
+        raise NotApplicableError(figure.nothing if isinstance(figure.nothing, str) else figure.nothing(figure, rows))
+    content = Content(figure, table, rows, marks_frame(marks))
+    caption = tuple(paragraph for part in figure.caption for paragraph in _paragraphs(part, content) if paragraph)
+    axes = replace(figure.axes, y_label=figure.axes.y_label.format(unit=_unit(rows)))
+    order = figure.order if isinstance(figure.order, Order) else figure.order(content)
+    return View(content.marks, Look(axes, order, replace(figure.words, caption=caption)))
+
+
+def views(figures: Iterable[Figure]) -> dict[str, MakeView]:
+    """Return the function that makes each figure's view, by the figure's name."""
+    return {figure.name: partial(view_of, figure) for figure in figures}
+
+
+def mark_at(figure: Figure, **place: object) -> dict[str, object]:
+    """Return what each mark of a figure has, and its ``place``."""
+    name = figure.figure or figure.name
+    return {"figure": name, "file": name, "kind": figure.kind, "verdict": "valid", **place}
+
+
+OWN = ("low", "high", "n", "verdict", "points")
+"""Columns of rows that marks have by the same name."""
+
+
+def each_row(figure: Figure, rows: pd.DataFrame) -> Marks:
+    """Return one mark per row.
+
+    Read if the rows have them: ``low``, ``high``, ``n``, ``verdict``, ``points``, ``text`` (beside the mark),
+    ``drawn_as`` (in place of the figure's kind).
+    """
+    labelled = rows.assign(_panel=joined(rows, figure.panel) if figure.panel else None, _hue=joined(rows, figure.hue))
+    return [_mark(figure, row) for row in labelled.to_dict("records")]
+
+
+def _mark(figure: Figure, row: Row) -> dict[str, object]:
+    mark = mark_at(figure, panel=row["_panel"], hue=row["_hue"], x=row[figure.x])
+    mark |= {name: row[name] for name in OWN if name in row and not pd.isna(row[name])}
+    mark |= {"value": row[figure.y], "label": row.get("text"), "kind": row.get("drawn_as", figure.kind)}
+    return mark | {name: float(str(mark[name])) / figure.scale for name in ("value", "low", "high") if name in mark}
+
+
+def joined(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
+    """Return one label per row, of all these columns."""
+    labels = rows[list(names)].astype(str).agg(" ".join, axis=1) if names and len(rows) else ""
+    return pd.Series(labels, index=rows.index, dtype=object)
+
+
+def _paragraphs(part: Part, content: Content) -> Sequence[str]:
+    found = part if isinstance(part, str) else part(content)
+    paragraphs = [found] if isinstance(found, str) else list(found)
+    return [
+        words.replace("{places}", places_of(content.rows)) if "{places}" in words else words for words in paragraphs
+    ]
+
+
+def places_of(rows: pd.DataFrame) -> str:
+    return "; ".join(dict.fromkeys(rows["label"]))
+
+
+def _unit(rows: pd.DataFrame) -> str:
+    """Return the unit of an axis; rows of places with different clocks name both."""
+    return " or ".join(dict.fromkeys(rows["unit"].dropna())) if "unit" in rows else ""
+
+
+def several_places(rows: pd.DataFrame) -> bool:
+    """Return whether each place needs panels of its own: no figure mixes their units."""
+    return bool(rows["label"].nunique() > 1)
