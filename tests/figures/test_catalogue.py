@@ -184,7 +184,7 @@ def test_unsupported_points_stand_in_the_caption() -> None:
     )
 
 
-def test_every_face_names_lab_arrangement_engine_kernel_and_repetitions() -> None:
+def test_every_short_caption_names_lab_arrangement_engine_kernel_and_repetitions() -> None:
     for name, trials in (("throughput", quick()), ("latency", loads()), ("evenness", rings()), ("programs", users())):
         words = caption(view(name, trials, where=WHERE if name == "throughput" else None))
         assert words.startswith("virtual lab: netns · TG and DUT share CPUs · engine ")
@@ -196,14 +196,14 @@ def test_every_face_names_lab_arrangement_engine_kernel_and_repetitions() -> Non
     assert "n = 1 repetition, no interval" in caption(view("throughput", hosts))
 
 
-def test_a_face_counts_the_repetitions_that_a_mean_is_of() -> None:
+def test_a_short_caption_counts_the_repetitions_that_a_mean_is_of() -> None:
     """One of three was invalid: the caption said 2, and the figure itself 3."""
     trials = synthetic.run(vary={"accesses": [0, 100]}).copy()
     trials.loc[trials["repetition"].eq(3), ["verdict", "reason"]] = ("invalid", "the TG was deaf")
     found = view("throughput", trials)
-    assert found.face[0].endswith(" · n = 2, 95 % intervals")
+    assert found.short_caption[0].endswith(" · n = 2, 95 % intervals")
     assert "n = 2 repetitions" in caption(found)
-    assert "n = " not in view("throughput", trials[trials["repetition"].eq(3)]).face[0]
+    assert "n = " not in view("throughput", trials[trials["repetition"].eq(3)]).short_caption[0]
 
 
 def test_more_queues_than_cpus_are_said() -> None:
@@ -421,11 +421,11 @@ def test_a_trial_is_counted_once_however_often_it_is_in_a_table() -> None:
     assert "3 of 15 trials have no ns_per_packet: not known (3)." in caption(view("service_time", lent))
 
 
-def test_a_face_counts_the_repetitions_of_each_counter() -> None:
+def test_a_short_caption_counts_the_repetitions_of_each_counter() -> None:
     """perf failed in two of three repetitions; its marks are of one, and the figure said n = 3."""
     trials = synthetic.run(vary={"accesses": [0, 100]}).assign(host_instructions=6e8, perf_packets=1e6)
     trials.loc[trials["repetition"].gt(1), "host_instructions"] = pd.NA
-    assert " · n = 1 to 3" in view("counters", trials).face[0]
+    assert " · n = 1 to 3" in view("counters", trials).short_caption[0]
 
 
 def test_a_mode_that_is_drawn_is_not_said_to_have_failed() -> None:

@@ -21,14 +21,14 @@ from xdplab.figures.save import save, sheet_of
 SIZES = {"frame_bytes": (64, 512, 1500), "mode": synthetic.MODES}
 
 
-def bars(values: dict[str, list[tuple[str, float, float]]], **look: object) -> View:
+def bars(values: dict[str, list[tuple[str, float, float]]], **words: bool) -> View:
     """Return the bars by hue: (x, value, half of the interval)."""
     rows = [
         {"kind": "bar", "panel": "", "hue": hue, "x": x, "value": value, "low": value - half, "high": value + half}
         for hue, places in values.items()
         for x, value, half in places
     ]
-    return View(marks_frame(rows), Look(Axes("x", "y"), **look))  # type: ignore[arg-type]
+    return View(marks_frame(rows), Look(Axes("x", "y"), words=Words(**words)))
 
 
 def test_the_caption_is_short_on_the_figure_and_whole_beside_it(tmp_path: Path) -> None:
@@ -50,13 +50,16 @@ def test_the_caption_is_short_on_the_figure_and_whole_beside_it(tmp_path: Path) 
 
 def test_the_figure_speaks_of_intervals_only_if_it_has_some() -> None:
     repeated = synthetic.run(workload="chase", vary={"accesses": (0, 100)})
-    assert "95 % intervals" in view("throughput", repeated).face[0]
-    assert "interval" not in view("throughput", repeated[repeated["repetition"].eq(1)].reset_index(drop=True)).face[0]
+    assert "95 % intervals" in view("throughput", repeated).short_caption[0]
+    assert (
+        "interval"
+        not in view("throughput", repeated[repeated["repetition"].eq(1)].reset_index(drop=True)).short_caption[0]
+    )
     pieces = [{"kind": "stack", "panel": "", "hue": hue, "x": "native", "low": low, "value": low + 5.0} for hue, low in
               (("sender", 0.0), ("receiver", 5.0))]  # fmt: skip
     assert View(
         marks_frame(pieces), Look(Axes("x", "y"), words=Words(caption=("whole",), short_caption=("lab",)))
-    ).face == ("lab",)
+    ).short_caption == ("lab",)
 
 
 def test_an_axis_that_is_not_linear_says_so() -> None:
@@ -95,7 +98,7 @@ def test_a_mode_has_one_colour_and_a_program_another() -> None:
     assert alone["generic"].color == all_three["generic"].color
     trials = synthetic.run(vary={"accesses": (0, 100), "workload": ("chase", "array")})
     programs = view("throughput", trials).look
-    used = {to_rgb(one.color) for one in paint(list(programs.hues), programs.palette).values()}
+    used = {to_rgb(one.color) for one in paint(list(programs.order.hues), programs.order.palette).values()}
     assert used.isdisjoint({to_rgb(one.color) for one in all_three.values()})
 
 

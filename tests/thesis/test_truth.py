@@ -514,8 +514,8 @@ def test_portuguese_figures_are_in_portuguese_and_the_printed_unit_is_kept(trial
         for view in (published_view(source, spec, "pt"), corrected_view(source, spec, "pt")):
             words = " ".join((view.look.axes.x_label, view.look.axes.y_label, *view.caption))
             assert not ENGLISH.search(words.replace("`sleep 5`", "")), (spec.file, words)
-    latency = published_view(source, figure_named("23"), "pt").look
-    assert latency.y_label == "Latência (nanosegundos)"
+    latency = published_view(source, figure_named("23"), "pt")
+    assert latency.look.axes.y_label == "Latência (nanosegundos)"
     assert "segundos" in " ".join(latency.caption)
     assert "Taxa de transferência" in published_view(source, figure_named("19"), "pt").look.axes.y_label
 

@@ -363,7 +363,7 @@ def test_places_of_all_architectures_share_one_axis_of_ratios():
     shown = view.marks[view.marks["x"].eq("classic")].set_index("hue")["value"]
     assert shown["here"] == pytest.approx(math.sqrt(20), abs=0.01)
     assert shown["Elbrus, Linux 6.1, in time (published)"] == 10.4
-    colours = {one.color for one in paint(list(view.look.order.hues), view.look.order.palette).values()}
+    colours = {one.color for one in paint(list(view.marks["hue"].unique()), view.look.order.palette).values()}
     backends = {one.color for one in paint(list(OF_ALL_FIGURES), "colorblind").values()}
     assert len(colours) == 3
     assert not colours & backends  # a place was blue, as the interpreter is, and Elbrus had the JIT's orange
@@ -426,7 +426,7 @@ def test_a_caption_says_which_bar_is_not_there_and_why(part: str, value: str, to
         row(**known, trial_id="j-r1", mode="jit", reason="not above the noise of 411"),
     )
     look = VIEWS[part](both).look
-    assert look.words.caption[-1] == f"No bar: {told} (not above the noise of 411)."
+    assert look.words.caption[-1] == f"No bar: not above the noise of 411 ({told})."
     whole = both.assign(**{value: 0.02}, reason=None)
     assert not any("No bar" in line for line in VIEWS[part](whole).look.words.caption)
 

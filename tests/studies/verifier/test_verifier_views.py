@@ -12,7 +12,7 @@ from xdplab.figures.draw import draw
 from xdplab.figures.marks import View
 from xdplab.studies.frame import draw_views
 from xdplab.studies.verifier import summaries
-from xdplab.studies.verifier.views import FIGURES, VIEWS, view_of
+from xdplab.studies.verifier.views import VIEWS
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,7 @@ def test_a_time_is_never_drawn_without_its_verdict_nor_a_guests_at_all():
     rows.append(row(sha256="x", trial_id="x-r1", insns=500, verdict="complexity"))
     rows.append(row(sha256="y", trial_id="y-r1", insns=700, verdict="environment"))
     rows.append(row(sha256="z", trial_id="z-r1", label="Linux 5", clock="instructions", verify_ns=None, insns=20))
-    figure = next(f for f in FIGURES if f.name == "time")
-    marks = view_of(figure, table(*rows)).marks
+    marks = VIEWS["time"](table(*rows)).marks
     points = marks[marks["kind"] == "point"]
     assert points["verdict"].value_counts().to_dict() == {"valid": 11, "invalid": 1}
     assert set(points["hue"]) == {"Linux 6"}
@@ -134,7 +133,7 @@ def test_no_interval_of_a_logarithmic_axis_ends_below_0():
     """Three times that differ much: their t interval in ms is -0.3 to 0.9, and hid the other points."""
     times = (1e5, 2e5, 6e5)
     rows = [row(sha256="1", trial_id=f"1-r{i}", repetition=i, verify_ns=time) for i, time in enumerate(times, 1)]
-    (mark,) = view_of(next(f for f in FIGURES if f.name == "time"), table(*rows)).marks.to_dict("records")
+    (mark,) = VIEWS["time"](table(*rows)).marks.to_dict("records")
     assert 0 < mark["low"] < mark["value"] < mark["high"]
     assert mark["value"] == pytest.approx(0.3)
 
@@ -146,7 +145,7 @@ def sized(**fields: object) -> list[dict[str, object]]:
 
 
 def drawn(name: str, rows: list[dict[str, object]]) -> View:
-    return view_of(next(figure for figure in FIGURES if figure.name == name), table(*rows))
+    return VIEWS[name](table(*rows))
 
 
 def test_a_power_law_that_one_program_is_far_from_is_not_drawn():
@@ -185,7 +184,7 @@ def test_a_kernel_without_values_is_told_with_its_reason():
     unknown = sized(label="Linux 6.18", branches_reason="push_stack() cannot be traced")
     found = drawn("branches", known + unknown)
     assert set(found.marks["hue"]) == {"Linux 7.2"}
-    assert "Linux 6.18: 11 programs without a value: push_stack() cannot be traced." in found.look.words.caption
+    assert "Linux 6.18: 11 programs without a value: push_stack() cannot be traced (11)." in found.look.words.caption
     with pytest.raises(NotApplicableError, match=r"cannot be traced"):
         drawn("branches", unknown)
 
@@ -235,7 +234,7 @@ def test_figures_are_drawn_or_say_why_not(tmp_path):
     assert {f.suffix for f in drawn["time"].files} == {".svg", ".pdf", ".png", ".csv", ".md"}
     assert "no program" in drawn["prevail-time"].reason
     with pytest.raises(NotApplicableError):
-        view_of(FIGURES[0], table(*rows).iloc[:0])
+        VIEWS["time"](table(*rows).iloc[:0])
 
 
 def test_a_family_is_drawn_by_its_size():
