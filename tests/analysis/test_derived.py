@@ -7,7 +7,7 @@ import json
 import pytest
 import synthetic
 
-from xdplab.analysis.derived import derive
+from xdplab.analysis.derived import access_ns, cpu_ns, derive
 from xdplab.analysis.series import by_series, settled, with_baselines
 
 ONE = {"accesses": [0, 100, 1600]}
@@ -24,6 +24,17 @@ def test_access_cost_is_the_difference_of_periods_in_the_same_repetition() -> No
         row = trials[(trials["repetition"] == repetition) & (trials["accesses"] == 1600)].iloc[0]
         assert row["access_ns"] == pytest.approx(1e9 / rate[1600] - 1e9 / rate[0])
         assert row["ns_per_packet"] == pytest.approx(1e9 / rate[1600])
+
+
+def test_several_baselines_count_by_their_mean() -> None:
+    trials = synthetic.run(vary=ONE, workload="chase", repetitions=1)
+    zero = trials["accesses"] == 0
+    other = trials[zero].assign(forwarded_pps=trials[zero]["forwarded_pps"] / 2, trial_id="again", rx_packets=None)
+    row = trials[trials["accesses"] == 1600].iloc[0].to_dict()
+    pair = [*trials[zero].to_dict("records"), *other.to_dict("records")]
+    own, *zeros = (cpu_ns(one) for one in (row, *pair))
+    assert None not in (own, *zeros)
+    assert access_ns(row, pair) == pytest.approx(own - sum(zeros) / 2)  # type: ignore[operator, arg-type]
 
 
 @pytest.mark.parametrize(("kept", "mode", "arrangement"), [(0.1, "native", "shared"), (0.5, "generic", "shared")])

@@ -60,6 +60,8 @@ def test_attach_verify_detach(lab, xdpload, drop_object, mode):
         found = verify(host, "vd0", program_id=loader.loaded.program_id, mode=mode)
         assert (found.tag, found.program_name) == (loader.loaded.tag, "drop")
         assert loader.attached.mode_obtained == mode
+        with pytest.raises(HostError, match=f"in offload mode, but the kernel says program .* in {mode} mode"):
+            verify(host, "vd0", program_id=loader.loaded.program_id, mode="offload")
         assert loader.loaded.xlated_insns == 2
         assert len(loader.testrun(64, 1000, 3)) == 3
         described = Deployment.of_loader(loader, found, queues=8, settings=set_queues(lab.dut, lab.tg, 2))

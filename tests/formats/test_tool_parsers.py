@@ -85,6 +85,8 @@ def test_perf_refuses(text: str, says: str) -> None:
         ("perf stat -j -- ls -a", "command", "ls -a"),
         ("perf stat -x, -e a -o -a sleep 5", "command", "sleep 5"),
         ("perf stat -a -p 17", "process", "a process id"),
+        ("perf stat -a --pid=17", "process", "a process id"),
+        ("perf stat -a --tid 17", "process", "a process id"),
     ],
 )
 def test_perf_target_is_known_from_its_arguments(argv: str, kind: str, words: str) -> None:

@@ -105,6 +105,12 @@ def test_each_failure_is_the_readings_own_with_its_words(reader: Reader) -> None
         results[4].require()
 
 
+def test_a_command_that_fails_is_an_error_unless_its_result_is_looked_at(reader: Reader) -> None:
+    with pytest.raises(HostError, match="`false` exited with 1"):
+        reader.run(["false"])
+    assert reader.run(["false"], check=False).exit_code == 1
+
+
 def test_both_streams_may_be_long_and_the_input_is_empty(reader: Reader) -> None:
     code = (
         "import sys; sys.stderr.write('e' * 3000000); sys.stdout.write('o' * 3000000); sys.exit(len(sys.stdin.read()))"

@@ -15,6 +15,7 @@ import pytest
 from xdplab import compiler
 from xdplab.compiler import find_clang, run_tool
 from xdplab.errors import MissingToolError, PlanError, ProgramError
+from xdplab.programs import proof
 from xdplab.programs.build import build, compile_command
 from xdplab.programs.onhost import load_report
 from xdplab.programs.program import program
@@ -142,6 +143,13 @@ def test_a_users_headers_count(own, cache):
     assert build(UserProgram(str(own)), cache).hash != before.hash
     second = build(UserProgram(str(own), section="xdp/second"), cache)
     assert second.image.name == "back"
+
+
+@pytest.mark.parametrize("counts", [(33, 32), (33, 34), (32.5,)])
+def test_a_count_that_is_not_n_is_no_proof(counts):
+    proof.require_count(ProgramSpec("array", 33), [33, 33], "here")
+    with pytest.raises(ProgramError, match="promises 33"):
+        proof.require_count(ProgramSpec("array", 33), counts, "here")
 
 
 def test_a_users_program_has_no_proof(own, cache):

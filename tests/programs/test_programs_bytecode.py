@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from xdplab.errors import ProgramError
 from xdplab.programs.build import build
 from xdplab.programs.bytecode import count_bytecode
-from xdplab.programs.counting import AccessCounts
+from xdplab.programs.counting import AccessCounts, require_reflected, sample_frame
 from xdplab.programs.image import Image, Insn
 from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS, ProgramSpec
@@ -121,6 +121,17 @@ def test_a_frame_that_is_not_reflected_is_found_out(cache):
     store = next(at for at, insn in enumerate(image.insns) if insn.code == 0x73)
     with pytest.raises(ProgramError, match="changes more of the frame than its MAC addresses"):
         count_bytecode(tampered(image, store, replace(image.insns[store], code=0x72, imm=0xA5)), spec)
+
+
+@pytest.mark.parametrize("end", [slice(0, 12), slice(12, 60)], ids=["not swapped", "payload"])
+def test_a_frame_that_is_not_swapped_or_changed_elsewhere_is_found_out(end: slice) -> None:
+    before = sample_frame(60)
+    reflected = before[6:12] + before[:6] + before[12:]
+    require_reflected(ProgramSpec("array", 1), before, reflected, "here")
+    wrong = bytearray(reflected)
+    wrong[end] = before[end] if end.start == 0 else bytes(48)
+    with pytest.raises(ProgramError):
+        require_reflected(ProgramSpec("array", 1), before, bytes(wrong), "here")
 
 
 @pytest.mark.parametrize(

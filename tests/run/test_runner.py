@@ -244,6 +244,16 @@ def test_a_resume_of_a_finished_run_measures_nothing(run: RunDirectory) -> None:
     assert study.log == []
 
 
+def test_a_released_trial_is_not_owed_and_one_with_an_attempt_stays(run: RunDirectory) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        go(run, Recorder(**{TRIALS[0].trial_id: HostError("no"), TRIALS[2].trial_id: KeyboardInterrupt()}))  # type: ignore[arg-type]
+    state = read_state(run)
+    tried, untried = TRIALS[0].trial_id, TRIALS[4].trial_id
+    state.release([tried, untried])
+    assert (state.released, state.owes(tried), state.owes(untried)) == ({untried}, True, False)
+    assert state.total == len(TRIALS) - 1
+
+
 CHILD = """
 import pathlib, sys, time
 sys.path.insert(0, sys.argv[2])

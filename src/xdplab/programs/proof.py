@@ -107,7 +107,7 @@ def _in_kernel(
     if xdpload is None or folder is None:
         raise ProgramError("a proof in a host's kernel needs xdpload's path and a folder on that host")
     counts = count_in_kernel(host, xdpload, built, folder)
-    _require_count(spec, counts, f"the kernel of {host.name}")
+    require_count(spec, counts, f"the kernel of {host.name}")
     return tuple(counts)
 
 
@@ -117,11 +117,12 @@ def _in_user_space(built: BuiltProgram, spec: ProgramSpec) -> tuple[tuple[Access
         counts = prove_user(library.read_bytes(), spec)
         built.add("workload_user.txt", disassemble_user(library))
     native = count_natively(spec, _NATIVE_PACKETS)
-    _require_count(spec, [native / _NATIVE_PACKETS], "the counting build in user space")
+    require_count(spec, [native / _NATIVE_PACKETS], "the counting build in user space")
     return counts, native
 
 
-def _require_count(spec: ProgramSpec, counts: Sequence[float], where: str) -> None:
+def require_count(spec: ProgramSpec, counts: Sequence[float], where: str) -> None:
+    """Raise ProgramError unless each count per packet is the N that the program promises."""
     wrong = next((count for count in counts if count != spec.accesses), None)
     if wrong is not None:
         raise ProgramError(f"{where}: {spec.name} promises {spec.accesses} accesses per packet and counts {wrong:g}")

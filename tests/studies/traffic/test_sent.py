@@ -103,6 +103,25 @@ def test_a_device_that_stamps_nothing_leaves_the_latency_null_with_its_reason_an
     assert reasons["tx_unstamped_packets"] == "the TG's device was not asked when it sent frames"
 
 
+@pytest.mark.parametrize(
+    ("counts", "refused"),
+    [({}, 0), ({"bad_run_id": 1, "stale_packets": 20, "altered_packets": 300}, 321), ({"bad_run_id": None}, None)],
+)
+def test_frames_with_the_magic_that_are_none_of_this_burst_are_refused(
+    counts: dict[str, Any], refused: int | None
+) -> None:
+    row, reasons = columns(burst(**counts))
+    assert row["refused_packets"] == refused
+    assert ("refused_packets" in reasons) == (refused is None)
+
+
+@pytest.mark.parametrize("why", ["the driver has no such counter", None])
+def test_what_the_device_refused_is_null_with_a_reason_where_nobody_counts(why: str | None) -> None:
+    row, reasons = columns(burst(tx_errors=None, tx_errors_missing=why))
+    assert row["tx_errors"] is None
+    assert reasons["tx_errors"] == (why or "this generator does not count them")
+
+
 def test_frames_of_several_sizes_are_counted_by_size_and_their_mean_is_counted() -> None:
     sent, back, size = [[64, 300], [1518, 100]], [[64, 300], [1518, 20]], 300 * 64 + 100 * 1518
     mixed = burst(rx=(80, 80, 80, 80), tx_bytes=size, tx_by_size=sent, rx_by_size=back, rx_window_packets=320)
