@@ -185,14 +185,14 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Failure:
-    """The generator gave up: at which step, and why. ``error`` is the errno's name.
+    """The generator gave up: at which step, and why. ``error`` is the errno's name, if the kernel refused something.
 
     ``log`` has the messages of libbpf and the verifier about a BPF object; None if they were not involved.
     """
 
     step: str
     message: str
-    error: str = "unknown"
+    error: str | None = None
     log: str | None = None
 
 

@@ -170,7 +170,7 @@ class Generator:
             raise HostError(f"{self.host.name}: {self.argv[0]}: {error.message}") from error
         if isinstance(record, Failure):
             said = last_words(record.log or "")
-            words = f"{record.message} ({record.error}){f': {said}' if said else ''}{self._last_words()}"
+            words = f"{record.message} ({record.error or 'unknown'}){f': {said}' if said else ''}{self._last_words()}"
             raise self._failure(f"{record.step}: {words}")
         return record
 
