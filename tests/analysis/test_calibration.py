@@ -8,7 +8,7 @@ import pytest
 import synthetic
 
 from xdplab.analysis.calibration import Calibration, calibration
-from xdplab.analysis.compare import Spread, decide
+from xdplab.analysis.compare import EqualRuns, decide
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import parse_plan
 from xdplab.studies.traffic.calibrating import calibrate
@@ -48,7 +48,7 @@ def test_equal_runs_are_called_different_in_no_more_than_one_of_twenty() -> None
     rng = np.random.default_rng(SEED)
     wrong = 0
     for _ in range(400):
-        spread = Spread(calibration=calibrated(rng, count=5, points=1))
+        spread = EqualRuns(calibration=calibrated(rng, count=5, points=1))
         a, b = ({"p": pd.Series(rng.normal(rng.normal(0, RUN), TRIAL, 10))} for _ in range(2))
         wrong += spread.difference(a, b, ["p"]).p_differs() <= 0.05
     assert wrong / 400 <= 0.05, f"{wrong} of 400 (seed {SEED})"
@@ -70,7 +70,7 @@ def test_two_points_are_not_known_as_well_as_the_eight_of_a_calibration() -> Non
     for _ in range(400):
         known = calibration([run(8) for _ in range(10)], list("abcdefghij"), date="", lab="", around={})
         sides = ({p: np.log(g["forwarded_pps"]) for p, g in run(2).groupby("point_id")} for _ in range(2))
-        wrong += Spread(calibration=known).difference(*sides, ["p0", "p1"]).p_differs() <= 0.05
+        wrong += EqualRuns(calibration=known).difference(*sides, ["p0", "p1"]).p_differs() <= 0.05
     assert wrong / 400 <= 0.065, f"{wrong} of 400 (seed {SEED})"
 
 
@@ -99,7 +99,7 @@ def test_what_it_says_can_be_found_is_what_a_comparison_says() -> None:
     logs = np.arange(10) - 4.5
     logs *= known.within / logs.std(ddof=1)
     alike = {"p": pd.Series(logs)}
-    difference = Spread(calibration=known).difference(alike, alike, ["p"])
+    difference = EqualRuns(calibration=known).difference(alike, alike, ["p"])
     assert known.detectable(10) == pytest.approx(difference.detectable(1))
 
 
@@ -107,7 +107,7 @@ def test_a_machine_whose_runs_lie_apart_is_unfit_and_the_comparison_says_so() ->
     known = calibrated(np.random.default_rng(SEED), run=0.15)
     (why,) = known.unfit
     assert why.startswith("equal runs lie ")
-    assert "this machine is unfit to compare runs: equal runs lie " in Spread(calibration=known).text
+    assert "this machine is unfit to compare runs: equal runs lie " in EqualRuns(calibration=known).text
     assert known.lines()[-1].startswith("unfit to compare runs: ")
     assert calibrated(np.random.default_rng(SEED)).lines()[-1] == "fit to compare runs"
 

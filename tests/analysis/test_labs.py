@@ -93,7 +93,7 @@ def test_a_face_counts_the_repetitions_of_each_lab() -> None:
     """Of six repetitions, each lab measured three; the figure said n = 6."""
     found = view("labs", run_in({"a.yaml": 1.0, "b.yaml": 0.8}))
     assert set(found.marks["n"].dropna()) == {3}
-    assert " · n = 3, " in found.face[0]
+    assert " · n = 3, " in found.short_caption[0]
 
 
 def test_what_differs_between_labs_is_not_told_of_repetitions_and_loads() -> None:

@@ -321,7 +321,7 @@ def test_a_disk_that_fills_up_meanwhile_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_guest_that_hangs_is_ended_and_its_console_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(Path(labs.__file__).parent))  # where the keeper's script finds it
-    keeper_module = importlib.import_module("guest_keeper")
+    keeper_module = importlib.import_module("guests.keeper")
     monkeypatch.setattr(keeper_module, "SILENT_S", 0.3)
     keeper = keeper_module.GuestKeeper({"socket": "never", "uid": 0, "lease": False, "ping_s": 0.05})
     keeper.pulse, silent = socket.socketpair()

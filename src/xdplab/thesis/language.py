@@ -12,7 +12,7 @@ LANGUAGES: tuple[Language, ...] = ("en", "pt")
 
 
 @dataclass(frozen=True)
-class Words:
+class Phrase:
     """One text in both languages."""
 
     en: str
@@ -23,27 +23,27 @@ class Words:
 
 
 X_LABELS = {
-    "accesses": Words("memory accesses per packet", "Quantidade de acessos à memória"),
-    "frame_bytes": Words("frame size (with FCS)", "Tamanho do pacote"),
+    "accesses": Phrase("memory accesses per packet", "Quantidade de acessos à memória"),
+    "frame_bytes": Phrase("frame size (with FCS)", "Tamanho do pacote"),
 }
 HUE_TITLES = {
-    "mode": Words("mode", "Modo XDP"),
-    "queues": Words("queues", "Filas"),
-    "frame_bytes": Words("frame size", "Tamanho do pacote"),
-    "cpu": Words("CPU", "ID CPU"),
+    "mode": Phrase("mode", "Modo XDP"),
+    "queues": Phrase("queues", "Filas"),
+    "frame_bytes": Phrase("frame size", "Tamanho do pacote"),
+    "cpu": Phrase("CPU", "ID CPU"),
 }
 PUBLISHED_Y = {
-    "throughput": Words("throughput (Gbit/s)", "Taxa de transferência (Gbit/s)"),
-    "latency": Words("latency (nanoseconds)", "Latência (nanosegundos)"),
-    "softirq": Words("softirq (%)", "Uso de CPU em softirq (%)"),
-    "instructions": Words("instructions{power}", "Número de instruções{power}"),
-    "branches": Words("branches{power}", "Número de desvios{power}"),
-    "l1_loads": Words("L1 data loads{power}", "Acessos à cache L1{power}"),
-    "l1_load_misses": Words("L1 data load misses{power}", "Erros de acesso à cache L1{power}"),
+    "throughput": Phrase("throughput (Gbit/s)", "Taxa de transferência (Gbit/s)"),
+    "latency": Phrase("latency (nanoseconds)", "Latência (nanosegundos)"),
+    "softirq": Phrase("softirq (%)", "Uso de CPU em softirq (%)"),
+    "instructions": Phrase("instructions{power}", "Número de instruções{power}"),
+    "branches": Phrase("branches{power}", "Número de desvios{power}"),
+    "l1_loads": Phrase("L1 data loads{power}", "Acessos à cache L1{power}"),
+    "l1_load_misses": Phrase("L1 data load misses{power}", "Erros de acesso à cache L1{power}"),
 }
 CORRECTED_Y = PUBLISHED_Y | {
-    "latency": Words("round trip at maximum load (µs)", "Latência em carga máxima (µs)"),
-    "softirq": Words("softirq, steady mean (%)", "Uso de CPU em softirq, média estável (%)"),
+    "latency": Phrase("round trip at maximum load (µs)", "Latência em carga máxima (µs)"),
+    "softirq": Phrase("softirq, steady mean (%)", "Uso de CPU em softirq, média estável (%)"),
 }
 _LABELS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(\d+) filas? de processamento"), lambda m: f"{m[1]} queue{'' if m[1] == '1' else 's'}"),
@@ -61,81 +61,81 @@ def shown_label(label: str, language: Language) -> str:
     return next((words(match) for pattern, words in _LABELS if (match := pattern.fullmatch(label))), label)
 
 
-AS_PUBLISHED = Words(
+AS_PUBLISHED = Phrase(
     "As published: the last row or sample of one repetition ({folders}), whatever it says. "
     "See the corrected figure for what the data say.",
     "Como publicado: a última linha ou amostra de uma repetição ({folders}), seja qual for. "
     "A figura corrigida mostra o que os dados dizem.",
 )
-NO_VALUE = Words("No value in the logs at hand: {panels}.", "Nenhum valor nos logs disponíveis: {panels}.")
-NO_INTERVAL = Words("No interval was printed.", "Nenhum intervalo foi impresso.")
-POOLED = Words(
+NO_VALUE = Phrase("No value in the logs at hand: {panels}.", "Nenhum valor nos logs disponíveis: {panels}.")
+NO_INTERVAL = Phrase("No interval was printed.", "Nenhum intervalo foi impresso.")
+POOLED = Phrase(
     "Error bars: 95 % bootstrap interval of the mean over frame sizes, {resamples} resamples; the printed ones had no "
     "seed, these have ours ({seed}).",
     "Barras de erro: intervalo bootstrap de 95 % da média dos tamanhos de pacote, {resamples} reamostragens; as "
     "impressas não tinham semente, estas têm a nossa ({seed}).",
 )
 PRINTED_ERRORS = {
-    "latency": Words(
+    "latency": Phrase(
         "Error of the print: the axis says nanoseconds, the values are seconds.",
         "Erro do impresso: o eixo diz nanosegundos, os valores são segundos.",
     ),
-    "softirq": Words(
+    "softirq": Phrase(
         "Error of the print: two seconds stand for the run.", "Erro do impresso: dois segundos representam a medição."
     ),
     **dict.fromkeys(
         ("instructions", "branches", "l1_loads", "l1_load_misses"),
-        Words(
+        Phrase(
             "Error of the print: perf counted the command `sleep 5`, not XDP.",
             "Erro do impresso: o perf contou o comando `sleep 5`, não o XDP.",
         ),
     ),
 }
-CORRECTED = Words(
+CORRECTED = Phrase(
     "Corrected: {what}; mean over like-for-like repetitions ({repetitions}), error bars: 95 % t interval {scale}.",
     "Corrigido: {what}; média das repetições equivalentes ({repetitions}), barras de erro: intervalo t de 95 % "
     "{scale}.",
 )
 SCALES = {
-    "log": Words("on the logarithmic scale", "na escala logarítmica"),
-    "logit": Words("on the logit scale", "na escala logit"),
+    "log": Phrase("on the logarithmic scale", "na escala logarítmica"),
+    "logit": Phrase("on the logit scale", "na escala logit"),
 }
-CLOCK = Words(
+CLOCK = Phrase(
     ", over the DUT's seconds: the generator's count is {percent:+.2f} % off",
     ", nos segundos do DUT: a contagem do gerador difere em {percent:+.2f} %",
 )
-RING = Words(
+RING = Phrase(
     "Trials in which the latency is the fill of a ring (latency × rate is at least half of its entries): {full} of "
     "{all}; in the others the DUT kept up.",
     "Medições em que a latência é o enchimento de um anel (latência × taxa é pelo menos metade das entradas): {full} "
     "de {all}; nas outras o DUT deu conta.",
 )
-RING_ALWAYS = Words(
+RING_ALWAYS = Phrase(
     "In each of the {all} trials the latency is the fill of a ring (latency × rate is at least half of its entries).",
     "Em cada uma das {all} medições a latência é o enchimento de um anel (latência × taxa é pelo menos metade das "
     "entradas).",
 )
 WHAT = {
-    "throughput": Words(
+    "throughput": Phrase(
         "forwarding rate from the better of two counters (generator, DUT's interface)",
         "taxa do melhor de dois contadores (gerador, interface do DUT)",
     ),
-    "latency": Words(
+    "latency": Phrase(
         "running mean undone where its digits allow 5 %",
         "média acumulada desfeita onde as casas decimais permitem 5 %",
     ),
-    "softirq": Words(
+    "softirq": Phrase(
         "mean of the steady samples; `user` is the user and system time of all CPUs, AF_XDP's own core",
         "média das amostras estáveis; `user` é o tempo de usuário e sistema de todas as CPUs, o núcleo do AF_XDP",
     ),
 }
-BY_DUT = Words(
+BY_DUT = Phrase(
     "By the DUT's count, because the generator counted nothing or too few: {count} of the trials.",
     "Pela contagem do DUT, porque o gerador contou nada ou pouco: {count} das medições.",
 )
-ABSENT = Words("Absent: {parts}.", "Ausentes: {parts}.")
-POINTS = Words("{count} × {reason}", "{count} × {reason}")
-LEFT_OUT = Words(
+ABSENT = Phrase("Absent: {parts}.", "Ausentes: {parts}.")
+POINTS = Phrase("{count} × {reason}", "{count} × {reason}")
+LEFT_OUT = Phrase(
     "Repetitions left out, which ran another program or had another ring: {repetitions}.",
     "Repetições excluídas, com outro programa ou outro anel: {repetitions}.",
 )
@@ -184,30 +184,30 @@ def reason_in(language: Language, reason: str) -> str:
     return next((match.expand(words) for match, words in found if match), f"“{reason}”")
 
 
-OWN = Words(
+OWN = Phrase(
     "Own run {name} ({setting}): mean of up to {repetitions} repetitions, error bars: 95 % t interval.",
     "Medição própria {name} ({setting}): média de até {repetitions} repetições, barras de erro: intervalo t de 95 %.",
 )
-OWN_BEHIND = Words("Grey: as published.", "Cinza: como publicado.")
-NOT_MEASURED = Words("Nothing of this figure was measured.", "Nada desta figura foi medido.")
+OWN_BEHIND = Phrase("Grey: as published.", "Cinza: como publicado.")
+NOT_MEASURED = Phrase("Nothing of this figure was measured.", "Nada desta figura foi medido.")
 OWN_LIMITS = {
-    "no NIC": Words(
+    "no NIC": Phrase(
         "No NIC here: nothing is said of line rate, offload or a driver's rings.",
         "Sem placa de rede aqui: nada se diz da taxa de linha, do offload ou dos anéis de um driver.",
     ),
-    "shared": Words(
+    "shared": Phrase(
         "Sender, DUT and receiver share the CPUs: a rate is the cost of the work, a latency the round of a loop.",
         "Gerador, DUT e receptor dividem as CPUs: a taxa é o custo do trabalho, a latência a volta de um laço.",
     ),
-    "few CPUs": Words(
+    "few CPUs": Phrase(
         "More queues than CPUs: the mechanism, not the scaling.", "Mais filas que CPUs: o mecanismo, não a escala."
     ),
 }
-NO_MARK = Words("nothing can be said", "nada pode ser dito")
-BEHIND = Words("thesis", "tese")
+NO_MARK = Phrase("nothing can be said", "nada pode ser dito")
+BEHIND = Phrase("thesis", "tese")
 LIMITED = {
-    "generator": Words("TG\nlimits", "gerador\nlimita"),
-    "link": Words("link\nlimits", "enlace\nlimita"),
+    "generator": Phrase("TG\nlimits", "gerador\nlimita"),
+    "link": Phrase("link\nlimits", "enlace\nlimita"),
 }
 """What bounds a mark in place of the DUT, as narrow as the printed legends are."""
-CUT = Words("interval\ngoes on", "intervalo\ncontinua")
+CUT = Phrase("interval\ngoes on", "intervalo\ncontinua")
