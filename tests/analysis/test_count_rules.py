@@ -81,6 +81,9 @@ def test_a_sender_that_writes_each_frame_whole_is_mentioned_where_the_rate_is_it
     assert ("the sender wrote each frame whole" in judge(LIVE | change).reason) == said
 
 
+SKB = {"engine": "afxdp", "mode": "native"}
+
+
 @pytest.mark.parametrize(
     ("change", "holds"),
     [
@@ -90,6 +93,8 @@ def test_a_sender_that_writes_each_frame_whole_is_mentioned_where_the_rate_is_it
         ({"dut_rx_mean_bytes": 735.8}, False),
         (LARGE | {"dut_rx_mean_bytes": 1514.0}, True),
         (LARGE | {"dut_rx_mean_bytes": 60.03}, False),
+        (SKB | {"dut_rx_mean_bytes": 46.0}, True),  # without the Ethernet header
+        (SKB | LARGE | {"dut_rx_mean_bytes": 1500.0}, True),
         ({"dut_rx_mean_bytes": 62.5, "dut_rx_packets": 30, "tx_packets": 30}, True),  # a stray among few
         ({"frame_bytes": None, "frame_mean_bytes": 366.0, "dut_rx_mean_bytes": 362.0}, True),
         ({"frame_bytes": None, "frame_mean_bytes": 366.0, "dut_rx_mean_bytes": 300.0}, False),

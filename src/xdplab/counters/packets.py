@@ -29,10 +29,6 @@ COUNTERS: dict[str, Callable[[Driver], Names]] = {
 COUNTED_BY = {"native": "driver", "generic": "link", "offload": "link"}
 """Whose count decides the verdict, by mode. In generic mode veth's driver counts no XDP packets."""
 
-_XDP_FRAMES = ("tx_queue_[0-9]+_xdp_xmit", "rx_queue_[0-9]+_xdp_tx")
-"""What one end of a veth sent without packet buffers: redirected, or sent back."""
-_ETHERNET_HEADER = 14
-
 STRAY_SHARE = 0.01  # of the frames: a link that counted fewer has counted other frames than those of XDP
 
 
@@ -153,21 +149,7 @@ def mean_bytes(readings: Readings, direction: Direction) -> float:
     if not packets or abs(packets - counted) > STRAY_SHARE * counted:
         raise Absent(f"the link counted {packets} of the {counted} frames, and the bytes of no others")
     before, after = (getattr(readings.link("dut", when), direction).bytes for when in ("before", "after"))
-    return (difference(before, after) + _left_out(readings, direction)) / packets
-
-
-def _left_out(readings: Readings, direction: Direction) -> int:
-    """Return the bytes of Ethernet headers that veth left out of the window's count: both ends have what its queues
-    took, and a packet buffer's header was taken off before (drivers/net/veth.c: veth_xdp_rcv, veth_get_stats64).
-    """
-    if _unknown_driver(readings) or driver_of(readings, "dut").name != "veth":
-        return 0
-    sender: Role = "tg" if direction == "rx" else "dut"
-    taker: Role = "dut" if direction == "rx" else "tg"
-    if driver_of(readings, "tg").name != "veth":
-        raise Absent("the other end of the DUT's veth is not the TG's, and tells not how its frames were counted")
-    whole = _gained(readings, sender, _XDP_FRAMES, "XDP frames")
-    return _ETHERNET_HEADER * max(driver_sum(readings, taker, "rx_packets") - whole, 0)
+    return difference(before, after) / packets
 
 
 def _by_link(readings: Readings, direction: Direction, unknown: Absent) -> int:

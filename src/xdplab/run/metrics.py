@@ -66,7 +66,7 @@ drained_packets     | int   |      | count   | those of rx_packets that arrived 
 dut_rx_packets      | int   |      | count   | frames the DUT received, by its own counters
 dut_tx_packets      | int   |      | count   | frames the DUT sent back, by its own counters
 dut_counted_by      | str   |      | state   | who counted them: the DUT's driver or its link; null in af_xdp, whose application counts
-dut_rx_mean_bytes   | float | B    | state   | mean bytes of the frames received, by the DUT's link: without their FCS
+dut_rx_mean_bytes   | float | B    | state   | mean bytes of the frames received, by the DUT's link: without their FCS, and on a veth with XDP without the Ethernet header of packet buffers
 dut_tx_mean_bytes   | float | B    | state   | mean bytes of the frames sent back, by the DUT's link in the same way
 forth_tx_packets    | int   |      | count   | two ports: frames the TG sent to the DUT's first port
 forth_dut_rx_packets | int  |      | count   | two ports: those that the DUT's first port received
