@@ -109,7 +109,7 @@ def test_no_lab_has_an_abstract_name(lab: Lab) -> None:
 def test_another_user_cannot_even_connect(stranger: Stranger, place: Path, lab: Lab) -> None:
     done = stranger.run(f"import sys; sys.argv[1:] = [{str(place)!r}]\n{ASK}")
     assert "PermissionError" in done.stderr
-    done = stranger.run(f"from xdplab.labs import netns; print(netns.KEEPERS.connect(0, {lab.name[6:]!r}))")
+    done = stranger.run(f"from xdplab.labs.netns import lab; print(lab.KEEPERS.connect(0, {lab.name[6:]!r}))")
     assert done.stdout == "None\n", done.stderr
 
 
