@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -485,3 +486,12 @@ def test_a_guest_with_mitigations_is_another_place_and_says_so(monkeypatch: pyte
     with place_of("vm:6+mitigations:count") as place:
         assert place.label.endswith("instructions counted, mitigations on")
     guests.require_places(["vm:6.1+mitigations:count"])
+
+
+def test_this_machines_headers_are_where_its_kernel_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guests, "MODULES", tmp_path)
+    with pytest.raises(UnsupportedError, match="no headers"):
+        guests.build_tree(HOST)
+    (tmp_path / platform.release() / "build").mkdir(parents=True)
+    tree = guests.build_tree(HOST)
+    assert (tree.release, tree.path) == (platform.release(), (tmp_path / platform.release() / "build").resolve())

@@ -106,7 +106,7 @@ class Held:
         if answer != HELD:
             raise HostError(
                 f"{self._host.name}: {self._holder.what} is no longer held: {reason}",
-                remedy="it is as before the run; the trial is repeated, and `xdplab resume` continues a run",
+                remedy="the trial is repeated, and `xdplab resume` continues a run",
             )
 
     def dismiss(self) -> None:

@@ -26,11 +26,11 @@ from xdplab.studies.places import Place, is_foreign
 
 if TYPE_CHECKING:
     from xdplab.deploy import native
-    from xdplab.labs.guests.modules import BuildTree
+    from xdplab.labs.guests import modules as trees
     from xdplab.labs.uml import source as uml_source
     from xdplab.labs.vm import headers, libraries, sources
 else:  # only some studies build something for a guest
-    native = later("xdplab.deploy.native")
+    native, trees = later("xdplab.deploy.native"), later("xdplab.labs.guests.modules")
     uml_source = later("xdplab.labs.uml.source")
     headers, libraries = later("xdplab.labs.vm.headers"), later("xdplab.labs.vm.libraries")
     sources = later("xdplab.labs.vm.sources")
@@ -38,6 +38,7 @@ else:  # only some studies build something for a guest
 MOST_GUESTS = 4
 """Number of counting guests of one kernel side by side; a further study waits for one of them."""
 
+MODULES = Path("/lib/modules")
 _LOOK_S = 0.5
 _WITH_GUEST = ("vm", "uml")
 
@@ -109,7 +110,7 @@ def linked_tool(name: str, tool: str, cache: str) -> Path:
     return Path(native.build_tool(LocalHost(), tool, cache, compiler=compiler, libraries=there))
 
 
-def build_tree(place: str) -> BuildTree:
+def build_tree(place: str) -> trees.BuildTree:
     """Return the build tree of a place's kernel, fetched where it is a guest's.
 
     Raises UnsupportedError if no module can be built for it here, MissingToolError naming the packages.
@@ -130,17 +131,16 @@ def uml_tests_module() -> Path:
     return uml_source.tests_module()
 
 
-def _own_tree(release: str) -> BuildTree:
-    path = Path(f"/lib/modules/{release}/build")
+def _own_tree(release: str) -> trees.BuildTree:
+    path = MODULES / release / "build"
     if not path.is_dir():
         raise UnsupportedError(
             f"this machine has no headers of its kernel {release} to build a module with",
             remedy=f"in Debian: apt install linux-headers-{release}",
         )
     machine = platform.machine()
-    return BuildTree(
-        release, release, path.resolve(), {"x86_64": "x86", "aarch64": "arm64"}.get(machine, machine), "gcc"
-    )
+    arch = {"x86_64": "x86", "aarch64": "arm64"}.get(machine, machine)
+    return trees.BuildTree(release, release, path.resolve(), arch, "gcc")
 
 
 def require_places(names: Iterable[str], *, any_architecture: bool = False) -> None:

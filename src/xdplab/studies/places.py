@@ -167,7 +167,6 @@ class Place:
         return None
 
 
-_WITH_GUEST = ("vm", "uml")
 _NO_CHOICE = {False: "its kernel has no interpreter (CONFIG_BPF_JIT_ALWAYS_ON)", True: "its kernel has no JIT"}
 
 
