@@ -2,16 +2,3 @@
 
 `STUDY.start` makes a run, which measures, resumes, tables and draws itself.
 """
-
-from xdplab.later import former
-
-__getattr__ = former(
-    __name__,
-    {
-        "STUDY": "xdplab.studies.jit.runs",
-        "JitPoint": "xdplab.studies.jit.points",
-        "JitRequest": "xdplab.studies.jit.points",
-        "JitRun": "xdplab.studies.jit.runs",
-        "smallest": "xdplab.studies.jit.points",
-    },
-)
