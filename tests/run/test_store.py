@@ -149,7 +149,6 @@ def test_a_killed_attempt_is_swept_by_the_next_writer(run: RunDirectory) -> None
 
 
 HALF = (
-    "manifest.json.0a1b2c3d",  # as earlier versions named them
     "trials.parquet.0a1b2c3d.partial",
     "figures/.throughput.svg.partial",
     "programs/ab/.x.o.0a1b2c3d.partial",

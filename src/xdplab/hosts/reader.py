@@ -24,8 +24,7 @@ SESSION_S = 14 * 86400.0
 RENEWED_BYTES = 1 << 24
 """Characters of answers after which the tool is started anew: a process's output is kept until it ends."""
 END_S = 5.0
-NEW_DROP_IN = "`xdplab lab sudoers INVENTORY` prints what /etc/sudoers.d/xdplab needs; an update may need it anew"
-"""Drop-ins made before there was this tool do not name it."""
+NEW_DROP_IN = "`xdplab lab sudoers INVENTORY` prints what /etc/sudoers.d/xdplab needs"
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def _stamp_of(path: Path) -> bytes | None:
 
     try:
         return dict(pq.read_schema(path).metadata or {}).get(_STAMP)
-    except (OSError, ValueError):  # absent, or cut short by a power cut of an earlier version
+    except (OSError, ValueError):  # absent, or damaged
         return None
 
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _UNFINISHED = ".new"
-# Earlier versions wrote `.NAME.XXXXXXXX` where this one writes `.NAME.XXXXXXXX.partial`.
-_TEMPORARY = re.compile(r"\..+\.(partial|[0-9a-f]{8})")
+_TEMPORARY = re.compile(r"\..+\.partial")
 _FOLDERS = ("", "raw/*", "programs", "programs/*", "files/*", "figures", "tables")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
