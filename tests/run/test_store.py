@@ -343,8 +343,8 @@ def standing(run: RunDirectory) -> str:
 
 
 def finished(run: RunDirectory, trial_id: str) -> None:
-    facts = {"trial_id": trial_id, "attempt": 1, "status": "measured", "reason": None, "duration_s": 1.0, "facts": {}}
-    run.journal.append("finished", **facts)
+    known = {"trial_id": trial_id, "attempt": 1, "status": "measured", "reason": None, "duration_s": 1.0}
+    run.journal.append("finished", **known, facts={}, files={})
 
 
 def test_status_tells_a_run_under_way_from_a_killed_and_from_a_complete_one(

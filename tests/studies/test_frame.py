@@ -392,7 +392,7 @@ def test_a_missing_tool_of_another_architecture_is_refused_before_anything_runs(
 
 def test_one_reason_is_said_once_with_the_first_of_its_points(tmp_path: Path) -> None:
     """An unavailable place was reported 58 times, once per trial."""
-    attempt = {"attempt": 1, "status": "unsupported", "duration_s": 0.1, "facts": {}}
+    attempt = {"attempt": 1, "status": "unsupported", "duration_s": 0.1, "facts": {}, "files": {}}
     run = STUDY.start(Request(words=tuple("abcdefgh"), repetitions=2), tmp_path)
     for trial in run.trials:
         reason = "no such thing" if trial.point.word != "h" else "other"

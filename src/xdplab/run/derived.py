@@ -74,16 +74,11 @@ def derive(run: RunDirectory, recipe: Recipe) -> Path:
     return folder
 
 
-def raw_gone(run: RunDirectory, attempt: Attempt, needed: Sequence[str] = ()) -> bool:
-    """True if raw files of a measured attempt are missing or truncated.
-
-    Runs of earlier versions did not record their files: ``needed`` names those without which nothing can be derived.
-    """
+def raw_gone(run: RunDirectory, attempt: Attempt) -> bool:
+    """True if raw files of a measured attempt are missing or truncated."""
     if attempt.status != "measured":
         return False
     folder = run.raw_dir(attempt.trial_id, attempt.attempt)
-    if attempt.files is None:
-        return not any(folder.glob("*")) or not all((folder / name).exists() for name in needed)
     return any(_bytes(folder / name) != size for name, size in attempt.files.items())
 
 
@@ -96,9 +91,9 @@ def warn_gone(run: RunDirectory, gone: Sequence[Attempt]) -> None:
         warnings.warn(message, ResultsWarning, stacklevel=2)
 
 
-def all_gone(run: RunDirectory, needed: Sequence[str] = ()) -> list[Attempt]:
+def all_gone(run: RunDirectory) -> list[Attempt]:
     """Return the attempts whose raw files are gone."""
-    return [attempt for attempt in attempts_of(run) if raw_gone(run, attempt, needed)]
+    return [attempt for attempt in attempts_of(run) if raw_gone(run, attempt)]
 
 
 def _bytes(path: Path) -> int | None:

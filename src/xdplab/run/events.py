@@ -78,7 +78,7 @@ EVENTS: Mapping[str, Mapping[str, Kind]] = {
     "started": {"trial_id": ID, "attempt": COUNT},
     "finished": {
         "trial_id": ID, "attempt": COUNT, "status": STATUS, "reason": _or_null(TEXT), "duration_s": NUMBER,
-        "facts": FACTS, "wall_s?": _or_null(NUMBER), "files?": _or_null(FILES),
+        "facts": FACTS, "wall_s?": _or_null(NUMBER), "files": FILES,
     },
     "released": {"trials": IDS, "why": TEXT},
     "ended": {"how": TEXT},

@@ -52,11 +52,11 @@ class Ended:
 class Attempt(Ended):
     """A full attempt: ``facts`` are those that its study recorded; `xdplab.run.facts.learnt` gives them types.
 
-    ``files`` are its raw files: paths with sizes in bytes; None in runs of earlier versions.
+    ``files`` are its raw files: paths with sizes in bytes.
     """
 
     facts: dict[str, Any]
-    files: dict[str, int] | None = field(default=None, kw_only=True)
+    files: dict[str, int] = field(default_factory=dict, kw_only=True)
 
     @property
     def ended(self) -> Ended:
@@ -283,6 +283,6 @@ def last_attempts(run: RunDirectory) -> dict[str, Attempt]:
 
 
 def _attempt(event: dict[str, Any]) -> Attempt:
-    keys = ("trial_id", "attempt", "status", "reason", "duration_s", "facts")
+    keys = ("trial_id", "attempt", "status", "reason", "duration_s", "facts", "files")
     known: dict[str, Any] = {key: event[key] for key in keys}
-    return Attempt(**known, wall_s=event.get("wall_s"), files=event.get("files"))
+    return Attempt(**known, wall_s=event.get("wall_s"))

@@ -260,7 +260,7 @@ def test_a_visit_of_a_block_ends_with_another_block_or_session(tmp_path: Path) -
     assert trials[a].block == trials[b].block != trials[c].block
 
     def ended(trial: str, attempt: int, **facts: str) -> None:
-        how = {"status": "measured", "reason": None, "duration_s": 1.0}
+        how = {"status": "measured", "reason": None, "duration_s": 1.0, "files": {}}
         run.journal.append("finished", trial_id=trial, attempt=attempt, **how, facts=facts)
 
     for trial in (a, b, c, d):

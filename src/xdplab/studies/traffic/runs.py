@@ -174,7 +174,7 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
     """
     trials = {t.trial_id: t for t in run_trials_of(run)}
     window_s = run_plan(run).trial.window_s
-    gone = all_gone(run, RAW_NEEDED)
+    gone = all_gone(run)
     warn_gone(run, gone)
     kept = {(attempt.trial_id, attempt.attempt) for attempt in gone}
     old_rows, old_samples = (_by_attempt(before.get(name), kept) for name in (TRIALS, SAMPLES_FILE))
@@ -236,7 +236,6 @@ def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[
 
 
 TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
-RAW_NEEDED = ("xdpgen.jsonl", "counters")
 SAMPLE_NAMES = {metric.name for metric in SAMPLES}
 RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, visits 2, columns {columns_version()}", _derive)
 MEASURED = TrafficMethod(TrialStudy, RECIPE)
@@ -282,7 +281,7 @@ def complete(run: RunDirectory, recipe: Recipe | None = None) -> list[str]:
 
 def check_raw(run: RunDirectory) -> None:
     """Warn (ResultsWarning) where raw files of the run are gone."""
-    warn_gone(run, all_gone(run, RAW_NEEDED))
+    warn_gone(run, all_gone(run))
 
 
 def keep_tables(run: RunDirectory, recipe: Recipe | None = None) -> Path:
