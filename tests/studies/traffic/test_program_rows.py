@@ -39,15 +39,29 @@ def test_a_test_run_counts_if_its_frames_end_as_the_trials(
     assert ("testrun_raw_ns" in reasons) == (not same)
 
 
-def test_test_runs_that_write_to_a_ring_buffer_are_not_the_traffics_cost() -> None:
-    """They took a half to a quarter of what BPF statistics told of the same program's frames."""
-    facts, reasons = TrialFacts(testrun=TestRuns((92.0,), ring_records=1.0)), dict[str, str]()
-    assert program_rows.same_path({}, facts, reasons)["testrun_raw_ns"] is None
-    assert "testrun_raw_ns" in reasons
-
-
 def counts(ring: int = 0, full: int = 0, perf: int = 0, lost: int = 0, *, others: bool = False) -> RecordCounts:
     return RecordCounts(ring, full, perf, lost, others, 1_000_000, (1,))
+
+
+@pytest.mark.parametrize(
+    ("ring_records", "after", "same"),
+    [
+        (1.0, counts(ring=9), False),
+        (0.0, counts(perf=9), False),
+        (0.0, counts(lost=9), False),
+        (0.0, counts(), True),
+    ],
+)
+def test_test_runs_that_write_records_are_not_the_traffics_cost(
+    ring_records: float, after: RecordCounts, same: bool
+) -> None:
+    """They took a half to a quarter of what BPF statistics told of the same program's frames."""
+    testrun = TestRuns((92.0,), ring_records=ring_records)
+    facts, reasons = TrialFacts(testrun=testrun, records_before=counts(), records_after=after), dict[str, str]()
+    assert program_rows.same_path({}, facts, reasons) == (
+        {} if same else {"testrun_raw_ns": None, "testrun_all_ns": None}
+    )
+    assert ("testrun_raw_ns" in reasons) == (not same)
 
 
 FRAMES = {"dut_rx_packets": 1000, "window_s": 0.5}

@@ -26,12 +26,22 @@ def same_path(row: Row, facts: TrialFacts, reasons: dict[str, str]) -> Row:
     """A test run whose frames end otherwise than the trial's took another path: its cost is not the trial's."""
     found = facts.testrun if isinstance(facts.testrun, TestRuns) else None
     apart = None if found is None or found.actions is None else other_actions(row, found.actions)
-    if found is not None and found.ring_records:
-        apart = "its records find the reader of the ring buffer awake, and wake it in the traffic"
+    if found is not None and (found.ring_records or _writes_perf_records(facts)):
+        apart = "its records find their reader awake, and wake it in the traffic"
     if apart is None:
         return {}
     reasons["testrun_raw_ns"] = f"test runs take another path than the traffic: {apart}"
     return {"testrun_raw_ns": None, "testrun_all_ns": None}
+
+
+def _writes_perf_records(facts: TrialFacts) -> bool:
+    """Tell whether the program put records into a perf event array in the window."""
+    before, after = facts.records_before, facts.records_after
+    return (
+        before is not None
+        and after is not None
+        and (after.perf_records, after.perf_lost) != (before.perf_records, before.perf_lost)
+    )
 
 
 def _older_testrun(facts: TrialFacts) -> TestRuns | Missing:
