@@ -21,6 +21,7 @@ from scipy.special import gammainc, gammaincinv, ndtr, stdtr
 
 from xdplab.analysis import MARGIN
 from xdplab.analysis.calibration import Calibration
+from xdplab.analysis.decision import Decision
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.series import PROGRAM, SETTING, key_of, settled, valid
 from xdplab.plan.factors import FACTORS
@@ -212,26 +213,6 @@ def _calibrated(shift: float, own: Sequence[Within], means: float, equal: Sequen
     )
     freedom = len(equal) - 1
     return Difference(shift, sqrt(variance), freedom, Floor(2 * means, 2 * theirs, freedom), within)
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The answer: ``points`` has one row each, ``joint`` is over all points of both runs; ``spread`` names the
-    floor."""
-
-    points: pd.DataFrame
-    joint: dict[str, object] | None
-    spread: str
-    margin: float
-
-    @property
-    def verdict(self) -> Literal["equivalent", "differs", "undecided"]:
-        """One point that differs decides; otherwise all points together decide, or the only one that has a ratio."""
-        points = [str(word) for word in self.points["verdict"].dropna()]
-        told = [str(self.joint["verdict"])] if self.joint else points
-        if any(word not in ("equivalent", "undecided") for word in [*told, *points]):
-            return "differs"
-        return "equivalent" if told == ["equivalent"] else "undecided"
 
 
 NAMED = (*(f.column for f in FACTORS if f.identity and not f.name.endswith("_sha256")), "program_name")

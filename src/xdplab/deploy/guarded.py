@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 
-from xdplab.deploy import dpdk
 from xdplab.deploy.device import Snapshot, is_remembered, remember, restore_remembered, settle
-from xdplab.deploy.dpdk import SYSFS
 from xdplab.deploy.watchdog import watch
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import HostChangedError, HostError
 from xdplab.hosts.base import Host
 from xdplab.hosts.held import Held
+from xdplab.later import later
+
+dpdk = later("xdplab.deploy.dpdk")
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -107,7 +108,7 @@ class GuardedPort:
     """The TG's port under DPDK. `take` may be called again after its connection was lost."""
 
     def __init__(
-        self, host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = SYSFS
+        self, host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = "/sys"
     ) -> None:
         self.host, self._pci, self._state_dir = host, pci, state_dir
         self._driver, self._hugepages, self._sysfs = driver, hugepages, sysfs
@@ -121,7 +122,7 @@ class GuardedPort:
         # The watchdog comes first: it waits until the one before it has finished restoring.
         self._watchdog = watch(self.host, self._pci, self._state_dir)
         wanted = {"driver": self._driver, "hugepages": self._hugepages, "sysfs": self._sysfs}
-        dpdk.take(self.host, self._pci, self._state_dir, **wanted)  # type: ignore[arg-type]
+        dpdk.take(self.host, self._pci, self._state_dir, **wanted)
         before, self._boot = self._boot, self.host.run(["cat", BOOT_ID]).text
         return before not in ("", self._boot)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
-from xdplab.figures.save import write_whole
 from xdplab.figures.styles import STYLES
+from xdplab.run.disk import write_whole
 
 DrawIn = Callable[[str, Path], list[str]]
 """Draws all figures in a style into a folder; returns a line per figure: where it is, or why it is not there."""

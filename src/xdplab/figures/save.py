@@ -13,7 +13,7 @@ import pandas as pd
 from xdplab.figures.marks import View
 from xdplab.figures.styles import FORMATS, Style, applied, style_named
 from xdplab.later import later
-from xdplab.run.disk import replacing
+from xdplab.run.disk import write_whole
 from xdplab.text import visible
 
 if TYPE_CHECKING:
@@ -109,10 +109,3 @@ def sheet_of(axes: Axes | Panels) -> Figure:
     found = axes.figure
     assert isinstance(found, Figure)
     return found
-
-
-def write_whole(path: Path, data: bytes) -> Path:
-    """Write a whole file or none, so that a reader never opens half a figure."""
-    with replacing(path, "free space, or choose --out", wait=False) as scratch:
-        scratch.write_bytes(data)
-    return path

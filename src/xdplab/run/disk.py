@@ -249,3 +249,10 @@ def _is_there(lock: int, inside: int) -> bool:
         return os.path.samestat(os.fstat(lock), os.stat(LOCK, dir_fd=inside, follow_symlinks=False))
     except FileNotFoundError:
         return False
+
+
+def write_whole(path: Path, data: bytes) -> Path:
+    """Write a whole file or none, so that a reader never opens a half; return its path."""
+    with replacing(path, "free space, or choose --out", wait=False) as scratch:
+        scratch.write_bytes(data)
+    return path

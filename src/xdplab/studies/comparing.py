@@ -9,12 +9,15 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.compare import Decision, decide
+from xdplab.analysis.decision import Decision
 from xdplab.analysis.values import records
 from xdplab.errors import PlanError, ResultsError
+from xdplab.later import later
 from xdplab.run.metrics import completed
 from xdplab.run.rundir import RunDirectory
 from xdplab.text import many
+
+comparison = later("xdplab.analysis.compare")
 
 EXIT_CODES = {"equivalent": 0, "differs": 1, "undecided": 2}
 LONGEST = 60
@@ -153,7 +156,7 @@ def compared_rows(
     for run, table in zip(runs, tables, strict=True):
         check_metric(table, metric, run)
     made = [_rows_as_points(table, metric, words) for table in tables]
-    decision = decide(made[0], made[1], metric, equal=made[2:], margin=margin)
+    decision: Decision = comparison.decide(made[0], made[1], metric, equal=made[2:], margin=margin)
     names = names_of(first, second)
     return ComparedRuns(metric, names, tuple(unlike), dict.fromkeys(names, ()), decision)
 

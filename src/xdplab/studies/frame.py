@@ -21,9 +21,10 @@ from xdplab.analysis.findings import Finding
 from xdplab.errors import FigureError, LabError, NotApplicableError, ResultsError, XdplabError
 from xdplab.figures.album import Drawn
 from xdplab.figures.marks import View
-from xdplab.figures.save import save, write_whole
+from xdplab.figures.save import save
 from xdplab.later import later
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
+from xdplab.run.disk import write_whole
 from xdplab.run.engine import F, OfT, Study, run_trials
 from xdplab.run.lanes import run_in_lanes
 from xdplab.run.progress import Observer, ending, silent

@@ -28,8 +28,9 @@ from xdplab.analysis.values import three_digits
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.comparing import compare_view
-from xdplab.figures.save import save, write_whole
+from xdplab.figures.save import save
 from xdplab.later import later
+from xdplab.run.disk import write_whole
 from xdplab.run.listing import note_of
 from xdplab.studies import provenance
 from xdplab.studies.comparing import ComparedRuns

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from xdplab.figures.save import write_whole
+from xdplab.run.disk import write_whole
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from typing import Literal, TypeVar
 import pandas as pd
 
 from xdplab.figures.marks import View
-from xdplab.figures.save import render, write_whole
+from xdplab.figures.save import render
 from xdplab.figures.styles import DEFAULT_FORMATS, style_named
+from xdplab.run.disk import write_whole
 from xdplab.thesis.language import NO_MARK, Language
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import Spec, published_figures

@@ -16,13 +16,13 @@ from xdplab.later import later
 from xdplab.thesis.language import LANGUAGES, Language
 
 if TYPE_CHECKING:
-    from xdplab.figures import save
+    from xdplab.run import disk
     from xdplab.studies import kinds
     from xdplab.studies.traffic import runs
     from xdplab.thesis import album as thesis_album
     from xdplab.thesis import conclusions, imported, published, published_check, repeated, views
 else:
-    save, views = later("xdplab.figures.save"), later("xdplab.thesis.views")
+    disk, views = later("xdplab.run.disk"), later("xdplab.thesis.views")
     kinds, runs = later("xdplab.studies.kinds"), later("xdplab.studies.traffic.runs")
     conclusions, repeated = later("xdplab.thesis.conclusions"), later("xdplab.thesis.repeated")
     thesis_album, imported = later("xdplab.thesis.album"), later("xdplab.thesis.imported")
@@ -136,7 +136,7 @@ def _repeated(
     table = conclusions.conclusions([*readings, conclusions.own_reading(mine)])
     thesis_album.write_csv(out / "conclusions.csv", table)
     lines = conclusions.in_markdown(table)
-    save.write_whole(out / "conclusions.md", "\n".join([*lines, ""]).encode())
+    disk.write_whole(out / "conclusions.md", "\n".join([*lines, ""]).encode())
     marks = sum(made.marks for made in done)
     return [
         f"{len(done)} figures with {marks} marks of {own} in {out / repeated.WHICH}",

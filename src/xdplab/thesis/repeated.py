@@ -16,8 +16,9 @@ from xdplab.analysis.series import settled
 from xdplab.errors import FigureError
 from xdplab.figures.factors import free_factors
 from xdplab.figures.marks import View, marks_frame
-from xdplab.figures.save import render, write_whole
+from xdplab.figures.save import render
 from xdplab.figures.styles import DEFAULT_FORMATS, style_named
+from xdplab.run.disk import write_whole
 from xdplab.thesis.album import STYLE, Regenerated, mapped, write_csv
 from xdplab.thesis.language import CORRECTED_Y, NO_MARK, NOT_MEASURED, OWN, OWN_BEHIND, OWN_LIMITS, Language
 from xdplab.thesis.printed import printed_sheet

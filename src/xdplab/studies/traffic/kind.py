@@ -10,7 +10,6 @@ import pandas as pd
 
 from xdplab.analysis import MARGIN
 from xdplab.analysis.findings import Finding
-from xdplab.analysis.summary import constant_words, for_people, points_summary, varying
 from xdplab.labs import use_lab
 from xdplab.later import later
 from xdplab.run.progress import Observer
@@ -27,7 +26,7 @@ audits, comparison = later("xdplab.studies.traffic.audits"), later("xdplab.studi
 calibrating = later("xdplab.studies.traffic.calibrating")
 explaining, pictures = later("xdplab.studies.traffic.explain"), later("xdplab.studies.traffic.pictures")
 fleet, race = later("xdplab.studies.traffic.fleet"), later("xdplab.studies.traffic.race")
-catalogue = later("xdplab.figures.catalogue")
+catalogue, results = later("xdplab.figures.catalogue"), later("xdplab.analysis.summary")
 
 
 class PlanRun:
@@ -94,15 +93,16 @@ class PlanRun:
 
     def points_summary(self) -> pd.DataFrame:
         """Return one row per point: varying factors, n, means with their intervals, verdicts."""
-        return points_summary(self.rows())
+        points: pd.DataFrame = results.points_summary(self.rows())
+        return points
 
     def tables(self) -> dict[str, Table]:
         trials = self.rows()
         if trials.empty:
             return {}
-        alike = constant_words(trials, varying(trials))
+        alike = results.constant_words(trials, results.varying(trials))
         title = f"{trials['point_id'].nunique()} points, mean ± half of its 95 % interval over n valid repetitions"
-        return {"points": Table(f"{title}; {alike}", for_people(points_summary(trials)))}
+        return {"points": Table(f"{title}; {alike}", results.for_people(results.points_summary(trials)))}
 
     def summary(self) -> list[str]:
         """The results in a few lines: a race's answer, verdicts, the reasons of trials that are not valid."""

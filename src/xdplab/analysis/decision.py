@@ -1,0 +1,28 @@
+"""The answer of a comparison of two runs; `analysis.compare` makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The answer: ``points`` has one row each, ``joint`` is over all points of both runs; ``spread`` names the
+    floor."""
+
+    points: pd.DataFrame
+    joint: dict[str, object] | None
+    spread: str
+    margin: float
+
+    @property
+    def verdict(self) -> Literal["equivalent", "differs", "undecided"]:
+        """One point that differs decides; otherwise all points together decide, or the only one that has a ratio."""
+        points = [str(word) for word in self.points["verdict"].dropna()]
+        told = [str(self.joint["verdict"])] if self.joint else points
+        if any(word not in ("equivalent", "undecided") for word in [*told, *points]):
+            return "differs"
+        return "equivalent" if told == ["equivalent"] else "undecided"
