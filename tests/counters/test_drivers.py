@@ -11,8 +11,10 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.counters.deriving import derive, readings_of
 
-from xdplab.counters import Value, derive
+from xdplab.absent import Absent
+from xdplab.counters import packets
 from xdplab.counters.drivers import DRIVERS, absent, driver_of, lag_s, total
 from xdplab.errors import FormatError
 from xdplab.formats.ethtool import parse_driver, parse_statistics
@@ -237,14 +239,14 @@ def files(driver: str, action: str) -> dict[str, bytes]:
 @pytest.mark.parametrize("driver", LAYOUTS)
 def test_the_dut_is_counted_by_its_driver_whatever_the_program_does(driver: str, action: str) -> None:
     values = derive(files(driver, action), mode="native", shared=False, queues=2)
-    assert values["dut_driver"] == Value(named(driver))
-    assert values["dut_rx_packets"] == Value(SENT)
-    assert values["dut_tx_packets"] == Value(SENT if action == "tx" else 0)
-    assert values["rx_by_queue"] == Value(QUEUES)
+    assert values["dut_driver"] == named(driver)
+    assert values["dut_rx_packets"] == SENT
+    assert values["dut_tx_packets"] == (SENT if action == "tx" else 0)
+    assert values["rx_by_queue"] == QUEUES
     if {"drop", "tx"} <= MOVES[driver].keys():
-        assert json.loads(str(values["xdp_actions"].value))[action] == SENT
+        assert json.loads(str(values["xdp_actions"]))[action] == SENT
     else:
-        assert values["xdp_actions"].reason == f"the driver {named(driver)} does not count what a program decides"
+        assert values.reason("xdp_actions") == f"the driver {named(driver)} does not count what a program decides"
 
 
 def test_what_mlx5s_ring_refused_is_told_from_a_drop() -> None:
@@ -255,8 +257,8 @@ def test_what_mlx5s_ring_refused_is_told_from_a_drop() -> None:
     counters |= {name: counters[name] + 50 for name in ("rx0_xdp_tx_full", "rx0_xdp_drop")}
     found["dut.ethtool.after.txt"] = statistics(counters)
     values = derive(found, mode="native", shared=False, queues=2)
-    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == (1000, 950)
-    assert json.loads(str(values["xdp_actions"].value)) == {"tx": 1000, "drop": 0, "redirect": 0, "pass": 0}
+    assert (values["dut_rx_packets"], values["dut_tx_packets"]) == (1000, 950)
+    assert json.loads(str(values["xdp_actions"])) == {"tx": 1000, "drop": 0, "redirect": 0, "pass": 0}
 
 
 def moved(found: dict[str, bytes], **by: int) -> dict[str, bytes]:
@@ -269,28 +271,28 @@ def test_what_enas_ring_refused_was_not_sent() -> None:
     """ena_xdp_execute counts the action also if ena_xdp_xmit_frame failed."""
     found = moved(files("ena", "tx"), queue_2_xdp_tx_cnt=-60, queue_2_xdp_tx_prepare_ctx_err=50)
     values = derive(moved(found, queue_3_xdp_tx_dma_mapping_err=10), mode="native", shared=False, queues=2)
-    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == (1000, 940)
-    assert values["dut_driver_tx_refused"] == Value(60)
-    assert json.loads(str(values["xdp_actions"].value))["tx"] == 1000
+    assert (values["dut_rx_packets"], values["dut_tx_packets"]) == (1000, 940)
+    assert packets.driver_sum(readings_of(moved(found, queue_3_xdp_tx_dma_mapping_err=10)), "dut", "tx_refused") == 60
+    assert json.loads(str(values["xdp_actions"]))["tx"] == 1000
 
 
 def test_what_gves_ring_refused_was_not_sent() -> None:
     """gve_xdp_done counts the action also if gve_xdp_xmit_one failed."""
     found = moved(files("gve", "tx"), **{"rx_xdp_tx_errors[1]": 50})
     values = derive(found, mode="native", shared=False, queues=2)
-    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == (1000, 950)
-    assert values["dut_driver_tx_refused"] == Value(50)
-    assert json.loads(str(values["xdp_actions"].value))["tx"] == 1000
+    assert (values["dut_rx_packets"], values["dut_tx_packets"]) == (1000, 950)
+    assert packets.driver_sum(readings_of(found), "dut", "tx_refused") == 50
+    assert json.loads(str(values["xdp_actions"]))["tx"] == 1000
 
 
 @pytest.mark.parametrize("driver", LAYOUTS)
 def test_what_the_nic_had_no_buffer_for_is_counted(driver: str) -> None:
     found = moved(files(driver, "pass"), **{name: 7 * 10**at for at, name in enumerate(LOST.get(driver, ()))})
-    lost = derive(found, mode="native", shared=False, queues=2)["dut_driver_lost"]
     if driver in LOST:
-        assert lost == Value(int("7" * len(LOST[driver])))
+        assert packets.driver_sum(readings_of(found), "dut", "lost") == int("7" * len(LOST[driver]))
     else:
-        assert lost.reason == f"the driver {named(driver)} counts no lost in ethtool -S"
+        with pytest.raises(Absent, match=f"the driver {named(driver)} counts no lost in ethtool -S"):
+            packets.driver_sum(readings_of(found), "dut", "lost")
 
 
 def test_a_reading_waits_as_long_as_the_counters_may_lag() -> None:
@@ -308,12 +310,12 @@ def test_what_another_port_redirected_to_this_one_is_counted(driver: str) -> Non
         found["dut.iplink.after.json"] = link(7, 9 + SENT)
     for mode in ("native", "generic"):
         counted = derive(found, mode=mode, shared=False, queues=2)["dut_forwarded_packets"]
-        assert counted == Value(0 if driver in FORWARDED and mode == "generic" else SENT)
+        assert counted == (0 if driver in FORWARDED and mode == "generic" else SENT)
 
 
 def test_a_queue_that_counts_is_kept_though_it_was_not_asked_for() -> None:
     values = derive(files("ixgbe", "tx"), mode="native", shared=False, queues=1)
-    assert values["rx_by_queue"] == Value(QUEUES)
+    assert values["rx_by_queue"] == QUEUES
 
 
 def unknown(rx: int, tx: int) -> dict[str, bytes]:
@@ -330,11 +332,11 @@ def test_a_driver_without_a_row_is_counted_by_the_link_where_that_moves(
     rx: int, tx: int, counted: tuple[int | None, int | None]
 ) -> None:
     values = derive(unknown(rx, tx), mode="native", shared=False, queues=2)
-    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == counted
+    assert (values["dut_rx_packets"], values["dut_tx_packets"]) == counted
     if counted[1] is None:
         said = "counters/drivers.py has no row for the driver octeontx2, and the link's statistics do not count"
-        assert said in str(values["dut_tx_packets"].reason)
-    assert values["dut_counted_by"] == Value("link")
+        assert said in str(values.reason("dut_tx_packets"))
+    assert values["dut_counted_by"] == "link"
 
 
 VMXNET3 = """NIC statistics:
@@ -379,9 +381,9 @@ def test_vmxnet3_names_its_queues_by_headings() -> None:
         text = VMXNET3.format(**dict(zip(("got", "back", "full"), numbers, strict=True)))
         found[f"dut.ethtool.{when}.txt"] = text.encode()
     values = derive(found, mode="native", shared=False, queues=2)
-    assert values["rx_by_queue"] == Value((38568, 0))
-    assert (values["dut_rx_packets"].value, values["dut_tx_packets"].value) == (38568, 19060)
-    assert json.loads(str(values["xdp_actions"].value)) == {"tx": 38568, "drop": 0, "redirect": 0, "pass": 0}
+    assert values["rx_by_queue"] == (38568, 0)
+    assert (values["dut_rx_packets"], values["dut_tx_packets"]) == (38568, 19060)
+    assert json.loads(str(values["xdp_actions"])) == {"tx": 38568, "drop": 0, "redirect": 0, "pass": 0}
     assert "Tx Queue# 0     giant hdr" in parse_statistics(VMXNET3.format(got=0, back=0, full=0))
 
 
@@ -411,8 +413,8 @@ def test_a_counter_that_is_not_there_is_named_and_not_nothing() -> None:
         counters = parse_statistics(found[f"dut.ethtool.{when}.txt"])
         counters.pop("rx_dropped.nic")
         found[f"dut.ethtool.{when}.txt"] = statistics(counters)
-    lost = derive(found, mode="native", shared=False, queues=2)["dut_driver_lost"]
-    assert lost == Value(None, "ethtool -S lacks rx_dropped.nic, a part of lost")
+    with pytest.raises(Absent, match=r"ethtool -S lacks rx_dropped\.nic, a part of lost"):
+        packets.driver_sum(readings_of(found), "dut", "lost")
 
 
 @pytest.mark.parametrize("driver", LAYOUTS)

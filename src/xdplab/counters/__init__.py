@@ -1,23 +1,26 @@
 """Counters of both hosts: read at rest around the window, recorded through it, derived from the files they leave."""
 
 from xdplab.counters.cpu import CpuInterval
-from xdplab.counters.derive import DERIVED, derive, derive_from_directory, intervals, unreadable
+from xdplab.counters.derive import COUNTERS, Counters, counted, files_in, intervals, packets_counted, unreadable
 from xdplab.counters.probe import CounterProbe, Recording, install
+from xdplab.counters.readings import Readings
 from xdplab.counters.table import COLLECTORS, RECORDERS
-from xdplab.counters.value import Value, jain_index
+from xdplab.counters.value import jain_index
 
 __all__ = [
     "COLLECTORS",
-    "DERIVED",
+    "COUNTERS",
     "RECORDERS",
     "CounterProbe",
+    "Counters",
     "CpuInterval",
+    "Readings",
     "Recording",
-    "Value",
-    "derive",
-    "derive_from_directory",
+    "counted",
+    "files_in",
     "install",
     "intervals",
     "jain_index",
+    "packets_counted",
     "unreadable",
 ]

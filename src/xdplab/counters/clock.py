@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from statistics import fmean
 
+from xdplab.absent import Absent
 from xdplab.counters.cpu import perf_by_cpu
 from xdplab.counters.readings import Readings
 from xdplab.counters.table import When
-from xdplab.counters.value import Absent, difference
+from xdplab.counters.value import difference
 
 TICK_NS = 10_000_000
 """One tick of /proc/stat: USER_HZ is 100 on every architecture with a BPF JIT."""

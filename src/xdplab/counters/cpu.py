@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise
 
+from xdplab.absent import Absent
 from xdplab.counters.readings import Readings, Scope
 from xdplab.counters.samples import Sample, longest_run, window
 from xdplab.counters.table import Role
-from xdplab.counters.value import Absent, difference
+from xdplab.counters.value import difference
 from xdplab.formats.perf import PerfCount
 from xdplab.formats.procstat import CpuTicks
-from xdplab.formats.sar import CpuLoad, SarSample
 
 FIELDS: dict[str, Callable[[CpuTicks], int]] = {
     "busy": lambda cpu: cpu.busy,
@@ -29,15 +29,10 @@ AT_WORK = 0.5
 IDLE = 0.05
 
 
-def share_by_cpu(readings: Readings, scope: Scope, kind: str) -> tuple[float, ...]:
-    """Return the share (0 to 1) of its time that each CPU of ``scope`` was `busy`, in `softirq`, or had `steal`."""
-    shares = _shares(_bounds(readings, scope.machine), kind)
-    return tuple(share for cpu, share in shares.items() if readings.chosen(scope, cpu))
-
-
 def cores(readings: Readings, scope: Scope, kind: str) -> float:
     """Return how many CPUs of ``scope`` were `busy`, in `softirq`, or had `steal` on average."""
-    return sum(share_by_cpu(readings, scope, kind))
+    shares = _shares(_bounds(readings, scope.machine), kind)
+    return sum(share for cpu, share in shares.items() if readings.chosen(scope, cpu))
 
 
 def at_work(readings: Readings) -> int:
@@ -54,12 +49,6 @@ def at_work(readings: Readings) -> int:
     if busiest < IDLE:
         raise Absent("no CPU that may do the DUT's work was busy")
     return sum(share >= AT_WORK * busiest for share in shares)
-
-
-def source(readings: Readings, role: Role) -> str:
-    """Return the source of the CPU values."""
-    _bounds(readings, role)
-    return "samples inside the window" if _sampled(readings, role) else "readings around the window"
 
 
 def _sampled(readings: Readings, role: Role) -> bool:
@@ -126,59 +115,17 @@ def _mean_count(event: str, counts: list[PerfCount]) -> float:
     return _mean(known)
 
 
-def sar_window(readings: Readings, role: Role) -> tuple[SarSample, ...]:
-    """Return sar's samples completely inside the window, found by the packets of the role's interface."""
-    samples, name = readings.sar(role), readings.link(role, "before").interface
-    inside = longest_run([_rate(sample, name, "rx_pps") for sample in samples], lambda rate: rate > 0)[1:-1]
-    if not inside:
-        raise Absent("no sample of sar (one per second) lies wholly inside the window")
-    return tuple(samples[index] for index in inside)
-
-
-def sar_rate(readings: Readings, role: Role, attribute: str) -> float:
-    """Return the mean `rx_pps` or `tx_pps` of the role's interface inside the window."""
-    name = readings.link(role, "before").interface
-    return _mean([_rate(sample, name, attribute) for sample in sar_window(readings, role)])
-
-
-def sar_cores(readings: Readings, scope: Scope, kind: str) -> float:
-    """Return how many CPUs of ``scope`` were `busy` or in `soft` on average, by sar."""
-    loads = [
-        sum(_load(cpu, kind) for cpu in sample.cpus if cpu.cpu is not None and readings.chosen(scope, cpu.cpu))
-        for sample in sar_window(readings, scope.machine)
-    ]
-    return _mean(loads) / 100
-
-
-def _load(cpu: CpuLoad, kind: str) -> float:
-    load = getattr(cpu, kind)
-    if load is None:
-        raise Absent("sar was asked without `-u ALL`: no softirq column")
-    return float(load)
-
-
-def _rate(sample: SarSample, name: str, attribute: str) -> float:
-    for interface in sample.interfaces:
-        if interface.interface == name:
-            return float(getattr(interface, attribute))
-    raise Absent(f"sar did not see the interface {name}")
-
-
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
 @dataclass(frozen=True)
 class CpuInterval:
-    """One sampling interval; ``t_s`` is its end since traffic began.
-
-    ``busy_by_cpu``: share of each CPU of the whole machine, None where ticks went back.
-    """
+    """One sampling interval; ``t_s`` is its end since traffic began."""
 
     t_s: float
     rx_packets: int
     tx_packets: int
-    busy_by_cpu: tuple[float, ...] | None
 
 
 def intervals(readings: Readings, role: Role) -> list[CpuInterval]:
@@ -190,14 +137,8 @@ def intervals(readings: Readings, role: Role) -> list[CpuInterval]:
 
 
 def _interval(before: Sample, after: Sample, start_s: float) -> CpuInterval:
-    busy: tuple[float, ...] | None
-    try:
-        busy = tuple(_share(first, last, "busy") for first, last in zip(before.cpus, after.cpus, strict=True))
-    except Absent:
-        busy = None
     return CpuInterval(
         t_s=round(after.uptime_s - start_s, 2),
         rx_packets=difference(before.rx_packets, after.rx_packets),
         tx_packets=difference(before.tx_packets, after.tx_packets),
-        busy_by_cpu=busy,
     )

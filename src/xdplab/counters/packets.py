@@ -7,11 +7,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
+from xdplab.absent import Absent
 from xdplab.counters import drivers
 from xdplab.counters.drivers import Driver, Names
 from xdplab.counters.readings import Readings, Scope
 from xdplab.counters.table import Role
-from xdplab.counters.value import Absent, difference
+from xdplab.counters.value import difference
 from xdplab.formats.ethtool import by_queue
 
 Direction = Literal["rx", "tx"]
@@ -185,16 +186,6 @@ def actions(readings: Readings) -> str:
     if passed < 0:
         raise Absent(f"the driver's counters of XDP's actions add up to {sum(decided.values())} of {seen} frames")
     return json.dumps(decided | {"pass": passed})
-
-
-def attached(readings: Readings, role: Role) -> tuple[str, int]:
-    """Return mode and id of the one program attached throughout. Raises Absent on none, several or a change."""
-    before, after = readings.link(role, "before").attachments, readings.link(role, "after").attachments
-    if before != after:
-        raise Absent(f"the attached programs changed in the window: {before} before, {after} after")
-    if len(before) != 1:
-        raise Absent(f"{len(before)} XDP programs are attached")
-    return before[0].mode, before[0].program_id
 
 
 def softnet_by_cpu(readings: Readings, scope: Scope, counter: str) -> tuple[int, ...]:

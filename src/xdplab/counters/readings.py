@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
+from xdplab.absent import Absent
 from xdplab.counters.samples import Sample, parse_samples
 from xdplab.counters.table import Role, When, collector, record_file, recorder, snapshot_file
-from xdplab.counters.value import Absent
 from xdplab.errors import FormatError
 from xdplab.formats.cpuclock import parse_cpuclock
 from xdplab.formats.iplink import Link

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TypeVar
 
-from xdplab.counters.value import Absent
+from xdplab.absent import Absent
 from xdplab.formats.procstat import CpuTicks, parse_cpu_line
 from xdplab.formats.reading import count_of, lines_of, refuse, text_of
 

@@ -1,26 +1,8 @@
-"""A measured value, or the reason why there is none."""
+"""Differences of cumulative counters, and their evenness."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-Measured = int | float | str | tuple[int, ...] | tuple[float, ...]
-
-
-class Absent(Exception):
-    """The value does not exist; the text is the reason."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """A counter's result: either ``value``, or None and the ``reason``."""
-
-    value: Measured | None
-    reason: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.value is None) == (self.reason is None):
-            raise ValueError("a Value has a value or a reason")
+from xdplab.absent import Absent
 
 
 def difference(before: int, after: int) -> int:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from xdplab.counters import Value
 from xdplab.errors import UnsupportedError
 from xdplab.labs.base import Cpus, LinkEnds
 from xdplab.labs.servers.lab import InventoryLab
@@ -96,12 +95,12 @@ def test_a_search_knows_one_port_only(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_second_ports_say_so_and_the_link_that_changed_more_counts() -> None:
-    def found(mtu: str, changed: dict[str, Any], links: int) -> dict[str, Value]:
+    def found(mtu: str, changed: dict[str, Any], links: int) -> dict[str, Any]:
         shown = {"dut port.mtu": mtu, "tg port.mtu": mtu, "dut kernel.watchdog": "1"}
         return {
-            "settings": Value(json.dumps(shown)),
-            "settings_changed": Value(json.dumps(changed)),
-            "link_changes": Value(links),
+            "settings": json.dumps(shown),
+            "settings_changed": json.dumps(changed),
+            "link_changes": links,
         }
 
     row = settings_of_both(found("1500", {}, 0), found("9000", {"dut port.mtu": ["9000", "1500"]}, 2))

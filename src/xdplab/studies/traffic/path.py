@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis.verdicts import statistics_were_off
-from xdplab.counters import CounterProbe, derive
+from xdplab.counters import CounterProbe, packets_counted
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.formats.generator import Burst, Summary, parse_output
 from xdplab.generators import BY_DPDK, Sender
 from xdplab.labs import Lab
 from xdplab.plan import Point
 from xdplab.studies.traffic.dut import DutSide
-from xdplab.studies.traffic.two_ports import passed
+from xdplab.studies.traffic.two_ports import FORWARDED, RECEIVED, by_way
 
 PROOF_FRAMES = 300
 PROOF_S = (0.02, 0.5)  # however fast or slow the load
@@ -65,14 +65,13 @@ class DutCount:
                 "dut_received": counts.total("rx") - before.total("rx"),
                 "dut_sent": counts.total("tx") - before.total("tx"),
             }, files
-        found = derive(files, mode=self.point.mode, shared=True, queues=self.point.queues)
+        found = packets_counted(files, self.point.mode, self.point.queues)
         if self.second:
-            other = self._second | self.second.snapshot("after")
-            counts_by_way = passed(found, derive(other, mode=self.point.mode, shared=True), self.point.ways)
-            received, sent = ([pair[at].value for pair in counts_by_way] for at in (0, 1))
+            other = packets_counted(self._second | self.second.snapshot("after"), self.point.mode)
+            ports = by_way(found, other, self.point.ways)
+            received, sent = [port[RECEIVED] for port, _ in ports], [port[FORWARDED] for _, port in ports]
             return {"dut_received": _total(received), "dut_sent": _total(sent)}, files
-        values = {"dut_received": found["dut_rx_packets"].value, "dut_sent": found["dut_tx_packets"].value}
-        return {name: value if isinstance(value, int) else None for name, value in values.items()}, files
+        return {"dut_received": found["dut_rx_packets"], "dut_sent": found["dut_tx_packets"]}, files
 
 
 def _total(counts: list[Any]) -> int | None:
@@ -141,7 +140,7 @@ def require_agreement(point: Point, raw: str, counts: Mapping[str, int | None]) 
 
 def require_untimed(files: Files) -> None:
     """Raise HostError if BPF statistics were on between the readings: each run then costs more. A trial is invalid."""
-    timed = derive(files, mode="", shared=True)["bpf_timed_runs"].value
+    timed = packets_counted(files, mode="")["bpf_timed_runs"]
     if reason := statistics_were_off({"bpf_timed_runs": timed}):
         raise HostError(reason)
 

@@ -12,8 +12,17 @@ from typing import Any
 from xdplab.analysis.action_rules import returns_frames, tg_count
 from xdplab.analysis.count_rules import COUNT_TOLERANCE
 from xdplab.analysis.verdicts import OTHER_SHARE, RULES_VERSION, TICKS_S, forwarded, judge
-from xdplab.counters import Value, derive, derive_from_directory, unreadable
-from xdplab.counters.derive import intervals
+from xdplab.counters import (
+    COUNTERS,
+    Counters,
+    Readings,
+    counted,
+    files_in,
+    intervals,
+    packets_counted,
+    unreadable,
+)
+from xdplab.counters.table import Role
 from xdplab.counters.value import jain_index
 from xdplab.deploy.afxdp import Stats
 from xdplab.errors import FormatError, ResultsError
@@ -26,7 +35,7 @@ from xdplab.plan import Point, Trial
 from xdplab.plan.schedule import SLICES
 from xdplab.programs.work import AccessWork
 from xdplab.run.facts import learnt
-from xdplab.run.metrics import BY_NAME, METRICS
+from xdplab.run.metrics import METRICS
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
 from xdplab.studies.traffic import pdr
@@ -39,44 +48,6 @@ from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TrialFacts, 
 
 Row = dict[str, Any]
 
-# Counters that become columns under the same name.
-_SAME = (
-    "cpu_busy_cores",
-    "cpu_softirq_cores",
-    "host_busy_cores",
-    "host_softirq_cores",
-    "host_steal_cores",
-    "cycles",
-    "instructions",
-    "ipc",
-    "branches",
-    "branch_misses",
-    "l1d_loads",
-    "l1d_misses",
-    "host_cycles",
-    "host_instructions",
-    "host_context_switches",
-    "perf_running",
-    "softnet_dropped",
-    "host_softnet_dropped",
-    "softnet_squeezed",
-    "rx_by_queue",
-    "evenness",
-    "dut_rx_packets",
-    "dut_tx_packets",
-    "dut_rx_mean_bytes",
-    "dut_tx_mean_bytes",
-    "dut_counted_by",
-    "dut_cpus",
-    "dut_driver",
-    "xdp_actions",
-    "absent_counters",
-    "clock_change",
-    "settings",
-    "settings_changed",
-    "bpf_timed_runs",
-    "link_changes",
-)
 _PERF = (
     *("cycles", "instructions", "ipc", "branches", "branch_misses", "l1d_loads", "l1d_misses"),
     *("host_cycles", "host_instructions", "perf_running"),
@@ -293,24 +264,16 @@ def _counted(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]
     if cpus is None:  # known before anything is measured
         raise ResultsError(f"{raw}: the journal has lost the facts of this attempt", remedy="was the journal edited?")
     shared = trial.point.arrangement == "shared"
-    found = derive_from_directory(
-        raw / "counters",
-        mode=trial.point.mode,
-        shared=shared,
-        dut_cpus=None if shared else cpus.dut,
-        tg_cpus=None if shared else cpus.tg,
-        working=cpus.working if shared else cpus.dut,
-        queues=trial.point.queues,
-    )
+    own: dict[Role, Collection[int]] = {} if shared else {"dut": cpus.dut}
+    working = cpus.working if shared else cpus.dut
+    readings = Readings(files_in(raw / "counters"), trial.point.mode, shared, own, working, trial.point.queues)
+    found = counted(readings)
     row: Row = {"counters_missing": unreadable(raw / "counters")}
     row |= _clock(raw, found, cpus.working, reasons)
-    for name in _SAME:
-        value = found.get(name)
-        if value is None:
-            continue
-        row[name] = value.value
-        if value.reason is not None:
-            reasons[name] = value.reason
+    for name in COUNTERS:
+        row[name] = found[name]
+        if (why := found.reason(name)) is not None:
+            reasons[name] = why
     if facts.dut_before is not None and facts.dut_after is not None:
         row |= _rings(facts.dut_before, facts.dut_after)
         row |= _foreign(row, facts.dut_before, facts.dut_after, reasons)
@@ -321,23 +284,23 @@ def _counted(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]
     if row.get("rx_by_queue") is not None:
         row["queues_reached"] = sum(count > 0 for count in row["rx_by_queue"])
         row["rx_by_queue"] = json.dumps(row["rx_by_queue"])
-    metrics = {name.removeprefix("metric_"): v for name, v in found.items() if name.startswith("metric_")}
+    metrics = {name.removeprefix("metric_"): name for name in found if name.startswith("metric_")}
     if metrics:
-        row["metrics"] = json.dumps({name: v.value for name, v in metrics.items()})
-        reasons |= {f"metrics.{name}": v.reason for name, v in metrics.items() if v.reason is not None}
+        row["metrics"] = json.dumps({name: found[value] for name, value in metrics.items()})
+        told = {f"metrics.{name}": found.reason(value) for name, value in metrics.items()}
+        reasons |= {name: why for name, why in told.items() if why is not None}
     return row
 
 
-def _clock(raw: Path, found: Mapping[str, Value], working: Collection[int], reasons: dict[str, str]) -> Row:
+def _clock(raw: Path, found: Counters, working: Collection[int], reasons: dict[str, str]) -> Row:
     """perf's count during traffic gives the clock under load; without it, the chain of additions around the window."""
-    in_perf = {path.name: path.read_bytes() for path in (raw / PERF_FOLDER).glob("*") if path.is_file()}
     recorded = {path.name: path.read_bytes() for path in (raw / "counters").glob("dut.perf.*")}
-    by_perf = derive(in_perf, recorded, mode="", shared=True, working=working)["clock_by_perf"]
-    for value, source in ((by_perf, "perf"), (found["clock_by_additions"], "additions")):
-        if value.reason is None:
+    in_perf = counted(Readings(files_in(raw / PERF_FOLDER) | recorded, "", True, working=working))
+    for name, counters, source in (("clock_by_perf", in_perf, "perf"), ("clock_by_additions", found, "additions")):
+        if counters[name] is not None:
             reasons.pop("cycles_per_ns", None)
-            return {"cycles_per_ns": value.value, "cycles_per_ns_from": source}
-        reasons["cycles_per_ns"] = value.reason
+            return {"cycles_per_ns": counters[name], "cycles_per_ns_from": source}
+        reasons["cycles_per_ns"] = str(counters.reason(name))
     return {}
 
 
@@ -349,15 +312,15 @@ def _port(row: Row, burst: Burst, raw: Path, trial: Trial, reasons: dict[str, st
     columns = ("tg_port_tx_packets", "tg_port_rx_packets", "tg_missed_packets")
     point = trial.point
     folders = ("counters", SECOND_FOLDER)[: point.ways]
-    found = [derive_from_directory(raw / folder, mode=point.mode, shared=True) for folder in folders]
+    found = [packets_counted(files_in(raw / folder), point.mode) for folder in folders]
     if point.engine not in BY_DPDK:
         reasons |= dict.fromkeys(
             columns[1:], "the generator uses the kernel's own driver of the port: see its counters"
         )
         return dict.fromkeys(columns[1:]) | _left(found, point, reasons)
     reasons["tg_port_dropped_packets"] = "DPDK's own count is tx_errors"
-    came, went = (found[0][name].value for name in ("tg_link_rx_packets", "tg_link_tx_packets"))
-    if not isinstance(came, int) or not isinstance(went, int):
+    came, went = (found[0][name] for name in ("tg_link_rx_packets", "tg_link_tx_packets"))
+    if came is None or went is None:
         reasons |= {name: "this generator did not read its port's registers" for name in columns if row[name] is None}
         return {}
     s = burst.summary
@@ -365,7 +328,7 @@ def _port(row: Row, burst: Burst, raw: Path, trial: Trial, reasons: dict[str, st
     return dict(zip(columns, (went, came, max(0, came - sum(count or 0 for count in taken))), strict=True))
 
 
-def _left(found: list[dict[str, Value]], point: Point, reasons: dict[str, str]) -> Row:
+def _left(found: list[Counters], point: Point, reasons: dict[str, str]) -> Row:
     """What the kernel's driver of the TG's ports sent, and what it dropped instead."""
     if point.tx_bind == "zerocopy":
         unknown = "which counters of a driver hold frames sent without a copy is not known"
@@ -374,9 +337,9 @@ def _left(found: list[dict[str, Value]], point: Point, reasons: dict[str, str]) 
     sent = "tg_handed_over_packets" if point.engine == "live" else "tg_link_tx_packets"
     row: Row = {}
     for column, name in (("tg_port_tx_packets", sent), ("tg_port_dropped_packets", "tg_link_tx_dropped")):
-        counts = [one[name].value for one in found]
-        row[column] = None if None in counts else sum(count for count in counts if isinstance(count, int))
-        reasons |= next(({column: why} for one in found if (why := one[name].reason) is not None), {})
+        why = next((one.reason(name) for one in found if one[name] is None), None)
+        row[column] = None if why else sum(one[name] for one in found)
+        reasons |= {column: why} if why else {}
     return row
 
 
@@ -534,11 +497,11 @@ def _perf_packets(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str,
     if facts.perf_before is not None and facts.perf_after is not None:
         return {"perf_packets": _rings(facts.perf_before, facts.perf_after)["dut_rx_packets"]}
     folders = (PERF_FOLDER, SECOND_PERF_FOLDER)[: trial.point.ways]
-    found = [derive_from_directory(raw / one, mode=trial.point.mode, shared=True)["dut_rx_packets"] for one in folders]
-    if why := next((one.reason for one in found if one.reason is not None), None):
+    found = [packets_counted(files_in(raw / one), trial.point.mode) for one in folders]
+    if why := next((one.reason("dut_rx_packets") for one in found if one["dut_rx_packets"] is None), None):
         reasons["perf_packets"] = why
         return {}
-    return {"perf_packets": sum(one.value for one in found if isinstance(one.value, int))}
+    return {"perf_packets": sum(one["dut_rx_packets"] for one in found)}
 
 
 def _run_time(runs: ProgramRuns, reasons: dict[str, str]) -> Row:
@@ -588,13 +551,12 @@ def _decided(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]
         reasons["redirect_targets"] = found.targets_missing
     targets = None if found.targets is None else json.dumps([asdict(target) for target in found.targets])
     point = trial.point
-    counted = derive_from_directory(raw / DECIDED_FOLDER, mode=point.mode, shared=True, queues=point.queues)
-    received = counted["dut_rx_packets"]
-    if received.reason is not None:
-        reasons["actions_received"] = received.reason
+    after = packets_counted(files_in(raw / DECIDED_FOLDER), point.mode, point.queues)
+    if (why := after.reason("dut_rx_packets")) is not None:
+        reasons["actions_received"] = why
     row = {"actions_counted": json.dumps(found.actions), "redirect_targets": targets}
     row |= {} if isinstance(before, Missing) else {"actions_before": json.dumps(before.actions)}
-    return row | {"actions_received": received.value}
+    return row | {"actions_received": after["dut_rx_packets"]}
 
 
 def _samples(bursts: Mapping[str, Burst], raw: Path, attempt: Attempt) -> list[Row]:
@@ -604,11 +566,5 @@ def _samples(bursts: Mapping[str, Burst], raw: Path, attempt: Attempt) -> list[R
         for name, burst in bursts.items()
         for i in burst.intervals
     ]
-    files = {p.name: p.read_bytes() for p in (raw / "counters").glob("*") if p.is_file()}
-    for interval in intervals(files, role="dut"):
-        seen = {key: value for key, value in vars(interval).items() if key in ("t_s", "tx_packets", "rx_packets")}
-        rows.append({**own, "burst": "rate", "host": "dut", **seen})
-    return rows
-
-
-assert all(name in BY_NAME for name in _SAME)
+    readings = Readings(files_in(raw / "counters"), mode="", shared=False)
+    return rows + [{**own, "burst": "rate", "host": "dut", **vars(interval)} for interval in intervals(readings)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis.action_rules import rewritten
-from xdplab.counters import CounterProbe, Value, derive_from_directory, unreadable
+from xdplab.counters import CounterProbe, Counters, files_in, packets_counted, unreadable
 from xdplab.deploy.xdp import XdpRequest
 from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst, Summary
@@ -107,17 +107,12 @@ def second_probes(second: SecondPort | None, point: Point, dut: CounterProbe, tg
     return [replace(dut, device=second.ends.dut_interface), replace(tg, device=second.ends.tg_interface)]
 
 
-Found = Mapping[str, Value]
+RECEIVED, FORWARDED = "dut_rx_packets", "dut_forwarded_packets"
 
 
-def passed(first: Found, second: Found, ways: int) -> list[tuple[Value, Value]]:
-    """Return the DUT's counts of each direction: frames received by its port, and sent on by the other port.
-
-    ``first`` and ``second`` are the derived readings of the two ports.
-    """
-    there = (first["dut_rx_packets"], second["dut_forwarded_packets"])
-    back = (second["dut_rx_packets"], first["dut_forwarded_packets"])
-    return [there, back][:ways]
+def by_way(first: Counters, second: Counters, ways: int) -> list[tuple[Counters, Counters]]:
+    """Return the counters of the port that receives (`RECEIVED`) and of the one that sends on (`FORWARDED`), by way."""
+    return [(first, second), (second, first)][:ways]
 
 
 def by_direction(raw: Path, point: Point, burst: Burst, reasons: dict[str, str]) -> Row:
@@ -129,15 +124,15 @@ def by_direction(raw: Path, point: Point, burst: Burst, reasons: dict[str, str])
     if point.ways == 1:
         reasons |= dict.fromkeys(columns["back"], "frames are sent in one direction only")
     first, second = (
-        derive_from_directory(raw / folder, mode=point.mode, shared=True, queues=point.queues)
-        for folder in ("counters", SECOND_FOLDER)
+        packets_counted(files_in(raw / folder), point.mode, point.queues) for folder in ("counters", SECOND_FOLDER)
     )
     row: Row = {}
     bursts = burst.ways or (burst,)
-    for way, one, (received, sent) in zip(WAYS, bursts, passed(first, second, point.ways), strict=False):
-        values = (one.summary.tx_packets, received.value, sent.value, _came(one.summary, sent.value, point))
+    for way, one, (port, other) in zip(WAYS, bursts, by_way(first, second, point.ways), strict=False):
+        received, sent = port[RECEIVED], other[FORWARDED]
+        values = (one.summary.tx_packets, received, sent, _came(one.summary, sent, point))
         row |= dict(zip(columns[way], values, strict=True))
-        why = (None, received.reason, sent.reason, one.summary.rx_missing)
+        why = (None, port.reason(RECEIVED), other.reason(FORWARDED), one.summary.rx_missing)
         reasons |= {column: text for column, text in zip(columns[way], why, strict=True) if text is not None}
     for name in ("dut_rx_packets", "dut_tx_packets"):
         row[name] = _sum([row[f"{way}_{name}"] for way in WAYS[: point.ways]])
@@ -149,16 +144,16 @@ def by_direction(raw: Path, point: Point, burst: Burst, reasons: dict[str, str])
     return row | settings_of_both(first, second)
 
 
-def settings_of_both(first: Found, second: Found) -> Row:
+def settings_of_both(first: Mapping[str, Any], second: Mapping[str, Any]) -> Row:
     """Return the columns on settings with those of the second ports, which say so in their names."""
     row: Row = {}
     for column in ("settings", "settings_changed"):
-        texts = [found[column].value for found in (first, second)]
+        texts = [found[column] for found in (first, second)]
         if None not in texts:
             whole, other = (json.loads(str(text)) for text in texts)
             named = {name: value for name, value in other.items() if name.partition(" ")[2].startswith(OF_PORT)}
             row[column] = json.dumps(whole | {f"{name} (second port)": value for name, value in named.items()})
-    changes = [found["link_changes"].value for found in (first, second)]
+    changes = [found["link_changes"] for found in (first, second)]
     known = [count for count in changes if isinstance(count, int)]
     return row | ({"link_changes": max(known)} if known else {})
 
