@@ -145,9 +145,9 @@ class Watch:
         with self.event(f"- {host.name}: command {Path(behind_guard[0]).name}"):
             return ssh_channel(host, argv)
 
-    def read(self, reader: Reader, readings: Any, **options: Any) -> Any:
+    def take(self, reader: Reader, readings: Any, **options: Any) -> Any:
         with self.event(f"- {reader.name}: {len(readings)} readings in one request"):
-            return reader_read(reader, readings, **options)
+            return reader_take(reader, readings, **options)
 
     @contextmanager
     def event(self, name: str) -> Iterator[None]:
@@ -162,7 +162,7 @@ class Watch:
 engine_attempt = engine._attempt
 engine_burst = Generator.burst
 ssh_channel = SshHost.channel
-reader_read = Reader.read
+reader_take = Reader.take
 
 
 def courses() -> list[Course]:
@@ -176,7 +176,7 @@ def courses() -> list[Course]:
             stack.enter_context(mock.patch.object(owner, attribute, watch.timed(name, getattr(owner, attribute))))
         stack.enter_context(mock.patch.object(Generator, "burst", lambda *a: watch.burst(*a)))
         stack.enter_context(mock.patch.object(SshHost, "channel", lambda *a: watch.channel(*a)))
-        stack.enter_context(mock.patch.object(Reader, "read", lambda *a, **k: watch.read(*a, **k)))
+        stack.enter_context(mock.patch.object(Reader, "take", lambda *a, **k: watch.take(*a, **k)))
         runs.execute(started, lab, runs.quiet())
         ended = read_state(started).attempts
     assert len(ended) == len(watch.courses)

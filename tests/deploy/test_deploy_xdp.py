@@ -14,7 +14,6 @@ import pytest
 from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.device import restore, snapshot
 from xdplab.deploy.queues import set_queues
-from xdplab.deploy.session import JsonSession, error_by_step
 from xdplab.deploy.xdp import (
     XdpRequest,
     attach,
@@ -24,6 +23,7 @@ from xdplab.deploy.xdp import (
     verify_nothing_attached,
 )
 from xdplab.errors import HostError, ProgramError, UnsupportedError
+from xdplab.hosts.tool import ToolSession, error_class
 
 pytestmark = pytest.mark.root
 
@@ -37,15 +37,15 @@ def request_drop(drop_object: Path) -> XdpRequest:
 def test_a_signal_between_two_answers_leaves_no_program(lab, xdpload, request_drop, monkeypatch, answer):
     """The loader survived, and the TG's device was restored while its program was attached: "vg0 is not as it was"."""
     before = snapshot(lab.tg.host, "vg0")
-    read = JsonSession.read
+    read = ToolSession.read
 
-    def interrupted(session: JsonSession, kind: str, timeout_s: float) -> dict[str, object]:
+    def interrupted(session: ToolSession, kind: str, timeout_s: float = 30.0) -> dict[str, object]:
         found = read(session, kind, timeout_s)
         if kind == answer:
             raise KeyboardInterrupt
         return found
 
-    monkeypatch.setattr(JsonSession, "read", interrupted)
+    monkeypatch.setattr(ToolSession, "read", interrupted)
     with pytest.raises(KeyboardInterrupt) as kept:  # its traceback keeps the loader alive
         attach(lab.dut.host, xdpload, request_drop)
     await_nothing_attached(lab.dut.host, "vd0", within_s=5)
@@ -192,9 +192,8 @@ def test_a_tool_that_cannot_start_is_a_host_error(lab, request_drop):
     ],
 )
 def test_the_step_and_errno_decide_the_class(step, errno, kind):
-    make = error_by_step({"attach": UnsupportedError, "offload map": UnsupportedError, "load": ProgramError})
-    error = make("dut", {"step": step, "error": errno, "message": "m", "log": None})
-    assert type(error) is kind
+    refusals = {"attach": UnsupportedError, "offload map": UnsupportedError, "load": ProgramError}
+    assert error_class({"step": step, "error": errno}, refusals) is kind
 
 
 def test_the_command_line_is_the_contracts():

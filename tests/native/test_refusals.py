@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from xdplab.compiler import compiler_version, find_clang, run_tool
-from xdplab.deploy.session import JsonSession, error_by_step
 from xdplab.errors import HostError, ProgramError
 from xdplab.formats.tool_error import last_words
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.generators.session import Generator
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.hosts.local import LocalHost
+from xdplab.hosts.tool import PROGRAM_REFUSALS, ToolSession
 from xdplab.programs.build import compile_command
 from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.userspace import compile_user
@@ -142,11 +142,10 @@ def test_what_python_says_of_a_refused_program(wild: Path, tmp_path: Path) -> No
     assert error is not None
     assert re.search(who, error.message)
     xdpload = [str(made(tool("xdpload", tmp_path))), "--mode", "none", "--object", str(wild)]
-    with (
-        pytest.raises(ProgramError, match=who),
-        JsonSession(LocalHost(), xdpload, deadline_s=30, error=error_by_step({"load": ProgramError})) as session,
-    ):
-        session.read("loaded", 30)
+    with ToolSession(LocalHost(), xdpload, deadline_s=30, refusals=PROGRAM_REFUSALS) as session:
+        session.open()
+        with pytest.raises(ProgramError, match=who):
+            session.read("loaded")
 
 
 def test_every_loader_is_tried_here() -> None:

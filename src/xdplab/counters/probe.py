@@ -80,7 +80,7 @@ class CounterProbe:
             asked[metric_collector(metric.name)] = (HostReading(argv), "txt")
         asked |= told
         deadline_s = 30.0 + METRIC_DEADLINE_S * len(metrics)
-        results = self.reader.read([reading for reading, _ in asked.values()], deadline_s=deadline_s)
+        results = self.reader.take([reading for reading, _ in asked.values()], deadline_s=deadline_s)
         files: Files = {}
         for (name, (_, extension)), result in zip(asked.items(), results, strict=True):
             if result.ok:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdplab.deploy.session import JsonSession, error_by_step, typed
 from xdplab.errors import ProgramError, UnsupportedError
 from xdplab.hosts.base import Host
+from xdplab.hosts.tool import ToolSession, fields
 
-ANSWER_S = 30.0
-_ERRORS = {
+_REFUSALS = {
     "bind": UnsupportedError,
     "attach": UnsupportedError,
     "workload": ProgramError,
@@ -132,7 +131,7 @@ class Stats:
         return None if None in counts else sum(count for count in counts if count is not None)
 
 
-class AfxdpForwarder(JsonSession):
+class AfxdpForwarder(ToolSession):
     """The session of one application: its program and sockets end with it.
 
     Raises UnsupportedError if the driver lacks zero-copy or the attach mode, ProgramError if the workload cannot be
@@ -141,20 +140,21 @@ class AfxdpForwarder(JsonSession):
 
     def __init__(self, host: Host, binary: str, request: AfxdpRequest, *, deadline_s: float) -> None:
         self.request = request
-        super().__init__(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(_ERRORS))
+        super().__init__(host, request.argv(binary), deadline_s=deadline_s, refusals=_REFUSALS)
         try:
-            self.ready = typed(AfxdpReady, self.read("ready", ANSWER_S))
+            self.open()
+            self.ready = fields(AfxdpReady, self.read("ready"))
         except BaseException:  # also Ctrl-C and SIGTERM: this process is known to no other place yet
             self.close()
             raise
 
     def stats(self) -> Stats:
         """Return the counters since the start."""
-        return typed(Stats, self.ask("stats", "stats"))
+        return fields(Stats, self.ask("stats", "stats"))
 
     def stop(self) -> Stats:
         """Detach, forward the frames that are still in the rings, and return the last counters."""
-        return typed(Stats, self.finish(["stats", "detached"])[0])
+        return fields(Stats, self.finish(["stats", "detached"])[0])
 
 
 def forward(host: Host, binary: str, request: AfxdpRequest, *, deadline_s: float = 600.0) -> AfxdpForwarder:

@@ -10,21 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xdplab.deploy.session import JsonSession, error_by_step, typed
-from xdplab.errors import HostError, ProgramError, UnsupportedError
+from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.base import CommandRunner, Host
+from xdplab.hosts.tool import PROGRAM_REFUSALS, ToolSession, fields
 
-ANSWER_S = 30.0
 LET_GO_S = 40.0
 """Seconds for the host to notice that a connection is dead (15), and for a tool to end after its burst."""
 LOOK_S = 0.2
 _KERNEL_MODES = {1: "native", 2: "generic", 3: "offload"}  # enum XDP_ATTACHED_* of linux/if_link.h
-_PROGRAM_STEPS = ("open", "rodata", "init", "max-entries", "map", "load")
-_ERRORS = dict.fromkeys((*_PROGRAM_STEPS, "testrun"), ProgramError) | dict.fromkeys(
-    ("attach", "alternate", "exchange"), UnsupportedError
-)
+_REFUSALS = {**PROGRAM_REFUSALS, **dict.fromkeys(("attach", "alternate", "exchange"), UnsupportedError)}
 # Offload asks the driver already at load; the program was shown to be valid by a load in another mode.
-_OFFLOAD_ERRORS = _ERRORS | dict.fromkeys(("load", "offload map"), UnsupportedError)
+_OFFLOAD_REFUSALS = _REFUSALS | dict.fromkeys(("load", "offload map"), UnsupportedError)
 
 
 @dataclass(frozen=True)
@@ -185,7 +181,7 @@ class XdpRequest:
         return argv + [word for option, values in pairs for k, v in values.items() for word in (option, f"{k}={v}")]
 
 
-class XdpLoader(JsonSession):
+class XdpLoader(ToolSession):
     """The session of one program on one interface: no program stays attached after it.
 
     Raises UnsupportedError if the driver lacks the mode (with its reason), ProgramError if the object is invalid or the
@@ -194,10 +190,11 @@ class XdpLoader(JsonSession):
 
     def __init__(self, host: Host, binary: str, request: XdpRequest, *, deadline_s: float) -> None:
         self.request = request
-        classes = _OFFLOAD_ERRORS if request.mode == "offload" else _ERRORS
-        super().__init__(host, request.argv(binary), deadline_s=deadline_s, error=error_by_step(classes))
+        classes = _OFFLOAD_REFUSALS if request.mode == "offload" else _REFUSALS
+        super().__init__(host, request.argv(binary), deadline_s=deadline_s, refusals=classes)
         try:
-            self.loaded: Loaded = typed(Loaded, self.read("loaded", ANSWER_S))
+            self.open()
+            self.loaded: Loaded = fields(Loaded, self.read("loaded"))
             self.attached: AttachedProgram | None = self._read_attached()
         except BaseException:  # also Ctrl-C and SIGTERM: this process is known to no other place yet
             self.close()
@@ -206,7 +203,7 @@ class XdpLoader(JsonSession):
     def _read_attached(self) -> AttachedProgram | None:
         if self.request.mode == "none" or self.request.share_maps is not None:
             return None
-        return typed(AttachedProgram, self.read("attached", ANSWER_S))
+        return fields(AttachedProgram, self.read("attached"))
 
     def testrun(self, frame: int | bytes, repeat: int, runs: int) -> list[float]:
         """Return ns per packet of each of ``runs`` BPF_PROG_TEST_RUN calls of ``repeat`` packets in one buffer.
@@ -219,20 +216,20 @@ class XdpLoader(JsonSession):
 
     def testruns(self, frames: Sequence[PortFrame], repeat: int, runs: int) -> list[list[float]]:
         """Do `testrun` with each of ``frames``."""
-        answers = self.ask_each([f"testrun {f} {repeat} {runs} {f.queue}" for f in frames], "testrun", ANSWER_S)
+        answers = self.ask_each([f"testrun {f} {repeat} {runs} {f.queue}" for f in frames], "testrun")
         return [[float(value) for value in answer["ns"]] for answer in answers]
 
     def give(self, frames: Sequence[PortFrame]) -> None:
         """Give the frames of `outcomes` and `fresh_runs`, which the program sees in turn, unchanged each time."""
-        self.ask("\n".join([f"frames {len(frames)}", *(f"{f} {f.queue}" for f in frames)]), "frames", ANSWER_S)
+        self.ask("\n".join([f"frames {len(frames)}", *(f"{f} {f.queue}" for f in frames)]), "frames")
 
     def outcomes(self, rounds: int) -> Outcomes:
         """Return what the program makes of the frames in so many rounds."""
-        return typed(Outcomes, self.ask(f"outcomes {rounds}", "outcomes", ANSWER_S))
+        return fields(Outcomes, self.ask(f"outcomes {rounds}", "outcomes"))
 
     def fresh_runs(self, rounds: int, runs: int) -> FreshRuns:
         """Measure ``runs`` times so many rounds."""
-        return typed(FreshRuns, self.ask(f"fresh {rounds} {runs}", "fresh", ANSWER_S))
+        return fields(FreshRuns, self.ask(f"fresh {rounds} {runs}", "fresh"))
 
     def fill(self) -> None:
         """Put the entries that ``--map`` named into the maps. Raises ProgramError."""
@@ -249,12 +246,12 @@ class XdpLoader(JsonSession):
 
     def records(self) -> RecordCounts | None:
         """Return what the program's reader has counted, once it has caught up; None if the program has no records."""
-        return typed(RecordCounts, self.ask("records", "records")) if self.loaded.record_maps else None
+        return fields(RecordCounts, self.ask("records", "records")) if self.loaded.record_maps else None
 
     def decided(self) -> Decided:
         """Return the actions of the program, loaded with ``count_actions``, since then."""
         answer = self.ask("decided", "decided")
-        return typed(Decided, answer | {"actions": {name: answer.get(name) for name in ACTIONS}})
+        return fields(Decided, answer | {"actions": {name: answer.get(name) for name in ACTIONS}})
 
     def bpf_stats(self, enabled: bool) -> None:
         """Switch BPF run-time statistics; they end with this session at the latest."""
@@ -262,12 +259,12 @@ class XdpLoader(JsonSession):
 
     def stats_cost(self) -> float:
         """Return the run time that the statistics report for an empty program: their own cost, in ns per run."""
-        answer = typed(RunStats, self.ask("stats_cost", "stats_cost"))
+        answer = fields(RunStats, self.ask("stats_cost", "stats_cost"))
         return answer.run_time_ns / answer.run_cnt
 
     def runstats(self) -> RunStats:
         """Return the program's run time and run count."""
-        return typed(RunStats, self.ask("runstats", "runstats"))
+        return fields(RunStats, self.ask("runstats", "runstats"))
 
     def begin_slices(self, other: XdpLoader, slice_s: float, pairs: int, seed: int) -> None:
         """Let ``other``'s program take turns with this one, starting with the first frame that the interface receives.
@@ -276,7 +273,7 @@ class XdpLoader(JsonSession):
         UnsupportedError if the kernel cannot exchange them.
         """
         asked = f"alternate {other.loaded.program_id} {round(slice_s * 1e6)} {pairs} {seed}"
-        self.ask(asked, "ready", ANSWER_S)
+        self.ask(asked, "ready")
 
     def await_slices(self, within_s: float) -> None:
         """Wait until all slices are measured; this program is attached again then. They are in `raw`."""
@@ -287,7 +284,7 @@ class XdpLoader(JsonSession):
 
         Raises UnsupportedError if the kernel cannot exchange them.
         """
-        self.ask(f"exchange {other.loaded.program_id}", "exchanged", ANSWER_S)
+        self.ask(f"exchange {other.loaded.program_id}", "exchanged")
 
     def dump(self, image: str, path: str) -> None:
         """Write the ``xlated`` or ``jited`` image to a file of the host."""

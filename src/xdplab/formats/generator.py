@@ -365,10 +365,14 @@ class BurstBuilder:
 
 def parse_line(line: str, number: int | None = None) -> Record:
     """Return the record of one line. Raises FormatError naming ``number`` if it is not a generator's line."""
-    fields = as_object(json_of(line, TOOL, line=number), TOOL, line=number)
+    return record_of_line(as_object(json_of(line, TOOL, line=number), TOOL, line=number), number)
+
+
+def record_of_line(fields: dict[str, object], number: int | None = None) -> Record:
+    """Return the record of a line's JSON object, as `parse_line`."""
     kind = _KINDS.get(str(fields.get("type")))
     if kind is None:
-        refuse(TOOL, "not a line of a traffic generator", line=number, text=line)
+        refuse(TOOL, "not a line of a traffic generator", line=number, text=repr(fields))
     record = cast("Record", record_of(kind, fields, TOOL, line=number))
     if isinstance(record, GeneratorReady):
         return replace(record, settings={key: value for key, value in fields.items() if key != "type"})

@@ -37,7 +37,7 @@ def last_words(log: str) -> str:
     return "; ".join(reversed(ending[:MOST_WORDS]))
 
 
-def text_of(error: Mapping[str, object]) -> str:
+def message_of(error: Mapping[str, object]) -> str:
     """Return the error of a C tool's error line: its message, and the last lines of its log if it has one."""
     log = error.get("log")
     ending = last_words(log) if isinstance(log, str) else ""

@@ -53,7 +53,7 @@ class Result:
             last = json.loads(self.text.splitlines()[-1])
         except (IndexError, ValueError, RecursionError):
             return ""
-        return tool_error.text_of(last) if isinstance(last, dict) and last.get("type") == "error" else ""
+        return tool_error.message_of(last) if isinstance(last, dict) and last.get("type") == "error" else ""
 
     def require(self) -> Result:
         """Return self, or raise HostError with host, command, exit code and the end of the command's output."""

@@ -11,29 +11,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from xdplab.compiler import find_clang, run_tool
-from xdplab.errors import HostError, ProgramError
+from xdplab.errors import ProgramError
 from xdplab.formats.pcap import FCS_BYTES
-from xdplab.formats.tool_error import text_of
-from xdplab.hosts.base import Host, Process
+from xdplab.hosts.base import Host
+from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, ToolSession
 from xdplab.programs.build import BuiltProgram, compile_command
 from xdplab.programs.counting import VERDICTS
 from xdplab.programs.disassembly import disassemble_xlated
 from xdplab.programs.image import Insn, decode
 from xdplab.programs.spec import ProgramSpec
 
-ANSWER_S = 30.0
 _COUNTING = "counting.bpf.o"
 _HELPER_CALL = 0x85
 TESTRUN_S = 0.02
 TESTRUN_RUNS = 5
 _PROBE_REPEAT = 2000
 _LEAST_NS = 20.0  # no packet takes less; keeps a disturbed probe from asking for too much
-
-Message = dict[str, Any]
-Ask = Callable[[str], Message]
 
 
 @dataclass(frozen=True)
@@ -77,13 +73,13 @@ def load_report(host: Host, xdpload: str, built: BuiltProgram, folder: str) -> L
 
     Raises ProgramError with the verifier's own message.
     """
-    with loaded(host, xdpload, built, folder) as (report, ask):
+    with loaded(host, xdpload, built, folder) as (report, session):
         images = {}
         for image in ("xlated", "jited"):
             path = f"{folder}/{image}.bin"
             if image == "jited" and not report["jit"]:
                 continue
-            ask(f"dump {image} {path}")
+            session.ask(f"dump {image} {path}", "dump")
             images[image] = host.get(path)
     insns = decode(images["xlated"])
     names = _kernel_functions(host, insns)
@@ -97,10 +93,10 @@ def load_report(host: Host, xdpload: str, built: BuiltProgram, folder: str) -> L
 
 def testrun(host: Host, xdpload: str, built: BuiltProgram, folder: str, frame_bytes: int) -> TestRun:
     """Measure a program by BPF_PROG_TEST_RUN: 5 runs of at most 20 ms of CPU time each. Raises ProgramError."""
-    with loaded(host, xdpload, built, folder) as (_, ask):
+    with loaded(host, xdpload, built, folder) as (_, session):
 
         def run(*numbers: int) -> list[float]:
-            answer = ask(f"testrun {' '.join(map(str, numbers))}")
+            answer = session.ask(f"testrun {' '.join(map(str, numbers))}", "testrun")
             spec = built.program
             if isinstance(spec, ProgramSpec) and answer["retval"] != VERDICTS[spec.action]:
                 promised = f"XDP_{spec.action.upper()}"
@@ -137,11 +133,11 @@ def count_in_kernel(
     """Return the accesses that a program's counting build makes in the kernel, for one packet per frame size."""
     _add_counting_build(built)
     counts = []
-    with loaded(host, xdpload, built, folder, name=_COUNTING) as (_, ask):
+    with loaded(host, xdpload, built, folder, name=_COUNTING) as (_, session):
         for size in frame_bytes:
-            ask("reset")
-            ask(f"testrun {size} 1 1")
-            counts.append(int(ask("count")["value"]))
+            session.ask("reset", "reset")
+            session.ask(f"testrun {size} 1 1", "testrun")
+            counts.append(int(session.ask("count", "count")["value"]))
     return counts
 
 
@@ -166,22 +162,16 @@ def _add_counting_build(built: BuiltProgram) -> None:
 @contextmanager
 def loaded(
     host: Host, xdpload: str, built: BuiltProgram, folder: str, *, name: str = "program.bpf.o"
-) -> Iterator[tuple[Message, Ask]]:
-    """Hold the program in the host's kernel; yields xdpload's report and a function that asks it.
+) -> Iterator[tuple[Message, ToolSession]]:
+    """Hold the program in the host's kernel; yields xdpload's report and its session.
 
-    Raises ProgramError if xdpload refuses, in its own words.
+    Raises ProgramError if the program is refused.
     """
-    process = host.start(_arguments(host, xdpload, built, folder, name), deadline_s=600.0)
-
-    def ask(command: str) -> Message:
-        process.write_line(command)
-        return _answer(host, process)
-
-    try:
-        yield _answer(host, process), ask
-    finally:
-        process.close_stdin()
-        process.wait(ANSWER_S)
+    argv = _arguments(host, xdpload, built, folder, name)
+    with ToolSession(host, argv, deadline_s=600.0, refusals=PROGRAM_REFUSALS) as session:
+        session.open()
+        yield session.read("loaded"), session
+        session.finish(["detached"])
 
 
 def _arguments(host: Host, xdpload: str, built: BuiltProgram, folder: str, name: str) -> list[str]:
@@ -193,17 +183,6 @@ def _arguments(host: Host, xdpload: str, built: BuiltProgram, folder: str, name:
     for table, entries in built.max_entries.items():
         argv += ["--max-entries", f"{table}={entries}"]
     return argv
-
-
-def _answer(host: Host, process: Process) -> Message:
-    line = process.read_line(ANSWER_S)
-    if line is None:
-        words = process.wait(ANSWER_S).error_text
-        raise HostError(f"{host.name}: xdpload ended without an answer: {words[-400:] or 'it printed nothing'}")
-    message: Message = json.loads(line)
-    if message["type"] == "error":
-        raise ProgramError(f"{host.name}: {text_of(message)}")
-    return message
 
 
 def _report(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from xdplab.formats.reading import as_object, json_of, lines_of, refuse, text_field
-from xdplab.formats.tool_error import text_of
+from xdplab.formats.tool_error import message_of
 
 TOOL = "loadbench"
 SIZES, CYCLE, ERROR, END = ("program", "module"), ("cycle", "start"), "error", "end"
@@ -72,4 +72,4 @@ def _counts(fields: dict[str, object], line: int) -> Counts:
 
 def _error(fields: dict[str, object], line: int) -> LoadError:
     text_field(fields, "message", TOOL, line=line)
-    return LoadError(text_field(fields, "step", TOOL, line=line), text_of(fields))
+    return LoadError(text_field(fields, "step", TOOL, line=line), message_of(fields))

@@ -10,10 +10,11 @@ from typing import Protocol
 
 from xdplab.deploy.afxdp import AfxdpRequest, Stats, forward
 from xdplab.deploy.deployment import Deployment
-from xdplab.deploy.xdp import ANSWER_S, Decided, RecordCounts, RunStats, XdpRequest, attach, verify
+from xdplab.deploy.xdp import Decided, RecordCounts, RunStats, XdpRequest, attach, verify
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.hosts.base import CommandRunner
+from xdplab.hosts.tool import ANSWER_S
 from xdplab.plan.schedule import SLICES_S
 from xdplab.studies.traffic.own_frames import TestFrames
 from xdplab.studies.traffic.testruns import run_frames

@@ -1,0 +1,199 @@
+"""A tool on a host that prints JSON lines and reads commands: C tools and traffic generators. All lines are kept.
+
+with ToolSession(host, [binary, "--step"], deadline_s=60.0) as session:
+    session.open()
+    ready = fields(Ready, session.read("ready"))
+    answer = session.ask("count", "count")
+    session.finish(["detached"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from xdplab.errors import FormatError, HostError, ProgramError, UnsupportedError, XdplabError
+from xdplab.formats.reading import as_object, json_of, record_of
+from xdplab.formats.tool_error import message_of
+from xdplab.hosts.base import Host, Process, Result
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Message = dict[str, Any]
+Refusals = Mapping[str, type[XdplabError]]
+"""The class of error by the step that an error line names: this determines the verdict. Other steps: HostError."""
+
+ANSWER_S = 30.0
+END_S = 10.0
+PROGRAM_REFUSALS: Refusals = MappingProxyType(
+    dict.fromkeys(("open", "rodata", "init", "max-entries", "map", "load", "testrun"), ProgramError)
+)
+"""The steps at which a tool that loads a program refuses the program itself."""
+
+# Errors that are unrelated to the driver or the program: permission, memory, another user's program.
+_HOST_ERRNOS: dict[type[XdplabError], frozenset[str]] = {
+    UnsupportedError: frozenset({"EBUSY", "EEXIST", "EPERM", "ENODEV", "ENOMEM"}),
+    ProgramError: frozenset({"EPERM", "ENOMEM"}),
+}
+# This is the card's memory, not the host's: netdevsim and nfp return it for a map with too many entries.
+_DRIVERS_OWN = frozenset({("offload map", "ENOMEM")})
+_Line = TypeVar("_Line", bound="DataclassInstance")
+
+
+def fields(kind: type[_Line], message: Message) -> _Line:
+    """Return the fields of ``kind`` taken from a line. Raises HostError naming one that does not fit."""
+    try:
+        return record_of(kind, message, f"a {message.get('type')!r} line")
+    except FormatError as error:
+        raise HostError(error.message) from error
+
+
+def error_class(message: Message, refusals: Refusals) -> type[XdplabError]:
+    """Return the class of a tool's error line."""
+    step, errno = str(message.get("step")), str(message.get("error"))
+    kind = refusals.get(step, HostError)
+    of_host = errno in _HOST_ERRNOS.get(kind, ()) and (step, errno) not in _DRIVERS_OWN
+    return HostError if of_host else kind
+
+
+class ToolSession:
+    """One tool, which runs from `open` on. It always ends with its block; the kernel then releases what it held.
+
+    ``deadline_s`` is the longest it may run: the host ends it then.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        refusals: Refusals = MappingProxyType({}),
+    ) -> None:
+        self.host = host
+        self.argv = tuple(argv)
+        self._deadline_s = deadline_s
+        self._refusals = refusals
+        self._lines: list[str] = []
+        self._process: Process | None = None
+
+    @property
+    def raw(self) -> str:
+        """Every line that the tool has printed, unchanged."""
+        return "".join(f"{line}\n" for line in self._lines)
+
+    @property
+    def running(self) -> bool:
+        """Whether it was opened, and its end is not known."""
+        return self._process is not None
+
+    def open(self) -> None:
+        """Start the tool; harmless while it runs."""
+        if self._process is None:
+            self._process = self.host.start(self.argv, deadline_s=self._deadline_s)
+
+    def send(self, text: str) -> None:
+        """Send lines. If it has ended, the next `read` says why."""
+        try:
+            self._running().write_line(text)
+        except HostError as error:
+            if error.__cause__ is None:  # it runs, and does not read
+                raise
+
+    def message(self, timeout_s: float = ANSWER_S) -> Message:
+        """Return its next line. Raises what `refused` makes of an error line, and `failure` if it ends."""
+        line = self._running().read_line(max(timeout_s, 0.0))
+        if line is None:
+            result = self.wait_end()
+            how = "at its deadline" if result.timed_out else f"with exit code {result.exit_code}"
+            raise self.failure(f"it ended {how}: {ending_of(result) or 'it printed nothing more'}")
+        self._lines.append(line)
+        try:
+            message = as_object(json_of(line, "its output"), "its output")
+        except FormatError as error:
+            raise self.failure(error.message) from error
+        if message.get("type") == "error":
+            raise self.refused(message)
+        return message
+
+    def read(self, kind: str, timeout_s: float = ANSWER_S) -> Message:
+        """Return its next line, which must be of type ``kind``."""
+        message = self.message(timeout_s)
+        if message.get("type") != kind:
+            raise self.surprise(kind)
+        return message
+
+    def ask(self, command: str, kind: str, timeout_s: float = ANSWER_S) -> Message:
+        """Send one command and return its answer."""
+        self.send(command)
+        return self.read(kind, timeout_s)
+
+    def ask_each(self, commands: Sequence[str], kind: str, timeout_s: float = ANSWER_S) -> list[Message]:
+        """Send all command lines at once and return their answers. A refusal is raised once all are answered."""
+        self.send("\n".join(commands))
+        answers: list[Message] = []
+        refusal: XdplabError | None = None
+        for _ in commands:
+            try:
+                answers.append(self.read(kind, timeout_s))
+            except (ProgramError, UnsupportedError) as error:
+                refusal = refusal or error
+        if refusal is not None:
+            raise refusal
+        return answers
+
+    def finish(self, kinds: Sequence[str] = ()) -> list[Message]:
+        """Close its input, return its last lines (one of each of ``kinds``, in order) and wait for its end.
+
+        Raises HostError if it fails.
+        """
+        self._running().close_stdin()
+        messages = [self.read(kind, END_S) for kind in kinds]
+        self.wait_end().require()
+        return messages
+
+    def close(self) -> None:
+        """Kill it; harmless if it does not run."""
+        if self._process is not None:
+            self._process.kill()
+            self.wait_end()
+
+    def wait_end(self) -> Result:
+        """Close its input and wait for its end."""
+        process = self._running()
+        self._process = None
+        process.close_stdin()
+        return process.wait(END_S)
+
+    def failure(self, text: str) -> XdplabError:
+        """Return the error for ``text``, which says what happened."""
+        return HostError(f"{self.host.name}: {self.argv[0]}: {text}")
+
+    def refused(self, message: Message) -> XdplabError:
+        """Return the error for an error line."""
+        kind = error_class(message, self._refusals)
+        return kind(f"{self.host.name}: {message.get('step')}: {message_of(message)}")
+
+    def surprise(self, kind: str) -> XdplabError:
+        """Return the error for a last line that is not of type ``kind``."""
+        return self.failure(f"it printed {self._lines[-1][:200]!r} instead of a {kind!r} line")
+
+    def _running(self) -> Process:
+        if self._process is None:
+            raise self.failure("it is not running")
+        return self._process
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def ending_of(result: Result) -> str:
+    """Return the end of a tool's other stream, on one line: DPDK and sudo name the cause there."""
+    return " ".join(result.error_text[-400:].split())
