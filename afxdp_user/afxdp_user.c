@@ -47,7 +47,7 @@ static void prepare_process(struct application *application) {
 }
 
 static void open_queues(struct application *application) {
-    for (unsigned int i = 0; i < application->options.queues; i++) {
+    for (unsigned i = 0; i < application->options.queues; i++) {
         struct queue *queue = &application->queues[i];
         queue->workload = &application->workload;
         queue->error_event = application->error_event;
@@ -61,7 +61,7 @@ static void open_queues(struct application *application) {
 // Returns why real-time priority was refused, or 0.
 static int start_queues(struct application *application) {
     int refused = 0;
-    for (unsigned int i = 0; i < application->options.queues; i++) {
+    for (unsigned i = 0; i < application->options.queues; i++) {
         int error = queue_start(&application->queues[i], application->options.fifo);
         refused = error ? error : refused;
     }
@@ -69,7 +69,7 @@ static int start_queues(struct application *application) {
 }
 
 static void check_queues(const struct application *application) {
-    for (unsigned int i = 0; i < application->options.queues; i++) {
+    for (unsigned i = 0; i < application->options.queues; i++) {
         int error = queue_error(&application->queues[i]);
         if (error)
             fail("forward", error, NULL, "queue %u of %s stopped: %s", i, application->options.interface,
@@ -115,7 +115,7 @@ static void serve(struct application *application) {
 static void stop_queues(struct application *application) {
     __atomic_store_n(&application->stopping, true, __ATOMIC_RELEASE);
     eventfd_write(application->stop_event, 1);
-    for (unsigned int i = 0; i < application->options.queues; i++)
+    for (unsigned i = 0; i < application->options.queues; i++)
         queue_join(&application->queues[i]);
 }
 
@@ -123,7 +123,7 @@ static void finish(struct application *application) {
     redirect_detach(&application->redirect);
     stop_queues(application);
     report_stats(application->queues, application->options.queues, &application->redirect);
-    for (unsigned int i = 0; i < application->options.queues; i++)
+    for (unsigned i = 0; i < application->options.queues; i++)
         socket_close(&application->queues[i].socket);
     report_detached();
 }

@@ -21,7 +21,7 @@ static void add(uint64_t *counter, uint64_t count) {
 
 static uint64_t load(const uint64_t *counter) { return __atomic_load_n(counter, __ATOMIC_RELAXED); }
 
-static unsigned int unsent(const struct socket *socket) {
+static unsigned unsent(const struct socket *socket) {
     return __atomic_load_n(socket->tx.producer, __ATOMIC_ACQUIRE) -
            __atomic_load_n(socket->tx.consumer, __ATOMIC_ACQUIRE);
 }
@@ -34,12 +34,12 @@ static void give_up(struct queue *queue, int error) {
 // Gives sent frames back to the fill ring, where they can receive again.
 static void recycle(struct queue *queue) {
     struct socket *socket = &queue->socket;
-    unsigned int from, to = 0;
-    unsigned int count = xsk_ring_cons__peek(&socket->completion, FRAMES, &from);
+    unsigned from, to = 0;
+    unsigned count = xsk_ring_cons__peek(&socket->completion, FRAMES, &from);
     if (!count)
         return;
     xsk_ring_prod__reserve(&socket->fill, count, &to); // never fails: the ring has room for all frames
-    for (unsigned int i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++)
         *xsk_ring_prod__fill_addr(&socket->fill, to + i) =
             *xsk_ring_cons__comp_addr(&socket->completion, from + i);
     xsk_ring_prod__submit(&socket->fill, count);
@@ -59,7 +59,7 @@ static inline bool has_marks(const struct queue *queue, const unsigned char *dat
 // Of test frames of several sizes.
 static __attribute__((cold, noinline)) bool is_smaller_test_frame(const struct queue *queue,
                                                                   const unsigned char *data, uint32_t bytes) {
-    for (unsigned int i = 0; i < queue->sizes.count; i++)
+    for (unsigned i = 0; i < queue->sizes.count; i++)
         if (queue->sizes.bytes[i] == bytes)
             return has_marks(queue, data, bytes);
     return false;
@@ -81,14 +81,14 @@ static unsigned long work(struct queue *queue, const struct xdp_desc *frame) {
 
 // Takes up to a batch of frames, runs the workload on them in place, and queues them for sending. Returns
 // their number.
-static unsigned int turn_round(struct queue *queue) {
+static unsigned turn_round(struct queue *queue) {
     struct socket *socket = &queue->socket;
-    unsigned int from, to = 0;
-    unsigned int count = xsk_ring_cons__peek(&socket->rx, queue->batch, &from);
+    unsigned from, to = 0;
+    unsigned count = xsk_ring_cons__peek(&socket->rx, queue->batch, &from);
     if (!count)
         return 0;
     xsk_ring_prod__reserve(&socket->tx, count, &to); // never fails: the ring has room for all frames
-    for (unsigned int i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count; i++) {
         const struct xdp_desc *frame = xsk_ring_cons__rx_desc(&socket->rx, from + i);
         queue->sum += work(queue, frame);
         *xsk_ring_prod__tx_desc(&socket->tx, to + i) =
@@ -120,7 +120,7 @@ static void kick(struct queue *queue) {
     struct socket *socket = &queue->socket;
     if (socket->zerocopy && !xsk_ring_prod__needs_wakeup(&socket->tx))
         return;
-    for (unsigned int left = unsent(socket), before = left + 1; left && left < before && !queue->error;) {
+    for (unsigned left = unsent(socket), before = left + 1; left && left < before && !queue->error;) {
         add(&queue->wakeups, 1);
         if (sendto(socket->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0)
             note_send_error(queue, errno);
@@ -151,7 +151,7 @@ static void *forward(void *argument) {
     struct queue *queue = argument;
     bool stopping = false;
     while (!queue->error) {
-        unsigned int count = turn_round(queue);
+        unsigned count = turn_round(queue);
         kick(queue);
         recycle(queue);
         if (!count && stopping)
@@ -163,7 +163,7 @@ static void *forward(void *argument) {
     return NULL;
 }
 
-void queue_open(struct queue *queue, const struct options *options, unsigned int index) {
+void queue_open(struct queue *queue, const struct options *options, unsigned index) {
     queue->index = index;
     queue->cpu = options->cpus.cpus[index % options->cpus.count];
     queue->batch = options->batch;
@@ -175,7 +175,7 @@ void queue_open(struct queue *queue, const struct options *options, unsigned int
     socket_open(&queue->socket, options->interface, index, options->zerocopy);
 }
 
-int queue_start(struct queue *queue, unsigned int fifo) {
+int queue_start(struct queue *queue, unsigned fifo) {
     const struct sched_param priority = {.sched_priority = fifo};
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
@@ -197,7 +197,7 @@ int queue_error(const struct queue *queue) {
 }
 
 struct queue_counts queue_count(const struct queue *queue) {
-    unsigned int pending = unsent(&queue->socket);
+    unsigned pending = unsent(&queue->socket);
     uint64_t foreign = load(&queue->foreign); // before `received`, of which it is a part
     uint64_t received = load(&queue->received);
     uint64_t dropped = load(&queue->refused) + socket_statistics(&queue->socket).tx_invalid_descs;

@@ -11,9 +11,9 @@
 
 struct queue {
     struct socket socket;
-    unsigned int index;
-    unsigned int cpu;
-    unsigned int batch;
+    unsigned index;
+    unsigned cpu;
+    unsigned batch;
     bool busy;
     uint32_t magic;           // of the test frames, in network byte order
     struct frame_sizes sizes; // of the test frames; none: frames are not checked
@@ -46,11 +46,11 @@ struct queue_counts {
 };
 
 // Opens the queue's socket; its frames wait in the ring until the thread is started.
-void queue_open(struct queue *queue, const struct options *options, unsigned int index);
+void queue_open(struct queue *queue, const struct options *options, unsigned index);
 
 // Starts the thread, pinned to the queue's CPU. `fifo` 0 requests no real-time priority. Returns 0, or the
 // errno with which the priority was refused.
-int queue_start(struct queue *queue, unsigned int fifo);
+int queue_start(struct queue *queue, unsigned fifo);
 
 // Waits for the end of the thread.
 void queue_join(struct queue *queue);

@@ -48,7 +48,7 @@ static void allowed_cpus(struct cpu_list *list) {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     sched_getaffinity(0, sizeof(allowed), &allowed);
-    for (unsigned int cpu = 0; cpu < CPU_SETSIZE && list->count < MOST_CPUS; cpu++)
+    for (unsigned cpu = 0; cpu < CPU_SETSIZE && list->count < MOST_CPUS; cpu++)
         if (CPU_ISSET(cpu, &allowed))
             list->cpus[list->count++] = cpu;
 }

@@ -12,17 +12,17 @@ struct options {
     const char *interface;
     const char *workload;
     const char *init; // NULL: the workload's state is all zeros
-    unsigned int queues;
-    unsigned int native;   // 0: generic
-    unsigned int zerocopy; // 0: copy
-    struct cpu_list cpus;  // queue i runs on the (i % count)-th
-    unsigned int fifo;     // real-time priority; 0: none requested
-    unsigned int batch;
+    unsigned queues;
+    unsigned native;      // 0: generic
+    unsigned zerocopy;    // 0: copy
+    struct cpu_list cpus; // queue i runs on the (i % count)-th
+    unsigned fifo;        // real-time priority; 0: none requested
+    unsigned batch;
     bool busy;
-    unsigned int run_id;      // of the test frames
+    unsigned run_id;          // of the test frames
     struct frame_sizes sizes; // of the test frames; count 0: frames are not checked
-    unsigned int vlan;        // of the test frames; NO_VLAN: no tag
-    unsigned int ip_version;
+    unsigned vlan;            // of the test frames; NO_VLAN: no tag
+    unsigned ip_version;
 };
 
 // Fills the options. --help prints the help and exits with 0; a wrong option prints an error and exits

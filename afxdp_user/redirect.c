@@ -34,15 +34,15 @@ void redirect_load(struct redirect *redirect, const char *interface) {
         bpf_program__fd(bpf_object__find_program_by_name(redirect->object, "xdplab_redirect"));
 }
 
-void redirect_add(const struct redirect *redirect, unsigned int queue, int socket_fd) {
+void redirect_add(const struct redirect *redirect, unsigned queue, int socket_fd) {
     int error = bpf_map_update_elem(redirect->map_fd, &queue, &socket_fd, 0);
     if (error)
         fail("xskmap", errno, NULL, "the socket of queue %u cannot be put into the map", queue);
 }
 
-static unsigned int program_id(int fd) {
+static unsigned program_id(int fd) {
     struct bpf_prog_info info = {};
-    unsigned int length = sizeof(info);
+    unsigned length = sizeof(info);
     if (bpf_obj_get_info_by_fd(fd, &info, &length))
         fail("attach", errno, refusal_words(), "the program cannot be read back");
     return info.id;
@@ -57,15 +57,15 @@ static struct bpf_xdp_query_opts query(const struct redirect *redirect, const ch
 }
 
 // Returns the id of the program attached in any mode, or 0.
-static unsigned int attached_id(const struct redirect *redirect, const char *interface) {
+static unsigned attached_id(const struct redirect *redirect, const char *interface) {
     struct bpf_xdp_query_opts attached = query(redirect, interface);
-    unsigned int id = attached.drv_prog_id ? attached.drv_prog_id : attached.skb_prog_id;
+    unsigned id = attached.drv_prog_id ? attached.drv_prog_id : attached.skb_prog_id;
     return id ? id : attached.hw_prog_id;
 }
 
-static unsigned int program_that_stays(const struct redirect *redirect, const char *interface) {
+static unsigned program_that_stays(const struct redirect *redirect, const char *interface) {
     const uint64_t began = now_ns();
-    unsigned int id;
+    unsigned id;
     while ((id = attached_id(redirect, interface)) && !nobody_commands() &&
            let_go_wait(began, LET_GO_PROGRAM_NS))
         ;
@@ -73,7 +73,7 @@ static unsigned int program_that_stays(const struct redirect *redirect, const ch
 }
 
 static void refuse_if_taken(const struct redirect *redirect, const char *interface) {
-    unsigned int id = program_that_stays(redirect, interface);
+    unsigned id = program_that_stays(redirect, interface);
     if (id)
         fail("attach", EBUSY, refusal_words(), "%s already has XDP program %u attached; detach it first",
              interface, id);
@@ -81,7 +81,7 @@ static void refuse_if_taken(const struct redirect *redirect, const char *interfa
 
 // The kernel passes the driver's message to user space only for a refused netlink request, not for a
 // bpf_link.
-static void ask_again_for_words(const struct redirect *redirect, unsigned int flags) {
+static void ask_again_for_words(const struct redirect *redirect, unsigned flags) {
     refusal_forget();
     if (!bpf_xdp_attach(redirect->ifindex, redirect->program_fd, flags | XDP_FLAGS_UPDATE_IF_NOEXIST, NULL))
         bpf_xdp_detach(redirect->ifindex, flags, NULL);
@@ -115,7 +115,7 @@ void redirect_detach(struct redirect *redirect) {
 uint64_t redirect_unbound_packets(const struct redirect *redirect) {
     const struct bpf_map *bss = bpf_object__find_map_by_name(redirect->object, ".bss");
     uint64_t packets = 0;
-    unsigned int key = 0;
+    unsigned key = 0;
     if (bpf_map_lookup_elem(bpf_map__fd(bss), &key, &packets))
         fail("stats", errno, NULL, "the program's count of unbound packets cannot be read");
     return packets;

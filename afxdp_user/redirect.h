@@ -14,12 +14,12 @@ struct redirect {
     int program_fd;
     int map_fd;
     int link_fd;
-    unsigned int program_id;
+    unsigned program_id;
     const char *mode_obtained;
 };
 
 void redirect_load(struct redirect *redirect, const char *interface);
-void redirect_add(const struct redirect *redirect, unsigned int queue, int socket_fd);
+void redirect_add(const struct redirect *redirect, unsigned queue, int socket_fd);
 
 // Attaches in exactly the requested mode. A program that is already attached is an error, which names its id.
 void redirect_attach(struct redirect *redirect, const char *interface, bool native);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void print_sched_policy(unsigned int fifo, int refused) {
+static void print_sched_policy(unsigned fifo, int refused) {
     char text[64];
     if (refused)
         snprintf(text, sizeof(text), "SCHED_OTHER (refused: %s)", strerrorname_np(refused));
@@ -15,11 +15,11 @@ static void print_sched_policy(unsigned int fifo, int refused) {
     json_string("sched_policy", text);
 }
 
-void report_ready(const struct queue *queues, unsigned int count, const struct redirect *redirect,
-                  unsigned int fifo, int refused) {
+void report_ready(const struct queue *queues, unsigned count, const struct redirect *redirect, unsigned fifo,
+                  int refused) {
     json_begin("ready");
     json_open_array("queues");
-    for (unsigned int i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count; i++) {
         json_open_object(NULL);
         json_count("queue", queues[i].index);
         json_count("cpu", queues[i].cpu);
@@ -55,10 +55,10 @@ static void print_queue_stats(const struct queue *queue) {
     json_close();
 }
 
-void report_stats(const struct queue *queues, unsigned int count, const struct redirect *redirect) {
+void report_stats(const struct queue *queues, unsigned count, const struct redirect *redirect) {
     json_begin("stats");
     json_open_array("queues");
-    for (unsigned int i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++)
         print_queue_stats(&queues[i]);
     json_close();
     json_count("unbound_packets", redirect_unbound_packets(redirect));

@@ -7,7 +7,7 @@
 #include "redirect.h"
 
 // `fifo` 0: no real-time priority was requested; `refused`: the errno with which it was refused, or 0.
-void report_ready(const struct queue *queues, unsigned int count, const struct redirect *redirect,
-                  unsigned int fifo, int refused);
-void report_stats(const struct queue *queues, unsigned int count, const struct redirect *redirect);
+void report_ready(const struct queue *queues, unsigned count, const struct redirect *redirect, unsigned fifo,
+                  int refused);
+void report_stats(const struct queue *queues, unsigned count, const struct redirect *redirect);
 void report_detached(void);

@@ -28,7 +28,7 @@ static void create_umem(struct socket *socket) {
         fail("umem", -error, refusal_words(), "the frames cannot be registered: %s", strerror(-error));
 }
 
-static int bind_queue(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy) {
+static int bind_queue(struct socket *socket, const char *interface, unsigned queue, bool zerocopy) {
     const struct xsk_socket_config config = {
         .rx_size = FRAMES,
         .tx_size = FRAMES,
@@ -39,7 +39,7 @@ static int bind_queue(struct socket *socket, const char *interface, unsigned int
                                &config);
 }
 
-static void bind_patiently(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy) {
+static void bind_patiently(struct socket *socket, const char *interface, unsigned queue, bool zerocopy) {
     const uint64_t began = now_ns();
     int error;
     while ((error = bind_queue(socket, interface, queue, zerocopy))) {
@@ -68,14 +68,14 @@ static void read_back(struct socket *socket) {
 }
 
 static void give_all_frames(struct socket *socket) {
-    unsigned int position;
-    unsigned int count = xsk_ring_prod__reserve(&socket->fill, FRAMES, &position);
-    for (unsigned int i = 0; i < count; i++)
+    unsigned position;
+    unsigned count = xsk_ring_prod__reserve(&socket->fill, FRAMES, &position);
+    for (unsigned i = 0; i < count; i++)
         *xsk_ring_prod__fill_addr(&socket->fill, position + i) = (uint64_t)i * FRAME_BYTES;
     xsk_ring_prod__submit(&socket->fill, count);
 }
 
-void socket_open(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy) {
+void socket_open(struct socket *socket, const char *interface, unsigned queue, bool zerocopy) {
     socket->frames =
         mmap(NULL, UMEM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (socket->frames == MAP_FAILED)

@@ -24,7 +24,7 @@ struct socket {
     bool zerocopy; // as obtained
 };
 
-void socket_open(struct socket *socket, const char *interface, unsigned int queue, bool zerocopy);
+void socket_open(struct socket *socket, const char *interface, unsigned queue, bool zerocopy);
 
 // Frees the queue at once; the kernel would do it at the end of the process.
 void socket_close(struct socket *socket);

@@ -62,13 +62,13 @@ void workload_open(struct workload *workload, const char *library, const char *i
     if (!handle)
         fail("workload", EINVAL, NULL, "%s", dlerror());
     workload->run =
-        (unsigned long (*)(void *, unsigned char *, unsigned int))symbol(handle, path, "xdplab_workload");
+        (unsigned long (*)(void *, unsigned char *, unsigned))symbol(handle, path, "xdplab_workload");
     workload->state_bytes = *(const unsigned long *)symbol(handle, path, "xdplab_state_bytes");
     if (init)
         read_init(workload, init);
 }
 
-void *workload_state(const struct workload *workload, unsigned int queue) {
+void *workload_state(const struct workload *workload, unsigned queue) {
     void *state;
     size_t bytes = workload->state_bytes;
     if (posix_memalign(&state, PAGE, bytes ? bytes : 1))

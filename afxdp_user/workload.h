@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 struct workload {
-    unsigned long (*run)(void *state, unsigned char *data, unsigned int length);
+    unsigned long (*run)(void *state, unsigned char *data, unsigned length);
     size_t state_bytes;
     unsigned char *init; // init_count states one after another
     size_t init_count;
@@ -14,4 +14,4 @@ struct workload {
 void workload_open(struct workload *workload, const char *library, const char *init);
 
 // Returns the state of one queue, aligned to a page.
-void *workload_state(const struct workload *workload, unsigned int queue);
+void *workload_state(const struct workload *workload, unsigned queue);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The sender of live frames without bookkeeping, and the two simplest DUTs. */
+// The sender of live frames without bookkeeping, and the two simplest DUTs.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 
@@ -10,7 +10,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("xdp/send")
 int bare_send(struct xdp_md *ctx) { return XDP_TX; }
 
-/* As much as a stamped frame must: one read of the clock where it is made, one where it comes back. */
+// As much as a stamped frame must: one read of the clock where it is made, one where it comes back.
 SEC("xdp/send_clock")
 int bare_send_clock(struct xdp_md *ctx) {
     bpf_ktime_get_ns();

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * The limit xdpgen is measured against: live frames that are never written to, dropped when they come back.
- * Usage: bare OBJECT INTERFACE CPU,… PRIORITY BATCH BYTES [clock]; sends until it is killed, one process for
- * each CPU. With `clock`, each frame reads the clock when it is made and when it is back.
- */
+// The limit xdpgen is measured against: live frames that are never written to, dropped when they come back.
+// Usage: bare OBJECT INTERFACE CPU,… PRIORITY BATCH BYTES [clock]; sends until it is killed, one process for
+// each CPU. With `clock`, each frame reads the clock when it is made and when it is back.
 #include <err.h>
 #include <limits.h>
 #include <linux/if_ether.h>
@@ -24,7 +22,7 @@ static struct bpf_object *open_object(const char *path) {
     struct bpf_program *program;
 
     bpf_object__for_each_program(program, object)
-        bpf_program__set_type(program, BPF_PROG_TYPE_XDP); /* its sections are named for ip(8) */
+        bpf_program__set_type(program, BPF_PROG_TYPE_XDP); // its sections are named for ip(8)
     return object;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* When frames arrive, whoever sends them: the first and the last time, and the gaps between two frames. */
+// When frames arrive, whoever sends them: the first and the last time, and the gaps between two frames.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>
@@ -8,10 +8,10 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* One sender on one CPU, whose frames are received where they are sent: no two CPUs write at once. */
+// One sender on one CPU, whose frames are received where they are sent: no two CPUs write at once.
 struct arrivals {
     __u64 frames, first_ns, last_ns;
-    __u64 gaps[GAP_BUCKETS]; /* 64 buckets per octave */
+    __u64 gaps[GAP_BUCKETS]; // 64 buckets per octave
 } arrivals SEC(".bss");
 
 static __always_inline __u32 bucket_of(__u64 ns) {
@@ -19,7 +19,7 @@ static __always_inline __u32 bucket_of(__u64 ns) {
 
     for (int i = 0; i < 40 && ns >> octave >= 128; i++)
         octave++;
-    return (octave << 6) + (ns >> octave); /* below 128 exactly; then 64 to 127 of each octave */
+    return (octave << 6) + (ns >> octave); // below 128 exactly; then 64 to 127 of each octave
 }
 
 SEC("xdp/gaps")

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * A forwarder written straight on libxdp's AF_XDP sockets, as a user would begin: one thread per queue,
- * addresses swapped in place, frames go back by the socket that they came by. Usage: l2fwd INTERFACE QUEUES
- * CPU PRIORITY; ends when its standard input does.
- */
+// A forwarder written straight on libxdp's AF_XDP sockets, as a user would begin: one thread per queue,
+// addresses swapped in place, frames go back by the socket that they came by. Usage: l2fwd INTERFACE QUEUES
+// CPU PRIORITY; ends when its standard input does.
 #include <err.h>
 #include <errno.h>
 #include <linux/if_ether.h>
@@ -32,13 +30,12 @@ struct port {
     uint8_t *area;
     struct xsk_ring_prod fill, tx;
     struct xsk_ring_cons completion, rx;
-    unsigned sending; /* frames that the kernel has not let go of */
+    unsigned sending; // frames that the kernel has not let go of
 };
 
 static struct port ports[MOST_QUEUES];
 
-/* Has the kernel send (at most 32 frames per call) and gives frames that it sent back to the receiving side.
- */
+// Has the kernel send (at most 32 frames per call) and gives frames that it sent back to the receiving side.
 static void send_and_give_back(struct port *port) {
     uint32_t from, to;
     unsigned frames;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The shortest DUT: three lines that send each frame back as it is. */
+// The shortest DUT: three lines that send each frame back as it is.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

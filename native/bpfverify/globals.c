@@ -53,16 +53,16 @@ static const char *complain(const struct global *global, const char *why) {
     return complaint;
 }
 
-static bool fits(const struct global *global, unsigned int size) {
+static bool fits(const struct global *global, unsigned size) {
     if (size == sizeof(global->value))
         return true;
-    unsigned int bits = 8 * size;
+    unsigned bits = 8 * size;
     if (global->negative) // the bytes that are cut off must repeat the sign
         return (long long)global->value >= -(1ll << (bits - 1));
     return global->value >> bits == 0;
 }
 
-static bool is_integer(const struct btf *btf, unsigned int type) {
+static bool is_integer(const struct btf *btf, unsigned type) {
     int plain = btf__resolve_type(btf, type);
     const struct btf_type *found = plain < 0 ? NULL : btf__type_by_id(btf, plain);
     return found && (btf_is_int(found) || btf_is_any_enum(found));
@@ -97,7 +97,7 @@ static const char *set_in(const struct global *global, struct bpf_map *map, cons
     if (!section || !btf_is_datasec(section))
         return NULL;
     const struct btf_var_secinfo *places = btf_var_secinfos(section);
-    for (unsigned int i = 0; i < btf_vlen(section); i++) {
+    for (unsigned i = 0; i < btf_vlen(section); i++) {
         const struct btf_type *variable = btf__type_by_id(btf, places[i].type);
         const char *name = variable ? btf__name_by_offset(btf, variable->name_off) : NULL;
         if (!name || strcmp(name, global->name))

@@ -68,7 +68,7 @@ static bool lacks_place(const union bpf_attr *attributes) {
     return attributes->prog_type == BPF_PROG_TYPE_STRUCT_OPS && !attributes->attach_btf_id;
 }
 
-static long load_prepared(struct slot *slot, const union bpf_attr *attributes, unsigned int size) {
+static long load_prepared(struct slot *slot, const union bpf_attr *attributes, unsigned size) {
     begin_record(slot->program);
     int fd = measure_load(&record, attributes, size);
     record_print(&record);
@@ -76,7 +76,7 @@ static long load_prepared(struct slot *slot, const union bpf_attr *attributes, u
     return fd >= 0 ? fd : open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-long bpf_call_seen(int command, const union bpf_attr *attributes, unsigned int size) {
+long bpf_call_seen(int command, const union bpf_attr *attributes, unsigned size) {
     struct slot *slot = command == BPF_PROG_LOAD ? slot_of(attributes) : NULL;
     if (slot && !slot->done && lacks_place(attributes)) {
         print_words(slot, "libbpf found no struct_ops map that it belongs to");
@@ -91,7 +91,7 @@ long bpf_call_seen(int command, const union bpf_attr *attributes, unsigned int s
 static void prepare_maps(struct bpf_object *object) {
     struct bpf_map *map;
     bpf_object__for_each_map(map, object) {
-        unsigned int wanted = bpf_map__max_entries(map), entries = map_entries(bpf_map__type(map), wanted);
+        unsigned wanted = bpf_map__max_entries(map), entries = map_entries(bpf_map__type(map), wanted);
         bpf_map__set_pin_path(map, NULL);
         if (entries != wanted)
             bpf_map__set_max_entries(map, entries);

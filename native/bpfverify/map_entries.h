@@ -3,4 +3,4 @@
 
 // How many entries a map of this type is created with; `wanted` is what the object says, 0 if its owner sets
 // it.
-unsigned int map_entries(unsigned int type, unsigned int wanted);
+unsigned map_entries(unsigned type, unsigned wanted);

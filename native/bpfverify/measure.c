@@ -21,7 +21,7 @@
 #define STEPS_AND_STATISTICS 6
 #define KEEP_BEGINNING 8 // from 6.4 on a log that is full keeps its end without this
 // Where a kernel from 6.4 on says how long the whole log is; headers of before do not know it.
-#define TRUE_SIZE_AT (offsetof(union bpf_attr, core_relo_rec_size) + sizeof(__u32))
+#define TRUE_SIZE_AT (offsetof(union bpf_attr, core_relo_rec_size) + sizeof(uint32_t))
 #define MOST_RETRIES 5 // a signal interrupts the verifier with EAGAIN
 
 struct effort effort;
@@ -54,7 +54,7 @@ static long long verify_us_of(const char *log) {
     return last ? strtoll(last + sizeof(WORDS) - 1, NULL, 10) : UNKNOWN;
 }
 
-static int load_once(struct record *record, union bpf_attr *attributes, unsigned int size) {
+static int load_once(struct record *record, union bpf_attr *attributes, unsigned size) {
     long fd = -1;
     for (int tries = 0; tries < MOST_RETRIES; tries++) {
         record->log[0] = '\0';
@@ -71,7 +71,7 @@ static int load_once(struct record *record, union bpf_attr *attributes, unsigned
     return fd;
 }
 
-static int load_watched(struct record *record, union bpf_attr *attributes, unsigned int size) {
+static int load_watched(struct record *record, union bpf_attr *attributes, unsigned size) {
     watch_begin();
     int fd = load_once(record, attributes, size);
     watch_end(record);
@@ -79,7 +79,7 @@ static int load_watched(struct record *record, union bpf_attr *attributes, unsig
     return fd;
 }
 
-static int load_timed(struct record *record, union bpf_attr *attributes, unsigned int size) {
+static int load_timed(struct record *record, union bpf_attr *attributes, unsigned size) {
     long long spent = 0;
     int fd = -1;
     while (record->loads < effort.loads && spent < effort.budget_ns) {
@@ -125,8 +125,8 @@ static size_t room_for(int file) {
 
 // The verifier writes into the file itself: a log takes its room once. Returns how many bytes of it there
 // are, or UNKNOWN.
-static long long log_into(int file, union logged_load load, unsigned int size, unsigned int level, bool *full,
-                          unsigned int *true_bytes) {
+static long long log_into(int file, union logged_load load, unsigned size, unsigned level, bool *full,
+                          unsigned *true_bytes) {
     size_t room = room_for(file);
     if (!room || ftruncate(file, room))
         return UNKNOWN;
@@ -147,9 +147,9 @@ static long long log_into(int file, union logged_load load, unsigned int size, u
 }
 
 // A log that finds no place is missing, which its reader sees.
-static void load_logged(struct record *record, const union bpf_attr *attributes, unsigned int size) {
+static void load_logged(struct record *record, const union bpf_attr *attributes, unsigned size) {
     union logged_load load;
-    unsigned int true_bytes = 0;
+    unsigned true_bytes = 0;
     bool full = false;
     memset(&load, 0, sizeof(load));
     memcpy(&load, attributes, size);
@@ -171,7 +171,7 @@ static void load_logged(struct record *record, const union bpf_attr *attributes,
     close(file);
 }
 
-int measure_load(struct record *record, const union bpf_attr *given, unsigned int size) {
+int measure_load(struct record *record, const union bpf_attr *given, unsigned size) {
     union bpf_attr attributes;
     memset(&attributes, 0, sizeof(attributes));
     size = size < sizeof(attributes) ? size

@@ -10,16 +10,16 @@
 struct effort {
     size_t loads;        // of each program
     long long budget_ns; // no further load once those of a program have taken so long
-    unsigned int log_level;
-    unsigned int kernel_version; // for kprobe programs on kernels that compare it
-    unsigned int program_flags;  // added to each program's own
-    bool watch;                  // count memory and branches: such loads are not timed
-    const char *logs;            // directory for logs of each step, one more load each; NULL for none
-    unsigned int log_bytes;      // the longest of them
+    unsigned log_level;
+    unsigned kernel_version; // for kprobe programs on kernels that compare it
+    unsigned program_flags;  // added to each program's own
+    bool watch;              // count memory and branches: such loads are not timed
+    const char *logs;        // directory for logs of each step, one more load each; NULL for none
+    unsigned log_bytes;      // the longest of them
 };
 
 extern struct effort effort;
 
 // Loads by `attributes` of `size` bytes, with the record's log. Fills in hash, verdict, times, sizes; returns
 // the last load's descriptor, or -1.
-int measure_load(struct record *record, const union bpf_attr *attributes, unsigned int size);
+int measure_load(struct record *record, const union bpf_attr *attributes, unsigned size);

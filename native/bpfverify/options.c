@@ -12,23 +12,23 @@
 
 #define MOST_LOG_BYTES (UINT_MAX >> 2) // the most that a kernel from 5.2 on takes
 
-unsigned int object_deadline_s;
+unsigned object_deadline_s;
 
 struct options {
     unsigned long long budget_ms;
-    unsigned int loads, log_level, deadline_s, kernel_version, program_flags;
+    unsigned loads, log_level, deadline_s, kernel_version, program_flags;
     bool watch;
     const char *logs;
-    unsigned int log_bytes;
+    unsigned log_bytes;
 };
 
 static bool read_version(const struct option_row *row, void *target, const char *text) {
-    unsigned int major = 0, minor = 0, patch = 0;
+    unsigned major = 0, minor = 0, patch = 0;
 
     (void)row;
     if (sscanf(text, "%u.%u.%u", &major, &minor, &patch) < 2)
         return false;
-    *(unsigned int *)target = major << 16 | minor << 8 | (patch > 255 ? 255 : patch);
+    *(unsigned *)target = major << 16 | minor << 8 | (patch > 255 ? 255 : patch);
     return true;
 }
 

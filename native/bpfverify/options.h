@@ -5,4 +5,4 @@
 int options_read(int count, char **arguments);
 
 // Seconds after which an object that is still being loaded is given up.
-extern unsigned int object_deadline_s;
+extern unsigned object_deadline_s;

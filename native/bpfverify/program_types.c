@@ -130,9 +130,7 @@ const char *program_types_read(const char *path) {
     return rule_table_read(path, "OBJECT-PATTERN SECTION-PATTERN TYPE", take_rule);
 }
 
-static unsigned int flags_of(unsigned int type) {
-    return type == BPF_PROG_TYPE_SYSCALL ? BPF_F_SLEEPABLE : 0;
-}
+static unsigned flags_of(unsigned type) { return type == BPF_PROG_TYPE_SYSCALL ? BPF_F_SLEEPABLE : 0; }
 
 bool program_kind_ruled(const char *object_path, const char *section, struct program_kind *kind) {
     for (size_t i = 0; i < rule_count; i++) {
@@ -175,7 +173,7 @@ struct program_kind program_kind_of(const char *object_path, const char *section
     return kind;
 }
 
-bool program_type_has_target(unsigned int type) {
+bool program_type_has_target(unsigned type) {
     return type == BPF_PROG_TYPE_STRUCT_OPS || type == BPF_PROG_TYPE_TRACING || type == BPF_PROG_TYPE_LSM ||
            type == BPF_PROG_TYPE_EXT;
 }

@@ -7,9 +7,9 @@
 #define NO_TYPE_WORDS "no program type for section '%.128s' in libbpf %s: name it with --types"
 
 struct program_kind {
-    unsigned int type;   // 0 if it is not known
-    unsigned int attach; // expected_attach_type
-    unsigned int flags;  // prog_flags
+    unsigned type;   // 0 if it is not known
+    unsigned attach; // expected_attach_type
+    unsigned flags;  // prog_flags
 };
 
 // Adds the rules of a file: one per line, OBJECT-PATTERN SECTION-PATTERN TYPE (shell patterns; TYPE as libbpf
@@ -23,4 +23,4 @@ struct program_kind program_kind_of(const char *object_path, const char *section
 bool program_kind_ruled(const char *object_path, const char *section, struct program_kind *kind);
 
 // Does the verifier want to know what such a program attaches to.
-bool program_type_has_target(unsigned int type);
+bool program_type_has_target(unsigned type);

@@ -24,7 +24,7 @@ static int create_map(const struct raw_map *map, int inner_fd) {
 }
 
 static int fill_data(const struct raw_map *map) {
-    const unsigned int first = 0;
+    const unsigned first = 0;
     return map->contents ? bpf_map_update_elem(map->fd, &first, map->contents, BPF_ANY) : 0;
 }
 

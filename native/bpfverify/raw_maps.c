@@ -91,7 +91,7 @@ static int by_offset(const void *left, const void *right) {
     return (a->offset > b->offset) - (a->offset < b->offset);
 }
 
-static int map_with_id(const struct raw_object *object, unsigned int id) {
+static int map_with_id(const struct raw_object *object, unsigned id) {
     for (size_t i = 0; i < object->map_count; i++)
         if (object->maps[i].id == id)
             return i;

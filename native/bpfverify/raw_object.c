@@ -58,7 +58,7 @@ static const char *fix_load(struct assembly *assembly, size_t at, const struct r
     if (symbol->st_shndx == SHN_UNDEF)
         return "it uses a symbol from outside the object";
     size_t offset =
-        symbol->st_value + (relocation->addend ? (size_t)relocation->addend : (unsigned int)insn->imm);
+        symbol->st_value + (relocation->addend ? (size_t)relocation->addend : (unsigned)insn->imm);
     long map = raw_map_find(assembly->object, symbol->st_shndx, offset);
     if (map < 0)
         return "it loads the address of something that is neither a legacy map nor data";

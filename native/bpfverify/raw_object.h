@@ -11,10 +11,10 @@ struct raw_map {
     const char *name;
     size_t section;
     size_t offset; // of the definition, within its section
-    unsigned int type, key_size, value_size, max_entries, flags;
-    unsigned int id; // iproute2's, by which another map names this one
-    int inner;       // the map whose kind this map of maps holds, or -1
-    bool is_data;    // made for a data section, whose bytes (NULL for zeros) it holds
+    unsigned type, key_size, value_size, max_entries, flags;
+    unsigned id;  // iproute2's, by which another map names this one
+    int inner;    // the map whose kind this map of maps holds, or -1
+    bool is_data; // made for a data section, whose bytes (NULL for zeros) it holds
     const void *contents;
     int fd; // once created, else -1
 };

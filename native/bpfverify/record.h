@@ -17,7 +17,7 @@ struct record {
     const char *name;
     const char *loader;   // "libbpf" or "raw"
     const char *compiler; // that the object names, or NULL
-    unsigned int program_type;
+    unsigned program_type;
     size_t insns; // as handed to the kernel; 0 where it did not come to that
     unsigned long long hash;
     enum verdict verdict;

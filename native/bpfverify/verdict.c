@@ -18,7 +18,7 @@ struct rule {
 
 // A helper that the kernel gives to this program type only if it is built with an option.
 static const struct {
-    unsigned int program_type;
+    unsigned program_type;
     const char *helper;
     const char *cause;
 } CONFIGURED[] = {

@@ -10,7 +10,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct watch watch;
 
-static __always_inline unsigned int current_tgid(void) { return bpf_get_current_pid_tgid() >> 32; }
+static __always_inline unsigned current_tgid(void) { return bpf_get_current_pid_tgid() >> 32; }
 
 static __always_inline int is_watched(void) { return watch.armed && current_tgid() == watch.tgid; }
 

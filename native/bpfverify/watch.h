@@ -3,10 +3,10 @@
 #pragma once
 
 struct watch {
-    unsigned int tgid; // whose work counts; learnt by the program `whoami`
-    unsigned int armed;
-    unsigned int epoch; // of the load: what an earlier one left allocated is not this one's to free
-    long long pages;    // allocated less freed since armed
+    unsigned tgid; // whose work counts; learnt by the program `whoami`
+    unsigned armed;
+    unsigned epoch;  // of the load: what an earlier one left allocated is not this one's to free
+    long long pages; // allocated less freed since armed
     long long peak_pages;
     long long slab_bytes; // kmalloc less kfree, in the bytes that the allocator hands out
     long long peak_slab_bytes;

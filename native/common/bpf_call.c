@@ -17,7 +17,7 @@ static syscall_function libc_syscall(void) {
     return found;
 }
 
-long bpf_call(int command, const union bpf_attr *attributes, unsigned int size) {
+long bpf_call(int command, const union bpf_attr *attributes, unsigned size) {
     return libc_syscall()(__NR_bpf, (long)command, attributes, (unsigned long)size);
 }
 

@@ -7,10 +7,10 @@
 #include <stdbool.h>
 
 // Makes the call itself, past bpf_call_seen(). Returns as bpf(2) does.
-long bpf_call(int command, const union bpf_attr *attributes, unsigned int size);
+long bpf_call(int command, const union bpf_attr *attributes, unsigned size);
 
 // Defined by the tool: stands in for each of libbpf's calls, and returns as bpf(2) does.
-long bpf_call_seen(int command, const union bpf_attr *attributes, unsigned int size);
+long bpf_call_seen(int command, const union bpf_attr *attributes, unsigned size);
 
 // Whether it is the BPF_PROG_LOAD of this program: libbpf's feature probes load programs too, under names of
 // their own. The kernel keeps BPF_OBJ_NAME_LEN - 1 bytes of a name.

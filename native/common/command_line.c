@@ -14,7 +14,7 @@
 #define HELP_COLUMN 28
 #define LARGEST_EXACT 9007199254740992.0 // 2^53: up to here a double is a whole number without doubt
 
-/* ---- values ---- */
+// ---- values ----
 
 bool option_text(const struct option_row *row, void *target, const char *text) {
     (void)row;
@@ -29,12 +29,12 @@ bool option_flag(const struct option_row *row, void *target, const char *text) {
 
 bool option_word(const struct option_row *row, void *target, const char *text) {
     size_t length = strlen(text);
-    unsigned int which = 0;
+    unsigned which = 0;
 
     for (const char *word = row->argument; word; which++) {
         const char *end = strchrnul(word, '|');
         if (length == (size_t)(end - word) && !strncmp(word, text, length)) {
-            *(unsigned int *)target = which;
+            *(unsigned *)target = which;
             return true;
         }
         word = *end ? end + 1 : NULL;
@@ -50,7 +50,7 @@ bool option_number(const struct option_row *row, void *target, const char *text)
     return end != text && !*end && number >= row->least && number <= row->most;
 }
 
-/* Decimal digits, of any size; 1e6 is a count too. */
+// Decimal digits, of any size; 1e6 is a count too.
 bool option_count(const struct option_row *row, void *target, const char *text) {
     unsigned long long count;
     double number;
@@ -74,7 +74,7 @@ bool option_unsigned(const struct option_row *row, void *target, const char *tex
 
     if (!option_count(row, &count, text))
         return false;
-    *(unsigned int *)target = count;
+    *(unsigned *)target = count;
     return true;
 }
 
@@ -94,7 +94,7 @@ bool option_cpus(const struct option_row *row, void *target, const char *text) {
     return !*end;
 }
 
-/* ---- the table ---- */
+// ---- the table ----
 
 void command_line_refuse(const char *format, ...) {
     va_list arguments;
@@ -167,7 +167,7 @@ int command_line_read(const struct command_line *line, void *options, int count,
         if (found == 'h')
             print_help(line);
         if (found)
-            exit(USAGE_EXIT); /* getopt_long has said why */
+            exit(USAGE_EXIT); // getopt_long has said why
         take(&line->rows[index], options, optarg);
     }
     check_arguments(line, count, arguments);

@@ -35,16 +35,16 @@ __attribute__((noreturn, format(printf, 1, 2))) void command_line_refuse(const c
 bool option_text(const struct option_row *row, void *target, const char *text); // const char *; not ""
 bool option_flag(const struct option_row *row, void *target, const char *text); // bool
 bool option_word(const struct option_row *row, void *target,
-                 const char *text); // unsigned int: which of A|B|C
-bool option_unsigned(const struct option_row *row, void *target, const char *text); // unsigned int
+                 const char *text); // unsigned: which of A|B|C
+bool option_unsigned(const struct option_row *row, void *target, const char *text); // unsigned
 bool option_count(const struct option_row *row, void *target, const char *text);    // unsigned long long
 bool option_number(const struct option_row *row, void *target, const char *text);   // double
 
 #define MOST_CPUS 64
 
 struct cpu_list {
-    unsigned int count;
-    unsigned int cpus[MOST_CPUS];
+    unsigned count;
+    unsigned cpus[MOST_CPUS];
 };
 
 bool option_cpus(const struct option_row *row, void *target, const char *text); // struct cpu_list: 0,2,3

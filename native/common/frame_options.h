@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "command_line.h"
@@ -8,21 +8,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An id of 0 to 4094, or `none`. */
+// An id of 0 to 4094, or `none`.
 static inline bool option_vlan(const struct option_row *row, void *target, const char *text) {
-    *(unsigned int *)target = NO_VLAN;
+    *(unsigned *)target = NO_VLAN;
     return !strcmp(text, "none") || option_unsigned(row, target, text);
 }
 
-/* 4 or 6, within the row's limits. */
+// 4 or 6, within the row's limits.
 static inline bool option_ip_version(const struct option_row *row, void *target, const char *text) {
-    return option_unsigned(row, target, text) && *(unsigned int *)target != 5;
+    return option_unsigned(row, target, text) && *(unsigned *)target != 5;
 }
 
-/* One size or several, with FCS and within the row's limits: struct frame_sizes. */
+// One size or several, with FCS and within the row's limits: struct frame_sizes.
 static inline bool option_frame_sizes(const struct option_row *row, void *target, const char *text) {
     struct frame_sizes *sizes = target;
-    unsigned int bytes;
+    unsigned bytes;
     char one[8];
 
     *sizes = (struct frame_sizes){0};

@@ -52,7 +52,7 @@ __attribute__((format(printf, 1, 2))) static void print(const char *format, ...)
     append(text, length);
 }
 
-/* How many bytes the UTF-8 sequence at `at` has, or 0 where none begins there (Unicode, table 3-7). */
+// How many bytes the UTF-8 sequence at `at` has, or 0 where none begins there (Unicode, table 3-7).
 static size_t sequence(const unsigned char *at) {
     unsigned char least = 0x80, most = 0xbf;
     size_t length = at[0] < 0x80   ? 1
@@ -206,7 +206,7 @@ void json_hold(void) {
     out.held = true;
 }
 
-/* What could not be written, because of a signal or because its reader has gone, stays for the next time. */
+// What could not be written, because of a signal or because its reader has gone, stays for the next time.
 bool json_flush(void) {
     size_t written = 0;
 

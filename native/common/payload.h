@@ -1,31 +1,26 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <linux/types.h>
 
-/*
- * A test frame: Ethernet, perhaps a VLAN tag, IPv4 or IPv6, UDP, and 18 bytes of payload. The sender of one
- * writes the same bytes:
- *
- *   IPv4   IPv4, tagged   IPv6, tagged or not
- *   42..45    50..53      66..69   magic, its low 16 bits xor the run id   (network byte order)
- *   46..47    54..55      70..71   bit 15: stamped; bits 0..14: label      (network byte order)
- *   48..55    56..63      72..79   time the frame was made, ns             (the sender's clock and byte
- * order: only it reads them) 56..59    64..67      80..83   sequence number within its stream       (network
- * byte order)
- *
- * A stream is what one sending CPU or queue numbers. It needs no field: stream
- * = flow mod streams, because a stream sends only the flows that leave this
- * remainder. A stream sends its flows in turn, from the first one in each burst.
- * The label is the flow; where there are more than labels, it tells the stream,
- * and the number tells the flow.
- *
- * All of it lies on 8-byte words of the frame, which is how both sides read and
- * write it: the head's last word ends with magic and flow, the next word is the
- * stamp, the first half of the one after it the sequence number. Where the UDP header
- * does not end there, zeros fill the gap.
- */
-#define PAYLOAD_MAGIC 0x78646c62u /* "xdlb" */
+// A test frame: Ethernet, perhaps a VLAN tag, IPv4 or IPv6, UDP, and 18 bytes of payload. The sender of one
+// writes the same bytes:
+//
+//   IPv4   IPv4, tagged   IPv6, tagged or not
+//   42..45    50..53      66..69   magic, its low 16 bits xor the run id   (network byte order)
+//   46..47    54..55      70..71   bit 15: stamped; bits 0..14: label      (network byte order)
+//   48..55    56..63      72..79   time the frame was made, ns             (the sender's byte order)
+//   56..59    64..67      80..83   sequence number within its stream       (network byte order)
+//
+// A stream is what one sending CPU or queue numbers. It needs no field: stream = flow mod streams, because a
+// stream sends only the flows that leave this remainder. A stream sends its flows in turn, from the first one
+// in each burst. The label is the flow; where there are more than labels, it tells the stream, and the number
+// tells the flow.
+//
+// All of it lies on 8-byte words of the frame, which is how both sides read and write it: the head's last
+// word ends with magic and flow, the next word is the stamp, the first half of the one after it the sequence
+// number. Where the UDP header does not end there, zeros fill the gap.
+#define PAYLOAD_MAGIC 0x78646c62u // "xdlb"
 #define PAYLOAD_RUN_ID_MASK 0xffffu
 #define PAYLOAD_STAMPED 0x8000u
 #define PAYLOAD_LABEL_MASK 0x7fffu
@@ -41,14 +36,14 @@
 #define NO_VLAN 0xffffu
 #define VLAN_ID_MASK 0x0fffu
 
-/* Where the parts of a run's frames are, in bytes from their start, or in words. */
+// Where the parts of a run's frames are, in bytes from their start, or in words.
 struct frame_layout {
-    __u32 vlan; /* the tag's id, or NO_VLAN */
+    __u32 vlan; // the tag's id, or NO_VLAN
     __u32 ip_version;
     __u32 ip_at, udp_at;
-    __u32 sum_at; /* the UDP checksum, which IPv6 asks for; 0: it stays 0, which in IPv4 says that there is
-                     none */
-    __u32 head_words; /* headers, magic and flow: the same in every frame of a flow but for the checksum */
+    __u32
+        sum_at; // the UDP checksum, which IPv6 asks for; 0: it stays 0, which in IPv4 says that there is none
+    __u32 head_words; // headers, magic and flow: the same in every frame of a flow but for the checksum
 };
 
 static inline struct frame_layout frame_layout(__u32 vlan, __u32 ip_version) {
@@ -65,20 +60,20 @@ static inline struct frame_layout frame_layout(__u32 vlan, __u32 ip_version) {
     };
 }
 
-/* Labels of the flows of one stream leave the same remainder. */
+// Labels of the flows of one stream leave the same remainder.
 static inline __u32 frame_label(__u32 flow, __u32 streams) {
     return flow % (PAYLOAD_LABELS - PAYLOAD_LABELS % streams);
 }
 
-#define PLAIN_HEAD_WORDS 6 /* IPv4 without a tag */
+#define PLAIN_HEAD_WORDS 6 // IPv4 without a tag
 #define MOST_HEAD_WORDS 9
 
-/* Where magic and flow begin. */
+// Where magic and flow begin.
 static inline __attribute__((always_inline)) __u32 frame_payload_at(const struct frame_layout *layout) {
     return layout->head_words * 8 - 6;
 }
 
-/* The shortest frame with such a head, without FCS: 60, 68 or 84. */
+// The shortest frame with such a head, without FCS: 60, 68 or 84.
 static inline __u32 frame_least_bytes(const struct frame_layout *layout) {
     return layout->head_words * 8 + 12;
 }
@@ -95,7 +90,7 @@ struct frame_head {
 #define FRAME_HALF(value) ((__u16)(value))
 #endif
 
-/* Sums of RFC 1071: any 16 aligned bits of a word count alike, in any byte order. */
+// Sums of RFC 1071: any 16 aligned bits of a word count alike, in any byte order.
 static inline __attribute__((always_inline)) __u64 frame_sum_word(__u64 word) {
     return (word >> 32) + (__u32)word;
 }
@@ -106,11 +101,9 @@ static inline __attribute__((always_inline)) __u32 frame_sum_fold(__u64 sum) {
     return (sum & 0xffff) + (sum >> 16);
 }
 
-/*
- * The UDP checksum of a frame: `rest` is the sum of what every frame of its flow has, which the head holds in
- * the checksum's place. A checksum of 0 is written as its other form, because 0 means that there is none (RFC
- * 768).
- */
+// The UDP checksum of a frame: `rest` is the sum of what every frame of its flow has, which the head holds in
+// the checksum's place. A checksum of 0 is written as its other form, because 0 means that there is none (RFC
+// 768).
 static inline __attribute__((always_inline)) __u16 frame_udp_sum(__u16 rest, __u64 stamp, __u32 sequence,
                                                                  __u32 stamped) {
     const __u64 sum = rest + frame_sum_word(stamp) + sequence + (stamped ? FRAME_HALF(PAYLOAD_STAMPED) : 0);
@@ -119,7 +112,7 @@ static inline __attribute__((always_inline)) __u16 frame_udp_sum(__u16 rest, __u
     return found ? found : 0xffff;
 }
 
-/* The sum of RFC 1071 over the IPv4 header of a frame without a tag, bytes 14 to 33. */
+// The sum of RFC 1071 over the IPv4 header of a frame without a tag, bytes 14 to 33.
 static inline __attribute__((always_inline)) int frame_ip_sum_holds(const __u64 *words) {
     const __u64 ends = (words[1] & FRAME_WORD(0xffffull)) | (words[4] & FRAME_WORD(0xffffull << 48));
     __u64 sum = frame_sum_word(words[2]) + frame_sum_word(words[3]) + frame_sum_word(ends);
@@ -128,8 +121,8 @@ static inline __attribute__((always_inline)) int frame_ip_sum_holds(const __u64 
     return (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
-/* For a frame without a tag: IPv4 without options or fragments, UDP, both lengths, a header checksum that
- * holds. */
+// For a frame without a tag: IPv4 without options or fragments, UDP, both lengths, a header checksum that
+// holds.
 static inline __attribute__((always_inline)) int frame_is_plain_ipv4(const __u64 *words, __u32 bytes) {
     const __u64 ip_bytes = bytes - ETHERNET_BYTES;
     const __u64 kind = (words[1] ^ FRAME_WORD(0x08004500ull)) & FRAME_WORD(0xffffff00ull);
@@ -139,7 +132,7 @@ static inline __attribute__((always_inline)) int frame_is_plain_ipv4(const __u64
     return !(kind | whole | udp) && frame_ip_sum_holds(words);
 }
 
-/* The same from the IP header on, wherever it is. */
+// The same from the IP header on, wherever it is.
 static inline __attribute__((always_inline)) int frame_is_ipv4(const __u16 *ip, __u32 bytes) {
     __u64 sum = 0;
 
@@ -150,16 +143,14 @@ static inline __attribute__((always_inline)) int frame_is_ipv4(const __u16 *ip, 
            frame_sum_fold(sum) == 0xffff && ip[12] == FRAME_HALF(bytes - IP_BYTES);
 }
 
-/* IPv6 without extension headers, UDP, both lengths. */
+// IPv6 without extension headers, UDP, both lengths.
 static inline __attribute__((always_inline)) int frame_is_ipv6(const __u16 *ip, __u32 bytes) {
     return (ip[0] & FRAME_HALF(0xf000)) == FRAME_HALF(0x6000) && ip[2] == FRAME_HALF(bytes - IPV6_BYTES) &&
            (ip[3] & FRAME_HALF(0xff00)) == FRAME_HALF(17 << 8) && ip[22] == FRAME_HALF(bytes - IPV6_BYTES);
 }
 
-/*
- * Whether the headers are those of a test frame of so many bytes (without FCS). A DUT may change what else
- * there is: addresses, ports, TOS, id, TTL, the tag's priority. The UDP checksum is not looked at.
- */
+// Whether the headers are those of a test frame of so many bytes (without FCS). A DUT may change what else
+// there is: addresses, ports, TOS, id, TTL, the tag's priority. The UDP checksum is not looked at.
 static inline __attribute__((always_inline)) int frame_has_shape(const __u64 *words, __u32 bytes,
                                                                  const struct frame_layout *layout) {
     const __u16 *halves = (const __u16 *)words;

@@ -18,7 +18,7 @@
 static char words[KEPT_BYTES];
 static char program[64];
 
-/* A verifier's log may be megabytes, and its end gives the reason: the beginning is dropped. */
+// A verifier's log may be megabytes, and its end gives the reason: the beginning is dropped.
 static void append(const char *text) {
     size_t used = strlen(words), more = strlen(text);
 
@@ -66,7 +66,7 @@ const char *refusal_words(void) { return words; }
 
 const char *refusal_program(const char *otherwise) { return *program ? program : otherwise; }
 
-/* The log's statistics, its frame, and the error number said again. */
+// The log's statistics, its frame, and the error number said again.
 static bool says_nothing(const char *line) {
     static const char *const STARTS[] = {
         "processed ", "insns processed ", "verification time ",     "stack depth ",
@@ -99,7 +99,7 @@ const char *refusal_producer(const void *object, size_t bytes) {
         return NULL;
     const char *first = found;
     while (first > start && first[-1])
-        first--; /* such as "Debian " */
+        first--; // such as "Debian "
     int length = strnlen(first, end - first);
     snprintf(named, sizeof(named), "%.*s", length, first);
     return named;

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "command_line.h"
@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-/* Up to 16 hex digits, folded to the 16 bits that a frame carries; four digits stay what they are. */
+// Up to 16 hex digits, folded to the 16 bits that a frame carries; four digits stay what they are.
 static inline bool option_run_id(const struct option_row *row, void *target, const char *text) {
     char *end;
     unsigned long long id = strtoull(text, &end, 16);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * cpuclock CPU...: at how many cycles per ns each CPU runs, where no counter of cycles is to be had. A chain
- * of additions, each of which needs the one before it, takes one cycle per addition on every CPU that BPF has
- * a JIT for. Both operands are registers: newer cores fold additions of constants. Whatever disturbs a slice
- * makes it slower, so the fastest slice is the clock: the one that a millisecond of others does not outdo.
- */
+// cpuclock CPU...: at how many cycles per ns each CPU runs, where no counter of cycles is to be had. A chain
+// of additions, each of which needs the one before it, takes one cycle per addition on every CPU that BPF has
+// a JIT for. Both operands are registers: newer cores fold additions of constants. Whatever disturbs a slice
+// makes it slower, so the fastest slice is the clock: the one that a millisecond of others does not outdo.
 #include "clock.h"
 #include "command_line.h"
 #include "fail.h"

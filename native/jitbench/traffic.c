@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Classic filters under traffic: UDP datagrams over the loopback device of a network namespace of our own,
-// from send() to recv(), or TCP segments of one connection, while packet sockets look at each through a
-// filter.
+// from send() to recv(), while packet sockets look at each through a filter.
+#include "traffic.h"
 #include "bench.h"
 #include "taps.h"
 
@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -28,7 +27,7 @@ static int loopback_up(void) {
     return error;
 }
 
-static int own_network(void) { return unshare(CLONE_NEWNET) || loopback_up() ? -1 : 0; }
+int own_network(void) { return unshare(CLONE_NEWNET) || loopback_up() ? -1 : 0; }
 
 static const char *policy_now(void) {
     switch (sched_getscheduler(0)) {
@@ -86,8 +85,7 @@ static int one_datagram(struct subject *subject) {
     return subject->tap < 0 ? 0 : tap_read(subject);
 }
 
-// Taps are there only while their round lasts, or every subject would pay for all of them.
-static int through_tap(struct subject *subject, long times, int (*once)(struct subject *subject)) {
+int through_tap(struct subject *subject, long times, int (*once)(struct subject *subject)) {
     if (subject->number && tap_open(subject))
         return -1;
     int error = once(subject);
@@ -106,71 +104,7 @@ static int datagrams(struct subject *subject, long times) {
     return taps_judge(subject, times);
 }
 
-static int receive_all(struct subject *subject, int socket) {
-    static _Alignas(PAGE_BYTES) char buffer[16 * PAGE_BYTES];
-    for (size_t left = subject->data_bytes; left;) {
-        ssize_t found = recv(socket, buffer, left < sizeof(buffer) ? left : sizeof(buffer), 0);
-        if (found <= 0)
-            return blame(subject, "recv");
-        left -= found;
-    }
-    return 0;
-}
-
-static int send_all(struct subject *subject, int socket) {
-    if (send(socket, subject->data, subject->data_bytes, 0) != (ssize_t)subject->data_bytes)
-        return blame(subject, "send");
-    return 0;
-}
-
-static int one_stretch(struct subject *subject) {
-    if (send_all(subject, subject->fd) || receive_all(subject, subject->peer))
-        return -1;
-    return subject->tap < 0 ? 0 : tap_read(subject);
-}
-
-static int one_transaction(struct subject *subject) {
-    if (send_all(subject, subject->fd) || receive_all(subject, subject->peer) ||
-        send_all(subject, subject->peer) || receive_all(subject, subject->fd))
-        return -1;
-    return subject->tap < 0 ? 0 : tap_read(subject);
-}
-
-// Which segments a round has (data, or an acknowledgement alone) varies: the verdict is whether any passed.
-static int judged(struct subject *subject, int error) {
-    subject->verdict = subject->verdict > 0;
-    return error;
-}
-
-static int stretches(struct subject *subject, long times) {
-    return judged(subject, through_tap(subject, times, one_stretch));
-}
-
-static int transactions(struct subject *subject, long times) {
-    return judged(subject, through_tap(subject, times, one_transaction));
-}
-
-static int open_tcp(struct subject *subject) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof(address);
-    const int on = 1;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    subject->fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (listener < 0 || subject->fd < 0)
-        return blame(subject, "socket");
-    if (bind(listener, (struct sockaddr *)&address, length) || listen(listener, 1) ||
-        getsockname(listener, (struct sockaddr *)&address, &length) ||
-        connect(subject->fd, (struct sockaddr *)&address, length) ||
-        (subject->peer = accept(listener, NULL, NULL)) < 0)
-        return blame(subject, "connect");
-    close(listener);
-    if (setsockopt(subject->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) ||
-        setsockopt(subject->peer, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)))
-        return blame(subject, "TCP_NODELAY");
-    return 0;
-}
-
-static void close_sockets(struct subject *subject) {
+void close_sockets(struct subject *subject) {
     taps_close(subject);
     if (subject->fd >= 0)
         close(subject->fd);
@@ -184,23 +118,5 @@ const struct bench TRAFFIC = {
     .begin = own_network,
     .open = open_udp,
     .batch = datagrams,
-    .close = close_sockets,
-};
-
-const struct bench TCP_RR = {
-    .name = "tcp-rr",
-    .says = "classic: DATA over a TCP connection and back, seen by NUMBER packet sockets (0, 1)",
-    .begin = own_network,
-    .open = open_tcp,
-    .batch = transactions,
-    .close = close_sockets,
-};
-
-const struct bench TCP_STREAM = {
-    .name = "tcp-stream",
-    .says = "classic: DATA over a TCP connection, seen by NUMBER packet sockets (0, 1)",
-    .begin = own_network,
-    .open = open_tcp,
-    .batch = stretches,
     .close = close_sockets,
 };

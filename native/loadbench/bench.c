@@ -8,19 +8,19 @@
 
 struct bench bench;
 
-void bench_begin(unsigned int repetition) {
+void bench_begin(unsigned repetition) {
     if (bench.watch == GRAPH)
         graph_begin(repetition);
     if (bench.watch == FENTRY)
         fentry_begin();
 }
 
-void bench_end(unsigned int repetition) {
+void bench_end(unsigned repetition) {
     if (bench.watch == GRAPH)
         graph_end(repetition);
 }
 
-bool bench_next(unsigned int repetition) {
+bool bench_next(unsigned repetition) {
     static uint64_t start;
     if (!start)
         start = now_ns();

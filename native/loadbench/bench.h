@@ -10,12 +10,12 @@
 enum watch { NOTHING, LOG, FENTRY, GRAPH };
 
 struct bench {
-    unsigned int repetitions;
-    unsigned int pause_us;  // between two: what the last one left to be freed is freed meanwhile
-    unsigned int budget_ms; // no further repetition once those before have taken so long
-    unsigned int again;     // further calls of BPF_PROG_LOAD in each, untimed
-    unsigned int watch;     // enum watch
-    const char *trace;      // where function_graph's trace goes
+    unsigned repetitions;
+    unsigned pause_us;  // between two: what the last one left to be freed is freed meanwhile
+    unsigned budget_ms; // no further repetition once those before have taken so long
+    unsigned again;     // further calls of BPF_PROG_LOAD in each, untimed
+    unsigned watch;     // enum watch
+    const char *trace;  // where function_graph's trace goes
 };
 
 extern struct bench bench;
@@ -24,11 +24,11 @@ extern struct bench bench;
 
 // A system call of the N-th repetition is about to be made, and has been: the place of all tracing. libbpf
 // loads programs of its own before it.
-void bench_begin(unsigned int repetition);
-void bench_end(unsigned int repetition);
+void bench_begin(unsigned repetition);
+void bench_end(unsigned repetition);
 
 // Whether the budget allows this repetition; pauses before all but the first.
-bool bench_next(unsigned int repetition);
+bool bench_next(unsigned repetition);
 
 // Open, load, attach, detach, close, as often as asked. Prints its lines.
 void bpf_bench(const char *object);

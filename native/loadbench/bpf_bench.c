@@ -49,7 +49,7 @@ static struct bpf_program *only_program(struct bpf_object *object) {
 
 // By libbpf: maps, BTF and relocations, and BPF_PROG_LOAD, which load_call times.
 static void load_object(const char *path, struct bpf_object *object, struct bpf_program *program,
-                        unsigned int rank) {
+                        unsigned rank) {
     load_call = (struct load_call){bpf_program__name(program), rank, UNKNOWN, 0};
     int error = bpf_object__load(object);
     if (!error)
@@ -86,7 +86,7 @@ static void keep_calls(long long *cycle) {
     cycle[JIT_INSIDE] = calls ? calls->jit_inside_ns : UNKNOWN;
 }
 
-static void run_cycle(const char *path, int interface, unsigned int rank) {
+static void run_cycle(const char *path, int interface, unsigned rank) {
     long long *cycle = cycles[rank];
     long long start = now_ns();
     struct bpf_object *object = open_object(path);
@@ -131,7 +131,7 @@ static long long maps_bytes(struct bpf_object *object) {
 // How large it is in the kernel; a load of its own, which is not timed.
 static void print_sizes(const char *path) {
     struct bpf_prog_info info = {0};
-    unsigned int length = sizeof(info);
+    unsigned length = sizeof(info);
     struct bpf_object *object = open_object(path);
     struct bpf_program *program = only_program(object);
     load_object(path, object, program, UNCOUNTED);
@@ -154,10 +154,10 @@ void bpf_bench(const char *object) {
     setrlimit(RLIMIT_MEMLOCK, &all); // before 5.11 maps and programs are charged to it
     int interface = network_make();
     print_sizes(object);
-    unsigned int done = 0;
+    unsigned done = 0;
     for (; bench_next(done); done++)
         run_cycle(object, interface, done);
-    for (unsigned int rank = 0; rank < done; rank++) {
+    for (unsigned rank = 0; rank < done; rank++) {
         json_begin("cycle");
         json_known("rank", rank);
         for (int step = 0; step < STEPS; step++)

@@ -3,8 +3,8 @@
 #pragma once
 
 struct calls {
-    unsigned int tgid;        // only this process is looked at
-    unsigned int in_check;    // bpf_check() is running
+    unsigned tgid;            // only this process is looked at
+    unsigned in_check;        // bpf_check() is running
     long long check_start_ns; // when it was entered
     long long jit_start_ns;
     long long check_ns;      // bpf_check(), with what it calls

@@ -88,16 +88,16 @@ void graph_arm(const char *functions) {
     marker = open(TRACEFS "trace_marker", O_WRONLY | O_CLOEXEC);
 }
 
-static void mark(const char *word, unsigned int cycle) {
+static void mark(const char *word, unsigned cycle) {
     char text[32];
     int length = snprintf(text, sizeof(text), "%s %u", word, cycle);
     if (marker >= 0 && write(marker, text, length) != length)
         fail("trace", errno, NULL, "the trace takes no marks: %s", strerror(errno));
 }
 
-void graph_begin(unsigned int cycle) { mark("cycle", cycle); }
+void graph_begin(unsigned cycle) { mark("cycle", cycle); }
 
-void graph_end(unsigned int cycle) { mark("done", cycle); }
+void graph_end(unsigned cycle) { mark("done", cycle); }
 
 void graph_finish(const char *path) {
     char block[65536];

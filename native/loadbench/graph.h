@@ -6,8 +6,8 @@
 // Arms the tracer for those of `functions` (comma-separated) that this kernel can trace. Fails with the
 // reason.
 void graph_arm(const char *functions);
-void graph_begin(unsigned int cycle);
-void graph_end(unsigned int cycle);
+void graph_begin(unsigned cycle);
+void graph_end(unsigned cycle);
 
 // Copies the trace to `path` and puts the tracer back as it was.
 void graph_finish(const char *path);

@@ -10,15 +10,15 @@
 struct load_call load_call;
 
 // A sampling profiler needs more calls than a repetition has.
-static void call_again(int command, const union bpf_attr *attributes, unsigned int size) {
-    for (unsigned int i = 0; i < bench.again; i++) {
+static void call_again(int command, const union bpf_attr *attributes, unsigned size) {
+    for (unsigned i = 0; i < bench.again; i++) {
         long fd = bpf_call(command, attributes, size);
         if (fd >= 0)
             close(fd);
     }
 }
 
-long bpf_call_seen(int command, const union bpf_attr *attributes, unsigned int size) {
+long bpf_call_seen(int command, const union bpf_attr *attributes, unsigned size) {
     if (!bpf_call_loads(command, attributes, load_call.program))
         return bpf_call(command, attributes, size);
     bench_begin(load_call.repetition);

@@ -4,7 +4,7 @@
 
 struct load_call {
     const char *program; // as the object names it
-    unsigned int repetition;
+    unsigned repetition;
     long long took_ns; // -1 before the call
     int error;
 };

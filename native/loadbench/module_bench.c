@@ -61,7 +61,7 @@ static void delete (const struct image *image) {
         fail("delete_module", errno, NULL, "%s stays: %s", image->name, strerror(errno));
 }
 
-static void run_cycle(struct image *image, unsigned int rank) {
+static void run_cycle(struct image *image, unsigned rank) {
     long long start = now_ns();
     read_image(image);
     long long read = now_ns();
@@ -107,10 +107,10 @@ void module_bench(const char *object) {
     name_module(&image);
     network_make();
     print_sizes(&image);
-    unsigned int done = 0;
+    unsigned done = 0;
     for (; bench_next(done); done++)
         run_cycle(&image, done);
-    for (unsigned int rank = 0; rank < done; rank++) {
+    for (unsigned rank = 0; rank < done; rank++) {
         json_begin("cycle");
         json_known("rank", rank);
         json_known("read_ns", cycles[rank].read_ns);

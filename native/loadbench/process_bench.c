@@ -62,7 +62,7 @@ static struct spent run_process(const char *path, char *const *words) {
 
 void start_bench(void) {
     char *const words[] = {"loadbench", "nothing", NULL};
-    for (unsigned int rank = 0; bench_next(rank); rank++) {
+    for (unsigned rank = 0; bench_next(rank); rank++) {
         struct spent spent = run_process("/proc/self/exe", words);
         json_begin("start");
         json_known("rank", rank);
@@ -104,13 +104,13 @@ void process_bench(char **words) {
         command_line_refuse("process: a command is missing");
     mount_own_bpffs();
     network_make();
-    unsigned int done = 0;
+    unsigned done = 0;
     for (; bench_next(done); done++) {
         cycles[done].run = run_process(words[0], words);
         if (then)
             cycles[done].then = run_process(then[0], then);
     }
-    for (unsigned int rank = 0; rank < done; rank++) {
+    for (unsigned rank = 0; rank < done; rank++) {
         json_begin("cycle");
         json_known("rank", rank);
         print_spent("run_ns", "run_own_ns", &cycles[rank].run);

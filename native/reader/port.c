@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ---- ethtool ---- */
+// ---- ethtool ----
 
 #define MOST_WORDS 32 // of a request
 #define MOST_NAMES 16
@@ -22,7 +22,7 @@
 // out.
 static const struct {
     const char *name;
-    unsigned int request, words;
+    unsigned request, words;
     const char *names[MOST_NAMES];
 } numbers[] = {
     {"port.rings",
@@ -50,7 +50,7 @@ static int ask(int fd, const char *device, void *request) {
     return ioctl(fd, SIOCETHTOOL, &port);
 }
 
-static bool chosen_by_driver(unsigned int request, const unsigned int *values, int place) {
+static bool chosen_by_driver(unsigned request, const unsigned *values, int place) {
     if (request != ETHTOOL_GCOALESCE)
         return false;
     return (place < 4 && values[ADAPTIVE_RX]) || (place >= 4 && place < 8 && values[ADAPTIVE_TX]);
@@ -58,7 +58,7 @@ static bool chosen_by_driver(unsigned int request, const unsigned int *values, i
 
 static void print_numbers(FILE *out, int fd, const char *device) {
     for (size_t row = 0; row < sizeof(numbers) / sizeof(numbers[0]); row++) {
-        unsigned int words[MOST_WORDS] = {numbers[row].request}, *values = words + 1;
+        unsigned words[MOST_WORDS] = {numbers[row].request}, *values = words + 1;
         if (ask(fd, device, words))
             continue; // the driver has no such settings
         fprintf(out, "%s\t", numbers[row].name);
@@ -69,10 +69,10 @@ static void print_numbers(FILE *out, int fd, const char *device) {
     }
 }
 
-static unsigned int count_features(int fd, const char *device) {
+static unsigned count_features(int fd, const char *device) {
     struct {
         struct ethtool_sset_info info;
-        unsigned int count;
+        unsigned count;
     } asked = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_FEATURES}};
 
     return ask(fd, device, &asked) || !asked.info.sset_mask ? 0 : asked.count;
@@ -80,7 +80,7 @@ static unsigned int count_features(int fd, const char *device) {
 
 // The names of the features that are on.
 static void print_features(FILE *out, int fd, const char *device) {
-    unsigned int count = count_features(fd, device), blocks = (count + 31) / 32;
+    unsigned count = count_features(fd, device), blocks = (count + 31) / 32;
     struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)count * ETH_GSTRING_LEN);
     struct ethtool_gfeatures *features = calloc(1, sizeof(*features) + blocks * sizeof(*features->features));
 
@@ -93,7 +93,7 @@ static void print_features(FILE *out, int fd, const char *device) {
         fprintf(out, "port.features\tabsent: %s\n", strerror(errno));
     } else {
         fprintf(out, "port.features\t");
-        for (unsigned int i = 0; i < count; i++)
+        for (unsigned i = 0; i < count; i++)
             if (features->features[i / 32].active >> i % 32 & 1)
                 fprintf(out, "%.*s ", ETH_GSTRING_LEN, names->data + (size_t)i * ETH_GSTRING_LEN);
         fputc('\n', out);
@@ -102,7 +102,7 @@ static void print_features(FILE *out, int fd, const char *device) {
     free(features);
 }
 
-/* ---- what stands behind the port ---- */
+// ---- what stands behind the port ----
 
 static const char *kind_of(const struct nlmsghdr *message) {
     const struct tcmsg *qdisc = NLMSG_DATA(message);
@@ -116,7 +116,7 @@ static const char *kind_of(const struct nlmsghdr *message) {
 }
 
 // Prints the qdiscs of one piece of the answer; false at its end.
-static bool print_piece(FILE *out, const char *piece, unsigned int length, unsigned int ifindex, char *last) {
+static bool print_piece(FILE *out, const char *piece, unsigned length, unsigned ifindex, char *last) {
     const struct nlmsghdr *message = (const void *)piece;
 
     for (; NLMSG_OK(message, length); message = NLMSG_NEXT(message, length)) {
@@ -133,7 +133,7 @@ static bool print_piece(FILE *out, const char *piece, unsigned int length, unsig
 }
 
 // The kinds of the port's qdiscs: clsact is one, where tc's programs are attached.
-static void print_qdiscs(FILE *out, unsigned int ifindex) {
+static void print_qdiscs(FILE *out, unsigned ifindex) {
     static char piece[1 << 15] __attribute__((aligned(8)));
     struct {
         struct nlmsghdr header;

@@ -23,7 +23,7 @@ static int call(int command, union bpf_attr *attributes) {
     return (int)syscall(SYS_bpf, command, attributes, sizeof(*attributes));
 }
 
-static bool read_info(unsigned int id, struct bpf_prog_info *info) {
+static bool read_info(unsigned id, struct bpf_prog_info *info) {
     union bpf_attr program = {.prog_id = id};
     int fd = call(BPF_PROG_GET_FD_BY_ID, &program);
     if (fd < 0)
@@ -56,9 +56,9 @@ static int print_each(FILE *runs, FILE *traced) {
     return errno == ENOENT ? 0 : errno;
 }
 
-static int count_tcx(unsigned int ifindex, int where) {
-    unsigned int ids[64];
-    union bpf_attr asked = {.query = {.target_fd = ifindex, /* target_ifindex */
+static int count_tcx(unsigned ifindex, int where) {
+    unsigned ids[64];
+    union bpf_attr asked = {.query = {.target_fd = ifindex, // target_ifindex
                                       .attach_type = where,
                                       .prog_ids = (unsigned long)ids,
                                       .prog_cnt = sizeof(ids) / sizeof(ids[0])}};
@@ -66,7 +66,7 @@ static int count_tcx(unsigned int ifindex, int where) {
 }
 
 // Runs that the kernel counted of each XDP program, by id: it counts only while BPF statistics are on.
-void print_programs(FILE *out, unsigned int ifindex) {
+void print_programs(FILE *out, unsigned ifindex) {
     char *runs = NULL, *traced = NULL;
     size_t lengths[2];
     FILE *counted = open_memstream(&runs, &lengths[0]), *named = open_memstream(&traced, &lengths[1]);

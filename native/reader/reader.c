@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * reader: answers readings of a host for as long as its input is open: one SSH command for a whole session,
- * where each reading of a trial would take one of its own. Between two readings it sleeps. Each line of its
- * input is one reading, its words in hexadecimal, so that they may hold anything:
- *     file PATH             the file's contents, read here
- *     run PROGRAM WORD...   what the command prints, in the C locale, with an empty standard input
- *     settings DEVICE PATTERN...   what costs time and can change, of the machine and of a port: `settings.h`
- * The answer is a line of JSON: exit code (128 + N after signal N), and both streams in hexadecimal.
- */
+// reader: answers readings of a host for as long as its input is open: one SSH command for a whole session,
+// where each reading of a trial would take one of its own. Between two readings it sleeps. Each line of its
+// input is one reading, its words in hexadecimal, so that they may hold anything:
+//     file PATH             the file's contents, read here
+//     run PROGRAM WORD...   what the command prints, in the C locale, with an empty standard input
+//     settings DEVICE PATTERN...   what costs time and can change, of the machine and of a port: `settings.h`
+// The answer is a line of JSON: exit code (128 + N after signal N), and both streams in hexadecimal.
 #include "command_line.h"
 #include "fail.h"
 #include "json.h"

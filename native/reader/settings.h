@@ -10,4 +10,4 @@
 void print_settings(FILE *out, const char *device, char *const *patterns);
 
 void print_port(FILE *out, const char *device);
-void print_programs(FILE *out, unsigned int ifindex);
+void print_programs(FILE *out, unsigned ifindex);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * sampler DEVICE SECONDS: notes the CPUs' ticks and the device's packets every SECONDS, from the first line
- * of its standard input to the end of that input, then prints the notes. Within the time it starts no process
- * and writes nothing: neither a command nor an answer travels while traffic runs, and a note costs the DUT
- * some microseconds. A note is the text that the kernel gives: the line of /proc/uptime, rx_packets,
- * tx_packets, and /proc/stat's line of each CPU.
- */
+// sampler DEVICE SECONDS: notes the CPUs' ticks and the device's packets every SECONDS, from the first line
+// of its standard input to the end of that input, then prints the notes. Within the time it starts no process
+// and writes nothing: neither a command nor an answer travels while traffic runs, and a note costs the DUT
+// some microseconds. A note is the text that the kernel gives: the line of /proc/uptime, rx_packets,
+// tx_packets, and /proc/stat's line of each CPU.
 #include "clock.h"
 #include "command_line.h"
 

@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "burst.h"
 #include "clock.h"
+#include "counts.h"
 #include "engine.h"
 #include "receive.h"
 #include "report.h"
+#include "thread.h"
 #include "workers.h"
 
 #include <linux/if_ether.h>
 #include <string.h>
 
-#define LEAD_NS (2 * NS_PER_MS) /* from telling the senders to the window's start */
-#define SLICE_NS                                                                                             \
-    (10 * NS_PER_MS) /* a signal or the end of --max-frames is noticed within                                \
-                        this time */
+#define LEAD_NS (2 * NS_PER_MS) // from telling the senders to the window's start
+// A signal or the end of --max-frames is noticed within this time
+#define SLICE_NS (10 * NS_PER_MS)
 #define INTERVAL_NS (100 * NS_PER_MS)
-#define INTERVALS 4                /* the least a burst has: whether its rate was steady is asked of them */
-#define SETTLE_INTERRUPTED_S 0.005 /* counters are read at rest even then */
+#define INTERVALS 4                // the least a burst has: whether its rate was steady is asked of them
+#define SETTLE_INTERRUPTED_S 0.005 // counters are read at rest even then
 #define LOOK_NS NS_PER_MS
-#define LOOKS_AT_REST 3   /* in a row, that see nothing new: what came back is all */
-#define LOOKS_UNSURE 8    /* as many, where it is all only if foreign frames are counted as ours */
-#define PACED_SHARE 0.999 /* a paced burst that offers less was limited */
+#define LOOKS_AT_REST 3   // in a row, that see nothing new: what came back is all
+#define LOOKS_UNSURE 8    // as many, where it is all only if foreign frames are counted as ours
+#define PACED_SHARE 0.999 // a paced burst that offers less was limited
 
 struct burst {
     struct session *session;
     const struct burst_request *request;
     struct send_window window;
     uint64_t quota;
-    uint64_t stopped_ns;              /* told to stop before the window's end; 0: not */
-    uint64_t tx_packets, rx_packets;  /* at the last interval */
-    uint64_t watched_ns, cpu_ns;      /* how long the senders were watched, and their CPU time in it */
-    uint64_t rx_window, rx_window_ns; /* received when the window ended, and when that was since it began */
+    uint64_t stopped_ns;              // told to stop before the window's end; 0: not
+    uint64_t tx_packets, rx_packets;  // at the last interval
+    uint64_t watched_ns, cpu_ns;      // how long the senders were watched, and their CPU time in it
+    uint64_t rx_window, rx_window_ns; // received when the window ended, and when that was since it began
     struct stream_counts counts[MAX_STREAMS];
 };
 
@@ -41,7 +42,7 @@ static uint64_t sent(const struct burst *burst) {
     return sum;
 }
 
-/* Divides --max-frames among the streams. Returns the sum. */
+// Divides --max-frames among the streams. Returns the sum.
 static uint64_t share_quota(const struct session *session, uint64_t quotas[MAX_STREAMS]) {
     const uint64_t total = session->options.max_frames ?: UINT64_MAX / 2;
 
@@ -54,8 +55,8 @@ static int print_interval(struct burst *burst, uint64_t now) {
     const struct session *session = burst->session;
     const bool receives = !session->options.no_receive && session->recognised;
     struct receive_counters rx = {0};
-    int error = session->engine->read(session, burst->counts) ?: receives ? receive_read(&rx) : 0;
-    __u64 tx_new = sent(burst) - burst->tx_packets, rx_new = receive_packets(&rx) - burst->rx_packets;
+    int error = session->engine->read(session, burst->counts) ?: receives ? counts_read(&rx) : 0;
+    uint64_t tx_new = sent(burst) - burst->tx_packets, rx_new = counts_packets(&rx) - burst->rx_packets;
 
     if (error)
         return error;
@@ -66,18 +67,18 @@ static int print_interval(struct burst *burst, uint64_t now) {
     return 0;
 }
 
-/* What has come back while the window lasts; what comes later is the rings' drain. */
+// What has come back while the window lasts; what comes later is the rings' drain.
 static int count_window(struct burst *burst) {
     struct receive_counters rx = {0};
     uint64_t now = now_ns();
-    int error = burst->session->options.no_receive ? 0 : receive_read(&rx);
+    int error = burst->session->options.no_receive ? 0 : counts_read(&rx);
 
     burst->rx_window_ns = now - burst->window.start_ns;
-    burst->rx_window = receive_packets(&rx);
+    burst->rx_window = counts_packets(&rx);
     return error;
 }
 
-/* Until the window ends, the frames are used up, or a signal comes. */
+// Until the window ends, the frames are used up, or a signal comes.
 static int watch(struct burst *burst) {
     const struct session *session = burst->session;
     const uint64_t length = (burst->window.end_ns - burst->window.start_ns) / INTERVALS;
@@ -91,7 +92,7 @@ static int watch(struct burst *burst) {
             error = print_interval(burst, now);
             next += interval;
         }
-        receive_follow_clock();
+        counts_follow_clock();
         error = error ?: workers_check() ?: session->engine->read(session, burst->counts);
         if (sent(burst) >= burst->quota)
             break;
@@ -108,7 +109,7 @@ static int watch(struct burst *burst) {
 
 static uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* The longest any stream went on sending, as it noticed itself, or the kernel took its frames. */
+// The longest any stream went on sending, as it noticed itself, or the kernel took its frames.
 static double duration(const struct burst *burst) {
     const uint64_t unnoticed = burst->stopped_ns ?: burst->window.end_ns;
     uint64_t last = burst->window.start_ns;
@@ -131,7 +132,7 @@ static const char *limited(const struct burst *burst) {
     return NULL;
 }
 
-/* A sender that stands still when the window ends has not looked at the clock since. */
+// A sender that stands still when the window ends has not looked at the clock since.
 static struct looks looks_until_end(const struct burst *burst, const struct stream_counts *counts) {
     struct looks looks = counts->looks;
 
@@ -140,7 +141,7 @@ static struct looks looks_until_end(const struct burst *burst, const struct stre
     return looks;
 }
 
-/* The sizes of a stream's frames follow from their numbers. */
+// The sizes of a stream's frames follow from their numbers.
 static void add_sizes(const struct session *session, unsigned stream, uint64_t frames,
                       struct size_counts *sum) {
     const unsigned count = session->options.sizes.count;
@@ -150,7 +151,7 @@ static void add_sizes(const struct session *session, unsigned stream, uint64_t f
         sum->frames[frame_size_index(count, first + i)] += frames / count + (i < frames % count);
 }
 
-/* With FCS, as all sizes of the output. */
+// With FCS, as all sizes of the output.
 static uint64_t bytes_of(const struct frame_sizes *sizes, const struct size_counts *counts) {
     uint64_t bytes = 0;
 
@@ -195,13 +196,13 @@ static void sum_up(const struct burst *burst, struct burst_report *report) {
 
 static int print_result(const struct burst *burst) {
     const struct session *session = burst->session;
-    static struct burst_report report; /* its histograms are too large for a stack */
+    static struct burst_report report; // its histograms are too large for a stack
     uint64_t errors = 0;
     int error = 0;
 
     sum_up(burst, &report);
     if (!session->options.no_receive)
-        error = receive_read(&report.rx) ?: receive_read_sizes(&report.rx_sizes) ?: receive_read_from_due(&report.from_due);
+        error = counts_read(&report.rx) ?: counts_read_sizes(&report.rx_sizes) ?: counts_read_from_due(&report.from_due);
     error = error ?: session->engine->lateness(session, &report.late);
     if (session->options.tx_device_stamps)
         session->engine->stamps(session, &report.stamps);
@@ -225,7 +226,7 @@ static int send_frames(struct burst *burst) {
     burst->window.end_ns = burst->window.start_ns + burst->request->seconds * NS_PER_SECOND;
     if (!error) {
         if (!session->options.no_receive)
-            receive_schedule(session, burst->window.start_ns);
+            counts_schedule(session, burst->window.start_ns);
         session->engine->go(&burst->window);
         error = watch(burst);
     }
@@ -233,25 +234,24 @@ static int send_frames(struct burst *burst) {
     return error ?: stop_error ?: print_interval(burst, now_ns());
 }
 
-/* Waits until all that was sent is back and nothing new comes, --settle at most.
- * If frames are missing, only time tells whether they are late or lost.
- */
+// Waits until all that was sent is back and nothing new comes, --settle at most. If frames are missing, only
+// time tells whether they are late or lost.
 static int settle(const struct burst *burst, double most_s) {
     const struct session *session = burst->session;
     const uint64_t end = now_ns() + most_s * NS_PER_SECOND, all = sent(burst);
     const bool counts = !session->options.no_receive && session->recognised;
-    static struct receive_counters rx; /* its histogram is large */
+    static struct receive_counters rx; // its histogram is large
     uint64_t before = UINT64_MAX, own, now;
     unsigned same = 0;
     bool at_rest = false;
 
     while (counts && now_ns() + LOOK_NS < end) {
-        int error = receive_read(&rx);
+        int error = counts_read(&rx);
         if (error)
             return error;
-        /* a program of the user's may have rewritten what marks them */
-        own = receive_packets(&rx) - rx.duplicates;
-        now = receive_packets(&rx) + rx.foreign;
+        // a program of the user's may have rewritten what marks them
+        own = counts_packets(&rx) - rx.duplicates;
+        now = counts_packets(&rx) + rx.foreign;
         same = now == before && own + rx.foreign >= all ? same + 1 : 0;
         at_rest = same >= (own >= all ? LOOKS_AT_REST : LOOKS_UNSURE);
         if (at_rest)
@@ -269,7 +269,7 @@ int burst_run(struct session *session, const struct burst_request *request) {
     int error = 0;
 
     if (!session->options.no_receive)
-        error = receive_begin(session);
+        error = counts_begin(session);
     error = error ?: send_frames(&burst);
     if (error)
         return error;

@@ -11,7 +11,7 @@
 
 uint32_t frame_magic(const struct options *options) { return PAYLOAD_MAGIC ^ options->run_id; }
 
-/* RFC 1071, not yet folded. */
+// RFC 1071, not yet folded.
 static uint64_t sum_of(const void *bytes, size_t size) {
     uint16_t word;
     uint64_t sum = 0;
@@ -57,7 +57,7 @@ static void put_ipv4(uint8_t *head, const struct options *options, uint16_t ip_b
     put(head, options->layout.ip_at, &ip, sizeof(ip));
 }
 
-/* The prefix for benchmarks (RFC 5180), with the IPv4 address at the end. */
+// The prefix for benchmarks (RFC 5180), with the IPv4 address at the end.
 static struct in6_addr in_prefix(uint32_t ip) {
     struct in6_addr address = {.s6_addr = {0x20, 0x01, 0x00, 0x02}};
 
@@ -78,8 +78,8 @@ static void put_ipv6(uint8_t *head, const struct options *options, uint16_t ip_b
     put(head, options->layout.ip_at, &ip, sizeof(ip));
 }
 
-/* What the UDP checksum covers and every frame of the flow has: the pseudo header of RFC 8200, ports, length,
- * magic and flow. */
+// What the UDP checksum covers and every frame of the flow has: the pseudo header of RFC 8200, ports, length,
+// magic and flow.
 static uint16_t common_sum(const uint8_t *head, const struct options *options) {
     const unsigned from = options->layout.ip_at + offsetof(struct ip6_hdr, ip6_src);
     uint16_t udp_bytes;

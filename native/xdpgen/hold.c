@@ -25,7 +25,7 @@ static const char *because(const char *what) {
     return reason;
 }
 
-/* In the network namespace that this thread is in. */
+// In the network namespace that this thread is in.
 static const char *attach(int program) {
     LIBBPF_OPTS(bpf_link_create_opts, native, .flags = XDP_FLAGS_DRV_MODE);
     struct ifreq request = {.ifr_name = "hold", .ifr_flags = IFF_TAP | IFF_NO_PI};
@@ -50,7 +50,7 @@ const char *hold_open(int program) {
     } else {
         reason = attach(program);
         if (setns(home, CLONE_NEWNET))
-            abort(); /* whatever came next would happen in the wrong place */
+            abort(); // whatever came next would happen in the wrong place
     }
     close(home);
     return reason;

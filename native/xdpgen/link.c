@@ -16,8 +16,7 @@
 
 typedef void (*visitor)(const struct ifaddrs *entry, void *result);
 
-/* getifaddrs() asks by netlink, so it answers for this network namespace
- * whatever /sys shows. */
+// getifaddrs() asks by netlink, so it answers for this network namespace whatever /sys shows.
 static int visit(const char *interface, visitor visitor, void *result) {
     struct ifaddrs *all, *entry;
 
@@ -41,7 +40,7 @@ static void copy_mac(const struct ifaddrs *entry, void *result) {
 
 int link_mac(const char *interface, uint8_t mac[6]) { return visit(interface, copy_mac, mac); }
 
-/* As the kernel's xdp_ok_fwd_dev(): there is always room for a tag. */
+// As the kernel's xdp_ok_fwd_dev(): there is always room for a tag.
 int link_largest_frame(const char *interface, unsigned *bytes) {
     struct ifreq request = {0};
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -1,14 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <stdint.h>
 
-/* Reads the device's own MAC. */
+// Reads the device's own MAC.
 int link_mac(const char *interface, uint8_t mac[6]);
 
-/* The largest frame, without FCS, that the kernel hands to the device for an XDP program. */
+// The largest frame, without FCS, that the kernel hands to the device for an XDP program.
 int link_largest_frame(const char *interface, unsigned *bytes);
 
-/* Frames the device gave up on while sending, as its link statistics count them
- * (they wrap at 32 bits). */
+// Frames the device gave up on while sending, as its link statistics count them (they wrap at 32 bits).
 int link_tx_failures(const char *interface, uint32_t *failures);

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Engine `live`: the kernel runs send.bpf.c on frames of its own making and
- * sends what it returns XDP_TX for (BPF_PROG_TEST_RUN with
- * BPF_F_TEST_XDP_LIVE_FRAMES). One call lasts a whole burst: the program itself
- * waits for the window, keeps the pace and stops.
- */
+// Engine `live`: the kernel runs send.bpf.c on frames of its own making and sends what it returns XDP_TX for
+// (BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES). One call lasts a whole burst: the program itself waits
+// for the window, keeps the pace and stops.
 #include "clock.h"
 #include "engine.h"
 #include "fail.h"
@@ -12,8 +9,10 @@
 #include "hold.h"
 #include "link.h"
 #include "object.h"
+#include "pace.h"
 #include "receive.h"
 #include "refused.h"
+#include "thread.h"
 #include "workers.h"
 
 #include <errno.h>
@@ -27,21 +26,21 @@
 #include <bpf/libbpf.h>
 
 #define PACED_BATCH 8
-#define FULL_BATCH 60 /* fewer than a NAPI poll takes (64), which then ends at once: 3 % faster than 64 */
+#define FULL_BATCH 60 // fewer than a NAPI poll takes (64), which then ends at once: 3 % faster than 64
 #define ARM_LIMIT_NS (5 * NS_PER_SECOND)
 #define MOST_BETWEEN_LOOKS 64
-#define LARGEST_BATCH 256 /* TEST_XDP_MAX_BATCH of net/bpf/test_run.c */
+#define LARGEST_BATCH 256 // TEST_XDP_MAX_BATCH of net/bpf/test_run.c
 
 static struct {
     const struct session *session;
     struct bpf_object *object;
-    const char *refused_missing; /* why there is no count of refused frames */
+    const char *refused_missing; // why there is no count of refused frames
     struct send_memory *memory;
     int program, senders, lateness;
     struct xdp_md context;
     char frame[LIVE_METADATA + ETH_FRAME_LEN + VLAN_BYTES];
-    struct sender *values;         /* one per possible CPU */
-    struct histogram *late_values; /* the same */
+    struct sender *values;         // one per possible CPU
+    struct histogram *late_values; // the same
 } live;
 
 static unsigned live_streams(const struct options *options) { return options->cpus.count; }
@@ -50,13 +49,13 @@ static unsigned live_queue_of(const struct session *session, unsigned stream) {
     return session->options.cpus.cpus[stream] % session->options.queues;
 }
 
-/* A frame leaves when its batch ends: a small batch keeps the pace, a large one reaches the rate. */
+// A frame leaves when its batch ends: a small batch keeps the pace, a large one reaches the rate.
 static unsigned live_batch(const struct session *session) {
     return session->options.rate_pps ? PACED_BATCH : FULL_BATCH;
 }
 
-/* A kernel that has live frames refuses this batch as too large; an older one does not know the flag. Nothing
- * is sent. */
+// A kernel that has live frames refuses this batch as too large; an older one does not know the flag. Nothing
+// is sent.
 static int require_live_frames(void) {
     LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = live.frame, .data_size_in = ETH_ZLEN, .repeat = 1,
                 .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = LARGEST_BATCH + 1);
@@ -77,8 +76,7 @@ static int lead_to_receiver(void) {
     return 0;
 }
 
-/* A look at a payload takes as long as it is long: at most one in 100 us, and at full load one frame in 64.
- */
+// A look at a payload takes as long as it is long: at most one in 100 us, and at full load one frame in 64.
 static unsigned look_every(const struct options *options) {
     const double frames = options->rate_pps ? options->rate_pps / 10e3 : MOST_BETWEEN_LOOKS;
 
@@ -132,7 +130,7 @@ static int load_sender(const struct session *session) {
     return settings.alone == ALONE_RECEIVER ? lead_to_receiver() : 0;
 }
 
-/* A frame that the device's MTU does not admit is dropped before its batch is flushed: nothing counts it. */
+// A frame that the device's MTU does not admit is dropped before its batch is flushed: nothing counts it.
 static int require_room(const struct session *session) {
     const unsigned bytes = session->options.sizes.largest;
     unsigned most;
@@ -144,7 +142,7 @@ static int require_room(const struct session *session) {
                   session->options.interface, most + ETH_FCS_LEN, bytes + ETH_FCS_LEN);
 }
 
-/* Where a frame is longer than what every lap writes. */
+// Where a frame is longer than what every lap writes.
 static void live_release(void) {
     const struct options *options = &live.session->options;
 
@@ -222,8 +220,8 @@ static void set_senders(const struct session *session, const uint64_t quotas[MAX
         *sender = (struct sender){
             .sequence = session->sequences[stream],
             .end_sequence = session->sequences[stream] + quotas[stream],
-            .interval = engine_interval(session),
-            .due = engine_first_due(session, stream),
+            .interval = pace_interval(session),
+            .due = pace_first_due(session, stream),
             .flow = stream,
             .stream = stream,
             .whole_from = live.memory->restores ? session->sequences[stream] : ALL_ONES,

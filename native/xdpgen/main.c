@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* xdpgen: sends test frames through XDP, receives what comes back, and prints
- * JSON lines. */
+// xdpgen: sends test frames through XDP, receives what comes back, and prints JSON lines.
 #include "burst.h"
 #include "engine.h"
 #include "fail.h"
@@ -16,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int wake_pipe[2]; /* so that a signal just before poll() is not missed */
+static int wake_pipe[2]; // so that a signal just before poll() is not missed
 
 static void on_signal(int signal) {
     (void)signal;
@@ -25,7 +24,7 @@ static void on_signal(int signal) {
 }
 
 static int install_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART: a blocked write must end too */
+    struct sigaction action = {.sa_handler = on_signal}; // no SA_RESTART: a blocked write must end too
 
     if (pipe(wake_pipe))
         return failed("signals", errno, NULL, "no pipe for signals");
@@ -44,8 +43,7 @@ static int run_list(struct session *session, unsigned *done) {
     return error;
 }
 
-/* One line of stdin without its newline. Returns its length, or -1 at the end
- * or on a signal. */
+// One line of stdin without its newline. Returns its length, or -1 at the end or on a signal.
 static int read_line(char *line, size_t size) {
     struct pollfd waits[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = wake_pipe[0], .events = POLLIN}};
     size_t length = 0;
@@ -64,7 +62,7 @@ static int read_line(char *line, size_t size) {
     return -1;
 }
 
-/* `released` marks where what belongs together ends: `done` counts the bursts since then. */
+// `released` marks where what belongs together ends: `done` counts the bursts since then.
 static int run_steps(struct session *session, unsigned *done) {
     static const char command[] = "burst ";
     struct burst_request request;

@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* linux/netdev.h, which Debian 12 does not have. */
+// linux/netdev.h, which Debian 12 does not have.
 #define NETDEV_FAMILY "netdev"
 #define NETDEV_DEV_GET 1
 #define NETDEV_DEV_IFINDEX 1
@@ -30,7 +30,7 @@ struct request {
     char value[16];
 };
 
-/* Finds an attribute in a generic message. Returns NULL where it has none so long. */
+// Finds an attribute in a generic message. Returns NULL where it has none so long.
 static const void *attribute(const struct nlmsghdr *message, unsigned type, size_t least) {
     const char *at = (const char *)NLMSG_DATA(message) + GENL_HDRLEN;
     const char *end = (const char *)message + message->nlmsg_len;
@@ -46,7 +46,7 @@ static const void *attribute(const struct nlmsghdr *message, unsigned type, size
     return NULL;
 }
 
-/* The error that a reply is, or that it is none. */
+// The error that a reply is, or that it is none.
 static int refusal_in(const struct nlmsghdr *message, size_t bytes) {
     if (bytes < NLMSG_HDRLEN || message->nlmsg_len > bytes || message->nlmsg_len < NLMSG_LENGTH(GENL_HDRLEN))
         return -EBADMSG;
@@ -57,7 +57,7 @@ static int refusal_in(const struct nlmsghdr *message, size_t bytes) {
                : ((const struct nlmsgerr *)NLMSG_DATA(message))->error ?: -EBADMSG;
 }
 
-/* Returns the reply's bytes, or a negative errno. */
+// Returns the reply's bytes, or a negative errno.
 static ssize_t ask(int fd, unsigned family, unsigned command, unsigned type, const void *value, size_t size,
                    void *reply, size_t room) {
     struct request request = {

@@ -13,8 +13,7 @@
 #define MAGIC_US 0xa1b2c3d4u
 #define MAGIC_NS 0xa1b23c4du
 #define LINKTYPE_ETHERNET 1
-/* The link type also tells whether the FCS's length is told, and that length
- * in units of 2 bytes. */
+// The link type also tells whether the FCS's length is told, and that length in units of 2 bytes.
 #define HAS_FCS (1u << 26)
 #define FCS_SHIFT 28
 
@@ -54,7 +53,7 @@ static int read_file(struct pcap *pcap, struct reader *reader) {
     return pcap->file ? 0 : failed("frames", EINVAL, NULL, "%s: empty, or not a file", reader->path);
 }
 
-/* The same rules as src/xdplab/formats/pcap.py. */
+// The same rules as src/xdplab/formats/pcap.py.
 static int read_link_type(struct reader *reader, uint32_t type) {
     uint32_t fcs = type >> FCS_SHIFT;
 

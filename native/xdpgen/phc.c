@@ -37,7 +37,7 @@ int phc_open(const char *interface) {
 
 static int64_t ns(struct ptp_clock_time time) { return time.sec * (int64_t)NS_PER_SECOND + time.nsec; }
 
-/* The kernel reads the system's clock on both sides of the device's; the closest pair is the best. */
+// The kernel reads the system's clock on both sides of the device's; the closest pair is the best.
 static int64_t to_realtime(const struct ptp_sys_offset_extended *read) {
     int64_t closest = INT64_MAX, offset = 0;
 
@@ -51,8 +51,7 @@ static int64_t to_realtime(const struct ptp_sys_offset_extended *read) {
     return offset;
 }
 
-/* The same by hand: a CPU that is taken away between two readings would shift every latency by half of that.
- */
+// The same by hand: a CPU that is taken away between two readings would shift every latency by half of that.
 static int64_t real_to_monotonic(void) {
     int64_t closest = INT64_MAX, offset = 0;
 

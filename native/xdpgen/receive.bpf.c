@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Takes every test frame off the TG's device: counts it, looks at its sequence
- * number, and puts its age into a histogram. What is not a test frame goes on
- * to the stack.
- *
- * Several CPUs may receive one stream. Its record is then shared without locks:
- * a race can miss an event, it cannot invent one.
- */
+// Takes every test frame off the TG's device: counts it, looks at its sequence number, and puts its age into
+// a histogram. What is not a test frame goes on to the stack.
+//
+// Several CPUs may receive one stream. Its record is then shared without locks: a race can miss an event, it
+// cannot invent one.
 #include "payload.h"
 #include "shared.h"
 #include <linux/bpf.h>
@@ -32,7 +29,7 @@ struct {
     __type(value, struct receive_counters);
 } counters SEC(".maps");
 
-/* Where frames have several sizes; duplicates included. */
+// Where frames have several sizes; duplicates included.
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 1);
@@ -42,7 +39,7 @@ struct {
 
 struct receive_memory memory SEC(".bss");
 
-/* Paced: from the time each stamped frame was due. */
+// Paced: from the time each stamped frame was due.
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 1);
@@ -54,12 +51,12 @@ static __always_inline __u32 stream_of(__u32 flow) {
     return (settings.streams == 1 ? 0 : flow % settings.streams) & (MAX_STREAMS - 1);
 }
 
-/* The number of which a frame carries the low half: the one next to the highest seen. */
+// The number of which a frame carries the low half: the one next to the highest seen.
 static __always_inline __u64 whole_number(const struct receive_stream *stream, __u32 low) {
     return stream->next + (__s32)(low - (__u32)stream->next);
 }
 
-/* A stream sends its flows in turn. */
+// A stream sends its flows in turn.
 static __always_inline __u32 flow_of(__u32 label, __u64 number) {
     if (settings.flows <= PAYLOAD_LABELS)
         return label;
@@ -68,7 +65,7 @@ static __always_inline __u32 flow_of(__u32 label, __u64 number) {
     return stream + settings.streams * ((number - memory.streams[stream].first) % flows);
 }
 
-/* Returns false for a frame of an earlier burst. */
+// Returns false for a frame of an earlier burst.
 static __always_inline bool record_sequence(struct receive_counters *counts, __u32 flow, __u64 number) {
     struct receive_stream *stream = &memory.streams[stream_of(flow)];
 
@@ -107,7 +104,7 @@ static __always_inline void record_from_due(__u32 flow, __u64 number, __u64 now)
 #ifdef DEVICE_STAMPS
 extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *ctx, __u64 *timestamp) __ksym;
 
-/* As many as the streams have slots: set before it is loaded. */
+// As many as the streams have slots: set before it is loaded.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
@@ -116,7 +113,7 @@ struct {
     __type(value, struct arrival);
 } arrivals SEC(".maps");
 
-/* By the device's clock; 0 where it does not tell. */
+// By the device's clock; 0 where it does not tell.
 static __always_inline __u64 device_stamp(struct xdp_md *ctx) {
     __u64 stamp = 0;
     int error = bpf_xdp_metadata_rx_timestamp(ctx, &stamp);
@@ -127,14 +124,14 @@ static __always_inline __u64 device_stamp(struct xdp_md *ctx) {
     return 0;
 }
 
-/* When the frame came, by the device; 0 where it does not tell. */
+// When the frame came, by the device; 0 where it does not tell.
 static __always_inline __u64 receipt(struct xdp_md *ctx) {
     __u64 stamp = device_stamp(ctx);
 
     return stamp && memory.clock.known ? stamp + memory.clock.to_monotonic : 0;
 }
 
-/* Of a duplicate, the first one stays. */
+// Of a duplicate, the first one stays.
 static __always_inline void keep_arrival(struct receive_counters *counts, __u32 flow, __u64 number,
                                          __u64 stamp) {
     const __u32 slot = stream_of(flow) * ARRIVAL_SLOTS + (number & (ARRIVAL_SLOTS - 1));
@@ -147,7 +144,7 @@ static __always_inline void keep_arrival(struct receive_counters *counts, __u32 
     counts->arrived++;
 }
 
-/* To be compared in user space, when the device has told when it sent the frame. */
+// To be compared in user space, when the device has told when it sent the frame.
 static __always_inline void record_arrival(struct xdp_md *ctx, struct receive_counters *counts, __u32 flow,
                                            __u64 number) {
     __u64 stamp = device_stamp(ctx);
@@ -189,8 +186,8 @@ static __always_inline bool goes_to_test_port(void *data, void *data_end) {
 
 #define MOST_WORDS (ETH_FRAME_LEN / 8)
 
-/* The sum of RFC 1071 from the IPv6 addresses to the frame's end, and the rest of the pseudo header (RFC
- * 8200). */
+// The sum of RFC 1071 from the IPv6 addresses to the frame's end, and the rest of the pseudo header (RFC
+// 8200).
 static __always_inline bool udp_sum_holds(void *data, void *data_end, __u32 bytes) {
     const __u32 from = settings.layout.ip_at + offsetof(struct ipv6hdr, saddr);
     const __u32 udp_bytes = bytes - settings.layout.udp_at;
@@ -211,7 +208,7 @@ static __always_inline bool udp_sum_holds(void *data, void *data_end, __u32 byte
     return frame_sum_fold(sum) == 0xffff;
 }
 
-/* With a tag or of IPv6. */
+// With a tag or of IPv6.
 static __always_inline bool has_longer_head(void *data, void *data_end, __u32 bytes) {
     const struct frame_layout layout = settings.layout;
 
@@ -274,7 +271,7 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 head_words, __u32 s
         return take_other(counts, data, data_end, magic);
     __u64 number = whole_number(&memory.streams[stream_of(label)], bpf_ntohl(*sequence));
     __u32 flow = flow_of(label, number);
-    __u32 index = frame_size_index(sizes, number); /* its number tells which size it was sent with */
+    __u32 index = frame_size_index(sizes, number); // its number tells which size it was sent with
     __u32 bytes = sizes == 1 ? settings.sizes.largest : settings.sizes.bytes[index];
     if (!is_as_sent(data, data_end, head_words, bytes))
         return refuse_altered(counts, data, data_end);
@@ -293,7 +290,7 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 head_words, __u32 s
     return XDP_DROP;
 }
 
-/* With the usual head and one size as constants; the verifier takes out the branch that is not asked for. */
+// With the usual head and one size as constants; the verifier takes out the branch that is not asked for.
 SEC("xdp")
 int receive_frame(struct xdp_md *ctx) {
     const __u32 head_words = settings.layout.head_words, sizes = settings.sizes.count;

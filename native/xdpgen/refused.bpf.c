@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Counts the live frames that the device took: the others were refused. The sending program cannot know: a
- * full ring is noticed only when its batch is flushed, and a peer that receives no more, or a frame beyond
- * the MTU, keeps a frame out of the batch.
- */
+// Counts the live frames that the device took: the others were refused. The sending program cannot know: a
+// full ring is noticed only when its batch is flushed, and a peer that receives no more, or a frame beyond
+// the MTU, keeps a frame out of the batch.
 #include "shared.h"
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -13,11 +11,10 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* The kernel's own structs, as far as needed; the loader finds the offsets
- * (CO-RE). */
+// The kernel's own structs, as far as needed; the loader finds the offsets (CO-RE).
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct ns_common {
-    unsigned int inum;
+    unsigned inum;
 };
 struct net {
     struct ns_common ns;
@@ -44,7 +41,7 @@ static __always_inline bool is_ours(const struct net_device *device) {
     return (__u32)device->ifindex == settings.ifindex && device->nd_net.net->ns.inum == settings.netns;
 }
 
-/* Runs once per flush, of any device on the machine: it must cost next to nothing. */
+// Runs once per flush, of any device on the machine: it must cost next to nothing.
 SEC("tp_btf/xdp_devmap_xmit")
 int BPF_PROG(count_taken, const struct net_device *from, const struct net_device *to, int sent, int drops) {
     const __u32 zero = 0;

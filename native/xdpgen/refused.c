@@ -14,7 +14,7 @@ static struct {
     struct bpf_object *object;
     struct bpf_link *link;
     int taken;
-    uint64_t *values; /* one per possible CPU */
+    uint64_t *values; // one per possible CPU
     uint64_t before;
 } refused;
 

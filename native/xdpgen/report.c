@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report.h"
+#include "counts.h"
 #include "histograms.h"
 #include "json.h"
 #include "offers.h"
@@ -10,25 +11,25 @@
 #include <stdio.h>
 #include <string.h>
 
-static void optional_field(const char *key, const __u64 *value) {
-    if (value)
-        json_count(key, *value);
+static void optional_count(const char *key, bool there, uint64_t value) {
+    if (there)
+        json_count(key, value);
     else
         json_null(key);
 }
 
-static void list_field(const char *key, const __u64 *values, unsigned count) {
+static void list_field(const char *key, const uint64_t *values, unsigned count) {
     json_open_array(key);
     for (unsigned i = 0; i < count; i++)
         json_count(NULL, values[i]);
     json_close();
 }
 
-/* Frames by size, FCS included, smallest first: [[64, 7], [594, 4]]. Null where all have one size. */
+// Frames by size, FCS included, smallest first: [[64, 7], [594, 4]]. Null where all have one size.
 static void sizes_field(const char *key, const struct session *session, const struct size_counts *counts) {
     const struct frame_sizes *sizes = &session->options.sizes;
     unsigned bytes = 0, next;
-    __u64 frames;
+    uint64_t frames;
 
     if (!session->recognised || sizes->count == 1 || !counts) {
         json_null(key);
@@ -43,7 +44,7 @@ static void sizes_field(const char *key, const struct session *session, const st
                 next = sizes->bytes[i];
         for (unsigned i = 0; i < sizes->count; i++)
             frames += sizes->bytes[i] == next ? counts->frames[i] : 0;
-        list_field(NULL, (__u64[]){next + ETH_FCS_LEN, frames}, 2);
+        list_field(NULL, (uint64_t[]){next + ETH_FCS_LEN, frames}, 2);
     }
     json_close();
 }
@@ -80,7 +81,7 @@ static void ready_addresses(const struct options *options) {
 }
 
 static void ready_threads(const struct session *session) {
-    __u64 cpus[MAX_STREAMS];
+    uint64_t cpus[MAX_STREAMS];
 
     for (unsigned i = 0; i < session->options.cpus.count; i++)
         cpus[i] = session->options.cpus.cpus[i];
@@ -89,7 +90,7 @@ static void ready_threads(const struct session *session) {
     json_string("sched_policy", session->sched_policy);
 }
 
-/* What the sockets are; each null where the engine has none. */
+// What the sockets are; each null where the engine has none.
 static void ready_socket(const struct session *session) {
     const struct options *options = &session->options;
     const bool has = session->engine->socket != NULL;
@@ -100,13 +101,13 @@ static void ready_socket(const struct session *session) {
         json_bool("need_wakeup", options->need_wakeup);
     else
         json_null("need_wakeup");
-    optional_field("busy_poll_us", has ? &(__u64){options->busy_poll_us} : NULL);
+    optional_count("busy_poll_us", has, options->busy_poll_us);
     json_string("busy_poll_missing", options->busy_poll_us && !state.napi
                                          ? "the kernel gave the socket no NAPI instance to poll"
                                          : NULL);
 }
 
-/* Who stamps, and what the sending device offers to AF_XDP. */
+// Who stamps, and what the sending device offers to AF_XDP.
 static void ready_stamps(const struct session *session) {
     uint64_t offers;
     const bool told = !offers_read(session->ifindex, &offers);
@@ -116,15 +117,15 @@ static void ready_stamps(const struct session *session) {
     json_string("tx_offers", told ? offers_text(offers) : NULL);
 }
 
-/* Of the one size, or of the cycle. */
+// Of the one size, or of the cycle.
 static void ready_sizes(const struct session *session) {
     const struct frame_sizes *sizes = &session->options.sizes;
     const bool one = sizes->count == 1;
-    __u64 cycle[MOST_SIZES];
+    uint64_t cycle[MOST_SIZES] = {0};
 
     for (unsigned i = 0; i < sizes->count; i++)
         cycle[i] = sizes->bytes[i] + ETH_FCS_LEN;
-    optional_field("frame_bytes", session->recognised && one ? cycle : NULL);
+    optional_count("frame_bytes", session->recognised && one, cycle[0]);
     if (session->recognised && !one)
         list_field("frame_sizes", cycle, sizes->count);
     else
@@ -143,7 +144,7 @@ void report_ready(const struct session *session) {
     json_count("queues_reached", session_queues_reached(session));
     ready_threads(session);
     ready_sizes(session);
-    optional_field("vlan", options->vlan == NO_VLAN ? NULL : &(__u64){options->vlan});
+    optional_count("vlan", options->vlan != NO_VLAN, options->vlan);
     json_count("ip_version", options->ip_version);
     json_string("frames", options->frames);
     json_count("flows", options->flows);
@@ -152,7 +153,7 @@ void report_ready(const struct session *session) {
     json_string("run_id", run_id);
     ready_addresses(options);
     json_count("stamp_every", session->recognised ? options->stamp_every : 0);
-    optional_field("max_frames", options->max_frames ? &(__u64){options->max_frames} : NULL);
+    optional_count("max_frames", options->max_frames, options->max_frames);
     json_count("batch", options->batch);
     ready_socket(session);
     json_number("settle_s", options->settle_s);
@@ -162,12 +163,12 @@ void report_ready(const struct session *session) {
     json_end();
 }
 
-void report_interval(const char *burst, double t_s, uint64_t tx_packets, const __u64 *rx_packets) {
+void report_interval(const char *burst, double t_s, uint64_t tx_packets, const uint64_t *rx_packets) {
     json_begin("interval");
     json_string("burst", burst);
     json_decimal("t_s", t_s, 6);
     json_count("tx_packets", tx_packets);
-    optional_field("rx_packets", rx_packets);
+    optional_count("rx_packets", rx_packets, rx_packets ? *rx_packets : 0);
     json_end();
 }
 
@@ -180,18 +181,17 @@ static unsigned rx_queues_seen(const struct session *session, const struct recei
     return seen;
 }
 
-/* One field per counter; all of them null, with the reason, where nothing
- * looked. */
+// One field per counter; all of them null, with the reason, where nothing looked.
 static void summary_rx(const struct session *session, const struct burst_report *report) {
     const struct receive_counters *rx = &report->rx;
-    const uint64_t packets = receive_packets(rx);
+    const uint64_t packets = counts_packets(rx);
     const uint64_t unique = packets - rx->duplicates;
     const uint64_t lost = report->tx_packets > unique ? report->tx_packets - unique : 0;
     const uint64_t bytes = rx->bytes + packets * ETH_FCS_LEN;
     const uint64_t foreign_bytes = rx->foreign_bytes + rx->foreign * ETH_FCS_LEN;
     const struct {
         const char *key;
-        __u64 value;
+        uint64_t value;
     } fields[] = {
         {"rx_packets", packets},
         {"lost_packets", lost},
@@ -209,20 +209,24 @@ static void summary_rx(const struct session *session, const struct burst_report 
 
     json_string("rx_missing", report->rx_missing);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        optional_field(fields[i].key, report->rx_missing ? NULL : &fields[i].value);
-    optional_field("rx_window_packets", report->rx_missing ? NULL : &report->rx_window_packets);
+        optional_count(fields[i].key, !report->rx_missing, fields[i].value);
+    optional_count("rx_window_packets", !report->rx_missing, report->rx_window_packets);
     json_decimal("rx_window_s", report->rx_window_s, 9);
-    if (report->rx_missing)
+    if (report->rx_missing) {
         json_null("rx_by_queue");
-    else
-        list_field("rx_by_queue", rx->by_queue, rx_queues_seen(session, rx));
+        return;
+    }
+    json_open_array("rx_by_queue");
+    for (unsigned queue = 0; queue < rx_queues_seen(session, rx); queue++)
+        json_count(NULL, rx->by_queue[queue]);
+    json_close();
 }
 
 static const struct histogram *latency_of(const struct session *session, const struct burst_report *report) {
     return session->options.tx_device_stamps ? &report->stamps.latency : &report->rx.latency;
 }
 
-/* NULL where there is one, or where no stamped frame came back. */
+// NULL where there is one, or where no stamped frame came back.
 static const char *no_latency(const struct session *session, const struct burst_report *report) {
     const struct sent_totals *sent = &report->stamps;
 
@@ -231,11 +235,11 @@ static const char *no_latency(const struct session *session, const struct burst_
     if (session->options.tx_device_stamps && sent->unstamped && !sent->stamped)
         return "the driver gave no time stamp of sending, though it offers tx-timestamp";
     if (report->rx.unstamped)
-        return receive_no_stamp();
+        return counts_no_stamp();
     return report->rx.arrived ? "no frame that came back has a stamp of sending" : NULL;
 }
 
-/* Where the device's stamps are asked for: how many frames have them and have none, and why. */
+// Where the device's stamps are asked for: how many frames have them and have none, and why.
 static void summary_stamps(const struct session *session, const struct burst_report *report) {
     const struct receive_counters *rx = &report->rx;
     const struct sent_totals *sent = &report->stamps;
@@ -243,18 +247,18 @@ static void summary_stamps(const struct session *session, const struct burst_rep
     const bool both = session->options.tx_device_stamps;
     const char *why = device ? no_latency(session, report) : NULL;
 
-    optional_field("stamp_seed", session->options.stamp_every > 1 ? &(__u64){session->seed} : NULL);
-    optional_field("rx_unstamped", device ? &rx->unstamped : NULL);
-    optional_field("tx_stamped", both ? &(__u64){sent->stamped} : NULL);
-    optional_field("tx_unstamped", both ? &(__u64){sent->unstamped} : NULL);
-    optional_field("unmatched_stamps", both ? &(__u64){rx->arrived - sent->matched} : NULL);
+    optional_count("stamp_seed", session->options.stamp_every > 1, session->seed);
+    optional_count("rx_unstamped", device, rx->unstamped);
+    optional_count("tx_stamped", both, sent->stamped);
+    optional_count("tx_unstamped", both, sent->unstamped);
+    optional_count("unmatched_stamps", both, rx->arrived - sent->matched);
     json_open_object("missing");
     if (why)
         json_string("latency", why);
     json_close();
 }
 
-/* Live frames come back as the DUT left them; null for other engines. */
+// Live frames come back as the DUT left them; null for other engines.
 static void summary_restored(const struct session *session, const struct burst_report *report) {
     const bool live = session->engine == &live_engine;
 
@@ -262,7 +266,7 @@ static void summary_restored(const struct session *session, const struct burst_r
         json_bool("tx_restored", report->restored);
     else
         json_null("tx_restored");
-    optional_field("tx_unrestored_packets", live ? &report->unrestored : NULL);
+    optional_count("tx_unrestored_packets", live, report->unrestored);
 }
 
 void report_summary(const struct session *session, const struct burst_report *report) {
@@ -274,17 +278,17 @@ void report_summary(const struct session *session, const struct burst_report *re
     json_count("tx_packets", report->tx_packets);
     json_count("tx_bytes", report->tx_bytes);
     summary_rx(session, report);
-    optional_field("tx_errors", report->tx_errors_missing ? NULL : &report->tx_errors);
+    optional_count("tx_errors", !report->tx_errors_missing, report->tx_errors);
     json_string("tx_errors_missing", report->tx_errors_missing);
     list_field("tx_by_queue", report->tx_by_queue, session->options.queues);
     sizes_field("tx_by_size", session, &report->tx_sizes);
     sizes_field("rx_by_size", session, report->rx_missing ? NULL : &report->rx_sizes);
     rate_field(session->options.rate_pps);
-    optional_field("tx_pause_max_ns", paced ? NULL : &report->tx_pause_max_ns);
-    optional_field("tx_paused_ns", paced ? NULL : &report->tx_paused_ns);
+    optional_count("tx_pause_max_ns", !paced, report->tx_pause_max_ns);
+    optional_count("tx_paused_ns", !paced, report->tx_paused_ns);
     json_decimal("tx_busy_cores", report->tx_busy_cores, 6);
-    optional_field("tx_late_max_ns", paced ? &report->tx_late_max_ns : NULL);
-    optional_field("tx_late_packets", paced ? &report->tx_late_packets : NULL);
+    optional_count("tx_late_max_ns", paced, report->tx_late_max_ns);
+    optional_count("tx_late_packets", paced, report->tx_late_packets);
     summary_restored(session, report);
     summary_stamps(session, report);
     json_string("limited", report->limited);
@@ -292,11 +296,11 @@ void report_summary(const struct session *session, const struct burst_report *re
     json_end();
 }
 
-static void print_buckets(const __u64 buckets[HISTOGRAM_BUCKETS]) {
+static void print_buckets(const struct histogram *histogram) {
     json_open_array("buckets");
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
-        if (buckets[i])
-            list_field(NULL, (__u64[]){histogram_lower_bound(i), buckets[i]}, 2);
+        if (histogram->buckets[i])
+            list_field(NULL, (uint64_t[]){histogram_lower_bound(i), histogram->buckets[i]}, 2);
     json_close();
 }
 
@@ -310,10 +314,10 @@ static void print_histogram(const char *burst, const char *of, const struct hist
     json_string("scheme", "log-linear");
     json_count("sub_bits", SUB_BITS);
     json_count("count", count);
-    optional_field("min", count ? &histogram->min : NULL);
-    optional_field("max", count ? &histogram->max : NULL);
+    optional_count("min", count, histogram->min);
+    optional_count("max", count, histogram->max);
     json_count("sum", count ? histogram->sum : 0);
-    print_buckets(histogram->buckets);
+    print_buckets(histogram);
     json_end();
 }
 

@@ -24,7 +24,7 @@ static int register_memory(int fd, const struct rings_request *request) {
 
     if (error != -EINVAL || !request->metadata_room)
         return error;
-    memory.flags = 0; /* Linux 6.8 to 6.10 */
+    memory.flags = 0; // Linux 6.8 to 6.10
     return option(fd, XDP_UMEM_REG, &memory, sizeof(memory));
 }
 

@@ -1,10 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/*
- * The kernel's side of a sending AF_XDP socket, by system calls: libxdp of Debian 12 registers memory without
- * room for metadata. Its inline functions serve the rings.
- */
+// The kernel's side of a sending AF_XDP socket, by system calls: libxdp of Debian 12 registers memory without
+// room for metadata. Its inline functions serve the rings.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -12,7 +10,7 @@
 #include <xdp/xsk.h>
 
 struct ring_memory {
-    void *at; /* NULL: not mapped */
+    void *at; // NULL: not mapped
     size_t bytes;
 };
 
@@ -25,11 +23,11 @@ struct rings_request {
     void *area;
     size_t area_bytes;
     unsigned chunk_bytes, entries;
-    unsigned metadata_room; /* 0: none */
+    unsigned metadata_room; // 0: none
 };
 
-/* Opens the socket with its memory and its rings, not yet bound. Returns 0 or a negative errno; rings_close()
- * is due after both. */
+// Opens the socket with its memory and its rings, not yet bound. Returns 0 or a negative errno; rings_close()
+// is due after both.
 int rings_open(struct rings *rings, const struct rings_request *request, struct xsk_ring_prod *tx,
                struct xsk_ring_prod *fill, struct xsk_ring_cons *completion);
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Makes each live frame into a test frame and sends it. Runs once per frame of
- * a BPF_PROG_TEST_RUN call with BPF_F_TEST_XDP_LIVE_FRAMES; a frame that is not
- * due is dropped, which is how it waits.
- */
+// Makes each live frame into a test frame and sends it. Runs once per frame of a BPF_PROG_TEST_RUN call with
+// BPF_F_TEST_XDP_LIVE_FRAMES; a frame that is not due is dropped, which is how it waits.
 #include "payload.h"
 #include "shared.h"
 #include <linux/bpf.h>
@@ -27,7 +24,7 @@ struct {
     __type(value, struct sender);
 } senders SEC(".maps");
 
-/* Paced: how long after its due time each frame was made. */
+// Paced: how long after its due time each frame was made.
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 1);
@@ -35,7 +32,7 @@ struct {
     __type(value, struct histogram);
 } lateness SEC(".maps");
 
-/* By flow: as many as there are, set before it is loaded. */
+// By flow: as many as there are, set before it is loaded.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
@@ -44,7 +41,7 @@ struct {
     __type(value, struct frame_head);
 } heads SEC(".maps");
 
-/* The receiver, where frames are to reach it without a link. */
+// The receiver, where frames are to reach it without a link.
 struct {
     __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
     __uint(max_entries, 1);
@@ -64,7 +61,7 @@ static __always_inline bool within_window(struct sender *sender, __u64 now) {
     return false;
 }
 
-/* At max load one compare decides; the clock is read every 64 frames only. */
+// At max load one compare decides; the clock is read every 64 frames only.
 static __always_inline bool may_send(struct sender *sender) {
     if (sender->sequence < sender->check_at)
         return true;
@@ -77,7 +74,7 @@ static __always_inline bool may_send(struct sender *sender) {
     return true;
 }
 
-/* Leaves the time it read in *now. */
+// Leaves the time it read in *now.
 static __always_inline bool is_due(struct sender *sender, __u64 *now) {
     const __u32 zero = 0;
 
@@ -106,7 +103,7 @@ static __always_inline const struct frame_head *next_head(struct sender *sender)
     return bpf_map_lookup_elem(&heads, &flow);
 }
 
-/* The largest one has this many words behind the head. */
+// The largest one has this many words behind the head.
 #define MOST_PAYLOAD_WORDS (ETH_FRAME_LEN / 8)
 
 static __always_inline bool was_changed(struct xdp_md *ctx, __u32 from) {
@@ -126,10 +123,8 @@ static __always_inline bool was_changed(struct xdp_md *ctx, __u32 from) {
     return found;
 }
 
-/*
- * Pages come back as the DUT left them. The kernel writes pointers and length anew; number, stamp and headers
- * are written on every frame; a payload is looked at now and then, and once one was changed, all are written.
- */
+// Pages come back as the DUT left them. The kernel writes pointers and length anew; number, stamp and headers
+// are written on every frame; a payload is looked at now and then, and once one was changed, all are written.
 static __always_inline bool make_whole(struct xdp_md *ctx, struct sender *sender, __u32 head_words,
                                        __u32 bytes) {
     const __u32 from = live_written(head_words);
@@ -145,7 +140,7 @@ static __always_inline bool make_whole(struct xdp_md *ctx, struct sender *sender
         sender->whole_from = sender->sequence;
     if (bytes <= from)
         return true;
-    const __u32 rest = 1 + ((bytes - from - 1) & (ZEROS - 1)); /* so that the verifier sees its bounds */
+    const __u32 rest = 1 + ((bytes - from - 1) & (ZEROS - 1)); // so that the verifier sees its bounds
     return !bpf_xdp_store_bytes(ctx, from, memory.zeros, rest);
 }
 
@@ -159,7 +154,7 @@ static __always_inline void write_head(__u64 *words, const struct frame_head *he
             words[i] = head->words[i];
 }
 
-/* Every live frame begins as the largest. Returns the size it gets, or 0 if the kernel refuses. */
+// Every live frame begins as the largest. Returns the size it gets, or 0 if the kernel refuses.
 static __always_inline __u32 take_size(struct xdp_md *ctx, __u32 sizes, __u64 number) {
     const __u32 largest = settings.sizes.largest;
     const __u32 bytes = settings.sizes.bytes[frame_size_index(sizes, number)];
@@ -217,7 +212,7 @@ static __always_inline int send(struct xdp_md *ctx, __u32 head_words, __u32 size
     return settings.alone ? XDP_DROP : XDP_TX;
 }
 
-/* With the usual head and one size as constants; the verifier takes out the branch that is not asked for. */
+// With the usual head and one size as constants; the verifier takes out the branch that is not asked for.
 SEC("xdp")
 int send_frame(struct xdp_md *ctx) {
     const __u32 head_words = settings.layout.head_words, sizes = settings.sizes.count;

@@ -14,27 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-atomic_bool interrupted;
-
-const struct engine *engine_find(const char *name) {
-    static const struct engine *const engines[] = {&live_engine, &afxdp_engine};
-
-    for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++)
-        if (!strcmp(engines[i]->name, name))
-            return engines[i];
-    return NULL;
-}
-
-uint64_t engine_interval(const struct session *session) {
-    if (!session->options.rate_pps)
-        return 0;
-    return 1e9 * (1 << SCHEDULE_SHIFT) * session->streams / session->options.rate_pps;
-}
-
-uint64_t engine_first_due(const struct session *session, unsigned stream) {
-    return engine_interval(session) / session->streams * stream;
-}
-
 unsigned session_queues_reached(const struct session *session) {
     bool reached[MAX_QUEUES] = {0};
     unsigned count = 0;
@@ -47,8 +26,7 @@ unsigned session_queues_reached(const struct session *session) {
     return count;
 }
 
-/* The controlling thread goes first: it must end the burst while senders fill
- * every CPU. */
+// The controlling thread goes first: it must end the burst while senders fill every CPU.
 static void take_priority(struct session *session) {
     int error = session->options.fifo ? thread_fifo(session->options.fifo + 1) : 0;
 

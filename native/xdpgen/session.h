@@ -1,39 +1,31 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "clock.h"
 #include "options.h"
 #include "payload.h"
 
-#include <stdatomic.h>
-
 struct engine;
 
-/* Everything that holds from the ready line to the end. */
+// Everything that holds from the ready line to the end.
 struct session {
     struct options options;
     const struct engine *engine;
     unsigned ifindex, receive_ifindex;
-    unsigned streams; /* what is numbered on its own: a CPU (live) or a queue
-                         (afxdp) */
-    unsigned flows;   /* at least one for each stream; those beyond --flows repeat
-                         addresses */
-    bool recognised;  /* frames carry the payload */
-    bool fifo;        /* real-time priority was granted */
+    unsigned streams; // what is numbered on its own: a CPU (live) or a queue                          (afxdp)
+    unsigned flows;   // at least one for each stream; those beyond --flows repeat addresses
+    bool recognised;  // frames carry the payload
+    bool fifo;        // real-time priority was granted
     char sched_policy[64];
-    /* live: why its program is not held in the kernel's XDP dispatcher; NULL where it is */
+    // live: why its program is not held in the kernel's XDP dispatcher; NULL where it is
     const char *not_held;
-    unsigned seed;                   /* of the next burst's draws */
-    struct frame_head *heads;        /* one per flow */
-    uint64_t sequences[MAX_STREAMS]; /* of each stream's next frame; they go on
-                                        from burst to burst */
+    unsigned seed;                   // of the next burst's draws
+    struct frame_head *heads;        // one per flow
+    uint64_t sequences[MAX_STREAMS]; // of each stream's next frame; they go on from burst to burst
 };
-
-/* Set by SIGINT and SIGTERM. */
-extern atomic_bool interrupted;
 
 int session_open(struct session *session);
 void session_close(struct session *session);
 
-/* How many distinct queues the streams reach. */
+// How many distinct queues the streams reach.
 unsigned session_queues_reached(const struct session *session);

@@ -7,6 +7,8 @@
 #include <sched.h>
 #include <signal.h>
 
+atomic_bool interrupted;
+
 int cpus_choose(struct cpu_list *list, unsigned wanted) {
     cpu_set_t allowed;
 
@@ -41,7 +43,7 @@ int thread_fifo(unsigned priority) {
 static void do_nothing(int signal) { (void)signal; }
 
 void thread_interrupts_install(void) {
-    struct sigaction action = {.sa_handler = do_nothing}; /* no SA_RESTART: the call must end */
+    struct sigaction action = {.sa_handler = do_nothing}; // no SA_RESTART: the call must end
 
     sigaction(SIGUSR1, &action, NULL);
 }

@@ -13,7 +13,7 @@ struct slot {
     struct worker worker;
     pthread_t thread;
     unsigned fifo;
-    uint64_t cpu_ns; /* CPU time it had used when it ended */
+    uint64_t cpu_ns; // CPU time it had used when it ended
     void (*work)(struct worker *worker);
 };
 
@@ -45,7 +45,7 @@ static void *run(void *argument) {
     return NULL;
 }
 
-/* SIGINT and SIGTERM are for the controlling thread. */
+// SIGINT and SIGTERM are for the controlling thread.
 static int start_one(struct slot *slot) {
     sigset_t blocked, before;
     int error;
@@ -91,14 +91,13 @@ uint64_t workers_cpu_ns(void) {
 
     for (unsigned i = 0; i < count; i++)
         if (!slots[i].worker.done && !pthread_getcpuclockid(slots[i].thread, &clock))
-            sum += clock_ns(clock) ?: slots[i].cpu_ns; /* it may end just now */
+            sum += clock_ns(clock) ?: slots[i].cpu_ns; // it may end just now
         else
             sum += slots[i].cpu_ns;
     return sum;
 }
 
-/* Again and again: a signal that comes just before the system call would be
- * lost. */
+// Again and again: a signal that comes just before the system call would be lost.
 static void interrupt(struct slot *slot) {
     while (!slot->worker.done) {
         pthread_kill(slot->thread, SIGUSR1);

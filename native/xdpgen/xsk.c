@@ -2,7 +2,7 @@
 #include "xsk.h"
 #include "fail.h"
 #include "let_go.h"
-#include "session.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <linux/if_xdp.h>
@@ -12,19 +12,18 @@
 #include <sys/socket.h>
 
 #ifndef XDP_MAX_TX_SKB_BUDGET
-#define XDP_MAX_TX_SKB_BUDGET                                                                                \
-    9 /* frames a sendto() may send: 32 unless set; the option is newer than                                 \
-         Debian 12's headers */
+// Frames that a sendto() may send: 32 unless set; the option is newer than Debian 12's headers
+#define XDP_MAX_TX_SKB_BUDGET 9
 #endif
 #define SKB_BUDGET 256
 
 #ifndef SO_BUSY_POLL_BUDGET
-#define SO_BUSY_POLL_BUDGET 70 /* Linux 5.11 */
+#define SO_BUSY_POLL_BUDGET 70 // Linux 5.11
 #endif
 #define POLL_BUDGET 64
 
-/* A driver without copies receives into this memory too: its queue gets as many frames for that. The
- * receiving program drops them there, which gives them back. */
+// A driver without copies receives into this memory too: its queue gets as many frames for that. The
+// receiving program drops them there, which gives them back.
 #define UMEM_BYTES ((size_t)2 * XSK_FRAMES * XSK_FRAME_BYTES)
 
 static int make_umem(struct xsk *xsk, unsigned metadata_room) {
@@ -47,7 +46,7 @@ static int make_umem(struct xsk *xsk, unsigned metadata_room) {
                       &xsk->tx, &xsk->fill, &xsk->completion);
 }
 
-/* Before the socket is bound: some drivers do not start a queue whose ring is empty. */
+// Before the socket is bound: some drivers do not start a queue whose ring is empty.
 static void fill_receive_ring(struct xsk *xsk) {
     uint32_t index;
     const unsigned count = xsk_ring_prod__reserve(&xsk->fill, XSK_FRAMES, &index);
@@ -96,8 +95,8 @@ bool xsk_has_napi(const struct xsk *xsk) {
     return !getsockopt(xsk->rings.fd, SOL_SOCKET, SO_INCOMING_NAPI_ID, &napi, &length) && napi;
 }
 
-/* SO_PREFER_BUSY_POLL would also leave out the driver's wake-up (xsk_no_wakeup): where a card's transmit
- * queue has a NAPI instance of its own, as igb's with one queue, nothing would be sent. */
+// SO_PREFER_BUSY_POLL would also leave out the driver's wake-up (xsk_no_wakeup): where a card's transmit
+// queue has a NAPI instance of its own, as igb's with one queue, nothing would be sent.
 static int poll_busily(const struct xsk *xsk, unsigned microseconds) {
     const struct {
         int option, value;
@@ -117,14 +116,13 @@ int xsk_open(struct xsk *xsk, const struct xsk_request *request) {
         return failed("socket", error, NULL, "no AF_XDP socket with %s on queue %u of %s: %s",
                       request->zerocopy ? "zerocopy" : "copy", request->queue, request->interface,
                       strerror(-error));
-    /* Where the calls are what polls the queue, without them nothing is sent, whether the kernel asks or not.
-     */
+    // Where the calls are what polls the queue, without them nothing is sent, whether the kernel asks or not.
     xsk->asked_only = request->need_wakeup && !request->busy_poll_us;
     if (xsk_is_zerocopy(xsk) != request->zerocopy)
         return failed("socket", EOPNOTSUPP, NULL, "queue %u of %s is bound with %s instead of %s",
                       request->queue, request->interface, request->zerocopy ? "copy" : "zerocopy",
                       request->zerocopy ? "zerocopy" : "copy");
-    /* Older kernels lack it, and send 32 frames per call. */
+    // Older kernels lack it, and send 32 frames per call.
     setsockopt(xsk->rings.fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget, sizeof(budget));
     return request->busy_poll_us ? poll_busily(xsk, request->busy_poll_us) : 0;
 }
@@ -173,7 +171,7 @@ struct tx_metadata *xsk_ask(struct xsk *xsk) {
     struct tx_metadata *metadata = metadata_of(xsk, descriptor->addr);
 
     descriptor->options = TX_METADATA_OPTION;
-    *metadata = (struct tx_metadata){0}; /* a stamp that the device does not write stays 0 */
+    *metadata = (struct tx_metadata){0}; // a stamp that the device does not write stays 0
     return metadata;
 }
 
@@ -181,7 +179,7 @@ void xsk_end(struct xsk *xsk, unsigned frames) {
     xsk_ring_prod__submit(&xsk->tx, frames);
     if (xsk->asked_only && !xsk_ring_prod__needs_wakeup(&xsk->tx))
         return;
-    /* EAGAIN, EBUSY and ENOBUFS mean that the rest waits for the next call. */
+    // EAGAIN, EBUSY and ENOBUFS mean that the rest waits for the next call.
     sendto(xsk->rings.fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
 }
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <stdbool.h>
@@ -10,55 +10,53 @@
 #define XSK_FRAMES 2048
 #define XSK_FRAME_BYTES 2048
 
-/* How to open a socket, as asked for. */
+// How to open a socket, as asked for.
 struct xsk_request {
     const char *interface;
     unsigned queue;
     bool zerocopy, need_wakeup;
-    bool commanded;        /* bursts come from stdin */
-    bool metadata;         /* frames may ask something of the device */
-    unsigned busy_poll_us; /* 0: none */
+    bool commanded;        // bursts come from stdin
+    bool metadata;         // frames may ask something of the device
+    unsigned busy_poll_us; // 0: none
 };
 
-/* One sending AF_XDP socket, with memory of its own. */
+// One sending AF_XDP socket, with memory of its own.
 struct xsk {
-    bool asked_only; /* call the kernel only if it asks for it */
+    bool asked_only; // call the kernel only if it asks for it
     struct rings rings;
-    uint8_t *area; /* NULL: it is not open */
+    uint8_t *area; // NULL: it is not open
     struct xsk_ring_prod tx, fill;
     struct xsk_ring_cons completion;
-    uint64_t free[XSK_FRAMES]; /* addresses of unused frames to send */
+    uint64_t free[XSK_FRAMES]; // addresses of unused frames to send
     unsigned free_count;
-    uint32_t next; /* place in the ring of the next frame of this batch */
-    /* With metadata: called for each frame that asked for something, once the kernel has done with it. */
+    uint32_t next; // place in the ring of the next frame of this batch
+    // With metadata: called for each frame that asked for something, once the kernel has done with it.
     void (*done)(void *whose, const struct tx_metadata *metadata, const uint8_t *frame);
     void *whose;
 };
 
-/* Returns 0 or a negative errno after failed(): also if the socket is not what was asked for. */
+// Returns 0 or a negative errno after failed(): also if the socket is not what was asked for.
 int xsk_open(struct xsk *xsk, const struct xsk_request *request);
 
-/* Whether the kernel says that it does not copy. */
+// Whether the kernel says that it does not copy.
 bool xsk_is_zerocopy(const struct xsk *xsk);
 
-/* Whether the socket knows a NAPI instance, without which busy polling polls nothing. */
+// Whether the socket knows a NAPI instance, without which busy polling polls nothing.
 bool xsk_has_napi(const struct xsk *xsk);
 
-/* Starts a batch. Returns how many frames there is room for, at most `wanted`;
- * exactly so many must follow.
- */
+// Starts a batch. Returns how many frames there is room for, at most `wanted`; exactly so many must follow.
 unsigned xsk_begin(struct xsk *xsk, unsigned wanted);
 
-/* The next frame of the batch, to be filled. */
+// The next frame of the batch, to be filled.
 uint8_t *xsk_frame(struct xsk *xsk, unsigned bytes);
 
-/* The metadata of the frame given last, which the kernel will read; empty. */
+// The metadata of the frame given last, which the kernel will read; empty.
 struct tx_metadata *xsk_ask(struct xsk *xsk);
 
-/* Hands the batch to the kernel and lets it work. */
+// Hands the batch to the kernel and lets it work.
 void xsk_end(struct xsk *xsk, unsigned frames);
 
-/* Frames the kernel has not finished with. */
+// Frames the kernel has not finished with.
 unsigned xsk_pending(const struct xsk *xsk);
 
 void xsk_close(struct xsk *xsk);

@@ -59,9 +59,9 @@ static int move_functions(struct bpf_prog_load_opts *options, size_t by) {
         return -ENOMEM;
     memcpy(moved, options->func_info, record);
     memcpy(moved + record, options->func_info, count * record);
-    *(__u32 *)moved = 0;
+    *(uint32_t *)moved = 0;
     for (size_t i = 1; i <= count; i++)
-        *(__u32 *)(moved + i * record) += by;
+        *(uint32_t *)(moved + i * record) += by;
     options->func_info = moved;
     options->func_info_cnt++;
     return 0;
@@ -91,7 +91,7 @@ void actions_wrap(const char *section, const char *name) {
     LIBBPF_OPTS(libbpf_prog_handler_opts, handler, .prog_prepare_load_fn = wrap,
                 .cookie = !strncmp(section, "xdp.frags", strlen("xdp.frags")));
     wrapped = name;
-    sums_fd = bpf_map_create(BPF_MAP_TYPE_PERCPU_ARRAY, "xdplab_actions", sizeof(__u32), sizeof(__u64),
+    sums_fd = bpf_map_create(BPF_MAP_TYPE_PERCPU_ARRAY, "xdplab_actions", sizeof(uint32_t), sizeof(uint64_t),
                              ACTIONS, NULL);
     if (sums_fd < 0)
         fail("map", errno, NULL, "no map for what the program decides: %s", error_words(errno));
@@ -105,7 +105,7 @@ int actions_read(unsigned long long sums[ACTIONS]) {
     unsigned long long values[cpus > 0 ? cpus : 1];
     if (sums_fd < 0)
         return -ENOENT;
-    for (unsigned int action = 0; action < ACTIONS; action++) {
+    for (unsigned action = 0; action < ACTIONS; action++) {
         if (bpf_map_lookup_elem(sums_fd, &action, values))
             return -errno;
         sums[action] = 0;

@@ -33,7 +33,7 @@ struct slice {
     uint64_t swap_ns;
 };
 
-/* ---- slices ---- */
+// ---- slices ----
 
 // Frames that the interface has received, by /proc/net/dev: it shows the network namespace of its reader.
 static bool received(const char *interface, uint64_t *frames, uint64_t *when) {
@@ -145,7 +145,7 @@ static void run_turns(const struct program *program, int other, const char *inte
 
 void alternate(const struct program *program, char *arguments) {
     const char *interface = attached_interface();
-    unsigned int id, slice_us, pairs;
+    unsigned id, slice_us, pairs;
     uint64_t seed;
 
     if (sscanf(arguments, "%u %u %u %" SCNu64, &id, &slice_us, &pairs, &seed) != 4 || !slice_us || !pairs ||

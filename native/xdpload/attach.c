@@ -20,9 +20,9 @@
 static volatile int link_fd = -1;
 static const char *interface_attached;
 
-static const unsigned int mode_flags[] = {[MODE_NATIVE] = XDP_FLAGS_DRV_MODE,
-                                          [MODE_GENERIC] = XDP_FLAGS_SKB_MODE,
-                                          [MODE_OFFLOAD] = XDP_FLAGS_HW_MODE};
+static const unsigned mode_flags[] = {[MODE_NATIVE] = XDP_FLAGS_DRV_MODE,
+                                      [MODE_GENERIC] = XDP_FLAGS_SKB_MODE,
+                                      [MODE_OFFLOAD] = XDP_FLAGS_HW_MODE};
 
 int find_interface(const char *name) {
     int ifindex = if_nametoindex(name);
@@ -51,40 +51,40 @@ static struct bpf_xdp_query_opts query(const char *name, int ifindex) {
 }
 
 // Of any mode; 0 where there is none.
-static unsigned int attached_id(const char *name, int ifindex) {
+static unsigned attached_id(const char *name, int ifindex) {
     struct bpf_xdp_query_opts attached = query(name, ifindex);
-    const unsigned int ids[] = {attached.drv_prog_id, attached.skb_prog_id, attached.hw_prog_id,
-                                attached.prog_id};
+    const unsigned ids[] = {attached.drv_prog_id, attached.skb_prog_id, attached.hw_prog_id,
+                            attached.prog_id};
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
         if (ids[i])
             return ids[i];
     return 0;
 }
 
-static unsigned int program_that_stays(const char *name, int ifindex) {
+static unsigned program_that_stays(const char *name, int ifindex) {
     const uint64_t began = now_ns();
-    unsigned int id;
+    unsigned id;
     while ((id = attached_id(name, ifindex)) && !nobody_commands() && let_go_wait(began, LET_GO_PROGRAM_NS))
         ;
     return id;
 }
 
 void refuse_if_taken(const char *name, int ifindex) {
-    unsigned int id = program_that_stays(name, ifindex);
+    unsigned id = program_that_stays(name, ifindex);
     if (id)
         fail("attach", EBUSY, NULL, "%s already has XDP program %u attached; detach it first", name, id);
 }
 
 // A refused bpf_link does not pass the driver's message to user space, a refused netlink request does.
 static void ask_again_for_words(const struct program *program, const struct options *options, int ifindex) {
-    unsigned int flags = mode_flags[options->mode] | XDP_FLAGS_UPDATE_IF_NOEXIST;
+    unsigned flags = mode_flags[options->mode] | XDP_FLAGS_UPDATE_IF_NOEXIST;
     refusal_forget();
     if (!bpf_xdp_attach(ifindex, program->fd, flags, NULL))
         bpf_xdp_detach(ifindex, mode_flags[options->mode], NULL);
 }
 
 // The mode in which the kernel reports this program as attached, or NULL.
-static const char *mode_obtained(const struct bpf_xdp_query_opts *attached, unsigned int program_id) {
+static const char *mode_obtained(const struct bpf_xdp_query_opts *attached, unsigned program_id) {
     if (attached->drv_prog_id == program_id)
         return mode_name(MODE_NATIVE);
     if (attached->skb_prog_id == program_id)
@@ -94,10 +94,10 @@ static const char *mode_obtained(const struct bpf_xdp_query_opts *attached, unsi
     return NULL;
 }
 
-static unsigned int id_of(int fd, bool is_link) {
+static unsigned id_of(int fd, bool is_link) {
     struct bpf_link_info link = {};
     struct bpf_prog_info program = {};
-    unsigned int length = is_link ? sizeof(link) : sizeof(program);
+    unsigned length = is_link ? sizeof(link) : sizeof(program);
     void *info = is_link ? (void *)&link : (void *)&program;
     if (bpf_obj_get_info_by_fd(fd, info, &length))
         fail("attach", errno, NULL, "the attached %s cannot be read back", is_link ? "link" : "program");

@@ -14,7 +14,7 @@ static long long load_ns[TRACKED_FDS];
 static const char *watched;
 static int first_errno;
 
-long bpf_call_seen(int command, const union bpf_attr *attributes, unsigned int size) {
+long bpf_call_seen(int command, const union bpf_attr *attributes, unsigned size) {
     uint64_t start = now_ns();
     long result = bpf_call(command, attributes, size);
     uint64_t end = now_ns();

@@ -218,7 +218,7 @@ void load_program(struct program *program, const struct options *options, int if
 }
 
 int program_info(const struct program *program, struct bpf_prog_info *info) {
-    unsigned int length = sizeof(*info);
+    unsigned length = sizeof(*info);
     return bpf_obj_get_info_by_fd(program->fd, info, &length) ? -errno : 0;
 }
 
@@ -228,7 +228,7 @@ static void print_maps(const struct bpf_object *object) {
     json_open_array("map_ids");
     bpf_object__for_each_map(map, object) {
         struct bpf_map_info info = {};
-        unsigned int length = sizeof(info);
+        unsigned length = sizeof(info);
         if (bpf_map__fd(map) >= 0 && !bpf_obj_get_info_by_fd(bpf_map__fd(map), &info, &length))
             json_integer(NULL, info.id);
     }

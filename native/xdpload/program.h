@@ -10,7 +10,7 @@ struct program {
     struct bpf_object *object;
     struct bpf_program *handle;
     int fd;
-    unsigned int id;                // once it is loaded
+    unsigned id;                    // once it is loaded
     const struct settings *entries; // for its maps
     long long open_ns;
 };

@@ -36,7 +36,7 @@ struct buffer {
 // Written by the reader only.
 static struct {
     struct buffer buffers[MAX_MAPS];
-    unsigned int count;
+    unsigned count;
     int epoll;
     pthread_t thread;
     uint64_t ring_records, ring_full; // times that the ring had no room for its largest record
@@ -48,7 +48,7 @@ static struct {
 static void count_up(uint64_t *count, uint64_t by) { __atomic_fetch_add(count, by, __ATOMIC_RELAXED); }
 static uint64_t value(const uint64_t *count) { return __atomic_load_n(count, __ATOMIC_ACQUIRE); }
 
-/* ---- ring buffers: the layout is in include/uapi/linux/bpf.h and kernel/bpf/ringbuf.c ---- */
+// ---- ring buffers: the layout is in include/uapi/linux/bpf.h and kernel/bpf/ringbuf.c ----
 
 static uint64_t take(struct buffer *ring, uint32_t length) {
     uint64_t bytes = length & ~(BPF_RINGBUF_BUSY_BIT | BPF_RINGBUF_DISCARD_BIT);
@@ -90,7 +90,7 @@ static int open_ring(struct buffer *ring, int fd, size_t size) {
     return fd;
 }
 
-/* ---- perf event arrays ---- */
+// ---- perf event arrays ----
 
 static void count_sample(void *context, int cpu, void *data, __u32 size) {
     (void)context, (void)cpu, (void)data, (void)size;
@@ -107,7 +107,7 @@ static int open_perf(struct buffer *buffer, int fd) {
     return buffer->perf ? perf_buffer__epoll_fd(buffer->perf) : -errno;
 }
 
-/* ---- the reader ---- */
+// ---- the reader ----
 
 static void *read_all(void *nothing) {
     struct epoll_event ready;
@@ -124,13 +124,13 @@ static void *read_all(void *nothing) {
     return nothing;
 }
 
-static bool uses(const struct bpf_program *program, unsigned int map_id) {
-    unsigned int ids[MAX_MAPS_USED], length = sizeof(struct bpf_prog_info);
+static bool uses(const struct bpf_program *program, unsigned map_id) {
+    unsigned ids[MAX_MAPS_USED], length = sizeof(struct bpf_prog_info);
     struct bpf_prog_info info = {.nr_map_ids = MAX_MAPS_USED, .map_ids = (unsigned long)ids};
     int fd = bpf_program__fd(program);
     if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &length))
         return false;
-    for (unsigned int i = 0; i < info.nr_map_ids && i < MAX_MAPS_USED; i++)
+    for (unsigned i = 0; i < info.nr_map_ids && i < MAX_MAPS_USED; i++)
         if (ids[i] == map_id)
             return true;
     return false;
@@ -139,7 +139,7 @@ static bool uses(const struct bpf_program *program, unsigned int map_id) {
 // An object may have maps of programs that are not loaded.
 static bool is_used(const struct bpf_object *object, int fd) {
     struct bpf_map_info info = {};
-    unsigned int length = sizeof(info);
+    unsigned length = sizeof(info);
     struct bpf_program *program;
     if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &length))
         return false;
@@ -173,12 +173,12 @@ void records_read(const struct bpf_object *object) {
         fail("records", error, NULL, "no thread to read the program's records");
 }
 
-unsigned int records_maps(void) { return reader.count; }
+unsigned records_maps(void) { return reader.count; }
 
 // Waits until no ring has more than `size / parts` bytes that are not read. False if it took too long.
 static bool await_rings(uint64_t parts) {
     uint64_t until = now_ns() + CAUGHT_UP_NS;
-    for (unsigned int i = 0; i < reader.count; i++) {
+    for (unsigned i = 0; i < reader.count; i++) {
         const struct buffer *ring = &reader.buffers[i];
         while (!ring->perf && !reader.others &&
                value(ring->produced) - value(ring->consumed) > ring->size / parts) {

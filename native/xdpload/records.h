@@ -10,7 +10,7 @@
 void records_read(const struct bpf_object *object);
 
 // How many such maps are read.
-unsigned int records_maps(void);
+unsigned records_maps(void);
 
 // Waits until a quarter of each ring buffer at most is taken: for packets that are sent as fast as they go.
 // -ETIME if nobody reads it meanwhile; records_unread() prints the error line.

@@ -24,7 +24,7 @@ struct bpf_map___kernel {
     __u32 id;
 };
 struct ns_common {
-    unsigned int inum;
+    unsigned inum;
 };
 struct net {
     struct ns_common ns;

@@ -22,15 +22,15 @@ static struct bpf_object *follower;
 static char missing[512] = "redirects are not followed";
 static enum mode mode;
 
-/* ---- what interfaces sent: in generic mode no tracepoint tells it ---- */
+// ---- what interfaces sent: in generic mode no tracepoint tells it ----
 
 static struct {
-    unsigned int index;
+    unsigned index;
     long long sent;
 } interfaces[MAX_INTERFACES];
 
 // tx_packets of an interface, or -1.
-static long long sent_by(unsigned int index) {
+static long long sent_by(unsigned index) {
     char name[IF_NAMESIZE], path[128];
     long long packets = -1;
     if (!if_indextoname(index, name))
@@ -55,7 +55,7 @@ static void read_interfaces(void) {
 }
 
 // What an interface has sent since read_interfaces(), or -1.
-static long long gained_by(unsigned int index) {
+static long long gained_by(unsigned index) {
     long long now = sent_by(index);
     for (size_t i = 0; i < MAX_INTERFACES; i++)
         if (interfaces[i].index == index && interfaces[i].sent >= 0 && now >= 0)
@@ -63,7 +63,7 @@ static long long gained_by(unsigned int index) {
     return -1;
 }
 
-/* ---- following ---- */
+// ---- following ----
 
 static struct bpf_object *open_follower(const struct redirect_settings *settings) {
     LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "redirects");
@@ -114,10 +114,9 @@ void redirects_follow(const struct program *program, const struct options *optio
              refusal_reason());
 }
 
-/* ---- what was seen ---- */
+// ---- what was seen ----
 
-static struct redirect_arrivals arrivals_at(enum redirect_place place, unsigned int map_id,
-                                            unsigned int index) {
+static struct redirect_arrivals arrivals_at(enum redirect_place place, unsigned map_id, unsigned index) {
     struct redirect_arrival key = {.place = place, .map_id = map_id, .index = index};
     struct redirect_arrivals found = {};
     bpf_map_lookup_elem(bpf_object__find_map_fd_by_name(follower, "arrivals"), &key, &found);
@@ -125,8 +124,8 @@ static struct redirect_arrivals arrivals_at(enum redirect_place place, unsigned 
 }
 
 // The interface in a slot of a map of devices; 0 where it is empty. A value may hold a program's id too.
-static unsigned int device_in(int map, unsigned int slot) {
-    unsigned int value[2] = {};
+static unsigned device_in(int map, unsigned slot) {
+    unsigned value[2] = {};
     return bpf_map_lookup_elem(map, &slot, value) ? 0 : value[0];
 }
 
@@ -136,7 +135,7 @@ struct taken {
 };
 
 // In generic mode frames leave like any other packet of the interface.
-static struct taken taken_by(unsigned int ifindex) {
+static struct taken taken_by(unsigned ifindex) {
     struct redirect_arrivals found = arrivals_at(PLACE_DEVICE, 0, ifindex);
     if (mode == MODE_GENERIC)
         return (struct taken){gained_by(ifindex), -1};
@@ -151,13 +150,13 @@ static void print_taken(const char *kind, const char *name, struct taken taken) 
     json_null("busy_ns");
 }
 
-static void print_device(unsigned int ifindex) {
+static void print_device(unsigned ifindex) {
     char name[IF_NAMESIZE] = "";
     print_taken("device", ifindex && if_indextoname(ifindex, name) ? name : NULL, taken_by(ifindex));
 }
 
 // Whether another redirect names this slot of the map, too.
-static bool is_named(const struct redirect_target *target, unsigned int slot) {
+static bool is_named(const struct redirect_target *target, unsigned slot) {
     struct redirect_target other = *target;
     struct redirect_decisions found;
     other.index = slot;
@@ -169,10 +168,10 @@ static bool is_named(const struct redirect_target *target, unsigned int slot) {
 // what the devices took that no other redirect names, and their names.
 static struct taken taken_by_all(int map, const struct redirect_target *target, char *names, size_t room) {
     struct taken all = {0, mode == MODE_GENERIC ? -1 : 0};
-    unsigned int slot, *last = NULL, seen[MAX_INTERFACES] = {}, count = 0;
+    unsigned slot, *last = NULL, seen[MAX_INTERFACES] = {}, count = 0;
     char name[IF_NAMESIZE];
     for (; !bpf_map_get_next_key(map, last, &slot) && count < MAX_INTERFACES; last = &slot) {
-        unsigned int device = device_in(map, slot);
+        unsigned device = device_in(map, slot);
         struct taken one = taken_by(device);
         bool is_new = true;
         for (size_t i = 0; i < count; i++)
@@ -191,11 +190,11 @@ static struct taken taken_by_all(int map, const struct redirect_target *target, 
 // In generic mode a device may have sent a few frames of others.
 static void print_devices(const struct redirect_target *target, const struct redirect_decisions *decided) {
     int map = bpf_map_get_fd_by_id(target->map_id);
-    unsigned int device = device_in(map, target->index);
+    unsigned device = device_in(map, target->index);
     char names[512] = "";
     struct taken all = taken_by_all(map, target, names, sizeof(names));
     struct taken own = device ? taken_by(device) : (struct taken){0, 0};
-    if ((__u64)(all.arrived - own.arrived) > decided->accepted / 2 || (!device && decided->accepted))
+    if ((uint64_t)(all.arrived - own.arrived) > decided->accepted / 2 || (!device && decided->accepted))
         print_taken("broadcast", names, all);
     else
         print_device(device);
@@ -207,7 +206,7 @@ static void print_devices(const struct redirect_target *target, const struct red
 static void print_cpu(const struct redirect_target *target, const struct redirect_decisions *decided) {
     struct redirect_arrivals queue = arrivals_at(PLACE_CPU_QUEUE, target->map_id, target->index);
     struct redirect_arrivals thread = arrivals_at(PLACE_CPU_THREAD, target->map_id, target->index);
-    __u64 lost = queue.dropped + thread.dropped;
+    uint64_t lost = queue.dropped + thread.dropped;
     char name[16];
     snprintf(name, sizeof(name), "%u", target->index);
     json_string("kind", "cpu");

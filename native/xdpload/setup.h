@@ -6,6 +6,9 @@
 
 #include <bpf/libbpf.h>
 
+// constants.c
 void set_constants(struct bpf_object *object, const struct settings *settings);
+
+// setup.c
 void resize_maps(struct bpf_object *object, const struct settings *settings);
 void fill_maps(struct bpf_object *object, const struct settings *settings);

@@ -13,10 +13,10 @@
 #define HAS_FRAGS (1U << 5) // BPF_F_XDP_HAS_FRAGS, since Linux 5.18
 #define WORD 64
 
-/* ---- an entry: KEY=VALUE, or KEY=FIELD=VALUE,FIELD=VALUE ---- */
+// ---- an entry: KEY=VALUE, or KEY=FIELD=VALUE,FIELD=VALUE ----
 
 struct entry {
-    unsigned int key;
+    unsigned key;
     char number[WORD]; // `device` of a devmap, `qsize` of a cpumap: "" if not given
     char program[WORD];
 };
@@ -26,7 +26,7 @@ struct entry {
 static const struct kind {
     enum bpf_map_type type;
     const char *number;
-    unsigned int attach_type;
+    unsigned attach_type;
 } KINDS[] = {
     {BPF_MAP_TYPE_PROG_ARRAY, NULL, 0},
     {BPF_MAP_TYPE_DEVMAP, "device", BPF_XDP_DEVMAP},
@@ -77,9 +77,9 @@ static const char *forms(const struct kind *kind) {
                         : "write KEY: FUNCTION";
 }
 
-/* ---- before the object is loaded ---- */
+// ---- before the object is loaded ----
 
-void take_program(struct bpf_program *program, unsigned int attach_type, bool forced) {
+void take_program(struct bpf_program *program, unsigned attach_type, bool forced) {
     enum bpf_prog_type type = bpf_program__type(program);
     if (type != BPF_PROG_TYPE_UNSPEC && type != BPF_PROG_TYPE_XDP)
         fail("open", EINVAL, NULL, "%s, in section %s, is no XDP program: its section is one of type %s",
@@ -101,7 +101,7 @@ static struct bpf_program *find_program(const struct program *program, const cha
 }
 
 // The kernel lets a program call or hand frames to those only that take fragments as it does.
-static void take_companion(const struct program *program, const char *name, unsigned int attach_type) {
+static void take_companion(const struct program *program, const char *name, unsigned attach_type) {
     struct bpf_program *other = find_program(program, name);
     bool untyped = bpf_program__type(other) == BPF_PROG_TYPE_UNSPEC;
     if (other == program->handle)
@@ -129,10 +129,10 @@ void take_companions(const struct program *program, const struct options *option
     }
 }
 
-/* ---- once it is loaded, and its devices are there ---- */
+// ---- once it is loaded, and its devices are there ----
 
 // A device by its name; other numbers as they are. False for a device that is not there.
-static bool number_of(const struct kind *kind, const char *word, unsigned int *number) {
+static bool number_of(const struct kind *kind, const char *word, unsigned *number) {
     char *end;
     *number = kind->attach_type == BPF_XDP_DEVMAP ? if_nametoindex(word) : 0;
     if (*number)
@@ -143,7 +143,7 @@ static bool number_of(const struct kind *kind, const char *word, unsigned int *n
 
 static int set_entry(const struct bpf_map *map, const struct kind *kind, const struct entry *entry,
                      int program) {
-    unsigned int value[2] = {0, program}; // struct bpf_devmap_val, struct bpf_cpumap_val
+    unsigned value[2] = {0, program}; // struct bpf_devmap_val, struct bpf_cpumap_val
     if (!kind->number)
         value[0] = program;
     else if (!number_of(kind, entry->number, &value[0]))

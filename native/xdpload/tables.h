@@ -7,7 +7,7 @@
 
 // Loads this one as an XDP program for `attach_type`, and as no other; ends the process where its section
 // says that it is of another kind. `forced`: whatever the section says of the attach type.
-void take_program(struct bpf_program *program, unsigned int attach_type, bool forced);
+void take_program(struct bpf_program *program, unsigned attach_type, bool forced);
 
 // Takes the programs that --also and --map name, before the object is loaded.
 void take_companions(const struct program *program, const struct options *options);

@@ -10,7 +10,7 @@
 
 static unsigned short header_checksum(const struct iphdr *ip) {
     const unsigned short *word = (const unsigned short *)ip;
-    unsigned int sum = 0;
+    unsigned sum = 0;
     for (size_t i = 0; i < sizeof(*ip) / 2; i++)
         sum += word[i];
     sum = (sum & 0xffff) + (sum >> 16);

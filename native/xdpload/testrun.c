@@ -31,14 +31,14 @@
 
 struct asked {
     unsigned char *frame;
-    unsigned int length; // without FCS
-    unsigned int repeat;
-    unsigned int runs;
+    unsigned length; // without FCS
+    unsigned repeat;
+    unsigned runs;
     struct xdp_md port;
     bool has_port;
 };
 
-/* ---- what is asked ---- */
+// ---- what is asked ----
 
 static int digit(char text) {
     const char *digits = "0123456789abcdef", *found = text ? strchr(digits, text) : NULL;
@@ -46,8 +46,8 @@ static int digit(char text) {
 }
 
 // The bytes of a frame in hexadecimal digits, as many as fit; returns their number.
-static unsigned int read_bytes(const char *digits, unsigned char *bytes) {
-    unsigned int length = 0;
+static unsigned read_bytes(const char *digits, unsigned char *bytes) {
+    unsigned length = 0;
     for (; length < MAX_FRAME_BYTES && digit(digits[0]) >= 0 && digit(digits[1]) >= 0; length++, digits += 2)
         bytes[length] = digit(digits[0]) << 4 | digit(digits[1]);
     return length;
@@ -72,7 +72,7 @@ static bool read_frame(const char *text, struct asked *asked) {
 }
 
 // Without a port the kernel's frames come from lo.
-static void read_port(unsigned int queue, struct asked *asked) {
+static void read_port(unsigned queue, struct asked *asked) {
     const char *interface = attached_interface();
     asked->has_port = interface != NULL;
     if (interface)
@@ -82,7 +82,7 @@ static void read_port(unsigned int queue, struct asked *asked) {
 
 static bool read_asked(const char *arguments, struct asked *asked) {
     char text[2 * MAX_FRAME_BYTES + 3];
-    unsigned int queue = 0;
+    unsigned queue = 0;
     if (sscanf(arguments, "%6002s %u %u %u", text, &asked->repeat, &asked->runs, &queue) < 3 ||
         !asked->repeat || !asked->runs || asked->runs > MAX_RUNS || !read_frame(text, asked)) {
         complain(
@@ -95,13 +95,13 @@ static bool read_asked(const char *arguments, struct asked *asked) {
     return true;
 }
 
-/* ---- many packets in one buffer ---- */
+// ---- many packets in one buffer ----
 
 // CPU time of this thread: finer than the whole nanoseconds the kernel returns, and free of the time other
 // processes had the CPU.
 static long long cpu_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
-static struct bpf_test_run_opts options_of(const struct asked *asked, unsigned int repeat) {
+static struct bpf_test_run_opts options_of(const struct asked *asked, unsigned repeat) {
     LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = asked->frame, .data_size_in = asked->length,
                 .repeat = repeat);
     if (asked->has_port) {
@@ -119,8 +119,8 @@ static void try_port(const struct program *program, struct asked *asked) {
 }
 
 // One BPF_PROG_TEST_RUN of `repeat` packets: its CPU time, or -errno.
-static long long run_once(const struct program *program, const struct asked *asked, unsigned int repeat,
-                          unsigned int *retval) {
+static long long run_once(const struct program *program, const struct asked *asked, unsigned repeat,
+                          unsigned *retval) {
     struct bpf_test_run_opts options = options_of(asked, repeat);
     long long start = cpu_ns();
     int error = bpf_prog_test_run_opts(program->fd, &options);
@@ -133,7 +133,7 @@ static long long run_once(const struct program *program, const struct asked *ask
 // two on, the kernel also patches its XDP dispatcher and waits for all CPUs, some 10 ms: hence asked once.
 static long long setup_ns(const struct program *program, const struct asked *asked) {
     static long long least;
-    unsigned int retval;
+    unsigned retval;
     for (int i = least ? SETUP_RUNS : 0; i < SETUP_RUNS && least >= 0; i++) {
         long long elapsed = run_once(program, asked, SETUP_PACKETS, &retval);
         least = !least || elapsed < least ? elapsed : least;
@@ -144,11 +144,11 @@ static long long setup_ns(const struct program *program, const struct asked *ask
 // Runs of `repeat` packets each, ns per packet; the last run's time, or a negative errno where the kernel
 // refuses. One or two packets are given with all that the system call costs.
 static long long run_many(const struct program *program, const struct asked *asked, double *ns,
-                          unsigned int *retval) {
+                          unsigned *retval) {
     bool subtract = asked->repeat > SETUP_PACKETS;
     long long setup = subtract ? setup_ns(program, asked) : 0;
     long long elapsed = setup;
-    for (unsigned int run = 0; run < asked->runs && elapsed >= 0; run++) {
+    for (unsigned run = 0; run < asked->runs && elapsed >= 0; run++) {
         elapsed = run_once(program, asked, asked->repeat, retval);
         ns[run] = (double)(elapsed - setup) / (subtract ? asked->repeat - SETUP_PACKETS : asked->repeat);
     }
@@ -163,14 +163,14 @@ static void refuse(long long error) {
     complain("testrun", error, "BPF_PROG_TEST_RUN was refused: %s", error_words(error));
 }
 
-static void print_runs(const char *key, const double *ns, unsigned int runs) {
+static void print_runs(const char *key, const double *ns, unsigned runs) {
     json_open_array(key);
-    for (unsigned int run = 0; run < runs; run++)
+    for (unsigned run = 0; run < runs; run++)
         json_decimal(NULL, ns[run], 3);
     json_close();
 }
 
-static void print_testrun(const struct asked *asked, const double *ns, unsigned int retval) {
+static void print_testrun(const struct asked *asked, const double *ns, unsigned retval) {
     json_begin("testrun");
     json_integer("frame_bytes", asked->length + FCS_BYTES);
     json_integer("repeat", asked->repeat);
@@ -182,7 +182,7 @@ static void print_testrun(const struct asked *asked, const double *ns, unsigned 
 
 void testrun(const struct program *program, char *arguments) {
     struct asked asked = {};
-    unsigned int retval = 0;
+    unsigned retval = 0;
     double ns[MAX_RUNS];
     if (read_asked(arguments, &asked)) {
         try_port(program, &asked);
@@ -195,18 +195,18 @@ void testrun(const struct program *program, char *arguments) {
     free(asked.frame);
 }
 
-/* ---- one packet a call: each is a fresh frame ---- */
+// ---- one packet a call: each is a fresh frame ----
 
 static struct asked *test_frames;
-static unsigned int frame_count;
+static unsigned frame_count;
 
 // Reads as many lines as there are frames, also behind one that is wrong: they are no commands.
-static bool read_frames(unsigned int count) {
+static bool read_frames(unsigned count) {
     char line[MAX_LINE], text[MAX_LINE];
     bool all = true;
-    for (unsigned int i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count; i++) {
         struct asked *asked = &test_frames[i];
-        unsigned int queue;
+        unsigned queue;
         all &= fgets(line, sizeof(line), stdin) && sscanf(line, "%s %u", text, &queue) == 2 &&
                read_frame(text, asked);
         if (all)
@@ -216,7 +216,7 @@ static bool read_frames(unsigned int count) {
 }
 
 static void forget_frames(void) {
-    for (unsigned int i = 0; i < frame_count; i++)
+    for (unsigned i = 0; i < frame_count; i++)
         free(test_frames[i].frame);
     free(test_frames);
     test_frames = NULL;
@@ -224,7 +224,7 @@ static void forget_frames(void) {
 }
 
 void frames(const struct program *program, char *arguments) {
-    unsigned int count = strtoul(arguments, NULL, 10);
+    unsigned count = strtoul(arguments, NULL, 10);
     forget_frames();
     test_frames = count && count <= MAX_FRAMES ? calloc(count, sizeof(*test_frames)) : NULL;
     frame_count = test_frames ? count : 0;
@@ -235,7 +235,7 @@ void frames(const struct program *program, char *arguments) {
         return;
     }
     try_port(program, &test_frames[0]);
-    for (unsigned int i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++)
         test_frames[i].has_port = test_frames[0].has_port;
     json_begin("frames");
     json_integer("count", count);
@@ -245,7 +245,7 @@ void frames(const struct program *program, char *arguments) {
 
 struct outcomes {
     unsigned long long actions[ACTIONS];
-    unsigned int changed;
+    unsigned changed;
 };
 
 // The time of one packet by the kernel's clock around it, or -errno. `outcomes` may be NULL.
@@ -266,9 +266,9 @@ static long long run_fresh(int program, const struct asked *asked, struct outcom
 }
 
 // All frames in turn, so many times: the mean of a packet in ns, or -errno.
-static double run_rounds(int program, unsigned int rounds, struct outcomes *outcomes) {
+static double run_rounds(int program, unsigned rounds, struct outcomes *outcomes) {
     long long sum = 0;
-    for (unsigned int packet = 0; packet < rounds * frame_count; packet++) {
+    for (unsigned packet = 0; packet < rounds * frame_count; packet++) {
         long long ns =
             records_make_room() ?: run_fresh(program, &test_frames[packet % frame_count], outcomes);
         if (ns < 0)
@@ -278,8 +278,7 @@ static double run_rounds(int program, unsigned int rounds, struct outcomes *outc
     return (double)sum / rounds / frame_count;
 }
 
-static bool read_rounds(const char *command, const char *arguments, unsigned int *rounds,
-                        unsigned int *runs) {
+static bool read_rounds(const char *command, const char *arguments, unsigned *rounds, unsigned *runs) {
     *runs = 1;
     if (sscanf(arguments, "%u %u", rounds, runs) >= 1 && *rounds && *runs && *runs <= MAX_RUNS && frame_count)
         return true;
@@ -296,7 +295,7 @@ static void print_actions(const struct outcomes *outcomes) {
 
 void outcomes(const struct program *program, char *arguments) {
     struct outcomes outcomes = {};
-    unsigned int rounds, runs;
+    unsigned rounds, runs;
     if (!read_rounds("outcomes", arguments, &rounds, &runs))
         return;
     double ns = run_rounds(program->fd, rounds, &outcomes);
@@ -319,7 +318,7 @@ struct empty {
 static int measure_empty(struct empty *empty) {
     struct asked many = test_frames[0];
     double ns[EMPTY_RUNS];
-    unsigned int retval;
+    unsigned retval;
     many.repeat = EMPTY_PACKETS;
     many.runs = EMPTY_RUNS;
     long long result = run_many(&empty->program, &many, ns, &retval);
@@ -350,12 +349,12 @@ static int make_empty(struct empty *empty) {
 void fresh(const struct program *program, char *arguments) {
     static struct empty empty;
     struct outcomes outcomes = {};
-    unsigned int rounds, runs;
+    unsigned rounds, runs;
     double ns[MAX_RUNS], empty_ns[MAX_RUNS];
     if (!read_rounds("fresh", arguments, &rounds, &runs))
         return;
     double last = empty.program.fd > 0 ? 0 : make_empty(&empty);
-    for (unsigned int run = 0; run < runs && last >= 0; run++) {
+    for (unsigned run = 0; run < runs && last >= 0; run++) {
         last = ns[run] = run_rounds(program->fd, rounds, &outcomes);
         if (last >= 0)
             last = empty_ns[run] = run_rounds(empty.program.fd, rounds, NULL);

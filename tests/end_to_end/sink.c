@@ -84,9 +84,9 @@ int main(int argc, char **argv) {
     }
     if (error)
         die("socket", error);
-    unsigned int place, key = 0;
+    unsigned place, key = 0;
     int fd = xsk_socket__fd(xsk), map = map_named(argv[2]);
-    for (unsigned int i = xsk_ring_prod__reserve(&fill, FRAMES, &place); i--;)
+    for (unsigned i = xsk_ring_prod__reserve(&fill, FRAMES, &place); i--;)
         *xsk_ring_prod__fill_addr(&fill, place + i) = (__u64)i * FRAME_BYTES;
     xsk_ring_prod__submit(&fill, FRAMES);
     if (map < 0 || bpf_map_update_elem(map, &key, &fd, BPF_ANY))
@@ -104,9 +104,9 @@ int main(int argc, char **argv) {
     for (int idle = 0; idle < 100; idle++) {
         if (poll(&readable, 1, 200) > 0)
             idle = -1;
-        unsigned int from, to, count = xsk_ring_cons__peek(&rx, FRAMES, &from);
+        unsigned from, to, count = xsk_ring_cons__peek(&rx, FRAMES, &from);
         if (count && xsk_ring_prod__reserve(&fill, count, &to) == count) {
-            for (unsigned int i = 0; i < count; i++)
+            for (unsigned i = 0; i < count; i++)
                 *xsk_ring_prod__fill_addr(&fill, to + i) = xsk_ring_cons__rx_desc(&rx, from + i)->addr;
             xsk_ring_prod__submit(&fill, count);
         }

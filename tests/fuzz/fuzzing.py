@@ -32,7 +32,7 @@ C_TARGETS = {
     "options and bursts": ("xdpgen", "fuzz_options.c", ("options.c", "command_line.c"), ()),
     "options": ("xdpload", "fuzz_arguments.c", ("options.c", "command_line.c"), ()),
     "constants and maps": (
-        "xdpload", "fuzz_constants.c", ("setup.c", "fail.c", "json.c", "refusal.c"), ("-lbpf", "-lelf")
+        "xdpload", "fuzz_constants.c", ("setup.c", "constants.c", "fail.c", "json.c", "refusal.c"), ("-lbpf", "-lelf")
     ),
     "arguments": ("afxdp_user", "fuzz_arguments.c", ("options.c", "command_line.c"), ()),
     "subjects": ("jitbench", "fuzz_subjects.c", ("input.c", "maps.c", "bpf.c", "command_line.c"), ()),

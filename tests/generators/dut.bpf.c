@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a DUT may do with a frame: one program a section. */
+// What a DUT may do with a frame: one program a section.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 
@@ -33,16 +33,16 @@ static __always_inline int overwrite(struct xdp_md *ctx, int from, int to) {
     return XDP_TX;
 }
 
-static unsigned int seen;
+static unsigned seen;
 
 SEC("xdp/reflect")
 int reflect(struct xdp_md *ctx) { return swap_macs(ctx); }
 
-/* Destroys what the sender wrote: nothing of it may be left in the next frame of the same page. */
+// Destroys what the sender wrote: nothing of it may be left in the next frame of the same page.
 SEC("xdp/overwrite_all")
 int overwrite_all(struct xdp_md *ctx) { return overwrite(ctx, PAYLOAD_START, PAYLOAD_END) & swap_macs(ctx); }
 
-/* Destroys one frame in two, so that the other must come back whole from a page that held a destroyed one. */
+// Destroys one frame in two, so that the other must come back whole from a page that held a destroyed one.
 SEC("xdp/overwrite_half")
 int overwrite_half(struct xdp_md *ctx) {
     if (__sync_fetch_and_add(&seen, 1) & 1)
@@ -50,8 +50,8 @@ int overwrite_half(struct xdp_md *ctx) {
     return swap_macs(ctx);
 }
 
-/* Forwards between the two ports with these numbers, by a map of devices; drops one in ten of what the second
- * one received. */
+// Forwards between the two ports with these numbers, by a map of devices; drops one in ten of what the second
+// one received.
 #define FIRST_PORT 101
 #define SECOND_PORT 102
 
@@ -69,8 +69,7 @@ int cross(struct xdp_md *ctx) {
     return bpf_redirect_map(&ports, ctx->ingress_ifindex, XDP_ABORTED);
 }
 
-/* How often a frame came with each length, so many bytes of metadata, a signature, or a stamp in each flow.
- */
+// How often a frame came with each length, so many bytes of metadata, a signature, or a stamp in each flow.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 4096);
@@ -102,7 +101,7 @@ int mark(struct xdp_md *ctx) {
     return bpf_xdp_adjust_meta(ctx, -8) ? XDP_ABORTED : swap_macs(ctx);
 }
 
-/* Signs a frame behind its headers. */
+// Signs a frame behind its headers.
 SEC("xdp/sign")
 int sign(struct xdp_md *ctx) {
     unsigned char *data = (void *)(long)ctx->data;
@@ -121,7 +120,7 @@ static __always_inline int count_stamped(struct xdp_md *ctx, int by_size) {
 
     if (data + PAYLOAD_END > (unsigned char *)(long)ctx->data_end)
         return XDP_ABORTED;
-    const unsigned int flow = bpf_ntohs(*(__u16 *)(data + 46)), number = bpf_ntohl(*(__u32 *)(data + 56));
+    const unsigned flow = bpf_ntohs(*(__u16 *)(data + 46)), number = bpf_ntohl(*(__u32 *)(data + 56));
     if (flow & STAMPED)
         count(by_size ? number % 12 : flow & 4095);
     return XDP_DROP;
@@ -133,7 +132,7 @@ int stamped_by_flow(struct xdp_md *ctx) { return count_stamped(ctx, 0); }
 SEC("xdp/stamped_by_place")
 int stamped_by_place(struct xdp_md *ctx) { return count_stamped(ctx, 1); }
 
-/* Which destinations came; their last 17 bits are the flow's. */
+// Which destinations came; their last 17 bits are the flow's.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1 << 17);

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* One read of the clock: the simplest program of "eBPF against modules" (docs/use/loading.md). */
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+// One read of the clock: the simplest program of "eBPF against modules" (docs/use/loading.md).
 #define KEEP(value) __asm__ volatile("" : "+r"(value))
 
 struct working_set {

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* What a kernel finds in BPF. */
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel finds in BPF.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 
@@ -14,7 +14,7 @@
 
 #include "../kernels/common.h"
 
-/* Of a section of its own: the driver finds it there, mapped into its memory. */
+// Of a section of its own: the driver finds it there, mapped into its memory.
 volatile struct bench_record record SEC(".data.record");
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

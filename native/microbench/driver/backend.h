@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* A backend loads a benchmark, calls it once when asked, and takes it out again; all end the program on
- * error. */
+// SPDX-License-Identifier: Apache-2.0
+// A backend loads a benchmark, calls it once when asked, and takes it out again; all end the program on
+// error.
 #ifndef MICROBENCH_BACKEND_H
 #define MICROBENCH_BACKEND_H
 
@@ -8,10 +8,10 @@
 
 #include <stddef.h>
 
-/* Of BPF: 0 where it is interpreted. */
+// Of BPF: 0 where it is interpreted.
 struct image {
-    unsigned int jited_bytes;
-    unsigned int xlated_bytes;
+    unsigned jited_bytes;
+    unsigned xlated_bytes;
 };
 
 struct backend {
@@ -23,7 +23,7 @@ struct backend {
 
 extern const struct backend bpf_backend, module_backend, user_backend;
 
-/* The first contents of the working set, and how many bytes they are (0: none given). */
+// The first contents of the working set, and how many bytes they are (0: none given).
 extern const void *state;
 extern size_t state_bytes;
 

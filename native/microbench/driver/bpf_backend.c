@@ -31,7 +31,7 @@ static void fill(int map_fd, const void *key, const void *value) {
 static void fill_working_set(const struct bpf_map *map) {
     size_t bytes = bpf_map__value_size(map);
     void *contents = calloc(1, bytes);
-    __u32 key = 0;
+    uint32_t key = 0;
 
     if (!contents || state_bytes > bytes)
         fail("bpf", contents ? E2BIG : errno, NULL, "%s: no working set of %zu bytes: %s", options.object,
@@ -41,17 +41,17 @@ static void fill_working_set(const struct bpf_map *map) {
     free(contents);
 }
 
-/* A value of 8 bytes an entry, the same for every CPU. */
+// A value of 8 bytes an entry, the same for every CPU.
 static void fill_table(const struct bpf_map *map) {
-    const __u64 *values = (const void *)((const char *)state + TABLE_OFFSET);
-    __u32 entries = bpf_map__max_entries(map), cpus = libbpf_num_possible_cpus();
-    __u64 *each = calloc(cpus, sizeof(*each));
+    const uint64_t *values = (const void *)((const char *)state + TABLE_OFFSET);
+    uint32_t entries = bpf_map__max_entries(map), cpus = libbpf_num_possible_cpus();
+    uint64_t *each = calloc(cpus, sizeof(*each));
 
     if (!each || state_bytes != TABLE_OFFSET + entries * sizeof(*values))
         fail("bpf", each ? EINVAL : errno, NULL, "%s: filling a table of %u entries: %s", options.object,
              entries, strerror(each ? EINVAL : errno));
-    for (__u32 key = 0; key < entries; key++) {
-        for (__u32 cpu = 0; cpu < cpus; cpu++)
+    for (uint32_t key = 0; key < entries; key++) {
+        for (uint32_t cpu = 0; cpu < cpus; cpu++)
             each[cpu] = values[key];
         fill(bpf_map__fd(map), &key, each);
     }
@@ -62,7 +62,7 @@ static void fill_maps(void) {
     const struct bpf_map *set = bpf_object__find_map_by_name(object, "memory");
     const struct bpf_map *table = bpf_object__find_map_by_name(object, "table");
     const struct bpf_map *links = bpf_object__find_map_by_name(object, "links");
-    __u32 first = 0;
+    uint32_t first = 0;
 
     if (links) {
         int link_fd = bpf_program__fd(bpf_object__find_program_by_name(object, "chain_link"));

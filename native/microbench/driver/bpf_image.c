@@ -39,7 +39,7 @@ void print_image(struct image image) {
 
 struct image bpf_image_of(int program_fd) {
     struct bpf_prog_info info = {};
-    __u32 size = sizeof(info);
+    uint32_t size = sizeof(info);
 
     if (bpf_obj_get_info_by_fd(program_fd, &info, &size))
         fail("bpf", errno, NULL, "asking what the kernel has made of the program: %s", strerror(errno));

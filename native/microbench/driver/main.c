@@ -44,7 +44,7 @@ static void read_state(const char *path) {
     close(fd);
 }
 
-/* The whole run on the CPU where it began: a call elsewhere would find other caches. */
+// The whole run on the CPU where it began: a call elsewhere would find other caches.
 static void stay_here(void) {
     cpu_set_t here;
 
@@ -61,7 +61,7 @@ static void rest(void) {
         nanosleep(&pause, NULL);
 }
 
-static void print_call(unsigned int index, const struct bench_record *record) {
+static void print_call(unsigned index, const struct bench_record *record) {
     json_begin("call");
     json_count("index", index);
     json_count("begin_ns", record->begin);
@@ -85,7 +85,7 @@ static void run(const struct backend *backend) {
     json_bool("cold", options.cold);
     json_count("cpu", sched_getcpu());
     print_image(image);
-    for (unsigned int i = 0; i < options.calls; i++) {
+    for (unsigned i = 0; i < options.calls; i++) {
         records[i].input = options.input;
         rest();
         if (options.cold) {
@@ -95,7 +95,7 @@ static void run(const struct backend *backend) {
         evict(options.evict_bytes);
         backend->call(&records[i]);
     }
-    for (unsigned int i = 0; i < options.calls; i++)
+    for (unsigned i = 0; i < options.calls; i++)
         print_call(i, &records[i]);
     free(records);
     backend->unload();

@@ -25,7 +25,7 @@ static int open_file(const char *file, int flags) {
     return fd;
 }
 
-/* The kernel takes at most a page at a time from some callers. */
+// The kernel takes at most a page at a time from some callers.
 static void write_state(void) {
     int fd = open_file("state", O_WRONLY);
     size_t at = 0;

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 #ifndef MICROBENCH_OPTIONS_H
 #define MICROBENCH_OPTIONS_H
 
@@ -11,8 +11,8 @@ struct options {
     const char *object;       // what the backend loads: BPF object, module, shared object
     const char *state;        // file with the working set's first contents; NULL: zeros
     unsigned long long input; // of each call
-    unsigned int calls;
-    unsigned int pause_us;          // before each call
+    unsigned calls;
+    unsigned pause_us;              // before each call
     bool cold;                      // load anew before each call
     unsigned long long evict_bytes; // walked through before each call, so that the caches hold nothing else
     const char *map;                // of a user's own BPF object, or

@@ -22,14 +22,14 @@ static void print_loaded(struct image image) {
     print_image(image);
 }
 
-static void print_time(unsigned int index, unsigned long long time) {
+static void print_time(unsigned index, unsigned long long time) {
     json_begin("call");
     json_count("index", index);
     json_count("elapsed_ns", time);
     json_end();
 }
 
-/* Its standard output goes where our messages go: ours are the JSON lines. */
+// Its standard output goes where our messages go: ours are the JSON lines.
 static void trigger(void) {
     posix_spawn_file_actions_t actions;
     int status = 0;
@@ -47,12 +47,12 @@ static void trigger(void) {
         fail("own", 0, NULL, "%s ended with exit code %d", options.event[0], WEXITSTATUS(status));
 }
 
-/* An array of 64-bit times, in the order in which they were taken; 0 is an entry not yet written. */
-static unsigned int print_map(const struct bpf_map *map) {
-    unsigned int count = 0;
+// An array of 64-bit times, in the order in which they were taken; 0 is an entry not yet written.
+static unsigned print_map(const struct bpf_map *map) {
+    unsigned count = 0;
 
-    for (__u32 key = 0; key < bpf_map__max_entries(map); key++) {
-        __u64 time = 0;
+    for (uint32_t key = 0; key < bpf_map__max_entries(map); key++) {
+        uint64_t time = 0;
 
         if (bpf_map_lookup_elem(bpf_map__fd(map), &key, &time))
             fail("own", errno, NULL, "reading map %s: %s", options.map, strerror(errno));
@@ -62,13 +62,13 @@ static unsigned int print_map(const struct bpf_map *map) {
     return count;
 }
 
-static unsigned int own_bpf(void) {
+static unsigned own_bpf(void) {
     struct bpf_object *object = bpf_image_open(options.object);
     struct bpf_program *program, *first = bpf_object__next_program(object, NULL);
     const struct bpf_map *map = options.map ? bpf_object__find_map_by_name(object, options.map) : NULL;
 
     if (!first || !map || bpf_map__type(map) != BPF_MAP_TYPE_ARRAY ||
-        bpf_map__value_size(map) != sizeof(__u64))
+        bpf_map__value_size(map) != sizeof(uint64_t))
         fail("own", 0, NULL, "%s: it has no program, or no array `%s` of 64-bit values", options.object,
              options.map);
     if (bpf_object__load(object))
@@ -83,11 +83,11 @@ static unsigned int own_bpf(void) {
     return print_map(map); // its programs go with this process
 }
 
-/* A text of whole numbers, one a line or divided by blanks. */
-static unsigned int print_file(void) {
+// A text of whole numbers, one a line or divided by blanks.
+static unsigned print_file(void) {
     FILE *file = fopen(options.file, "r");
     unsigned long long time;
-    unsigned int count = 0;
+    unsigned count = 0;
     int found;
 
     if (!file)
@@ -100,8 +100,8 @@ static unsigned int print_file(void) {
     return count;
 }
 
-static unsigned int own_module(void) {
-    unsigned int count;
+static unsigned own_module(void) {
+    unsigned count;
 
     if (!options.file)
         fail("own", 0, NULL, "a module needs --file, where the times are read");
@@ -114,7 +114,7 @@ static unsigned int own_module(void) {
 }
 
 void own_run(void) {
-    unsigned int count = strcmp(options.backend, "own-module") ? own_bpf() : own_module();
+    unsigned count = strcmp(options.backend, "own-module") ? own_bpf() : own_module();
 
     if (!count)
         fail("own", 0, NULL, "%s: no time was written while %s ran", options.object, options.event[0]);

@@ -38,7 +38,7 @@ static struct image user_load(void) {
     return (struct image){};
 }
 
-/* The frame is written right before each call, as BPF_PROG_TEST_RUN does it: it is never cold. */
+// The frame is written right before each call, as BPF_PROG_TEST_RUN does it: it is never cold.
 static void user_call(struct bench_record *record) {
     for (int i = 0; i < FRAME_BYTES; i++)
         frame[i] = i;

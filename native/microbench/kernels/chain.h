@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* A chain of `input` links, each of which does a little work and goes on to the next: by tail call in BPF
- * (the wrapper is bpf/chain.bpf.c), by recursion elsewhere. BPF's last link reads the clock, since nothing
- * leads back. */
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+// A chain of `input` links, each of which does a little work and goes on to the next: by tail call in BPF
+// (the wrapper is bpf/chain.bpf.c), by recursion elsewhere. BPF's last link reads the clock, since nothing
+// leads back.
 struct working_set {
     __u64 value;
     __u64 left;
@@ -12,7 +12,7 @@ static __always_inline void begin_chain(struct working_set *set, __u64 links) {
     set->left = links;
 }
 
-/* Does one link's work; returns how many are left. */
+// Does one link's work; returns how many are left.
 static __always_inline __u64 work(struct working_set *set) {
     set->value = xorshift(set->value);
     return --set->left;

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* A loop that adds up what the clock says: nothing a compiler could know beforehand. */
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+// A loop that adds up what the clock says: nothing a compiler could know beforehand.
 #define READS 100
 
 struct working_set {

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Nothing between two looks at the clock: what is left is the clock itself. */
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+// Nothing between two looks at the clock: what is left is the clock itself.
 struct working_set {
     __u64 unused;
 };

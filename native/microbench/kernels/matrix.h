@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Random cells of a matrix are read and written through a pointer. The random source is ours, begins with the
- * input, and is the same everywhere; NEXT_RANDOM is another one where a benchmark is to show what that does.
- */
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+// Random cells of a matrix are read and written through a pointer. The random source is ours, begins with the
+// input, and is the same everywhere; NEXT_RANDOM is another one where a benchmark is to show what that does.
 #define ROWS 64
 #define COLUMNS 64
 #define STEPS 1000

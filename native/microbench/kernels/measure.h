@@ -1,14 +1,14 @@
-/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The clock right before and right after the work: one text for all backends. */
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+// The clock right before and right after the work: one text for all backends.
 #ifndef MICROBENCH_MEASURE_H
 #define MICROBENCH_MEASURE_H
 
-/* What the work reads must look as if it came from the clock, or the compiler may begin early. */
+// What the work reads must look as if it came from the clock, or the compiler may begin early.
 #define AFTER(clock, input) __asm__ volatile("" : "+r"(input) : "r"(clock) : "memory")
-/* What the work made must be there, in registers and in memory, before the clock is read again. */
+// What the work made must be there, in registers and in memory, before the clock is read again.
 #define BEFORE(result) __asm__ volatile("" : "+r"(result) : : "memory")
 
-/* A kernel that is executed several times between the clocks says so in front of its text. */
+// A kernel that is executed several times between the clocks says so in front of its text.
 #ifdef EXECUTIONS
 static __always_inline __u64 repeated(struct working_set *set, void *data, void *data_end, __u64 input) {
     __u64 last = 0;

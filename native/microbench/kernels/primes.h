@@ -1,13 +1,13 @@
-/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* How many primes there are up to 100, by trial division. */
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+// How many primes there are up to 100, by trial division.
 #define HIGHEST 100
 
-/* The type whose divisions are made. */
+// The type whose divisions are made.
 #ifndef NUMBER
 #define NUMBER __u64
 #endif
 
-/* Or a compiler asks the lowest bit instead of dividing by two. */
+// Or a compiler asks the lowest bit instead of dividing by two.
 #ifndef FIRST_DIVISOR
 #define FIRST_DIVISOR(divisor) KEEP(divisor)
 #endif

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* A benchmark as one object of the module. What includes it defines NAME and KERNEL. */
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+// A benchmark as one object of the module. What includes it defines NAME and KERNEL.
 #include <linux/if_ether.h>
 #include <linux/random.h>
 #include <linux/timekeeping.h>

@@ -18,7 +18,7 @@
 #include "list.h"
 #undef BENCHMARK
 
-/* A benchmark with what it works on. */
+// A benchmark with what it works on.
 struct bench {
     const struct benchmark *benchmark;
     struct bench_record record;
@@ -40,7 +40,7 @@ static ssize_t state_write(struct file *file, const char __user *from, size_t co
     return simple_write_to_buffer(bench->set, bench->benchmark->bytes, at, from, count);
 }
 
-/* As BPF_PROG_TEST_RUN does, the frame is written right before the call, which stays on its CPU. */
+// As BPF_PROG_TEST_RUN does, the frame is written right before the call, which stays on its CPU.
 static ssize_t call_write(struct file *file, const char __user *from, size_t count, loff_t *at) {
     struct bench *bench = pde_data(file_inode(file));
     int i;

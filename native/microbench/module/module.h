@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* How the module knows its benchmarks. */
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+// How the module knows its benchmarks.
 #ifndef MICROBENCH_MODULE_H
 #define MICROBENCH_MODULE_H
 

@@ -11,7 +11,7 @@
 struct options {
     const char *text;
     bool flag;
-    unsigned int word, number;
+    unsigned word, number;
     unsigned long long count;
     double seconds;
     struct cpu_list cpus;
@@ -50,14 +50,14 @@ static void print_options(int count, char **arguments) {
     json_count("count", options.count);
     json_number("seconds", options.seconds);
     json_open_array("cpus");
-    for (unsigned int i = 0; i < options.cpus.count; i++)
+    for (unsigned i = 0; i < options.cpus.count; i++)
         json_count(NULL, options.cpus.cpus[i]);
     json_close();
     json_string("argument", arguments[first + 1]);
     json_end();
 }
 
-/* Standard input: strings that end with a NUL each; one line for each. */
+// Standard input: strings that end with a NUL each; one line for each.
 static void print_strings(void) {
     char *text = NULL;
     size_t space = 0;
@@ -83,7 +83,7 @@ static void print_numbers(int count, char **numbers) {
     json_end();
 }
 
-/* An object of everything, an array within an array, and text of so many bytes. */
+// An object of everything, an array within an array, and text of so many bytes.
 static void print_nested(size_t bytes) {
     char *text = malloc(bytes + 1);
 

@@ -7,14 +7,14 @@
 
 #define BATCH 64
 
-static unsigned long run(void *state, unsigned char *data, unsigned int length) {
+static unsigned long run(void *state, unsigned char *data, unsigned length) {
     (void)state, (void)data;
     return length;
 }
 
-/* What the kernel does in between is one store per ring. */
-__attribute__((noinline)) void counted(struct socket *socket, struct queue *queue, unsigned int batches) {
-    for (unsigned int i = 0; i < batches; i++) {
+// What the kernel does in between is one store per ring.
+__attribute__((noinline)) void counted(struct socket *socket, struct queue *queue, unsigned batches) {
+    for (unsigned i = 0; i < batches; i++) {
         *socket->rx.producer += BATCH;
         turn_round(queue);
         *socket->tx.consumer = *socket->tx.producer;
@@ -24,7 +24,7 @@ __attribute__((noinline)) void counted(struct socket *socket, struct queue *queu
     }
 }
 
-static struct xsk_ring_prod to_kernel(void *entries, unsigned int *ends) {
+static struct xsk_ring_prod to_kernel(void *entries, unsigned *ends) {
     return (struct xsk_ring_prod){.cached_cons = FRAMES,
                                   .mask = FRAMES - 1,
                                   .size = FRAMES,
@@ -34,7 +34,7 @@ static struct xsk_ring_prod to_kernel(void *entries, unsigned int *ends) {
                                   .flags = &ends[2]};
 }
 
-static struct xsk_ring_cons from_kernel(void *entries, unsigned int *ends) {
+static struct xsk_ring_cons from_kernel(void *entries, unsigned *ends) {
     return (struct xsk_ring_cons){.mask = FRAMES - 1,
                                   .size = FRAMES,
                                   .producer = &ends[0],
@@ -47,9 +47,9 @@ int main(int count, char **arguments) {
     static struct queue queue = {.batch = BATCH};
     static struct xdp_desc received[FRAMES], sent[FRAMES];
     static __u64 filled[FRAMES], completed[FRAMES];
-    static unsigned int ends[4][3];
+    static unsigned ends[4][3];
     const struct workload workload = {.run = run};
-    const unsigned int batches = count > 1 ? atoi(arguments[1]) : 0;
+    const unsigned batches = count > 1 ? atoi(arguments[1]) : 0;
 
     queue.workload = &workload;
     queue.socket = (struct socket){.rx = from_kernel(received, ends[0]),

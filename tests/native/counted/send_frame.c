@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames that xdpgen's AF_XDP engine makes, into memory of this process: argv[1] of them, one in argv[2]
 // stamped.
-#include "afxdp.c"
+#include "afxdp_queue.c"
 
 #include "frame.h"
+
+#include <stdlib.h>
 
 __attribute__((noinline)) void counted(struct queue *queue, unsigned frames) {
     for (unsigned i = 0; i < frames; i++, queue->sequence++) {

@@ -33,7 +33,11 @@ RECORDED = {"gcc 12.2.0 x86_64-linux-gnu": _COUNTS}
 FRAMES, BATCHES, FRAMES_PER_BATCH = 1000, 100, 64
 STAMPS = {"every frame stamped": "all", "one frame in 16 stamped": "16", "numbers only": "none"}
 SLOWER = {  # one more store per frame
-    "xdpgen": ("afxdp.c", "    *stamp = 0;\n", "    *(volatile uint64_t *)&words[1] = words[1];\n    *stamp = 0;\n"),
+    "xdpgen": (
+        "afxdp_queue.c",
+        "    *stamp = 0;\n",
+        "    *(volatile uint64_t *)&words[1] = words[1];\n    *stamp = 0;\n",
+    ),
     "afxdp_user": ("forward.c", "        queue->sum += work(queue, frame);\n", "        add(&queue->sum, 1);\n"),
 }
 
@@ -83,7 +87,7 @@ def per_frame(binary: Path, frames: int, count: int, *words: str) -> float:
 
 
 def all_counts(folder: Path, slower: bool = False) -> dict[str, float]:
-    sender = built("xdpgen", "send_frame", "main.c afxdp.c", folder, slower)
+    sender = built("xdpgen", "send_frame", "main.c afxdp_queue.c", folder, slower)
     forwarder = built("afxdp_user", "forward_frame", "afxdp_user.c forward.c", folder, slower)
     found = {name: per_frame(sender, 1, FRAMES, stamp) for name, stamp in STAMPS.items()}
     return found | {"turn of a frame": per_frame(forwarder, FRAMES_PER_BATCH, BATCHES)}

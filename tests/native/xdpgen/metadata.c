@@ -11,7 +11,7 @@ static int register_with_sums(int fd, int level, int name, const void *value, so
 #include "rings.c"
 #undef setsockopt
 
-#include "afxdp.c"
+#include "afxdp_queue.c"
 
 #include "frame.h"
 #include "offers.h"
@@ -23,6 +23,7 @@ static int register_with_sums(int fd, int level, int name, const void *value, so
 #include <net/if.h>
 #include <netinet/ip.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static int register_with_sums(int fd, int level, int name, const void *value, socklen_t size) {
     struct umem_registration memory;
@@ -50,7 +51,7 @@ static void get_ready(const char *interface) {
     queue.stamped = (struct draw){.state = 1, .left = 1};
 }
 
-/* ---- send SENDER RECEIVER ---- */
+// ---- send SENDER RECEIVER ----
 
 static int hear(const char *interface) {
     const int fd = socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL));
@@ -68,8 +69,7 @@ static void print_heard(int fd) {
 
     do
         bytes = recv(fd, frame, sizeof(frame), 0);
-    while (bytes >= 14 &&
-           (frame[12] != 0x08 || frame[13] != 0x00)); /* others than IPv4 are the kernel's own */
+    while (bytes >= 14 && (frame[12] != 0x08 || frame[13] != 0x00)); // others than IPv4 are the kernel's own
     printf("frame ");
     for (ssize_t i = 0; i < bytes; i++)
         printf("%02x", frame[i]);
@@ -82,7 +82,7 @@ static void print_done(void *whose, const struct tx_metadata *metadata, const ui
     printf("done %llu\n", (unsigned long long)metadata->completion.tx_timestamp);
 }
 
-/* The pseudo header is summed by whoever asks; argv tells whether anything is asked at all. */
+// The pseudo header is summed by whoever asks; argv tells whether anything is asked at all.
 static int send_one(const char *sender, const char *receiver, bool asks) {
     const struct xsk_request request = {.interface = sender, .metadata = true};
     const int fd = hear(receiver);
@@ -117,7 +117,7 @@ static int send_one(const char *sender, const char *receiver, bool asks) {
     return 0;
 }
 
-/* ---- completions: rings in memory of this process ---- */
+// ---- completions: rings in memory of this process ----
 
 static void complete(uint64_t *ring, const struct xdp_desc *sent, uint32_t frames) {
     for (uint32_t i = 0; i < frames; i++)
@@ -129,7 +129,7 @@ static int completions(void) {
     static uint64_t done[XSK_FRAMES];
     static struct arrival arrivals[ARRIVAL_SLOTS];
     static uint32_t tx_produced, tx_consumed, produced, consumed;
-    const uint64_t first = (1ull << 32) - 3; /* the numbers pass what a frame can carry */
+    const uint64_t first = (1ull << 32) - 3; // the numbers pass what a frame can carry
 
     get_ready("lo");
     queue.xsk.area = aligned_alloc(4096, UMEM_BYTES_OF_TEST);
@@ -148,8 +148,8 @@ static int completions(void) {
                                                   .ring = done,
                                                   .producer = &produced,
                                                   .consumer = &consumed};
-    session.options.usual = false; /* as options_parse() has it where the device stamps */
-    queue.xsk.done = frame_sent;
+    session.options.usual = false; // as options_parse() has it where the device stamps
+    queue.xsk.done = afxdp_sent;
     queue.xsk.whose = &queue;
     queue.stamps = malloc(sizeof(*queue.stamps));
     queue.stamps->arrivals = arrivals;
@@ -157,7 +157,7 @@ static int completions(void) {
     queue.sequence = first;
     xsk_begin(&queue.xsk, 8);
     for (unsigned i = 0; i < 8; i++, queue.sequence++) {
-        queue.stamped.left = 1 + i % 2; /* one in two asks for a stamp */
+        queue.stamped.left = 1 + i % 2; // one in two asks for a stamp
         fill_test_frame(&queue, 0);
     }
     for (unsigned i = 0; i < 8; i++)
@@ -166,9 +166,9 @@ static int completions(void) {
         struct tx_metadata *metadata = (void *)(queue.xsk.area + sent[i].addr - TX_METADATA_ROOM);
         printf("flags %llu stamp %llu\n", (unsigned long long)metadata->flags,
                (unsigned long long)metadata->completion.tx_timestamp);
-        metadata->completion.tx_timestamp = i == 6 ? 0 : 1000 + i; /* the device has none of the last */
+        metadata->completion.tx_timestamp = i == 6 ? 0 : 1000 + i; // the device has none of the last
         arrivals[(first + i) & (ARRIVAL_SLOTS - 1)] =
-            (struct arrival){.number = first + i, .ns = i == 2 ? 0 : 1500 + i}; /* one is lost */
+            (struct arrival){.number = first + i, .ns = i == 2 ? 0 : 1500 + i}; // one is lost
     }
     complete(done, sent, 8);
     produced = 8;
@@ -182,8 +182,8 @@ static int completions(void) {
     return 0;
 }
 
-/* ---- stamps FRAMES BEHIND: each comes back after 700 ns, and is told of when it was sent so many frames
- * later ---- */
+// ---- stamps FRAMES BEHIND: each comes back after 700 ns, and is told of when it was sent so many frames
+// later ----
 
 static int stamps(uint64_t frames, uint64_t behind) {
     static struct arrival arrivals[ARRIVAL_SLOTS];
@@ -197,7 +197,7 @@ static int stamps(uint64_t frames, uint64_t behind) {
         if (number > behind)
             stamps_record(&stamps, number - behind, 1000 * (number - behind));
     }
-    stamps_record(&stamps, frames + 1, 1000 * (frames + 2)); /* its clock was set back meanwhile */
+    stamps_record(&stamps, frames + 1, 1000 * (frames + 2)); // its clock was set back meanwhile
     arrivals[(frames + 1) & (ARRIVAL_SLOTS - 1)] = (struct arrival){frames + 1, 1};
     stamps_finish(&stamps);
     printf("totals %llu %llu %llu %llu min %llu max %llu\n", (unsigned long long)stamps.totals.stamped,
@@ -207,7 +207,7 @@ static int stamps(uint64_t frames, uint64_t behind) {
     return 0;
 }
 
-/* ---- offers: a kernel's reply on standard input ---- */
+// ---- offers: a kernel's reply on standard input ----
 
 static int offers(void) {
     static char reply[4096] __attribute__((aligned(4)));

@@ -27,7 +27,7 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(shipped("xdpgen"), work, ignore=shutil.ignore_patterns("*.o", "xdpgen"))
     shutil.copytree(shipped("common"), work / "common")
     shutil.copy(HERE / "metadata.c", work)
-    argv = ["make", "-s", "TOOL=metadata", "NOT_LINKED=main.c afxdp.c rings.c", "CFLAGS=-O2 -g"]
+    argv = ["make", "-s", "TOOL=metadata", "NOT_LINKED=main.c afxdp_queue.c rings.c", "CFLAGS=-O2 -g"]
     subprocess.run(argv, cwd=work, check=True, capture_output=True, timeout=120)
     return work / "metadata"
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The queues of engine `afxdp`: each has a socket and a stream.
+#pragma once
+
+#include "engine.h"
+#include "pcap.h"
+#include "stamps.h"
+#include "workers.h"
+#include "xsk.h"
+
+// One queue's stream. The worker writes it, the controlling thread reads the counts.
+struct queue {
+    struct xsk xsk;
+    volatile uint64_t sequence;
+    uint64_t end_sequence;
+    uint64_t due;
+    unsigned flow;
+    struct draw stamped;
+    unsigned frame; // of the pcap
+    unsigned left;  // frames that the kernel has not taken when the burst is over
+    volatile struct stream_counts counts;
+    struct looks looks;
+    struct histogram late;
+    struct sent_stamps *stamps; // by the device; NULL: not asked for
+};
+
+struct afxdp {
+    const struct session *session;
+    struct queue *queues;
+    struct pcap pcap;
+    uint64_t interval;
+    _Atomic uint64_t start_ns; // 0: not yet known
+    uint64_t end_ns;
+    uint32_t failures_before;
+};
+
+extern struct afxdp afxdp;
+
+// Called with each frame that the device stamped; `whose` is its queue.
+void afxdp_sent(void *whose, const struct tx_metadata *metadata, const uint8_t *frame);
+
+// A worker's thread: serves its queues in turn until the window ends.
+void afxdp_work(struct worker *worker);
