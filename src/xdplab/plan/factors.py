@@ -292,6 +292,10 @@ class Factor:
         object.__setattr__(self, "column", self.column or self.name)
         object.__setattr__(self, "title", self.title or self.name.replace("_", " "))
 
+    def is_default(self, value: object) -> bool:
+        """Whether a canonical value is the default, or says that the factor does not apply."""
+        return value in (self.absent, self.canonical(self.default))
+
     @property
     def level(self) -> str | None:
         """The default as its column has it, as text; None if there is none."""
@@ -435,26 +439,6 @@ FACTORS: tuple[Factor, ...] = (
            "how the generator sends: live, afxdp, moongen or testpmd", apart=True, caption="own"),
 )  # fmt: skip
 
-# Older runs depend on this list. Their blocks are crossed in this order, outermost first, and these factors are
-# always in a point's id. A later factor is crossed inside them, and is in the id only if it differs from its default:
-# so older points keep their id.
-FIRST = (
-    *("workload", "op", "form", "working_set_bytes", "map_type", "accesses"),
-    *(
-        "mode",
-        "queues",
-        "frame_bytes",
-        "engine",
-        "load",
-        "flows",
-        "dst_ip_stride",
-        "dst_port",
-        "xsk_attach",
-        "xsk_bind",
-    ),
-    *("src_ip", "dst_ip", "src_ip_stride", "src_port", "stamp", "arrangement"),
-    *("file", "file_sha256", "section", "action", "rodata", "setup", "frames", "frames_sha256"),
-)
 BY_NAME: Mapping[str, Factor] = {factor.name: factor for factor in FACTORS}
 BY_COLUMN: Mapping[str, Factor] = {factor.column: factor for factor in FACTORS}
 PATHS = tuple(factor.name for factor in FACTORS if factor.path)
@@ -470,11 +454,6 @@ def of_program(factor: Factor) -> bool:
     return factor.reader == "program"
 
 
-def crossed(factors: Iterable[Factor]) -> list[Factor]:
-    """Return the factors in the order of their loops, outermost first."""
-    return sorted(factors, key=lambda factor: FIRST.index(factor.name) if factor.name in FIRST else len(FIRST))
-
-
 def cells(values: Values) -> dict[str, Any]:
     """Return the columns of a point whose factors are ``values``; null if one does not apply."""
     own = [factor for factor in FACTORS if factor.name in values]
@@ -483,13 +462,9 @@ def cells(values: Values) -> dict[str, Any]:
 
 
 def identity(values: Values) -> dict[str, Any]:
-    """Return the part of ``values`` that is hashed: a later factor does not change an older point's id."""
+    """Return the part of ``values`` that is hashed, what differs from its default: a new factor changes no id."""
     known = {name: _known(BY_NAME[name], value) for name, value in values.items()}
-    return {
-        name: value
-        for name, value in known.items()
-        if name in FIRST or value not in (BY_NAME[name].absent, BY_NAME[name].canonical(BY_NAME[name].default))
-    }
+    return {name: value for name, value in known.items() if not BY_NAME[name].is_default(value)}
 
 
 def _known(factor: Factor, value: Any) -> Any:

@@ -185,8 +185,11 @@ def _forwarding(program: ProgramFactors, setting: Mapping[str, Any]) -> ProgramF
 
 
 def _crossed(given: Mapping[str, Any], among: Iterable[Factor]) -> list[dict[str, Any]]:
-    """Return every combination of the lists in ``given``, each once, without factors that do not apply."""
-    loops = factors.crossed(factor for factor in among if factor.where in ("points", "traffic"))
+    """Return every combination of the lists in ``given``, each once, without factors that do not apply.
+
+    The loops nest in the order of the table, outermost first.
+    """
+    loops = [factor for factor in among if factor.where in ("points", "traffic")]
     levels = [[factor.canonical(value) for value in given[factor.name]] for factor in loops]
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for combination in itertools.product(*levels):

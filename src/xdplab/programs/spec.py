@@ -107,8 +107,8 @@ class ProgramSpec:
         return self.kernel in ("array", "chase", "lookup")
 
     def canonical(self) -> dict[str, Any]:
-        """Return every field, in a fixed order; ``action`` only if it is not tx: older programs keep their hash."""
-        return {name: value for name, value in asdict(self).items() if (name, value) != ("action", "tx")}
+        """Return every field, in a fixed order."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
