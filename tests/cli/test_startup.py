@@ -16,7 +16,7 @@ from xdplab.cli import VERBS
 from xdplab.cli.common import Verb
 from xdplab.cli.study import STUDIES
 
-RECORDED = Path(__file__).parents[1] / "run" / "recorded" / "run-623ee55.tar.xz"
+RECORDED = Path(__file__).parents[1] / "run" / "recorded" / "tiny.tar.xz"
 SAMPLE = str(Path(__file__).parents[2] / "results" / "sample")
 HEAVY = (
     "pandas", "numpy", "matplotlib", "scipy", "seaborn", "pyarrow", "distributed", "dask", "paramiko", "unicorn",

@@ -1,4 +1,4 @@
-"""A run directory as the previous version wrote it: no sizes of raw files, no blocks, no stamp in its tables."""
+"""A recorded run, without its tables."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tests.unpack import unpacked
 
 from xdplab.run.rundir import RunDirectory
 
-RECORDED = Path(__file__).with_name("recorded") / "run-623ee55.tar.xz"
+RECORDED = Path(__file__).with_name("recorded") / "tiny.tar.xz"
 
 
 @pytest.fixture
-def old_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
     """A run with three valid trials of native mode; the user's cache directory is a temporary one."""
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     unpacked(RECORDED, tmp_path / "results")
-    return RunDirectory.open(tmp_path / "results" / "2026-11-22-tiny")
+    return RunDirectory.open(tmp_path / "results" / "tiny")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -44,66 +45,58 @@ def deleted(run: RunDirectory) -> None:
     shutil.rmtree(run.path / "raw")
 
 
-def test_a_run_of_an_earlier_version_is_read(old_run: RunDirectory) -> None:
-    before = pd.read_parquet(old_run.path / "trials.parquet")
-    again = runs.trials_table(old_run)
-    assert list(again["verdict"]) == ["valid"] * 3
-    assert list(again["trial_id"]) == list(before["trial_id"])
-    for column in ("tx_packets", "rx_packets", "dut_rx_packets", "forwarded_pps", "access_ns"):
-        pd.testing.assert_series_equal(again[column], before[column])
-    assert len(runs.samples_table(old_run)) > 0
-    assert (read_state(old_run).owed, read_state(old_run).ended) == ([], "complete")
+def test_tables_are_made_of_the_journal_and_the_raw_files(tiny: RunDirectory) -> None:
+    assert list(runs.trials_table(tiny)["verdict"]) == ["valid"] * 3
+    assert len(runs.samples_table(tiny)) > 0
+    assert (read_state(tiny).owed, read_state(tiny).ended) == ([], "complete")
 
 
-def test_reading_writes_nothing_into_a_run(old_run: RunDirectory) -> None:
-    before = content(old_run)
-    runs.settled_trials(old_run)
-    runs.samples_table(old_run)
-    PlanRun(old_run).audit()
-    PlanRun(old_run).summary()
-    assert content(old_run) == before
-    assert [path.name for path in old_run.cache.iterdir()] != [], "what was derived is kept for the next reader"
+def test_reading_writes_nothing_into_a_run(tiny: RunDirectory) -> None:
+    before = content(tiny)
+    runs.settled_trials(tiny)
+    runs.samples_table(tiny)
+    PlanRun(tiny).audit()
+    PlanRun(tiny).summary()
+    assert content(tiny) == before
+    assert [path.name for path in tiny.cache.iterdir()] != [], "what was derived is kept for the next reader"
 
 
-def test_tables_are_derived_once(old_run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs.keep_tables(old_run)
-    first = runs.trials_table(old_run)
+def test_tables_are_derived_once(tiny: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.keep_tables(tiny)
+    first = runs.trials_table(tiny)
     monkeypatch.setattr(runs, "attempt_rows", None)  # nothing is parsed again
-    pd.testing.assert_frame_equal(runs.trials_table(old_run), first)
-    runs.keep_tables(old_run)
-    assert derived.is_owed(old_run, runs.RECIPE) is False
+    pd.testing.assert_frame_equal(runs.trials_table(tiny), first)
+    runs.keep_tables(tiny)
+    assert derived.is_owed(tiny, runs.RECIPE) is False
 
 
 def test_a_new_version_of_the_rules_derives_anew_into_the_cache(
-    old_run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    tiny: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs.keep_tables(old_run)
-    before = content(old_run)
+    runs.keep_tables(tiny)
+    before = content(tiny)
     newer = derived.Recipe(runs.RECIPE.files, "rules of tomorrow", runs.RECIPE.derive)
     monkeypatch.setattr(runs, "RECIPE", newer)
-    assert derived.is_owed(old_run, newer)
-    runs.trials_table(old_run)
-    assert content(old_run) == before
-    runs.keep_tables(old_run)
-    assert not derived.is_owed(old_run, newer)
+    assert derived.is_owed(tiny, newer)
+    runs.trials_table(tiny)
+    assert content(tiny) == before
+    runs.keep_tables(tiny)
+    assert not derived.is_owed(tiny, newer)
 
 
 @pytest.mark.parametrize("lose", [thinned, deleted])
-@pytest.mark.parametrize("stamped", [False, True])
-def test_rows_whose_raw_files_are_gone_stay_valid(old_run: RunDirectory, lose: object, stamped: bool) -> None:
-    if stamped:
-        runs.keep_tables(old_run)
-    assert callable(lose)
-    before, in_run = pd.read_parquet(old_run.path / "trials.parquet"), content(old_run)
-    lose(old_run)
+def test_rows_whose_raw_files_are_gone_stay_valid(tiny: RunDirectory, lose: Callable[[RunDirectory], None]) -> None:
+    runs.keep_tables(tiny)
+    before, in_run = pd.read_parquet(tiny.path / "trials.parquet"), content(tiny)
+    lose(tiny)
     again = derived.Recipe(runs.RECIPE.files, "other rules", runs.RECIPE.derive)
     with pytest.warns(ResultsWarning, match="raw files of 3 attempts are gone"):
-        table = derived.table(old_run, again, runs.TRIALS)
+        table = derived.table(tiny, again, runs.TRIALS)
     assert list(table["verdict"]) == ["valid"] * 3
     assert table["reason"].str.count(runs.GONE).tolist() == [1] * 3
     pd.testing.assert_series_equal(table["tx_packets"], before["tx_packets"])
     assert list(table["rules_version"]) == list(before["rules_version"]), "they were judged by those rules"
-    kept = {name: of for name, of in content(old_run).items() if not name.startswith("raw/")}
+    kept = {name: of for name, of in content(tiny).items() if not name.startswith("raw/")}
     assert kept == {name: of for name, of in in_run.items() if not name.startswith("raw/")}
 
 
@@ -122,32 +115,32 @@ def test_a_raw_file_that_is_cut_short_is_gone_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["trials.parquet", "samples.parquet", "manifest.json"])
-def test_what_a_kill_after_the_last_trial_left_undone_is_owed(old_run: RunDirectory, missing: str) -> None:
-    runs.keep_tables(old_run)
-    (old_run.path / missing).unlink()
-    lines = old_run.journal.path.read_bytes().splitlines(keepends=True)
-    old_run.journal.path.write_bytes(b"".join(lines[:-1]))  # nor was the run's end recorded
-    done = xdplab("resume", str(old_run.path))
+def test_what_a_kill_after_the_last_trial_left_undone_is_owed(tiny: RunDirectory, missing: str) -> None:
+    runs.keep_tables(tiny)
+    (tiny.path / missing).unlink()
+    lines = tiny.journal.path.read_bytes().splitlines(keepends=True)
+    tiny.journal.path.write_bytes(b"".join(lines[:-1]))  # nor was the run's end recorded
+    done = xdplab("resume", str(tiny.path))
     assert "nothing is missing; the " in done.stdout
-    assert (old_run.path / missing).exists()
-    assert read_state(old_run).ended == "complete"
-    again = content(old_run)
-    assert "nothing is missing\n" in xdplab("resume", str(old_run.path)).stdout
-    assert content(old_run) == again
+    assert (tiny.path / missing).exists()
+    assert read_state(tiny).ended == "complete"
+    again = content(tiny)
+    assert "nothing is missing\n" in xdplab("resume", str(tiny.path)).stdout
+    assert content(tiny) == again
 
 
-def test_resume_of_a_run_without_a_journal_line_says_so(old_run: RunDirectory) -> None:
-    old_run.journal.path.write_bytes(b"")
-    done = xdplab("resume", str(old_run.path), check=False)
+def test_resume_of_a_run_without_a_journal_line_says_so(tiny: RunDirectory) -> None:
+    tiny.journal.path.write_bytes(b"")
+    done = xdplab("resume", str(tiny.path), check=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (7, 1)
     assert "nothing was measured" in done.stderr
 
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts the run read-only")
-def test_a_run_on_a_read_only_mount_is_drawn_compared_and_audited(old_run: RunDirectory) -> None:
+def test_a_run_on_a_read_only_mount_is_drawn_compared_and_audited(tiny: RunDirectory) -> None:
     """As when a user reads another user's run."""
-    run = str(old_run.path)
+    run = str(tiny.path)
     verbs = {
         "tables": [run],
         "figures": [run, "--only", "throughput"],
@@ -163,22 +156,22 @@ def test_a_run_on_a_read_only_mount_is_drawn_compared_and_audited(old_run: RunDi
         "    try: main()\n"
         "    except SystemExit as end: assert end.code == (2 if verb == 'compare' else 0), (verb, end.code)"
     )
-    before = content(old_run)
+    before = content(tiny)
     mount = f"mount --bind {run} {run} && mount -o remount,bind,ro {run} && ! touch {run}/x 2>/dev/null"
     argv = ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", sys.executable, "-c", code]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert content(old_run) == before
-    assert (old_run.cache / "figures" / "throughput.png").exists()
-    assert (old_run.cache / "audit.md").exists()
-    assert str(old_run.cache) in done.stdout, "the output says where they are"
+    assert content(tiny) == before
+    assert (tiny.cache / "figures" / "throughput.png").exists()
+    assert (tiny.cache / "audit.md").exists()
+    assert str(tiny.cache) in done.stdout, "the output says where they are"
 
 
 def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(
-    old_run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "file"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert list(runs.trials_table(old_run)["verdict"]) == ["valid"] * 3
+        assert list(runs.trials_table(tiny)["verdict"]) == ["valid"] * 3

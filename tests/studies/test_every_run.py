@@ -33,7 +33,7 @@ from xdplab.studies.search.kind import SearchRequest, pdr_files
 from xdplab.studies.search.study import SearchFacts, search_point
 from xdplab.studies.traffic.planned import create_run, run_trials_of
 
-RECORDED = Path(__file__).parents[1] / "run" / "recorded" / "run-623ee55.tar.xz"
+RECORDED = Path(__file__).parents[1] / "run" / "recorded" / "tiny.tar.xz"
 PLAN = parse_plan(
     {
         "name": "s",
@@ -75,7 +75,7 @@ class Model:
 
 def traffic(parent: Path) -> AnyRun:
     unpacked(RECORDED, parent)
-    return open_run(parent / "2026-11-22-tiny")
+    return open_run(parent / "tiny")
 
 
 def searched(parent: Path) -> AnyRun:

@@ -112,7 +112,7 @@ def test_one_more_store_per_frame_is_seen(counts: dict[str, float], tmp_path: Pa
     assert all(slower[name] > count * (1 + TOLERANCE) for name, count in counts.items()), (counts, slower)
 
 
-ATTEMPT = HERE.parents[2] / "results" / "sample" / "raw" / "131ffe61703d-r1" / "1"
+ATTEMPT = HERE.parents[2] / "results" / "sample" / "raw" / "fc07c43bcca1-r1" / "1"
 ATTEMPTS = 5
 RECORDED_PARSER = {"CPython 3.11.7 GCC 12.2.0 x86_64": 13_455_000}
 
