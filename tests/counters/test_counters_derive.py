@@ -9,7 +9,7 @@ import pytest
 from tests.counters.deriving import derive, readings_of
 
 from xdplab.absent import Absent
-from xdplab.counters import intervals, jain_index, unreadable
+from xdplab.counters import intervals, jain_index, metrics, unreadable
 from xdplab.counters.cpu import perf_by_cpu
 from xdplab.counters.samples import longest_run, parse_samples, window
 from xdplab.counters.table import COLLECTORS, Collector
@@ -302,9 +302,8 @@ def test_an_empty_line_for_a_cpu_is_refused() -> None:
     ("printed", "number"), [("1", 1.0), ("-2.5e3\n", -2500.0), ("", None), ("nan", None), ("1,5", None), ("٣", None)]
 )
 def test_user_metrics(printed: str, number: float | None) -> None:
-    values = derive({"dut.metric_heat.after.txt": printed.encode()}, mode="native", shared=True)
-    assert values["metric_heat"] == number
-    assert (values.reason("metric_heat") is None) == (number is not None)
+    heat = metrics(readings_of({"dut.metric_heat.after.txt": printed.encode()}))["heat"]
+    assert (None if isinstance(heat, Absent) else heat) == number
 
 
 def test_jains_index_of_even_and_of_one_queue() -> None:

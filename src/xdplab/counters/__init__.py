@@ -1,7 +1,16 @@
 """Counters of both hosts: read at rest around the window, recorded through it, derived from the files they leave."""
 
+from xdplab.counters.columns import (
+    COUNTERS,
+    Counters,
+    counted,
+    files_in,
+    intervals,
+    metrics,
+    packets_counted,
+    unreadable,
+)
 from xdplab.counters.cpu import CpuInterval
-from xdplab.counters.derive import COUNTERS, Counters, counted, files_in, intervals, packets_counted, unreadable
 from xdplab.counters.probe import CounterProbe, Recording, install
 from xdplab.counters.readings import Readings
 from xdplab.counters.table import COLLECTORS, RECORDERS
@@ -21,6 +30,7 @@ __all__ = [
     "install",
     "intervals",
     "jain_index",
+    "metrics",
     "packets_counted",
     "unreadable",
 ]

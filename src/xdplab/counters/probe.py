@@ -8,8 +8,8 @@
     files = before | after | recording.stop()
     dut.close()
 
-Files are named as in a run's `counters/` folder and contain the tools' output; `derive` needs only them. A tool that is
-missing or fails leaves a `.err` file with its message.
+Files are named as in a run's `counters/` folder and contain the tools' output; `columns` needs only them. A tool
+that is missing or fails leaves a `.err` file with its message.
 """
 
 from __future__ import annotations

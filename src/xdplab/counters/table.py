@@ -1,4 +1,4 @@
-"""The counters that are read on a host: one row per collector. `probe` runs them, `derive` reads their files."""
+"""The counters that are read on a host: one row per collector. `probe` runs them, `columns` reads their files."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from xdplab.absent import Absent
 from xdplab.analysis.action_rules import returns_frames, tg_count
 from xdplab.analysis.count_rules import COUNT_TOLERANCE
 from xdplab.analysis.verdicts import OTHER_SHARE, RULES_VERSION, TICKS_S, forwarded, judge
@@ -19,6 +20,7 @@ from xdplab.counters import (
     counted,
     files_in,
     intervals,
+    metrics,
     packets_counted,
     unreadable,
 )
@@ -34,6 +36,7 @@ from xdplab.generators import BY_DPDK, OUTPUT, OUTPUT_BACK
 from xdplab.plan import Point, Trial
 from xdplab.plan.schedule import SLICES
 from xdplab.programs.work import AccessWork
+from xdplab.run.columns import by_name
 from xdplab.run.facts import learnt
 from xdplab.run.metrics import METRICS
 from xdplab.run.rundir import RunDirectory
@@ -270,7 +273,7 @@ def _counted(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]
     found = counted(readings)
     row: Row = {"counters_missing": unreadable(raw / "counters")}
     row |= _clock(raw, found, cpus.working, reasons)
-    for name in COUNTERS:
+    for name in by_name(COUNTERS):
         row[name] = found[name]
         if (why := found.reason(name)) is not None:
             reasons[name] = why
@@ -284,11 +287,10 @@ def _counted(raw: Path, trial: Trial, facts: TrialFacts, reasons: dict[str, str]
     if row.get("rx_by_queue") is not None:
         row["queues_reached"] = sum(count > 0 for count in row["rx_by_queue"])
         row["rx_by_queue"] = json.dumps(row["rx_by_queue"])
-    metrics = {name.removeprefix("metric_"): name for name in found if name.startswith("metric_")}
-    if metrics:
-        row["metrics"] = json.dumps({name: found[value] for name, value in metrics.items()})
-        told = {f"metrics.{name}": found.reason(value) for name, value in metrics.items()}
-        reasons |= {name: why for name, why in told.items() if why is not None}
+    if numbers := metrics(readings):
+        missing = {name: str(number) for name, number in numbers.items() if isinstance(number, Absent)}
+        row["metrics"] = json.dumps({name: None if name in missing else numbers[name] for name in numbers})
+        reasons |= {f"metrics.{name}": why for name, why in missing.items()}
     return row
 
 
