@@ -90,7 +90,8 @@ def look(image: Path, there: Path) -> dict[str, Any]:
                 lost.append(attempt.trial_id)
         finished = len(state.attempts)
         with run.writer():
-            again = run_trials(run, trials, Writing(), QUIET, retries=0, pause_s=0)
+            session = Writing()
+            again = run_trials(run, trials, lambda _: session, QUIET, retries=0, pause_s=0)
         return {
             "finished": finished,
             "lost": lost,
@@ -112,7 +113,8 @@ def main(folder: Path, repetitions: int = 2) -> None:
     mounted(disk, there)
     run = create_run(parse_plan({**POINTS, "repetitions": repetitions}), there, lab="netns", arrangement="shared")
     with run.writer():
-        run_trials(run, run_trials_of(run), Writing(), Cutting(disk, cuts), retries=0, pause_s=0)
+        session = Writing()
+        run_trials(run, run_trials_of(run), lambda _: session, Cutting(disk, cuts), retries=0, pause_s=0)
     for number, cut in enumerate(cuts):
         print(json.dumps(look(cut, folder / f"there-{number}")))  # noqa: T201
         cut.unlink()

@@ -97,7 +97,8 @@ def counted(parent: Path, repetitions: int) -> float:
     run = run_of(parent, trials)
     watching = PlainObserver(Console(quiet=True))
     with instructions() as count:
-        run_trials(run, trials, Nothing(), watching, retries=1, pause_s=0)
+        session = Nothing()
+        run_trials(run, trials, lambda _: session, watching, retries=1, pause_s=0)
         read_state(run)
     return count[0] / len(trials)
 
@@ -127,7 +128,8 @@ def test_a_trial_s_bookkeeping_holds_little_memory(tmp_path: Path, monkeypatch: 
     run = run_of(tmp_path, trials)
     tracemalloc.start()
     try:
-        run_trials(run, trials, Facts(), PlainObserver(Console(quiet=True)), retries=1, pause_s=0)
+        session = Facts()
+        run_trials(run, trials, lambda _: session, PlainObserver(Console(quiet=True)), retries=1, pause_s=0)
     finally:
         tracemalloc.stop()
     grown = held[len(trials) - 1] - held[len(trials) // 2]

@@ -81,7 +81,8 @@ def traffic(parent: Path) -> AnyRun:
 def searched(parent: Path) -> AnyRun:
     files = {SEARCHED: SearchRequest(QUICK).to_json()}
     directory = create_run(PLAN, parent, lab="netns", arrangement="split", files=files)
-    run_trials(directory, run_trials_of(directory), Model(), QUIET, retries=0, pause_s=0)
+    session = Model()
+    run_trials(directory, run_trials_of(directory), lambda _: session, QUIET, retries=0, pause_s=0)
     return open_run(directory.path)
 
 

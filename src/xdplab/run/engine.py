@@ -1,14 +1,22 @@
-"""The loop: one trial at a time, block by block. An attempt is kept whole or not at all; failed trials are repeated."""
+"""The loop: one trial at a time, block by block. An attempt is kept whole or not at all; failed trials are repeated.
+
+Places that do not disturb each other, such as guests that count instructions, measure at the same time: each has a
+lane, a thread. Only one lane at a time writes the run directory, its journal and the run's state; a lane lets the
+others go on while it measures.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from xdplab.errors import (
     CutOffError,
@@ -35,8 +43,8 @@ OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
 F = TypeVar("F")
 
 
-class Study(Protocol[OfT, F]):
-    """Measures points: of XDP traffic, or of any study."""
+class Session(Protocol[OfT, F]):
+    """Measures points at one place: of XDP traffic, or of any study."""
 
     @property
     def facts(self) -> Callable[[], F]:
@@ -56,16 +64,20 @@ class Study(Protocol[OfT, F]):
         """Undo ``enter_block``; called after an error too."""
 
 
-class EnoughKnown(Protocol[OfT]):
+SessionOf = Callable[[T], Session[T, Any]]
+"""Gives the session that measures a trial; all trials of a block have the same."""
+
+
+class StopRule(Protocol[OfT]):
     """Tells which trials a run no longer needs, from the attempts that have ended so far."""
 
     def ended(self, trial: OfT, attempt: Attempt) -> None: ...
 
-    def enough(self) -> Mapping[str, Sequence[str]]:
+    def released(self) -> Mapping[str, Sequence[str]]:
         """Return the ids of trials that need not be measured, grouped by reason."""
 
 
-class AllAlike:
+class NothingWorks:
     """Stops a run in which nothing can be measured; it sees the end of each attempt of a session.
 
     If only one block or a few points cannot be measured, the run continues. So the run stops only if `A_FEW` trials of
@@ -77,57 +89,34 @@ class AllAlike:
     def __init__(self, owed: Iterable[AnyTrial]) -> None:
         blocks = Counter(trial.block for trial in owed)
         self._wanted = {block: min(count, self.A_FEW) for block, count in blocks.items()}
-        self._asked: Counter[int] = Counter()
+        self._tried: Counter[int] = Counter()
         self._failed = 0
         self._groups: set[tuple[int, int]] = set()
         self._reason: str | None = None
-        self.over = False
+        self.refuted = False
         """Whether the run continues to its end: a trial was measured, or failed for a different reason."""
 
     def ended(self, trial: AnyTrial, attempt: Ended) -> None:
         """Take in an attempt. Raises StoppedError with the reason if the run must end."""
-        if self.over:
+        if self.refuted:
             return
-        self._asked[trial.block] += 1
+        self._tried[trial.block] += 1
         if attempt.status == "failed":
-            self.over |= attempt.reason != (self._reason or attempt.reason)
+            self.refuted |= attempt.reason != (self._reason or attempt.reason)
             self._reason = attempt.reason
             self._failed += 1
             self._groups.add((trial.repetition, trial.block))
-        self.over |= attempt.status == "measured"
-        asked = all(self._asked[block] >= count for block, count in self._wanted.items())
-        if asked and len(self._groups) > 1 and not self.over:
+        self.refuted |= attempt.status == "measured"
+        tried = all(self._tried[block] >= count for block, count in self._wanted.items())
+        if tried and len(self._groups) > 1 and not self.refuted:
             raise StoppedError(
                 f"stopped: nothing could be measured, each of {self._failed} trials failed alike: {self._reason}",
                 remedy="fix that, then `xdplab resume`",
             )
 
-    def enough(self, trial: AnyTrial) -> bool:
+    def puts_off(self, block: int) -> bool:
         """Whether so many trials of this block have failed that other blocks should be tried before the rest of it."""
-        return not self.over and self._failed > 0 and self._asked[trial.block] >= self.A_FEW
-
-
-def run_trials(
-    run: RunDirectory,
-    trials: Sequence[T],
-    study: Study[T, Any],
-    observer: Observer,
-    *,
-    retries: int,
-    pause_s: float,
-    known: EnoughKnown[T] | None = None,
-) -> RunState:
-    """Measure every trial the run still owes and return its state. A trial that failed is tried ``retries`` more times.
-
-    ``known`` is asked before the first block and after each one.
-
-    KeyboardInterrupt (Ctrl-C, SIGTERM) leaves the attempt under way absent, everything before it kept.
-    """
-
-    def one_round(state: RunState, owed: list[T], alike: AllAlike) -> None:
-        measure_round(run, state, owed, study, observer, alike, pause_s=pause_s, known=known)
-
-    return in_rounds(run, trials, one_round, observer, retries=retries)
+        return not self.refuted and self._failed > 0 and self._tried[block] >= self.A_FEW
 
 
 def name_what_runs(error: XdplabError, run: RunDirectory, *, and_its_path: bool = True) -> None:
@@ -141,138 +130,223 @@ def name_what_runs(error: XdplabError, run: RunDirectory, *, and_its_path: bool 
         error.remedy = error.remedy.replace(f"`xdplab {short}`", f"`xdplab {whole}`")
 
 
-def in_rounds(
+def run_trials(
     run: RunDirectory,
     trials: Sequence[T],
-    one_round: Callable[[RunState, list[T], AllAlike], None],
+    session_of: SessionOf[T],
     observer: Observer,
     *,
-    retries: int,
-) -> RunState:
-    """Call ``one_round`` with the trials that are owed, ``retries`` more times with those that failed.
-
-    However it ends, the journal records it. Returns the run's state, which ``one_round`` keeps up to date. Raises
-    StoppedError if nothing can be measured (`AllAlike`).
-    """
-    state = read_state(run)
-    owed = set(state.owed)
-    alike = AllAlike(t for t in trials if t.trial_id in owed)
-    try:
-        for _ in range(retries + 1):
-            owed = set(state.owed)
-            one_round(state, [t for t in trials if t.trial_id in owed], alike)
-    except BaseException as error:
-        if isinstance(error, XdplabError):
-            name_what_runs(error, run)
-        how = "stopped" if isinstance(error, StoppedError) else "interrupted"
-        observer.interrupted(how)
-        with suppress(ResultsError):  # a full disk must not hide what happened first
-            run.journal.append("ended", how=how)
-        raise
-    run.journal.append("ended", how="complete")
-    observer.ended(state)
-    return state
-
-
-def measure_round(
-    run: RunDirectory,
-    state: RunState,
-    trials: Sequence[T],
-    study: Study[T, Any],
-    observer: Observer,
-    alike: AllAlike,
-    *,
+    retries: int = 0,
     pause_s: float = 0.0,
-    known: EnoughKnown[T] | None = None,
-) -> None:
-    """Try each of these trials once, block by block."""
-    since = time.monotonic()
-    waiting = deque(list(group) for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)))
-    put_off: list[list[T]] = []
-    while waiting:
-        if known is not None:
-            _release(run, state, known)
-        block = [trial for trial in waiting.popleft() if state.owes(trial.trial_id)]
-        if not block:
-            continue
-        try:
-            broken = _enter(study, block)
-            cuts: Counter[str] = Counter()
-            while block:
-                trial = block.pop(0)
-                since, cut = _attempt(run, state, trial, study, observer, broken, alike, since, known)
-                cuts[trial.trial_id] += cut
-                if cut and cuts[trial.trial_id] <= CUTS:
-                    block.insert(0, trial)
-                time.sleep(pause_s)
-                if block and waiting and alike.enough(trial):
-                    put_off.append(block)
-                    break
-        finally:
-            study.leave_block()
-        if alike.over or not waiting:
-            waiting.extendleft(reversed(put_off))
-            put_off = []
+    stop: StopRule[T] | None = None,
+) -> RunState:
+    """Measure every trial the run still owes and return its state. A trial that failed is tried ``retries`` more times.
+
+    ``stop`` is asked before the first block and after each one. KeyboardInterrupt (Ctrl-C, SIGTERM) leaves the attempt
+    under way absent, everything before it kept.
+    """
+    engine = Engine(run, trials, observer, pause_s=pause_s, stop=stop)
+    with engine.recorded():
+        for owed in engine.rounds(retries):
+            engine.measure(owed, session_of)
+    return engine.state
 
 
-def _release(run: RunDirectory, state: RunState, known: EnoughKnown[T]) -> None:
-    for words, trials in known.enough().items():
-        if some := [trial for trial in trials if state.owes(trial) and trial not in state.last]:
-            run.journal.append("released", why=words, trials=some)
-            state.release(some)
-
-
-def _enter(study: Study[T, Any], block: Sequence[T]) -> XdplabError | None:
-    """Settings that the lab cannot apply make each trial of the block unsupported."""
-    try:
-        study.enter_block(block)
-    except _ENDS_THE_RUN:
-        raise
-    except XdplabError as error:
-        return error
-    return None
-
-
-def _attempt(
+def run_in_lanes(
     run: RunDirectory,
-    state: RunState,
-    trial: T,
-    study: Study[T, Any],
+    trials: Sequence[T],
+    lane_of: Callable[[T], str | None],
+    session_of: SessionOf[T],
     observer: Observer,
-    broken: XdplabError | None,
-    alike: AllAlike,
-    since: float,
-    known: EnoughKnown[T] | None,
-) -> tuple[float, bool]:
-    """Try one trial and return when it ended and whether it was cut off; ``since`` is when the one before it ended."""
-    number = state.next_attempt(trial.trial_id)
-    run.journal.append("started", wait=False, trial_id=trial.trial_id, attempt=number)
-    run.journal.reserve()
-    observer.started(state, trial)
-    began = time.monotonic()
-    facts = study.facts()
-    status: Status = "measured"
-    reason, cut = None, False
-    with run.attempt(trial.trial_id, number) as raw:
+) -> RunState:
+    """Measure every trial the run still owes and return its state, as `run_trials` does.
+
+    The trials of each lane are measured at the same time; afterwards those whose lane is None. After Ctrl-C or an error
+    in one lane, each other lane ends with its trial under way.
+    """
+    engine = Engine(run, trials, observer)
+    with engine.recorded():
+        for owed in engine.rounds(retries=0):
+            lanes: dict[str, list[T]] = {}
+            for trial in owed:
+                if (name := lane_of(trial)) is not None:
+                    lanes.setdefault(name, []).append(trial)
+            engine.measure_at_once(list(lanes.values()), session_of)
+            engine.measure([trial for trial in owed if lane_of(trial) is None], session_of)
+    return engine.state
+
+
+def blocks_of(trials: Iterable[T]) -> deque[list[T]]:
+    """Return the blocks of a round, in the order of the trials."""
+    return deque(list(group) for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)))
+
+
+class _Over(Exception):
+    """Another lane has ended with an error: this one measures nothing more."""
+
+
+class Engine(Generic[T]):
+    """Measures what a run owes: round by round, block by block, attempt by attempt."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        trials: Sequence[T],
+        observer: Observer,
+        *,
+        pause_s: float = 0.0,
+        stop: StopRule[T] | None = None,
+    ) -> None:
+        self.run, self.observer, self.state = run, observer, read_state(run)
+        self._trials, self._pause_s, self._stop = trials, pause_s, stop
+        owed = set(self.state.owed)
+        self.nothing_works = NothingWorks(t for t in trials if t.trial_id in owed)
+        self._writes = threading.Lock()
+        self._over = threading.Event()
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record in the journal how the run ends, however it does, and tell the observer."""
         try:
-            if broken is not None:
-                raise broken
-            study.measure(trial, raw, facts)
+            yield
+        except BaseException as error:
+            if isinstance(error, XdplabError):
+                name_what_runs(error, self.run)
+            how = "stopped" if isinstance(error, StoppedError) else "interrupted"
+            self.observer.interrupted(how)
+            with suppress(ResultsError):  # a full disk must not hide what happened first
+                self.run.journal.append("ended", how=how)
+            raise
+        self.run.journal.append("ended", how="complete")
+        self.observer.ended(self.state)
+
+    def rounds(self, retries: int) -> Iterator[list[T]]:
+        """Give the trials that are owed, then ``retries`` times those that failed."""
+        for _ in range(retries + 1):
+            owed = set(self.state.owed)
+            yield [trial for trial in self._trials if trial.trial_id in owed]
+
+    def measure(self, trials: Sequence[T], session_of: SessionOf[T]) -> None:
+        """Try each of these trials once, block by block."""
+        with self._writes:
+            self._measure(trials, session_of)
+
+    def measure_at_once(self, lanes: Sequence[Sequence[T]], session_of: SessionOf[T]) -> None:
+        """Try the trials of all lanes, each lane in a thread. Raises the first error when every lane has ended."""
+        self.state.labs = len(lanes) or 1
+        with ThreadPoolExecutor(max(len(lanes), 1)) as pool:
+            tasks = [pool.submit(copy_context().run, self.measure, lane, session_of) for lane in lanes]
+            try:
+                wait(tasks, return_when=FIRST_EXCEPTION)
+            finally:
+                self._over.set()
+        self._over.clear()
+        self.state.labs = 1
+        errors = [error for task in tasks if (error := task.exception()) is not None]
+        for error in sorted(errors, key=lambda error: isinstance(error, _Over)):
+            raise error
+
+    def keep(self, trial: T, attempt: Attempt) -> None:
+        """Record an attempt that has ended, whose raw files are in the run."""
+        self.run.journal.append("finished", **vars(attempt))
+        self.state.add(attempt.ended)
+        self.observer.finished(trial, attempt)
+        if self._stop is not None:
+            self._stop.ended(trial, attempt)
+
+    def _measure(self, trials: Sequence[T], session_of: SessionOf[T]) -> None:
+        since = time.monotonic()
+        waiting = blocks_of(trials)
+        put_off: list[list[T]] = []
+        while waiting:
+            self._release()
+            block = [trial for trial in waiting.popleft() if self.state.owes(trial.trial_id)]
+            if not block:
+                continue
+            session, number = session_of(block[0]), block[0].block
+            try:
+                refused = self._enter(session, block)
+                cuts: Counter[str] = Counter()
+                while block:
+                    trial = block.pop(0)
+                    since, cut = self._attempt(trial, session, refused, since)
+                    cuts[trial.trial_id] += cut
+                    if cut and cuts[trial.trial_id] <= CUTS:
+                        block.insert(0, trial)
+                    time.sleep(self._pause_s)
+                    if block and waiting and self.nothing_works.puts_off(number):
+                        put_off.append(block)
+                        break
+            finally:
+                with self._unlocked():
+                    session.leave_block()
+            if self.nothing_works.refuted or not waiting:
+                waiting.extendleft(reversed(put_off))
+                put_off = []
+
+    @contextmanager
+    def _unlocked(self) -> Iterator[None]:
+        """Let other lanes write in this block."""
+        self._writes.release()
+        try:
+            yield
+        finally:
+            self._writes.acquire()
+
+    @contextmanager
+    def _measuring(self) -> Iterator[None]:
+        """Let other lanes write in this block, unless another lane, or Ctrl-C, has ended the run."""
+        if self._over.is_set():
+            raise _Over
+        with self._unlocked():
+            yield
+
+    def _release(self) -> None:
+        for reason, trials in ({} if self._stop is None else self._stop.released()).items():
+            if owed := [trial for trial in trials if self.state.owes(trial) and trial not in self.state.last]:
+                self.run.journal.append("released", why=reason, trials=owed)
+                self.state.release(owed)
+
+    def _enter(self, session: Session[T, Any], block: Sequence[T]) -> XdplabError | None:
+        """Return the error of settings that the lab cannot apply: each trial of the block is unsupported."""
+        try:
+            with self._measuring():
+                session.enter_block(block)
         except _ENDS_THE_RUN:
             raise
         except XdplabError as error:
-            name_what_runs(error, run, and_its_path=False)  # the reason is kept in the run, which may be moved
-            status = "unsupported" if isinstance(error, UnsupportedError) else "failed"
-            reason, cut = str(error), isinstance(error, CutOffError)
-        files = sizes(raw)
-    now = time.monotonic()
-    took, wall = round(now - began, 4), round(now - since, 4)
-    attempt = Attempt(trial.trial_id, number, status, reason, took, as_json(facts), wall_s=wall, files=files)
-    run.journal.append("finished", **vars(attempt))
-    state.add(attempt.ended)
-    observer.finished(trial, attempt)
-    if known is not None:
-        known.ended(trial, attempt)
-    if not cut:
-        alike.ended(trial, attempt)
-    return now, cut
+            return error
+        return None
+
+    def _attempt(
+        self, trial: T, session: Session[T, Any], refused: XdplabError | None, since: float
+    ) -> tuple[float, bool]:
+        """Try one trial and return when it ended and whether it was cut off; ``since``: when the one before ended."""
+        number = self.state.next_attempt(trial.trial_id)
+        self.run.journal.append("started", wait=False, trial_id=trial.trial_id, attempt=number)
+        self.run.journal.reserve()
+        self.observer.started(self.state, trial)
+        began = time.monotonic()
+        facts = session.facts()
+        status: Status = "measured"
+        reason, cut = None, False
+        with self.run.attempt(trial.trial_id, number) as raw:
+            try:
+                if refused is not None:
+                    raise refused
+                with self._measuring():
+                    session.measure(trial, raw, facts)
+            except _ENDS_THE_RUN:
+                raise
+            except XdplabError as error:
+                name_what_runs(error, self.run, and_its_path=False)  # the reason is kept in a run that may be moved
+                status = "unsupported" if isinstance(error, UnsupportedError) else "failed"
+                reason, cut = str(error), isinstance(error, CutOffError)
+            files = sizes(raw)
+        now = time.monotonic()
+        took, wall = round(now - began, 4), round(now - since, 4)
+        attempt = Attempt(trial.trial_id, number, status, reason, took, as_json(facts), wall_s=wall, files=files)
+        self.keep(trial, attempt)
+        if not cut:
+            self.nothing_works.ended(trial, attempt)
+        return now, cut

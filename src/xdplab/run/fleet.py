@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path, PurePosixPath
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from xdplab.errors import HostLostError, ResultsError
 from xdplab.run.disk import disk_errors
-from xdplab.run.engine import AllAlike, in_rounds
+from xdplab.run.engine import Engine, OfT, T, blocks_of
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import AnyTrial, Attempt, RunState
-
-T = TypeVar("T", bound=AnyTrial)
-OfT = TypeVar("OfT", bound=AnyTrial, contravariant=True)
+from xdplab.run.state import Attempt, RunState
 
 
 @dataclass(frozen=True)
@@ -58,26 +53,19 @@ def run_on_fleet(
 
     Raises HostLostError when the last lab is gone: finished trials are kept, and `resume` continues.
     """
+    engine = Engine(run, trials, observer)
     alive = list(fleet.labs)
-
-    def one_round(state: RunState, owed: list[T], alike: AllAlike) -> None:
-        state.labs = len(alive)
-        _one_round(run, state, owed, fleet, alive, observer, alike)
-
-    return in_rounds(run, trials, one_round, observer, retries=retries)
+    with engine.recorded():
+        for owed in engine.rounds(retries):
+            _measure(engine, owed, fleet, alive)
+    return engine.state
 
 
-def _one_round(
-    run: RunDirectory,
-    state: RunState,
-    trials: Sequence[T],
-    fleet: Fleet[T],
-    alive: list[str],
-    observer: Observer,
-    alike: AllAlike,
-) -> None:
-    waiting = deque(list(group) for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)))
+def _measure(engine: Engine[T], trials: Sequence[T], fleet: Fleet[T], alive: list[str]) -> None:
+    """Try each of these trials once; labs that are lost are removed from ``alive``."""
+    waiting = blocks_of(trials)
     busy: dict[str, list[T]] = {}
+    engine.state.labs = len(alive)
     while waiting or busy:
         for lab in [lab for lab in alive if lab not in busy]:
             if waiting:
@@ -85,34 +73,33 @@ def _one_round(
                 fleet.give(lab, busy[lab])
         if not busy:
             raise HostLostError("every lab of this run is gone", remedy="see `xdplab lab status`, then `xdplab resume`")
-        lab, part = fleet.take()
+        lab, result = fleet.take()
         block = busy.pop(lab)
-        done = _keep(run, state, block, part, observer)
-        if part.lost is not None:
+        measured = _keep(engine, block, result)
+        if result.lost is not None:
             alive.remove(lab)
-            state.labs = len(alive)
-            run.journal.append("lab_lost", lab=lab, reason=part.lost)
-            if left := [trial for trial in block if trial.trial_id not in done]:
+            engine.state.labs = len(alive)
+            engine.run.journal.append("lab_lost", lab=lab, reason=result.lost)
+            if left := [trial for trial in block if trial.trial_id not in measured]:
                 waiting.appendleft(left)
         for trial in block:
-            if trial.trial_id in done:
-                alike.ended(trial, state.last[trial.trial_id])
+            if trial.trial_id in measured:
+                engine.nothing_works.ended(trial, engine.state.last[trial.trial_id])
 
 
-def _keep(run: RunDirectory, state: RunState, block: Sequence[T], part: BlockResult, observer: Observer) -> set[str]:
+def _keep(engine: Engine[T], block: Sequence[T], result: BlockResult) -> set[str]:
     """Write a worker's results into the run, attempt by attempt, and return the ids of their trials."""
     trials = {trial.trial_id: trial for trial in block}
-    unpack(part.programs, run.path / "programs")
-    for attempt, raw in part.measured:
-        ended = replace(attempt, attempt=state.next_attempt(attempt.trial_id))
-        observer.started(state, trials[ended.trial_id])
-        run.journal.reserve()
-        with run.attempt(ended.trial_id, ended.attempt) as folder:
+    unpack(result.programs, engine.run.path / "programs")
+    for attempt, raw in result.measured:
+        trial = trials[attempt.trial_id]
+        attempt = replace(attempt, attempt=engine.state.next_attempt(trial.trial_id))
+        engine.observer.started(engine.state, trial)
+        engine.run.journal.reserve()
+        with engine.run.attempt(trial.trial_id, attempt.attempt) as folder:
             unpack(raw, folder)
-        run.journal.append("finished", **vars(ended))
-        state.add(ended.ended)
-        observer.finished(trials[ended.trial_id], ended)
-    return {attempt.trial_id for attempt, _ in part.measured}
+        engine.keep(trial, attempt)
+    return {attempt.trial_id for attempt, _ in result.measured}
 
 
 def pack(folder: Path) -> bytes:

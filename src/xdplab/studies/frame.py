@@ -25,8 +25,7 @@ from xdplab.figures.save import save
 from xdplab.later import later
 from xdplab.run.derived import Recipe, Tables, all_gone, derive, is_owed, table, warn_gone
 from xdplab.run.disk import write_whole
-from xdplab.run.engine import F, OfT, Study, run_trials
-from xdplab.run.lanes import run_in_lanes
+from xdplab.run.engine import F, OfT, Session, run_in_lanes, run_trials
 from xdplab.run.progress import Observer, ending, silent
 from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.run.state import Attempt, RunState, last_attempts, read_state, record_planned
@@ -52,7 +51,7 @@ else:
 MakeView = Callable[[pd.DataFrame], View]
 
 
-class PlacedStudy(Study[OfT, F], Protocol[OfT, F]):
+class PlacedStudy(Session[OfT, F], Protocol[OfT, F]):
     """Measures a block's trials at one place."""
 
     @property
@@ -175,14 +174,17 @@ class StudyRun(Generic[R, P]):
         return state
 
     def _run(self, seen: Observer, around: Around, at_once: Sequence[str]) -> RunState:
-        def measurer() -> _Recorded[P]:
-            return _Recorded(self.kind.measurer(self), around)
+        def session_of(trial: StudyTrial[P]) -> _Recorded[P]:
+            return sessions[lane_of(trial)]
 
+        def lane_of(trial: StudyTrial[P]) -> str | None:
+            return place if (place := place_in(trial)) in at_once else None
+
+        sessions = {lane: _Recorded(self.kind.measurer(self), around) for lane in (*at_once, None)}
         if not at_once:
-            return run_trials(self.directory, self.trials, measurer(), seen, retries=0, pause_s=0.0)
+            return run_trials(self.directory, self.trials, session_of, seen)
         self.directory.journal.append("shared", labs=at_once, scheduler=None)
-        lanes = {place: measurer() for place in at_once}
-        return run_in_lanes(self.directory, self.trials, lanes, place_in, measurer(), seen)
+        return run_in_lanes(self.directory, self.trials, lane_of, session_of, seen)
 
     def _require_apart(self, at_once: Sequence[str]) -> None:
         """Raise LabError unless the run measures at each of these places, and none of them measures time."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client
-from rich.console import Console
 
 from xdplab.errors import HostLostError, LabError, PlanError, XdplabError
 from xdplab.labs import Arrangement, use_lab
@@ -19,13 +18,13 @@ from xdplab.plan import Block, Plan, Point, Trial
 from xdplab.run.engine import run_trials
 from xdplab.run.fleet import BlockResult, pack, run_on_fleet
 from xdplab.run.fleet_dask import DaskFleet, connected, submit
-from xdplab.run.progress import Observer, PlainObserver
+from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, attempts_of, record_planned
 from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.pdr import FILE, known_pdr
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
-from xdplab.studies.traffic.runs import MEASURED, TrafficMethod, keep_tables
+from xdplab.studies.traffic.runs import MEASURED, TrafficMethod, keep_tables, quiet
 from xdplab.studies.traffic.study import check_plan, require_machines
 from xdplab.studies.traffic.turns import THE_PLANS
 
@@ -43,9 +42,9 @@ def measure_block(
         run.write_json(FILE, {"pdr_pps": pdr})
         lost = None
         try:
-            with use_lab(lab_name) as lab, lab.lock(f"run {run_id}"), way.session(lab, run, plan, block) as study:
+            with use_lab(lab_name) as lab, lab.lock(f"run {run_id}"), way.session(lab, run, plan, block) as session:
                 run.write_json("programs/hosts.json", host_states(lab))
-                run_trials(run, block, study, PlainObserver(Console(quiet=True)), retries=0, pause_s=way.pause_s(plan))
+                run_trials(run, block, lambda _: session, quiet(), pause_s=way.pause_s(plan))
         except (HostLostError, LabError) as error:
             lost = str(error)
         # A trial that failed while its lab went down failed because of that: it is given back, and costs no retry.

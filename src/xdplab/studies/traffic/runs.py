@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -20,7 +19,7 @@ from xdplab.later import later
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, all_gone, is_owed, table, warn_gone
 from xdplab.run.derived import derive as derive_into
-from xdplab.run.engine import Study, run_trials
+from xdplab.run.engine import run_trials
 from xdplab.run.metrics import BY_NAME, SAMPLES, columns_version, frame
 from xdplab.run.progress import Observer, PlainObserver
 from xdplab.run.rundir import RunDirectory
@@ -29,9 +28,9 @@ from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.study import TrialStudy, check_plan, require_machines
-from xdplab.studies.traffic.turns import THE_PLANS, InTurns, Labs, labs_of
+from xdplab.studies.traffic.turns import THE_PLANS, Labs, TrialSession, labs_of, sessions_in
 
-open_ended = later("xdplab.studies.traffic.enough")
+open_ended = later("xdplab.studies.traffic.open_ended")
 
 MANIFEST = "manifest.json"
 
@@ -101,7 +100,7 @@ class TrafficMethod:
     if a trial is tried only once and there is no pause between trials, in spite of the plan.
     """
 
-    session: Callable[[Lab, RunDirectory, Plan, Sequence[Trial]], AbstractContextManager[Study[Trial, Any]]]
+    session: Callable[[Lab, RunDirectory, Plan, Sequence[Trial]], AbstractContextManager[TrialSession]]
     recipe: Recipe
     patient: bool = True
 
@@ -131,11 +130,11 @@ def execute(
         for one in labs.values():
             held.enter_context(one.lock(steal=steal))
         try:
-            with InTurns(lambda one, own: way.session(one, run, plan, own), labs, owed) as study:
+            with sessions_in(labs, owed, lambda one, own: way.session(one, run, plan, own)) as session_of:
                 _write_manifest(run, labs, "before")
                 retries, pause_s = way.retries(plan), way.pause_s(plan)
-                known = open_ended.Enough(run, plan, trials) if plan.open_ended else None
-                state = run_trials(run, trials, study, observer, retries=retries, pause_s=pause_s, known=known)
+                stop = open_ended.OpenEnded(run, plan, trials) if plan.open_ended else None
+                state = run_trials(run, trials, session_of, observer, retries=retries, pause_s=pause_s, stop=stop)
                 _write_manifest(run, labs, "after")
         except BaseException:
             with suppress(XdplabError):  # a full disk must not hide what happened first

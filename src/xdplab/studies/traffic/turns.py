@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from xdplab.errors import LabError
 from xdplab.labs import Lab, use_lab
 from xdplab.plan import Block, Point, Trial
-from xdplab.run.engine import Study
-from xdplab.studies.trial_facts import TrialFacts
+from xdplab.run.engine import Session, SessionOf
 
 THE_PLANS = "auto"
 """The value of a point's lab if it is measured in the plan's lab."""
 
+TrialSession = Session[Trial, Any]
 Labs = Mapping[str, Lab]
 """Each lab by the name that the points have it under."""
 
@@ -44,40 +43,14 @@ def labs_of(places: Iterable[Block] | Iterable[Point], lab: Lab) -> Iterator[Lab
         yield found
 
 
-class InTurns:
-    """The study of a run whose blocks are in several labs: one session in each, all open for the whole run."""
-
-    def __init__(
-        self,
-        session: Callable[[Lab, Sequence[Trial]], Any],
-        labs: Labs,
-        trials: Sequence[Trial],
-    ) -> None:
-        self._session, self._labs, self._trials = session, labs, trials
-        self._studies: dict[str, Study[Trial, Any]] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> InTurns:
-        with ExitStack() as stack:
-            for name, lab in self._labs.items():
-                trials = [trial for trial in self._trials if trial.point.lab == name]
-                self._studies[name] = stack.enter_context(self._session(lab, trials))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
-    @property
-    def facts(self) -> Callable[[], TrialFacts]:
-        return next(iter(self._studies.values())).facts
-
-    def enter_block(self, trials: Sequence[Trial]) -> None:
-        self._now = self._studies[trials[0].point.lab]
-        self._now.enter_block(trials)
-
-    def measure(self, trial: Trial, raw: Path, facts: Any) -> None:
-        self._now.measure(trial, raw, facts)
-
-    def leave_block(self) -> None:
-        self._now.leave_block()
+@contextmanager
+def sessions_in(
+    labs: Labs, trials: Sequence[Trial], session: Callable[[Lab, Sequence[Trial]], AbstractContextManager[TrialSession]]
+) -> Iterator[SessionOf[Trial]]:
+    """Open a session in each lab for its trials, all for the whole run; give the one that measures a trial."""
+    with ExitStack() as stack:
+        sessions = {
+            name: stack.enter_context(session(lab, [trial for trial in trials if trial.point.lab == name]))
+            for name, lab in labs.items()
+        }
+        yield lambda trial: sessions[trial.point.lab]

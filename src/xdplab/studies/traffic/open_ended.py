@@ -18,7 +18,7 @@ from xdplab.studies.traffic.planned import deciding_pairs
 from xdplab.studies.traffic.rows import attempt_rows
 
 
-class Enough:
+class OpenEnded:
     """Sees each attempt of a run as it ends; ``rates`` are those of valid trials, in frames per second."""
 
     def __init__(self, run: RunDirectory, plan: Plan, trials: Sequence[Trial]) -> None:
@@ -44,7 +44,7 @@ class Enough:
                 if ratio := row.get("slices_ratio"):
                     self._slices[key] = ratio
 
-    def enough(self) -> Mapping[str, Sequence[str]]:
+    def released(self) -> Mapping[str, Sequence[str]]:
         """Return the ids of trials that need not be measured, by the reason."""
         if self._plan.race is not None:
             return self._race(self._plan.race)

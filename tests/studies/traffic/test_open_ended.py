@@ -17,8 +17,8 @@ from xdplab.run.engine import run_trials
 from xdplab.run.progress import PlainObserver, ending, to_go
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, read_state
-from xdplab.studies.traffic import enough
-from xdplab.studies.traffic.enough import Enough
+from xdplab.studies.traffic import open_ended
+from xdplab.studies.traffic.open_ended import OpenEnded
 from xdplab.studies.traffic.planned import create_run, deciding_pairs, plan_trials, run_plan, run_trials_of
 
 POINTS = {"points": {"mode": ["native", "generic"], "accesses": [100]}}
@@ -52,7 +52,7 @@ def made_up_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     def row(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s: float) -> SimpleNamespace:
         return SimpleNamespace(row=attempt.facts["row"])
 
-    monkeypatch.setattr(enough, "attempt_rows", row)
+    monkeypatch.setattr(open_ended, "attempt_rows", row)
 
 
 def made(tmp_path: Path, plan: dict[str, Any] = UNTIL) -> RunDirectory:
@@ -61,9 +61,10 @@ def made(tmp_path: Path, plan: dict[str, Any] = UNTIL) -> RunDirectory:
 
 def go(run: RunDirectory, kill_after: int | None = None) -> RunState:
     trials = run_trials_of(run)
-    known = Enough(run, run_plan(run), trials)
+    known = OpenEnded(run, run_plan(run), trials)
     observer = PlainObserver(Console(quiet=True))
-    return run_trials(run, trials, MadeUp(kill_after), observer, retries=0, pause_s=0, known=known)
+    session = MadeUp(kill_after)
+    return run_trials(run, trials, lambda _: session, observer, retries=0, pause_s=0, stop=known)
 
 
 def by_mode(run: RunDirectory, state: RunState) -> dict[str, int]:
@@ -178,7 +179,7 @@ def test_the_sides_of_a_race_are_paired_in_the_arrangement_that_it_was_planned_f
     trials = run_trials_of(run)
     for first in ("split", "shared"):
         ordered = sorted(trials, key=lambda trial: trial.point.arrangement != first)
-        known = Enough(run, plan, ordered)
+        known = OpenEnded(run, plan, ordered)
         for repetition in range(1, 13):
             for trial in ordered:
                 if trial.repetition == repetition:
@@ -187,5 +188,5 @@ def test_the_sides_of_a_race_are_paired_in_the_arrangement_that_it_was_planned_f
                     known.rates[trial.point.point_id, repetition] = rate * (
                         1 + (repetition * (2 + trial.point.program.accesses) % 7) / 1e4
                     )
-        (words,) = known.enough()
+        (words,) = known.released()
         assert words.startswith("differs: b is slower; b over a 0.5000"), first
