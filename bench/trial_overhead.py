@@ -35,7 +35,8 @@ from xdplab.hosts.reader import Reader
 from xdplab.hosts.ssh import SshHost
 from xdplab.plan import load_plan
 from xdplab.resources import shipped
-from xdplab.run import engine, rundir
+from xdplab.run import rundir
+from xdplab.run.engine import Engine
 from xdplab.run.journal import Journal
 from xdplab.run.state import read_state
 from xdplab.studies.traffic import life, runs
@@ -46,7 +47,7 @@ MOST_S, SOME_DAY_S = 0.12, 0.08
 
 BESIDE, BETWEEN, THE_TRIAL = "(beside)", "(between trials)", "the rest"
 STEPS: tuple[tuple[str, Any, str], ...] = (
-    (THE_TRIAL, engine, "_attempt"),
+    (THE_TRIAL, Engine, "_attempt"),
     ("load and attach", life, "attach"),
     ("start the generator", Generator, "start"),
     ("prove the path", life, "prove"),
@@ -159,7 +160,7 @@ class Watch:
             course.events.append((began - course.began, time.perf_counter() - began, name))
 
 
-engine_attempt = engine._attempt
+engine_attempt = Engine._attempt
 engine_burst = Generator.burst
 ssh_channel = SshHost.channel
 reader_take = Reader.take
