@@ -246,7 +246,9 @@ def test_a_former_application_that_is_still_ending_is_waited_for(lab, forwarder,
 def test_a_dead_owner_leaves_nothing_attached(lab, forwarder, attach):
     running = forwarder(attach=attach)
     found = verify(lab.dut.host, "vd0", program_id=running.ready.program_id, mode=attach)
-    assert Deployment.of_forwarder(running, found).to_json()["xsk_attach_obtained"] == attach
+    sockets = Deployment.of_forwarder(running, found).sockets
+    assert sockets is not None
+    assert sockets.attach_obtained == attach
     os.kill(owner_of(lab, running), signal.SIGKILL)
     deadline = time.monotonic() + 2
     while attached_program(lab.dut.host, "vd0").mode and time.monotonic() < deadline:

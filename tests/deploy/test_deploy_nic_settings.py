@@ -14,7 +14,7 @@ import pytest
 
 from xdplab.deploy.device import Applied, Snapshot, apply, restore, snapshot
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
-from xdplab.deploy.guarded import GuardedPort
+from xdplab.deploy.guarded import DpdkPort, GuardedPort
 from xdplab.deploy.settings import Command, not_understood, read
 from xdplab.deploy.settings_nic import Coalescing, Governor, HashFields, IrqAffinity, Pause, PrivateFlags, Rss
 from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
@@ -366,7 +366,7 @@ def tg(tmp_path: Path) -> PciHost:
 def test_a_port_is_taken_and_given_back_any_number_of_times(tg: PciHost, tmp_path: Path) -> None:
     before, state, sysfs = DpdkState(PCI, "ixgbe", "", 16), str(tmp_path / "state"), str(tg.sys)
     for _ in range(2):  # the second time after a crash
-        assert take(tg, PCI, state, driver="vfio-pci", hugepages=64, sysfs=sysfs) == before
+        assert take(tg, DpdkPort(PCI, "vfio-pci", 64), state, sysfs=sysfs) == before
         assert read_state(tg, PCI, sysfs=sysfs) == DpdkState(PCI, "vfio-pci", "vfio-pci", 64)
     assert give_back(tg, PCI, state, sysfs=sysfs) == before
     assert read_state(tg, PCI, sysfs=sysfs) == before
@@ -377,14 +377,14 @@ def test_a_card_that_dpdk_shares_with_the_kernel_keeps_its_driver(tmp_path: Path
     """With vfio-pci instead of mlx5_core, DPDK could not use the card."""
     tg = PciHost(tmp_path / "sys", ("mlx5_core", "vfio-pci"))
     state, sysfs, before = str(tmp_path / "state"), str(tg.sys), DpdkState(PCI, "mlx5_core", "", 16)
-    assert take(tg, PCI, state, driver="vfio-pci", hugepages=64, sysfs=sysfs) == before
+    assert take(tg, DpdkPort(PCI, "vfio-pci", 64), state, sysfs=sysfs) == before
     assert read_state(tg, PCI, sysfs=sysfs) == DpdkState(PCI, "mlx5_core", "", 64)
     assert give_back(tg, PCI, state, sysfs=sysfs) == before
 
 
 def test_a_port_goes_back_to_the_kernel_where_the_controller_is_gone(tg: PciHost, tmp_path: Path) -> None:
     state, pci = tmp_path / "state", tg.sys / "bus/pci"
-    held = GuardedPort(tg, PCI, str(state), driver="vfio-pci", hugepages=64, sysfs=str(tg.sys))
+    held = GuardedPort(tg, DpdkPort(PCI, "vfio-pci", 64), str(state), sysfs=str(tg.sys))
     assert held.take() is False
     held.require()
     assert held._watchdog is not None
@@ -460,7 +460,7 @@ def test_the_interface_that_the_kernel_makes_again_gets_its_settings(
     card.run(["sh", "-c", "ip link set dev eth7 mtu 2000 promisc on up"])
     card.run(["sh", "-c", "ethtool -L eth7 rx 3"])
     before = snapshot(card, "eth7").values
-    held = GuardedPort(card, PCI, state, driver="vfio-pci", hugepages=64, sysfs=sysfs)
+    held = GuardedPort(card, DpdkPort(PCI, "vfio-pci", 64), state, sysfs=sysfs)
     held.take()
     assert not card.run(["ip", "link", "show", "eth7"], check=False).ok
     if way == "the end":
@@ -480,14 +480,14 @@ def test_the_interface_that_the_kernel_makes_again_gets_its_settings(
 
 
 def test_hugepages_above_the_wanted_number_stay(tg: PciHost, tmp_path: Path) -> None:
-    take(tg, PCI, str(tmp_path), driver="vfio-pci", hugepages=4, sysfs=str(tg.sys))
+    take(tg, DpdkPort(PCI, "vfio-pci", 4), str(tmp_path), sysfs=str(tg.sys))
     assert read_state(tg, PCI, sysfs=str(tg.sys)).hugepages == 16
 
 
 def test_a_driver_that_does_not_take_it_is_said_and_what_was_stays_remembered(tg: PciHost, tmp_path: Path) -> None:
     sysfs = str(tg.sys)
     with pytest.raises(UnsupportedError, match=r"has driver none .* instead of .* has driver uio_pci_generic"):
-        take(tg, PCI, str(tmp_path), driver="uio_pci_generic", hugepages=4, sysfs=sysfs)
+        take(tg, DpdkPort(PCI, "uio_pci_generic", 4), str(tmp_path), sysfs=sysfs)
     assert give_back(tg, PCI, str(tmp_path), sysfs=sysfs) == DpdkState(PCI, "ixgbe", "", 16)
     assert read_state(tg, PCI, sysfs=sysfs).driver == "ixgbe"
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,8 @@ class Bench:
 
     def settings(self, engine: str = "live", **changes: Any) -> GeneratorSettings:
         macs = {"src_mac": self.lab.tg_mac, "dst_mac": self.lab.dut_mac}
-        base = GeneratorSettings(engine, self.lab.tg_interface, fifo=FIFO, run_id="beef", **macs)
-        return replace(base, **changes)
+        base = GeneratorSettings(engine, self.lab.tg_interface, run_id="beef")
+        return base.changed(**({"fifo": FIFO} | macs | changes))
 
     def generator(self, engine: str = "live", **changes: Any) -> Generator:
         return Generator(self.lab.tg, self.settings(engine, **changes), self.xdpgen, deadline_s=60.0)

@@ -17,12 +17,11 @@ def options(settings: GeneratorSettings) -> dict[str, str]:
 
 
 def test_every_setting_becomes_an_option() -> None:
-    given = GeneratorSettings(
-        "afxdp", "vg0", queues=8, cpus=(0, 2), fifo=3, frame_bytes=1518, vlan=5, ip_version=6, flows=7,
-        rate_pps=12345.5, run_id="beef",
+    given = GeneratorSettings("afxdp", "vg0").changed(
+        queues=8, cpus=(0, 2), fifo=3, frame_bytes=1518, vlan=5, ip_version=6, flows=7, rate_pps=12345.5, run_id="beef",
         stamp_seed=9, src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02", src_ip="10.0.0.1", dst_ip="10.0.0.2",
         src_ip_stride="0.0.0.2", dst_ip_stride="0.0.0.255", src_port=1, dst_port=2, port_stride=3, stamp=16,
-        settle_s=0.2, max_frames=99, batch=4, frames="/tmp/x.pcap",
+        settle_s=0.2, max_frames=99, batch=4, file="/tmp/x.pcap",
         rx_stamp="device", tx_stamp="device", bind="zerocopy", busy_poll_us=50, receive_on="vg1",
     )  # fmt: skip
     assert options(given) == {
@@ -40,7 +39,7 @@ def test_every_setting_becomes_an_option() -> None:
 
 
 def test_several_sizes_are_one_option() -> None:
-    assert options(GeneratorSettings("live", "vg0", imix=(64, 594, 64)))["--frame-bytes"] == "64,594,64"
+    assert options(GeneratorSettings("live", "vg0").changed(imix=(64, 594, 64)))["--frame-bytes"] == "64,594,64"
 
 
 def test_what_is_left_open_is_left_out() -> None:
@@ -50,9 +49,9 @@ def test_what_is_left_open_is_left_out() -> None:
     assert not {"--rx-stamp", "--tx-stamp", "--bind", "--busy-poll", "--need-wakeup"} & set(
         xdpgen_argv(GeneratorSettings("afxdp", "vg0"), "xdpgen")
     )
-    assert "--need-wakeup" in xdpgen_argv(GeneratorSettings("afxdp", "vg0", need_wakeup=True), "xdpgen")
-    assert "--whole" in xdpgen_argv(GeneratorSettings("live", "vg0", whole=True), "xdpgen")
-    assert "--no-receive" in xdpgen_argv(GeneratorSettings("live", "vg0", receive=False), "xdpgen")
+    assert "--need-wakeup" in xdpgen_argv(GeneratorSettings("afxdp", "vg0").changed(need_wakeup=True), "xdpgen")
+    assert "--whole" in xdpgen_argv(GeneratorSettings("live", "vg0").changed(whole=True), "xdpgen")
+    assert "--no-receive" in xdpgen_argv(GeneratorSettings("live", "vg0").changed(receive=False), "xdpgen")
 
 
 LIVE, AFXDP = XDPGEN.capability("live"), XDPGEN.capability("afxdp")
@@ -71,14 +70,14 @@ def test_queues_reached_follow_from_cpus(
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        (GeneratorSettings("live", "vg0", queues=4, cpus=(0, 1)), "reaches 2 queues"),
-        (GeneratorSettings("live", "vg0", frame_bytes=1519), "64 to 1518"),
-        (GeneratorSettings("live", "vg0", flows=1_048_577), "1048576 flows"),
-        (GeneratorSettings("live", "vg0", frames="x.pcap"), "frames of a file"),
-        (GeneratorSettings("afxdp", "vg0", queues=65), "64 queues"),
-        (GeneratorSettings("live", "vg0", frame_bytes=71, vlan=5), "72 to 1518"),
-        (GeneratorSettings("live", "vg0", frame_bytes=87, ip_version=6), "88 to 1518"),
-        (GeneratorSettings("live", "vg0", frame_bytes=87, ip_version=6, vlan=5), "88 to 1518"),
+        (GeneratorSettings("live", "vg0").changed(queues=4, cpus=(0, 1)), "reaches 2 queues"),
+        (GeneratorSettings("live", "vg0").changed(frame_bytes=1519), "64 to 1518"),
+        (GeneratorSettings("live", "vg0").changed(flows=1_048_577), "1048576 flows"),
+        (GeneratorSettings("live", "vg0").changed(file="x.pcap"), "frames of a file"),
+        (GeneratorSettings("afxdp", "vg0").changed(queues=65), "64 queues"),
+        (GeneratorSettings("live", "vg0").changed(frame_bytes=71, vlan=5), "72 to 1518"),
+        (GeneratorSettings("live", "vg0").changed(frame_bytes=87, ip_version=6), "88 to 1518"),
+        (GeneratorSettings("live", "vg0").changed(frame_bytes=87, ip_version=6, vlan=5), "88 to 1518"),
     ],
 )
 def test_the_impossible_is_unsupported_with_a_reason(settings: GeneratorSettings, reason: str) -> None:
@@ -87,24 +86,24 @@ def test_the_impossible_is_unsupported_with_a_reason(settings: GeneratorSettings
 
 
 def test_possible_settings_pass() -> None:
-    LIVE.require(GeneratorSettings("live", "vg0", queues=2, cpus=(0, 1), rate_pps=1000))
-    AFXDP.require(GeneratorSettings("afxdp", "vg0", queues=8, cpus=(0,), frames="x.pcap"))
+    LIVE.require(GeneratorSettings("live", "vg0").changed(queues=2, cpus=(0, 1), rate_pps=1000))
+    AFXDP.require(GeneratorSettings("afxdp", "vg0").changed(queues=8, cpus=(0,), file="x.pcap"))
 
 
 @pytest.mark.parametrize("able", [*MOONGEN.values(), *TESTPMD.values()], ids=lambda able: able.engine)
 def test_generators_without_tags_ipv6_or_files_say_so(able: Capabilities) -> None:
     own = {"stamp": "none", **able.addresses}
-    able.require(GeneratorSettings(able.engine, "0", **own))
+    able.require(GeneratorSettings(able.engine, "0").changed(**own))
     refused = (
         ({"vlan": 5}, "sends no VLAN tag"),
         ({"imix": (64, 594)}, "sends frames of one size only"),
         ({"receive_on": "1"}, "receives on the port it sends on only"),
         ({"ip_version": 6}, "sends no IPv6"),
-        ({"frames": "x.pcap"}, "does not send the frames of a file"),
+        ({"file": "x.pcap"}, "does not send the frames of a file"),
     )
     for more, reason in refused:
         with pytest.raises(UnsupportedError, match=f"{able.generator}, engine {able.engine}: {reason}"):
-            able.require(GeneratorSettings(able.engine, "0", frame_bytes=512, **own, **more))
+            able.require(GeneratorSettings(able.engine, "0").changed(frame_bytes=512, **own, **more))
 
 
 def test_an_unknown_engine_names_the_known_ones() -> None:

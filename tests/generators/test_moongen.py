@@ -42,8 +42,8 @@ def options(settings: GeneratorSettings) -> dict[str, str]:
 
 
 def test_every_setting_becomes_an_option() -> None:
-    given = GeneratorSettings(
-        "moongen", "1", queues=4, frame_bytes=1518, flows=2047, rate_pps=14.88e6, run_id="beef", stamp=16,
+    given = GeneratorSettings("moongen", "1").changed(
+        queues=4, frame_bytes=1518, flows=2047, rate_pps=14.88e6, run_id="beef", stamp=16,
         src_mac="00:15:4d:00:00:02", dst_mac="00:15:4d:00:00:01", dst_ip_stride="0.0.0.255", settle_s=0.2, max_frames=9,
     )  # fmt: skip
     found = options(given)
@@ -61,16 +61,16 @@ def test_what_it_cannot_do_is_said_before_anything_starts() -> None:
     with pytest.raises(UnsupportedError, match="MoonGen has no engine 'live'"):
         adapter.capability("live")
     with pytest.raises(UnsupportedError, match="MoonGen, engine moongen: does not send the frames of a file"):
-        adapter.capability("moongen").require(GeneratorSettings("moongen", "0", frames="x.pcap"))
+        adapter.capability("moongen").require(GeneratorSettings("moongen", "0").changed(file="x.pcap"))
 
 
 def test_a_session_of_two_bursts(installed: Path, tmp_path: Path) -> None:
     host, folder = LocalHost(), str(tmp_path / "room")
-    assert install(host, folder, str(installed), cores=(1, 0), dpdk=("--no-huge",)) == folder
+    assert install(host, folder, str(installed), cores=(1, 0), eal=own_arguments(["--no-huge"], None)) == folder
     config = (tmp_path / "room/dpdk.lua").read_text()
     prefix = r'"--no-huge", "--file-prefix", "xdplab-[0-9a-f]{12}"'
     assert re.fullmatch(rf"DPDKConfig {{ cores = {{0, 1}}, cli = {{{prefix}}} }}\n", config)
-    settings = GeneratorSettings("moongen", "0", rate_pps=10000, run_id="00ab")
+    settings = GeneratorSettings("moongen", "0").changed(rate_pps=10000, run_id="00ab")
     with Generator(host, settings, folder, adapter=moongen(str(installed)), deadline_s=30) as generator:
         assert generator.start().settings["run_id"] == "00ab"
         assert generator.burst("warmup", 0.1).summary.rx_packets == 1000
@@ -82,7 +82,7 @@ def test_a_session_of_two_bursts(installed: Path, tmp_path: Path) -> None:
 def test_a_task_that_dies_ends_the_session_with_its_message(installed: Path, tmp_path: Path) -> None:
     host, folder = LocalHost(), str(tmp_path / "room")
     install(host, folder, str(installed), cores=(0, 1))
-    settings = GeneratorSettings("moongen-hw", "0", src_mac="no mac")
+    settings = GeneratorSettings("moongen-hw", "0").changed(src_mac="no mac")
     with Generator(host, settings, folder, adapter=moongen(str(installed)), deadline_s=30) as generator:
         generator.start()
         with pytest.raises(HostError, match=r"script: .*not a MAC address"):

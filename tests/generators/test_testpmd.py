@@ -26,7 +26,7 @@ from xdplab.generators.testpmd import ADDRESSES, CAPABILITIES, TOOL, eal_argumen
 
 HERE = Path(__file__).parent
 SOURCE = Path(adapter.__code__.co_filename).with_name(TOOL)
-SETTINGS = GeneratorSettings("testpmd", "0", queues=2, stamp="none", batch=32, settle_s=0.01, **ADDRESSES)
+SETTINGS = GeneratorSettings("testpmd", "0").changed(queues=2, stamp="none", batch=32, settle_s=0.01, **ADDRESSES)
 
 
 def command(*eal: str, path: str = str(HERE / "testpmd_double.py")) -> list[str]:
@@ -103,7 +103,7 @@ def test_it_ends_with_its_pipe() -> None:
 def test_what_testpmd_cannot_is_said_before_it_starts(changed: dict[str, object], reason: str) -> None:
     CAPABILITIES["testpmd"].require(SETTINGS)
     with pytest.raises(UnsupportedError, match=reason):
-        CAPABILITIES["testpmd"].require(GeneratorSettings(**(vars(SETTINGS) | changed)))
+        CAPABILITIES["testpmd"].require(SETTINGS.changed(**changed))
 
 
 def test_the_one_card_is_named_as_this_dpdk_wants_it() -> None:

@@ -530,7 +530,7 @@ def test_frames_of_a_pcap_go_out_unchanged(traffic_bench: Bench, one_burst: Send
     path = f"{lab.work_dir(lab.tg)}/some.pcap"
     lab.tg.put(pcap(frames, order=order, magic=magic), path)
     with traffic_bench.echo("print") as dut:
-        burst = one_burst("afxdp", frames=path, max_frames=7, rate_pps=1000.0)
+        burst = one_burst("afxdp", file=path, max_frames=7, rate_pps=1000.0)
         seen = [bytes.fromhex(dut.read_line(5.0) or "") for _ in range(7)]
     assert seen == [frames[number % 3] for number in range(7)]
     assert burst.summary.rx_packets is None
@@ -543,7 +543,7 @@ def test_a_broken_pcap_is_refused(traffic_bench: Bench) -> None:
     lab = traffic_bench.lab
     path = f"{lab.work_dir(lab.tg)}/broken.pcap"
     lab.tg.put(pcap([bytes(60)], missing=1), path)
-    with traffic_bench.generator("afxdp", frames=path) as generator, pytest.raises(HostError, match="captured whole"):
+    with traffic_bench.generator("afxdp", file=path) as generator, pytest.raises(HostError, match="captured whole"):
         generator.start()
 
 
@@ -661,7 +661,7 @@ def test_the_help_names_every_option_of_the_adapter(traffic_bench: Bench) -> Non
         cpus=(0,),
         max_frames=1,
         batch=1,
-        frames="x.pcap",
+        file="x.pcap",
         receive=False,
         vlan=5,
         ip_version=6,

@@ -76,10 +76,7 @@ def test_four_queues_carry_what_the_tg_sends_and_both_ends_count_the_same(lab: t
     xdpgen = build_tool(lab.tg, "xdpgen", f"{lab.work_dir(lab.tg)}/native")
     there = f"{lab.work_dir(lab.dut)}/tap.o"
     lab.dut.put(program, there)
-    sending = GeneratorSettings(
-        engine="afxdp",
-        interface=lab.tg_interface,
-        queues=4,
+    sending = GeneratorSettings("afxdp", lab.tg_interface, queues=4).changed(
         rate_pps=2000.0,
         src_mac=lab.tg_mac,
         dst_mac=lab.dut_mac,

@@ -1,14 +1,23 @@
-"""What was deployed for one trial, requested and obtained side by side: the content of applied.json."""
+"""What was deployed for one trial, requested and obtained side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from xdplab.deploy.afxdp import AfxdpForwarder
-from xdplab.deploy.device import Applied
 from xdplab.deploy.xdp import InKernel, XdpLoader
+
+
+@dataclass(frozen=True)
+class Sockets:
+    """The sockets of the AF_XDP application, and the XDP program that fills them."""
+
+    attach: str
+    attach_obtained: str | None
+    bind: str
+    bind_obtained: str
+    sched_policy: str
+    cpus: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -31,21 +40,10 @@ class Deployment:
     verified_insns: int | None = None
     program_insns: int | None = None
     jited_bytes: int | None = None
-    xsk_attach: str | None = None
-    xsk_attach_obtained: str | None = None
-    xsk_bind: str | None = None
-    xsk_bind_obtained: str | None = None
-    sched_policy: str | None = None
-    cpus: tuple[int, ...] = ()
-    settings: tuple[Applied, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    sockets: Sockets | None = None
 
     @classmethod
-    def of_loader(
-        cls, loader: XdpLoader, found: InKernel, *, queues: int, settings: Iterable[Applied] = ()
-    ) -> Deployment:
+    def of_loader(cls, loader: XdpLoader, found: InKernel, *, queues: int) -> Deployment:
         """Describe a program held by xdpload; ``found`` is what `verify` returned."""
         loaded, attached = loader.loaded, loader.attached
         return cls(
@@ -62,13 +60,10 @@ class Deployment:
             verified_insns=loaded.verified_insns,
             program_insns=loaded.xlated_insns,
             jited_bytes=loaded.jited_bytes,
-            settings=tuple(settings),
         )
 
     @classmethod
-    def of_forwarder(
-        cls, forwarder: AfxdpForwarder, found: InKernel, *, settings: Iterable[Applied] = ()
-    ) -> Deployment:
+    def of_forwarder(cls, forwarder: AfxdpForwarder, found: InKernel) -> Deployment:
         """Describe the AF_XDP application; ``found`` is what `verify` returned."""
         request, ready = forwarder.request, forwarder.ready
         return cls(
@@ -80,11 +75,12 @@ class Deployment:
             program_name=found.program_name,
             tag=found.tag,
             jit=found.jited,
-            xsk_attach=request.attach,
-            xsk_attach_obtained=found.mode,
-            xsk_bind=request.bind,
-            xsk_bind_obtained=ready.bind_obtained,
-            sched_policy=ready.sched_policy,
-            cpus=tuple(queue.cpu for queue in ready.queues),
-            settings=tuple(settings),
+            sockets=Sockets(
+                attach=request.attach,
+                attach_obtained=found.mode,
+                bind=request.bind,
+                bind_obtained=ready.bind_obtained,
+                sched_policy=ready.sched_policy,
+                cpus=tuple(queue.cpu for queue in ready.queues),
+            ),
         )

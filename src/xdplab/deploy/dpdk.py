@@ -8,13 +8,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdplab.deploy.device import Snapshot, restore, snapshot
 from xdplab.deploy.settings_table import SETTINGS
 from xdplab.deploy.watchdog import restore_lines, script_path
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.base import Host
+
+if TYPE_CHECKING:
+    from xdplab.deploy.guarded import DpdkPort
 
 SYSFS = "/sys"
 
@@ -37,8 +40,8 @@ class DpdkState:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> DpdkState:
-        """Read the result of `asdict`, also of a version without ``interfaces``."""
-        return cls(**{**data, "interfaces": tuple(Snapshot.from_json(one) for one in data.get("interfaces", ()))})
+        """Read the result of `asdict`."""
+        return cls(**{**data, "interfaces": tuple(Snapshot.from_json(one) for one in data["interfaces"])})
 
 
 def read_state(host: Host, pci: str, *, sysfs: str = SYSFS) -> DpdkState:
@@ -137,19 +140,20 @@ def _script(before: DpdkState, sysfs: str) -> str:
     return port + "".join(again)
 
 
-def take(host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = SYSFS) -> DpdkState:
+def take(host: Host, port: DpdkPort, state_dir: str, *, sysfs: str = SYSFS) -> DpdkState:
     """Give a port to DPDK and return its former state, with the settings of its interface; a copy stays on the host
     until `give_back`.
 
     The number of pages is never lowered. A card of SHARING_DRIVERS keeps its driver. Raises UnsupportedError with the
     kernel's words.
     """
+    pci = port.pci
     before = _kept(host, pci, state_dir) or _with_interfaces(host, read_state(host, pci, sysfs=sysfs), sysfs)
     host.put(_script(before, sysfs).encode(), script_path(pci, state_dir))
     host.put(json.dumps(asdict(before)).encode(), _path(pci, state_dir))
     kept = before.driver in SHARING_DRIVERS
-    bound = (before.driver, before.override) if kept else (driver, driver)
-    set_state(host, DpdkState(pci, *bound, max(hugepages, before.hugepages)), sysfs=sysfs)
+    bound = (before.driver, before.override) if kept else (port.driver, port.driver)
+    set_state(host, DpdkState(pci, *bound, max(port.hugepages, before.hugepages)), sysfs=sysfs)
     return before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 
 from xdplab.deploy.device import Snapshot, is_remembered, remember, restore_remembered, settle
 from xdplab.deploy.watchdog import watch
@@ -104,14 +105,20 @@ class GuardedDevice:
             self._watchdog.dismiss()
 
 
+@dataclass(frozen=True)
+class DpdkPort:
+    """What DPDK is to have: a PCI device with this driver, and at least so many 2-MiB hugepages."""
+
+    pci: str
+    driver: str
+    hugepages: int
+
+
 class GuardedPort:
     """The TG's port under DPDK. `take` may be called again after its connection was lost."""
 
-    def __init__(
-        self, host: Host, pci: str, state_dir: str, *, driver: str, hugepages: int, sysfs: str = "/sys"
-    ) -> None:
-        self.host, self._pci, self._state_dir = host, pci, state_dir
-        self._driver, self._hugepages, self._sysfs = driver, hugepages, sysfs
+    def __init__(self, host: Host, port: DpdkPort, state_dir: str, *, sysfs: str = "/sys") -> None:
+        self.host, self._port, self._state_dir, self._sysfs = host, port, state_dir, sysfs
         self._boot = ""
         self._watchdog: Held | None = None
 
@@ -120,9 +127,8 @@ class GuardedPort:
         if _watched(self._watchdog):
             return False
         # The watchdog comes first: it waits until the one before it has finished restoring.
-        self._watchdog = watch(self.host, self._pci, self._state_dir)
-        wanted = {"driver": self._driver, "hugepages": self._hugepages, "sysfs": self._sysfs}
-        dpdk.take(self.host, self._pci, self._state_dir, **wanted)
+        self._watchdog = watch(self.host, self._port.pci, self._state_dir)
+        dpdk.take(self.host, self._port, self._state_dir, sysfs=self._sysfs)
         before, self._boot = self._boot, self.host.run(["cat", BOOT_ID]).text
         return before not in ("", self._boot)
 
@@ -133,6 +139,6 @@ class GuardedPort:
 
     def put_back(self) -> None:
         """Give the port back to its driver; if that fails, the watchdog tries once more by itself."""
-        dpdk.give_back(self.host, self._pci, self._state_dir, sysfs=self._sysfs)
+        dpdk.give_back(self.host, self._port.pci, self._state_dir, sysfs=self._sysfs)
         if self._watchdog is not None:
             self._watchdog.dismiss()

@@ -65,7 +65,6 @@ def build_tool(
     name: str,
     cache_dir: str,
     *,
-    deadline_s: float = BUILD_DEADLINE_S,
     compiler: str | None = None,
     libraries: Path | None = None,
 ) -> str:
@@ -79,7 +78,7 @@ def build_tool(
     command = ("make", *(_across(compiler, libraries) if compiler else ()))
     tools = ("make", compiler or "cc", "clang")
     build = _Build(name, _sources(shipped(name)) | common, command, name, tools)
-    return _build(host, build, cache_dir, deadline_s)
+    return _build(host, build, cache_dir)
 
 
 def _across(compiler: str, libraries: Path | None) -> tuple[str, ...]:
@@ -90,58 +89,50 @@ def _across(compiler: str, libraries: Path | None) -> tuple[str, ...]:
     return (f"CC={compiler}", f"CPPFLAGS=-I{libraries}/include", f"LDFLAGS={linked}")
 
 
-def build_workload(
-    host: Host,
-    source: str,
-    cache_dir: str,
-    *,
-    flags: Sequence[str] = WORKLOAD_FLAGS,
-    headers: Mapping[str, str] | None = None,
-    deadline_s: float = BUILD_DEADLINE_S,
-) -> str:
+def build_workload(host: Host, source: str, cache_dir: str, *, flags: Sequence[str] = WORKLOAD_FLAGS) -> str:
     """Compile the user-space workload ``source`` on ``host`` and return the path of its ``workload.so``.
 
-    ``headers`` are the files it includes by name. Raises HostError as `build_tool` does.
+    Raises HostError as `build_tool` does.
     """
-    files = {name: text.encode() for name, text in (headers or {}).items()} | {"workload.c": source.encode()}
     command = ("cc", *flags, "-I.", "-o", "workload.so", "workload.c")
-    return _build(host, _Build("workload", files, command, "workload.so", ("cc",)), cache_dir, deadline_s)
+    build = _Build("workload", {"workload.c": source.encode()}, command, "workload.so", ("cc",))
+    return _build(host, build, cache_dir)
 
 
 def _sources(folder: Path) -> dict[str, bytes]:
     """Read the sources of a tool, without objects and binaries of a local build."""
-    found = (path for pattern in _SOURCE_PATTERNS for path in folder.rglob(pattern))
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(found)}
+    paths = (path for pattern in _SOURCE_PATTERNS for path in folder.rglob(pattern))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(paths)}
 
 
-def _build(host: Host, build: _Build, cache_dir: str, deadline_s: float) -> str:
+def _build(host: Host, build: _Build, cache_dir: str) -> str:
     versions = "".join(_version(host, tool) for tool in build.tools)
     target = PurePosixPath(cache_dir) / f"{build.label}-{build.key(versions)}"
     product = str(target / build.product)
     if not host.run(["test", "-f", product], check=False).ok:
-        _make(host, build, target, deadline_s)
+        _make(host, build, target)
     return product
 
 
 def _version(host: Host, tool: str) -> str:
-    known = _VERSIONS.setdefault(host, {})
-    if tool not in known:
+    versions = _VERSIONS.setdefault(host, {})
+    if tool not in versions:
         result = host.run([tool, "--version"], check=False)
         if result.exit_code == 127:
             package = _TOOL_PACKAGES.get(tool, tool)
             raise HostError(
                 f"{host.name}: `{tool}` is not installed", remedy=f"install it there: apt install {package}"
             )
-        known[tool] = result.require().text
-    return known[tool]
+        versions[tool] = result.require().text
+    return versions[tool]
 
 
-def _make(host: Host, build: _Build, target: PurePosixPath, deadline_s: float) -> None:
+def _make(host: Host, build: _Build, target: PurePosixPath) -> None:
     host.run(["mkdir", "-p", str(target.parent)])
     work = host.run(["mktemp", "-d", str(target.parent / f".{build.label}-XXXXXXXX")]).text.strip()
     try:
         host.run(["tar", "-xf", "-", "-C", work], stdin=_tar(build.files))
-        result = host.run(["env", "-C", work, *build.command], deadline_s=deadline_s, check=False)
+        result = host.run(["env", "-C", work, *build.command], deadline_s=BUILD_DEADLINE_S, check=False)
         if not result.ok:
             raise _failure(host, build, result)
         _publish(host, work, target, build.product)

@@ -4,13 +4,11 @@ An adapter is an argument vector and a table of capabilities; the output is the 
 """
 
 from xdplab.generators.adapter import XDPGEN, Adapter, xdpgen_argv
-from xdplab.generators.both_ways import OUTPUT_BACK, BothWays
 from xdplab.generators.capabilities import Capabilities
 from xdplab.generators.moongen import CAPABILITIES as moongen_engines
 from xdplab.generators.moongen import moongen
-from xdplab.generators.session import OUTPUT, Generator, Sender
+from xdplab.generators.session import OUTPUT, OUTPUT_BACK, BothWays, Generator, Sender, Staying
 from xdplab.generators.settings import GeneratorSettings
-from xdplab.generators.staying import Staying
 from xdplab.generators.testpmd import CAPABILITIES as testpmd_engines
 from xdplab.generators.testpmd import testpmd
 

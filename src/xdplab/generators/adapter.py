@@ -40,25 +40,26 @@ class Adapter:
 
 def traffic_options(s: GeneratorSettings) -> dict[str, object]:
     """Return the options that every generator takes under the same name."""
+    frames, addresses = s.frames, s.addresses
     return {
         "queues": s.queues,
-        "frame-bytes": ",".join(map(str, s.frame_sizes)),
-        "vlan": s.vlan,
-        "ip-version": s.ip_version if s.ip_version != 4 else None,
-        "flows": s.flows,
+        "frame-bytes": ",".join(map(str, frames.sizes)),
+        "vlan": frames.vlan,
+        "ip-version": frames.ip_version if frames.ip_version != 4 else None,
+        "flows": addresses.flows,
         "load": "max" if s.rate_pps is None else f"{s.rate_pps:.15g}",
         "run-id": s.run_id,
-        "src-mac": s.src_mac,
-        "dst-mac": s.dst_mac,
-        "src-ip": s.src_ip,
-        "dst-ip": s.dst_ip,
-        "src-ip-stride": s.src_ip_stride,
-        "dst-ip-stride": s.dst_ip_stride,
-        "src-port": s.src_port,
-        "dst-port": s.dst_port,
-        "port-stride": s.port_stride,
-        "stamp": s.stamp,
-        "stamp-seed": s.stamp_seed,
+        "src-mac": addresses.src_mac,
+        "dst-mac": addresses.dst_mac,
+        "src-ip": addresses.src_ip,
+        "dst-ip": addresses.dst_ip,
+        "src-ip-stride": addresses.src_ip_stride,
+        "dst-ip-stride": addresses.dst_ip_stride,
+        "src-port": addresses.src_port,
+        "dst-port": addresses.dst_port,
+        "port-stride": addresses.port_stride,
+        "stamp": frames.stamp,
+        "stamp-seed": frames.stamp_seed,
         "settle": f"{s.settle_s:g}",
         "max-frames": s.max_frames,
         "batch": s.batch,
@@ -72,22 +73,21 @@ def as_words(options: Mapping[str, object]) -> list[str]:
 
 def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
     """Return xdpgen's command in step mode."""
-    s = settings
-    cpus = ",".join(map(str, s.cpus)) or None
+    s = settings.xdpgen
     own = {
-        "interface": s.interface,
-        "receive-on": s.receive_on,
-        "engine": s.engine,
-        "cpus": cpus,
+        "interface": settings.interface,
+        "receive-on": settings.receive_on,
+        "engine": settings.engine,
+        "cpus": ",".join(map(str, settings.cpus)) or None,
         "fifo": s.fifo,
-        "frames": s.frames,
+        "frames": settings.frames.file,
         "alone": s.alone,
         "rx-stamp": s.rx_stamp if s.rx_stamp != "software" else None,
         "tx-stamp": s.tx_stamp if s.tx_stamp != "software" else None,
         "bind": s.bind if s.bind != "copy" else None,
         "busy-poll": s.busy_poll_us or None,
     }
-    words = as_words({**own, **traffic_options(s)})
+    words = as_words({**own, **traffic_options(settings)})
     flags = ("--no-receive",) * (not s.receive) + ("--need-wakeup",) * s.need_wakeup + ("--whole",) * s.whole
     return [binary, "--step", *flags, *words]
 

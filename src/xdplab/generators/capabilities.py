@@ -12,9 +12,9 @@ from xdplab.generators.settings import GeneratorSettings
 
 def least_frame_bytes(settings: GeneratorSettings) -> int:
     """Return the smallest test frame with these headers, FCS included (native/common/payload.h)."""
-    if settings.ip_version == 6:
+    if settings.frames.ip_version == 6:
         return 88
-    return 64 if settings.vlan is None else 72
+    return 64 if settings.frames.vlan is None else 72
 
 
 @dataclass(frozen=True)
@@ -56,23 +56,22 @@ class Capabilities:
     def refusal(self, settings: GeneratorSettings) -> str | None:
         """Return why these settings are impossible, or None."""
         smallest, largest = max(self.frame_bytes[0], least_frame_bytes(settings)), self.frame_bytes[1]
+        frames, flows = settings.frames, settings.addresses.flows
         reached = self.queues_reached(settings.queues, settings.cpus)
         checks = (
-            (self.vlan or settings.vlan is None, "sends no VLAN tag"),
-            (settings.ip_version in self.ip_versions, f"sends no IPv{settings.ip_version}"),
+            (self.vlan or frames.vlan is None, "sends no VLAN tag"),
+            (frames.ip_version in self.ip_versions, f"sends no IPv{frames.ip_version}"),
             (self.two_ports or settings.receive_on is None, "receives on the port it sends on only"),
-            (self.imix or not settings.imix, "sends frames of one size only, no IMIX"),
-            (
-                all(smallest <= size <= largest for size in settings.frame_sizes),
-                f"sends frames of {smallest} to {largest} bytes",
-            ),
+            (self.imix or not frames.imix, "sends frames of one size only, no IMIX"),
+            (smallest <= min(frames.sizes), f"sends frames of {smallest} to {largest} bytes"),
+            (max(frames.sizes) <= largest, f"sends frames of {smallest} to {largest} bytes"),
             (1 <= settings.queues <= self.max_queues, f"reaches at most {self.max_queues} queues"),
-            (1 <= settings.flows <= self.max_flows, f"sends at most {self.max_flows} flows"),
+            (1 <= flows <= self.max_flows, f"sends at most {self.max_flows} flows"),
             (not settings.cpus or reached == settings.queues, f"reaches {reached} queues from CPUs {settings.cpus}"),
             (self.paced or settings.rate_pps is None, "sends as fast as possible only"),
-            (self.latency or settings.stamp == "none", "does not stamp frames"),
-            (self.pieces or settings.alone is None, "has no piece that works alone"),
-            (self.frames_from_file or settings.frames is None, "does not send the frames of a file"),
+            (self.latency or frames.stamp == "none", "does not stamp frames"),
+            (self.pieces or settings.xdpgen.alone is None, "has no piece that works alone"),
+            (self.frames_from_file or frames.file is None, "does not send the frames of a file"),
             (not self._others(settings), f"has addresses of its own: write `{self.own_addresses}`"),
         )
         return next((reason for possible, reason in checks if not possible), None)
@@ -83,7 +82,7 @@ class Capabilities:
         return ", ".join(f"{name}: {value}" for name, value in self.addresses.items())
 
     def _others(self, settings: GeneratorSettings) -> list[str]:
-        return [name for name, own in self.addresses.items() if getattr(settings, name) != own]
+        return [name for name, own in self.addresses.items() if getattr(settings.addresses, name) != own]
 
     def require(self, settings: GeneratorSettings) -> None:
         """Raise UnsupportedError naming generator, engine and limit where these settings are impossible."""

@@ -66,13 +66,11 @@ def _options(s: GeneratorSettings) -> list[str]:
     return as_words({"port": s.interface, **traffic_options(s), "stamps": stamps})
 
 
-def install(
-    host: Host, folder: str, path: str, *, cores: Sequence[int], dpdk: Sequence[str] = (), pci: str | None = None
-) -> str:
+def install(host: Host, folder: str, path: str, *, cores: Sequence[int], eal: Sequence[str] = ()) -> str:
     """Send the scripts and DPDK's configuration to ``folder`` on the TG, and return it.
 
     ``cores`` are the CPUs MoonGen may poll on, two at least: the first waits for commands, the others send and receive.
-    ``pci``: the one card that DPDK may open; without it all that are bound to a driver of DPDK's.
+    ``eal``: DPDK's arguments.
     Raises UnsupportedError for fewer, HostError if there is no MoonGen in ``path``.
     """
     if len(cores) < 2:
@@ -83,7 +81,7 @@ def install(
     for file in (file for pattern in _PATTERNS for file in sorted(source.rglob(pattern))):
         name = file.relative_to(source).as_posix()
         host.put(file, f"{folder}/{name}", mode=0o755 if name.endswith(".sh") else 0o644)
-    host.put(dpdk_config(cores, own_arguments(dpdk, pci)).encode(), f"{folder}/{CONFIG}")
+    host.put(dpdk_config(cores, eal).encode(), f"{folder}/{CONFIG}")
     return folder
 
 

@@ -1,11 +1,18 @@
-"""A generator at work on a host: it sends bursts, for one trial or for several in a row, and keeps what it printed."""
+"""Generators at work on a host: they send bursts, for one trial or for several in a row, and keep what they printed.
+
+`Generator` is one session, `BothWays` one for each direction of a link, `Staying` what keeps one across trials.
+"""
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from typing import Protocol
 
 from xdplab.errors import FormatError, UnsupportedError, XdplabError
+from xdplab.formats.both_ways import both
 from xdplab.formats.generator import (
     Burst,
     BurstBuilder,
@@ -23,6 +30,7 @@ from xdplab.hosts.base import Host
 from xdplab.hosts.tool import Message, ToolSession, ending_of
 
 OUTPUT = "xdpgen.jsonl"
+OUTPUT_BACK = "xdpgen_back.jsonl"
 BURST_MARGIN_S = 10.0
 """Setting a burst up and reading it out takes 0.1 s; a busy machine may take longer."""
 
@@ -130,3 +138,102 @@ class Generator(ToolSession):
         if remedy is None:
             return super().failure(text)
         return UnsupportedError(f"{self.host.name}: {self.argv[0]}: {text}", remedy=remedy)
+
+
+class BothWays:
+    """A session for each direction, which sends from the port on which the other one receives.
+
+    What it returns is of both together.
+    """
+
+    def __init__(self, there: Generator, back: Generator) -> None:
+        self._there, self._back = there, back
+
+    @property
+    def host(self) -> Host:
+        return self._there.host
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return (*self._there.argv, *self._back.argv)
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        return {OUTPUT: self._there.raw, OUTPUT_BACK: self._back.raw}
+
+    def start(self) -> GeneratorReady:
+        """Start both, and return what the first obtained, on the CPUs of both."""
+        there, back = self._there.start(), self._back.start()
+        return replace(there, cpus=(*there.cpus, *back.cpus))
+
+    def burst(self, name: str, seconds: float) -> Burst:
+        """Send both ways for ``seconds``; the two begin within milliseconds of each other."""
+        with ThreadPoolExecutor(1) as meanwhile:
+            back = meanwhile.submit(self._back.burst, name, seconds)
+            there = self._there.burst(name, seconds)
+        return both(there, back.result())
+
+    def release(self) -> None:
+        self._there.release()
+        self._back.release()
+
+    def go_on(self) -> None:
+        self._there.go_on()
+        self._back.go_on()
+
+    def stop(self) -> None:
+        try:
+            self._there.stop()
+        finally:
+            self._back.stop()
+
+    def close(self) -> None:
+        try:
+            self._there.close()
+        finally:
+            self._back.close()
+
+
+class Staying:
+    """At most one generator, between two trials. A trial takes it for itself, and does not give it back if it fails.
+
+    Starting and ending one takes 0.1 s of a trial.
+    """
+
+    def __init__(self) -> None:
+        self._kept: Sender | None = None
+
+    def take(self, new: Sender) -> Sender:
+        """Return the one that stayed if it is what ``new``, which has not started, would be; end it otherwise.
+
+        One that was killed meanwhile costs no trial: a new one takes its place.
+        """
+        kept = self._kept
+        if kept is not None and (kept.host, kept.argv) == (new.host, new.argv):
+            with suppress(XdplabError):
+                kept.go_on()
+                self._kept = None
+                return kept
+        self.end()
+        return new
+
+    def give(self, generator: Sender) -> None:
+        """Have it stay, its trial's end marked. Raises HostError."""
+        generator.release()
+        self._kept = generator
+
+    def has(self, generator: Sender) -> bool:
+        return self._kept is generator
+
+    def end(self) -> None:
+        """End the generator before settings change that it depends on; harmless if there is none."""
+        if self._kept is not None:
+            _end(self._kept)
+        self._kept = None
+
+
+def _end(generator: Sender) -> None:
+    """Its trials are over and whole: however it ends, nothing of theirs is lost."""
+    with suppress(XdplabError):
+        generator.stop()
+    generator.close()

@@ -176,7 +176,7 @@ def burst(testpmd: Testpmd, given: argparse.Namespace, name: str, seconds: float
     interval(testpmd, given, name, last, took)
     drained = testpmd.empty_ring(given.settle)
     after = testpmd.port(given.port)
-    summary(given, name, took, sent, received, drained, {key: after[key] - before[key] for key in after})
+    summary(name, took, sent, (received, drained), {key: after[key] - before[key] for key in after})
 
 
 def interval(
@@ -189,9 +189,9 @@ def interval(
     return now
 
 
-def summary(
-    given: argparse.Namespace, name: str, took: float, sent: int, received: int, drained: int, port: dict[str, int]
-) -> None:
+def summary(name: str, took: float, sent: int, came: tuple[int, int], port: dict[str, int]) -> None:
+    """``came``: the frames that were received until the window's end, and those from the ring after it."""
+    received, drained = came
     say(
         type="summary", burst=name, duration_s=took, tx_packets=sent, tx_errors=port["tx_errors"], tx_by_queue=[sent],
         rx_packets=received + drained, rx_by_queue=[received + drained], rx_missing=None,

@@ -21,6 +21,7 @@ from xdplab.deploy.device import Applied, reread
 from xdplab.deploy.xdp import Decided, XdpRequest
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.generators import BothWays, Generator, GeneratorSettings, Sender, Staying
+from xdplab.generators.settings import Addresses, Frames, XdpgenSettings
 from xdplab.labs import Lab
 from xdplab.labs.base import turned
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
@@ -345,7 +346,7 @@ def sender(context: TrialContext, point: Point, *, deadline_s: float, **other: A
 
     The load is that of all directions together.
     """
-    tools, settings = context.tools, replace(generator_settings(context, point), **other)
+    tools, settings = context.tools, generator_settings(context, point).changed(**other)
 
     def session(own: GeneratorSettings) -> Generator:
         return Generator(context.lab.tg, own, tools.generator, deadline_s=deadline_s, adapter=tools.adapter)
@@ -363,13 +364,12 @@ def sender(context: TrialContext, point: Point, *, deadline_s: float, **other: A
 def _turned(context: TrialContext, settings: GeneratorSettings) -> GeneratorSettings:
     """Return the settings for the other direction; its frames have a run id of their own."""
     assert context.second is not None  # `require` has refused it
-    ends, nobody = context.second.ends, settings.dst_mac != context.lab.dut_mac
-    return replace(
-        settings,
+    ends, nobody = context.second.ends, settings.addresses.dst_mac != context.lab.dut_mac
+    return settings.changed(
         interface=ends.tg_interface,
         receive_on=settings.interface,
         src_mac=ends.tg_mac,
-        dst_mac=settings.dst_mac if nobody else ends.dut_mac,
+        dst_mac=settings.addresses.dst_mac if nobody else ends.dut_mac,
         run_id=f"{int(settings.run_id, 16) ^ 0xFFFF:04x}",
     )
 
@@ -384,32 +384,38 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
         receive_on=two.ends.tg_interface if two else None,
         queues=_reached(context, point),
         cpus=sending_cpus(lab, point),
-        fifo=SENDER_FIFO,
-        frame_bytes=point.frame_sizes[0],
-        imix=point.frame_sizes if point.imix != "none" else (),
-        vlan=vlan_of(point),
-        ip_version=point.ip_version,
-        flows=point.flows,
-        rate_pps=offered_rate(point, context.pdr, context.link),
-        src_mac=lab.tg_mac,
-        dst_mac=lab.dut_mac,
-        src_ip=point.src_ip,
-        dst_ip=point.dst_ip,
-        src_ip_stride=point.src_ip_stride,
-        dst_ip_stride=point.dst_ip_stride,
-        src_port=point.src_port,
-        dst_port=point.dst_port,
-        stamp=point.stamp if point.stamp in ("all", "none") else int(point.stamp),
-        run_id=context.run_id[:RUN_ID_DIGITS],
-        settle_s=context.plan.trial.settle_s,
-        frames=context.programs[point.program].frames_on_tg,
         batch=_batch(context, point),
-        whole=context.plan.race is not None and point.engine == "live",
-        rx_stamp=point.rx_stamp or "software",
-        tx_stamp=point.tx_stamp or "software",
-        bind=point.tx_bind or "copy",
-        need_wakeup=point.tx_wakeup == "needed",
-        busy_poll_us=point.tx_busy_poll_us or 0,
+        rate_pps=offered_rate(point, context.pdr, context.link),
+        settle_s=context.plan.trial.settle_s,
+        run_id=context.run_id[:RUN_ID_DIGITS],
+        frames=Frames(
+            frame_bytes=point.frame_sizes[0],
+            imix=point.frame_sizes if point.imix != "none" else (),
+            vlan=vlan_of(point),
+            ip_version=point.ip_version,
+            stamp=point.stamp if point.stamp in ("all", "none") else int(point.stamp),
+            file=context.programs[point.program].frames_on_tg,
+        ),
+        addresses=Addresses(
+            flows=point.flows,
+            src_mac=lab.tg_mac,
+            dst_mac=lab.dut_mac,
+            src_ip=point.src_ip,
+            dst_ip=point.dst_ip,
+            src_ip_stride=point.src_ip_stride,
+            dst_ip_stride=point.dst_ip_stride,
+            src_port=point.src_port,
+            dst_port=point.dst_port,
+        ),
+        xdpgen=XdpgenSettings(
+            fifo=SENDER_FIFO,
+            rx_stamp=point.rx_stamp or "software",
+            tx_stamp=point.tx_stamp or "software",
+            bind=point.tx_bind or "copy",
+            need_wakeup=point.tx_wakeup == "needed",
+            busy_poll_us=point.tx_busy_poll_us or 0,
+            whole=context.plan.race is not None and point.engine == "live",
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from xdplab.deploy.native import build_tool, build_workload
 from xdplab.errors import HostError, HostLostError, ProgramError
 from xdplab.generators import ENGINES, XDPGEN, Adapter, Capabilities, moongen, testpmd
-from xdplab.generators.moongen import install
+from xdplab.generators.moongen import install, own_arguments
 from xdplab.generators.testpmd import eal_arguments
 from xdplab.generators.testpmd import install as install_testpmd
 from xdplab.hosts import Host, LocalHost
@@ -127,7 +127,7 @@ def generator_of(lab: Lab, here: Host | None = None) -> tuple[Adapter, str, str]
         tool = install_testpmd(lab.tg, folder, place.path, cores=cores)
         adapter = testpmd(place.path, port=place.port, cores=cores, eal=eal_arguments(place.dpdk, card))
         return adapter, tool, str(place.port)
-    install(lab.tg, folder, place.path, cores=cores, dpdk=place.dpdk, pci=card)
+    install(lab.tg, folder, place.path, cores=cores, eal=own_arguments(place.dpdk, card))
     return moongen(place.path), folder, str(place.port)
 
 

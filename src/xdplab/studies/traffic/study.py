@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 from xdplab import counters
 from xdplab.deploy.device import Applied, apply, queues_now, restore
-from xdplab.deploy.guarded import GuardedDevice, GuardedPort
+from xdplab.deploy.guarded import DpdkPort, GuardedDevice, GuardedPort
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.settings import FEATURES, XPS, read
 from xdplab.deploy.settings_table import require_in_plans
@@ -180,7 +180,8 @@ def _dpdk_port(lab: Lab) -> GuardedPort | None:
     place = lab.generator
     if place.pci is None or not place.by_dpdk:
         return None
-    return GuardedPort(lab.tg, place.pci, lab.state_dir(lab.tg), driver=place.driver, hugepages=place.hugepages)
+    port = DpdkPort(place.pci, place.driver, place.hugepages)
+    return GuardedPort(lab.tg, port, lab.state_dir(lab.tg))
 
 
 def try_generator(lab: Lab) -> GeneratorReady:
@@ -192,10 +193,8 @@ def try_generator(lab: Lab) -> GeneratorReady:
         adapter, binary, port = generator_of(lab)
         engine = next(iter(adapter.capabilities))
         able = adapter.capabilities[engine]
-        settings = replace(
-            GeneratorSettings(engine, port, cpus=lab.cpus().tg[:1], src_mac=lab.tg_mac, dst_mac=NOBODY),
-            stamp="all" if able.latency else "none",
-            **able.addresses,
+        settings = GeneratorSettings(engine, port, cpus=lab.cpus().tg[:1]).changed(
+            src_mac=lab.tg_mac, dst_mac=NOBODY, stamp="all" if able.latency else "none", **able.addresses
         )
         with Generator(lab.tg, settings, binary, adapter=adapter, deadline_s=TRY_S) as generator:
             ready = generator.start()
