@@ -39,7 +39,7 @@ from xdplab.run import rundir
 from xdplab.run.engine import Engine
 from xdplab.run.journal import Journal
 from xdplab.run.state import read_state
-from xdplab.studies.traffic import life, runs
+from xdplab.studies.traffic import runs, trial
 from xdplab.studies.traffic.dut import KernelSide
 from xdplab.studies.traffic.passes import RawFiles
 
@@ -48,10 +48,10 @@ MOST_S, SOME_DAY_S = 0.12, 0.08
 BESIDE, BETWEEN, THE_TRIAL = "(beside)", "(between trials)", "the rest"
 STEPS: tuple[tuple[str, Any, str], ...] = (
     (THE_TRIAL, Engine, "_attempt"),
-    ("load and attach", life, "attach"),
+    ("load and attach", trial, "attach"),
     ("start the generator", Generator, "start"),
-    ("prove the path", life, "prove"),
-    ("warm up", life, "warm_up"),
+    ("prove the path", trial, "prove"),
+    ("warm up", trial, "warm_up"),
     ("samples", CounterProbe, "start"),
     ("samples", Recording, "stop"),
     ("counters at rest", CounterProbe, "snapshot"),

@@ -18,11 +18,11 @@ from xdplab.studies.kinds import STUDIES, study
 from xdplab.studies.loading.study import LoadingStudy
 from xdplab.studies.offload.study import OffloadStudy
 from xdplab.studies.search.study import SearchStudy
-from xdplab.studies.traffic.study import TrialStudy
+from xdplab.studies.traffic.session import TrafficSession
 from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialCpus, TrialFacts
 from xdplab.studies.verifier.study import VerifierStudy
 
-EVERY = (TrialStudy, SearchStudy, VerifierStudy, ExecutionStudy, LoadingStudy, JitStudy, OffloadStudy)
+EVERY = (TrafficSession, SearchStudy, VerifierStudy, ExecutionStudy, LoadingStudy, JitStudy, OffloadStudy)
 
 
 def attempt(facts: dict[str, object]) -> Attempt:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from xdplab.deploy import device
     from xdplab.deploy.queues import Endpoint
     from xdplab.doctor import hardware
-    from xdplab.studies.traffic import study
+    from xdplab.studies.traffic import session
 else:
     drivers, device = later("xdplab.counters.drivers"), later("xdplab.deploy.device")
     hardware = later("xdplab.doctor.hardware")
-    study = later("xdplab.studies.traffic.study")
+    session = later("xdplab.studies.traffic.session")
 
 PROBLEM = 1
 GUESTS = ("vm", "uml")
@@ -58,7 +58,7 @@ def _examined(lab_name: str) -> list[Row]:
     try:
         with use_lab(lab_name) as lab:
             rows = [*([] if lab.kind == "uml" else examine(lab)), *_kernel(lab), *_hardware(lab)]
-            return [*rows, *(row for end in study.all_endpoints(lab) for row in _left(lab, end))]
+            return [*rows, *(row for end in session.all_endpoints(lab) for row in _left(lab, end))]
     except LabError as error:
         return examine_here(str(error))
 
@@ -109,7 +109,7 @@ def _generator(lab: Lab, host: CheckedHost) -> Row:
     """Start the lab's generator and stop it again, as a real check."""
     name = {"moongen": "MoonGen", "testpmd": "dpdk-testpmd"}.get(lab.generator.kind, "xdpgen")
     try:
-        ready = study.try_generator(lab)
+        ready = session.try_generator(lab)
     except (HostError, UnsupportedError) as error:
         return host.row("generator", error.message, "missing", error.remedy or f"{name} is the generator there")
     except LabError as error:

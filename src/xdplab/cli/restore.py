@@ -14,11 +14,11 @@ from xdplab.later import later
 if TYPE_CHECKING:
     from xdplab.deploy import device, dpdk, throttling
     from xdplab.doctor import tune as doctor_tune
-    from xdplab.studies.traffic import study
+    from xdplab.studies.traffic import session
 else:
     device, dpdk = later("xdplab.deploy.device"), later("xdplab.deploy.dpdk")
     throttling = later("xdplab.deploy.throttling")
-    doctor_tune, study = later("xdplab.doctor.tune"), later("xdplab.studies.traffic.study")
+    doctor_tune, session = later("xdplab.doctor.tune"), later("xdplab.studies.traffic.session")
 
 
 @click.command()
@@ -28,7 +28,7 @@ def restore(lab_name: str | None, steal: bool) -> None:
     """Restore the settings that the ends of the lab's links had before a run died."""
     lab = open_lab(lab_name or "netns")
     with lab.lock("restore", steal=steal):
-        for end in study.all_endpoints(lab):
+        for end in session.all_endpoints(lab):
             found = device.restore_remembered(end.host, end.interface, lab.state_dir(end.host))
             said = "restored" if found else "nothing to restore"
             tell(f"{end.host.name} {end.interface}: {said}")

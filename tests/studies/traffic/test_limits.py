@@ -9,7 +9,7 @@ import pytest
 
 from xdplab.hosts import Result
 from xdplab.labs.base import GeneratorPlace
-from xdplab.studies.traffic import burst
+from xdplab.studies.traffic import sending
 from xdplab.studies.traffic.limits import link_rate
 from xdplab.studies.traffic.nulls import OLDER
 from xdplab.studies.traffic.rows import _limits
@@ -70,7 +70,7 @@ def test_what_a_card_refuses_is_not_in_the_generators_rate(
     monkeypatch: pytest.MonkeyPatch, link: Limit, rate: float
 ) -> None:
     summary = SimpleNamespace(tx_packets=3_000_000, tx_errors=1_200_000, duration_s=0.3)
-    monkeypatch.setattr(burst, "send", lambda *_, **__: (SimpleNamespace(summary=summary), ""))
+    monkeypatch.setattr(sending, "send", lambda *_, **__: (SimpleNamespace(summary=summary), ""))
     point = SimpleNamespace(arrangement="hosts", program=SimpleNamespace(frames=None), two_ports=False)
     context: Any = SimpleNamespace(link=link, lab=None, second=None)
-    assert burst.generator_alone(context, cast("Any", point)).rate == pytest.approx(rate)
+    assert sending.generator_alone(context, cast("Any", point)).rate == pytest.approx(rate)

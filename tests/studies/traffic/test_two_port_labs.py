@@ -17,7 +17,7 @@ from xdplab.labs.uml.lab import UmlLab
 from xdplab.labs.vm.lab import VmLab
 from xdplab.plan import Point, parse_plan, points_of
 from xdplab.studies.traffic.bench import TrialBench
-from xdplab.studies.traffic.life import sending_cpus, serving_cpus, working_cpus
+from xdplab.studies.traffic.sending import sending_cpus, serving_cpus, working_cpus
 from xdplab.studies.traffic.two_ports import SecondPort, require, settings_of_both
 from xdplab.studies.trial_facts import TrialFacts
 

@@ -9,19 +9,19 @@ from pathlib import Path
 from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst
 from xdplab.plan import Point, Trial
-from xdplab.studies.traffic.burst import send
 from xdplab.studies.traffic.dut import DutSide
-from xdplab.studies.traffic.life import attach, know_before, read_device, set_up
 from xdplab.studies.traffic.limits import frame_key
 from xdplab.studies.traffic.path import DutCount, keep, require_agreement, require_untimed, require_way_back
-from xdplab.studies.traffic.study import TrialStudy
+from xdplab.studies.traffic.sending import send
+from xdplab.studies.traffic.session import TrafficSession
+from xdplab.studies.traffic.trial import attach, read_device, record_setup, set_up
 from xdplab.studies.trial_facts import TrialFacts
 
 Send = Callable[[float | None, float], Burst]
 """From a rate in frames per second (None: as fast as possible) and seconds to the burst that was sent."""
 
 
-class TrialBench(TrialStudy):
+class TrialBench(TrafficSession):
     """A session in a lab like a trial's, that offers rates instead of measuring windows."""
 
     @contextmanager
@@ -41,7 +41,7 @@ class TrialBench(TrialStudy):
         if trial.point.program not in context.programs:
             context.programs = {**context.programs, **self._prepared([trial.point], context.tools)}
         prepared = context.programs[trial.point.program]
-        know_before(context, trial, prepared, facts)
+        record_setup(context, trial, facts)
         require_way_back(context.lab, trial.point)
         side = attach(context, trial.point, prepared)
         try:

@@ -25,7 +25,7 @@ from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.pdr import FILE, known_pdr
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.runs import MEASURED, TrafficMethod, keep_tables, quiet
-from xdplab.studies.traffic.study import check_plan, require_machines
+from xdplab.studies.traffic.session import check_plan, require_machines
 from xdplab.studies.traffic.turns import THE_PLANS
 
 

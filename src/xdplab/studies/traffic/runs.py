@@ -27,7 +27,7 @@ from xdplab.run.state import RunState, attempts_of, read_state
 from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.rows import Row, attempt_rows
-from xdplab.studies.traffic.study import TrialStudy, check_plan, require_machines
+from xdplab.studies.traffic.session import TrafficSession, check_plan, require_machines
 from xdplab.studies.traffic.turns import THE_PLANS, Labs, TrialSession, labs_of, sessions_in
 
 open_ended = later("xdplab.studies.traffic.open_ended")
@@ -237,7 +237,7 @@ def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[
 TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
 SAMPLE_NAMES = {metric.name for metric in SAMPLES}
 RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, visits 2, columns {columns_version()}", _derive)
-MEASURED = TrafficMethod(TrialStudy, RECIPE)
+MEASURED = TrafficMethod(TrafficSession, RECIPE)
 
 
 def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:

@@ -31,12 +31,13 @@ from xdplab.plan.schedule import SLICES
 from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.waiting import WAITS
-from xdplab.studies.traffic.burst import NOBODY, generator_alone, pieces_alone
-from xdplab.studies.traffic.life import TrialContext, measure, serving_cpus
+from xdplab.studies.traffic.context import TrialContext
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of, require_small_frames
 from xdplab.studies.traffic.pdr import known_pdr
 from xdplab.studies.traffic.planned import rivals
 from xdplab.studies.traffic.prepare import Prepared, Tools, build_tools, engines_of, generator_of, prepare_programs
+from xdplab.studies.traffic.sending import NOBODY, generator_alone, pieces_alone, serving_cpus
+from xdplab.studies.traffic.trial import measure
 from xdplab.studies.traffic.turns import THE_PLANS
 from xdplab.studies.traffic.two_ports import second_port
 from xdplab.studies.traffic.way_out import refuse_way_out
@@ -215,7 +216,7 @@ def _with_port(lab: Lab) -> Iterator[None]:
         port.put_back()
 
 
-class TrialStudy:
+class TrafficSession:
     """One session of measuring in a lab: made before the first trial, everything put back after the last."""
 
     facts = TrialFacts

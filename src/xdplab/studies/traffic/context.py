@@ -1,0 +1,47 @@
+"""What the trials of one session share: its lab, tools, programs, probes, and what was read of its machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from xdplab.counters import CounterProbe
+from xdplab.deploy.device import Applied
+from xdplab.generators import Staying
+from xdplab.labs import Lab
+from xdplab.plan import Plan, Point, ProgramFactors
+from xdplab.studies.traffic.limits import FrameKey
+from xdplab.studies.traffic.prepare import Prepared, Tools
+from xdplab.studies.traffic.two_ports import SecondPort
+from xdplab.studies.trial_facts import Limit, TimingLimits
+
+
+@dataclass
+class TrialContext:
+    """What the trials of one session share."""
+
+    lab: Lab
+    plan: Plan
+    tools: Tools
+    programs: Mapping[ProgramFactors, Prepared]
+    dut_probe: CounterProbe
+    tg_probe: CounterProbe
+    run_id: str
+    kernel: str
+    rx_ring_entries: int | None
+    link: Limit
+    tg_machine: TimingLimits
+    xps: dict[str, str] | None = None
+    switched_off: dict[str, str] | None = None
+    pdr: Mapping[str, float] = field(default_factory=dict)
+    rivals: Mapping[str, Point] = field(default_factory=dict)
+    applied: tuple[Applied, ...] = ()
+    device: Applied | None = None
+    alone: dict[FrameKey, Limit] = field(default_factory=dict)
+    staying: Staying = field(default_factory=Staying)
+    second: SecondPort | None = None
+
+    def close_probes(self) -> None:
+        """End what reads the counters; the next reading starts it again."""
+        self.dut_probe.close()
+        self.tg_probe.close()

@@ -1,0 +1,331 @@
+"""The life of one trial: attach, verify, warm up, measure, settle, read, further passes, detach.
+
+No command is started on the DUT inside a measured window: recorders were started before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from xdplab.counters import CounterProbe
+from xdplab.deploy.afxdp import AfxdpRequest
+from xdplab.deploy.device import reread
+from xdplab.deploy.xdp import Decided, XdpRequest
+from xdplab.errors import HostError, ProgramError, UnsupportedError
+from xdplab.plan import Point, Trial
+from xdplab.plan.schedule import SLICES, SLICES_S
+from xdplab.programs.image import KEPT_NAME
+from xdplab.programs.work import AccessWork
+from xdplab.run.facts import as_json
+from xdplab.studies.traffic.context import TrialContext
+from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
+from xdplab.studies.traffic.limits import frame_key
+from xdplab.studies.traffic.own_frames import TestFrames, frames_of, vlan_of
+from xdplab.studies.traffic.passes import DECIDED_FOLDER, PASSES, RawFiles, Running, warm_up
+from xdplab.studies.traffic.path import DutCount, prove, require_way_back
+from xdplab.studies.traffic.pdr import offered_rate
+from xdplab.studies.traffic.prepare import Prepared
+from xdplab.studies.traffic.sending import RUN_ID_DIGITS, sender, spread, working_cpus
+from xdplab.studies.traffic.two_ports import TwoPortSide, require, second_probes
+from xdplab.studies.trial_facts import Missing, TrialCpus, TrialFacts
+
+APPLICATION_FIFO = 6
+"""Above the sender and the DUT's softirq threads: it would starve below them. It sleeps in poll(); if it spun, they
+would starve."""
+DECIDED_S, DECIDED_BEFORE_S = 0.25, 0.05
+"""The longest bursts that count actions after and before the window: shares of thousands of frames need no more."""
+
+
+def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -> None:
+    """Measure ``trial``: write raw files into ``raw``, and requested and obtained values into ``facts``."""
+    record_setup(context, trial, facts)
+    require_way_back(context.lab, trial.point)
+    require(context.lab, context.second, trial.point)
+    with Course(context, trial, raw, facts) as course:
+        course.attach()
+        course.prove_path()
+        course.warm_up()
+        course.count_actions_before()
+        course.run_passes()
+        course.race_in_slices()
+        course.count_actions_after()
+        course.test_run()
+        course.detach()
+
+
+class Course:
+    """One trial under way: what its phases hand on. Its end releases whatever has begun, in the reverse order."""
+
+    _side: DutSide
+    _second: Sequence[CounterProbe]
+
+    def __init__(self, context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -> None:
+        self._context, self._trial, self._point = context, trial, trial.point
+        self._raw, self._facts, self._files = raw, facts, RawFiles(raw)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Have the generator and the recorders started beside the DUT's part."""
+        with ExitStack() as stack:
+            self._meanwhile = stack.enter_context(ThreadPoolExecutor(1))
+            self._generator = generator = self._context.staying.take(
+                sender(self._context, self._point, deadline_s=SESSION_S)
+            )
+            stack.callback(lambda: self._files.add({name: text.encode() for name, text in generator.outputs.items()}))
+            stack.callback(lambda: None if self._context.staying.has(generator) else generator.close())
+            self._starting = self._meanwhile.submit(generator.start)
+            stack.callback(wait, [self._starting])  # a generator that is still starting could not be closed
+            probe = self._context.dut_probe
+            self._samples = samples = self._meanwhile.submit(probe.make_ready, ["samples"], deadline_s=SESSION_S)
+            stack.callback(lambda: None if samples.exception() else samples.result().abandon())
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def attach(self) -> None:
+        """Attach the program, read the device back, run the user's commands; meanwhile the generator starts."""
+        context, point, facts = self._context, self._point, self._facts
+        self._side = side = attach(context, point, context.programs[point.program])
+        self._stack.callback(lambda: self._files.add(side.raw_files()))
+        self._stack.callback(side.close)
+        facts.deployment = side.deployment
+        read_device(context, facts)
+        set_up(context, point, side)
+        facts.generator = self._starting.result()
+        facts.placed = context.lab.place(point.arrangement, point.queues)
+
+    def prove_path(self) -> None:
+        """Prove with a few frames that they reach the program and, if they should, come back."""
+        context, point = self._context, self._point
+        self._second = second_probes(context.second, point, context.dut_probe, context.tg_probe)
+        other = next(iter(self._second), None)
+        self._facts.path = prove(
+            self._generator,
+            point,
+            self._facts.rate_requested_pps,
+            lambda: DutCount(context.dut_probe, self._side, point, other),
+        )
+
+    def warm_up(self) -> None:
+        self._facts.warmup = warm_up(self._generator, self._context.plan.trial.warmup_s)
+
+    def count_actions_before(self) -> None:
+        """In native mode the driver counts in the window, so that no burst before it is needed."""
+        if counts_actions(self._point) and self._point.mode == "generic":
+            self._facts.decided_before = self._count_actions("decided_before", DECIDED_BEFORE_S)
+
+    def run_passes(self) -> None:
+        """Measure the headline's window, then each further pass that the plan asks for."""
+        context = self._context
+        running = Running(
+            context.plan,
+            context.dut_probe,
+            context.tg_probe,
+            self._side,
+            self._generator,
+            self._files,
+            self._facts,
+            clock_command(context, self._point),
+            self._samples.result,
+            self._second,
+        )
+        for name in self._point.passes:
+            if name in PASSES:
+                PASSES[name](running)
+
+    def race_in_slices(self) -> None:
+        """Measure the program against the race's other one, in slices under one sender. xdpload prints the slices.
+
+        `Missing` says why the two cannot be exchanged.
+        """
+        if SLICES not in self._point.passes:
+            return
+        context, side = self._context, self._side
+        rival = context.rivals[self._point.point_id]
+        request = _request(context, rival, context.programs[rival.program])
+        assert isinstance(side, KernelSide)  # a race swaps only programs in the kernel
+        try:
+            side.slices(
+                context.tools.xdpload,
+                request,
+                lambda: self._generator.burst(SLICES, SLICES_S),
+                _seed(context, self._trial),
+            )
+        except (ProgramError, UnsupportedError) as error:
+            self._facts.sliced = Missing(error.message)
+
+    def count_actions_after(self) -> None:
+        """The DUT's counters see this burst, too."""
+        if not counts_actions(self._point):
+            return
+        count = DutCount(self._context.dut_probe, self._side, self._point)
+        self._facts.decided = self._count_actions("decided", DECIDED_S)
+        self._files.add(count.gained()[1], DECIDED_FOLDER)
+
+    def _count_actions(self, name: str, seconds: float) -> Decided | Missing:
+        """Count the program's actions in the separate burst ``name``.
+
+        `Missing` says why it cannot be counted so, for example because the program uses nearly the whole stack.
+        """
+        context, side = self._context, self._side
+        request = _request(context, self._point, context.programs[self._point.program])
+        seconds = min(seconds, context.plan.trial.window_s)
+        assert isinstance(side, KernelSide)  # counts_actions
+        try:
+            decided, output = side.decided(context.tools.xdpload, request, lambda: self._generator.burst(name, seconds))
+        except (ProgramError, UnsupportedError) as error:
+            return Missing(f"the program cannot be loaded with a counter before it: {error.message}")
+        self._files.add({f"xdpload_{name}.jsonl": output})
+        return decided
+
+    def test_run(self) -> None:
+        """Run the attached program on test frames in the kernel, without traffic."""
+        self._side.require()
+        self._facts.testrun = self._side.testrun(_test_frames(self._context, self._trial))
+
+    def detach(self) -> None:
+        """Take the program off; the generator stays for the next trial if it can."""
+        detaching = self._meanwhile.submit(self._side.stop)  # the kernel waits until no CPU uses the program
+        self._stack.callback(wait, [detaching])
+        staying = self._context.staying
+        if self._context.tools.adapter.stays and "harness" not in self._point.passes:  # whose bursts need the device
+            staying.give(self._generator)
+        else:
+            self._generator.stop()
+        facts = json.dumps(as_json(self._facts), indent=1, default=str)
+        (self._raw / "applied.json").write_text(f"{facts}\n")
+        detaching.result()
+
+
+def clock_command(context: TrialContext, point: Point) -> tuple[str, ...]:
+    """The command that measures the clock of the DUT's CPUs; none if the lab's own clock means nothing."""
+    if context.lab.clock != "time":
+        return ()
+    return (context.tools.cpuclock, *map(str, working_cpus(context.lab, point)))
+
+
+def counts_actions(point: Point) -> bool:
+    """The action of a generated program is proved; the actions of a user's program are counted, in the kernel."""
+    return point.program.file is not None and point.mode in ("native", "generic")
+
+
+def _request(context: TrialContext, point: Point, prepared: Prepared) -> XdpRequest:
+    there = prepared.on_dut
+    return XdpRequest(
+        object=there.object,
+        interface=context.lab.dut_interface,
+        mode=point.mode,
+        options=there.options,
+        init=there.init,
+        max_entries=there.max_entries,
+    )
+
+
+def record_setup(context: TrialContext, trial: Trial, facts: TrialFacts) -> None:
+    """Record the facts about a trial that are known before anything is attached."""
+    point, cpus = trial.point, context.lab.cpus(trial.point.arrangement)
+    prepared = context.programs[point.program]
+    facts.point = point.factors()
+    facts.block, facts.order, facts.repetition = trial.block, trial.order, trial.repetition
+    facts.lab, facts.label, facts.times = context.lab.name, context.lab.label, context.lab.clock == "time"
+    facts.program_hash = prepared.built.hash
+    facts.load, facts.work = prepared.load, _work(point, prepared)
+    facts.settings, facts.device = context.applied, context.device
+    facts.kernel = context.kernel
+    facts.rx_ring_entries = context.rx_ring_entries
+    facts.link, facts.generator_alone = context.link, context.alone[frame_key(point)]
+    facts.tg_machine = context.tg_machine
+    facts.xps, facts.switched_off = context.xps, context.switched_off
+    facts.xps_missing = None if context.xps else "the DUT's driver has no choice of CPUs for transmit queues"
+    facts.rate_requested_pps = offered_rate(point, context.pdr, context.link)
+    facts.cpus = TrialCpus(tuple(cpus.dut), tuple(cpus.tg), working_cpus(context.lab, point))
+
+
+def read_device(context: TrialContext, facts: TrialFacts) -> None:
+    """Read the plan's device settings back once the program is attached: a veth with XDP switches its GRO on.
+
+    Raises UnsupportedError if a switch differs from the plan. A rounded number is recorded.
+    """
+    if context.device is not None:
+        facts.device = reread(context.lab.dut, context.device)
+        facts.device.require(rounded=True)
+
+
+def _work(point: Point, prepared: Prepared) -> AccessWork | None:
+    return prepared.work.get("user" if point.mode == "af_xdp" else "kernel")
+
+
+def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
+    """Attach a point's program in its mode; the result must be stopped or closed."""
+    lab, there = context.lab, prepared.on_dut
+    if point.mode != "af_xdp":
+        request = _request(context, point, prepared)
+        if point.two_ports:
+            assert context.second is not None  # `require` has refused it
+            reader, binary = context.dut_probe.reader, context.tools.xdpload
+            return TwoPortSide(lab.dut, reader, binary, request, context.second, queues=point.queues)
+        return KernelSide(lab.dut, context.dut_probe.reader, context.tools.xdpload, request, queues=point.queues)
+    if context.tools.afxdp_user is None or there.workload is None:
+        raise UnsupportedError("mode af_xdp needs a generated workload")
+    return AfxdpSide(
+        lab.dut,
+        context.dut_probe.reader,
+        context.tools.afxdp_user,
+        AfxdpRequest(
+            interface=lab.dut_interface,
+            queues=point.queues,
+            workload=there.workload,
+            attach=point.xsk_attach or "native",
+            bind=point.xsk_bind or "copy",
+            init=there.workload_init,
+            cpus=spread(lab.cpus(point.arrangement).dut, point.queues),
+            fifo=APPLICATION_FIFO,
+            run_id=context.run_id[:RUN_ID_DIGITS],
+            frame_bytes=_recognised_bytes(context, point),
+            vlan=vlan_of(point),
+            ip_version=point.ip_version,
+        ),
+    )
+
+
+def _recognised_bytes(context: TrialContext, point: Point) -> tuple[int, ...]:
+    """Return the sizes of the test frames; none if others are sent: those of a file, of testpmd, a NIC's probes."""
+    own = context.programs[point.program].frames_on_tg is None and point.engine not in ("moongen-hw", "testpmd")
+    return tuple(sorted(set(point.frame_sizes))) if own else ()
+
+
+def _test_frames(context: TrialContext, trial: Trial) -> TestFrames:
+    lab = context.lab
+    return frames_of(trial.point, src_mac=lab.tg_mac, dst_mac=lab.dut_mac, seed=_seed(context, trial))
+
+
+def _seed(context: TrialContext, trial: Trial) -> int:
+    return int(hashlib.sha256(f"{context.run_id}/{trial.trial_id}".encode()).hexdigest()[:15], 16)
+
+
+def set_up(context: TrialContext, point: Point, side: DutSide) -> None:
+    """Run the user's own commands on the DUT, once the program is attached; then fill the maps that the plan names."""
+    folder = context.programs[point.program].on_dut.setup
+    for argv in point.program.setup:
+        inside = ["sh", "-c", 'cd "$0" && exec "$@"', folder, *argv] if folder else argv
+        done = replace(context.lab.dut.run(inside, check=False), argv=tuple(argv))
+        try:
+            done.require()
+        except HostError as error:
+            if not (long := re.search(r"\bname\s+(\w{16,})", " ".join(argv))):
+                raise
+            kept = f"the kernel keeps {KEPT_NAME} characters of a name: {long[1][:KEPT_NAME]}"
+            raise HostError(error.message, remedy=kept) from None
+    if point.program.maps:
+        assert isinstance(side, KernelSide)  # users' programs are not forwarded in user space, nor between two ports
+        side.fill()
