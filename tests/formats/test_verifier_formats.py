@@ -20,7 +20,9 @@ LOG = """verification time 1842 usec
 stack depth 8+0+16
 processed 16013 insns (limit 1000000) max_states_per_insn 4 total_states 1001 peak_states 57 mark_read 5
 """
-LINE = {"type": "program", "object": "a.o", "verdict": "accepted", "load_ns": [1, 2], "log": LOG}
+LINE = {
+    "type": "program", "object": "a.o", "verdict": "accepted", "load_ns": [1, 2], "verify_us": [3, None], "log": LOG
+}  # fmt: skip
 
 
 def recorded(name: str) -> PrevailAnswer:

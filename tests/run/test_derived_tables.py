@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from tests.attempts import attempt_of
 from tests.cli.entry import ending_with_output
 
 from xdplab.errors import ResultsWarning
@@ -106,9 +107,8 @@ def test_a_raw_file_that_is_cut_short_is_gone_too(tmp_path: Path) -> None:
         (raw / "counters").mkdir()
         (raw / "counters" / "dut.txt").write_text("12345")
         files = sizes(raw)
-    known = {"trial_id": "x-r1", "attempt": 1, "status": "measured", "reason": None, "duration_s": 1.0, "facts": {}}
-    run.record("planned", trials=["x-r1"])
-    run.record("finished", **known, files=files)
+    run.record("planned", trials=["x-r1"], blocks=[0])
+    run.record("finished", **vars(attempt_of("x-r1", files=files)))
     assert derived.all_gone(run) == []
     os.truncate(run.raw_dir("x-r1", 1) / "counters" / "dut.txt", 2)
     assert [attempt.trial_id for attempt in derived.all_gone(run)] == ["x-r1"]

@@ -1,11 +1,12 @@
-"""A trial's facts go through the journal and come back with their types; facts that an old journal lacks are None."""
+"""A trial's facts go through the journal and come back with their types."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import fields
 
 import pytest
+from tests.attempts import attempt_of
 
 from xdplab.deploy.afxdp import QueueStats, Stats
 from xdplab.deploy.xdp import Decided, RunStats
@@ -26,7 +27,7 @@ EVERY = (TrafficSession, SearchStudy, VerifierStudy, ExecutionStudy, LoadingStud
 
 
 def attempt(facts: dict[str, object]) -> Attempt:
-    return Attempt("t-r1", 2, "measured", None, 1.0, facts)
+    return attempt_of("t-r1", 2, facts=facts)
 
 
 def through_the_journal(facts: TrialFacts) -> TrialFacts:
@@ -57,18 +58,11 @@ def test_what_went_in_comes_back_typed() -> None:
     assert through_the_journal(facts) == facts
 
 
-def test_runs_of_earlier_versions_lack_fields_and_have_others() -> None:
-    rings = asdict(Stats((), 1))
-    del rings["cpu_ns"]
-    found = learnt(
-        TrialFacts, attempt({"lab": "netns", "dut_before": rings, "perf_before": {}, "gone": 1, "xps": None})
-    )
-    assert (found.dut_before, found.perf_before, found.xps) == (Stats((), 1), None, None)
-
-
 def test_a_journal_that_was_edited_is_refused_by_the_fields_name() -> None:
     with pytest.raises(ResultsError, match=r"t-r1, attempt 2: facts\.cpus\.dut in the journal") as told:
         learnt(TrialFacts, attempt({"cpus": {"dut": "all", "tg": [1], "working": [0]}}))
     assert "\n" not in str(told.value)
     with pytest.raises(ResultsError, match=r"facts\.work_steps"):
         learnt(ExecutionFacts, attempt({"work_steps": "many"}))
+    with pytest.raises(ResultsError, match=r"facts\.gone in the journal"):
+        learnt(TrialFacts, attempt({"gone": 1}))

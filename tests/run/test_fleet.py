@@ -15,6 +15,7 @@ import psutil
 import pytest
 from distributed.exceptions import WorkerStartTimeoutError
 from rich.console import Console
+from tests.attempts import attempt_of
 
 from xdplab.errors import HostLostError, LabError, ResultsError
 from xdplab.plan import Trial, parse_plan, points_of, schedule
@@ -23,7 +24,7 @@ from xdplab.run.fleet import NOTHING, BlockResult, pack, run_on_fleet, unpack
 from xdplab.run.fleet_dask import connected
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, RunState, attempts_of, read_state
+from xdplab.run.state import Attempt, RunState, attempts_of, read_state, record_planned
 
 PLAN = parse_plan({"name": "t", "repetitions": 4, "blocks": [{"points": {"queues": [1, 2], "accesses": [0, 1]}}]})
 TRIALS = schedule(PLAN, points_of(PLAN, "shared"))
@@ -55,7 +56,7 @@ class Labs:
     def attempt(self, trial: Trial, lab: str) -> Attempt:
         failed = trial.trial_id == self.fails
         self.fails = "" if failed else self.fails
-        return Attempt(trial.trial_id, 1, "failed" if failed else "measured", None, 0.1, {"lab": lab})
+        return attempt_of(trial.trial_id, status="failed" if failed else "measured", facts={"lab": lab})
 
     def raw(self, trial: Trial) -> bytes:
         folder = self.tmp / "raw" / trial.trial_id
@@ -67,7 +68,7 @@ class Labs:
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     made = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
-    made.journal.append("planned", trials=[t.trial_id for t in TRIALS])
+    record_planned(made, TRIALS)
     return made
 
 

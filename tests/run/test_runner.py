@@ -31,7 +31,7 @@ from xdplab.plan import Trial, parse_plan, points_of, schedule
 from xdplab.run.engine import CUTS, run_trials
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import attempts_of, read_state
+from xdplab.run.state import attempts_of, read_state, record_planned
 
 PLAN = parse_plan({"name": "t", "blocks": [{"points": {"queues": [1, 2], "accesses": [0, 1, 2]}}]})
 TRIALS = schedule(PLAN, points_of(PLAN, "shared"))
@@ -65,7 +65,7 @@ class Recorder:
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
-    run.journal.append("planned", trials=[t.trial_id for t in TRIALS])
+    record_planned(run, TRIALS)
     return run
 
 
@@ -152,7 +152,7 @@ def test_what_fails_alike_before_anything_is_measured_stops_the_run_with_the_rea
 
 def test_a_hint_names_the_run_and_its_lab(run: RunDirectory) -> None:
     """The code that finds a host lost knows neither plan nor lab, but a command that is pasted must work."""
-    run.journal.append("planned", trials=[t.trial_id for t in TRIALS], lab="netns")
+    record_planned(run, TRIALS, lab="netns")
     lost = HostLostError("dut: gone", remedy="see `xdplab lab status` and `xdplab doctor`, then `xdplab resume`")
     with pytest.raises(HostLostError) as told:
         go(run, Recorder(block=lost))
@@ -162,7 +162,7 @@ def test_a_hint_names_the_run_and_its_lab(run: RunDirectory) -> None:
 
 def test_a_hint_in_the_reason_of_a_trial_names_the_lab_too(run: RunDirectory) -> None:
     """A run does not record its own path, because it may be moved."""
-    run.journal.append("planned", trials=[t.trial_id for t in TRIALS], lab="netns:user-stu")
+    record_planned(run, TRIALS, lab="netns:user-stu")
     lossy = HostError("tg: no frame", remedy="see `xdplab doctor`, then `xdplab resume`")
     go(run, Recorder(**{TRIALS[0].trial_id: lossy}))
     (failed,) = {a.reason for a in read_state(run).attempts if a.status == "failed"}
@@ -176,8 +176,8 @@ def test_a_few_trials_of_every_block_are_asked_before_a_run_is_stopped(tmp_path:
     bad: dict[str, Exception] = {t.trial_id: ProgramError("no such section") for t in trials if t.block != unsupported}
     bad |= {t.trial_id: UnsupportedError("not here") for t in trials if t.block == unsupported}
     run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
-    run.journal.append("planned", trials=[t.trial_id for t in trials])
     session = Recorder(**bad)
+    record_planned(run, trials)
     with pytest.raises(StoppedError, match="each of 6 trials failed alike: no such section"):
         run_trials(run, trials, lambda _: session, PlainObserver(Console(quiet=True)), retries=0, pause_s=0)
 
@@ -188,7 +188,7 @@ def test_a_block_that_waits_is_measured_once_another_one_can_be(tmp_path: Path) 
     trials = schedule(plan, points_of(plan, "shared"))
     first = trials[0].block
     run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
-    run.journal.append("planned", trials=[t.trial_id for t in trials])
+    record_planned(run, trials)
     study = Recorder(**{t.trial_id: HostError("no queues") for t in trials if t.block == first})
     state = run_trials(run, trials, lambda _: study, PlainObserver(Console(quiet=True)), retries=0, pause_s=0)
     assert (len(state.attempts), len(state.failed)) == (len(trials), 27)

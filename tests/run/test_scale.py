@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.attempts import attempt_of
 
 from xdplab.run import rundir
 from xdplab.run.engine import run_trials
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Ended, RunState, read_state, record_planned
+from xdplab.run.state import RunState, read_state, record_planned
 
 OURS = str(Path(rundir.__file__).parent)
 BLOCKS = 12
@@ -154,7 +155,7 @@ def after_a_tenth(repetitions: int, seed: int, *, planned: bool) -> float:
     state.plan([trial.trial_id for trial in trials], [trial.block for trial in trials], expected)
     done, left = trials[: len(trials) // 10], trials[len(trials) // 10 :]
     for trial in done:
-        state.add(Ended(trial.trial_id, 1, "measured", None, took[trial] / 2, wall_s=took[trial]))
+        state.add(attempt_of(trial.trial_id, took_s=took[trial] / 2, wall_s=took[trial]))
     assert state.eta_s is not None
     return state.eta_s / sum(took[trial] for trial in left)
 
@@ -171,10 +172,10 @@ def test_and_where_most_blocks_were_not_since_the_plan_knows_their_bursts(seed: 
 
 def test_a_failed_trial_is_owed_and_counted_once_more() -> None:
     state = RunState("ab12")
-    state.plan(["a", "b", "c"])
-    state.add(Ended("a", 1, "failed", "the wire was cut", 2.0))
+    state.plan(["a", "b", "c"], [0, 0, 0])
+    state.add(attempt_of("a", status="failed", reason="the wire was cut", took_s=2.0))
     assert (state.owed, state.eta_s, state.counts["failed"]) == (["a", "b", "c"], 6.0, 1)
-    state.add(Ended("a", 2, "measured", None, 2.0))
+    state.add(attempt_of("a", 2, took_s=2.0))
     assert (state.owed, state.eta_s, state.counts["failed"]) == (["b", "c"], 4.0, 0)
     assert state.next_attempt("a") == 3
 
@@ -182,16 +183,16 @@ def test_a_failed_trial_is_owed_and_counted_once_more() -> None:
 def test_the_first_trial_of_a_block_tells_little_of_the_others() -> None:
     """A guest starts for 48 s, then each trial takes 0.2 s: 3 h 48 min were shown where 2 were left."""
     state = RunState("ab12")
-    state.plan([f"t{n}" for n in range(100)])
+    state.plan([f"t{n}" for n in range(100)], [0] * 100)
     for number, took in enumerate((48.2, 0.2, 0.2)):
-        state.add(Ended(f"t{number}", 1, "measured", None, took))
+        state.add(attempt_of(f"t{number}", took_s=took))
     assert state.eta_s == pytest.approx(97 * 0.2)
 
 
 def test_labs_share_the_time_that_is_left() -> None:
     state = RunState("ab12")
-    state.plan(["a", "b", "c"])
-    state.add(Ended("a", 1, "measured", None, 3.0))
+    state.plan(["a", "b", "c"], [0, 0, 0])
+    state.add(attempt_of("a", took_s=3.0))
     state.labs = 2
     assert state.eta_s == 3.0
 
@@ -201,7 +202,7 @@ def test_a_run_that_is_extended_keeps_the_blocks_of_its_plans_apart(tmp_path: Pa
     run = run_of(tmp_path, first)
     record_planned(run, second, costs_s=[10.0, 10.0])
     state = read_state(run)
-    state.add(Ended(first[0].trial_id, 1, "measured", None, 1.0))
-    state.add(Ended(second[0].trial_id, 1, "measured", None, 12.0))
+    state.add(attempt_of(first[0].trial_id, took_s=1.0))
+    state.add(attempt_of(second[0].trial_id, took_s=12.0))
     assert state.owed == [first[1].trial_id, second[1].trial_id]
     assert state.eta_s == 1.0 + 12.0

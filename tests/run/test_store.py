@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from tests.attempts import attempt_of
 
 from xdplab.cli import cli
 from xdplab.errors import ResultsError
@@ -56,7 +57,7 @@ def killed_while_made(parent: Path, after: str) -> None:
                 os.kill(os.getpid(), 9)
         Journal.append = kill
         RunDirectory.create(pathlib.Path(sys.argv[1]), "t", run_id="ab12", plan_yaml="name: t\\n",
-                            fill=lambda run: run.record("planned", trials=["x-r1"]))
+                            fill=lambda run: run.record("planned", trials=["x-r1"], blocks=[0]))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(parent), after], check=False)
     assert done.returncode == -9
@@ -90,7 +91,7 @@ def test_a_run_that_cannot_be_filled_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_of_that_name_is_used(tmp_path: Path, run: RunDirectory) -> None:
-    """The state that an earlier version left if it was killed before its journal began."""
+    """A kill before the journal begins leaves it."""
     shutil.rmtree(run.path)
     run.path.mkdir()
     assert RunDirectory.create(tmp_path, "t", run_id="cd34", plan_yaml="").path == run.path
@@ -98,7 +99,7 @@ def test_an_empty_folder_of_that_name_is_used(tmp_path: Path, run: RunDirectory)
 
 @pytest.mark.parametrize("journal", [b"", b'{"event":"created","ti'])
 def test_an_empty_journal_is_said(run: RunDirectory, journal: bytes) -> None:
-    """The state that an earlier version left if it was killed at its journal's first line."""
+    """A kill at the journal's first line leaves it."""
     run.journal.path.write_bytes(journal)
     with pytest.raises(ResultsError, match="killed before its plan was written") as told:
         RunDirectory.open(run.path)
@@ -343,15 +344,14 @@ def standing(run: RunDirectory) -> str:
 
 
 def finished(run: RunDirectory, trial_id: str) -> None:
-    known = {"trial_id": trial_id, "attempt": 1, "status": "measured", "reason": None, "duration_s": 1.0}
-    run.journal.append("finished", **known, facts={}, files={})
+    run.journal.append("finished", **vars(attempt_of(trial_id)))
 
 
 def test_status_tells_a_run_under_way_from_a_killed_and_from_a_complete_one(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All three once had the state "under way, or killed"."""
-    run.record("planned", trials=["a-r1", "b-r1"])
+    run.record("planned", trials=["a-r1", "b-r1"], blocks=[0, 0])
     assert standing(run) == "beginning"
     with monkeypatch.context() as later:
         later.setattr(state, "START_S", 0.0)

@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
+from tests.attempts import attempt_of
 
 from xdplab.run import watching
-from xdplab.run.state import Ended, RunState
+from xdplab.run.state import RunState
 
 
 def state_of(ended: int, total: int) -> RunState:
     state = RunState("r")
-    state.plan([f"t{n}" for n in range(total)], costs_s=[2.0] * total)
+    state.plan([f"t{n}" for n in range(total)], [0] * total, costs_s=[2.0] * total)
     for n in range(ended):
-        state.add(Ended(f"t{n}", 1, "measured", None, 2.0))
+        state.add(attempt_of(f"t{n}", took_s=2.0))
     return state
 
 

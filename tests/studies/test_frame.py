@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
+from tests.attempts import attempt_of
 
 from xdplab.cli import cli
 from xdplab.errors import (
@@ -392,11 +393,11 @@ def test_a_missing_tool_of_another_architecture_is_refused_before_anything_runs(
 
 def test_one_reason_is_said_once_with_the_first_of_its_points(tmp_path: Path) -> None:
     """An unavailable place was reported 58 times, once per trial."""
-    attempt = {"attempt": 1, "status": "unsupported", "duration_s": 0.1, "facts": {}, "files": {}}
     run = STUDY.start(Request(words=tuple("abcdefgh"), repetitions=2), tmp_path)
     for trial in run.trials:
         reason = "no such thing" if trial.point.word != "h" else "other"
-        run.directory.journal.append("finished", trial_id=trial.trial_id, reason=reason, **attempt)
+        ended = attempt_of(trial.trial_id, status="unsupported", reason=reason)
+        run.directory.journal.append("finished", **vars(ended))
     lines = sorted(run.failures())
     assert len(lines) == 2
     assert lines[1] == "h: other" or lines[0] == "h: other"

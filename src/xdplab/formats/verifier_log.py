@@ -216,12 +216,9 @@ def _times(value: object, number: int) -> tuple[int, ...]:
 
 
 def _verify_times(fields: dict[str, Any], number: int) -> tuple[int | None, ...]:
-    """One value per load; in runs from before bpfverify printed them, only the last load's log has one."""
+    """One value per load; null where the kernel's log has none."""
     loads = len(_times(fields.get("load_ns", []), number))
-    if "verify_us" not in fields:
-        last = parse_stats(fields.get("log") or "").verify_us
-        return (*(None for _ in range(loads - 1)), last) if loads else ()
-    values = fields["verify_us"]
+    values = fields.get("verify_us", [])
     if not isinstance(values, list) or len(values) != loads:
         refuse(TOOL, "not one verifying time per load", line=number, text=repr(values))
     return tuple(None if value is None else _times([value], number)[0] for value in values)

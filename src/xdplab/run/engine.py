@@ -345,7 +345,7 @@ class Engine(Generic[T]):
             files = sizes(raw)
         now = time.monotonic()
         took, wall = round(now - began, 4), round(now - since, 4)
-        attempt = Attempt(trial.trial_id, number, status, reason, took, as_json(facts), wall_s=wall, files=files)
+        attempt = Attempt(trial.trial_id, number, status, reason, took, wall, as_json(facts), files)
         self.keep(trial, attempt)
         if not cut:
             self.nothing_works.ended(trial, attempt)

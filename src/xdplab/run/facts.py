@@ -1,11 +1,11 @@
 """The facts that a trial records besides its raw files: a dataclass of its study, and a JSON object in the journal.
 
-Every field is None by default: a failed trial has fewer facts, and runs of earlier versions lack later fields.
+Every field is None by default: a failed trial has fewer facts.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -26,22 +26,27 @@ def as_json(facts: DataclassInstance | dict[str, Any]) -> dict[str, Any]:
 
 
 def learnt(kind: type[F], attempt: Attempt) -> F:
-    """Return an attempt's facts as ``kind``, without those that ``kind`` has no field for.
+    """Return an attempt's facts as ``kind``.
 
-    Raises ResultsError naming a field whose value has the wrong type: the journal was edited.
+    Raises ResultsError naming a field that ``kind`` lacks, or whose value has the wrong type: the journal was edited.
     """
     from pydantic import ValidationError  # imported here, because `status` reads journals too, but no facts
 
     known = {name: value for name, value in attempt.facts.items() if value not in (None, {})}
+    for name in known.keys() - {field.name for field in fields(cast(Any, kind))}:
+        raise _edited(attempt, name, "there is no such fact")
     try:
         return cast(F, _adapter(cast(Any, kind)).validate_python(known))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ResultsError(
-            f"{attempt.trial_id}, attempt {attempt.attempt}: facts.{where} in the journal: {first['msg']}",
-            remedy="was the journal edited? a run of a newer version needs that version",
-        ) from error
+        raise _edited(attempt, ".".join(map(str, first["loc"])), first["msg"]) from error
+
+
+def _edited(attempt: Attempt, name: str, why: str) -> ResultsError:
+    return ResultsError(
+        f"{attempt.trial_id}, attempt {attempt.attempt}: facts.{name} in the journal: {why}",
+        remedy="was the journal edited? a run of another version needs that version",
+    )
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
 from xdplab.run.rundir import RunDirectory
@@ -36,8 +36,7 @@ class AnyTrial(Protocol):
 class Ended:
     """A finished attempt of a trial. ``duration_s`` is its own time.
 
-    ``wall_s`` is the time since the end of the attempt before it, including the pause and the settings of its block;
-    None in runs of earlier versions.
+    ``wall_s`` is the time since the end of the attempt before it, including the pause and the settings of its block.
     """
 
     trial_id: str
@@ -45,7 +44,7 @@ class Ended:
     status: Status
     reason: str | None
     duration_s: float
-    wall_s: float | None = field(default=None, kw_only=True)
+    wall_s: float
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,11 @@ class Attempt(Ended):
     """
 
     facts: dict[str, Any]
-    files: dict[str, int] = field(default_factory=dict, kw_only=True)
+    files: dict[str, int]
 
     @property
     def ended(self) -> Ended:
-        return Ended(self.trial_id, self.attempt, self.status, self.reason, self.duration_s, wall_s=self.wall_s)
+        return Ended(self.trial_id, self.attempt, self.status, self.reason, self.duration_s, self.wall_s)
 
 
 class RunState:
@@ -98,11 +97,11 @@ class RunState:
         """Trial ids, in order."""
         return list(self._planned)
 
-    def plan(self, trials: Sequence[str], blocks: Sequence[int] = (), costs_s: Sequence[float] = ()) -> None:
+    def plan(self, trials: Sequence[str], blocks: Sequence[int], costs_s: Sequence[float] = ()) -> None:
         """Owe these trials too, except known ones. ``costs_s`` is the expected time of each, if known."""
         for number, trial_id in enumerate(trials):
             if trial_id not in self._planned:
-                block = (self._plans, blocks[number] if blocks else 0)
+                block = (self._plans, blocks[number])
                 cost = costs_s[number] if costs_s else 0.0
                 self._planned[trial_id] = block, cost
                 self._owed.add(trial_id)
@@ -135,7 +134,7 @@ class RunState:
 
     def _count_cost(self, ended: Ended) -> None:
         block, cost = self._planned[ended.trial_id]
-        self._costs.spend(block, cost, ended.duration_s if ended.wall_s is None else ended.wall_s)
+        self._costs.spend(block, cost, ended.wall_s)
         owed = ended.status == "failed"
         self._costs.owe(block, cost, trials=owed - (ended.trial_id in self._owed))
         (self._owed.add if owed else self._owed.discard)(ended.trial_id)
@@ -252,7 +251,7 @@ def read_state(run: RunDirectory) -> RunState:
     ):
         match event["event"]:
             case "planned":
-                state.plan(event["trials"], event.get("blocks", ()), event.get("costs_s", ()))
+                state.plan(event["trials"], event["blocks"], event.get("costs_s", ()))
                 state.open_ended |= event.get("open_ended", False)
             case "finished":
                 state.add(_attempt(event).ended)
@@ -283,6 +282,4 @@ def last_attempts(run: RunDirectory) -> dict[str, Attempt]:
 
 
 def _attempt(event: dict[str, Any]) -> Attempt:
-    keys = ("trial_id", "attempt", "status", "reason", "duration_s", "facts", "files")
-    known: dict[str, Any] = {key: event[key] for key in keys}
-    return Attempt(**known, wall_s=event.get("wall_s"))
+    return Attempt(**{field.name: event[field.name] for field in fields(Attempt)})

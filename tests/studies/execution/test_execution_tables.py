@@ -40,7 +40,7 @@ def calls(place: str, backend: str, benchmark: str, repetition: int = 1, **facto
     clock = "instructions" if place.endswith("count") else "time"
     base = {"run_id": "r", "trial_id": f"{place}-{backend}-{benchmark}-{factors}-r{repetition}", "place": place}
     base |= {"label": LABELS[place], "clock": clock, "backend": backend, "benchmark": benchmark, "cold": False}
-    base |= {"repetition": repetition, "own": False, "pause_us": 0, **factors}
+    base |= {"repetition": repetition, "own": False, "pause_us": 0, "executions": 1, **factors}
     rows = []
     for index in range(20):
         value = COSTS[backend] * (10 if index < 5 else 20 if index == 19 else 1) + index % 3 + repetition

@@ -254,16 +254,6 @@ def test_published_ratios_are_of_one_source_for_each_part(table: pd.DataFrame):
     assert share[GUEST] == pytest.approx(100 * 90_000 / 50_000)
 
 
-def test_a_trace_that_marks_the_load_for_sizes_as_the_first_gives_its_repetition_one_load(tmp_path: Path):
-    sizes = BEHIND.replace("60.000", "61.000")
-    between = " 0)   7.000 us    |  bpf_check();\n"
-    trace = graph(sizes).replace("# tracer: function_graph\n", "") + between + graph(BEHIND, BEHIND)
-    (tmp_path / "trace.txt").write_text(trace)
-    (tmp_path / "traced.jsonl").write_text(lines(*2 * [BPF_CYCLE]))
-    verify = [value for step, _, _, value in rows._graph_parts(tmp_path) if step == "verify"]
-    assert verify == [60_000, 60_000]
-
-
 def test_shares_of_what_was_not_sampled():
     assert passes.shares(b"") == {}
     assert passes.shares(b"\tffffffff81000002 do_mmap\n") == {}

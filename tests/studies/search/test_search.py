@@ -13,12 +13,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from tests.attempts import attempt_of
 
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.formats.generator import Burst, Histogram, Summary
 from xdplab.plan import Trial, parse_plan, points_of, schedule
 from xdplab.run.facts import as_json
-from xdplab.run.state import Attempt
 from xdplab.studies.search.bisect import largest_accesses
 from xdplab.studies.search.kind import SearchRequest, as_searched
 from xdplab.studies.search.mlr import search
@@ -104,14 +104,14 @@ def test_a_dut_whose_mrr_lies_below_its_pdr_is_shown_as_livelock() -> None:
 def test_livelock_is_reported(tmp_path: Path) -> None:
     (trial, *_) = trials("split")
     facts = as_json(SearchFacts(search=search_point(dut(livelock), QUICK, LINE).short))
-    row = row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts))
+    row = row_of(trial, attempt_of(trial.trial_id, facts=facts))
     (shown_row,), (line,) = shown(pd.DataFrame([row])), remarks(pd.DataFrame([row]))
     assert line.startswith("array-read N=0 native 1q 64 B: livelock: the MRR, 400 kpps, lies ")
     assert shown_row["MRR kpps"] == "400"
     lower, upper = (float(bound) for bound in shown_row["PDR kpps"].split("–"))
     assert 900 < lower < upper < 1100
     facts = as_json(SearchFacts(search=search_point(dut(hard(1e6)), QUICK, LINE).short))
-    assert remarks(pd.DataFrame([row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts))])) == []
+    assert remarks(pd.DataFrame([row_of(trial, attempt_of(trial.trial_id, facts=facts))])) == []
 
 
 def test_the_mrr_is_the_median_of_its_bursts_and_says_how_far_they_lie_apart() -> None:
@@ -309,7 +309,7 @@ def test_a_point_is_searched_and_becomes_a_row(tmp_path: Path) -> None:
     for trial in trials("split"):
         facts = SearchFacts()
         study.measure(trial, tmp_path, facts)
-        row = row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, as_json(facts)))
+        row = row_of(trial, attempt_of(trial.trial_id, facts=as_json(facts)))
         assert row["ndr_pps"] == pytest.approx(2e6 if trial.point.program.accesses == 0 else 1e6, rel=0.06)
         assert row["ndr_pps"] <= row["pdr_pps"]
         assert row["generator_pps"] == LINE
@@ -345,7 +345,7 @@ def searched(trial: Trial, tmp_path: Path, **study: Any) -> dict[str, Any]:
     facts, bench = SearchFacts(), OwnBench()
     SearchStudy(bench, QUICK, **study).measure(trial, tmp_path, facts)
     assert bench.log == ["attach None"]
-    return row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, as_json(facts)))
+    return row_of(trial, attempt_of(trial.trial_id, facts=as_json(facts)))
 
 
 def test_frames_that_a_users_program_rewrote_came_back(tmp_path: Path) -> None:
@@ -397,7 +397,7 @@ def test_the_links_rate_is_that_of_a_pcaps_own_frames(tmp_path: Path) -> None:
 
 def test_what_was_not_searched_is_a_row_with_its_reason() -> None:
     (trial, *_) = trials("shared")
-    row = row_of(trial, Attempt(trial.trial_id, 1, "unsupported", "why", 0.1, {}))
+    row = row_of(trial, attempt_of(trial.trial_id, status="unsupported", reason="why"))
     assert (row["pdr_pps"], row["mrr_pps"], row["reason"]) == (None, None, "why")
 
 
@@ -447,7 +447,7 @@ def test_a_search_by_rfc2544_has_the_tables_and_figures_that_it_asks_for() -> No
     for trial, capacity in zip(trials("split"), (1.5e6, LINE), strict=True):
         found = search_point(dut(hard(capacity)) if capacity == LINE else buffered, TESTS, LINE, 2 * LINE)
         facts = as_json(SearchFacts(search=found.short))
-        rows.append(row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts)))
+        rows.append(row_of(trial, attempt_of(trial.trial_id, facts=facts)))
     table = pd.DataFrame(rows)
     made = rfc2544_tables(table)
     first, second = made["throughput"]
@@ -473,7 +473,7 @@ def test_frames_of_several_sizes_are_searched_beside_the_standards_sizes() -> No
     found = schedule(plan, points_of(plan, "shared"))
     assert sorted(trial.point.frame_bytes or 0 for trial in found) == [0, 64, 128, 256, 512, 1024, 1280, 1518]
     searched = SearchFacts(search=search_point(buffered, TESTS, LINE, 2 * LINE).short)
-    rows = [row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, as_json(searched))) for trial in found]
+    rows = [row_of(trial, attempt_of(trial.trial_id, facts=as_json(searched))) for trial in found]
     table = pd.DataFrame(rows)
     mixed = [row["point"] for row in rfc2544_tables(table)["throughput"] if "IMIX" in row["point"]]
     assert mixed == ["array-read N=0 native 1q, simple IMIX"]
@@ -498,7 +498,7 @@ def test_the_maximum_is_that_of_the_link_the_generator_or_said_per_line() -> Non
     for trial, medium in zip(trials("split"), (2 * LINE, None), strict=True):
         found = search_point(dut(hard(1e6)), TESTS, LINE, medium)
         facts = as_json(SearchFacts(search=found.short))
-        rows.append(row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts)))
+        rows.append(row_of(trial, attempt_of(trial.trial_id, facts=facts)))
     table = pd.DataFrame(rows)
     said = {}
     for name, own in (("link", table[:1]), ("generator", table[1:]), ("both", table)):
@@ -524,7 +524,7 @@ def test_a_missing_result_has_its_reason() -> None:
     assert found.rfc2544.back_to_back.buffer_s is None
     (trial, *_) = trials("split")
     facts = as_json(SearchFacts(search=found.short))
-    row = row_of(trial, Attempt(trial.trial_id, 1, "measured", None, 1.0, facts))
+    row = row_of(trial, attempt_of(trial.trial_id, facts=facts))
     (bursts,) = rfc2544_tables(pd.DataFrame([row]))["back_to_back"]
     assert (bursts["corrected buffer ms"], bursts["remark"]) == (None, found.rfc2544.missing["buffer"])
     none = search_point(dut(hard(1e6)), replace(TESTS, latency_repeats=0), LINE).rfc2544

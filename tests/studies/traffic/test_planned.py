@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from tests.attempts import attempt_of
 
 from xdplab.cli.race import race_plan
 from xdplab.compiler import sources_of
@@ -260,8 +261,7 @@ def test_a_visit_of_a_block_ends_with_another_block_or_session(tmp_path: Path) -
     assert trials[a].block == trials[b].block != trials[c].block
 
     def ended(trial: str, attempt: int, **facts: str) -> None:
-        how = {"status": "measured", "reason": None, "duration_s": 1.0, "files": {}}
-        run.journal.append("finished", trial_id=trial, attempt=attempt, **how, facts=facts)
+        run.journal.append("finished", **vars(attempt_of(trial, attempt, facts=facts)))
 
     for trial in (a, b, c, d):
         ended(trial, 1)

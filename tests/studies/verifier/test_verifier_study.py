@@ -25,7 +25,6 @@ from xdplab.studies.verifier.paper import INSTRUCTIONS, WIDE_LOADS
 from xdplab.studies.verifier.points import VerifierPoint
 from xdplab.studies.verifier.rows import stack_columns
 from xdplab.studies.verifier.runs import VerifierRequest, given_words, members, searches, too_large
-from xdplab.studies.verifier.study import object_path
 
 LIMIT = 1_000_000
 
@@ -176,7 +175,7 @@ def test_an_object_keeps_its_name_in_the_run():
 
 
 def test_what_a_program_is_given_is_part_of_its_point():
-    """The id of a point that is given nothing is that of runs made before points had this."""
+    """The id of a point that is given nothing does not depend on what could be given."""
     usual = VerifierPoint("linux", "host", "verify", "c", "o.o", "s" * 64)
     assert usual.point_id == "676a0fc49fbb"
     ids = {replace(usual, given=given).point_id for given in (None, "test_state_freq", "globals 0", "globals 1")}
@@ -204,15 +203,6 @@ def test_the_words_of_what_is_given_tell_every_setting_apart(tmp_path: Path):
     assert given_words(VerifierRequest(flags=("a", "b", "a")), {}) == given_words(VerifierRequest(flags=("b", "a")), {})
 
 
-def test_an_object_of_a_run_begun_when_names_had_no_corpus_is_found(tmp_path: Path):
-    point = VerifierPoint("linux", "host", "verify", "cilium", "bpf_lb.o", "0123456789abcdef")
-    before = tmp_path / "bpf_lb-0123456789ab.o"
-    before.touch()
-    assert object_path(tmp_path, point) == before
-    (tmp_path / point.file_name).touch()
-    assert object_path(tmp_path, point).name == "cilium-bpf_lb-0123456789ab.o"
-
-
 def test_sizes_of_ones_own_replace_those_of_every_family():
     request = VerifierRequest(sizes=(7,), families=("branches", "double_strcmp"))
     assert {(m.family, m.n) for m in members(request)} == {("branches", 7), ("double_strcmp", 7)}
@@ -228,7 +218,7 @@ def test_sizes_of_ones_own_replace_those_of_every_family():
     ],
 )
 def test_stack_depths_and_their_most_along_the_calls(stack, fields, chain):
-    line = {"object": "o", "verdict": "accepted", "load_ns": [5], "log": stack}
+    line = {"object": "o", "verdict": "accepted", "load_ns": [5], "verify_us": [None], "log": stack}
     (program,) = parse_bpfverify(json.dumps(line | fields) + "\n")
     found = stack_columns(program)
     assert (found["stack_depths"], found["stack_sum_bytes"]) == ("8+104+40", 152)
@@ -238,7 +228,8 @@ def test_stack_depths_and_their_most_along_the_calls(stack, fields, chain):
 
 @pytest.mark.parametrize(("load_ns", "why"), [([5], "the verifier's log says none"), ([], "it came to no verifier")])
 def test_no_stack_depth_has_its_reason(load_ns, why):
-    (program,) = parse_bpfverify(json.dumps({"object": "o", "verdict": "environment", "load_ns": load_ns}) + "\n")
+    line = {"object": "o", "verdict": "environment", "load_ns": load_ns, "verify_us": [None] * len(load_ns)}
+    (program,) = parse_bpfverify(json.dumps(line) + "\n")
     assert stack_columns(program) == {"stack_reason": why, "stack_chain_reason": why}
 
 

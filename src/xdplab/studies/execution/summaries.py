@@ -39,17 +39,12 @@ THEIRS = {
 
 def values(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with ``value``: nanoseconds or instructions of one execution, whichever the place's clock is."""
-    return table.assign(value=_looked(table) / _executions(table))
+    return table.assign(value=_looked(table) / table["executions"].astype(float))
 
 
 def _looked(table: pd.DataFrame) -> pd.Series:
     """Return what the clock said from look to look."""
     return table["elapsed_ns"].fillna(table["instructions"]).astype(float)
-
-
-def _executions(table: pd.DataFrame) -> pd.Series:
-    """Return how often the work was done between two looks; runs from before that was a factor did it once."""
-    return table["executions"].fillna(1).astype(float)
 
 
 def is_warm(table: pd.DataFrame) -> pd.Series:
@@ -100,7 +95,7 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
     groups = known.groupby(keys, sort=False, dropna=False)
     each = groups.agg(calls=("value", "size"), trap=("trap", "first"))
     each["value"] = [
-        typical(group["value"], step[str(group["label"].iloc[0])] / float(_executions(group).iloc[0]))
+        typical(group["value"], step[str(group["label"].iloc[0])] / float(group["executions"].iloc[0]))
         for _, group in groups
     ]
     wide = each["value"].unstack("backend")

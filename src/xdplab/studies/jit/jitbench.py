@@ -85,8 +85,7 @@ def _known(fields: dict[str, object], key: str, line: int) -> int | None:
 
 
 def _word(fields: dict[str, object], key: str, line: int) -> str | None:
-    """Return a text; null if it is null, and in the output of earlier versions, which lacks it."""
-    return None if fields.get(key) is None else text_field(fields, key, TOOL, line=line)
+    return None if key in fields and fields[key] is None else text_field(fields, key, TOOL, line=line)
 
 
 def _failure(fields: dict[str, object], line: int) -> str | None:

@@ -54,7 +54,7 @@ COLUMNS = (
     Column("low", "Float64", "amplified, time: 95 % interval of the median round's cost, lower end"),
     Column("high", "Float64", "amplified, time: its upper end"),
     Column("policy_requested", "string", "amplified: the scheduling policy asked for, so that nothing else runs"),
-    Column("policy", "string", "amplified: the policy that it then had; null in runs made before it was recorded"),
+    Column("policy", "string", "amplified: the policy that it then had"),
     Column("packets", "Float64", "tcp: runs of the filter per send (TCP_STREAM) or transaction (TCP_RR)"),
     Column("total", "Float64", "traffic, tcp: of a datagram, send or transaction, seen through the filter"),
     Column("untapped", "Float64", "traffic, tcp: of one that no packet socket looks at"),
@@ -102,7 +102,8 @@ def suite_rows(raw: Path) -> Iterator[Row]:
 def _sizes(path: Path, tests: Sequence[TestLine]) -> dict[int, Row]:
     """Return the size of each test's compiled program by its number, or the reason why it is null.
 
-    The kernel frees the programs in the order of their tests. Runs of earlier versions have no such file.
+    The kernel frees the programs in the order of their tests. Only the first suite has such a
+    file, where it runs compiled.
     """
     compiled = [test.number for test in tests if test.jited]
     if not path.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -178,20 +179,12 @@ def _verifying(cycle: Counts) -> int | None:
 
 
 def _graph_parts(raw: Path) -> Iterator[Value]:
-    """Each repetition's calls stand behind its own mark; libbpf's feature probes load programs before it.
-
-    Earlier versions of loadbench gave the first repetition's mark to the load that asks for sizes, too: the last one
-    counts.
-    """
-    calls: dict[str, list[TracedCall]] = {}
-    mark = ""
+    """Each repetition's calls stand behind its own mark; libbpf's feature probes load programs before it."""
+    calls: defaultdict[str, list[TracedCall]] = defaultdict(list)
     for call in parse_function_graph((raw / TRACE).read_bytes()):
-        if call.mark != mark:
-            mark = call.mark
-            calls[mark] = []
-        calls.setdefault(mark, []).append(call)
+        calls[call.mark].append(call)
     for rank, cycle in enumerate(_cycles(raw / TRACED), start=1):
-        own = calls.get(f"cycle {rank - 1}", [])
+        own = calls[f"cycle {rank - 1}"]
         for key in ("load_ns", "init_ns"):
             if (whole := cycle.get(key)) is not None:
                 yield (STEPS[key][0], GRAPH, rank, whole)

@@ -96,7 +96,7 @@ class VerifierStudy(PlacedSession):
     def _path(self, machine: LoaderPlace, point: VerifierPoint) -> str:
         """Return the path of a point's object on the machine, which gets it once: a guest takes a second for it."""
         if point not in self._put:
-            self._put[point] = machine.place.put(object_path(self._means.objects, point))
+            self._put[point] = machine.place.put(self._means.objects / point.file_name)
         return self._put[point]
 
     def _watch(self, machine: LoaderPlace, point: VerifierPoint) -> bytes:
@@ -141,13 +141,7 @@ class VerifierStudy(PlacedSession):
             raise ProgramError(f"{point.verifier} is not here any more", remedy="name it with --prevail and resume")
         facts.generation, facts.clock = prevail.generation, "time"
         runner = Runner(build_tool(LocalHost(), NATIVE, str(self._means.cache_dir)), self._means.limits)
-        path = object_path(self._means.objects, point)
+        path = self._means.objects / point.file_name
         with (raw / PREVAIL_RAW).open("w") as file:
             for section, name in runner.programs(prevail, path):
                 file.write(json.dumps(asdict(runner.verify(prevail, path, section, name))) + "\n")
-
-
-def object_path(objects: Path, point: VerifierPoint) -> Path:
-    """Return where a run keeps a point's object. In earlier runs the file's name had no corpus: resuming accepts it."""
-    path = objects / point.file_name
-    return path if path.exists() else next(objects.glob(f"*-{point.sha256[:12]}.o"), path)
