@@ -99,7 +99,8 @@ class SimulatedLabs:
     def take(self) -> tuple[str, BlockResult]:
         self.now_s, lab, block, done = heapq.heappop(self._under_way)
         ended = tuple(
-            (Attempt(trial.trial_id, 1, "measured", None, 0.1, {"lab": lab}), self._raw) for trial in block[:done]
+            (Attempt(trial.trial_id, 1, "measured", None, 0.1, 0.1, {"lab": lab}, {}), self._raw)
+            for trial in block[:done]
         )
         return lab, BlockResult(ended, NOTHING, None if done == len(block) else "it was lost")
 

@@ -14,8 +14,7 @@ from xdplab.studies.frame import StudyRun
 from xdplab.studies.offload.bench import read
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
-from xdplab.studies.offload.study import ANSWER
-from xdplab.studies.places import PlaceFacts
+from xdplab.studies.offload.study import ANSWER, OffloadFacts
 from xdplab.studies.points import StudyTrial
 from xdplab.studies.tables import Table
 
@@ -57,7 +56,7 @@ def _row(run_id: str, trial: StudyTrial[OffloadPoint], attempt: Attempt, raw: Pa
     question = QUESTIONS[point.question]
     row = {name: getattr(question, name) for name in ("group", "asked", "expected", "source")}
     row |= {"run_id": run_id, "trial_id": trial.trial_id, "place": point.place, "question": point.question}
-    row |= {"kernel": kernel_of(point.place), "kernel_release": learnt(PlaceFacts, attempt).kernel_release}
+    row |= {"kernel": kernel_of(point.place), "kernel_release": learnt(OffloadFacts, attempt).kernel_release}
     if attempt.status != "measured":
         return row | {"reason": attempt.reason}
     answer = read(raw / ANSWER)

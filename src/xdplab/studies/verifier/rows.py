@@ -17,11 +17,10 @@ from xdplab.labs.base import OWN_KERNEL
 from xdplab.run.facts import learnt
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
-from xdplab.studies.places import PlaceFacts
 from xdplab.studies.tables import Column, typed
 from xdplab.studies.verifier.largest import SizeTried, answer
 from xdplab.studies.verifier.points import LINUX, VerifierTrial
-from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED
+from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED, VerifierFacts
 
 PROGRAM_ID = "program_id"
 NOT_TIME = "a guest that counts instructions has no time"
@@ -169,7 +168,7 @@ def _programs(path: Path) -> tuple[VerifiedProgram, ...]:
 
 
 def _factors(trial: VerifierTrial, attempt: Attempt) -> dict[str, Any]:
-    point, facts = trial.point, learnt(PlaceFacts, attempt)
+    point, facts = trial.point, learnt(VerifierFacts, attempt)
     known = {"trial_id": trial.trial_id, "repetition": trial.repetition, "clock": facts.clock}
     release = facts.kernel_release
     own = f" ({point.kernel})" if point.kernel.startswith(OWN_KERNEL) else ""
