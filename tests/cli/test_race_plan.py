@@ -17,7 +17,7 @@ from xdplab.cli import cli
 from xdplab.cli.race import race_plan
 from xdplab.errors import LabError, PlanError
 from xdplab.plan import Plan, parse_plan
-from xdplab.studies.traffic import session
+from xdplab.studies.traffic import checks
 from xdplab.studies.traffic.planned import plan_trials, race_pairs, why_not_sliced
 from xdplab.studies.traffic.turns import labs_of
 
@@ -154,4 +154,4 @@ def test_labs_that_would_not_be_fair_are_refused(monkeypatch: pytest.MonkeyPatch
 def test_a_guest_without_real_time_is_in_no_race() -> None:
     guest = SimpleNamespace(name="vm:6.1", virtual=True, clock=None)
     with pytest.raises(PlanError, match=r"a race goes by rates, and lab vm:6\.1 has none"):
-        session.check_plan(raced("array", "chase"), guest)  # type: ignore[arg-type]
+        checks.check_plan(raced("array", "chase"), guest)  # type: ignore[arg-type]

@@ -13,19 +13,19 @@ from xdplab.errors import PlanError
 from xdplab.labs.base import GeneratorPlace
 from xdplab.plan import Plan, load_plan
 from xdplab.resources import shipped
-from xdplab.studies.traffic import session
+from xdplab.studies.traffic import checks
 from xdplab.studies.traffic.limits import require_small_frames
 
 MOONGEN = GeneratorPlace(kind="moongen", path="/opt/MoonGen")
 
 
 def checked(plan: Plan, place: GeneratorPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "queue_limit", lambda _: 8)
+    monkeypatch.setattr(checks, "queue_limit", lambda _: 8)
     end = SimpleNamespace(name="host")
     lab: Any = SimpleNamespace(
         generator=place, arrangement="shared", virtual=True, dut=end, tg=end, dut_interface="d", tg_interface="t"
     )
-    session.check_plan(plan, lab)
+    checks.check_plan(plan, lab)
 
 
 def smoke(**traffic: Any) -> Plan:
@@ -67,9 +67,9 @@ def test_two_machines_are_not_measured_as_one(asked: str, lab: str, monkeypatch:
     costs would be judged as those of the other kind."""
     place = SimpleNamespace(name="rack.yaml", arrangement=lab)
     with pytest.raises(PlanError, match=f"arrangement: {asked} is not what lab rack.yaml can be, which is {lab}"):
-        session.require_machines(asked, place)
-    session.require_machines(lab, place)
-    session.require_machines("split", SimpleNamespace(name="netns", arrangement="shared"))
+        checks.require_machines(asked, place)
+    checks.require_machines(lab, place)
+    checks.require_machines("split", SimpleNamespace(name="netns", arrangement="shared"))
 
 
 def test_a_frame_of_a_pcap_that_the_link_does_not_take_is_named(tmp_path: Path) -> None:

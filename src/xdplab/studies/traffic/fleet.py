@@ -21,11 +21,11 @@ from xdplab.run.fleet_dask import DaskFleet, connected, submit
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, attempts_of, record_planned
+from xdplab.studies.traffic.checks import check_plan, require_machines
 from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.pdr import FILE, known_pdr
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.runs import MEASURED, TrafficMethod, keep_tables, quiet
-from xdplab.studies.traffic.session import check_plan, require_machines
 from xdplab.studies.traffic.turns import THE_PLANS
 
 

@@ -24,10 +24,11 @@ from xdplab.run.metrics import BY_NAME, SAMPLES, columns_version, frame
 from xdplab.run.progress import Observer, PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, attempts_of, read_state
+from xdplab.studies.traffic.checks import check_plan, require_machines
 from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.rows import Row, attempt_rows
-from xdplab.studies.traffic.session import TrafficSession, check_plan, require_machines
+from xdplab.studies.traffic.session import TrafficSession
 from xdplab.studies.traffic.turns import THE_PLANS, Labs, TrialSession, labs_of, sessions_in
 
 open_ended = later("xdplab.studies.traffic.open_ended")
