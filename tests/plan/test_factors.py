@@ -207,7 +207,7 @@ def test_labels_of_a_point_tell_two_values_apart(both: Both) -> None:
 
 @pytest.mark.parametrize("factor", [f for f in FACTORS if f.column in IN_FIGURES], ids=lambda f: f.name)
 def test_a_hue_and_a_panel_hold_each_value(factor: Factor) -> None:
-    assert {"hue", "panel"} <= set(factor.uses)
+    assert {"hue", "panel"} <= set(factor.shown.uses)
     assert IN_FIGURES[factor.column].label("x1" if factor.dtype == "str" else "1")
 
 

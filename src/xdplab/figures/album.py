@@ -112,4 +112,4 @@ def _at(rows: pd.DataFrame, name: str, level: object) -> pd.DataFrame:
 def slug(name: str, level: object) -> str:
     """Return a level as a part of a file name: ``64B``, ``chase-read``, ``8q``."""
     words = {"frame_bytes": f"{level}B", "queues": f"{level}q", "accesses": f"N{level}", "arrangement": str(level)}
-    return re.sub(r"[^A-Za-z0-9.]+", "-", words.get(name, FACTORS[name].short(str(level)))).strip("-")
+    return re.sub(r"[^A-Za-z0-9.]+", "-", words.get(name, FACTORS[name].shown.short(str(level)))).strip("-")

@@ -91,12 +91,12 @@ def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, alw
     """
     words = []
     for name, factor in FACTORS.items():
-        own = factor.caption == "own" and (name not in apart or name in OF_A_PLACE)
+        own = factor.shown.caption == "own" and (name not in apart or name in OF_A_PLACE)
         told = name in shown and name not in used and not own
         told = told and not (of_program(factor) and shown[name].isna().any())
         found = levels(shown, name) if told else []
         if len(found) == 1 and (
-            name in apart or factor.caption == "always" or (not always and str(found[0]) != factor.level)
+            name in apart or factor.shown.caption == "always" or (not always and str(found[0]) != factor.level)
         ):
             words.append(factor.label(found[0]))
     return ", ".join(words)
@@ -231,7 +231,7 @@ def caption(
         part
         for part in (
             _lab(shown),
-            _held(shown, used, [name for name in request.apart if FACTORS[name].caption != "own"]),
+            _held(shown, used, [name for name in request.apart if FACTORS[name].shown.caption != "own"]),
             _repetitions(marks, intervals),
         )
         if part

@@ -12,16 +12,16 @@ import pandas as pd
 
 from xdplab.errors import FigureError
 from xdplab.plan import factors as table
-from xdplab.plan.factors import Factor
+from xdplab.plan.factors import Factor, Shown
 
 PIECES = ("the program itself", "sender", "link, way in", "receiver", "link, way back")
 """What a packet's time in a closed loop is made of, from the ground up."""
 # Factors of the trials, and those that a view makes of their columns.
 FACTORS: dict[str, Factor] = {
-    factor.column: factor for factor in table.FACTORS if "hue" in factor.uses or "panel" in factor.uses
-} | {name: Factor(name, "run", "", identity=False, full=str) for name in ("quantile", "counter", "piece")}
+    factor.column: factor for factor in table.FACTORS if "hue" in factor.shown.uses or "panel" in factor.shown.uses
+} | {name: Factor(name, "run", "", identity=False, shown=Shown(full=str)) for name in ("quantile", "counter", "piece")}
 ALIASES = {"workload": "program_name", "program": "program_name", "size": "frame_bytes", "N": "accesses"}
-NEVER_MIXED = tuple(column for column, factor in FACTORS.items() if factor.apart)
+NEVER_MIXED = tuple(column for column, factor in FACTORS.items() if factor.shown.apart)
 ORDERS = {"mode": tuple(table.MODES), "quantile": ("p50", "p90", "p99", "p99.9"), "piece": PIECES}
 MAX_HUES, MAX_PANELS = 8, 9
 
@@ -29,7 +29,7 @@ MAX_HUES, MAX_PANELS = 8, 9
 def factor_name(name: str, use: Literal["hue", "panel", "axis"]) -> str:
     """Return the column for a factor's name. Raises FigureError if the name is unknown or has no such use."""
     column = ALIASES.get(name, name)
-    known = [column for column, factor in FACTORS.items() if use in factor.uses]
+    known = [column for column, factor in FACTORS.items() if use in factor.shown.uses]
     if column not in known:
         raise FigureError(f"unknown factor {name!r} for a {use}", remedy=f"one of {', '.join(known)}")
     return column
@@ -162,7 +162,7 @@ def _labels(combinations: pd.DataFrame, names: Sequence[str], *, alone: bool) ->
     full = alone or len(names) > 1
     for name in names:
         factor = FACTORS[name]
-        label = factor.label if full else factor.short
+        label = factor.label if full else factor.shown.short
         words = combinations[name].map(lambda v, label=label: "" if pd.isna(v) else label(str(v))).astype("object")
         labels = [f"{a}, {b}" if a and b else a or b for a, b in zip(labels, words, strict=True)]
     return np.array(labels, dtype=object)

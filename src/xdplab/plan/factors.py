@@ -248,21 +248,49 @@ def _by_sockets(values: Values) -> bool:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """How figures and captions show a factor.
+
+    ``title``: by default its name. ``short`` labels a legend entry below the title; ``full`` stands alone, as on a
+    panel or in a caption (default: title and label). ``uses`` says where a figure may put it; one with ``apart`` is
+    never mixed within a figure unless requested. ``caption`` mentions it ``always``, if it is not the default
+    (``changed``), or in its ``own`` way.
+    """
+
+    title: str = ""
+    short: Label = str
+    full: Label | None = None
+    uses: tuple[Literal["hue", "panel", "axis"], ...] = ("hue", "panel", "axis")
+    apart: bool = False
+    caption: Literal["always", "changed", "own"] = "changed"
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a factor's value goes from the plan into the point, and from there into its column.
+
+    ``canonical`` turns a plan's value into a hashable one, and ``cell`` turns that into the column's. If the factor
+    does not apply, its column is null and the point has ``absent``. A ``path`` is identified by its name; a row
+    ``…_sha256`` has the hash of its content. ``in_pcap``: a pcap's frames have their own value, so the column is null
+    or from there.
+    """
+
+    canonical: Callable[[Any], Any] = lambda value: value
+    cell: Callable[[Any], Any] = lambda value: value
+    applies: Callable[[Values], bool] = _always
+    absent: Any = None
+    path: bool = False
+    in_pcap: bool = False
+
+
+@dataclass(frozen=True)
 class Factor:
     """One factor.
 
     ``reader`` is the part that acts on it. ``where`` is its place in a plan: in ``points`` and ``traffic`` it may be a
     list, and lists are crossed; ``""`` means that it is not written but found out. ``type`` is pydantic's type of one
     value. ``dtype``, ``unit`` and ``text`` describe its column, which is called ``column`` (default: ``name``).
-
-    ``short`` labels a legend entry below ``title``; ``full`` stands alone, as on a panel or in a caption (default:
-    title and label). ``uses`` says where a figure may put it; one with ``apart`` is never mixed within a figure unless
-    requested. ``caption`` mentions it ``always``, if it is not the default (``changed``), or in its ``own`` way.
-
-    ``canonical`` turns a plan's value into a hashable one, and ``cell`` turns that into the column's. If the factor
-    does not apply, its column is null and the point has ``absent``. A ``path`` is identified by its name; a row
-    ``…_sha256`` has the hash of its content. ``in_pcap``: a pcap's frames have their own value, so the column is null
-    or from there. ``identity``: it is part of the point, and so of its id.
+    ``identity``: it is part of the point, and so of its id.
     """
 
     name: str
@@ -273,175 +301,202 @@ class Factor:
     text: str = ""
     dtype: Literal["str", "int", "float"] = "str"
     unit: str = ""
-    title: str = ""
-    short: Label = str
-    full: Label | None = None
-    uses: tuple[Literal["hue", "panel", "axis"], ...] = ("hue", "panel", "axis")
-    apart: bool = False
-    caption: Literal["always", "changed", "own"] = "changed"
-    canonical: Callable[[Any], Any] = lambda value: value
-    cell: Callable[[Any], Any] = lambda value: value
-    applies: Callable[[Values], bool] = _always
-    absent: Any = None
-    path: bool = False
-    in_pcap: bool = False
     identity: bool = True
     column: str = ""
+    shown: Shown = Shown()
+    form: Form = Form()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "column", self.column or self.name)
-        object.__setattr__(self, "title", self.title or self.name.replace("_", " "))
 
     def is_default(self, value: object) -> bool:
         """Whether a canonical value is the default, or says that the factor does not apply."""
-        return value in (self.absent, self.canonical(self.default))
+        return value in (self.form.absent, self.form.canonical(self.default))
 
     @property
     def level(self) -> str | None:
         """The default as its column has it, as text; None if there is none."""
         given = self.where and self.default is not ...
-        return str(self.cell(self.canonical(self.default))) if given else None
+        return str(self.form.cell(self.form.canonical(self.default))) if given else None
+
+    @property
+    def title(self) -> str:
+        return self.shown.title or self.name.replace("_", " ")
 
     def label(self, level: object) -> str:
         """Return a level as text that is clear on its own."""
-        return self.full(str(level)) if self.full else f"{self.title} {self.short(str(level))}"
+        return self.shown.full(str(level)) if self.shown.full else f"{self.title} {self.shown.short(str(level))}"
 
 
 FACTORS: tuple[Factor, ...] = (
     Factor("mode", "deployment", "points", Mode, "native", "native, generic, offload or af_xdp, as requested",
-           short=_words(MODES), full=_words(MODES), caption="always"),
-    Factor("program_name", "program", "", None, None, "workload-op, or the file of a user's program",
-           title="program", short=_spaced, full=_spaced, caption="always", identity=False),
+           shown=Shown(short=_words(MODES), full=_words(MODES), caption="always")),
+    Factor("program_name", "program", "", None, None, "workload-op, or the file of a user's program", identity=False,
+           shown=Shown(title="program", short=_spaced, full=_spaced, caption="always")),
     Factor("queues", "deployment", "points", Annotated[int, Field(ge=1, le=64)], 1, "receive queues of the DUT",
-           dtype="int", full=_plural("queue"), caption="always"),
-    Factor("frame_bytes", "traffic", "points", FrameBytes, 64, "L2 bytes including the 4-byte FCS",
-           dtype="int", unit="B", title="frame size", short="{} B".format, full="{} B frames".format, caption="always",
-           applies=_of_one_size, in_pcap=True),
+           dtype="int",
+           shown=Shown(full=_plural("queue"), caption="always")),
+    Factor("frame_bytes", "traffic", "points", FrameBytes, 64, "L2 bytes including the 4-byte FCS", dtype="int",
+           unit="B",
+           shown=Shown(title="frame size", short="{} B".format, full="{} B frames".format, caption="always"),
+           form=Form(applies=_of_one_size, in_pcap=True)),
     Factor("working_set_bytes", "program", "points", Annotated[int, Field(ge=16, le=1 << 30)], 32768,
-           "bytes the accesses walk through",
-           dtype="int", unit="B", title="working set", short=_bytes, full=lambda v: f"{_bytes(v)} working set",
-           caption="always", applies=lambda values: values["workload"] not in (None, "packet")),
+           "bytes the accesses walk through", dtype="int", unit="B",
+           shown=Shown(title="working set", short=_bytes, full=lambda v: f"{_bytes(v)} working set", caption="always"),
+           form=Form(applies=lambda values: values["workload"] not in (None, "packet"))),
     Factor("accesses", "program", "points", Annotated[int, Field(ge=0, le=1_000_000)], 0,
-           "N, memory accesses per packet, proved; null for a user's program",
-           dtype="int", title="accesses N", full="N = {}".format, caption="always"),
+           "N, memory accesses per packet, proved; null for a user's program", dtype="int",
+           shown=Shown(title="accesses N", full="N = {}".format, caption="always")),
     Factor("load", "traffic", "traffic", Load, "max", "max, a rate, or a share of the PDR or of the line rate",
-           full=lambda v: "maximum load" if v == "max" else f"load {v}", caption="always"),
-    Factor("rate_requested_pps", "traffic", "", None, None, "the paced rate; null at max",
-           dtype="float", unit="1/s", uses=(), caption="own", identity=False),
+           shown=Shown(full=lambda v: "maximum load" if v == "max" else f"load {v}", caption="always")),
+    Factor("rate_requested_pps", "traffic", "", None, None, "the paced rate; null at max", dtype="float", unit="1/s",
+           identity=False,
+           shown=Shown(uses=(), caption="own")),
     Factor("xsk_attach", "deployment", "points", Literal["native", "generic"], "native",
            "af_xdp only: attach mode of the redirecting program",
-           title="AF_XDP attach", full="AF_XDP on {}".format, caption="always",
-           applies=lambda values: values["mode"] == "af_xdp"),
+           shown=Shown(title="AF_XDP attach", full="AF_XDP on {}".format, caption="always"),
+           form=Form(applies=lambda values: values["mode"] == "af_xdp")),
     Factor("xsk_bind", "deployment", "points", Literal["copy", "zerocopy"], "copy",
            "af_xdp only: copy or zerocopy, as requested and obtained",
-           title="AF_XDP bind", full="AF_XDP {}".format, applies=lambda values: values["mode"] == "af_xdp"),
+           shown=Shown(title="AF_XDP bind", full="AF_XDP {}".format),
+           form=Form(applies=lambda values: values["mode"] == "af_xdp")),
     Factor("workload", "program", "points", Literal["array", "packet", "chase", "lookup"], "array",
-           "array, packet, chase, lookup; null for a user's program", caption="own"),
+           "array, packet, chase, lookup; null for a user's program",
+           shown=Shown(caption="own")),
     Factor("op", "program", "points", Literal["read", "write"], "read", "read or write",
-           caption="own"),
+           shown=Shown(caption="own")),
     Factor("form", "program", "points", Literal["bounded", "loop", "unrolled"], "bounded",
            "bounded (loop around unrolled accesses), loop or unrolled"),
     Factor("map_type", "program", "points", Literal["percpu_array", "hash"], "percpu_array",
-           "lookup only: percpu_array or hash", title="map", full=str, caption="own",
-           applies=lambda values: values["workload"] == "lookup"),
+           "lookup only: percpu_array or hash",
+           shown=Shown(title="map", full=str, caption="own"),
+           form=Form(applies=lambda values: values["workload"] == "lookup")),
     Factor("action", "program", "program", Action, "tx",
            "what the program decides for a frame: tx, drop, pass or redirect; mixed: one or another",
-           absent="tx"),
+           form=Form(absent="tx")),
     Factor("file", "program", "program", str, ..., "a user's program: the name of its file",
-           path=True, applies=_own_file, caption="own"),
+           shown=Shown(caption="own"),
+           form=Form(path=True, applies=_own_file)),
     Factor("file_sha256", "program", "", None, None,
            "a user's program: SHA-256 of its file, and of those it was compiled from", column="program_sha256",
-           title="version", short=lambda v: v[:7], applies=_own_file, caption="own"),
+           shown=Shown(title="version", short=lambda v: v[:7], caption="own"),
+           form=Form(applies=_own_file)),
     Factor("section", "program", "program", str, "xdp", "a user's program: its ELF section",
-           applies=_own_file, absent="xdp"),
+           form=Form(applies=_own_file, absent="xdp")),
     Factor("function", "program", "program", str | None, None,
-           "a user's program: its function, where a section has several", cell=lambda value: value or "none",
-           applies=_own_file),
+           "a user's program: its function, where a section has several",
+           form=Form(cell=lambda value: value or "none", applies=_own_file)),
     Factor("cflags", "program", "program", Annotated[list[str], BeforeValidator(flags_of)], [],
            "a user's program: flags for its compiler, such as -Iinclude and -DLIMIT=4",
-           canonical=tuple, cell=lambda value: " ".join(value) or "none", applies=_own_file, absent=()),
+           form=Form(canonical=tuple, cell=lambda value: " ".join(value) or "none", applies=_own_file, absent=())),
     Factor("rodata", "program", "program",
            Annotated[dict[str, int | bool | list[Any] | dict[str, Any]], AfterValidator(_checked_constants)], {},
            "a user's program: the constants it is loaded with",
-           canonical=constants, cell=_rodata_cell, applies=_own_file, absent=()),
+           form=Form(canonical=constants, cell=_rodata_cell, applies=_own_file, absent=())),
     Factor("maps", "program", "program", dict[str, Entries], {},
            "a user's program: entries of its maps of programs, devices and CPUs",
-           canonical=entries, cell=_maps_cell, applies=_own_file, absent=()),
+           form=Form(canonical=entries, cell=_maps_cell, applies=_own_file, absent=())),
     Factor("pinned", "program", "program", Literal["anew", "keep"], "anew",
            "a user's program: whether maps pinned by name begin empty in each load, or keep what they had",
-           full="pinned maps {}".format, applies=_own_file, absent="anew"),
+           shown=Shown(full="pinned maps {}".format),
+           form=Form(applies=_own_file, absent="anew")),
     Factor("setup", "program", "program", list[list[Word]], [],
            "a user's program: commands on the DUT once it is attached",
-           canonical=_setup, cell=_setup_cell, applies=_own_file, absent=()),
+           form=Form(canonical=_setup, cell=_setup_cell, applies=_own_file, absent=())),
     Factor("frames", "program", "program", str | None, None, "a user's program: the pcap whose frames are sent",
-           path=True, cell=lambda value: value or "none", applies=_own_file),
+           form=Form(path=True, cell=lambda value: value or "none", applies=_own_file)),
     Factor("frames_sha256", "program", "", None, None, "a user's program: SHA-256 of that pcap",
-           title="frames", short=lambda v: v[:7], applies=_own_file, caption="own"),
+           shown=Shown(title="frames", short=lambda v: v[:7], caption="own"),
+           form=Form(applies=_own_file)),
     Factor("flows", "traffic", "traffic", Annotated[int, Field(ge=1, le=1 << 20)], 64,
-           "distinct flows the generator cycles through", dtype="int", full=_plural("flow"), caption="always",
-           in_pcap=True),
+           "distinct flows the generator cycles through", dtype="int",
+           shown=Shown(full=_plural("flow"), caption="always"),
+           form=Form(in_pcap=True)),
     Factor("src_ip", "traffic", "traffic", Address, "198.18.0.1", "source address of the first flow",
-           title="source address", in_pcap=True),
+           shown=Shown(title="source address"),
+           form=Form(in_pcap=True)),
     Factor("dst_ip", "traffic", "traffic", Address, "198.19.0.1", "destination address of the first flow",
-           title="destination address", in_pcap=True),
+           shown=Shown(title="destination address"),
+           form=Form(in_pcap=True)),
     Factor("src_ip_stride", "traffic", "traffic", Address, "0.0.0.0",
-           "from one flow's source address to the next one's", title="source address stride", in_pcap=True),
+           "from one flow's source address to the next one's",
+           shown=Shown(title="source address stride"),
+           form=Form(in_pcap=True)),
     Factor("dst_ip_stride", "traffic", "traffic", Address, "0.0.0.1",
-           "from one flow's destination address to the next one's", title="address stride", in_pcap=True),
-    Factor("src_port", "traffic", "traffic", Port, 1024, "UDP source port", dtype="int", title="UDP source port",
-           in_pcap=True),
-    Factor("dst_port", "traffic", "traffic", Port, 50220, "UDP destination port", dtype="int", title="UDP port",
-           in_pcap=True),
+           "from one flow's destination address to the next one's",
+           shown=Shown(title="address stride"),
+           form=Form(in_pcap=True)),
+    Factor("src_port", "traffic", "traffic", Port, 1024, "UDP source port", dtype="int",
+           shown=Shown(title="UDP source port"),
+           form=Form(in_pcap=True)),
+    Factor("dst_port", "traffic", "traffic", Port, 50220, "UDP destination port", dtype="int",
+           shown=Shown(title="UDP port"),
+           form=Form(in_pcap=True)),
     Factor("imix", "traffic", "traffic", Imix, "none",
            "frames of several sizes in turn: simple (7 x 64, 4 x 594, 1 x 1518 B), or {size: frames in a cycle}",
-           title="IMIX", short=_mixed, full=_mixed, canonical=imix_of, cell=words_of, in_pcap=True),
+           shown=Shown(title="IMIX", short=_mixed, full=_mixed),
+           form=Form(canonical=imix_of, cell=words_of, in_pcap=True)),
     Factor("vlan", "traffic", "traffic", Vlan, "none", "id of the VLAN tag of every frame; none: no tag",
-           canonical=str, title="VLAN", full=lambda v: "no VLAN tag" if v == "none" else f"VLAN {v}", in_pcap=True),
+           shown=Shown(title="VLAN", full=lambda v: "no VLAN tag" if v == "none" else f"VLAN {v}"),
+           form=Form(canonical=str, in_pcap=True)),
     Factor("ip_version", "traffic", "traffic", Literal[4, 6], 4, "4 or 6; IPv6 has an address A as 2001:2::A",
-           dtype="int", title="IP version", full="IPv{}".format, in_pcap=True),
+           dtype="int",
+           shown=Shown(title="IP version", full="IPv{}".format),
+           form=Form(in_pcap=True)),
     Factor("directions", "deployment", "traffic", Directions, "back",
            "back: the DUT sends frames back by the port they came on; one: it forwards them to its second port; both: "
-           "also from the second to the first, at the same time", short=_words(DIRECTIONS), full=_words(DIRECTIONS)),
+           "also from the second to the first, at the same time",
+           shown=Shown(short=_words(DIRECTIONS), full=_words(DIRECTIONS))),
     Factor("stamp", "traffic", "traffic", Stamp, 16, "which frames carry a time stamp: all, none, or one in N",
-           canonical=str, short=_stamped, full=_stamped, in_pcap=True),
+           shown=Shown(short=_stamped, full=_stamped),
+           form=Form(canonical=str, in_pcap=True)),
     Factor("rx_stamp", "traffic", "traffic", Literal["software", "device"], "software",
            "xdpgen: who tells when a stamped frame came back, its program's clock or the TG's device (XDP metadata)",
-           title="receive stamps", full="receive stamps by {}".format, apart=True,
-           applies=lambda values: values["engine"] in ("live", "afxdp")),
+           shown=Shown(title="receive stamps", full="receive stamps by {}".format, apart=True),
+           form=Form(applies=lambda values: values["engine"] in ("live", "afxdp"))),
     Factor("tx_stamp", "traffic", "traffic", Literal["software", "device"], "software",
            "engine afxdp: who tells when a stamped frame was sent, its sender's clock or the TG's device (AF_XDP "
            "metadata); device needs tx_bind: zerocopy and rx_stamp: device",
-           title="stamps of sending", full="stamps of sending by {}".format, apart=True, applies=_by_sockets),
+           shown=Shown(title="stamps of sending", full="stamps of sending by {}".format, apart=True),
+           form=Form(applies=_by_sockets)),
     Factor("batch", "traffic", "traffic", Literal["auto"] | Annotated[int, Field(ge=1, le=256)], "auto",
            "frames the sender hands over at once; auto: few at a rate, the most at max and at shares of the PDR",
-           dtype="int", full="batches of {}".format, cell=lambda value: None if value == "auto" else value),
+           dtype="int",
+           shown=Shown(full="batches of {}".format),
+           form=Form(cell=lambda value: None if value == "auto" else value)),
     Factor("tx_bind", "traffic", "traffic", Literal["copy", "zerocopy"], "copy",
            "engine afxdp: how the kernel takes the TG's frames, copy or zerocopy",
-           title="TG's AF_XDP bind", full="TG's AF_XDP {}".format, applies=_by_sockets),
+           shown=Shown(title="TG's AF_XDP bind", full="TG's AF_XDP {}".format),
+           form=Form(applies=_by_sockets)),
     Factor("tx_wakeup", "traffic", "traffic", Literal["always", "needed"], "always",
            "engine afxdp: whether the sender calls the kernel for every batch, or only when it asks for that",
-           title="TG's wake-up", full="wake-up {}".format, applies=_by_sockets),
+           shown=Shown(title="TG's wake-up", full="wake-up {}".format),
+           form=Form(applies=_by_sockets)),
     Factor("tx_busy_poll_us", "traffic", "traffic", Annotated[int, Field(ge=0, le=10_000)], 0,
-           "engine afxdp: how long a sending call may poll the TG's queue; 0: not at all",
-           dtype="int", unit="us", title="TG's busy polling", full="{} µs of busy polling".format, applies=_by_sockets),
+           "engine afxdp: how long a sending call may poll the TG's queue; 0: not at all", dtype="int", unit="us",
+           shown=Shown(title="TG's busy polling", full="{} µs of busy polling".format),
+           form=Form(applies=_by_sockets)),
     Factor("device", "deployment", "points", Device, {},
            "settings of the DUT's device, as obtained; where the driver rounded a number, the one asked for too",
-           title="device settings", canonical=_device, cell=_device_cell),
+           shown=Shown(title="device settings"),
+           form=Form(canonical=_device, cell=_device_cell)),
     Factor("lab", "run", "block", Annotated[str, Field(min_length=1)], "auto",
            "the lab that measured; in a block: another lab than the plan's",
-           cell=lambda value: None if value == "auto" else value, apart=True, caption="own"),
-    Factor("kernel", "run", "", None, None, "the DUT's kernel release", full="Linux {}".format,
-           apart=True, caption="own", identity=False),
+           shown=Shown(apart=True, caption="own"),
+           form=Form(cell=lambda value: None if value == "auto" else value)),
+    Factor("kernel", "run", "", None, None, "the DUT's kernel release", identity=False,
+           shown=Shown(full="Linux {}".format, apart=True, caption="own")),
     Factor("arrangement", "run", "block", Literal["auto"] | Arrangement, "auto",
            "shared, split or hosts: who shares a CPU with whom",
-           short=_words(ARRANGEMENTS), full=_words(ARRANGEMENTS), apart=True, caption="own"),
+           shown=Shown(short=_words(ARRANGEMENTS), full=_words(ARRANGEMENTS), apart=True, caption="own")),
     Factor("engine", "traffic", "traffic", Literal["live", "afxdp", "moongen", "moongen-hw", "testpmd"], "live",
-           "how the generator sends: live, afxdp, moongen or testpmd", apart=True, caption="own"),
+           "how the generator sends: live, afxdp, moongen or testpmd",
+           shown=Shown(apart=True, caption="own")),
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Factor] = {factor.name: factor for factor in FACTORS}
 BY_COLUMN: Mapping[str, Factor] = {factor.column: factor for factor in FACTORS}
-PATHS = tuple(factor.name for factor in FACTORS if factor.path)
+PATHS = tuple(factor.name for factor in FACTORS if factor.form.path)
 
 
 def in_plan(where: Where) -> tuple[Factor, ...]:
@@ -457,8 +512,8 @@ def of_program(factor: Factor) -> bool:
 def cells(values: Values) -> dict[str, Any]:
     """Return the columns of a point whose factors are ``values``; null if one does not apply."""
     own = [factor for factor in FACTORS if factor.name in values]
-    known = {f.column: f.applies(values) and not (f.in_pcap and values["frames"]) for f in own}
-    return {f.column: f.cell(_known(f, values[f.name])) if known[f.column] else None for f in own}
+    known = {f.column: f.form.applies(values) and not (f.form.in_pcap and values["frames"]) for f in own}
+    return {f.column: f.form.cell(_known(f, values[f.name])) if known[f.column] else None for f in own}
 
 
 def identity(values: Values) -> dict[str, Any]:
@@ -471,12 +526,12 @@ def _known(factor: Factor, value: Any) -> Any:
     """A file is known by its name, whatever its folder; what a folder of headers had is in the program's SHA-256."""
     if factor.name == "cflags":
         return tuple(flag for flag in value if place_of(flag) is None)
-    return Path(value).name if factor.path and value is not None else value
+    return Path(value).name if factor.form.path and value is not None else value
 
 
 def changed(row: Values, *told: str) -> list[str]:
     """Return the text for each factor of ``row`` that is not its default, except those ``told``. No value is null."""
-    asked = [f for f in FACTORS if f.caption != "own" and f.column in row and f.column not in told]
+    asked = [f for f in FACTORS if f.shown.caption != "own" and f.column in row and f.column not in told]
     levels = [(factor, _level(row[factor.column])) for factor in asked]
     return [factor.label(level) for factor, level in levels if level != factor.level]
 

@@ -38,7 +38,7 @@ class ProgramFactors(
         ("called", str | None, None),
         ("sources", tuple[str, ...], ()),
         ("setup_files", tuple[tuple[str, str], ...], ()),
-        *((f.name, Any, f.absent) for f in _PROGRAM),
+        *((f.name, Any, f.form.absent) for f in _PROGRAM),
     )
 ):
     """What a DUT does with each frame: a workload with N accesses, or a user's own file (then N is null).
@@ -72,7 +72,7 @@ class Point(
         "Point",
         ("program", ProgramFactors, ProgramFactors()),
         ("passes", tuple[str, ...], ("rate",)),
-        *((f.name, Any, f.canonical(f.default)) for f in _SETTING),
+        *((f.name, Any, f.form.canonical(f.default)) for f in _SETTING),
     )
 ):
     """One combination of factors in canonical form: a factor that does not apply is null, so equal points compare
@@ -173,7 +173,8 @@ def block_points(block: Block, arrangement: Arrangement) -> Iterator[Point]:
     """Yield the points of one block, in its order; ``arrangement`` replaces ``auto``. Raises PlanError."""
     where = arrangement if block.arrangement == "auto" else block.arrangement
     crossed = _crossed({**dict(block.points), **dict(block.traffic)}, _SETTING)
-    given = {f.name: f.canonical(getattr(block, f.name)) for f in factors.in_plan("block")} | {"arrangement": where}
+    given = {f.name: f.form.canonical(getattr(block, f.name)) for f in factors.in_plan("block")}
+    given["arrangement"] = where
     for program, setting in itertools.product(_programs(block), crossed):
         yield Point(program=_forwarding(program, setting), passes=tuple(block.passes), **given, **setting)
 
@@ -190,11 +191,11 @@ def _crossed(given: Mapping[str, Any], among: Iterable[Factor]) -> list[dict[str
     The loops nest in the order of the table, outermost first.
     """
     loops = [factor for factor in among if factor.where in ("points", "traffic")]
-    levels = [[factor.canonical(value) for value in given[factor.name]] for factor in loops]
+    levels = [[factor.form.canonical(value) for value in given[factor.name]] for factor in loops]
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for combination in itertools.product(*levels):
         values = dict(zip((factor.name for factor in loops), combination, strict=True))
-        applied = {f.name: values[f.name] if f.applies(values) else f.absent for f in loops}
+        applied = {f.name: values[f.name] if f.form.applies(values) else f.form.absent for f in loops}
         found.setdefault(tuple(applied.values()), applied)
     return list(found.values())
 
@@ -212,7 +213,7 @@ def _programs(block: Block) -> Iterator[ProgramFactors]:
 
 def user_program(given: UserProgramFile) -> ProgramFactors:
     """Return a user's program with the files that it consists of. Raises PlanError, ProgramError."""
-    values = {f.name: f.canonical(getattr(given, f.name)) for f in factors.in_plan("program")}
+    values = {f.name: f.form.canonical(getattr(given, f.name)) for f in factors.in_plan("program")}
     values["cflags"] = tuple(placed(values["cflags"], (Path(), Path(given.file).parent)))
     hashes = {f"{name}_sha256": file_sha256(values[name], f"program.{name}") for name in factors.PATHS if values[name]}
     read = given.sources

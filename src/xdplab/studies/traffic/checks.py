@@ -101,10 +101,10 @@ def _check_frames(point: Point) -> None:
             remedy="write frames per second, such as 20kpps",
         )
     for factor in FACTORS:
-        asked = getattr(point, factor.name) if factor.in_pcap and point.program.frames else None
-        if asked not in (None, "none", factor.canonical(factor.default)):
+        asked = getattr(point, factor.name) if factor.form.in_pcap and point.program.frames else None
+        if asked not in (None, "none", factor.form.canonical(factor.default)):
             raise PlanError(
-                f"{factor.name}: {factor.cell(asked)} cannot be set: the frames of {Path(point.program.frames).name} "
-                "have their own",
+                f"{factor.name}: {factor.form.cell(asked)} cannot be set: the frames of "
+                f"{Path(point.program.frames).name} have their own",
                 remedy="omit it, or put this program into a separate block",
             )

@@ -184,7 +184,7 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
         key = (attempt.trial_id, attempt.attempt)
         if key in old_rows:
             # If a column is newer than the table and is a factor, the plan gives its value.
-            rows += [trials[attempt.trial_id].point.factors() | _marked(row) for row in old_rows[key]]
+            rows += map(_marked, old_rows[key])
             samples += old_samples.get(key, [])
         else:
             derived = attempt_rows(run, trials[attempt.trial_id], attempt, window_s=window_s)
