@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,15 +17,30 @@ def least_frame_bytes(settings: GeneratorSettings) -> int:
     return 64 if settings.frames.vlan is None else 72
 
 
+Wanted = Callable[[GeneratorSettings], bool]
+WANTED: tuple[tuple[str, Wanted, str], ...] = (
+    ("vlan", lambda settings: settings.frames.vlan is not None, "sends no VLAN tag"),
+    ("two ports", lambda settings: settings.receive_on is not None, "receives on the port it sends on only"),
+    ("imix", lambda settings: bool(settings.frames.imix), "sends frames of one size only, no IMIX"),
+    ("pace", lambda settings: settings.rate_pps is not None, "sends as fast as possible only"),
+    ("stamp", lambda settings: settings.frames.stamp != "none", "does not stamp frames"),
+    ("pieces", lambda settings: settings.xdpgen.alone is not None, "has no piece that works alone"),
+    ("file", lambda settings: settings.frames.file is not None, "does not send the frames of a file"),
+)
+"""What some engines cannot do: its name, whether settings ask for it, and what to say of an engine that cannot.
+
+``pieces``: sender and receiver can be measured without a link.
+"""
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """One engine. ``frame_bytes`` are the smallest and the largest frame, FCS included.
 
     ``batches``: frames handed over at once at a paced load, where a small batch keeps the pace, and at the largest.
     ``queue_per_cpu``: a CPU reaches one queue only (its number modulo the queues), so that queues need CPUs.
-    ``pieces``: its sender and its receiver can be measured without a link. ``addresses``: those of its frames, by
-    setting, if it has no others. ``vlan``: its frames can have a tag. ``imix``: of several sizes in turn.
-    ``two_ports``: it can receive on another port than it sends on.
+    ``can``: the names of what it can do of `WANTED`. ``addresses``: those of its frames, by setting, if it has no
+    others.
     """
 
     generator: str
@@ -35,13 +50,7 @@ class Capabilities:
     max_flows: int
     batches: tuple[int, int]
     queue_per_cpu: bool
-    paced: bool
-    latency: bool
-    frames_from_file: bool
-    pieces: bool = False
-    vlan: bool = False
-    imix: bool = False
-    two_ports: bool = False
+    can: frozenset[str] = frozenset()
     ip_versions: tuple[int, ...] = (4,)
     addresses: Mapping[str, Any] = field(default_factory=dict)
 
@@ -59,19 +68,13 @@ class Capabilities:
         frames, flows = settings.frames, settings.addresses.flows
         reached = self.queues_reached(settings.queues, settings.cpus)
         checks = (
-            (self.vlan or frames.vlan is None, "sends no VLAN tag"),
+            *((name in self.can or not wanted(settings), reason) for name, wanted, reason in WANTED),
             (frames.ip_version in self.ip_versions, f"sends no IPv{frames.ip_version}"),
-            (self.two_ports or settings.receive_on is None, "receives on the port it sends on only"),
-            (self.imix or not frames.imix, "sends frames of one size only, no IMIX"),
             (smallest <= min(frames.sizes), f"sends frames of {smallest} to {largest} bytes"),
             (max(frames.sizes) <= largest, f"sends frames of {smallest} to {largest} bytes"),
             (1 <= settings.queues <= self.max_queues, f"reaches at most {self.max_queues} queues"),
             (1 <= flows <= self.max_flows, f"sends at most {self.max_flows} flows"),
             (not settings.cpus or reached == settings.queues, f"reaches {reached} queues from CPUs {settings.cpus}"),
-            (self.paced or settings.rate_pps is None, "sends as fast as possible only"),
-            (self.latency or frames.stamp == "none", "does not stamp frames"),
-            (self.pieces or settings.xdpgen.alone is None, "has no piece that works alone"),
-            (self.frames_from_file or frames.file is None, "does not send the frames of a file"),
             (not self._others(settings), f"has addresses of its own: write `{self.own_addresses}`"),
         )
         return next((reason for possible, reason in checks if not possible), None)

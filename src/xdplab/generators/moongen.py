@@ -41,9 +41,7 @@ def _capabilities(engine: str) -> Capabilities:
         max_flows=32768,
         batches=(63, 63),
         queue_per_cpu=False,
-        paced=True,
-        latency=True,
-        frames_from_file=False,
+        can=frozenset({"pace", "stamp"}),
     )
 
 

@@ -31,9 +31,6 @@ CAPABILITIES = {
         max_flows=32768,
         batches=(32, 32),
         queue_per_cpu=False,
-        paced=False,
-        latency=False,
-        frames_from_file=False,
         addresses=ADDRESSES,
     )
 }

@@ -89,8 +89,9 @@ def _check_engines(points: Sequence[Point], lab: Lab) -> None:
 def _usual_traffic(engines: Mapping[str, Capabilities]) -> str:
     """Return what a plan's ``traffic`` has to say for the usual one of these engines."""
     engine, able = next(iter(engines.items()))
-    words = [f"engine: {engine}", "" if able.paced else "load: max", "" if able.latency else "stamp: none"]
-    return ", ".join(word for word in (*words, able.own_addresses) if word)
+    lacks = (("pace", "load: max"), ("stamp", "stamp: none"))
+    words = (f"engine: {engine}", *(word for name, word in lacks if name not in able.can), able.own_addresses)
+    return ", ".join(filter(None, words))
 
 
 def _check_frames(point: Point) -> None:

@@ -101,7 +101,7 @@ def try_generator(lab: Lab) -> GeneratorReady:
         engine = next(iter(adapter.capabilities))
         able = adapter.capabilities[engine]
         settings = GeneratorSettings(engine, port, cpus=lab.cpus().tg[:1]).changed(
-            src_mac=lab.tg_mac, dst_mac=NOBODY, stamp="all" if able.latency else "none", **able.addresses
+            src_mac=lab.tg_mac, dst_mac=NOBODY, stamp="all" if "stamp" in able.can else "none", **able.addresses
         )
         with Generator(lab.tg, settings, binary, adapter=adapter, deadline_s=TRY_S) as generator:
             ready = generator.start()
