@@ -10,7 +10,7 @@ import time
 import pytest
 from veth_pair import VethLab
 
-from xdplab.deploy.sysctls import kept_sysctls
+from xdplab.deploy.kernel_settings import kept_sysctls
 
 pytestmark = pytest.mark.root
 
@@ -25,7 +25,7 @@ HOLD = """
 import sys
 sys.path[:0] = {path!r}
 from veth_pair import NamespaceHost
-from xdplab.deploy.sysctls import kept_sysctls
+from xdplab.deploy.kernel_settings import kept_sysctls
 host = NamespaceHost({name!r})
 with kept_sysctls(host):
     host.run(["sh", "-c", {change!r}])

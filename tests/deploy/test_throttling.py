@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.deploy.throttling import put_back, unthrottled
+from xdplab.deploy.kernel_settings import put_back, unthrottled
 from xdplab.errors import HostError
 from xdplab.hosts import LocalHost
 

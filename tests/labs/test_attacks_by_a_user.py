@@ -16,7 +16,7 @@ import pytest
 from strangers import Stranger, as_user, find_stranger, outcome
 
 from xdplab import labs
-from xdplab.deploy.throttling import unthrottled
+from xdplab.deploy.kernel_settings import unthrottled
 from xdplab.deploy.watchdog import watch
 from xdplab.hosts import LocalHost
 from xdplab.labs import cache, keeper_socket, keepers

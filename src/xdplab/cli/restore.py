@@ -12,12 +12,12 @@ from xdplab.labs import open_lab
 from xdplab.later import later
 
 if TYPE_CHECKING:
-    from xdplab.deploy import device, dpdk, throttling
+    from xdplab.deploy import device, dpdk, kernel_settings
     from xdplab.doctor import tune as doctor_tune
     from xdplab.studies.traffic import session
 else:
     device, dpdk = later("xdplab.deploy.device"), later("xdplab.deploy.dpdk")
-    throttling = later("xdplab.deploy.throttling")
+    kernel_settings = later("xdplab.deploy.kernel_settings")
     doctor_tune, session = later("xdplab.doctor.tune"), later("xdplab.studies.traffic.session")
 
 
@@ -37,7 +37,7 @@ def restore(lab_name: str | None, steal: bool) -> None:
             said = f"given back to {found_port.driver}" if found_port else "was not bound to DPDK"
             tell(f"{lab.tg.name} {pci}: {said}")
         for host in {id(h): h for h in (lab.dut, lab.tg)}.values():
-            if throttling.put_back(host):
+            if kernel_settings.put_back(host):
                 tell(f"{host.name}: real-time throttling is restored")
             if doctor_tune.undo(host, lab.state_dir(host)):
                 tell(f"{host.name}: the changes of `doctor --tune` are undone")

@@ -13,10 +13,9 @@ from typing import Self
 from xdplab import counters
 from xdplab.deploy.device import Applied, apply, queues_now, restore
 from xdplab.deploy.guarded import DpdkPort, GuardedDevice, GuardedPort
+from xdplab.deploy.kernel_settings import kept_sysctls, unthrottled
 from xdplab.deploy.queues import Endpoint, set_queues
 from xdplab.deploy.settings import FEATURES, XPS, read
-from xdplab.deploy.sysctls import kept_sysctls
-from xdplab.deploy.throttling import unthrottled
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import CutOffError, HostError, ResultsError, XdplabError
 from xdplab.formats.ethtool import parse_rings

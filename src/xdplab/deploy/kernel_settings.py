@@ -1,4 +1,6 @@
-"""Real-time throttling and the fair server: switched off for a run, and restored however the run ends.
+"""A host's kernel settings that a run changes: real-time throttling, the fair server, and the network's.
+
+They are restored however the run ends.
 
 A SCHED_FIFO sender may run for 950 of each 1,000 ms (`sched_rt_runtime_us`), and from Linux 6.12 on each CPU's fair
 server also reserves 50 ms for other tasks. Both affect the whole machine: the last of the runs that switched them off
@@ -97,3 +99,32 @@ def put_back(host: Host, *, folder: str = FOLDER) -> bool:
     Raises HostError.
     """
     return host.run(["bash", "-c", _SCRIPT, "bash", "put_back", folder]).text.strip() == "found"
+
+
+# Some files cannot be read, or only be written, and a device may be gone. `ip_forward` sets others: hence the rounds.
+_SYSCTLS = """
+cd /proc/sys/net || exit 3
+now() { grep -rs '' ipv4 ipv6 | sort; }
+before=$(now)
+changed() { comm -13 <(now) <(echo "$before") | while IFS=: read -r file was; do
+    [ -w "$file" ] && echo "$file:$was"
+done; }
+let_go() {
+    for round in 1 2 3; do
+        changed | while IFS=: read -r file was; do printf '%s\\n' "$was" 2>/dev/null >"$file"; done
+    done
+    left=$(changed)
+    [ -z "$left" ] || { echo "$left" >&2; exit 1; }
+}
+"""
+
+
+@contextmanager
+def kept_sysctls(host: Host) -> Iterator[None]:
+    """Put the host's IPv4 and IPv6 settings, such as forwarding, back when the block ends: commands of a plan change
+    them.
+
+    Raises HostError naming what it cannot put back.
+    """
+    with Held(host, Holder("the former network settings", _SYSCTLS)):
+        yield
