@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from tests.counters.deriving import derive, readings_of
@@ -430,14 +429,6 @@ def test_every_row_says_which_functions_of_which_kernels_it_was_read_from() -> N
         assert re.fullmatch(r"drivers/net/(\S+\.c: [\w, ]+(; )?)+", row.source), row.name
         assert {kernel[:4].rstrip(".") for kernel in row.kernels.split(", ")} <= {"5.10", "6.1", "6.12"}, row.name
     assert {row.name for row in DRIVERS if row.tried} == {"veth", "virtio_net", "igb", "vmxnet3"}
-
-
-def test_the_table_in_the_docs_is_the_programs() -> None:
-    page = (Path(__file__).parents[2] / "docs/use/servers.md").read_text().splitlines()
-    for row in DRIVERS:
-        decided = "yes" if row.tx and row.drop and row.redirect else "no"
-        cells = (row.name, row.kernels, "driver" if row.sent else "link", decided, row.tried or "from source, untried")
-        assert f"| {' | '.join(cells)} | {row.source} |" in page
 
 
 def test_the_drivers_name_is_read_from_ethtool() -> None:

@@ -99,7 +99,9 @@ def counted(host: CheckedHost) -> Row:
     row = next((row for row in drivers.DRIVERS if row.name == name), None)
     if row is None:
         found = f"no row for {name}: counted by the link's statistics, if these count XDP's frames"
-        return host.row("XDP counters", found, "warn", "docs/use/servers.md explains the verdicts in this case")
+        return host.row(
+            "XDP counters", found, "warn", "docs/reference/nic-counters.md explains the verdicts in this case"
+        )
     tried = f"tried on {row.tried}" if row.tried else "from source, untried"
     sent = "driver" if row.sent else "link"
     return host.row("XDP counters", f"{name}: received by the driver, sent back by the {sent} ({tried})")

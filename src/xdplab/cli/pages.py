@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from xdplab.cli import EXIT_CODES, answers, cli
+from xdplab.counters.drivers import DRIVERS
 from xdplab.errors import XdplabError
 from xdplab.labs.servers.inventory import Inventory
 from xdplab.plan import reference
@@ -191,9 +192,44 @@ def factors() -> str:
     return f"# Factors\n\n{MADE}\n\n{text}\n\n{reference.table()}\n"
 
 
+def nic_counters() -> str:
+    """What the driver of the DUT's port counts; kept in the repository."""
+    header = ("driver", "read in kernels", "sent back by XDP", "what a program decided", "tried", "functions read")
+    rows = [
+        (
+            row.name,
+            row.kernels,
+            "driver" if row.sent else "link",
+            "yes" if row.tx and row.drop and row.redirect else "no",
+            row.tried or "from source, untried",
+            row.source,
+        )
+        for row in DRIVERS
+    ]
+    return f"# What a NIC's driver counts\n\n{MADE}\n\n{_NIC_COUNTERS}\n\n{_table(header, rows)}\n"
+
+
+_NIC_COUNTERS = """\
+In native mode, the DUT's driver counts its frames per receive queue, whatever the program decides about them. Names
+and meanings come from the sources of the kernels in the table; the names that are there choose the row. `lost` has
+what found no place in the port and none in a queue, as far as the driver prints them. If no counter shows the
+program's decisions, the reason of each trial says so.
+
+For ice, "driver" means a counter of the NIC: in 6.1 and 6.12, the driver adds XDP's frames to the link's statistics
+only when less than a quarter of the ring is unused. Counts of bnxt_en can be 2 s old, those of the link of sfc and
+atlantic 1 s: readings at rest wait that long, and half a second more. stmmac calls itself `st_gmac`.
+
+For a driver without a row, xdplab uses the link's statistics if these count XDP's frames. If they do not, the verdict
+rests on one count, and reason and figures say "one count only"."""
+
+
 def study_columns() -> str:
     """The columns of each study's table."""
-    parts = ["# Columns of the studies", "A study's folder holds one table. A value that was not measured is null."]
+    parts = [
+        "# Columns of the studies",
+        MADE,
+        "A study's folder holds one table. A value that was not measured is null.",
+    ]
     for study in ("execution", "loading", "jit", "verifier"):
         rows = importlib.import_module(f"xdplab.studies.{study}.rows").COLUMNS
         parts += [f"## {study}.parquet", _table(("column", "meaning"), [(f"`{row.name}`", row.text) for row in rows])]
@@ -205,9 +241,13 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/errors.md": errors,
     "reference/inventory.md": inventory,
     "reference/answers.md": json_answers,
+}
+KEPT: dict[str, Callable[[], str]] = {
+    "reference/columns.md": columns,
+    "reference/factors.md": factors,
+    "reference/nic-counters.md": nic_counters,
     "reference/study-columns.md": study_columns,
 }
-KEPT: dict[str, Callable[[], str]] = {"reference/columns.md": columns, "reference/factors.md": factors}
 """Pages that a reader of the plain repository needs; `python -m xdplab.cli.pages docs --kept` writes them anew."""
 
 

@@ -104,7 +104,7 @@ COUNTERS: tuple[Column[Readings], ...] = (
            "mean bytes of the frames sent back, by the DUT's link in the same way",
            partial(packets.mean_bytes, direction="tx")),
     Column("dut_driver", "str", "state",
-           "driver of the DUT's port; docs/use/servers.md says which of its counters are read",
+           "driver of the DUT's port; docs/reference/nic-counters.md says which of its counters are read",
            lambda readings: packets.driver_of(readings, "dut").name),
     Column("xdp_actions", "json", "count",
            "actions of the DUT's program in the window, by the driver's counters: frames by action (drop includes "

@@ -144,7 +144,7 @@ late_p50_ns         | float | ns   | time    | median of the sender's lateness: 
 late_p99_ns         | float | ns   | time    | 99th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_p999_ns         | float | ns   | time    | 99.9th percentile of the sender's lateness: from the time a frame was due to its sending; null at max
 late_max_ns         | float | ns   | time    | maximum of the sender's lateness: from the time a frame was due to its sending; null at max
-dut_driver          | str   |      | state   | driver of the DUT's port; docs/use/servers.md says which of its counters are read
+dut_driver          | str   |      | state   | driver of the DUT's port; docs/reference/nic-counters.md says which of its counters are read
 xdp_actions         | json  |      | count   | actions of the DUT's program in the window, by the driver's counters: frames by action (drop includes aborted)
 actions_counted     | json  |      | count   | actions of a user's program in a burst after the window, with the maps that this left, counted by instructions that call it: frames by action
 actions_before      | json  |      | count   | the same in a burst before the window, in generic mode, where no driver counts them in it
