@@ -22,7 +22,7 @@ from xdplab.deploy.xdp import (
     verify_nothing_attached,
 )
 from xdplab.errors import HostError, ProgramError, UnsupportedError
-from xdplab.hosts.tool import ToolSession, error_class
+from xdplab.hosts.tool import ToolSession
 
 pytestmark = pytest.mark.root
 
@@ -172,24 +172,6 @@ def test_a_missing_interface_is_a_host_error(lab, xdpload, drop_object):
 def test_a_tool_that_cannot_start_is_a_host_error(lab, request_drop):
     with pytest.raises(HostError, match="No such file or directory"):
         attach(lab.dut.host, "/no/such/xdpload", request_drop)
-
-
-@pytest.mark.parametrize(
-    ("step", "errno", "kind"),
-    [
-        ("attach", "EOPNOTSUPP", UnsupportedError),
-        ("attach", "EPERM", HostError),
-        ("attach", "EBUSY", HostError),
-        ("load", "EACCES", ProgramError),
-        ("load", "EPERM", HostError),
-        ("interface", "ENODEV", HostError),
-        ("offload map", "ENOMEM", UnsupportedError),
-        ("offload map", "EPERM", HostError),
-    ],
-)
-def test_the_step_and_errno_decide_the_class(step, errno, kind):
-    refusals = {"attach": UnsupportedError, "offload map": UnsupportedError, "load": ProgramError}
-    assert error_class({"step": step, "error": errno}, refusals) is kind
 
 
 def test_the_command_line_is_the_contracts():
