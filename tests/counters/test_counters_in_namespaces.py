@@ -8,20 +8,20 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
 import pytest
 from tests.counters.deriving import derive, readings_of
+from tests.deploy.veth_pair import NamespaceHost
 
 from xdplab import counters
 from xdplab.absent import Absent
 from xdplab.counters import packets
 from xdplab.deploy.native import build_tool
-from xdplab.hosts.base import Result
-from xdplab.hosts.local import LocalHost, LocalProcess
+from xdplab.hosts.local import LocalHost
 from xdplab.plan import UserMetric
 from xdplab.resources import cache_root
 
@@ -55,18 +55,6 @@ for number in range(frames):
         time.sleep(0.001)
     sender.send(frame)
 """
-
-
-class NamespaceHost(LocalHost):
-    def __init__(self, namespace: str) -> None:
-        super().__init__(namespace)
-        self._enter = ("ip", "netns", "exec", namespace)
-
-    def run(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True) -> Result:
-        return super().run([*self._enter, *argv], deadline_s=deadline_s, stdin=stdin, check=check)
-
-    def start(self, argv: Sequence[str], *, deadline_s: float) -> LocalProcess:
-        return super().start([*self._enter, *argv], deadline_s=deadline_s)
 
 
 class Pair:

@@ -44,7 +44,7 @@ def test_every_study_says_what_its_trials_learn_and_a_trial_may_have_learnt_noth
 
 
 def test_what_went_in_comes_back_typed() -> None:
-    rings = Stats((QueueStats(0, 7, 6, 1, 0, 0, 0, 0, 0, 3, 4),), 2, 900)
+    rings = Stats((QueueStats(0, 7, 6, 1, 0, 0, 0, 0, 0, 3, 4, None),), 2, 900)
     facts = TrialFacts(
         lab="netns",
         link=Limit(None, "virtual"),

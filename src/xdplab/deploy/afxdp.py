@@ -93,7 +93,7 @@ class QueueStats:
     """Frames since the start. ``rx_dropped`` contains those of the empty fill ring; ``tx_dropped`` were received.
 
     ``rx_foreign`` of ``rx`` were not test frames, and were sent back with the others. It is None if the application was
-    not told what a test frame is, and in runs of earlier versions.
+    not told what a test frame is.
     """
 
     queue: int
@@ -107,19 +107,16 @@ class QueueStats:
     rx_invalid: int
     wakeups: int
     polls: int
-    rx_foreign: int | None = None
+    rx_foreign: int | None
 
 
 @dataclass(frozen=True)
 class Stats:
-    """All queues, the frames of queues without a socket (dropped), and the application's CPU time.
-
-    ``cpu_ns`` is None in runs of earlier versions.
-    """
+    """All queues, the frames of queues without a socket (dropped), and the application's CPU time."""
 
     queues: tuple[QueueStats, ...]
     unbound_packets: int
-    cpu_ns: int | None = None
+    cpu_ns: int
 
     def total(self, name: str) -> int:
         """Return one counter's sum over the queues."""

@@ -447,9 +447,9 @@ def _other_work(row: Row, facts: TrialFacts, reasons: dict[str, str]) -> Row:
 
 
 def _application_ns(facts: TrialFacts) -> int:
-    """Zero if the kernel forwards; runs of earlier versions do not have it."""
+    """Zero if the kernel forwards."""
     before, after = facts.dut_before, facts.dut_after
-    if before is None or after is None or before.cpu_ns is None or after.cpu_ns is None:
+    if before is None or after is None:
         return 0
     return after.cpu_ns - before.cpu_ns
 
