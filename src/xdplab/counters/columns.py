@@ -16,7 +16,7 @@ from xdplab.counters.readings import Readings, Scope
 from xdplab.counters.table import COLLECTORS, Collector, When, snapshot_file
 from xdplab.counters.value import jain_index
 from xdplab.errors import FormatError
-from xdplab.run.columns import Column, Row, by_name
+from xdplab.run.columns import Column, ColumnValues, by_name
 
 DUT_CPUS, ALL_CPUS = Scope("dut", "dut"), Scope("dut", None)
 SHARED = "TG and DUT share CPUs: see the host_ columns"
@@ -24,7 +24,7 @@ _METRIC_FILE = re.compile(r"dut\.metric_([a-z][a-z0-9_]*)\.(before|after)\.(txt|
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 Compute = Callable[[Readings], object]
-Counters = Row[Readings]
+Counters = ColumnValues[Readings]
 
 
 def _own(compute: Compute) -> Compute:
@@ -200,7 +200,7 @@ _COLUMNS = by_name(COUNTERS, STEPS)
 
 def counted(readings: Readings) -> Counters:
     """Return every value of the readings, each computed when it is asked for."""
-    return Row(_COLUMNS, readings)
+    return ColumnValues(_COLUMNS, readings)
 
 
 def metrics(readings: Readings) -> dict[str, float | Absent]:

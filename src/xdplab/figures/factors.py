@@ -12,14 +12,14 @@ import pandas as pd
 
 from xdplab.errors import FigureError
 from xdplab.plan import factors as table
-from xdplab.plan.factors import Factor, Shown
+from xdplab.plan.factors import Factor, Labels
 
 PIECES = ("the program itself", "sender", "link, way in", "receiver", "link, way back")
 """What a packet's time in a closed loop is made of, from the ground up."""
 # Factors of the trials, and those that a view makes of their columns.
 FACTORS: dict[str, Factor] = {
     factor.column: factor for factor in table.FACTORS if "hue" in factor.shown.uses or "panel" in factor.shown.uses
-} | {name: Factor(name, "run", "", identity=False, shown=Shown(full=str)) for name in ("quantile", "counter", "piece")}
+} | {name: Factor(name, "run", "", identity=False, shown=Labels(full=str)) for name in ("quantile", "counter", "piece")}
 ALIASES = {"workload": "program_name", "program": "program_name", "size": "frame_bytes", "N": "accesses"}
 NEVER_MIXED = tuple(column for column, factor in FACTORS.items() if factor.shown.apart)
 ORDERS = {"mode": tuple(table.MODES), "quantile": ("p50", "p90", "p99", "p99.9"), "piece": PIECES}

@@ -56,7 +56,7 @@ def by_name(*tables: Iterable[Column[S]]) -> dict[str, Column[S]]:
     return {column.name: column for table in tables for column in table}
 
 
-class Row(Mapping[str, Any], Generic[S]):
+class ColumnValues(Mapping[str, Any], Generic[S]):
     """The columns of one source, each computed once, when it is first asked for. An absent one is None.
 
     A column's ``value`` may ask the row of its source for others, in any order. A null without a reason is an error of

@@ -34,7 +34,7 @@ _OWN_IDENTITIES = ("/etc/machine-id", "/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
-class Form:
+class Identity:
     """One kind of identity: ``found`` has it as its last group that took part; ``fill`` replaces its characters."""
 
     kind: str
@@ -91,16 +91,18 @@ _IPV4 = rb"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)"
 _WORD = rb"([A-Za-z_][\w.-]*\w)"
 
 FORMS = (
-    Form("kernel command line", re.compile(_key("command_line") + rb'[^"}]*?"value\\*": ?\\*"((?:[^"\\]|\\.)+)'), b"."),
-    Form("kernel command line", re.compile(rb"(BOOT_IMAGE=[^\n\"\\]+)"), b"."),
-    Form("private key", re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(.+?)-----END", re.DOTALL), b"A"),
-    Form("SSH key", re.compile(rb"(?<![A-Za-z0-9+/])(AAAA[A-Za-z0-9+/]{40,}={0,2})"), b"A"),
-    Form("key fingerprint", re.compile(rb"SHA256:([A-Za-z0-9+/]{43})|MD5:((?:[0-9a-f]{2}:){15}[0-9a-f]{2})"), b"a"),
-    Form("MAC address", re.compile(b"(" + _MAC + b")"), b"a", _station),
-    Form("UUID", re.compile(b"(" + _UUID + b")"), b"a"),
-    Form("IPv6 address", re.compile(b"(" + _IPV6 + b")"), b"d", _address),
-    Form("IPv4 address", re.compile(b"(" + _IPV4 + b")"), b"1", _address),
-    Form(
+    Identity(
+        "kernel command line", re.compile(_key("command_line") + rb'[^"}]*?"value\\*": ?\\*"((?:[^"\\]|\\.)+)'), b"."
+    ),
+    Identity("kernel command line", re.compile(rb"(BOOT_IMAGE=[^\n\"\\]+)"), b"."),
+    Identity("private key", re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(.+?)-----END", re.DOTALL), b"A"),
+    Identity("SSH key", re.compile(rb"(?<![A-Za-z0-9+/])(AAAA[A-Za-z0-9+/]{40,}={0,2})"), b"A"),
+    Identity("key fingerprint", re.compile(rb"SHA256:([A-Za-z0-9+/]{43})|MD5:((?:[0-9a-f]{2}:){15}[0-9a-f]{2})"), b"a"),
+    Identity("MAC address", re.compile(b"(" + _MAC + b")"), b"a", _station),
+    Identity("UUID", re.compile(b"(" + _UUID + b")"), b"a"),
+    Identity("IPv6 address", re.compile(b"(" + _IPV6 + b")"), b"d", _address),
+    Identity("IPv4 address", re.compile(b"(" + _IPV4 + b")"), b"1", _address),
+    Identity(
         "serial number",
         re.compile(
             rb"(?i:" + _key("serial(?:[ _-]?(?:number|no))?", "machine[ _-]?id", "boot[ _-]?id", "asset[ _-]?tag")
@@ -109,12 +111,12 @@ FORMS = (
         b"a",
         _has_digit,
     ),
-    Form("user", re.compile(rb"/(?:home|Users)/([\w.-]*\w)"), b"u"),
-    Form("user", re.compile(_field("user", "username") + _WORD), b"u", fields_only=True),
-    Form("host", re.compile(_key("nodename", "hostname", "host_name") + _WORD), b"h"),
-    Form("host", re.compile(_field("host") + _WORD), b"h", fields_only=True),
-    Form("host", re.compile(rb"(?m)^# hostname\s*:\s*" + _WORD), b"h"),
-    Form("host", re.compile(rb"(?m)^Linux \S+ \(" + _WORD + rb"\)"), b"h"),
+    Identity("user", re.compile(rb"/(?:home|Users)/([\w.-]*\w)"), b"u"),
+    Identity("user", re.compile(_field("user", "username") + _WORD), b"u", fields_only=True),
+    Identity("host", re.compile(_key("nodename", "hostname", "host_name") + _WORD), b"h"),
+    Identity("host", re.compile(_field("host") + _WORD), b"h", fields_only=True),
+    Identity("host", re.compile(rb"(?m)^# hostname\s*:\s*" + _WORD), b"h"),
+    Identity("host", re.compile(rb"(?m)^Linux \S+ \(" + _WORD + rb"\)"), b"h"),
 )  # fmt: skip
 NAMES = ("user", "host")
 
@@ -238,7 +240,7 @@ def identities(name: str, files: dict[str, bytes]) -> TakenOut:
     return found
 
 
-def _learn(found: TakenOut, common: set[str], form: Form, value: bytes) -> None:
+def _learn(found: TakenOut, common: set[str], form: Identity, value: bytes) -> None:
     text = value.decode(errors="replace")
     if not form.valid(text):
         return
@@ -254,7 +256,7 @@ def _learn(found: TakenOut, common: set[str], form: Form, value: bytes) -> None:
             found.add(form.kind, part.encode(), form.fill)
 
 
-def _own() -> Iterator[tuple[Form, str]]:
+def _own() -> Iterator[tuple[Identity, str]]:
     """Names of this user and machine, which may occur anywhere in a run; root identifies no person."""
     by_kind = {form.kind: form for form in FORMS}
     yield by_kind["host"], socket.gethostname()

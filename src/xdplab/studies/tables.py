@@ -13,7 +13,7 @@ from xdplab.run.disk import write_whole
 
 
 @dataclass(frozen=True)
-class Column:
+class StudyColumn:
     """A column of a study's table: its pandas dtype, and its meaning with its unit.
 
     ``kind``, if a study gives it, is ``factor``, ``count``, ``time``, ``memory`` or ``verdict``.
@@ -25,7 +25,7 @@ class Column:
     kind: str = ""
 
 
-def typed(rows: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> pd.DataFrame:
+def typed(rows: Iterable[Mapping[str, Any]], columns: Sequence[StudyColumn]) -> pd.DataFrame:
     """Return rows as a table with these columns, in their order; missing values are null."""
     table = pd.DataFrame(list(rows), columns=[column.name for column in columns])
     return table.astype({column.name: column.dtype for column in columns})

@@ -15,40 +15,44 @@ from xdplab.studies.execution.microbench import parse_microbench
 from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest, Trial
 from xdplab.studies.execution.study import CALLS, ExecutionFacts
 from xdplab.studies.frame import StudyRun
-from xdplab.studies.tables import Column, typed
+from xdplab.studies.tables import StudyColumn, typed
 
 COLUMNS = (
-    Column("run_id", "string", "the run", "factor"),
-    Column("trial_id", "string", "point and repetition", "factor"),
-    Column("repetition", "Int64", "1 …; a guest that counts is measured once", "factor"),
-    Column("place", "string", "host, or the lab", "factor"),
-    Column("label", "string", "place, kernel and clock as figures name them", "factor"),
-    Column("kernel_release", "string", "uname -r of it", "factor"),
-    Column("clock", "string", "what the place's nanosecond is: time or instructions", "factor"),
-    Column("backend", "string", "interpreter, jit, module or user", "factor"),
-    Column("benchmark", "string", "its name, or that of a user's own pair", "factor"),
-    Column("title", "string", "what it does", "factor"),
-    Column("own", "boolean", "a user's own pair: that its halves do the same work is unproved", "factor"),
-    Column("trap", "string", "why it compares with nothing; null for all others", "factor"),
-    Column("links", "Int64", "length of a chain; null for other benchmarks", "factor"),
-    Column("cold", "boolean", "loaded anew and caches evicted before each call", "factor"),
-    Column("pause_us", "Int64", "asleep before each call; 0: the calls follow each other", "factor"),
-    Column("evicted_bytes", "Int64", "how much was walked through before each cold call", "factor"),
-    Column("jited_bytes", "Int64", "size as machine code; 0: interpreted; null: no BPF", "count"),
-    Column("xlated_bytes", "Int64", "size after the verifier's rewriting; null: no BPF", "count"),
-    Column("work", "string", "what the algorithm makes one call do; null of a user's own pair", "factor"),
-    Column(
+    StudyColumn("run_id", "string", "the run", "factor"),
+    StudyColumn("trial_id", "string", "point and repetition", "factor"),
+    StudyColumn("repetition", "Int64", "1 …; a guest that counts is measured once", "factor"),
+    StudyColumn("place", "string", "host, or the lab", "factor"),
+    StudyColumn("label", "string", "place, kernel and clock as figures name them", "factor"),
+    StudyColumn("kernel_release", "string", "uname -r of it", "factor"),
+    StudyColumn("clock", "string", "what the place's nanosecond is: time or instructions", "factor"),
+    StudyColumn("backend", "string", "interpreter, jit, module or user", "factor"),
+    StudyColumn("benchmark", "string", "its name, or that of a user's own pair", "factor"),
+    StudyColumn("title", "string", "what it does", "factor"),
+    StudyColumn("own", "boolean", "a user's own pair: that its halves do the same work is unproved", "factor"),
+    StudyColumn("trap", "string", "why it compares with nothing; null for all others", "factor"),
+    StudyColumn("links", "Int64", "length of a chain; null for other benchmarks", "factor"),
+    StudyColumn("cold", "boolean", "loaded anew and caches evicted before each call", "factor"),
+    StudyColumn("pause_us", "Int64", "asleep before each call; 0: the calls follow each other", "factor"),
+    StudyColumn("evicted_bytes", "Int64", "how much was walked through before each cold call", "factor"),
+    StudyColumn("jited_bytes", "Int64", "size as machine code; 0: interpreted; null: no BPF", "count"),
+    StudyColumn("xlated_bytes", "Int64", "size after the verifier's rewriting; null: no BPF", "count"),
+    StudyColumn("work", "string", "what the algorithm makes one call do; null of a user's own pair", "factor"),
+    StudyColumn(
         "work_steps", "Int64", "how many of these the loaded code made in the emulator; null: not proved so", "count"
     ),
-    Column(
+    StudyColumn(
         *("work_instructions", "Int64"),
         *("its instructions between its clocks there, without those of what it calls; null: not proved so", "count"),
     ),
-    Column("executions", "Int64", "of the work between the two looks at the clock", "factor"),
-    Column("call", "Int64", "index of the execution, from 0", "factor"),
-    Column("elapsed_ns", "Int64", "between the two looks at the clock; null where instructions are counted", "time"),
-    Column("instructions", "Int64", "the same where the place's nanosecond is an instruction; else null", "count"),
-    Column("result", "string", "what the work gave, an unsigned number of 64 bits; null of a user's own pair", "count"),
+    StudyColumn("executions", "Int64", "of the work between the two looks at the clock", "factor"),
+    StudyColumn("call", "Int64", "index of the execution, from 0", "factor"),
+    StudyColumn(
+        "elapsed_ns", "Int64", "between the two looks at the clock; null where instructions are counted", "time"
+    ),
+    StudyColumn("instructions", "Int64", "the same where the place's nanosecond is an instruction; else null", "count"),
+    StudyColumn(
+        "result", "string", "what the work gave, an unsigned number of 64 bits; null of a user's own pair", "count"
+    ),
 )
 
 

@@ -25,43 +25,45 @@ from xdplab.studies.jit.study import SIZES as SIZES_FILE
 from xdplab.studies.jit.subjects import FILTER, MANY_TAPS, NONE, OPEN, PAYLOADS, SAME, SHORTEST, TCP_KINDS, same
 from xdplab.studies.jit.testbpf_log import TestLine, parse_test_bpf
 from xdplab.studies.places import PlaceFacts
-from xdplab.studies.tables import Column, typed
+from xdplab.studies.tables import StudyColumn, typed
 
 UNITS = {"time": "ns", "instructions": "instructions"}
 
 
 COLUMNS = (
-    Column("run_id", "string", "the run"),
-    Column("trial_id", "string", "point and repetition"),
-    Column("repetition", "Int64", "1 …"),
-    Column("place", "string", "host, uml, or a virtual lab"),
-    Column("kernel_release", "string", "uname -r there"),
-    Column("label", "string", "the place as figures name it"),
-    Column("clock", "string", "what a nanosecond of the place is: time or instructions"),
-    Column("unit", "string", "of cost, above and total: ns or instructions"),
-    Column("mode", "string", "interpreter or jit"),
-    Column("part", "string", "test_bpf, classes, filters, traffic, amplified, tcp"),
-    Column("subject", "string", "suite, instruction class or filter"),
-    Column("number", "Int64", "of a test in its suite; payload of traffic, bytes; packet sockets (amplified)"),
-    Column("name", "string", "a test's; the packet or system call a filter looks at"),
-    Column("case", "Int64", "of a test, 1 …; null if nothing was run"),
-    Column("classic", "boolean", "test_bpf: classic BPF, by the module's own table; null in other suites"),
-    Column("passed", "boolean", "the result is right: the kernel's own word, or equal to our model's"),
-    Column("jited", "boolean", "it ran compiled; null if nothing was run"),
-    Column("words", "string", "the end of the kernel's line on a test"),
-    Column("cost", "Float64", "of one run (test), one body (class), one run of the filter with entering it"),
-    Column("above", "Float64", "filters: cost above the shortest filter with the same verdict"),
-    Column("low", "Float64", "amplified, time: 95 % interval of the median round's cost, lower end"),
-    Column("high", "Float64", "amplified, time: its upper end"),
-    Column("policy_requested", "string", "amplified: the scheduling policy asked for, so that nothing else runs"),
-    Column("policy", "string", "amplified: the policy that it then had"),
-    Column("packets", "Float64", "tcp: runs of the filter per send (TCP_STREAM) or transaction (TCP_RR)"),
-    Column("total", "Float64", "traffic, tcp: of a datagram, send or transaction, seen through the filter"),
-    Column("untapped", "Float64", "traffic, tcp: of one that no packet socket looks at"),
-    Column("share", "Float64", "traffic, tcp: cost by total"),
-    Column("reason", "string", "why cost, above or share is null (filters, traffic), or machine_bytes (test_bpf)"),
-    Column("insns", "Int64", "instructions of the filter, of the class' larger program, or as the JIT got the test"),
-    Column("machine_bytes", "Float64", "jit: machine code of one body (classes), of the whole program (test_bpf)"),
+    StudyColumn("run_id", "string", "the run"),
+    StudyColumn("trial_id", "string", "point and repetition"),
+    StudyColumn("repetition", "Int64", "1 …"),
+    StudyColumn("place", "string", "host, uml, or a virtual lab"),
+    StudyColumn("kernel_release", "string", "uname -r there"),
+    StudyColumn("label", "string", "the place as figures name it"),
+    StudyColumn("clock", "string", "what a nanosecond of the place is: time or instructions"),
+    StudyColumn("unit", "string", "of cost, above and total: ns or instructions"),
+    StudyColumn("mode", "string", "interpreter or jit"),
+    StudyColumn("part", "string", "test_bpf, classes, filters, traffic, amplified, tcp"),
+    StudyColumn("subject", "string", "suite, instruction class or filter"),
+    StudyColumn("number", "Int64", "of a test in its suite; payload of traffic, bytes; packet sockets (amplified)"),
+    StudyColumn("name", "string", "a test's; the packet or system call a filter looks at"),
+    StudyColumn("case", "Int64", "of a test, 1 …; null if nothing was run"),
+    StudyColumn("classic", "boolean", "test_bpf: classic BPF, by the module's own table; null in other suites"),
+    StudyColumn("passed", "boolean", "the result is right: the kernel's own word, or equal to our model's"),
+    StudyColumn("jited", "boolean", "it ran compiled; null if nothing was run"),
+    StudyColumn("words", "string", "the end of the kernel's line on a test"),
+    StudyColumn("cost", "Float64", "of one run (test), one body (class), one run of the filter with entering it"),
+    StudyColumn("above", "Float64", "filters: cost above the shortest filter with the same verdict"),
+    StudyColumn("low", "Float64", "amplified, time: 95 % interval of the median round's cost, lower end"),
+    StudyColumn("high", "Float64", "amplified, time: its upper end"),
+    StudyColumn("policy_requested", "string", "amplified: the scheduling policy asked for, so that nothing else runs"),
+    StudyColumn("policy", "string", "amplified: the policy that it then had"),
+    StudyColumn("packets", "Float64", "tcp: runs of the filter per send (TCP_STREAM) or transaction (TCP_RR)"),
+    StudyColumn("total", "Float64", "traffic, tcp: of a datagram, send or transaction, seen through the filter"),
+    StudyColumn("untapped", "Float64", "traffic, tcp: of one that no packet socket looks at"),
+    StudyColumn("share", "Float64", "traffic, tcp: cost by total"),
+    StudyColumn("reason", "string", "why cost, above or share is null (filters, traffic), or machine_bytes (test_bpf)"),
+    StudyColumn(
+        "insns", "Int64", "instructions of the filter, of the class' larger program, or as the JIT got the test"
+    ),
+    StudyColumn("machine_bytes", "Float64", "jit: machine code of one body (classes), of the whole program (test_bpf)"),
 )
 
 Row = dict[str, Any]

@@ -20,7 +20,7 @@ from xdplab.studies.loading.loadbench import Counts, parse_loadbench
 from xdplab.studies.loading.passes import LOGGED, PLAIN, STACKS, TRACE, TRACED, shares
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
 from xdplab.studies.loading.study import COMPILED, SECTIONS, LoadingFacts
-from xdplab.studies.tables import Column, typed
+from xdplab.studies.tables import StudyColumn, typed
 
 SYSTEM_CALL, CLOCK, LOG, KERNEL, OBJECT = "system call", "clock", "verifier's log", "kernel", "object file"
 CPU_TIME = "CPU time"
@@ -28,29 +28,29 @@ GRAPH, FENTRY, SAMPLES = "function_graph", "fentry", "perf samples"
 
 
 COLUMNS = (
-    Column("run_id", "string", "the run"),
-    Column("trial_id", "string", "point and trial"),
-    Column("task", "string", "load, compile, start (a process that does nothing) or process (a whole command)"),
-    Column("place", "string", "where: host, vm:6.1:count …"),
-    Column("label", "string", "the same as figures name it, with what its clock is"),
-    Column("clock", "string", "what is measured there: time or instructions"),
-    Column("kernel_release", "string", "uname -r there"),
-    Column(
+    StudyColumn("run_id", "string", "the run"),
+    StudyColumn("trial_id", "string", "point and trial"),
+    StudyColumn("task", "string", "load, compile, start (a process that does nothing) or process (a whole command)"),
+    StudyColumn("place", "string", "where: host, vm:6.1:count …"),
+    StudyColumn("label", "string", "the same as figures name it, with what its clock is"),
+    StudyColumn("clock", "string", "what is measured there: time or instructions"),
+    StudyColumn("kernel_release", "string", "uname -r there"),
+    StudyColumn(
         "kind", "string", "bpf, module, loader (the process alone); insmod, busybox, libbpf, bpftool (a whole process)"
     ),
-    Column("program", "string", "clock (one read of it), or the workload"),
-    Column("form", "string", "bounded (a loop of blocks) or unrolled"),
-    Column("accesses", "Int64", "N; null for clock"),
-    Column("kernel", "string", "a compiled module: the kernel of its headers"),
-    Column("step", "string", "the step that the value is of (see Steps)"),
-    Column("source", "string", "its source: the system call's own time, a clock, the verifier's log, a tracer …"),
-    Column("repetition", "Int64", "1 … within its pass; null for sizes"),
-    Column("ns", "Float64", "time; null if the clock counts instructions"),
-    Column("instructions", "Float64", "instructions executed; null if the clock is time"),
-    Column("low", "Float64", "share of samples: lower end of its 95 % interval, in the unit of the value"),
-    Column("high", "Float64", "share of samples: upper end of its 95 % interval"),
-    Column("bytes", "Float64", "a size"),
-    Column("reason", "string", "why a value is null"),
+    StudyColumn("program", "string", "clock (one read of it), or the workload"),
+    StudyColumn("form", "string", "bounded (a loop of blocks) or unrolled"),
+    StudyColumn("accesses", "Int64", "N; null for clock"),
+    StudyColumn("kernel", "string", "a compiled module: the kernel of its headers"),
+    StudyColumn("step", "string", "the step that the value is of (see Steps)"),
+    StudyColumn("source", "string", "its source: the system call's own time, a clock, the verifier's log, a tracer …"),
+    StudyColumn("repetition", "Int64", "1 … within its pass; null for sizes"),
+    StudyColumn("ns", "Float64", "time; null if the clock counts instructions"),
+    StudyColumn("instructions", "Float64", "instructions executed; null if the clock is time"),
+    StudyColumn("low", "Float64", "share of samples: lower end of its 95 % interval, in the unit of the value"),
+    StudyColumn("high", "Float64", "share of samples: upper end of its 95 % interval"),
+    StudyColumn("bytes", "Float64", "a size"),
+    StudyColumn("reason", "string", "why a value is null"),
 )
 
 _BPF_STEPS = {

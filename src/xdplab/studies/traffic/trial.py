@@ -49,19 +49,19 @@ def measure(context: TrialContext, trial: Trial, raw: Path, facts: TrialFacts) -
     record_setup(context, trial, facts)
     require_way_back(context.lab, trial.point)
     require(context.lab, context.second, trial.point)
-    with Course(context, trial, raw, facts) as course:
-        course.attach()
-        course.prove_path()
-        course.warm_up()
-        course.count_actions_before()
-        course.run_passes()
-        course.race_in_slices()
-        course.count_actions_after()
-        course.test_run()
-        course.detach()
+    with Phases(context, trial, raw, facts) as phases:
+        phases.attach()
+        phases.prove_path()
+        phases.warm_up()
+        phases.count_actions_before()
+        phases.run_passes()
+        phases.race_in_slices()
+        phases.count_actions_after()
+        phases.test_run()
+        phases.detach()
 
 
-class Course:
+class Phases:
     """One trial under way: what its phases hand on. Its end releases whatever has begun, in the reverse order."""
 
     _side: DutSide

@@ -17,7 +17,7 @@ from xdplab.labs.base import OWN_KERNEL
 from xdplab.run.facts import learnt
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
-from xdplab.studies.tables import Column, typed
+from xdplab.studies.tables import StudyColumn, typed
 from xdplab.studies.verifier.largest import SizeTried, answer
 from xdplab.studies.verifier.points import LINUX, VerifierTrial
 from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED, VerifierFacts
@@ -28,75 +28,83 @@ NOT_COUNTED = "time, not instructions"
 
 
 COLUMNS = (
-    Column("run_id", "string", "the run", "factor"),
-    Column("trial_id", "string", "point and repetition", "factor"),
-    Column("repetition", "Int64", "1 …; a guest is measured once, since it counts", "factor"),
-    Column("verifier", "string", "linux, or the name of a PREVAIL", "factor"),
-    Column("kernel", "string", "host, a guest's version, or null for PREVAIL", "factor"),
-    Column("kernel_release", "string", "uname -r of it", "factor"),
-    Column("label", "string", "verifier and kernel as figures name them", "factor"),
-    Column("clock", "string", "what the machine's nanosecond is: time or instructions", "factor"),
-    Column(
+    StudyColumn("run_id", "string", "the run", "factor"),
+    StudyColumn("trial_id", "string", "point and repetition", "factor"),
+    StudyColumn("repetition", "Int64", "1 …; a guest is measured once, since it counts", "factor"),
+    StudyColumn("verifier", "string", "linux, or the name of a PREVAIL", "factor"),
+    StudyColumn("kernel", "string", "host, a guest's version, or null for PREVAIL", "factor"),
+    StudyColumn("kernel_release", "string", "uname -r of it", "factor"),
+    StudyColumn("label", "string", "verifier and kernel as figures name them", "factor"),
+    StudyColumn("clock", "string", "what the machine's nanosecond is: time or instructions", "factor"),
+    StudyColumn(
         "given", "string", "flags, tables (types, variables, targets), modules that the user gave; null: none", "factor"
     ),
-    Column("corpus", "string", "directory, archive, family, or system", "factor"),
-    Column("object", "string", "path within the corpus, or what was generated", "factor"),
-    Column("sha256", "string", "of the object's bytes", "factor"),
-    Column("section", "string", "ELF section of the program", "factor"),
-    Column("program", "string", "its function", "factor"),
-    Column("program_id", "string", "object, section and function as the kernel has them: joins verifiers", "factor"),
-    Column("program_type", "string", "as libbpf names it", "factor"),
-    Column("loader", "string", "libbpf or raw (objects that libbpf 1.0 does not take)", "factor"),
-    Column("family", "string", "of a generated program", "factor"),
-    Column("n", "Int64", "its size: iterations or branches", "factor"),
-    Column("form", "string", "rolled or unrolled", "factor"),
-    Column("exit", "string", "how a loop ends: < or !=", "factor"),
-    Column("maps", "string", "btf or legacy", "factor"),
-    Column("compiler", "string", "which clang", "factor"),
-    Column("mcpu", "string", "instruction set", "factor"),
-    Column("compiled_by", "string", "the clang that the object's debug information names", "factor"),
-    Column("insns", "Int64", "instructions handed to the verifier", "count"),
-    Column("insns_hash", "string", "of those instructions, map descriptors apart", "factor"),
-    Column("verdict", "string", "accepted, rejected, complexity, environment, no_type, loader", "verdict"),
-    Column("cause", "string", "why not accepted", "verdict"),
-    Column("complaint", "string", "the last lines of the verifier's or loader's own output", "verdict"),
-    Column("loads", "Int64", "loads (or PREVAIL runs) behind the times", "count"),
-    Column("load_ns", "Float64", "median over the loads of BPF_PROG_LOAD; of PREVAIL's process, wall", "time"),
-    Column("load_instructions", "Float64", "the same where the clock counts instructions", "count"),
-    Column(
+    StudyColumn("corpus", "string", "directory, archive, family, or system", "factor"),
+    StudyColumn("object", "string", "path within the corpus, or what was generated", "factor"),
+    StudyColumn("sha256", "string", "of the object's bytes", "factor"),
+    StudyColumn("section", "string", "ELF section of the program", "factor"),
+    StudyColumn("program", "string", "its function", "factor"),
+    StudyColumn(
+        "program_id", "string", "object, section and function as the kernel has them: joins verifiers", "factor"
+    ),
+    StudyColumn("program_type", "string", "as libbpf names it", "factor"),
+    StudyColumn("loader", "string", "libbpf or raw (objects that libbpf 1.0 does not take)", "factor"),
+    StudyColumn("family", "string", "of a generated program", "factor"),
+    StudyColumn("n", "Int64", "its size: iterations or branches", "factor"),
+    StudyColumn("form", "string", "rolled or unrolled", "factor"),
+    StudyColumn("exit", "string", "how a loop ends: < or !=", "factor"),
+    StudyColumn("maps", "string", "btf or legacy", "factor"),
+    StudyColumn("compiler", "string", "which clang", "factor"),
+    StudyColumn("mcpu", "string", "instruction set", "factor"),
+    StudyColumn("compiled_by", "string", "the clang that the object's debug information names", "factor"),
+    StudyColumn("insns", "Int64", "instructions handed to the verifier", "count"),
+    StudyColumn("insns_hash", "string", "of those instructions, map descriptors apart", "factor"),
+    StudyColumn("verdict", "string", "accepted, rejected, complexity, environment, no_type, loader", "verdict"),
+    StudyColumn("cause", "string", "why not accepted", "verdict"),
+    StudyColumn("complaint", "string", "the last lines of the verifier's or loader's own output", "verdict"),
+    StudyColumn("loads", "Int64", "loads (or PREVAIL runs) behind the times", "count"),
+    StudyColumn("load_ns", "Float64", "median over the loads of BPF_PROG_LOAD; of PREVAIL's process, wall", "time"),
+    StudyColumn("load_instructions", "Float64", "the same where the clock counts instructions", "count"),
+    StudyColumn(
         "verify_ns",
         "Float64",
         "median of the kernel's word on the same loads (µs steps); PREVAIL (old): its analysis",
         "time",
     ),
-    Column("verify_instructions", "Float64", "the same where the clock counts instructions", "count"),
-    Column(
+    StudyColumn("verify_instructions", "Float64", "the same where the clock counts instructions", "count"),
+    StudyColumn(
         "rest_ns",
         "Float64",
         "median of load less verifying: JIT, allocation, system call (null from 7.2 on)",
         "time",
     ),
-    Column("user_ns", "Float64", "PREVAIL: user time of its process", "time"),
-    Column("processed_insns", "Int64", "instructions the verifier looked at", "count"),
-    Column("total_states", "Int64", "states it made", "count"),
-    Column("peak_states", "Int64", "states it held at once", "count"),
-    Column("max_states_per_insn", "Int64", "of one instruction", "count"),
-    Column("mark_read", "Int64", "longest walk to mark a register as read, as the log says", "count"),
-    Column("stack_depths", "string", "bytes of stack of the program and each subprogram, such as 24+8+8", "memory"),
-    Column("stack_sum_bytes", "Int64", "their sum, as veristat's stack_depth", "memory"),
-    Column("stack_chain_bytes", "Int64", "most along a chain of calls, each rounded up by the kernel", "memory"),
-    Column("stack_reason", "string", "why stack_depths is null", "verdict"),
-    Column("stack_chain_reason", "string", "why stack_chain_bytes is null", "verdict"),
-    Column("branches", "Int64", "calls of push_stack(); null if the kernel does not have it as a function", "count"),
-    Column("memory_bytes", "Float64", "most held at once: by kmalloc less kfree; PREVAIL: by its process", "memory"),
-    Column("peak_bytes", "Float64", "page tracepoints: slabs that are filled later are missing", "memory"),
-    Column("cgroup_peak_bytes", "Float64", "memory control group", "memory"),
-    Column("memory_reason", "string", "why memory_bytes is null", "verdict"),
-    Column("peak_reason", "string", "why peak_bytes is null", "verdict"),
-    Column("cgroup_reason", "string", "why cgroup_peak_bytes is null", "verdict"),
-    Column("branches_reason", "string", "why branches is null", "verdict"),
-    Column("xlated_bytes", "Float64", "size after the verifier's rewriting", "memory"),
-    Column("jited_bytes", "Float64", "size as machine code; null where interpreted", "memory"),
+    StudyColumn("user_ns", "Float64", "PREVAIL: user time of its process", "time"),
+    StudyColumn("processed_insns", "Int64", "instructions the verifier looked at", "count"),
+    StudyColumn("total_states", "Int64", "states it made", "count"),
+    StudyColumn("peak_states", "Int64", "states it held at once", "count"),
+    StudyColumn("max_states_per_insn", "Int64", "of one instruction", "count"),
+    StudyColumn("mark_read", "Int64", "longest walk to mark a register as read, as the log says", "count"),
+    StudyColumn(
+        "stack_depths", "string", "bytes of stack of the program and each subprogram, such as 24+8+8", "memory"
+    ),
+    StudyColumn("stack_sum_bytes", "Int64", "their sum, as veristat's stack_depth", "memory"),
+    StudyColumn("stack_chain_bytes", "Int64", "most along a chain of calls, each rounded up by the kernel", "memory"),
+    StudyColumn("stack_reason", "string", "why stack_depths is null", "verdict"),
+    StudyColumn("stack_chain_reason", "string", "why stack_chain_bytes is null", "verdict"),
+    StudyColumn(
+        "branches", "Int64", "calls of push_stack(); null if the kernel does not have it as a function", "count"
+    ),
+    StudyColumn(
+        "memory_bytes", "Float64", "most held at once: by kmalloc less kfree; PREVAIL: by its process", "memory"
+    ),
+    StudyColumn("peak_bytes", "Float64", "page tracepoints: slabs that are filled later are missing", "memory"),
+    StudyColumn("cgroup_peak_bytes", "Float64", "memory control group", "memory"),
+    StudyColumn("memory_reason", "string", "why memory_bytes is null", "verdict"),
+    StudyColumn("peak_reason", "string", "why peak_bytes is null", "verdict"),
+    StudyColumn("cgroup_reason", "string", "why cgroup_peak_bytes is null", "verdict"),
+    StudyColumn("branches_reason", "string", "why branches is null", "verdict"),
+    StudyColumn("xlated_bytes", "Float64", "size after the verifier's rewriting", "memory"),
+    StudyColumn("jited_bytes", "Float64", "size as machine code; null where interpreted", "memory"),
 )
 JIT_INSIDE_SINCE = (7, 2)
 """From this kernel on bpf_check() runs the JIT, so load less verifying is not the JIT's share."""
