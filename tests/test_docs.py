@@ -30,7 +30,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_the_plan_in_the_docs_is_a_plan(tmp_path: Path) -> None:
     text = (ROOT / "docs/use/plans.md").read_text()
-    block = re.search(r"(?:^    .*\n)+", text, re.MULTILINE)
+    block = re.search(r"^    name: (?:.*\n)(?:^    .*\n)+", text, re.MULTILINE)
     assert block
     (tmp_path / "p.yaml").write_text(re.sub(r"^    ", "", block[0], flags=re.MULTILINE))
     assert load_plan(tmp_path / "p.yaml").name == "quick"

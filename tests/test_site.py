@@ -112,11 +112,12 @@ def test_the_commands_that_need_no_lab_run(page: str, checkout: Path) -> None:
     assert ran >= 2
 
 
-def test_the_python_of_the_pages_runs(checkout: Path) -> None:
+@pytest.mark.parametrize(("page", "name"), [("use/tasks.md", "rows"), ("use/notebook.md", "run")])
+def test_the_python_of_the_pages_runs(page: str, name: str, checkout: Path) -> None:
     names: dict[str, object] = {}
-    for block in fenced("use/tasks.md", "python"):
+    for block in fenced(page, "python"):
         exec(block, names)
-    assert "rows" in names
+    assert name in names
 
 
 @pytest.mark.nightly
