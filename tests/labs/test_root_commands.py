@@ -24,7 +24,7 @@ from xdplab.hosts.process import KILL_AFTER_S
 from xdplab.hosts.ssh import TELL_GROUP
 from xdplab.labs import Lab
 from xdplab.labs.servers.inventory import Inventory
-from xdplab.labs.servers.root_commands import COMMANDS, page, sudoers
+from xdplab.labs.servers.root_commands import COMMANDS, sudoers
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "src" / "xdplab"
@@ -35,10 +35,6 @@ STARTS = {"run", "start", "tool", "text", "_read", "_answer"}
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the servers are namespaces")
 needs_sudo = pytest.mark.skipif(not SUDO.exists(), reason="needs the real sudo: apt install sudo")
-
-
-def test_the_docs_have_the_table() -> None:
-    assert page() in (ROOT / "docs/results/security.md").read_text()
 
 
 def test_whatever_is_started_on_a_host_is_in_the_table() -> None:

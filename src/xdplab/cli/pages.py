@@ -19,6 +19,7 @@ import click
 from xdplab.cli import EXIT_CODES, answers, cli
 from xdplab.counters.drivers import DRIVERS
 from xdplab.errors import XdplabError
+from xdplab.labs.servers import root_commands
 from xdplab.labs.servers.inventory import Inventory
 from xdplab.plan import reference
 from xdplab.run.metrics import METRICS
@@ -223,6 +224,12 @@ For a driver without a row, xdplab uses the link's statistics if these count XDP
 rests on one count, and reason and figures say "one count only"."""
 
 
+def server_commands() -> str:
+    """What runs as root on a server of an inventory; kept in the repository."""
+    text = "`xdplab lab sudoers rack.yaml` prints the drop-in for sudo that allows exactly these."
+    return f"# Commands that run as root on a server\n\n{MADE}\n\n{text}\n\n{root_commands.page()}"
+
+
 def study_columns() -> str:
     """The columns of each study's table."""
     parts = [
@@ -246,6 +253,7 @@ KEPT: dict[str, Callable[[], str]] = {
     "reference/columns.md": columns,
     "reference/factors.md": factors,
     "reference/nic-counters.md": nic_counters,
+    "reference/root-commands.md": server_commands,
     "reference/study-columns.md": study_columns,
 }
 """Pages that a reader of the plain repository needs; `python -m xdplab.cli.pages docs --kept` writes them anew."""
