@@ -6,7 +6,7 @@ PLAN ?= plans/quick.yaml
 RUN ?= $(lastword $(sort $(wildcard results/2*)))
 
 help:
-	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | docs | test [WITH=pythons] | test-fast | test-pythons | lint | tidy | bench | nightly | distros | faults | soak | fuzz | thesis DATA=… RUN=… | clean"
+	@echo "make setup | notebook | lab | run [PLAN=…] | figures [RUN=…] | docs | test | test-all | test-fast | test-pythons | lint | tidy | bench | nightly | distros | faults | soak | fuzz | thesis DATA=… RUN=… | clean"
 
 setup:
 	shell/setup.sh --dev >/dev/null
@@ -28,7 +28,10 @@ docs: setup
 	@echo "build/site/index.html"
 
 test: setup
-	shell/check.sh $(WITH:%=with-%)
+	shell/check.sh core
+
+test-all: test
+	shell/check.sh thorough
 
 test-fast: setup
 	shell/check.sh fast
@@ -77,4 +80,4 @@ clean:
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 	@for tool in $(dir $(wildcard afxdp_user/Makefile native/*/Makefile)); do $(MAKE) -s -C $$tool clean; done
 
-.PHONY: help setup notebook lab run figures docs test test-fast test-pythons lint tidy bench nightly distros faults soak fuzz thesis clean
+.PHONY: help setup notebook lab run figures docs test test-all test-fast test-pythons lint tidy bench nightly distros faults soak fuzz thesis clean

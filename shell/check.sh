@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All checks before a change lands, the cheapest first. `check.sh lint` leaves the tests out; `check.sh fast` runs only the
-# tests of parsers, plans, analysis, figures and refusals, which need no root, no lab and no BPF compiler. `check.sh
-# pythons [VERSION…]` runs these with each supported Python besides the environment's own, or with these versions, and
-# `check.sh with-pythons` runs all checks and, beside the tests without traffic, these. `check.sh tidy` runs clang-tidy over the C tools; `check.sh sanitized
-# [TEST…]` runs their tests with both sanitizers. `check.sh again` runs the tests that failed the last time.
+# All checks before a change lands, the cheapest first. `check.sh lint` leaves the tests out; `check.sh core` leaves out
+# those marked `thorough`, and `check.sh thorough` runs only those. `check.sh fast` runs only the tests of parsers, plans,
+# analysis, figures and refusals, which need no root, no lab and no BPF compiler. `check.sh pythons [VERSION…]` runs
+# these with each supported Python besides the environment's own, or with these versions. `check.sh tidy` runs
+# clang-tidy over the C tools; `check.sh sanitized [TEST…]` runs their tests with both sanitizers. `check.sh again` runs
+# the tests that failed the last time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
@@ -103,14 +104,14 @@ ended() {
 # time by itself, as the product tries an invalid trial again. The last lines name what passed only then, and what failed
 # in any part: they are all that is left of a long log at times.
 tests() { # [OPTION…] for pytest
-    local apart=() failed=0 late=0 log part traffic=(-m 'lab and not nightly' "$@") memory="-o cache_dir=.pytest_cache"
+    local apart=() failed=0 late=0 log part memory="-o cache_dir=.pytest_cache"
+    local traffic=(-m "lab and $chosen" "$@") rest="(machine or not guest) and not lab and $chosen"
     log=$(mktemp -d)
     if [ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then
         apart=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
     fi
-    beside guest "$bin/pytest" --durations=25 -m 'guest and not machine and not lab and not nightly' $memory/guest "$@"
-    beside userspace "$bin/pytest" -n "$(nproc)" --durations=25 \
-        -m '(machine or not guest) and not lab and not nightly' $memory/userspace "$@" "${USERSPACE[@]}"
+    beside guest "$bin/pytest" --durations=25 -m "guest and not machine and not lab and $chosen" $memory/guest "$@"
+    beside userspace "$bin/pytest" -n "$(nproc)" --durations=25 -m "$rest" $memory/userspace "$@" "${USERSPACE[@]}"
     say "pytest, real traffic"
     passed $# "$log/first" "${apart[@]}" "$bin/pytest" --durations=25 "${traffic[@]}" || late=1
     ended $# guest userspace || failed=1
@@ -118,23 +119,19 @@ tests() { # [OPTION…] for pytest
         say "pytest, real traffic that failed, once more"
         passed $# "$log/second" "${apart[@]}" "$bin/pytest" "${FAILED[@]}" "${traffic[@]}" || failed=1
     fi
-    if [ "$with" = pythons ]; then # they measure nothing, and take mostly the CPU time that waiting tests leave
-        beside pythons shell/check.sh pythons
-    fi
     say "pytest, all other tests"
-    passed $# "$log/others" "$bin/pytest" -n "$(nproc)" --durations=25 \
-        -m '(machine or not guest) and not lab and not nightly' $memory/others "${USERSPACE[@]/#/--ignore=}" "$@" || failed=1
-    [ "$with" != pythons ] || ended 0 pythons || failed=1
+    passed $# "$log/others" "$bin/pytest" -n "$(nproc)" --durations=25 -m "$rest" $memory/others \
+        "${USERSPACE[@]/#/--ignore=}" "$@" || failed=1
     say "all parts"
     for part in first second guest userspace others; do [ ! -e "$log/$part" ] || tail -n 1 "$log/$part" | tr -d =; done
-    grep -hE '^(FAILED|ERROR) ' "$log"/{second,guest,userspace,others,pythons} 2>/dev/null || true
+    grep -hE '^(FAILED|ERROR) ' "$log"/{second,guest,userspace,others} 2>/dev/null || true
     grep -hE '^(FAILED|ERROR) ' "$log/first" | sed 's/^/in the first attempt: /' || true
     rm -r "$log"
     return $failed
 }
 
 fast() { # PROCESSES PYTHON…
-    "${@:2}" -m pytest -n "$1" --durations=25 -m 'not nightly and not root and not lab' "${FAST[@]}"
+    "${@:2}" -m pytest -n "$1" --durations=25 -m "not root and not lab and $chosen" "${FAST[@]}"
 }
 
 # Uses an installed Python, one of pyenv's, or one that uv fetches.
@@ -166,7 +163,7 @@ pythons() { # [VERSION…]
     for version; do
         say "Python $version"
         if [ "$version" = "$own" ]; then
-            echo "left to make test, which runs with it"
+            echo "left to make test-all, which runs with it"
         elif ! environment_of "$version" "$made/$version" 2>"$made/log"; then
             echo "skipped: it is not here, and uv cannot fetch it: $(sed '1b;$!d' "$made/log" | tr -s '\n ' ' ')"
         elif packages_of "$made/$version"; then
@@ -186,9 +183,14 @@ pythons() { # [VERSION…]
     return $failed
 }
 
-with=
+chosen="not nightly"
 case ${1:-} in
-with-pythons) with=pythons ;;
+core) chosen="not nightly and not thorough" ;;
+thorough)
+    chosen="thorough and not nightly"
+    tests
+    exit
+    ;;
 fast)
     fast "$(nproc)" "$bin/python"
     exit

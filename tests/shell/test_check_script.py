@@ -60,22 +60,26 @@ def test_each_part_decides_and_nothing_is_left(tmp_path: Path, codes: dict[str, 
         assert words in result.stdout
 
 
-MARKS = ("lab", "guest", "machine", "nightly")
+MARKS = ("lab", "guest", "machine", "thorough", "nightly")
+ALL = [[], ["core", "thorough"]]
 
 
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
-    """The arguments of each call of pytest."""
-    folder = tmp_path_factory.mktemp("parts")
-    check(folder)
-    return [line.split("\t") for line in (folder / "arguments").read_text().splitlines()]
+@pytest.fixture(scope="module", params=ALL, ids=" then ".join)
+def parts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
+    """The arguments of each call of pytest: of `check.sh`, and of `make test-all`."""
+    calls: list[list[str]] = []
+    for words in request.param or [""]:
+        folder = tmp_path_factory.mktemp("parts")
+        check(folder, *words.split())
+        calls += [line.split("\t") for line in (folder / "arguments").read_text().splitlines()]
+    assert len(calls) == 4 * (len(request.param) or 1)
+    return calls
 
 
-@pytest.mark.parametrize("marks", [marks for n in range(5) for marks in combinations(MARKS, n)], ids="+".join)
+@pytest.mark.parametrize("marks", [marks for n in range(6) for marks in combinations(MARKS, n)], ids="+".join)
 @pytest.mark.parametrize("listed", [True, False])
 def test_each_test_is_in_one_part(parts: list[list[str]], listed: bool, marks: tuple[str, ...]) -> None:
     """Whatever marks it has, and whether its file is in the list of those that work in user space."""
-    assert len(parts) == 4
     selected = 0
     for words in parts:
         files = listed if "tests/analysis" in words else not (listed and "--ignore=tests/analysis" in words)
@@ -117,14 +121,10 @@ case "$0" in */3.13/*) echo "1 of 9 failed"; exit "${TESTS:-0}" ;; *) echo "9 pa
 """
 
 
-@pytest.mark.parametrize("argv", [["shell/check.sh", "pythons"], ["shell/check.sh", "with-pythons"]], ids=" ".join)
 @pytest.mark.parametrize(
     ("own", "code"), [({}, 0), ({"TESTS": "1"}, 1), ({"SYNC": "2"}, 1), ({"SYNC": "2", "PIP": "0"}, 0)]
 )
-def test_each_python_counts_except_an_unavailable_one(
-    tmp_path: Path, argv: list[str], own: dict[str, str], code: int
-) -> None:
-    """By itself, and beside tests that pass."""
+def test_each_python_counts_except_an_unavailable_one(tmp_path: Path, own: dict[str, str], code: int) -> None:
     tools = dict.fromkeys(("ruff", "mypy", "lint-imports", "pytest"), "#!/bin/sh\n") | {"uv": UV, "python": OWN}
     files = {"shell/setup.sh": SETUP, "double": OTHER, **{f"venv/bin/{name}": text for name, text in tools.items()}}
     for path, text in files.items():
@@ -139,9 +139,10 @@ def test_each_python_counts_except_an_unavailable_one(
         | own
         | {"PYTHONDONTWRITEBYTECODE": "1"}
     )
+    argv = ["shell/check.sh", "pythons"]
     result = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert result.returncode == code, result.stdout + result.stderr
-    assert "== Python 3.11\nleft to make test" in result.stdout
+    assert "== Python 3.11\nleft to make test-all" in result.stdout
     assert "== Python 3.12, the tests of make test-fast\n9 passed\n" in result.stdout
     assert "skipped: it is not here, and uv cannot fetch it: error: no such download" in result.stdout
     assert list(temporary.iterdir()) == []
