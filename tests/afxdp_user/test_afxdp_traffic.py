@@ -227,6 +227,7 @@ def test_two_runs_one_after_the_other_get_the_same_queues(lab, forwarder):
             assert len(again.ready.queues) == queues
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("queues", [1, 2])
 def test_a_former_application_that_is_still_ending_is_waited_for(lab, forwarder, queues):
     """As after a lost connection: under a flood, the kernel takes seconds to release a killed application's queues."""

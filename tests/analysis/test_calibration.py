@@ -54,6 +54,7 @@ def test_equal_runs_are_called_different_in_no_more_than_one_of_twenty() -> None
     assert wrong / 400 <= 0.05, f"{wrong} of 400 (seed {SEED})"
 
 
+@pytest.mark.thorough
 def test_two_points_are_not_known_as_well_as_the_eight_of_a_calibration() -> None:
     """Runs whose points swing on their own: the mean over 8 points had been the spread of the mean over 2."""
     rng = np.random.default_rng(SEED)

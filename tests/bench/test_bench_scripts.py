@@ -17,6 +17,8 @@ from xdpgen.peers import MOONGEN, Work, peer_commands
 from xdpgen_matrix import senders_of
 from xdpgen_pktgen import took_us
 
+pytestmark = pytest.mark.thorough
+
 BENCH = Path(__file__).parents[2] / "bench"
 SCRIPTS = sorted(BENCH.glob("*.py"))
 LONGEST_S = 3600

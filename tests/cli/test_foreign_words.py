@@ -42,6 +42,7 @@ def steering(text: str) -> set[str]:
     return {char for char in text if char != "\n" and visible(char) != char}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", ["50", "300"])
 def test_no_verb_prints_a_control_character_of_a_strangers_run(
     run: Path, monkeypatch: pytest.MonkeyPatch, columns: str
@@ -56,6 +57,7 @@ def test_no_verb_prints_a_control_character_of_a_strangers_run(
     assert EVIL[:-4] in row["note"], "a program gets the words as they are"
 
 
+@pytest.mark.thorough
 def test_figures_and_the_report_of_a_strangers_run_are_whole(run: Path, tmp_path: Path) -> None:
     drawn = forked.xdplab("figures", str(run))
     assert drawn.returncode == 0, drawn.stderr

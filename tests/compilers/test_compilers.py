@@ -32,6 +32,8 @@ from xdplab.studies.execution.objects import object_name
 from xdplab.studies.execution.proof import examine
 from xdplab.studies.verifier.families import PROGRAMS
 
+pytestmark = pytest.mark.thorough
+
 DEBIAN_13 = 19
 """The clang of Debian 13."""
 

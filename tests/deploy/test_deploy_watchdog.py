@@ -104,6 +104,7 @@ def test_silence_counts_as_gone(lab: VethLab, tmp_path: Path) -> None:
     dog.dismiss()
 
 
+@pytest.mark.thorough
 def test_a_controller_that_lives_is_never_silent_however_long_a_search_takes(lab: VethLab, tmp_path: Path) -> None:
     host, state = lab.dut.host, str(tmp_path)
     remember(host, "vd0", state)

@@ -134,6 +134,7 @@ def test_an_object_that_is_not_there_is_a_program_error(lab, xdpload):
         attach(lab.dut.host, xdpload, XdpRequest("/nosuch.o", "vd0", "native"))
 
 
+@pytest.mark.thorough
 def test_another_owners_program_is_named_and_left_alone(lab, xdpload, request_drop, drop_object):
     lab.attach(lab.dut, drop_object)
     theirs = attached_program(lab.dut.host, "vd0").program_id

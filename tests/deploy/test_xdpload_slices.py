@@ -95,6 +95,7 @@ def test_the_order_within_pairs_is_the_seeds(lab, xdpload, drop_object):
     assert orders[0] == orders[1] != orders[2]
 
 
+@pytest.mark.thorough
 def test_nothing_is_measured_without_a_frame(lab, xdpload, drop_object):
     request = XdpRequest(str(drop_object), "vd0", "native")
     with (

@@ -9,7 +9,7 @@ import pytest
 
 from tests.end_to_end.conftest import needs_root, xdplab
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
 PLAN = """\
 name: tiny

@@ -55,6 +55,7 @@ SEC("xdp") int six(struct xdp_md *ctx) {
 """
 
 
+@pytest.mark.thorough
 def test_tags_and_ipv6_are_factors_of_valid_trials_in_every_mode(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     before = snapshot(lab.dut, lab.dut_interface)
     (tmp_path / "p.yaml").write_text(PLAN)
@@ -74,6 +75,7 @@ def test_tags_and_ipv6_are_factors_of_valid_trials_in_every_mode(lab: Lab, lab_n
     assert snapshot(lab.dut, lab.dut_interface) == before
 
 
+@pytest.mark.thorough
 def test_ipv6_in_every_mode(lab_name: str, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(PLAN.replace("72", "[88, 1501]").replace("[4, 6]", "6"))
     xdplab("--lab", lab_name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)

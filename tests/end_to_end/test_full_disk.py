@@ -13,7 +13,7 @@ from tests.end_to_end.conftest import needs_root, xdplab
 from xdplab.errors import ResultsError
 from xdplab.run.journal import Journal
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
 PLAN = """
 name: full

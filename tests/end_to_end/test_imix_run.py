@@ -65,6 +65,7 @@ def measured(folder: Path, lab_name: str) -> pd.DataFrame:
     return trials
 
 
+@pytest.mark.thorough
 def test_several_sizes_are_a_factor_of_valid_trials_in_every_mode(lab_name: str, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(PLAN)
     trials = measured(tmp_path, lab_name)

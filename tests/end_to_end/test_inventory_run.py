@@ -16,7 +16,7 @@ from tests.end_to_end.conftest import _inventory_of, needs_root, xdplab
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
 PLAN = """
 name: rack

@@ -65,6 +65,7 @@ def kill_once(argv: list[str], journal: Path, rng: random.Random) -> None:
     child.wait()
 
 
+@pytest.mark.thorough
 def test_ten_kills_and_resumes_end_as_an_undisturbed_run(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     (tmp_path / "kills.yaml").write_text(PLAN)
     first = forked.Started("--lab", lab_name, "run", str(tmp_path / "kills.yaml"), "--out", str(tmp_path / "out"))

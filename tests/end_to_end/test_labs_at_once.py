@@ -63,6 +63,7 @@ def first_to_finish(folder: Path) -> str | None:
     return next((event["facts"]["lab"] for event in map(json.loads, lines) if event["event"] == "finished"), None)
 
 
+@pytest.mark.thorough
 def test_a_lab_that_goes_down_half_way_gives_its_block_back(three: list[str], tmp_path: Path) -> None:
     (tmp_path / "shared.yaml").write_text(PLAN)
     options = ["--labs", ",".join(three), "--out", "out", "--no-figures"]
@@ -129,6 +130,7 @@ def cluster(three: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         dask.config.refresh()
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_runs_already_measures_and_resumes(cluster: str, three: list[str], tmp_path: Path) -> None:
     (tmp_path / "shared.yaml").write_text(PLAN.replace("repetitions: 5", "repetitions: 2"))
     there = ["--scheduler", cluster]

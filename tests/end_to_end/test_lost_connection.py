@@ -50,7 +50,12 @@ def children(of: int) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     ("victims", "after", "repetitions"),
-    [(("dut",), (4,), 1), (("tg",), (5,), 1), (("dut", "tg"), (7,), 1), (("dut",), (3, 8, 13), 2)],
+    [
+        (("dut",), (4,), 1),
+        pytest.param(("tg",), (5,), 1, marks=pytest.mark.thorough),
+        pytest.param(("dut", "tg"), (7,), 1, marks=pytest.mark.thorough),
+        pytest.param(("dut",), (3, 8, 13), 2, marks=pytest.mark.thorough),
+    ],
 )
 def test_a_run_goes_on_after_a_lost_connection(
     lab: Lab, lab_name: str, tmp_path: Path, victims: tuple[str, ...], after: tuple[int, ...], repetitions: int

@@ -22,7 +22,7 @@ from xdplab.plan import parse_plan
 from xdplab.run.state import read_state
 from xdplab.studies.traffic import runs
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
 PLAN = {
     "name": "quiet",

@@ -44,6 +44,7 @@ def program(folder: Path, name: str, turns: int) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_a_program_that_does_more_loses_the_race_and_the_rest_is_not_measured(lab_name: str, tmp_path: Path) -> None:
     quick, slow = program(tmp_path, "quick", 1), program(tmp_path, "slow", 3000)
     options = ["--window", "0.1", "--at-most", "30", "--out", "out"]
@@ -71,6 +72,7 @@ def test_a_program_that_does_more_loses_the_race_and_the_rest_is_not_measured(la
     ).stdout + str(xl.open(run.path).kind.summary())
 
 
+@pytest.mark.thorough
 def test_a_race_is_one_call_in_the_notebook(lab_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sides = [xl.program(str(program(tmp_path, name, turns)), action="tx") for name, turns in (("a", 3000), ("b", 1))]

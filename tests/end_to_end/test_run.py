@@ -297,6 +297,7 @@ def test_on_cpus_of_its_own_the_dut_is_an_open_loop(lab_name: str, tmp_path: Pat
     assert (saturated["loss_ratio"] > 0).all()
 
 
+@pytest.mark.thorough
 def test_a_users_own_frames_are_sent_as_they_are(lab_name: str, tmp_path: Path) -> None:
     """Frame sizes, flows and bits come from the file; a plan that requests others is refused."""
     frame = bytes.fromhex("ffffffffffff020000000001") + b"\x88\xb5" + bytes(range(86))
@@ -353,6 +354,7 @@ char _license[] SEC("license") = "GPL";
 """
 
 
+@pytest.mark.thorough
 def test_frames_that_come_back_rewritten_are_not_lost(lab_name: str, tmp_path: Path) -> None:
     """A program that adds a header gave a loss of 1.0 although the counts agreed."""
     (tmp_path / "push.bpf.c").write_text(PUSH)
@@ -368,6 +370,7 @@ def test_frames_that_come_back_rewritten_are_not_lost(lab_name: str, tmp_path: P
     assert abs(table["loss_ratio"][0]) < 0.02
 
 
+@pytest.mark.thorough
 def test_figures_compare_and_audit_need_no_lab(lab_name: str, tmp_path: Path) -> None:
     plan = (
         "name: two\nrepetitions: 2\ntrial: {warmup_s: 0.05, window_s: 0.1}\n"
@@ -469,6 +472,7 @@ char _license[] SEC("license") = "GPL";
 """
 
 
+@pytest.mark.thorough
 def test_a_program_that_does_not_do_what_the_plan_says_is_invalid(lab_name: str, tmp_path: Path) -> None:
     """Each program with each declared action, by the driver's counters (native) and by counting instructions (both)."""
     for name in ("drop", "pass", "tx", "aborted"):
@@ -521,6 +525,7 @@ bpftool map update name targets key 0 0 0 0 value $(printf '%d 0 0 0' $(cat /sys
 """
 
 
+@pytest.mark.thorough
 def test_redirected_frames_are_followed_to_their_target(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     """Targets: a device behind a second veth, a CPU whose queue overflows, a socket, none of these; shares of mixed."""
     if os.cpu_count() == 1:

@@ -24,6 +24,7 @@ blocks:
 """
 
 
+@pytest.mark.thorough
 def test_sockets_are_what_the_plan_asks_for_or_the_trial_is_unsupported(lab_name: str, tmp_path: Path) -> None:
     """A veth has no zero copy."""
     (tmp_path / "p.yaml").write_text(PLAN)
@@ -62,6 +63,7 @@ blocks:
 """
 
 
+@pytest.mark.thorough
 def test_a_device_that_does_not_stamp_what_it_sends_is_refused_before_it_sends(lab_name: str, tmp_path: Path) -> None:
     """The driver is asked first: a veth has neither these stamps nor zero copy, and only the former are named."""
     (tmp_path / "p.yaml").write_text(SENT)

@@ -11,7 +11,7 @@ import pytest
 from tests.end_to_end.conftest import needs_root, xdplab
 from tests.run.nulls import unexplained
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
 PROGRAM = """
 #include <linux/bpf.h>

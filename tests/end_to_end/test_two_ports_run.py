@@ -56,6 +56,7 @@ def measured(folder: Path, lab_name: str, plan: str = PLAN) -> pd.DataFrame:
     return pd.read_parquet(next(folder.glob("out/*/trials.parquet")))
 
 
+@pytest.mark.thorough
 def test_each_directions_counts_are_those_of_the_four_ports(lab_name: str, tmp_path: Path) -> None:
     trials = measured(tmp_path, lab_name)
     assert unexplained(trials, today=True) == []
@@ -92,6 +93,7 @@ def test_each_directions_counts_are_those_of_the_four_ports(lab_name: str, tmp_p
         assert row["forwarded_pps"] == pytest.approx((forth[3] + back[3]) / row["window_s"], rel=0.05)
 
 
+@pytest.mark.thorough
 def test_a_broken_direction_is_named(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The DUT's second port has no program: half of the frames are forwarded, and the sum would look like a loss."""
     attach = TwoPortSide.__init__
@@ -117,8 +119,8 @@ def test_a_broken_direction_is_named(lab: Lab, tmp_path: Path, monkeypatch: pyte
     assert row["back_rx_packets"] == 0
 
 
-@pytest.mark.parametrize("arrangement", ["shared", "split"])
-@pytest.mark.parametrize("mode", ["native", "generic"])
+@pytest.mark.parametrize("arrangement", [pytest.param("shared", marks=pytest.mark.thorough), "split"])
+@pytest.mark.parametrize("mode", ["native", pytest.param("generic", marks=pytest.mark.thorough)])
 def test_both_directions_reach_two_queues_each(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrangement: Arrangement, mode: str
 ) -> None:
@@ -165,6 +167,7 @@ def with_two_links(lab: Lab, folder: Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.thorough
 def test_an_inventory_of_two_links_forwards_both_ways(lab: Lab, tmp_path: Path) -> None:
     inventory = written(with_two_links(lab, tmp_path), tmp_path)
     plan = "name: rack\nrepetitions: 1\nblocks: [{traffic: {directions: [back, one, both], load: 10kpps}}]\n"
@@ -175,6 +178,7 @@ def test_an_inventory_of_two_links_forwards_both_ways(lab: Lab, tmp_path: Path) 
     assert xdplab("--lab", inventory, "restore").stdout.count("nothing to restore") == 4
 
 
+@pytest.mark.thorough
 def test_the_doctor_examines_both_links(lab: Lab, tmp_path: Path) -> None:
     """Each end is tried in the modes, and each port is described; rows of the second link name its port."""
     ends, inventory = lab.second_link(), written(with_two_links(lab, tmp_path), tmp_path)
@@ -199,6 +203,7 @@ def test_the_doctor_examines_both_links(lab: Lab, tmp_path: Path) -> None:
     assert "another run" in str([row for row in busy if row["check"] == "XDP modes"])
 
 
+@pytest.mark.thorough
 def test_each_port_of_an_inventory_is_checked_and_locked(lab: Lab, tmp_path: Path) -> None:
     content = with_two_links(lab, tmp_path)
     inventory = written(content, tmp_path)
@@ -215,6 +220,7 @@ def test_each_port_of_an_inventory_is_checked_and_locked(lab: Lab, tmp_path: Pat
         wrong.lock().__enter__()
 
 
+@pytest.mark.thorough
 def test_after_a_kill_all_four_ports_are_as_before(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     ends = lab.second_link()
     assert ends is not None

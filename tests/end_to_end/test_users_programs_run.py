@@ -64,6 +64,7 @@ PLAN = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_programs_chosen_by_function_do_what_their_plan_says(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     """Each trial's counted actions must be the plan's, or it is invalid; `refused` is never loaded."""
     for program in PLAN["blocks"][0]["points"]["program"]:  # type: ignore[index]

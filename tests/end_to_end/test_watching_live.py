@@ -13,7 +13,7 @@ import pytest
 
 from tests.end_to_end.conftest import needs_root
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
 START = """
 import sys, xdplab as xl

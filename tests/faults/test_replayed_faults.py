@@ -11,6 +11,8 @@ from tests.faults import page
 from tests.faults.campaign import PROMISES, chosen, replayed, role
 from tests.faults.page import CAMPAIGN
 
+pytestmark = pytest.mark.thorough
+
 POINTS = 104
 
 CALLS = [

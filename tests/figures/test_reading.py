@@ -39,6 +39,7 @@ def test_every_column_that_figures_name_is_read(sample: pd.DataFrame) -> None:
     assert [name for name in sample if name in named | set(FACTORS) and name not in READ] == []
 
 
+@pytest.mark.thorough
 def test_a_figure_of_the_narrow_table_is_that_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks as CSV and captions as text, to the byte; the pictures are made of these."""
     sample = settled_trials(open_run(SAMPLE.parent).directory)  # with the factors that came after the file

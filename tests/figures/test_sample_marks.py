@@ -12,6 +12,8 @@ from scipy.stats import t
 import xdplab as xl
 from xdplab.cli import cli
 
+pytestmark = pytest.mark.thorough
+
 SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
 COLUMNS = {
     "throughput": ("forwarded_pps", 1e-6),

@@ -9,6 +9,8 @@ import pytest
 
 from tests.fuzz import fuzzing
 
+pytestmark = pytest.mark.thorough
+
 RUNS = 2000
 
 

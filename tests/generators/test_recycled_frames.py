@@ -88,6 +88,7 @@ def chi_square(counts: dict[int, int], cells: int) -> float:
     return sum((counts.get(cell, 0) - mean) ** 2 / mean for cell in range(cells))
 
 
+@pytest.mark.thorough
 @engines
 @pytest.mark.parametrize(
     ("section", "cells", "changes"),

@@ -44,6 +44,7 @@ print(result.exit_code, len(result.stdout), (after - before) * 1024, result.ok, 
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["local", pytest.param("ssh", marks=pytest.mark.root)])
 def test_what_never_stops_printing_goes_to_a_file_and_it_is_said(where: str, request: pytest.FixtureRequest) -> None:
     """It used 1.7 GB of memory after four seconds of `yes`."""
@@ -88,6 +89,7 @@ class SlowSink(io.BytesIO):
         return super().write(data)
 
 
+@pytest.mark.thorough
 def test_what_is_passed_through_arrives_whole_at_a_slow_reader(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "STORED_BYTES", 4 << 20)
     sink = SlowSink()
@@ -109,6 +111,7 @@ class SlowEnd(io.BytesIO):
         return super().write(data)
 
 
+@pytest.mark.thorough
 def test_what_a_reader_takes_after_the_end_is_waited_for(host: Host) -> None:
     sink = SlowEnd()
     assert host.start(["echo", "all of it"], deadline_s=20).pass_through(sink, io.BytesIO()).cut is None
@@ -276,6 +279,7 @@ def test_paths_of_each_kind_are_written(host: Host, tmp_path: Path) -> None:
         host.run(["rm", place])
 
 
+@pytest.mark.thorough
 def test_a_host_that_takes_nothing_more_ends_a_transfer(ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ssh, "FILE_S", 1.0)
     monkeypatch.setattr(ssh, "MOST_BYTES", 0)

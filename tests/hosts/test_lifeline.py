@@ -61,6 +61,7 @@ def let_go(lab: Lab) -> bool:
     return lab.dut.run(["test", "-e", "/tmp/let-go"], check=False).ok
 
 
+@pytest.mark.thorough
 def test_a_holder_lets_go_of_a_controller_that_is_silent(ssh_lab: Lab, controller: subprocess.Popen[str]) -> None:
     time.sleep(2 * SILENCE_S)
     assert not let_go(ssh_lab), "a controller that lives holds on"

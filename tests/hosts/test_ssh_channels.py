@@ -28,6 +28,7 @@ def commands(host: SshHost) -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
+@pytest.mark.thorough
 def test_what_a_connection_remembers_of_its_commands_is_bounded(ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ssh, "CHANNELS_KNOWN", 20)
     host = ssh_lab.dut

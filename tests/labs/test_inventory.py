@@ -210,6 +210,7 @@ def test_a_lab_is_locked_on_its_hosts(content: dict[str, Any], tmp_path: Path) -
             pass
 
 
+@pytest.mark.thorough
 @pytest.mark.root
 @needs_root
 def test_two_inventories_of_one_server_share_its_locks_and_original_states(
@@ -312,6 +313,7 @@ with labs.open_lab(sys.argv[1]).lock('one that stands still'):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.root
 @needs_root
 def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
@@ -346,6 +348,7 @@ def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
         holder.wait()
 
 
+@pytest.mark.thorough
 @pytest.mark.root
 @needs_root
 def test_a_lock_that_a_lost_connection_let_go_is_held_again_unless_another_was_faster(
@@ -408,6 +411,7 @@ def _lose(host: Any) -> None:
     host._client.get_transport().close()
 
 
+@pytest.mark.thorough
 @pytest.mark.root
 @needs_root
 def test_the_doctor_starts_the_generator_that_the_inventory_names(content: dict[str, Any], tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ def test_a_flood_of_connections_ends_no_lab(many_files: int, place: Path, lab: L
     assert_works(lab)
 
 
+@pytest.mark.thorough
 def test_a_client_that_asks_nothing_is_dropped_and_one_that_holds_the_lock_is_not(lab: Lab, place: Path) -> None:
     with labs.open_lab(lab.name).lock("held"), connected(place) as silent, connected(place) as half:
         half.sendall(b'{"do"')

@@ -298,6 +298,7 @@ def test_a_leased_lab_ends_with_its_killed_owner(name: str) -> None:
     assert_gone(name, spaces)
 
 
+@pytest.mark.thorough
 def test_a_leased_lab_ends_if_no_process_takes_the_lease(name: str) -> None:
     instance = name.partition(":")[2]
     netns.up(instance, control.owner(), lease=True)

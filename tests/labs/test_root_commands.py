@@ -100,6 +100,7 @@ def command(*argv: str, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.root
 @pytest.mark.lab
 @needs_root
@@ -119,6 +120,7 @@ def test_a_smoke_run_over_ssh_needs_the_drop_in_and_no_more(tmp_path: Path) -> N
             assert refused.error_text.count("a password is required") == 2, refused.error_text
 
 
+@pytest.mark.thorough
 @pytest.mark.root
 @needs_root
 @needs_sudo

@@ -20,6 +20,8 @@ from xdplab.labs import Lab
 from xdplab.labs.servers import ssh_route
 from xdplab.labs.servers.ssh_route import _ANCESTORS, Connection, _with_lowers, refuse_ssh_route, ssh_connections
 
+pytestmark = pytest.mark.thorough
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the servers are namespaces")
 needs_sudo = pytest.mark.skipif(not SUDO.exists(), reason="needs the real sudo: apt install sudo")
 

@@ -22,7 +22,7 @@ from xdplab.labs import cache
 from xdplab.labs.vm import initramfs, kernels, qemu, saved
 from xdplab.labs.vm.saved import KEPT, Saved, SavedError
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.thorough, pytest.mark.guest]
 
 STATE = b"what QEMU wrote" * 100_000
 

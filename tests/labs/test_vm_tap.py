@@ -28,7 +28,7 @@ from xdplab.labs.vm.lab import KEEPERS
 from xdplab.programs.build import build
 from xdplab.programs.spec import ProgramSpec
 
-pytestmark = [pytest.mark.root, pytest.mark.guest]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.guest]
 NAME = "vm:6.1.0:functional:tap"  # a name of its own: other tests end guests of 6.1
 PLAN = """
 name: tap

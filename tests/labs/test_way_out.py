@@ -64,6 +64,7 @@ def left(lab: Lab) -> int:
     return int(lab.dut.run(["cat", "/sys/class/net/out1/statistics/rx_packets"]).text)
 
 
+@pytest.mark.thorough
 def test_a_dut_that_routes_frames_out_of_the_lab_is_refused(server: Lab, tmp_path: Path) -> None:
     before = left(server)
     server.tg.run(["python3", "-c", SEND, server.dut_mac])

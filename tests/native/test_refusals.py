@@ -95,6 +95,7 @@ def test_a_tools_own_object(name: str, tmp_path: Path) -> None:
     assert COMPLAINT.partition(" ")[2] in last_words(error["log"])
 
 
+@pytest.mark.thorough
 def test_an_object_that_is_handed_over(wild: Path, tmp_path: Path) -> None:
     who = f"microbench, compiled by {compiler_version(find_clang())}"
     for name, argv in (("xdpload", ("--interface", "refused0", "--mode", "none", "--object")), ("loadbench", ("bpf",))):
@@ -111,6 +112,7 @@ def test_an_object_that_is_handed_over(wild: Path, tmp_path: Path) -> None:
         assert COMPLAINT in last_words(error["log"])
 
 
+@pytest.mark.thorough
 def test_a_row_on_a_refused_program(wild: Path, tmp_path: Path) -> None:
     done = subprocess.run([made(tool("bpfverify", tmp_path)), wild], capture_output=True, check=True, timeout=60)
     (row,) = parse_bpfverify(done.stdout)
@@ -157,6 +159,7 @@ def test_every_loader_is_tried_here() -> None:
     assert all(f'"{folder.name}"' in text for folder in tools)
 
 
+@pytest.mark.thorough
 def test_an_object_that_a_tool_can_do_without(tmp_path: Path, wild: Path) -> None:
     """Then its counts are missing, and the reason says the same."""
     work = tool("bpfverify", tmp_path)

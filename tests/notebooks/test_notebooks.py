@@ -56,6 +56,7 @@ def users_own() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.thorough
 @pytest.mark.root
 @pytest.mark.lab
 @pytest.mark.parametrize(
@@ -94,6 +95,7 @@ def test_a_notebook_without_a_lab_runs(name: str) -> None:
     assert name == "08_hardware" or any("image/png" in output.get("data", {}) for output in shown)
 
 
+@pytest.mark.thorough
 def test_the_thesis_notebook_runs_on_made_up_logs_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDPLAB_THESIS_DATA", raising=False)
     monkeypatch.delenv("XDPLAB_THESIS_RUN", raising=False)

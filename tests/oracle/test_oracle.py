@@ -12,8 +12,11 @@ from tests.oracle import derive, expected
 from tests.oracle.__main__ import MOST_BYTES
 from tests.oracle.kinds import RECORDED
 
+LONG = ("thesis", "import", "ports")
+SUBJECTS = [pytest.param(name, marks=pytest.mark.thorough) if name in LONG else name for name in derive.SUBJECTS]
 
-@pytest.mark.parametrize("subject", derive.SUBJECTS)
+
+@pytest.mark.parametrize("subject", SUBJECTS)
 def test_what_is_derived_is_what_it_was(subject: str, tmp_path: Path) -> None:
     if why := derive.missing(subject):
         pytest.skip(why)

@@ -96,6 +96,7 @@ def test_a_run_takes_20_ms(probe_ns, repeat):
     assert result.testrun_ns == probe_ns
 
 
+@pytest.mark.thorough
 def test_an_n_too_large_for_the_verifier_is_told_with_the_largest_that_is_not(dut):
     """The largest N is measured there, from the verifier's instructions per access of two smaller programs."""
     spec = ProgramSpec("array", 250_000)

@@ -114,6 +114,7 @@ def test_bookkeeping_costs_as_much_per_trial_in_a_large_run_as_in_a_small_one(
     assert large < 1.05 * small, f"{small:.0f} instructions per trial of 120, {large:.0f} of 600"
 
 
+@pytest.mark.thorough
 def test_a_trial_s_bookkeeping_holds_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run keeps each trial's status, to know what it owes, but none of its files, facts or messages."""
     monkeypatch.setattr(rundir, "sync", lambda path: None)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 DISTROS = Path(__file__).resolve().parents[2] / "shell" / "distros.sh"
 ENTER = r"""#!/bin/sh
 # what a command in a root would say, and how it would end

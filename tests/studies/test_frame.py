@@ -263,6 +263,7 @@ def jit_setting(folder: Path) -> tuple[Path, dict[str, str]]:
     return setting, {**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}", "SETTING": str(setting)}
 
 
+@pytest.mark.thorough
 def test_two_studies_do_not_switch_each_others_jit(tmp_path: Path) -> None:
     """If one study switches the JIT off, another one would measure interpreted code as compiled."""
     setting, environment = jit_setting(tmp_path)

@@ -116,6 +116,7 @@ def test_what_is_not_valid_is_not_said_to_be_in_no_figure() -> None:
     )
 
 
+@pytest.mark.thorough
 def test_two_runs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     other = tmp_path / "other"

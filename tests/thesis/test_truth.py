@@ -38,6 +38,8 @@ from xdplab.thesis.rules import clock_ratio, corrected, judged_import
 from xdplab.thesis.stationary import step_in
 from xdplab.thesis.views import corrected_view, look_of, pools_sizes, published_view, source_of
 
+pytestmark = pytest.mark.thorough
+
 
 def judged(folder: Path, files: dict[str, str]) -> pd.DataFrame:
     return judged_import(frame(read_thesis([write(folder, files)], "0a0b", processes=1).rows, TRIAL_COLUMNS))

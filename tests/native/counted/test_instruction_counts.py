@@ -107,6 +107,7 @@ def test_hot_paths_execute_what_is_recorded(counts: dict[str, float]) -> None:
     assert counts == pytest.approx(recorded, rel=TOLERANCE)
 
 
+@pytest.mark.thorough
 def test_one_more_store_per_frame_is_seen(counts: dict[str, float], tmp_path: Path) -> None:
     slower = all_counts(tmp_path, slower=True)
     assert all(slower[name] > count * (1 + TOLERANCE) for name, count in counts.items()), (counts, slower)
@@ -131,6 +132,7 @@ def of_parser() -> tuple[float, int]:
     return (more - few) / ATTEMPTS, more
 
 
+@pytest.mark.thorough
 def test_the_parser_of_raw_files_executes_what_is_recorded(of_parser: tuple[float, int]) -> None:
     build = " ".join(
         (platform.python_implementation(), platform.python_version(), platform.python_compiler(), platform.machine())
@@ -140,6 +142,7 @@ def test_the_parser_of_raw_files_executes_what_is_recorded(of_parser: tuple[floa
     assert of_parser[0] == pytest.approx(RECORDED_PARSER[build], rel=TOLERANCE)
 
 
+@pytest.mark.thorough
 def test_a_line_that_is_parsed_twice_is_seen(of_parser: tuple[float, int]) -> None:
     attempt, whole = of_parser
     slower = (of_process(2 * ATTEMPTS, "slower") - whole) / (2 * ATTEMPTS)

@@ -64,6 +64,7 @@ def counts(table: pd.DataFrame) -> pd.Series:
     return counted.groupby(["backend", "benchmark"])["instructions"].median()
 
 
+@pytest.mark.thorough
 def test_every_backend_is_counted_in_one_guest(smallest) -> None:
     table, _, _ = smallest
     found = counts(table).unstack("backend")

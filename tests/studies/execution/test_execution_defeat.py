@@ -14,6 +14,8 @@ from xdplab.studies.execution.benchmarks import BPF, USER, all_benchmarks
 from xdplab.studies.execution.objects import build, object_name
 from xdplab.studies.execution.proof import examine
 
+pytestmark = pytest.mark.thorough
+
 MEASURE, PRIMES, WRAPPER, BPF_WRAPPER = "kernels/measure.h", "kernels/primes.h", "user/bench.c", "bpf/bench.bpf.c"
 KERNEL, BEGIN, END = "    result = kernel(set", "    begin = CLOCK();", "    record->end = CLOCK();"
 FUNCTION = "void microbench(struct bench_record *record, void *set, void *frame) {"

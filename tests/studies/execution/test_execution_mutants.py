@@ -22,6 +22,8 @@ from xdplab.studies.execution.benchmarks import USER, all_benchmarks
 from xdplab.studies.execution.objects import build, object_name
 from xdplab.studies.execution.proof import examine
 
+pytestmark = pytest.mark.thorough
+
 KERNELS = ("primes", "matrix")
 EQUAL = {"primes, primes.h, line 38, 0: for (NUMBER number = 1; number <= highest; number++)"}
 """0 is not divided: the same divisions, and one turn of the loop less."""

@@ -24,6 +24,8 @@ from xdplab.studies.execution.points import ExecutionRequest
 from xdplab.studies.execution.proof import examine, require_results
 from xdplab.studies.execution.runs import STUDY, ExecutionRun
 
+pytestmark = pytest.mark.thorough
+
 RIGHT = (
     "begin = CLOCK();\n    AFTER(begin, input);\n    result = kernel(set, data, data_end, input);\n"
     "    BEFORE(result);\n    record->end = CLOCK();\n"

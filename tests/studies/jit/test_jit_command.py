@@ -17,7 +17,7 @@ from xdplab.labs.uml import source as uml_source
 from xdplab.labs.vm import architectures, kernels, qemu
 from xdplab.studies.jit.points import DEFAULT_PLACE, SMALLEST_CLASSES
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.thorough, pytest.mark.guest]
 AGREEMENT = 0.001
 KEYS = ["mode", "part", "subject", "number", "name", "case"]
 

@@ -58,6 +58,7 @@ def all_as_the_model_says(found: JitBench, asked: list[JitLoad]) -> None:
         assert len(subject.ns) == 3
 
 
+@pytest.mark.thorough
 @root
 def test_every_class_returns_what_the_model_says(sanitized: str):
     asked_of = {name: subjects.of_class(one, ebpf.encode) for name, one in CLASSES.items()}

@@ -24,7 +24,7 @@ from xdplab.studies.offload.netdevsim import build, in_guest
 from xdplab.studies.offload.points import OffloadRequest
 from xdplab.studies.offload.runs import STUDY
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.thorough, pytest.mark.guest]
 NAME = "vm:6.1.0:functional"  # a name of its own: other tests end guests of 6.1
 PLAN = """
 name: offloaded

@@ -15,6 +15,8 @@ from tests.studies.verifier.objects import CALLS, MAP_IN_MAP, cyclic, to_rela
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.resources import shipped
 
+pytestmark = pytest.mark.thorough
+
 SEED = 20250131
 
 

@@ -90,6 +90,7 @@ def _require_told_apart(usual: Path, given: Path, words: str) -> None:
     assert points["reason"].notna().all()
 
 
+@pytest.mark.thorough
 @needs_root
 def test_a_flag_of_every_program_changes_the_verifiers_work_and_is_kept(compile_member, tmp_path: Path):
     path = str(compile_member("branches", 20))
@@ -110,6 +111,7 @@ def test_a_flag_of_every_program_changes_the_verifiers_work_and_is_kept(compile_
         command(path, *NOTHING_ELSE, "--flag", "such_a_flag", "--out", str(tmp_path))
 
 
+@pytest.mark.thorough
 @needs_root
 def test_global_variables_come_from_a_file_that_the_run_keeps(compile_text, tmp_path: Path):
     path, table = str(compile_text(GLOBALS)), tmp_path / "mine.globals"
@@ -139,6 +141,7 @@ def test_a_rule_that_sets_nothing_is_refused_before_the_run(compile_text, tmp_pa
         command(str(compile_text(GLOBALS)), *NOTHING_ELSE, "--globals", str(table), "--out", str(tmp_path))
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: Path, monkeypatch):
     request = VerifierRequest(
         objects=(str(objects),), families=(), testbed=False, largest=False, repetitions=1, loads=1
@@ -216,6 +219,7 @@ def test_two_guest_kernels_count_what_this_machine_cannot(objects: Path, tmp_pat
     assert guests.loc[guests["verdict"] == "accepted", "branches"].notna().any()
 
 
+@pytest.mark.thorough
 def test_the_notebook_runs_from_its_first_cell_to_its_last(verify, tmp_path: Path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     notebook = nbformat.read(Path(__file__).parents[3] / "notebooks" / "07_verifier.ipynb", as_version=4)
