@@ -22,7 +22,8 @@ from xdplab.studies.execution.runs import STUDY
 COUNTED = "vm:6.1:count"
 PAIR = Path(__file__).resolve().parents[3] / "docs/examples/pair/pair.yaml"
 NOTEBOOK = Path(__file__).resolve().parents[3] / "notebooks/06_execution.ipynb"
-pytestmark = [pytest.mark.root, pytest.mark.guest, pytest.mark.machine]  # it switches this machine's JIT, if it can
+# It switches the JIT of this machine, if it can.
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.guest, pytest.mark.machine]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,7 +65,6 @@ def counts(table: pd.DataFrame) -> pd.Series:
     return counted.groupby(["backend", "benchmark"])["instructions"].median()
 
 
-@pytest.mark.thorough
 def test_every_backend_is_counted_in_one_guest(smallest) -> None:
     table, _, _ = smallest
     found = counts(table).unstack("backend")
