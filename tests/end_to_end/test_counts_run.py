@@ -10,7 +10,7 @@ import pytest
 
 from tests.end_to_end.conftest import needs_root, xdplab
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
 HEAD = """
 #include <linux/bpf.h>
@@ -73,7 +73,6 @@ def on_dut(command: str) -> str:
 RPS = "/sys/class/net/vd0/queues/rx-0/rps_cpus"
 
 
-@pytest.mark.thorough
 def test_the_links_count_is_not_the_programs_where_a_backlog_drops_between_them(lab_name: str, tmp_path: Path) -> None:
     """Receive packet steering queues frames for another CPU behind the link's count: 3.5 Mpps were valid for 0.9."""
     steered = f"{{file: slow.bpf.c, action: drop, {on_dut(f'echo 2 > {RPS}')}}}"
@@ -86,7 +85,6 @@ def test_the_links_count_is_not_the_programs_where_a_backlog_drops_between_them(
     assert trials.loc["generic", "reflect.bpf.c", "tx"]["verdict"] == "valid"
 
 
-@pytest.mark.thorough
 def test_actions_are_counted_with_the_maps_of_the_measured_load(lab_name: str, tmp_path: Path) -> None:
     """Of a fresh copy's first frames all were passed, where nine in ten of the window were dropped."""
     programs = [f"{{file: budget.bpf.c, action: {action}}}" for action in ("pass", "drop", "mixed")]
@@ -96,7 +94,6 @@ def test_actions_are_counted_with_the_maps_of_the_measured_load(lab_name: str, t
         assert counts["drop"] == sum(counts.values()) > 0
 
 
-@pytest.mark.thorough
 def test_bits_are_of_the_size_that_came_back_and_rewritten_frames_came_back(lab_name: str, tmp_path: Path) -> None:
     programs = [f"{{file: {name}.bpf.c, action: tx}}" for name in ("shrink", "rewrite", "reflect")]
     trials = measured(tmp_path, lab_name, block("[native, generic]", *programs, size=1518, load="20kpps"))

@@ -11,7 +11,7 @@ import pytest
 from tests.end_to_end.conftest import needs_root, xdplab
 from tests.run.nulls import unexplained
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
 PLAN = """
 name: mixed
@@ -65,7 +65,6 @@ def measured(folder: Path, lab_name: str) -> pd.DataFrame:
     return trials
 
 
-@pytest.mark.thorough
 def test_several_sizes_are_a_factor_of_valid_trials_in_every_mode(lab_name: str, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(PLAN)
     trials = measured(tmp_path, lab_name)

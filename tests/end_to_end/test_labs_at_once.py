@@ -27,7 +27,7 @@ from xdplab.run.state import attempts_of, read_state
 from xdplab.studies.traffic.fleet import joined
 from xdplab.studies.traffic.runs import shared_by
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
 PLAN = """
 name: shared
@@ -63,7 +63,6 @@ def first_to_finish(folder: Path) -> str | None:
     return next((event["facts"]["lab"] for event in map(json.loads, lines) if event["event"] == "finished"), None)
 
 
-@pytest.mark.thorough
 def test_a_lab_that_goes_down_half_way_gives_its_block_back(three: list[str], tmp_path: Path) -> None:
     (tmp_path / "shared.yaml").write_text(PLAN)
     options = ["--labs", ",".join(three), "--out", "out", "--no-figures"]
@@ -130,7 +129,6 @@ def cluster(three: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         dask.config.refresh()
 
 
-@pytest.mark.thorough
 def test_a_cluster_that_runs_already_measures_and_resumes(cluster: str, three: list[str], tmp_path: Path) -> None:
     (tmp_path / "shared.yaml").write_text(PLAN.replace("repetitions: 5", "repetitions: 2"))
     there = ["--scheduler", cluster]
