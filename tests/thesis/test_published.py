@@ -22,12 +22,13 @@ from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import (
     MARK_COLUMNS,
     axis_power,
+    check_marks,
     figure_named,
     printed_rows,
     published_figures,
     published_marks,
+    read_marks,
 )
-from xdplab.thesis.published_check import check_marks, read_marks
 from xdplab.thesis.rules import judged_import
 from xdplab.thesis.views import _brief, corrected_view, published_view, source_of, translated
 

@@ -35,8 +35,8 @@ from xdplab.thesis.printed import GREY, page_of, printed_sheet
 from xdplab.thesis.programs import count
 from xdplab.thesis.published import figure_named, published_figures
 from xdplab.thesis.rules import clock_ratio, corrected, judged_import
-from xdplab.thesis.stationary import step_in
 from xdplab.thesis.views import corrected_view, look_of, pools_sizes, published_view, source_of
+from xdplab.thesis.window import step_in
 
 pytestmark = pytest.mark.thorough
 

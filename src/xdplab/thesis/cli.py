@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from xdplab.studies import kinds
     from xdplab.studies.traffic import runs
     from xdplab.thesis import album as thesis_album
-    from xdplab.thesis import conclusions, imported, published, published_check, repeated, views
+    from xdplab.thesis import conclusions, imported, published, repeated, views
 else:
     disk, views = later("xdplab.run.disk"), later("xdplab.thesis.views")
     kinds, runs = later("xdplab.studies.kinds"), later("xdplab.studies.traffic.runs")
     conclusions, repeated = later("xdplab.thesis.conclusions"), later("xdplab.thesis.repeated")
     thesis_album, imported = later("xdplab.thesis.album"), later("xdplab.thesis.imported")
-    published, published_check = later("xdplab.thesis.published"), later("xdplab.thesis.published_check")
+    published = later("xdplab.thesis.published")
 
 PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 
@@ -146,7 +146,7 @@ def _repeated(
 
 def _checked(marks: Path, reference: Path) -> int:
     """Say how each figure compares with its reference; return 1 if one differs, else 0."""
-    checks = published_check.check_marks(published_check.read_marks(marks), published_check.read_marks(reference))
+    checks = published.check_marks(published.read_marks(marks), published.read_marks(reference))
     say(
         f"{'equal' if c.equal else 'DIFFERS'} {c.file}: {c.marks} marks, worst {c.worst:.2e} of the axis, {c.off} off, "
         f"{c.absent} absent here, {c.extra} here only"

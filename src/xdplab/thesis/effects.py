@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.series import settled
-from xdplab.thesis.changes import Changes, trials_of
+from xdplab.thesis.audit_page import Changes, trials_of
 from xdplab.thesis.published import (
     CPUS,
     FAMILIES,

@@ -15,7 +15,7 @@ from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.audits import Audit, AuditEntry
 from xdplab.studies.traffic.kind import PlanRun
 from xdplab.thesis import audit_page
-from xdplab.thesis.changes import Changes, trials_of
+from xdplab.thesis.audit_page import Changes, trials_of
 from xdplab.thesis.findings import RULES, find_import
 from xdplab.thesis.imported import SAMPLES, imported_trials
 from xdplab.thesis.rules import corrected

@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from xdplab.errors import ProgramError, ResultsError
 from xdplab.thesis.digest import LogDigest, digest_logs
+from xdplab.thesis.generator_log import swapped_labels
 from xdplab.thesis.names import Measured, MeasuredProgram, parse_program
 from xdplab.thesis.programs import count
 from xdplab.thesis.rows import ProgramFound, TrialLogs, trial_id_of, trial_rows
 from xdplab.thesis.samples import TrialSamples, generator_part, samples_tables, sar_parts
 from xdplab.thesis.source import Found, Problem, RawLog, raw_logs
-from xdplab.thesis.twin import swapped_labels
 
 BATCH = 48
 WAITING_BATCHES = 4  # a process: an archive is read no faster than it is digested

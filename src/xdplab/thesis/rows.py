@@ -21,7 +21,6 @@ from xdplab.thesis.latency import SETTLING_ROWS, latency
 from xdplab.thesis.names import Kind, Measured
 from xdplab.thesis.nulls import reasons_text
 from xdplab.thesis.programs import PacketWork as ProgramCounts
-from xdplab.thesis.stationary import step_in
 from xdplab.thesis.window import (
     Busy,
     Counters,
@@ -29,6 +28,7 @@ from xdplab.thesis.window import (
     busy_samples,
     counted,
     counters_of,
+    step_in,
     sum_of_known,
     whole_run,
 )
