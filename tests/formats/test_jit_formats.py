@@ -16,6 +16,7 @@ KERNEL = {"type": "kernel", "compiles": True}
 SUBJECT = {
     "type": "subject", "name": "64", "insns": 70, "verdict": 5, "xlated_bytes": 560, "jited_bytes": 300,
     "times": 100, "ns": [1200, 1000, 1100], "failed": None, "error": None, "words": None,
+    "policy_requested": None, "policy": None,
 }  # fmt: skip
 
 

@@ -173,10 +173,11 @@ def test_the_hosts_have_what_xdp_needs(lab: Lab) -> None:
 
 
 def test_the_hosts_do_not_see_each_others_files(lab: Lab) -> None:
-    lab.dut.put(b"dut", "/tmp/mine")
-    lab.tg.put(b"tg", "/tmp/mine")
-    assert (lab.dut.get("/tmp/mine"), lab.tg.get("/tmp/mine")) == (b"dut", b"tg")
-    assert not Path("/tmp/mine").exists()
+    path = f"/tmp/mine-{os.getpid()}"
+    lab.dut.put(b"dut", path)
+    lab.tg.put(b"tg", path)
+    assert (lab.dut.get(path), lab.tg.get(path)) == (b"dut", b"tg")
+    assert not Path(path).exists()
 
 
 def test_the_private_key_is_nowhere(lab: Lab) -> None:

@@ -91,6 +91,7 @@ def test_every_study_lists_experiments_of_known_sources_and_finds_none_in_nothin
 
 def test_a_ratio_is_found_in_the_calls_of_a_run() -> None:
     base = {"label": "here", "place": "host", "clock": "time", "benchmark": "chain 32", "cold": False, "pause_us": 0}
+    base["executions"] = 1
     rows = [
         base | {"trial_id": backend, "backend": backend, "repetition": 1, "call": call, "elapsed_ns": cost}
         for backend, cost in (("interpreter", 780), ("jit", 100), ("module", 95))
@@ -104,7 +105,7 @@ def test_a_ratio_is_found_in_the_calls_of_a_run() -> None:
 
 
 def test_a_pause_is_a_row_of_its_own() -> None:
-    base = {"label": "here", "place": "host", "clock": "time", "benchmark": "chain 32", "cold": False}
+    base = {"label": "here", "place": "host", "clock": "time", "benchmark": "chain 32", "cold": False, "executions": 1}
     rows = [
         base
         | {"trial_id": pause, "backend": "jit", "repetition": 1, "call": call, "elapsed_ns": cost, "pause_us": pause}

@@ -193,6 +193,7 @@ def test_an_amplified_cost_has_an_interval_and_is_null_if_it_is_within_the_noise
         for name, ns in (("open", 1000), ("shortest", 2000), ("same", 2000), ("filter", 5000)):
             taken = [(ns + (noise if name == "filter" and i % 2 else 0)) * runs for i in range(20)]
             fields = {"xlated_bytes": None, "jited_bytes": None, "failed": None, "error": None, "words": None}
+            fields |= {"policy_requested": None, "policy": None}
             lines.append(
                 {"type": "subject", "name": name, "insns": 3, "verdict": 1, "passed": runs, "times": 100, "ns": taken}
                 | fields
