@@ -45,16 +45,21 @@ def _only_text(column: pd.Series) -> str | None:
         return "-" if null.all() else None
     values = column.tolist()
     same = values.count(values[0]) == len(values) and len(set(map(type, values))) == 1  # 1, 1.0 and True are equal
-    return str(values[0]) if same else None
+    return _text(values[0]) if same else None
 
 
 def _levels(column: pd.Series) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return the level of each row as a number, and the text of each level; the last one is null's."""
     if column.dtype == object:  # 1, 1.0 and True are equal, their texts are not
-        column = pd.Series([None if is_null(value) else str(value) for value in column.tolist()], dtype="object")
+        column = pd.Series([None if is_null(value) else _text(value) for value in column.tolist()], dtype="object")
     codes, levels = pd.factorize(column)
-    texts = np.array([*("-" if is_null(value) else str(value) for value in levels.tolist()), "-"], dtype=object)
+    texts = np.array([*("-" if is_null(value) else _text(value) for value in levels.tolist()), "-"], dtype=object)
     return np.where(codes < 0, len(texts) - 1, codes), texts
+
+
+def _text(value: object) -> str:
+    """Return the text of a value; -0.0 is 0.0, since the two are equal and one level."""
+    return str(value + 0.0) if isinstance(value, float) else str(value)
 
 
 NUMBERS = {metric.name for metric in METRICS if metric.dtype in ("int", "float", "bool")}

@@ -6,8 +6,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-HEX_DIGITS_OF_RUN_ID = 16
-
 
 @dataclass(frozen=True)
 class Frames:

@@ -5,7 +5,6 @@ The parquet schema, the pages on columns and `null_reasons` come from the same d
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
@@ -42,8 +41,6 @@ _UNITS = {
     **{"ns_per_packet": "ns", "_per_ns": "1/ns", "_pps": "1/s", "_bps": "bit/s", "_bytes": "B", "_percent": "%"},
     **{"_ns": "ns", "_us": "us", "_ms": "ms", "_s": "s"},
 }
-RATES = ("1/s", "bit/s", "1/ns")
-TIMES = ("ns", "us", "ms", "s")
 
 
 def unit_of(name: str) -> str:
@@ -105,9 +102,3 @@ class ColumnValues(Mapping[str, Any], Generic[S]):
         if value is None and column.kind not in NULLABLE:
             raise ValueError(f"{column.name} is null without a reason")
         return value
-
-
-def version_of(*tables: Iterable[Column[Any]]) -> str:
-    """Return a hash of the columns: tables with a different hash are derived again."""
-    names = [f"{column.name} {column.dtype}" for table in tables for column in table]
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]

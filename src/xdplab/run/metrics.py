@@ -269,7 +269,7 @@ def texts(cells: Sequence[object]) -> ExtensionArray:
 
 
 def completed(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of an older version with the columns that it lacks, as null."""
+    """Return a table with those columns of trials.parquet that it lacks, as null."""
     missing = [metric for metric in METRICS if metric.name not in table]
     return table.assign(**{m.name: pd.array([None] * len(table), dtype=DTYPES[m.dtype]) for m in missing})  # type: ignore[call-overload]
 

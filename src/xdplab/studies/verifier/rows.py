@@ -23,8 +23,6 @@ from xdplab.studies.verifier.points import LINUX, VerifierTrial
 from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED, VerifierFacts
 
 PROGRAM_ID = "program_id"
-NOT_TIME = "a guest that counts instructions has no time"
-NOT_COUNTED = "time, not instructions"
 
 
 COLUMNS = (
