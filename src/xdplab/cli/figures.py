@@ -21,7 +21,7 @@ from xdplab.studies.kinds import open_run
 if TYPE_CHECKING:
     import pandas as pd
 
-    from xdplab.analysis import compare as comparison
+    from xdplab.analysis.decide import compare as comparison
     from xdplab.figures import gallery as pages
     from xdplab.studies import every
     from xdplab.studies.comparing import ComparedRuns
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from xdplab.studies.traffic.kind import PlanRun
 else:
     search_kind, pages = later("xdplab.studies.search.kind"), later("xdplab.figures.gallery")
-    comparison, every = later("xdplab.analysis.compare"), later("xdplab.studies.every")
+    comparison, every = later("xdplab.analysis.decide.compare"), later("xdplab.studies.every")
     baselines = later("xdplab.studies.traffic.baseline")
     traffic_kind = later("xdplab.studies.traffic.kind")
 
