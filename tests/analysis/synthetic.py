@@ -17,7 +17,7 @@ import pandas as pd
 
 from xdplab.analysis.derived import derive
 from xdplab.analysis.verdicts import judged
-from xdplab.run.metrics import frame
+from xdplab.studies.traffic.columns import trials_frame
 
 MODE_NS = {"native": 60.0, "generic": 700.0, "af_xdp": 1200.0}
 SENDER_NS = {"live": 170.0, "afxdp": 1050.0}
@@ -96,7 +96,7 @@ def _run(asked: bytes) -> pd.DataFrame:
 
 
 def finish(rows: list[Row]) -> pd.DataFrame:
-    return derive(judged(frame(rows)))
+    return derive(judged(trials_frame(rows)))
 
 
 def unsupported(**factors: object) -> Row:

@@ -15,7 +15,7 @@ import synthetic
 from scipy import stats
 
 from xdplab.analysis.decide.compare import ASSUMED_SPREAD, SURE, EqualRuns, Floor, decide, drift, holm
-from xdplab.run.metrics import completed, frame
+from xdplab.studies.traffic.columns import trials_frame
 
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "compare_simulated.py"
 
@@ -228,7 +228,7 @@ def of_contents(*contents: str, rate: float = 1e6, name: str = "filter.bpf.c") -
         for sha in contents
         for repetition in range(1, 6)
     ]
-    return completed(frame(rows))
+    return trials_frame(rows)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from xdplab.analysis.intervals import Spread
 from xdplab.analysis.summary import constant_words, for_people, points_summary, varying
 from xdplab.analysis.values import three_digits
-from xdplab.run.metrics import frame
+from xdplab.studies.traffic.columns import trials_frame
 
 RATES = {0: (7.0e6, 7.2e6, 7.4e6), 100: (2.00e6, 2.01e6, 2.02e6), 1600: (0.20e6,)}
 
@@ -24,7 +24,7 @@ def trials() -> pd.DataFrame:
         for number, rate in enumerate(rates)
     ]  # fmt: skip
     rows.append(rows[3] | {"trial_id": "100-3", "forwarded_pps": 9e6, "verdict": "invalid", "limited_by": None})
-    return frame(rows)
+    return trials_frame(rows)
 
 
 def test_each_point_has_a_row_with_its_interval_over_valid_repetitions() -> None:
@@ -84,7 +84,7 @@ def test_points_of_several_sizes_are_named_so() -> None:
         base | {"trial_id": f"{n}-r1", "point_id": str(n), "imix": mix, "frame_bytes": size}
         for n, (mix, size) in enumerate(sizes)
     ]
-    assert varying(frame(rows)) == ["imix", "frame_bytes"]
+    assert varying(trials_frame(rows)) == ["imix", "frame_bytes"]
 
 
 def test_equal_labs_that_share_a_run_have_rows_of_their_own() -> None:

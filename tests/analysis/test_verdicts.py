@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from xdplab.analysis.verdicts import RULES, RULES_VERSION, judge, judged, loss_share
-from xdplab.run.metrics import frame
+from xdplab.studies.traffic.columns import trials_frame
 
 GOOD = {
     "arrangement": "split", "mode": "native", "engine": "live", "workload": "array", "program_name": "array-read",
@@ -479,7 +479,7 @@ def test_null_is_null_in_every_dress() -> None:
 
 
 def test_a_table_is_judged_row_by_row() -> None:
-    table = judged(frame([GOOD, GOOD | {"rx_packets": 0}, {"verdict": "failed", "reason": "the TG broke"}]))
+    table = judged(trials_frame([GOOD, GOOD | {"rx_packets": 0}, {"verdict": "failed", "reason": "the TG broke"}]))
     assert table["verdict"].tolist() == ["valid", "invalid", "failed"]
     assert set(table["rules_version"]) == {RULES_VERSION}
     assert table["limited_by"].isna().tolist() == [False, True, True]

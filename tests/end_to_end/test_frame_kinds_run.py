@@ -62,7 +62,7 @@ def test_tags_and_ipv6_are_factors_of_valid_trials_in_every_mode(lab: Lab, lab_n
     xdplab("--lab", lab_name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
     trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
     assert len(trials) == 24
-    assert unexplained(trials, today=True) == []
+    assert unexplained(trials) == []
     for (ip, vlan), own in trials.groupby(["ip_version", "vlan"]):
         if ip == 6:
             assert own["verdict"].eq("unsupported").all()

@@ -61,7 +61,7 @@ SIMPLE = {"64": 7, "594": 4, "1518": 1}
 def measured(folder: Path, lab_name: str) -> pd.DataFrame:
     xdplab("--lab", lab_name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=folder)
     trials = pd.read_parquet(next(folder.glob("out/*/trials.parquet")))
-    assert unexplained(trials, today=True) == []
+    assert unexplained(trials) == []
     return trials
 
 

@@ -69,7 +69,7 @@ def test_an_independent_recomputation_agrees_in_each_column(measured: Path) -> N
 
 
 def test_each_null_has_its_reason(trials: pd.DataFrame) -> None:
-    assert unexplained(trials, today=True) == []
+    assert unexplained(trials) == []
 
 
 def test_a_feature_that_the_driver_lacks_has_the_drivers_message(trials: pd.DataFrame) -> None:
@@ -276,7 +276,7 @@ def test_a_program_of_another_project_is_measured(lab_name: str, tmp_path: Path)
     assert set(table["verdict"]) == {"valid"}, table["reason"]
     assert set(table["forwarded_source"]) == {"dut"}
     assert table["accesses"].isna().all()
-    assert unexplained(table, today=True) == []
+    assert unexplained(table) == []
     assert (table["forwarded_pps"] > 1e4).all()
     assert "figure programs, forwarding rate by program" in out.stdout
 

@@ -33,7 +33,7 @@ def test_sockets_are_what_the_plan_asks_for_or_the_trial_is_unsupported(lab_name
     assert trials["engine"].value_counts().to_dict() == {"afxdp": 8, "live": 1}, trials[["verdict", "reason"]].to_dict(
         "list"
     )
-    assert unexplained(trials, today=True) == []
+    assert unexplained(trials) == []
     live = trials[trials["engine"] == "live"].iloc[0]
     assert live[["tx_bind", "tx_wakeup", "tx_busy_poll_us", "tx_socket"]].isna().all()
     assert json.loads(live["null_reasons"])["tx_socket"] == "the engine sends without AF_XDP sockets"
@@ -76,7 +76,7 @@ def test_a_device_that_does_not_stamp_what_it_sends_is_refused_before_it_sends(l
     older = "the kernel does not tell whether vg0 (driver veth) offers tx-timestamp: Linux 6." in row["reason"]
     assert told or older, row["reason"]
     assert row[["tx_packets", "latency_p50_ns", "tx_stamped_packets"]].isna().all()
-    assert unexplained(trials, today=True) == []
+    assert unexplained(trials) == []
 
 
 STAMPS = """
@@ -96,7 +96,7 @@ def test_stamps_of_a_device_that_has_none_leave_the_latency_null_with_the_reason
     if trials["verdict"]["device"] == "unsupported":
         pytest.skip(f"before Linux 6.3: {trials['reason']['device']}")
     assert trials["verdict"].eq("valid").all(), trials["reason"].tolist()
-    assert unexplained(trials.reset_index(), today=True) == []
+    assert unexplained(trials.reset_index()) == []
     assert trials["rx_packets"].eq(trials["tx_packets"]).all()
     assert trials["latency_p50_ns"]["software"] > 0
     assert pd.isna(trials["latency_p50_ns"]["device"])

@@ -59,7 +59,7 @@ def measured(folder: Path, lab_name: str, plan: str = PLAN) -> pd.DataFrame:
 @pytest.mark.thorough
 def test_each_directions_counts_are_those_of_the_four_ports(lab_name: str, tmp_path: Path) -> None:
     trials = measured(tmp_path, lab_name)
-    assert unexplained(trials, today=True) == []
+    assert unexplained(trials) == []
     assert trials["verdict"].eq("valid").all(), trials[["mode", "directions", "engine", "reason"]].to_dict("records")
     assert (trials["directions"] == "both").sum() == 9  # two modes, N and loads; one by sockets
     for row in trials.to_dict("records"):

@@ -48,11 +48,11 @@ def test_counts_are_added_and_times_are_the_longer_ones() -> None:
 
 def test_what_one_direction_did_not_count_is_missing_in_the_sum() -> None:
     there = burst()
-    back = burst(rx_packets=None, lost_packets=None, rx_by_queue=None, rx_missing="no receiver")
+    back = burst(rx_packets=None, lost_packets=None, rx_by_queue=None, missing={"rx_packets": "no receiver"})
     for pair in ((there, back), (back, there)):
         s = both(*pair).summary
         assert (s.rx_packets, s.lost_packets, s.rx_by_queue) == (None, None, None)
-        assert s.rx_missing == "no receiver"
+        assert s.missing["rx_packets"] == "no receiver"
         assert s.tx_packets == 20
 
 

@@ -71,7 +71,7 @@ def test_whole_output() -> None:
     (burst,) = output.bursts
     assert burst.intervals == (GeneratorInterval("measure", 0.1, 40, 39),)
     assert (burst.summary.tx_packets, burst.summary.lost_packets, burst.summary.tx_errors) == (40, 1, None)
-    assert burst.summary.tx_errors_missing == "no tracepoint"
+    assert burst.summary.missing["tx_errors"] == "no tracepoint"
     assert burst.histogram.buckets == ((100, 1), (4992, 2))
 
 
@@ -107,7 +107,7 @@ def test_a_count_that_was_not_taken_is_null_and_never_0() -> None:
     summary = SUMMARY | unseen | {"rx_by_queue": None, "rx_missing": "--no-receive"}
     output = parse_output(text(READY, summary, histogram_line([]), DETACHED))
     assert output.bursts[0].summary.rx_packets is None
-    assert output.bursts[0].summary.rx_missing == "--no-receive"
+    assert output.bursts[0].summary.missing["rx_packets"] == "--no-receive"
     assert output.bursts[0].histogram.percentile(50) is None
     assert output.bursts[0].histogram.mean is None
 

@@ -144,7 +144,7 @@ def test_trials_with_the_real_testpmd_are_valid(rack_with_testpmd: str, tmp_path
     native = trials["mode"] == "native"
     assert trials["verdict"][~native].eq("valid").all(), trials["reason"].tolist()
     assert trials["verdict"][native].eq("unsupported").all()
-    assert unexplained(trials, today=True) == []
+    assert unexplained(trials) == []
     there, back = ("tx_packets", "tg_port_tx_packets", "dut_rx_packets"), ("dut_tx_packets", "rx_packets")
     for _, row in trials[~native].iterrows():
         # At maximum load the AF_XDP application may lose frames; the kernel's program runs in the sender's call.

@@ -410,7 +410,7 @@ def test_sender_and_receiver_work_without_a_link(traffic_bench: Bench, one_burst
         both = one_burst(alone="receiver", seconds=0.2).summary
     assert sum(dut_packets) == 0
     assert sender.tx_packets > 50_000
-    assert (sender.rx_packets, sender.tx_errors_missing) == (None, "the frames do not leave: --alone")
+    assert (sender.rx_packets, sender.missing["tx_errors"]) == (None, "the frames do not leave: --alone")
     assert both.rx_packets == both.tx_packets > 50_000
     assert (both.lost_packets, both.duplicates, both.reordered) == (0, 0, 0)
     with pytest.raises(UnsupportedError, match="engine afxdp: has no piece that works alone"):
@@ -534,7 +534,7 @@ def test_frames_of_a_pcap_go_out_unchanged(traffic_bench: Bench, one_burst: Send
         seen = [bytes.fromhex(dut.read_line(5.0) or "") for _ in range(7)]
     assert seen == [frames[number % 3] for number in range(7)]
     assert burst.summary.rx_packets is None
-    assert burst.summary.rx_missing
+    assert burst.summary.missing["rx_packets"]
     assert burst.summary.tx_bytes == sum(len(frames[number % 3]) + FCS for number in range(7))
 
 
@@ -611,7 +611,7 @@ def test_without_receiving_nothing_is_claimed(traffic_bench: Bench, one_burst: S
     with traffic_bench.dut("drop"):
         summary = one_burst("afxdp", receive=False).summary
     assert (summary.rx_packets, summary.lost_packets, summary.rx_by_queue) == (None, None, None)
-    assert summary.rx_missing == "--no-receive"
+    assert summary.missing["rx_packets"] == "--no-receive"
 
 
 @pytest.mark.parametrize("engine", ENGINES)

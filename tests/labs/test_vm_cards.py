@@ -108,7 +108,7 @@ def test_trials_are_valid_and_the_counts_of_both_ends_agree(card: str, queues: i
         xdplab("--lab", lab.name, "run", "card.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
     trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
     assert trials["verdict"].eq("valid").all(), trials["reason"].tolist()
-    assert unexplained(trials, today=True) == []
+    assert unexplained(trials) == []
     for _, row in trials.iterrows():
         assert row["dut_driver"] == card
         assert row["tx_packets"] == 300

@@ -104,7 +104,7 @@ def test_a_plan_runs_through_it_and_rates_stay_null(lab: tap.TapLab, tmp_path: P
     xdplab("--lab", NAME, "run", "tap.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
     trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet"))).set_index("mode")
     assert trials["verdict"].to_dict() == {"native": "valid", "generic": "valid", "offload": "unsupported"}
-    assert unexplained(trials.reset_index(), today=True) == []
+    assert unexplained(trials.reset_index()) == []
     assert "(virtio_net) does not take" in trials.loc["offload", "reason"]
     assert (trials.loc[["native", "generic"], "rx_packets"] > 0).all()
     assert trials.loc["native", "queues_reached"] == 4

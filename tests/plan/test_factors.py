@@ -29,7 +29,7 @@ from xdplab.figures.marks import View, collect
 from xdplab.plan import FACTORS, Factor, Plan, Point, load_plan, parse_plan, points_of, schedule
 from xdplab.plan.factors import identity
 from xdplab.plan.points import select
-from xdplab.run.metrics import METRICS, frame
+from xdplab.studies.traffic.columns import COLUMNS, trials_frame
 
 EVERY_FACTOR = """
 name: every-factor
@@ -140,7 +140,7 @@ def both(
     factor: Factor = request.param
     points = [points_of(plan, "shared") for plan in two_plans(factor, tmp_path_factory.mktemp(factor.name))]
     rows = [measured(own, scale) for own, scale in zip(points, (1.0, 0.5), strict=True)]
-    return factor, points, [derive(judged(frame(own))) for own in (rows[0], rows[1], rows[0] + rows[1])]
+    return factor, points, [derive(judged(trials_frame(own))) for own in (rows[0], rows[1], rows[0] + rows[1])]
 
 
 every = pytest.mark.parametrize("both", WRITTEN, ids=lambda f: f.name, indirect=True, scope="module")
@@ -157,7 +157,7 @@ def test_two_values_are_two_points_and_two_values_of_a_column(both: Both) -> Non
     factor, points, (*_, table) = both
     assert changed_ids(points)
     assert table[factor.column].nunique(dropna=False) > 1
-    assert next(m for m in METRICS if m.name == factor.column).kind == "factor"
+    assert next(m for m in COLUMNS if m.name == factor.column).kind == "factor"
 
 
 @pytest.mark.parametrize("both", [f for f in WRITTEN if f.name != "accesses"], ids=lambda f: f.name, indirect=True)
@@ -231,7 +231,7 @@ def test_programs_that_differ_in_a_constant_are_two_bars(tmp_path: Path) -> None
     """They were once drawn as one bar, n = 6."""
     factor = next(f for f in FACTORS if f.name == "rodata")
     points = [points_of(plan, "shared") for plan in two_plans(factor, tmp_path)]
-    table = derive(judged(frame(measured(points[0], 1.0) + measured(points[1], 0.5))))
+    table = derive(judged(trials_frame(measured(points[0], 1.0) + measured(points[1], 0.5))))
     marks = view("programs", table).marks.query("kind == 'bar'")
     assert marks["n"].tolist() == [3, 3]
     assert set(marks["x"]) == {"lb.bpf.c, rodata none", "lb.bpf.c, rodata backends=64"}
@@ -245,10 +245,10 @@ def test_stamps_have_their_own_baselines_and_rows() -> None:
     ]}  # fmt: skip
     points = points_of(parse_plan(plan), "shared")
     rows = [row for p in points for row in measured([p], 1.0 if p.stamp == "16" else 0.6)]
-    table = derive(judged(frame(rows)))
+    table = derive(judged(trials_frame(rows)))
     costs = table[table["accesses"] == 100].groupby("stamp")["access_ns"].mean()
     alone = {
-        stamp: derive(judged(frame([r for r in rows if r["stamp"] == stamp])))["access_ns"].dropna().mean()
+        stamp: derive(judged(trials_frame([r for r in rows if r["stamp"] == stamp])))["access_ns"].dropna().mean()
         for stamp in ("16", "all")
     }
     assert costs.to_dict() == pytest.approx(alone)
@@ -286,7 +286,7 @@ from xdplab.figures.catalogue import view
 from xdplab.plan import parse_plan, points_of, reference, Plan
 from xdplab.plan.factors import identity
 from xdplab.plan.points import select
-from xdplab.run.metrics import METRICS, frame
+from xdplab.studies.traffic.columns import COLUMNS, trials_frame
 import test_factors
 
 def points(**traffic):
@@ -295,14 +295,15 @@ def points(**traffic):
 
 plain, coloured = points(), points(colour=["red", "blue"])
 blue = [p for p in coloured if p.colour == "blue"]
-tables = [derive(judged(frame(test_factors.measured(own, s)))) for own, s in ((plain, 1.0), (blue, 0.5))]
-table = derive(judged(frame([r for own, s in ((plain, 1.0), (blue, 0.5)) for r in test_factors.measured(own, s)])))
+tables = [derive(judged(trials_frame(test_factors.measured(own, s)))) for own, s in ((plain, 1.0), (blue, 0.5))]
+both = [r for own, s in ((plain, 1.0), (blue, 0.5)) for r in test_factors.measured(own, s)]
+table = derive(judged(trials_frame(both)))
 found = view("throughput", table)
 print(json.dumps({
     "schema": Plan.model_json_schema()["$defs"]["Traffic"]["properties"]["colour"]["items"]["enum"],
     "old ids": [p.point_id for p in plain],
     "ids": len({p.point_id for p in coloured}),
-    "column": [m.unit for m in METRICS if m.name == "colour"],
+    "column": [m.unit for m in COLUMNS if m.name == "colour"],
     "cells": sorted({p.factors()["colour"] for p in coloured}),
     "series": "colour" in SERIES and len(list(by_series(table))),
     "baseline": "colour" in BASELINE_KEY and bool(abs(tables[1]["access_ns"].mean()

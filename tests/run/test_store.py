@@ -22,8 +22,9 @@ from xdplab.cli import cli
 from xdplab.errors import ResultsError
 from xdplab.run import state
 from xdplab.run.disk import LOCK, disk_errors, open_file, replacing
-from xdplab.run.metrics import METRICS, frame, texts
+from xdplab.run.frames import texts
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic.columns import COLUMNS, trials_frame
 
 SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
 
@@ -218,17 +219,17 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_tables_keep_null_apart_from_zero(run: RunDirectory) -> None:
-    table = frame([{"trial_id": "a", "rx_packets": 0}, {"trial_id": "b", "rx_packets": None}])
+    table = trials_frame([{"trial_id": "a", "rx_packets": 0}, {"trial_id": "b", "rx_packets": None}])
     run.write_table("trials.parquet", table)
     back = pd.read_parquet(run.path / "trials.parquet")
     assert back["rx_packets"][0] == 0
     assert back["rx_packets"][1] is pd.NA
-    assert list(back.columns) == [m.name for m in METRICS]
+    assert list(back.columns) == [m.name for m in COLUMNS]
 
 
 def test_a_column_without_description_is_refused() -> None:
     with pytest.raises(KeyError, match="mystery"):
-        frame([{"mystery": 1}])
+        trials_frame([{"mystery": 1}])
 
 
 def test_a_column_of_texts_keeps_nulls_and_has_each_text_as_often_as_it_stands() -> None:
@@ -254,9 +255,9 @@ def test_a_column_of_texts_takes_no_more_memory_than_its_texts() -> None:
 
 
 def test_every_metric_is_described_once() -> None:
-    names = [m.name for m in METRICS]
+    names = [m.name for m in COLUMNS]
     assert len(names) == len(set(names))
-    for metric in METRICS:
+    for metric in COLUMNS:
         assert metric.text, metric.name
         for suffix, unit in (("_ns", "ns"), ("_ms", "ms"), ("_pps", "1/s"), ("_bytes", "B"), ("_s", "s")):
             if metric.name.endswith(suffix) and "_per_" not in metric.name:  # cycles_per_ns is not a time

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xdplab.errors import ResultsError
-from xdplab.run.metrics import frame
+from xdplab.run.frames import frame
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.digest import digest_logs
 from xdplab.thesis.made_logs import generator, names, perf, sar

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from xdplab.errors import FigureError
-from xdplab.run.metrics import frame
+from xdplab.run.frames import frame
 from xdplab.thesis.album import regenerate
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.language import Language

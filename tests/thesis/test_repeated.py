@@ -9,7 +9,8 @@ import pytest
 
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError
-from xdplab.run.metrics import METRICS, frame
+from xdplab.run.frames import frame
+from xdplab.studies.traffic.columns import trials_frame
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.conclusions import (
     STATEMENTS,
@@ -52,7 +53,7 @@ def own_trials(**factors: object) -> pd.DataFrame:
                     **factors,
                 }
             )  # fmt: skip
-    return frame(rows, METRICS)
+    return trials_frame(rows)
 
 
 @pytest.fixture(scope="module")

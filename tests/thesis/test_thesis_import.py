@@ -13,7 +13,7 @@ import pytest
 from tests.run.nulls import unexplained
 
 from xdplab.errors import ResultsError
-from xdplab.run.metrics import frame
+from xdplab.run.frames import frame
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.logs import Imported, read_thesis
 from xdplab.thesis.made_logs import SAR_LEADS_S, generator, names, perf, rate_pps, sar, tree, write

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from xdplab.analysis.findings import Finding
 from xdplab.cli import cli
 from xdplab.errors import XdplabError
-from xdplab.run.metrics import frame
+from xdplab.run.frames import frame
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.every import write_audit
 from xdplab.studies.traffic import audits

@@ -18,7 +18,7 @@ from xdplab.analysis.series import settled
 from xdplab.figures.marks import View, marks_frame
 from xdplab.figures.save import render
 from xdplab.figures.styles import style_named
-from xdplab.run.metrics import frame
+from xdplab.run.frames import frame
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import audits
 from xdplab.thesis import kind

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.run.metrics import frame
+from xdplab.run.frames import frame
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.generator_log import parse_generator_log, swapped_labels

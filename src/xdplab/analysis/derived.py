@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import pandas as pd
 
+from xdplab.absent import Absent
 from xdplab.analysis.series import PROGRAM, SETTING, key_of, valid
 from xdplab.analysis.values import Row, number, records, text
 from xdplab.analysis.verdicts import forwarded
-from xdplab.run.metrics import texts
+from xdplab.run.columns import Column, ColumnValues, by_name
+from xdplab.run.frames import texts
 
-Answer = float | str  # the value, or the reason why there is none
 BASELINE_KEY = ("block", "repetition", *SETTING)
 
 
@@ -33,62 +35,81 @@ def cpu_ns(row: Row) -> float | None:
     return 1e9 * max(cpus - other, 0.0) / rate if rate and cpus else None
 
 
+@dataclass(frozen=True)
+class Compared:
+    """A trial, and its baselines: the trials without accesses of the same block, repetition and setting."""
+
+    row: Row
+    baselines: Sequence[Row]
+
+
 def _limited(row: Row, so: str) -> str:
     limit = text(row, "limited_by")
     return f"limited by {limit}: {so}" if limit else "what limited the rate is not known: see limited_by"
 
 
-def ns_per_packet(row: Row, baselines: Sequence[Row]) -> Answer:
+def _require_valid(row: Row) -> None:
+    if text(row, "verdict") != "valid":
+        raise Absent(f"the trial is {text(row, 'verdict')}")
+
+
+def _require_full_load(row: Row) -> None:
+    """In a closed loop a rate is a cost only if the loop runs without a pause."""
+    if _paced_on_a_shared_cpu(row):
+        raise Absent("a paced load does not keep the shared CPU busy")
+
+
+def ns_per_packet(trial: Compared) -> float:
     """Return the service time of one packet, if the DUT or the shared CPU was the limit."""
-    if text(row, "verdict") != "valid":
-        return f"the trial is {text(row, 'verdict')}"
+    row = trial.row
+    _require_valid(row)
     if text(row, "limited_by") not in ("dut", "shared_cpu"):
-        return _limited(row, "the rate is not the DUT's")
-    if _paced_on_a_shared_cpu(row):
-        return "a paced load does not keep the shared CPU busy"
-    return _kept_back(row) or _cpu_ns_or_reason(row)
+        raise Absent(_limited(row, "the rate is not the DUT's"))
+    _require_full_load(row)
+    _require_sent_back(row)
+    return _known_cpu_ns(row)
 
 
-def access_ns(row: Row, baselines: Sequence[Row]) -> Answer:
+def access_ns(trial: Compared) -> float:
     """CPU time of a packet's N accesses: 1e9/pps(N) - 1e9/pps(0), times the CPUs that do DUT work and are not taken."""
+    row = trial.row
     if number(row, "accesses") is None:
-        return "N of a user's program is not known"
+        raise Absent("N of a user's program is not known")
     if number(row, "accesses") == 0:
-        return "N = 0 is the baseline itself"
-    if text(row, "verdict") != "valid":
-        return f"the trial is {text(row, 'verdict')}"
-    if _paced_on_a_shared_cpu(row):
-        return "a paced load does not keep the shared CPU busy"
+        raise Absent("N = 0 is the baseline itself")
+    _require_valid(row)
+    _require_full_load(row)
     if not _costs_show(row):
-        return _limited(row, "the rate does not show the accesses' cost")
-    if lost := _kept_back(row):
-        return lost
-    shown = [base for base in baselines if _costs_show(base)]
+        raise Absent(_limited(row, "the rate does not show the accesses' cost"))
+    _require_sent_back(row)
+    shown = [base for base in trial.baselines if _costs_show(base)]
     if not shown:
-        return "N = 0 is not limited by the DUT" if baselines else _NO_BASELINE
-    own, zeros = _cpu_ns_or_reason(row), [cpu_ns(base) for base in shown]
+        raise Absent("N = 0 is not limited by the DUT" if trial.baselines else _NO_BASELINE)
+    own, zeros = _known_cpu_ns(row), [cpu_ns(base) for base in shown]
     known = [zero for zero in zeros if zero is not None]
-    return own if isinstance(own, str) or not known else own - sum(known) / len(known)
+    return own - sum(known) / len(known) if known else own
 
 
-def testrun_ns(row: Row, baselines: Sequence[Row]) -> Answer:
+def testrun_ns(trial: Compared) -> float:
     """BPF_PROG_TEST_RUN of the program minus that of N = 0, in ns per packet."""
-    own = number(row, "testrun_raw_ns")
+    own, accesses = number(trial.row, "testrun_raw_ns"), number(trial.row, "accesses")
     if own is None:
-        return "BPF_PROG_TEST_RUN was not run on this program"
-    if number(row, "accesses") is None:
-        return "N of a user's program is not known: see testrun_raw_ns"
-    if number(row, "accesses") == 0:
-        return "N = 0 is the baseline itself"
-    zeros = [zero for base in baselines if (zero := number(base, "testrun_raw_ns")) is not None]
-    return own - sum(zeros) / len(zeros) if zeros else _NO_BASELINE
+        raise Absent("BPF_PROG_TEST_RUN was not run on this program")
+    if accesses is None:
+        raise Absent("N of a user's program is not known: see testrun_raw_ns")
+    if accesses == 0:
+        raise Absent("N = 0 is the baseline itself")
+    zeros = [zero for base in trial.baselines if (zero := number(base, "testrun_raw_ns")) is not None]
+    if not zeros:
+        raise Absent(_NO_BASELINE)
+    return own - sum(zeros) / len(zeros)
 
 
 SENT_BACK = 0.99
 """Least share of the received frames that a program must send back for its rate to be a cost."""
 
 
-def _kept_back(row: Row) -> str | None:
+def _require_sent_back(row: Row) -> None:
     """A user's program may drop frames by design (a policer, a filter): then its rule determines the forwarded rate.
     A closed loop may lose them behind the count (a backlog).
 
@@ -99,18 +120,16 @@ def _kept_back(row: Row) -> str | None:
     counted = text(row, "arrangement") == "shared" or text(row, "mode") == "native"
     generated = number(row, "accesses") is not None and text(row, "arrangement") != "shared"
     if generated or text(row, "action") not in (None, "tx") or not counted or not received:
-        return None
+        return
     share = (done or 0.0) / received
-    if share >= SENT_BACK:
-        return None
-    return f"{share:.1%} of the frames that the DUT received came back: the rate is not the program's cost"
+    if share < SENT_BACK:
+        raise Absent(f"{share:.1%} of the frames that the DUT received came back: the rate is not the program's cost")
 
 
 _NO_BASELINE = "no valid N = 0 in the same block, repetition and setting"
 
 
 def _paced_on_a_shared_cpu(row: Row) -> bool:
-    """In a closed loop a rate is a cost only if the loop runs without a pause."""
     return text(row, "arrangement") == "shared" and number(row, "rate_requested_pps") is not None
 
 
@@ -122,18 +141,25 @@ def _costs_show(row: Row) -> bool:
     return limit in ("dut", "shared_cpu") or (limit == "generator" and text(row, "arrangement") == "shared")
 
 
-def _cpu_ns_or_reason(row: Row) -> Answer:
+def _known_cpu_ns(row: Row) -> float:
     value = cpu_ns(row)
-    if value is not None:
-        return value
-    return "nothing was forwarded" if work_cpus(row) else "how many CPUs do the DUT's work was not recorded"
+    if value is None:
+        raise Absent("nothing was forwarded" if work_cpus(row) else "how many CPUs do the DUT's work was not recorded")
+    return value
 
 
-COLUMNS: dict[str, Callable[[Row, Sequence[Row]], Answer]] = {
-    "ns_per_packet": ns_per_packet,
-    "access_ns": access_ns,
-    "testrun_ns": testrun_ns,
-}
+ACROSS_TRIALS: tuple[Column[Compared], ...] = (
+    Column("ns_per_packet", "float", "time",
+           "1e9 x (CPUs that do DUT work - other_busy_cores) / forwarded_pps; null unless the DUT or the shared CPU is "
+           "the limit",
+           ns_per_packet),
+    Column("access_ns", "float", "time",
+           "1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU and less what other "
+           "work took",
+           access_ns),
+    Column("testrun_ns", "float", "time", "testrun_raw_ns minus that of N = 0; null for a user's program", testrun_ns),
+)  # fmt: skip
+_BY_NAME = by_name(ACROSS_TRIALS)
 
 
 Visits = Mapping[tuple[str, int], tuple[int, float]]
@@ -149,13 +175,11 @@ def derive(trials: pd.DataFrame, visits: Visits | None = None) -> pd.DataFrame:
     baselines = _baselines(trials)
     places, programs = key_of(trials, BASELINE_KEY), key_of(trials, PROGRAM)
     chosen = [_chosen(baselines, p, g) for p, g in zip(places, programs, strict=True)]
-    answers = [
-        {name: column(row, own) for name, column in COLUMNS.items()} for row, own in zip(rows, chosen, strict=True)
-    ]
+    answers = [ColumnValues(_BY_NAME, Compared(row, own)) for row, own in zip(rows, chosen, strict=True)]
     if visits:
         said = [_with_visit(row, own, visits) for row, own in zip(rows, chosen, strict=True)]
         trials = trials.assign(reason=texts(said))
-    columns = {name: pd.array([_value(a[name]) for a in answers], dtype="Float64") for name in COLUMNS}
+    columns = {name: pd.array([answer[name] for answer in answers], dtype="Float64") for name in _BY_NAME}
     reasons = [_merged(row, answer) for row, answer in zip(rows, answers, strict=True)]
     return trials.assign(**columns, null_reasons=texts(reasons))
 
@@ -194,13 +218,8 @@ def _attempt(row: Row) -> tuple[str, int]:
     return str(row["trial_id"]), int(number(row, "attempt") or 1)
 
 
-def _value(answer: Answer) -> float | None:
-    return None if isinstance(answer, str) else answer
-
-
-def _merged(row: Row, answers: Mapping[str, Answer]) -> str | None:
-    said = tuple((name, answer if isinstance(answer, str) else None) for name, answer in answers.items())
-    return _with_answers(text(row, "null_reasons"), said)
+def _merged(row: Row, answer: ColumnValues[Compared]) -> str | None:
+    return _with_answers(text(row, "null_reasons"), tuple((name, answer.reason(name)) for name in answer))
 
 
 @lru_cache(maxsize=512)

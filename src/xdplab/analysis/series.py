@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from xdplab.analysis.values import Row, is_null
 from xdplab.plan.factors import FACTORS, changed, of_program
-from xdplab.run.metrics import METRICS
 
 # The fixed columns of a series: the setting, and the program without its N.
 SETTING = tuple(factor.column for factor in FACTORS if not of_program(factor))
@@ -62,16 +62,13 @@ def _text(value: object) -> str:
     return str(value + 0.0) if isinstance(value, float) else str(value)
 
 
-NUMBERS = {metric.name for metric in METRICS if metric.dtype in ("int", "float", "bool")}
-
-
 def plain(trials: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Return the columns as float64 (NaN for null) and text: grouping a hundred nullable columns costs seconds.
 
     Their names are Python's own: from Arrow's, each access to a column makes its name anew.
     """
-    numbers = [name for name in columns if name in NUMBERS]
-    texts = pd.DataFrame({name: objects(trials[name]) for name in columns if name not in NUMBERS}, index=trials.index)
+    numbers = [name for name in columns if is_numeric_dtype(trials[name])]
+    texts = pd.DataFrame({name: objects(trials[name]) for name in columns if name not in numbers}, index=trials.index)
     floats = trials[numbers].astype("Float64").to_numpy(dtype="float64", na_value=float("nan"))
     frame = pd.concat([pd.DataFrame(floats, columns=numbers, index=trials.index), texts], axis=1)
     return frame.set_axis(pd.Index(frame.columns, dtype="object"), axis=1)

@@ -22,7 +22,7 @@ from xdplab.errors import XdplabError
 from xdplab.labs.servers import root_commands
 from xdplab.labs.servers.inventory import Inventory
 from xdplab.plan import reference
-from xdplab.run.metrics import METRICS
+from xdplab.studies.traffic.columns import TRIALS
 
 SOURCE = Path(__file__).resolve().parents[1]
 ELSEWHERE = ("xdplab.trust", "xdplab.analysis.intervals")
@@ -178,8 +178,11 @@ def columns() -> str:
         "For a trial that failed or is unsupported, `reason` says why. A factor that does not apply to a point is null."
         "\n\n`python tests/run/recomputed.py RUN` recomputes 86 of these columns from a run's raw files without xdplab."
     )
-    rows = [(f"`{row.name}`", row.unit, row.kind, row.text) for row in METRICS]
-    return f"# Columns of trials.parquet\n\n{MADE}\n\n{text}\n\n{_table(('column', 'unit', 'kind', 'meaning'), rows)}\n"
+    parts = ["# Columns of trials.parquet", MADE, text]
+    for heading, table in TRIALS.items():
+        rows = [(f"`{column.name}`", column.unit, column.kind, column.text) for column in table]
+        parts.append(f"## {heading}\n\n{_table(('column', 'unit', 'kind', 'meaning'), rows)}")
+    return "\n\n".join(parts) + "\n"
 
 
 def factors() -> str:

@@ -14,7 +14,7 @@ from xdplab.analysis.summary import varying
 from xdplab.errors import FigureError
 from xdplab.figures.catalogue import chosen
 from xdplab.figures.factors import ALIASES
-from xdplab.run.metrics import BY_NAME
+from xdplab.run.columns import unit_of
 
 _NAMES = ("hue", "col", "row", "style", "size", "units")
 
@@ -95,7 +95,7 @@ def _label(column: str) -> str:
 
 
 def _unit(column: str) -> str:
-    return _OF_SAMPLES.get(column) or (BY_NAME[column].unit if column in BY_NAME else "")
+    return _OF_SAMPLES.get(column) or unit_of(column)
 
 
 _OF_SAMPLES = {"rx_pps": "1/s", "tx_pps": "1/s", "t_s": "s", "latency_us": "µs"}

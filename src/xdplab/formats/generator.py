@@ -13,6 +13,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any, cast
 
+from xdplab.absent import required
 from xdplab.formats.reading import as_object, json_of, lines_of, record_of, refuse
 
 TOOL = "generator"
@@ -51,7 +52,7 @@ class GeneratorInterval:
 
 @dataclass(frozen=True)
 class Summary:
-    """One burst, at rest. Received counts are None if they were not counted, and ``rx_missing`` says why.
+    """One burst, at rest. What was not counted is None, and ``missing`` says why, by field.
 
     ``tx_packets`` were handed to the device, which refused ``tx_errors`` of them. ``lost_packets`` is tx_packets less
     the received ones without ``duplicates``. ``reordered`` ones came behind a higher number of their flow (of their
@@ -66,7 +67,7 @@ class Summary:
     ``rx_packets`` and ``foreign_packets``, counted, with FCS. ``tx_restored``: the sender writes each frame whole,
     because the program under test changed a payload; ``tx_unrestored_packets`` were sent before it noticed. The stamped
     frames were drawn with ``stamp_seed``. ``tx_by_size`` and ``rx_by_size`` are pairs of a size with FCS and its
-    frames, None if all frames have one size. ``missing`` says, by field, why it is null.
+    frames, None if all frames have one size.
     """
 
     burst: str
@@ -83,8 +84,6 @@ class Summary:
     bad_run_id: int | None
     rx_by_queue: tuple[int, ...] | None
     limited: str | None
-    rx_missing: str | None = None
-    tx_errors_missing: str | None = None
     stale_packets: int | None = None
     damaged_packets: int | None = None
     altered_packets: int | None = None
@@ -115,6 +114,10 @@ class Summary:
     tx_by_size: Sizes | None = None
     rx_by_size: Sizes | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
+
+    def known(self, name: str, otherwise: str) -> Any:
+        """Return a field. Raises Absent with the generator's own reason where it is None, or with ``otherwise``."""
+        return required(getattr(self, name), self.missing.get(name, otherwise))
 
 
 @dataclass(frozen=True)
@@ -373,6 +376,8 @@ def record_of_line(fields: dict[str, object], number: int | None = None) -> Reco
     kind = _KINDS.get(str(fields.get("type")))
     if kind is None:
         refuse(TOOL, "not a line of a traffic generator", line=number, text=repr(fields))
+    if kind is Summary:
+        fields = fields | {"missing": _reasons(fields, number)}
     record = cast("Record", record_of(kind, fields, TOOL, line=number))
     if isinstance(record, GeneratorReady):
         return replace(record, settings={key: value for key, value in fields.items() if key != "type"})
@@ -384,6 +389,22 @@ def record_of_line(fields: dict[str, object], number: int | None = None) -> Reco
         if wrong := _contradiction(record):
             refuse(TOOL, f"a histogram that contradicts itself: {wrong}", line=number)
     return record
+
+
+_OF_RECEIVER = (
+    *("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id", "stale_packets"),
+    *("damaged_packets", "altered_packets", "bad_stamps", "rx_bytes", "foreign_bytes", "rx_by_queue", "rx_by_size"),
+    *("rx_window_packets", "rx_window_s", "rx_unstamped"),
+)
+_SHARED_REASONS = {"rx_missing": _OF_RECEIVER, "tx_errors_missing": ("tx_errors",)}
+"""A line's reasons, each for all fields that one thing would have counted."""
+
+
+def _reasons(line: dict[str, object], number: int | None) -> dict[str, object]:
+    """Return why fields of a summary are null, by field."""
+    own = as_object({} if line.get("missing") is None else line["missing"], TOOL, line=number)
+    shared = {name: line[key] for key, names in _SHARED_REASONS.items() if line.get(key) is not None for name in names}
+    return {**shared, **own}
 
 
 def _contradiction(histogram: Histogram) -> str | None:

@@ -1,7 +1,7 @@
 """The table of factors: everything that distinguishes two points of a plan, declared once.
 
 A row of ``FACTORS`` defines a factor completely. From the rows come the plan's schema (`plan.model`), the point
-and its identity (`plan.points`), the columns of trials.parquet (`run.metrics`), the keys of a series and of a baseline
+and its identity (`plan.points`), the columns of trials.parquet (`studies.traffic`), the keys of a series and a baseline
 (`analysis.series`), hues, panels and captions (`figures.factors`), ``--only``, the notebook's ``plan`` and the
 reference pages. Code that acts on a factor reads it from the point by its name: ``point.queues``.
 """

@@ -5,6 +5,7 @@ The parquet schema, the pages on columns and `null_reasons` come from the same d
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
@@ -41,6 +42,8 @@ _UNITS = {
     **{"ns_per_packet": "ns", "_per_ns": "1/ns", "_pps": "1/s", "_bps": "bit/s", "_bytes": "B", "_percent": "%"},
     **{"_ns": "ns", "_us": "us", "_ms": "ms", "_s": "s"},
 }
+RATES = ("1/s", "bit/s", "1/ns")
+TIMES = ("ns", "us", "ms", "s")
 
 
 def unit_of(name: str) -> str:
@@ -91,6 +94,11 @@ class ColumnValues(Mapping[str, Any], Generic[S]):
         """Return why a column is null; None if it has a value, or needs no reason."""
         return self._reasons.get(name) if self[name] is None else None
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why each absent column is null, by its name."""
+        return {name: why for name in self if (why := self.reason(name)) is not None}
+
     def _value(self, column: Column[S]) -> object:
         if column.value is None:
             raise KeyError(column.name)
@@ -102,3 +110,9 @@ class ColumnValues(Mapping[str, Any], Generic[S]):
         if value is None and column.kind not in NULLABLE:
             raise ValueError(f"{column.name} is null without a reason")
         return value
+
+
+def version_of(*tables: Iterable[Column[Any]]) -> str:
+    """Return a hash of the columns: tables with a different hash are derived again."""
+    names = [f"{column.name} {column.dtype}" for table in tables for column in table]
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]

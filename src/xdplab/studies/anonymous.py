@@ -23,8 +23,8 @@ from pathlib import Path
 
 from xdplab.errors import ResultsError
 from xdplab.plan import factors
-from xdplab.run.metrics import BY_NAME
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic.columns import NAMES as COLUMN_NAMES
 
 FIELDS = (".json", ".jsonl", ".yaml")
 """Files whose fields have names."""
@@ -130,7 +130,7 @@ COMMON = {
 
 def _words() -> set[str]:
     """Return the words that cannot be replaced in a run without changing its meaning."""
-    columns = {word for name in BY_NAME for word in name.split("_")}
+    columns = {word for name in COLUMN_NAMES for word in name.split("_")}
     return COMMON | columns | {word for factor in factors.FACTORS for word in factor.name.split("_")}
 
 

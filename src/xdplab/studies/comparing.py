@@ -13,7 +13,6 @@ from xdplab.analysis.decide import Decision
 from xdplab.analysis.values import records
 from xdplab.errors import PlanError, ResultsError
 from xdplab.later import later
-from xdplab.run.metrics import completed
 from xdplab.run.rundir import RunDirectory
 from xdplab.text import many
 
@@ -177,7 +176,8 @@ def _rows_as_points(table: pd.DataFrame, metric: str, words: Mapping[str, str]) 
             metric: table[metric].astype("Float64"),
         }
     )
-    return completed(rows[rows[metric].gt(0).fillna(False).astype(bool)].reset_index(drop=True))
+    found: pd.DataFrame = comparison.as_points(rows[rows[metric].gt(0).fillna(False).astype(bool)])
+    return found.reset_index(drop=True)
 
 
 def _short(value: str | None) -> str:

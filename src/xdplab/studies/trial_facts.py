@@ -112,8 +112,7 @@ class TrialFacts:
 
     ``times`` is False in a lab whose clock means nothing. ``path`` counts the frames sent ahead to see that they come
     back. ``device`` has the plan's own settings of the DUT's device, read back once the program is attached.
-    ``dut_before`` and ``dut_after`` are the AF_XDP application's own counts around the window. ``testrun_ns`` is
-    of earlier versions, which test-ran a program once per session.
+    ``dut_before`` and ``dut_after`` are the AF_XDP application's own counts around the window.
     """
 
     mended: Mended | None = None
@@ -153,7 +152,6 @@ class TrialFacts:
     perf_before: Stats | None = None
     perf_after: Stats | None = None
     testrun: TestRuns | Missing | None = None
-    testrun_ns: tuple[float, ...] | None = None
     decided_before: Decided | Missing | None = None
     decided: Decided | Missing | None = None
     harness: HarnessPieces | Missing | None = None

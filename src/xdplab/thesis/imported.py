@@ -13,8 +13,9 @@ import pandas as pd
 import yaml
 
 from xdplab.errors import ResultsError
-from xdplab.run.metrics import completed, frame
+from xdplab.run.frames import completed, frame
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic.columns import COLUMNS
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.logs import Imported, read_thesis
 from xdplab.thesis.rules import judged_import
@@ -96,6 +97,6 @@ def imported_trials(run: RunDirectory) -> pd.DataFrame:
     """Return the imported attempts, judged anew by today's rules. Raises ResultsError if there is no table."""
     path = run.path / TRIALS
     try:
-        return judged_import(completed(pd.read_parquet(path, dtype_backend="numpy_nullable")))
+        return judged_import(completed(pd.read_parquet(path, dtype_backend="numpy_nullable"), COLUMNS))
     except OSError as error:
         raise ResultsError(f"{path} cannot be read: {error}", remedy="import the logs again") from error

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from xdplab.analysis.derived import COLUMNS
-from xdplab.run.metrics import METRICS
+from xdplab.analysis.derived import ACROSS_TRIALS
+from xdplab.studies.traffic.columns import COLUMNS
 
 JUDGED = ("verdict", "reason", "limited_by", "rules_version")
 SAME_REASON = {
@@ -50,9 +50,9 @@ for _head, _columns in SAME_REASON.items():
     for _column in _columns:
         _HEADS[_column] = (*_HEADS.get(_column, ()), _head)
 _REASONS = {
-    metric.name: _reason(metric.name)
-    for metric in METRICS
-    if metric.kind != "factor" and metric.name not in (*COLUMNS, *JUDGED, "null_reasons")
+    column.name: _reason(column.name)
+    for column in COLUMNS
+    if column.kind != "factor" and column not in ACROSS_TRIALS and column.name not in (*JUDGED, "null_reasons")
 }
 """Columns that the logs give, or could have given; a factor may be null without a reason."""
 _NAMES = frozenset(_REASONS)

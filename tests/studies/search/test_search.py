@@ -231,7 +231,7 @@ def burst(found: Offered, **changes: Any) -> Burst:
 def test_frames_that_come_twice_are_received_once_and_unknown_is_no_zero() -> None:
     assert Offered.of(burst(Offered(100, 90, 1.0), duplicates=5)).received == 85
     with pytest.raises(HostError, match="does not know: deaf"):
-        Offered.of(burst(Offered(100, 90, 1.0), rx_packets=None, rx_missing="deaf"))
+        Offered.of(burst(Offered(100, 90, 1.0), rx_packets=None, missing={"rx_packets": "deaf"}))
 
 
 def test_frames_that_drained_after_a_burst_are_received_and_in_no_rate() -> None:

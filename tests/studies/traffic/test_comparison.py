@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from xdplab.run.metrics import completed, frame
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.traffic.columns import trials_frame
 from xdplab.studies.traffic.comparison import changed_files
 
 CODE = ["int a;", "int b;", "int c;"]
@@ -27,7 +27,7 @@ def table(folder: Path, sha: str, frames_sha: str, texts: dict[str, list[str]]) 
             (folder / "programs" / sha).mkdir(parents=True, exist_ok=True)
             (folder / "programs" / sha / name).write_text("\n".join(lines))
     row = {"point_id": "p", "trial_id": "p-r1", "program_name": "f.bpf.c", "program_sha256": sha, "program_hash": sha}
-    return RunDirectory(folder), completed(frame([row | {"frames": "x.pcap", "frames_sha256": frames_sha}]))
+    return RunDirectory(folder), trials_frame([row | {"frames": "x.pcap", "frames_sha256": frames_sha}])
 
 
 @pytest.mark.parametrize("case", TEXTS)

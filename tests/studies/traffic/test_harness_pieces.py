@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from tests.studies.traffic.columns_of import row_of
 
 from xdplab.formats.generator import GeneratorReady
-from xdplab.studies.traffic.rows import _other_work, _pieces
 from xdplab.studies.trial_facts import HarnessPieces, TrialFacts
 
 
 def test_a_receiver_takes_what_both_take_less_the_sender() -> None:
-    reasons: dict[str, str] = {}
-    row = _pieces(TrialFacts(harness=HarnessPieces(34.0, 60.0)), reasons)
-    assert row == {"sender_ns": 34.0, "harness_ns": 60.0, "receiver_ns": 26.0}
-    assert not reasons
+    row = row_of(facts=TrialFacts(harness=HarnessPieces(34.0, 60.0)))
+    assert [row[name] for name in ("sender_ns", "harness_ns", "receiver_ns")] == [34.0, 60.0, 26.0]
 
 
 @pytest.mark.parametrize("both_ns", [30.0, 34.0])
 def test_a_receiver_never_takes_less_than_nothing(both_ns: float) -> None:
-    reasons: dict[str, str] = {}
-    row = _pieces(TrialFacts(harness=HarnessPieces(34.0, both_ns)), reasons)
-    assert row == {"sender_ns": 34.0, "harness_ns": both_ns}
-    assert f"with the receiver a frame took {both_ns} ns and without it 34.0 ns" in reasons["receiver_ns"]
+    row = row_of(facts=TrialFacts(harness=HarnessPieces(34.0, both_ns)))
+    assert [row[name] for name in ("sender_ns", "harness_ns", "receiver_ns")] == [34.0, both_ns, None]
+    assert f"{both_ns} ns and without it 34.0 ns" in (row.reason("receiver_ns") or "")
 
 
-SENDER = GeneratorReady("live", 1, (0,), "SCHED_FIFO:5", 64, {})
+FACTS = TrialFacts(generator=GeneratorReady("live", 1, (0,), "SCHED_FIFO:5", 64, {}))
+WINDOW: Any = SimpleNamespace(summary=SimpleNamespace(duration_s=0.5))
 
 
 @pytest.mark.parametrize(
@@ -38,14 +39,11 @@ SENDER = GeneratorReady("live", 1, (0,), "SCHED_FIFO:5", 64, {})
 )
 def test_other_work_is_what_the_sender_misses_of_its_cpu(own: float, softirq: float | None, other: float) -> None:
     """Work on other CPUs is none of the trial's: it was told in nearly each of them, and what took 27 % was not."""
-    row = {"arrangement": "shared", "window_s": 0.5, "host_busy_cores": 2.0}
-    row |= {"tx_busy_cores": own, "host_softirq_cores": softirq}
-    found = _other_work(row, TrialFacts(generator=SENDER), {})
-    assert found["other_busy_cores"] == pytest.approx(other, abs=1e-9)
+    row = row_of({"tx_busy_cores": own, "host_softirq_cores": softirq}, facts=FACTS, burst=WINDOW)
+    assert row["other_busy_cores"] == pytest.approx(other, abs=1e-9)
 
 
 def test_other_work_is_unknown_where_a_sender_may_rest() -> None:
-    reasons: dict[str, str] = {}
-    row = {"arrangement": "shared", "window_s": 0.5, "tx_busy_cores": 0.5, "rate_requested_pps": 2e4}
-    assert _other_work(row, TrialFacts(generator=SENDER), reasons) == {}
-    assert "paced" in reasons["other_busy_cores"]
+    row = row_of({"tx_busy_cores": 0.5, "rate_requested_pps": 2e4}, facts=FACTS, burst=WINDOW)
+    assert row["other_busy_cores"] is None
+    assert "paced" in (row.reason("other_busy_cores") or "")

@@ -6,13 +6,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.studies.traffic.columns_of import row_of
 
 from xdplab.hosts import Result
 from xdplab.labs.base import GeneratorPlace
 from xdplab.studies.traffic import sending
 from xdplab.studies.traffic.limits import link_rate
-from xdplab.studies.traffic.nulls import OLDER
-from xdplab.studies.traffic.rows import _limits
 from xdplab.studies.trial_facts import Limit, TrialFacts
 
 
@@ -53,16 +52,8 @@ def test_the_slower_end_is_the_links_rate(where: Any, rate: float | None) -> Non
 
 
 def test_a_row_has_the_limits_or_why_not() -> None:
-    facts = TrialFacts(link=Limit(10e9), generator_alone=Limit(None, "why"))
-    reasons: dict[str, str] = {}
-    assert _limits(facts, reasons) == {"link_bps": 10e9, "generator_pps": None}
-    assert reasons == {"generator_pps": "why"}
-
-
-def test_a_run_of_an_older_version_knows_neither() -> None:
-    reasons: dict[str, str] = {}
-    assert _limits(TrialFacts(), reasons) == {"link_bps": None, "generator_pps": None}
-    assert set(reasons.values()) == {OLDER}
+    row = row_of(facts=TrialFacts(link=Limit(10e9), generator_alone=Limit(None, "why")))
+    assert (row["link_bps"], row["generator_pps"], row.reason("generator_pps")) == (10e9, None, "why")
 
 
 @pytest.mark.parametrize(("link", "rate"), [(Limit(10e9), 6e6), (Limit(None, "virtual"), 10e6)])

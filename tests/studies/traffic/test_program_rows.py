@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.studies.traffic.columns_of import row_of
 
 from xdplab.analysis.verdicts import REMARKS, say_records_lost
 from xdplab.deploy.xdp import RecordCounts
-from xdplab.studies.traffic import program_rows
 from xdplab.studies.trial_facts import Missing, TestRuns, TrialFacts
 
 
@@ -31,12 +32,9 @@ from xdplab.studies.trial_facts import Missing, TestRuns, TrialFacts
 def test_a_test_run_counts_if_its_frames_end_as_the_trials(
     tested: dict[str, int] | None, live: dict[str, int], column: str, same: bool
 ) -> None:
-    facts, reasons = TrialFacts(testrun=TestRuns((12.0, 11.0), 64, 64, actions=tested)), dict[str, str]()
-    row: dict[str, Any] = {column: json.dumps(live)}
-    row |= program_rows.testrun(facts, reasons)
-    row |= program_rows.same_path(row, facts, reasons)
-    assert row["testrun_raw_ns"] == (11.0 if same else None)
-    assert ("testrun_raw_ns" in reasons) == (not same)
+    facts = TrialFacts(testrun=TestRuns((12.0, 11.0), 64, 64, actions=tested))
+    counted = dict.fromkeys(("xdp_actions", "actions_before", "actions_counted")) | {column: json.dumps(live)}
+    assert row_of(counted, facts=facts)["testrun_raw_ns"] == (11.0 if same else None)
 
 
 def counts(ring: int = 0, full: int = 0, perf: int = 0, lost: int = 0, *, others: bool = False) -> RecordCounts:
@@ -57,14 +55,11 @@ def test_test_runs_that_write_records_are_not_the_traffics_cost(
 ) -> None:
     """They took a half to a quarter of what BPF statistics told of the same program's frames."""
     testrun = TestRuns((92.0,), ring_records=ring_records)
-    facts, reasons = TrialFacts(testrun=testrun, records_before=counts(), records_after=after), dict[str, str]()
-    assert program_rows.same_path({}, facts, reasons) == (
-        {} if same else {"testrun_raw_ns": None, "testrun_all_ns": None}
-    )
-    assert ("testrun_raw_ns" in reasons) == (not same)
+    row = row_of(facts=TrialFacts(testrun=testrun, records_before=counts(), records_after=after))
+    assert [row["testrun_raw_ns"], row["testrun_all_ns"]] == ([92.0, "[92.0]"] if same else [None, None])
 
 
-FRAMES = {"dut_rx_packets": 1000, "window_s": 0.5}
+WINDOW: Any = SimpleNamespace(summary=SimpleNamespace(duration_s=0.5))
 EACH, UNKNOWN = TestRuns((1.0,), ring_records=2.0), Missing("records of the program were lost in test runs")
 
 
@@ -83,9 +78,8 @@ EACH, UNKNOWN = TestRuns((1.0,), ring_records=2.0), Missing("records of the prog
 def test_records_read_and_lost_of_a_window(
     after: RecordCounts | None, test: TestRuns | Missing, read: int | None, lost: int | None, share: float | None
 ) -> None:
-    facts, reasons = TrialFacts(records_before=after and counts(), records_after=after, testrun=test), dict[str, str]()
-    row = program_rows.record_columns(FRAMES, facts, reasons)
-    assert (row.get("records_read"), row.get("records_lost"), row.get("records_lost_share")) == (read, lost, share)
-    assert (lost is None) == bool({"records_read", "records_lost"} & reasons.keys())
+    facts = TrialFacts(records_before=after and counts(), records_after=after, testrun=test)
+    row = row_of({"dut_rx_packets": 1000}, facts=facts, burst=WINDOW)
+    assert (row["records_read"], row["records_lost"], row["records_lost_share"]) == (read, lost, share)
     assert (say_records_lost(row) is not None) == bool(lost)
     assert say_records_lost in REMARKS

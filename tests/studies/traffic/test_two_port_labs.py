@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.studies.traffic.columns_of import row_of
 
 from xdplab.errors import UnsupportedError
 from xdplab.labs.base import Cpus, LinkEnds
@@ -18,7 +19,7 @@ from xdplab.labs.vm.lab import VmLab
 from xdplab.plan import Point, parse_plan, points_of
 from xdplab.studies.traffic.bench import TrialBench
 from xdplab.studies.traffic.sending import sending_cpus, serving_cpus, working_cpus
-from xdplab.studies.traffic.two_ports import SecondPort, require, settings_of_both
+from xdplab.studies.traffic.two_ports import SecondPort, require
 from xdplab.studies.trial_facts import TrialFacts
 
 SECOND = SecondPort(LinkEnds("vd1", "vg1", "02:00:00:00:00:01", "02:00:00:00:00:02"), (10, 20))
@@ -103,7 +104,7 @@ def test_settings_of_the_second_ports_say_so_and_the_link_that_changed_more_coun
             "link_changes": links,
         }
 
-    row = settings_of_both(found("1500", {}, 0), found("9000", {"dut port.mtu": ["9000", "1500"]}, 2))
+    row = row_of(ports=[found("1500", {}, 0), found("9000", {"dut port.mtu": ["9000", "1500"]}, 2)], two_ports=True)
     assert json.loads(row["settings"]) == {
         "dut port.mtu": "1500",
         "tg port.mtu": "1500",

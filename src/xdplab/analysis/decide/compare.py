@@ -25,7 +25,8 @@ from xdplab.analysis.decide.calibration import Calibration
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.series import PROGRAM, SETTING, key_of, settled, valid
 from xdplab.plan.factors import FACTORS
-from xdplab.run.metrics import BY_NAME
+from xdplab.run.columns import RATES, TIMES, unit_of
+from xdplab.run.frames import DTYPES as FRAME_DTYPES
 
 Verdict = Literal["faster", "slower", "higher", "lower", "equivalent", "undecided"]
 Logs = Mapping[str, pd.Series]
@@ -47,6 +48,15 @@ FOUND = (
 )  # fmt: skip
 DTYPES = dict.fromkeys(("n_a", "n_b", "needed"), "Int64") | dict.fromkeys(("verdict", "reason"), "string")
 DTYPES |= {"differs": "boolean"}
+
+
+_NEEDED = {f.column: f.dtype for f in FACTORS} | {"trial_id": "str", "dut_cpus": "int", "order": "int"}
+
+
+def as_points(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of another kind of run as trials, with the columns that a comparison reads, as null."""
+    nulls = {name: pd.array([None] * len(rows), dtype=FRAME_DTYPES[dtype]) for name, dtype in _NEEDED.items()}  # type: ignore[call-overload]
+    return rows.assign(**{name: cells for name, cells in nulls.items() if name not in rows})
 
 
 @dataclass(frozen=True)
@@ -282,7 +292,7 @@ def _together(points: list[str], sides: Sequence[pd.DataFrame], value: str) -> l
     """Return the points that the joint ratio is of. Of rates, those at maximum load, if there are any: a paced rate is
     the one that was asked for in both runs, and would hide the others' difference.
     """
-    if value not in BY_NAME or BY_NAME[value].kind != "rate":
+    if unit_of(value) not in RATES:
         return points
     paced = {str(p) for side in sides for p in side.loc[side["rate_requested_pps"].notna(), "point_id"].dropna()}
     return [point for point in points if point not in paced] or points
@@ -315,11 +325,10 @@ def _verdict(one: Difference, apart: float, equal: float, value: str) -> Verdict
         return "equivalent"
     if apart > ALPHA:
         return "undecided"
-    kind = BY_NAME[value].kind if value in BY_NAME else None
     more = one.log_ratio > 0
-    if kind == "rate":
+    if unit_of(value) in RATES:
         return "faster" if more else "slower"
-    if kind == "time":
+    if unit_of(value) in TIMES:
         return "slower" if more else "faster"
     return "higher" if more else "lower"
 
@@ -404,7 +413,7 @@ def drift(trials: pd.DataFrame, value: str = "forwarded_pps") -> Drift | None:
     alike. Of rates, only those at maximum load show it: a paced rate is the one that was asked for.
     """
     rows = valid(trials)
-    if value in BY_NAME and BY_NAME[value].kind == "rate":
+    if unit_of(value) in RATES:
         rows = rows[rows["rate_requested_pps"].isna()]
     rows = rows[rows[value].gt(0).fillna(False).astype(bool) & rows["order"].notna()]
     point, order = rows["point_id"], rows["order"].astype(float)

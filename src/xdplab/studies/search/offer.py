@@ -37,7 +37,9 @@ class Offered:
         """
         s = burst.summary
         if s.rx_packets is None:
-            raise HostError(f"a search needs what came back, and the generator does not know: {s.rx_missing}")
+            raise HostError(
+                f"a search needs what came back, and the generator does not know: {s.missing.get('rx_packets')}"
+            )
         stamped = burst.latency if burst.latency is not None and burst.latency.count else None
         changed = int(rewritten(s.rx_packets, s.foreign_packets, s.tx_packets)) if own_program else 0
         received = s.rx_packets + changed - (s.duplicates or 0)

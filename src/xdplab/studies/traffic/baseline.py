@@ -14,9 +14,9 @@ from xdplab.analysis import MARGIN
 from xdplab.analysis.decide.compare import POINT, decide, same_points
 from xdplab.errors import ResultsError
 from xdplab.run.disk import replacing
-from xdplab.run.metrics import completed, frame
 from xdplab.studies.comparing import ComparedRuns, check_metric, differences
 from xdplab.studies.traffic.calibrating import calibrated, usable
+from xdplab.studies.traffic.columns import trials_frame
 from xdplab.studies.traffic.comparison import changed_files
 from xdplab.studies.traffic.kind import PlanRun
 
@@ -51,7 +51,7 @@ def against(path: Path, run: PlanRun, *, margin: float = MARGIN) -> ComparedRuns
     try:
         data = json.loads(path.read_text())
         version = data["xdplab_baseline"]
-        first, equal = frame(data["trials"]), [frame(rows) for rows in data["equal"]]
+        first, equal = trials_frame(data["trials"]), [trials_frame(rows) for rows in data["equal"]]
         name, metric, before = str(data["run"]), str(data["metric"]), dict(data["around"])
     except OSError as error:
         raise ResultsError(f"{path}: {error.strerror}", remedy="`compare RUN --save-baseline FILE` makes one") from None
@@ -59,11 +59,11 @@ def against(path: Path, run: PlanRun, *, margin: float = MARGIN) -> ComparedRuns
         raise ResultsError(f"{path} is not a baseline", remedy="`compare RUN --save-baseline FILE` makes one") from None
     if version != VERSION:
         raise ResultsError(f"{path} is a baseline of version {version}", remedy=f"save it again, as version {VERSION}")
-    second = completed(run.rows())
+    second = run.rows()
     check_metric(second, metric, run.directory)
     now = run.around()
     kept = calibrated(before, now) if usable(metric, equal) else None
-    first, second = same_points(completed(first), second)
+    first, second = same_points(first, second)
     decision = decide(first, second, metric, equal=equal, margin=margin, calibration=kept)
     names = (f"{name} (baseline)", run.directory.name)
     doubts = dict.fromkeys(names, ()) | {

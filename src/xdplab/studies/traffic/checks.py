@@ -13,7 +13,7 @@ from xdplab.generators import Capabilities
 from xdplab.labs import Arrangement, Lab
 from xdplab.plan import FACTORS, Plan, Point, points_of
 from xdplab.plan.factors import by_cable
-from xdplab.run.metrics import BY_NAME
+from xdplab.studies.traffic.columns import NAMES
 from xdplab.studies.traffic.limits import require_small_frames
 from xdplab.studies.traffic.prepare import engines_of
 from xdplab.studies.traffic.session import queue_ends
@@ -36,7 +36,7 @@ def check_plan(plan: Plan, lab: Lab, name: str = THE_PLANS) -> None:
             remedy="race on a machine with KVM, on servers, or in netns",
         )
     for metric in plan.metrics:
-        if metric.name in BY_NAME:
+        if metric.name in NAMES:
             raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
     most = min(queue_limit(end) for end in queue_ends(lab))
     points = [point for point in points_of(plan, lab.arrangement) if point.lab == name]

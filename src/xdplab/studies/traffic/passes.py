@@ -11,8 +11,8 @@ from xdplab.counters import CounterProbe, Recording
 from xdplab.counters.table import When
 from xdplab.generators import Sender
 from xdplab.plan import Plan
+from xdplab.studies.traffic.course import burst_course
 from xdplab.studies.traffic.dut import DutSide
-from xdplab.studies.traffic.sent import burst_course
 from xdplab.studies.trial_facts import ProgramRuns, TrialFacts, WarmedUp
 
 RECORDER_MARGIN_S = 30.0

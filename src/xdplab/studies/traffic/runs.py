@@ -20,11 +20,12 @@ from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, all_gone, is_owed, table, warn_gone
 from xdplab.run.derived import derive as derive_into
 from xdplab.run.engine import run_trials
-from xdplab.run.metrics import BY_NAME, SAMPLES, columns_version, frame
+from xdplab.run.frames import frame
 from xdplab.run.progress import Observer, PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, attempts_of, read_state
 from xdplab.studies.traffic.checks import check_plan, require_machines
+from xdplab.studies.traffic.columns import NAMES, SAMPLES, columns_version, trials_frame
 from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.rows import Row, attempt_rows
@@ -190,7 +191,7 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
             derived = attempt_rows(run, trials[attempt.trial_id], attempt, window_s=window_s)
             rows.append(derived.row)
             samples += derived.samples
-    made = derive(frame(rows), _visits(run, trials))
+    made = derive(trials_frame(rows), _visits(run, trials))
     return {TRIALS: with_own_metrics(made), SAMPLES_FILE: frame(samples, SAMPLES)}
 
 
@@ -228,7 +229,7 @@ def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[
     found: dict[tuple[str, int], list[Row]] = {}
     if table is None or not kept:
         return found
-    known = [name for name in table.columns if name in BY_NAME or name in SAMPLE_NAMES]
+    known = [name for name in table.columns if name in NAMES or name in SAMPLE_NAMES]
     for row in table[known].astype(object).where(table[known].notna(), None).to_dict("records"):
         if (key := (row["trial_id"], row["attempt"])) in kept:
             found.setdefault(key, []).append({str(name): value for name, value in row.items()})
@@ -236,7 +237,7 @@ def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[
 
 
 TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
-SAMPLE_NAMES = {metric.name for metric in SAMPLES}
+SAMPLE_NAMES = {column.name for column in SAMPLES}
 RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, visits 2, columns {columns_version()}", _derive)
 MEASURED = TrafficMethod(TrafficSession, RECIPE)
 

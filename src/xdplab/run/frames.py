@@ -1,0 +1,61 @@
+"""Rows of a table's columns as a pandas data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api.extensions import ExtensionArray
+
+from xdplab.run.columns import Column
+
+DTYPES = {"str": "string", "int": "Int64", "float": "Float64", "bool": "boolean", "json": "string"}
+"""The pandas type of a column's ``dtype``; ``json`` is text."""
+
+
+def frame(rows: Sequence[Mapping[str, object]], table: Sequence[Column[Any]]) -> pd.DataFrame:
+    """Return ``rows`` as a data frame with the table's columns and nullable types, in the table's order.
+
+    A key that the table lacks raises KeyError: a column exists only once it is declared.
+    """
+    named = {key for row in rows for key in row}
+    if unknown := named - {column.name for column in table}:
+        raise KeyError(f"columns without a declaration: {sorted(unknown)}")
+    # Columns without a value share one array: a table has a hundred of them.
+    nulls = {dtype: pd.array([None] * len(rows), dtype=dtype) for dtype in dict.fromkeys(DTYPES.values())}  # type: ignore[call-overload]
+    return pd.DataFrame(
+        {
+            c.name: _array([row.get(c.name) for row in rows], c) if c.name in named else nulls[DTYPES[c.dtype]]
+            for c in table
+        }
+    )
+
+
+def completed(table: pd.DataFrame, columns: Sequence[Column[Any]]) -> pd.DataFrame:
+    """Return a table with those of ``columns`` that it lacks, as null."""
+    missing = [column for column in columns if column.name not in table]
+    return table.assign(**{c.name: pd.array([None] * len(table), dtype=DTYPES[c.dtype]) for c in missing})  # type: ignore[call-overload]
+
+
+def _array(cells: list[object], column: Column[Any]) -> ExtensionArray:
+    return texts(cells) if column.dtype == "json" else pd.array(cells, dtype=DTYPES[column.dtype])  # type: ignore[call-overload]
+
+
+def texts(cells: Sequence[object]) -> ExtensionArray:
+    """Return texts, None for null, as a nullable column, each text encoded once into a buffer of the exact size.
+
+    Some texts have thousands of characters and stand in thousands of rows. Arrow's own builder expects texts of the
+    mean length of the distinct ones, and doubles its buffer if the frequent ones are longer.
+    """
+    import pyarrow as pa
+
+    codes, levels = pd.factorize(np.array(cells, dtype=object))
+    encoded = [*(str(level).encode() for level in levels), b""]  # null has the code -1
+    ends = np.zeros(len(codes) + 1, dtype=np.int64)
+    np.cumsum(np.array([len(text) for text in encoded])[codes], out=ends[1:])
+    known = np.packbits(codes >= 0, bitorder="little")
+    data = b"".join([encoded[code] for code in codes.tolist()])
+    column = pa.LargeStringArray.from_buffers(len(codes), pa.py_buffer(ends), pa.py_buffer(data), pa.py_buffer(known))
+    return pd.arrays.ArrowStringArray(column)

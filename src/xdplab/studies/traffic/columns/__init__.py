@@ -1,0 +1,67 @@
+"""The columns of trials.parquet and samples.parquet, by what they say; each module holds those of one source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from xdplab.analysis.derived import ACROSS_TRIALS
+from xdplab.run.columns import Column, by_name, version_of
+from xdplab.run.frames import frame
+from xdplab.studies.traffic.columns.dut import DUT
+from xdplab.studies.traffic.columns.latency import LATENCY
+from xdplab.studies.traffic.columns.point import POINT
+from xdplab.studies.traffic.columns.program import PROGRAM
+from xdplab.studies.traffic.columns.rates import RATE
+from xdplab.studies.traffic.columns.sent import SENT
+from xdplab.studies.traffic.columns.setup import SETUP
+from xdplab.studies.traffic.columns.source import Source
+from xdplab.studies.traffic.columns.verdict import LIMIT, VERDICT
+
+NULLS: tuple[Column[Any], ...] = (
+    Column("null_reasons", "json", "state", "reasons of null columns, a JSON object: column to reason"),
+)
+TRIALS: Mapping[str, tuple[Column[Any], ...]] = {
+    "The trial and its point": POINT,
+    "What was set up": SETUP,
+    "Frames sent and received": SENT,
+    "What the DUT counted": DUT,
+    "Rates": RATE,
+    "Costs, from several trials": ACROSS_TRIALS,
+    "The program": PROGRAM,
+    "Latency and lateness": LATENCY,
+    "Verdict": (*VERDICT, *LIMIT, *NULLS),
+}
+"""All columns of trials.parquet, by heading."""
+COLUMNS = tuple(column for columns in TRIALS.values() for column in columns)
+NAMES = frozenset(column.name for column in COLUMNS)
+
+PREPARED: Mapping[str, Column[Source]] = by_name(POINT, SETUP)
+"""The columns of a trial that was not measured, without its verdict."""
+MEASURED: Mapping[str, Column[Source]] = by_name(POINT, SETUP, SENT, DUT, RATE, PROGRAM, LATENCY)
+"""The columns of a measured trial, without those of its verdict, which is made of these, and of other trials."""
+
+SAMPLES: tuple[Column[Any], ...] = (
+    Column("trial_id", "str", "id", "the trial"),
+    Column("attempt", "int", "id", "its attempt"),
+    Column("burst", "str", "id", "which burst: rate, bpf_stats, perf or decided (verdict counting)"),
+    Column("host", "str", "id", "tg or dut"),
+    Column("cpu", "int", "id", "CPU; null for the whole host"),
+    Column("queue", "int", "id", "queue; null for all of them"),
+    Column("t_s", "float", "time", "end of the interval, from the burst's start"),
+    Column("tx_packets", "int", "count", "frames sent in the interval"),
+    Column("rx_packets", "int", "count", "frames received in the interval"),
+)
+"""The columns of samples.parquet."""
+
+
+def trials_frame(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
+    """Return rows of trials as a data frame with every column of trials.parquet."""
+    return frame(rows, COLUMNS)
+
+
+def columns_version() -> str:
+    """Return a hash of the columns: tables with a different hash are derived again."""
+    return version_of(COLUMNS, SAMPLES)

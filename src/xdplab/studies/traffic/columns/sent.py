@@ -1,0 +1,225 @@
+"""Columns of the frames in the window, as the generator reports them: sent, received, and what it adds about both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+
+from xdplab.absent import Absent, required
+from xdplab.analysis.action_rules import returns_frames, tg_count
+from xdplab.analysis.steady import LEAST_INTERVALS, Course
+from xdplab.counters import Counters
+from xdplab.generators import BY_DPDK
+from xdplab.run.columns import Column
+from xdplab.studies.traffic.columns.latency import NO_FRAME_DUE
+from xdplab.studies.traffic.columns.source import Source
+from xdplab.studies.traffic.course import burst_course
+
+NO_RECEIVER = "this generator did not count what came back"
+NOT_COUNTED = "this generator did not count them"
+NO_PAUSES = "this generator does not record its pauses"
+NO_STAMPS_OF_SENDING = "the TG's device was not asked when it sent frames"
+
+
+def _told(name: str, otherwise: str) -> Callable[[Source], object]:
+    """A field of the generator's summary under another name, or the same."""
+    return lambda t: t.summary.known(name, otherwise)
+
+
+def _by_size(t: Source, name: str) -> str:
+    """Frames by size, where they have several."""
+    otherwise = NOT_COUNTED if t.summary.tx_by_size is not None else "all frames have one size, or those of a pcap"
+    return json.dumps(dict(t.summary.known(name, otherwise)))
+
+
+def _drained(t: Source) -> int:
+    received = t.row.require("rx_packets")
+    at_end = t.summary.known("rx_window_packets", "this generator did not count the frames as the window ended")
+    return int(received - at_end)
+
+
+def _refused(t: Source) -> int:
+    """Frames with the generator's magic that were not counted; altered ones count as foreign too, if known."""
+    s = t.summary
+    return int(s.known("bad_run_id", NOT_COUNTED)) + (s.stale_packets or 0) + (s.altered_packets or 0)
+
+
+def _restored(name: str) -> Callable[[Source], object]:
+    return lambda t: t.summary.known(name, t.summary.missing.get("tx_restored", "the engine makes each frame anew"))
+
+
+def _late_packets(t: Source) -> int:
+    why = NO_FRAME_DUE
+    if t.paced:
+        why = t.row.reason("late_p50_ns") or NOT_COUNTED
+    return int(t.summary.known("tx_late_packets", why))
+
+
+def _pause_ms(t: Source) -> float:
+    s = t.summary
+    times = [ns for ns in (s.tx_pause_max_ns, s.tx_late_max_ns) if ns is not None]
+    return max(times or [int(s.known("tx_pause_max_ns", NO_PAUSES))]) / 1e6
+
+
+def _paused_ms(t: Source) -> float:
+    why = "at a paced load lateness shows a pause: see late_max_ns" if t.paced else NO_PAUSES
+    return float(t.summary.known("tx_paused_ns", why)) / 1e6
+
+
+def _lost(t: Source) -> int:
+    if not returns_frames(t.row):
+        raise Absent("no frame has to come back: see dut_rx_packets")
+    t.row.require("rx_packets")
+    return t.summary.tx_packets - (int(tg_count(t.row) or 0) - (t.row["duplicate_packets"] or 0))
+
+
+def _loss_ratio(t: Source) -> float:
+    return float(t.row.require("lost_packets") / required(t.summary.tx_packets or None, "no frame was sent"))
+
+
+def _course(t: Source) -> Course:
+    return required(burst_course(t.window), f"the window has fewer than {LEAST_INTERVALS} intervals")
+
+
+# What the TG's port counted: by the kernel where it has the port, else by DPDK's own registers. The kernel sees frames
+# that reached a port and were never taken from its ring; DPDK's software drivers do not.
+
+UNKNOWN_COUNTERS = "which counters of a driver hold frames sent without a copy is not known"
+
+
+def _link_has(t: Source) -> tuple[int, int] | None:
+    """Frames that came to and left the port of a DPDK generator, by the kernel's link; None if it has no such link."""
+    first = t.ports[0]
+    came, went = first["tg_link_rx_packets"], first["tg_link_tx_packets"]
+    return None if came is None or went is None else (came, went)
+
+
+def _sum_of_senders(t: Source, name: str) -> int:
+    senders: list[Counters] = t.ports[: t.point.ways]
+    return sum(one.require(name) for one in senders)
+
+
+def _port_tx(t: Source) -> int:
+    if t.point.engine in BY_DPDK:
+        link = _link_has(t)
+        return link[1] if link else int(t.summary.known("device_tx_packets", NO_REGISTERS))
+    if t.point.tx_bind == "zerocopy":
+        raise Absent(UNKNOWN_COUNTERS)
+    return _sum_of_senders(t, "tg_handed_over_packets" if t.point.engine == "live" else "tg_link_tx_packets")
+
+
+NO_REGISTERS = "this generator did not read its port's registers"
+
+
+def _port_dropped(t: Source) -> int:
+    if t.point.engine in BY_DPDK:
+        raise Absent("DPDK's own count is tx_errors")
+    if t.point.tx_bind == "zerocopy":
+        raise Absent(UNKNOWN_COUNTERS)
+    return _sum_of_senders(t, "tg_link_tx_dropped")
+
+
+def _require_dpdk(t: Source) -> None:
+    if t.point.engine not in BY_DPDK:
+        raise Absent("the generator uses the kernel's own driver of the port: see its counters")
+
+
+def _port_rx(t: Source) -> int:
+    _require_dpdk(t)
+    link = _link_has(t)
+    return link[0] if link else int(t.summary.known("device_rx_packets", NO_REGISTERS))
+
+
+def _missed(t: Source) -> int:
+    _require_dpdk(t)
+    link, s = _link_has(t), t.summary
+    if link is None:
+        return int(s.known("device_rx_missed", NO_REGISTERS))
+    taken = (s.rx_packets, s.foreign_packets, s.bad_run_id, s.stale_packets)
+    return max(0, link[0] - sum(count or 0 for count in taken))
+
+
+SENT: tuple[Column[Source], ...] = (
+    Column("window_s", "float", "time",
+           "how long frames were sent, by the sender's clock, at max until the kernel had taken the last ones: the "
+           "divisor of offered_pps",
+           lambda t: t.summary.duration_s),
+    Column("tx_packets", "int", "count", "test frames the TG sent in the window", lambda t: t.summary.tx_packets),
+    Column("rx_packets", "int", "count", "test frames of this run the TG received", _told("rx_packets", NO_RECEIVER)),
+    Column("tx_by_size", "json", "count",
+           "frames of several sizes (IMIX): tx_packets by size, a JSON object: bytes with FCS to frames",
+           partial(_by_size, name="tx_by_size")),
+    Column("rx_by_size", "json", "count",
+           "frames of several sizes (IMIX): rx_packets by size, a JSON object: bytes with FCS to frames",
+           partial(_by_size, name="rx_by_size")),
+    Column("drained_packets", "int", "count",
+           "those of rx_packets that arrived after the window had ended: frames that were still in rings. Rates do not "
+           "include them",
+           _drained),
+    Column("lost_packets", "int", "count",
+           "tx_packets minus the frames that came back, each counted once; rewritten frames count as back", _lost),
+    Column("loss_ratio", "float", "share", "lost_packets / tx_packets", _loss_ratio),
+    Column("duplicate_packets", "int", "count", "test frames received more than once",
+           _told("duplicates", NO_RECEIVER)),
+    Column("reordered_packets", "int", "count", "test frames received behind a later one of their flow (RFC 4737)",
+           _told("reordered", NO_RECEIVER)),
+    Column("foreign_packets", "int", "count",
+           "frames received without the run's magic and id, or with altered headers or length",
+           _told("foreign_packets", NO_RECEIVER)),
+    Column("refused_packets", "int", "count",
+           "frames received with the magic of test frames but not counted: from another run or an earlier burst, or "
+           "altered",
+           _refused),
+    Column("rate_change", "float", "share",
+           "change of the rate within the window, as a share of its mean, in one step or one trend; 0 if it was steady",
+           lambda t: _course(t).change),
+    Column("rate_change_kind", "str", "state", "steady, step or trend", lambda t: _course(t).kind),
+    Column("tx_errors", "int", "count",
+           "frames of tx_packets that the TG's device refused because its ring was full",
+           _told("tx_errors", "this generator does not count them")),
+    Column("tx_restored", "bool", "state",
+           "engine live: the sender wrote each frame whole, because the program under test had changed a payload; it "
+           "takes part of the time per frame",
+           _restored("tx_restored")),
+    Column("tx_unrestored_packets", "int", "count",
+           "engine live: frames of tx_packets that were sent before it noticed: they may carry what the program wrote "
+           "into an earlier frame",
+           _restored("tx_unrestored_packets")),
+    Column("tx_late_packets", "int", "count",
+           "frames of a paced load that were sent more than 100 us after they were due, and then too close together",
+           _late_packets),
+    Column("tg_port_tx_packets", "int", "count",
+           "frames that the TG's port counted as sent, probes included: by its link, its driver's redirects (engine "
+           "live), or DPDK",
+           _port_tx),
+    Column("tg_port_dropped_packets", "int", "count", "frames that the TG's link dropped instead of sending them",
+           _port_dropped),
+    Column("tg_port_rx_packets", "int", "count", "frames that the TG's port counted as received; DPDK only", _port_rx),
+    Column("tg_missed_packets", "int", "count",
+           "frames that reached the TG's port but not its generator: lost by the TG", _missed),
+    Column("probes_sent", "int", "count", "extra frames that the TG's NIC stamps (engine moongen-hw)",
+           _told("probes_sent", "the frames themselves are stamped, in software")),
+    Column("probes_lost", "int", "count", "probes that did not come back with a stamp",
+           _told("probes_lost", "the frames themselves are stamped, in software")),
+    Column("rx_unstamped_packets", "int", "count",
+           "stamped frames that came back without a stamp of the TG's device, where the plan asks for its stamps "
+           "(rx_stamp: device)",
+           _told("rx_unstamped", "the TG's device was not asked for time stamps")),
+    Column("tx_stamped_packets", "int", "count",
+           "frames of which the TG's device told when it sent them, where the plan asks for that (tx_stamp: device)",
+           _told("tx_stamped", NO_STAMPS_OF_SENDING)),
+    Column("tx_unstamped_packets", "int", "count", "frames of which it was asked and told nothing",
+           _told("tx_unstamped", NO_STAMPS_OF_SENDING)),
+    Column("unmatched_packets", "int", "count",
+           "frames that came back with the device's stamp, but without one of sending, or too long after it: they are "
+           "in "
+           "no latency",
+           _told("unmatched_stamps", NO_STAMPS_OF_SENDING)),
+    Column("tx_pause_ms", "float", "time",
+           "longest time in the window in which the sender stood still or fell behind", _pause_ms),
+    Column("tx_paused_ms", "float", "time",
+           "total time that the sender stood still; null at a paced load, where lateness shows it", _paused_ms),
+    Column("tx_busy_cores", "float", "share", "CPUs that the sending threads kept busy, softirqs in them included",
+           _told("tx_busy_cores", "this generator did not measure its CPU time")),
+)  # fmt: skip

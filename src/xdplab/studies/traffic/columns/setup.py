@@ -1,0 +1,185 @@
+"""Columns on what was set up before the window: the program as attached, both machines, and limits around the DUT."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+
+from xdplab.absent import Absent, required
+from xdplab.deploy.deployment import Deployment
+from xdplab.formats.generator import GeneratorReady
+from xdplab.programs.work import AccessWork
+from xdplab.run.columns import Column
+from xdplab.studies.traffic.columns.source import Source
+from xdplab.studies.trial_facts import TimingLimits, WarmedUp, device_columns
+
+IN_USER_SPACE = "af_xdp: the attached program only redirects, the accesses are made in user space"
+NO_VERIFIED = "this kernel does not tell how much its verifier processed (Linux 5.16 and newer do)"
+NOT_ATTACHED, NO_GENERATOR, NOT_TOLD = "no program was attached", "no generator was started", "the kernel does not tell"
+
+
+def _deployment(t: Source) -> Deployment:
+    return required(t.facts.deployment, NOT_ATTACHED)
+
+
+def _in_kernel(t: Source) -> Deployment:
+    """The attached program, if it does the accesses."""
+    if t.sockets:
+        raise Absent(IN_USER_SPACE)
+    return _deployment(t)
+
+
+def _generator(t: Source) -> GeneratorReady:
+    return required(t.facts.generator, NO_GENERATOR)
+
+
+def _warmup(t: Source) -> WarmedUp:
+    return required(t.facts.warmup, "nothing was sent to warm up")
+
+
+def _tg(t: Source) -> TimingLimits:
+    return required(t.facts.tg_machine, "the TG was not asked")
+
+
+def _as_prepared(t: Source) -> bool:
+    """Whether the attached program is the one that was taken apart before the first trial. A hardened JIT makes other
+    instructions of it, and an image of another length each time."""
+    load, found = t.facts.load, t.facts.deployment
+    return load is not None and (found is None or (load.tag, load.xlated_insns) == (found.tag, found.program_insns))
+
+
+def _helper_inlined(t: Source) -> bool:
+    if t.row["workload"] != "lookup":
+        raise Absent("the program is no lookup")
+    load = t.facts.load if t.facts.deployment and not t.sockets and _as_prepared(t) else None
+    why = "the names of the helpers it calls could not be read, or the attached program has other instructions"
+    return required(None if load is None else load.lookup_inlined, why)
+
+
+def _work(t: Source) -> AccessWork:
+    """What one access is to the machine: read from generated programs before the first trial."""
+    work = required(t.facts.work, "what one access does is read from generated programs only")
+    if work.missing is not None:
+        raise Absent(work.missing)
+    if not t.sockets and not _as_prepared(t):
+        raise Absent("the attached program has other instructions than the one it was read from")
+    return work
+
+
+def _access(name: str) -> Callable[[Source], object]:
+    return lambda t: required(getattr(_work(t), name), "it was not counted")
+
+
+def _access_chain(t: Source) -> str:
+    if t.row["workload"] != "chase":
+        raise Absent("accesses depend on each other in chase only")
+    return required(_work(t).chain, "the dependence of a chase is read in x86-64's code only")
+
+
+def _tx_socket(t: Source) -> str:
+    """What the TG's AF_XDP sockets are, as the kernel says."""
+    generator = _generator(t)
+    names = ("bind", "need_wakeup", "busy_poll_us", "busy_poll_missing")
+    told = {name: generator.settings.get(name) for name in names}
+    if told["bind"] is not None:
+        return json.dumps(told)
+    if generator.engine != "afxdp":
+        raise Absent("the engine sends without AF_XDP sockets")
+    raise Absent("the generator does not tell what its sockets are")
+
+
+def _xps(t: Source) -> str:
+    if t.facts.xps_missing is not None:
+        raise Absent(t.facts.xps_missing)
+    return json.dumps(required(t.facts.xps, "the DUT was not asked"))
+
+
+def _limit(t: Source, name: str) -> float:
+    limit = getattr(t.facts, name)
+    if limit is None or limit.rate is None:
+        raise Absent("it was not read" if limit is None else str(limit.missing))
+    return float(limit.rate)
+
+
+def _frame_mean_bytes(t: Source) -> float:
+    """Counted in the window, which may end within a pcap; the size asked for where the generator did not count it."""
+    counted = t.attempt.status == "measured" and t.summary.tx_packets
+    if counted and t.summary.tx_bytes is not None:
+        return t.summary.tx_bytes / t.summary.tx_packets
+    size: int | None = None if t.point.program.frames else t.point.frame_bytes
+    return required(size, "the bytes of the frames sent were not counted")
+
+
+SETUP: tuple[Column[Source], ...] = (
+    Column("mode_obtained", "str", "state", "the attach mode the kernel reports",
+           lambda t: required(_deployment(t).mode_obtained, NOT_TOLD)),
+    Column("device_settings", "json", "state",
+           "settings of the DUT's device that the plan asks for, a JSON object: name to requested and obtained",
+           lambda t: required(device_columns(t.facts.device).get("device_settings"),
+                              "the plan sets nothing of the DUT's device")),
+    Column("tx_socket", "json", "state",
+           "what the kernel says of the TG's AF_XDP sockets (engine afxdp), a JSON object: bind, need_wakeup, "
+           "busy_poll_us, and why busy polling has nothing to poll",
+           _tx_socket),
+    Column("window_requested_s", "float", "time", "length of the window that the plan asks for",
+           lambda t: t.window_s),
+    Column("path", "json", "count",
+           "frames sent and received back before the trial to prove that the path carries them; the DUT's counts where "
+           "none came back",
+           lambda t: json.dumps(required(t.facts.path or None, "no frame was sent ahead"))),
+    Column("warmup_s", "float", "time",
+           "how long frames were sent before the window, until the rate was steady or the limit of five bursts was "
+           "reached",
+           lambda t: _warmup(t).seconds),
+    Column("warmup_steady", "bool", "state",
+           "the rate was steady when the warm-up ended; null if this was not checked",
+           lambda t: required(_warmup(t).steady, "the warm-up has too few intervals to tell")),
+    Column("frame_mean_bytes", "float", "state", "mean L2 bytes of the frames sent in the window, with FCS, counted",
+           _frame_mean_bytes),
+    Column("generator_pps", "float", "rate",
+           "rate that the generator reaches over this link while the DUT has no program; null where CPUs are shared",
+           partial(_limit, name="generator_alone")),
+    Column("access_loads", "float", "state",
+           "machine loads per access, in the kernel's JIT image or in the user-space twin, including those of the walk "
+           "and of the stack",
+           _access("loads")),
+    Column("access_stores", "float", "state", "machine stores per access", _access("stores")),
+    Column("access_bytes", "float", "state", "bytes that these loads and stores move per access", _access("bytes")),
+    Column("access_chain", "str", "state",
+           "chase on x86-64 only: the operations in the machine code from one load to the next, which depends on it",
+           _access_chain),
+    Column("program_hash", "str", "id", "content hash of source, options and compiler: programs/<hash>",
+           lambda t: t.facts.program_hash),
+    Column("program_tag", "str", "state",
+           "the kernel's tag of the attached program; in af_xdp, of the one that redirects",
+           lambda t: required(_deployment(t).tag, NOT_TOLD)),
+    Column("program_insns", "int", "count", "xlated instructions; null in af_xdp, whose work is done in user space",
+           lambda t: required(_in_kernel(t).program_insns, NOT_TOLD)),
+    Column("verified_insns", "int", "count", "instructions the verifier processed; null in af_xdp",
+           lambda t: required(_in_kernel(t).verified_insns, NO_VERIFIED)),
+    Column("jited_bytes", "int", "count", "bytes of the JIT image; null without JIT and in af_xdp",
+           lambda t: required(_in_kernel(t).jited_bytes or None, "the kernel did not compile the program")),
+    Column("helper_inlined", "bool", "state", "lookup only: the kernel inlined the map lookup", _helper_inlined),
+    Column("load_ms", "float", "time", "BPF_PROG_LOAD alone",
+           lambda t: required(_deployment(t).load_ns, IN_USER_SPACE if t.sockets else NOT_TOLD) / 1e6),
+    Column("attach_ms", "float", "time", "attaching alone",
+           lambda t: required(_deployment(t).attach_ns, IN_USER_SPACE if t.sockets else NOT_TOLD) / 1e6),
+    Column("link_bps", "float", "state",
+           "rate of the physical link; null on veth, tap and virtio, which have none",
+           partial(_limit, name="link")),
+    Column("rx_ring_entries", "int", "state", "entries of one receive ring of the DUT",
+           lambda t: required(t.facts.rx_ring_entries, "the DUT's driver does not tell the size of its rings")),
+    Column("sched_policy", "str", "state", "the sender's scheduling as obtained",
+           lambda t: _generator(t).sched_policy),
+    Column("clocksource", "str", "state", "clock source of the TG: time stamps are read from it",
+           lambda t: required(_tg(t).clocksource, NOT_TOLD)),
+    Column("rt_runtime_us", "int", "state",
+           "time per second that real-time tasks may run on a CPU of the TG; -1: no limit",
+           lambda t: required(_tg(t).rt_runtime_us, NOT_TOLD)),
+    Column("xps", "json", "state",
+           "CPUs (hexadecimal mask) that use each transmit queue of the DUT, a JSON object; null if the driver has no "
+           "such setting",
+           _xps),
+)  # fmt: skip
+"""Known before the window: a trial that failed or that this lab cannot measure has them too, as far as it came."""

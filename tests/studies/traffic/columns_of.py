@@ -1,0 +1,54 @@
+"""The row of a trial that was never measured: of a burst, facts and columns that a test gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from xdplab.counters import Readings
+from xdplab.formats.generator import Burst
+from xdplab.plan import FACTORS
+from xdplab.run.columns import Column, ColumnValues
+from xdplab.studies.traffic.columns import MEASURED
+from xdplab.studies.traffic.columns.source import Source
+from xdplab.studies.trial_facts import TrialFacts
+
+POINT = {
+    "mode": "native", "engine": "live", "arrangement": "shared", "two_ports": False, "ways": 1, "tx_bind": None,
+    "queues": 1, "passes": (), "frame_bytes": None,
+}  # fmt: skip
+
+
+def row_of(
+    given: Mapping[str, Any] | None = None,
+    *,
+    burst: Burst | None = None,
+    facts: TrialFacts | None = None,
+    raw: Path | None = None,
+    ports: Sequence[Mapping[str, Any]] | None = None,
+    **point: Any,
+) -> ColumnValues[Source]:
+    """Return the row; ``given`` has columns with their values, ``ports`` the counters of the DUT's ports."""
+    source = Source.__new__(Source)
+    program = SimpleNamespace(file=None, frames=None)
+    place = SimpleNamespace(**(POINT | {"program": program} | point))
+    known = {name: Column[Source](name, "str", "factor", "", _constant(value)) for name, value in (given or {}).items()}
+    vars(source).update(
+        trial=SimpleNamespace(point=place),
+        attempt=SimpleNamespace(status="measured"),
+        facts=facts or TrialFacts(),
+        raw=raw or Path("nowhere"),
+        factors=dict.fromkeys(factor.column for factor in FACTORS),
+        bursts={} if burst is None else {"rate": burst},
+        readings=Readings({}, place.mode, place.arrangement == "shared"),
+        row=ColumnValues({**MEASURED, **known}, source),
+    )
+    if ports is not None:
+        vars(source)["ports"] = ports
+    return source.row
+
+
+def _constant(value: Any) -> Any:
+    return lambda source: value
