@@ -1,7 +1,8 @@
 """Recomputes a run's columns from its raw files without a line of xdplab: `python tests/run/recomputed.py RUN`.
 
 Each column's meaning is taken from docs/reference/columns.md and docs/reference/verdicts.md, not from the code that
-derives it. Prints a line per column; exit code 1 if one disagrees. It knows veth's counters, xdpgen and shared CPUs.
+derives it. Prints a line per column; exit code 1 if one disagrees. It knows veth's counters, xdpgen, shared CPUs, one
+port and generated programs.
 """
 
 from __future__ import annotations
@@ -533,11 +534,14 @@ def ns_per_packet(a: Attempt, row: Row) -> float | None:
 
 
 def to_baseline(of: Callable[[Attempt], float | None]) -> Callable[[list[Attempt]], list[float | None]]:
-    """Each trial's difference to the trial without accesses of the same block and repetition."""
-    keys = ("mode", "queues", "frame_bytes", "load", "workload", "op", "form", "working_set_bytes", "engine", "imix")
+    """Each trial's difference to the trial without accesses of the same block, repetition, program and traffic."""
+    keys = (
+        *("mode", "queues", "frame_bytes", "load", "workload", "op", "form", "working_set_bytes", "engine", "imix"),
+        *("map_type", "stamp"),
+    )
 
     def place(a: Attempt) -> tuple[Any, ...]:
-        return (*(a.point.get(key) for key in keys), a.applied["repetition"])
+        return (*(a.point.get(key) for key in keys), a.applied["block"], a.applied["repetition"])
 
     def values(attempts: list[Attempt]) -> list[float | None]:
         base = {place(a): of(a) for a in attempts if a.point["accesses"] == 0}

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from tests.oracle.kinds import RECORDED
 from tests.run import recomputed
 from tests.run.nulls import unexplained
+from tests.unpack import unpacked
 
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import runs
@@ -32,6 +34,13 @@ def test_each_column_of_the_sample_is_what_its_raw_files_say(sample: Path) -> No
     found = recomputed.differences(sample)
     assert len(found) > 80
     assert [line for lines in found.values() for line in lines] == []
+
+
+@pytest.mark.parametrize("name", ["live", "afxdp", "labs", "shared", "race", "windows"])
+def test_each_column_of_a_recorded_run_is_what_its_raw_files_say(name: str, tmp_path: Path) -> None:
+    folder = unpacked(RECORDED[name].archive, tmp_path) / name
+    runs.keep_tables(RunDirectory.open(folder))
+    assert [line for lines in recomputed.differences(folder).values() for line in lines] == []
 
 
 @pytest.mark.parametrize(
