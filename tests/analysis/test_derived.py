@@ -7,7 +7,7 @@ import json
 import pytest
 import synthetic
 
-from xdplab.analysis.derived import Compared, access_ns, cpu_ns, derive
+from xdplab.analysis.derived import WithBaselines, access_ns, cpu_ns, derive
 from xdplab.analysis.series import by_series, settled, with_baselines
 
 ONE = {"accesses": [0, 100, 1600]}
@@ -34,7 +34,7 @@ def test_several_baselines_count_by_their_mean() -> None:
     pair = [*trials[zero].to_dict("records"), *other.to_dict("records")]
     own, *zeros = (cpu_ns(one) for one in (row, *pair))
     assert None not in (own, *zeros)
-    assert access_ns(Compared(row, pair)) == pytest.approx(own - sum(zeros) / 2)  # type: ignore[operator, arg-type]
+    assert access_ns(WithBaselines(row, pair)) == pytest.approx(own - sum(zeros) / 2)  # type: ignore[operator, arg-type]
 
 
 @pytest.mark.parametrize(("kept", "mode", "arrangement"), [(0.1, "native", "shared"), (0.5, "generic", "shared")])

@@ -36,7 +36,7 @@ def cpu_ns(row: Row) -> float | None:
 
 
 @dataclass(frozen=True)
-class Compared:
+class WithBaselines:
     """A trial, and its baselines: the trials without accesses of the same block, repetition and setting."""
 
     row: Row
@@ -59,7 +59,7 @@ def _require_full_load(row: Row) -> None:
         raise Absent("a paced load does not keep the shared CPU busy")
 
 
-def ns_per_packet(trial: Compared) -> float:
+def ns_per_packet(trial: WithBaselines) -> float:
     """Return the service time of one packet, if the DUT or the shared CPU was the limit."""
     row = trial.row
     _require_valid(row)
@@ -70,7 +70,7 @@ def ns_per_packet(trial: Compared) -> float:
     return _known_cpu_ns(row)
 
 
-def access_ns(trial: Compared) -> float:
+def access_ns(trial: WithBaselines) -> float:
     """CPU time of a packet's N accesses: 1e9/pps(N) - 1e9/pps(0), times the CPUs that do DUT work and are not taken."""
     row = trial.row
     if number(row, "accesses") is None:
@@ -90,7 +90,7 @@ def access_ns(trial: Compared) -> float:
     return own - sum(known) / len(known) if known else own
 
 
-def testrun_ns(trial: Compared) -> float:
+def testrun_ns(trial: WithBaselines) -> float:
     """BPF_PROG_TEST_RUN of the program minus that of N = 0, in ns per packet."""
     own, accesses = number(trial.row, "testrun_raw_ns"), number(trial.row, "accesses")
     if own is None:
@@ -148,7 +148,7 @@ def _known_cpu_ns(row: Row) -> float:
     return value
 
 
-ACROSS_TRIALS: tuple[Column[Compared], ...] = (
+ACROSS_TRIALS: tuple[Column[WithBaselines], ...] = (
     Column("ns_per_packet", "float", "time",
            "1e9 x (CPUs that do DUT work - other_busy_cores) / forwarded_pps; null unless the DUT or the shared CPU is "
            "the limit",
@@ -175,7 +175,7 @@ def derive(trials: pd.DataFrame, visits: Visits | None = None) -> pd.DataFrame:
     baselines = _baselines(trials)
     places, programs = key_of(trials, BASELINE_KEY), key_of(trials, PROGRAM)
     chosen = [_chosen(baselines, p, g) for p, g in zip(places, programs, strict=True)]
-    answers = [ColumnValues(_BY_NAME, Compared(row, own)) for row, own in zip(rows, chosen, strict=True)]
+    answers = [ColumnValues(_BY_NAME, WithBaselines(row, own)) for row, own in zip(rows, chosen, strict=True)]
     if visits:
         said = [_with_visit(row, own, visits) for row, own in zip(rows, chosen, strict=True)]
         trials = trials.assign(reason=texts(said))
@@ -218,7 +218,7 @@ def _attempt(row: Row) -> tuple[str, int]:
     return str(row["trial_id"]), int(number(row, "attempt") or 1)
 
 
-def _merged(row: Row, answer: ColumnValues[Compared]) -> str | None:
+def _merged(row: Row, answer: ColumnValues[WithBaselines]) -> str | None:
     return _with_answers(text(row, "null_reasons"), tuple((name, answer.reason(name)) for name in answer))
 
 

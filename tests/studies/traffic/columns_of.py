@@ -12,7 +12,7 @@ from xdplab.formats.generator import Burst
 from xdplab.plan import FACTORS
 from xdplab.run.columns import Column, ColumnValues
 from xdplab.studies.traffic.columns import MEASURED
-from xdplab.studies.traffic.columns.source import Source
+from xdplab.studies.traffic.columns.source import TrialSource
 from xdplab.studies.trial_facts import TrialFacts
 
 POINT = {
@@ -29,12 +29,14 @@ def row_of(
     raw: Path | None = None,
     ports: Sequence[Mapping[str, Any]] | None = None,
     **point: Any,
-) -> ColumnValues[Source]:
+) -> ColumnValues[TrialSource]:
     """Return the row; ``given`` has columns with their values, ``ports`` the counters of the DUT's ports."""
-    source = Source.__new__(Source)
+    source = TrialSource.__new__(TrialSource)
     program = SimpleNamespace(file=None, frames=None)
     place = SimpleNamespace(**(POINT | {"program": program} | point))
-    known = {name: Column[Source](name, "str", "factor", "", _constant(value)) for name, value in (given or {}).items()}
+    known = {
+        name: Column[TrialSource](name, "str", "factor", "", _constant(value)) for name, value in (given or {}).items()
+    }
     vars(source).update(
         trial=SimpleNamespace(point=place),
         attempt=SimpleNamespace(status="measured"),

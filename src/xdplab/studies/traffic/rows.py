@@ -14,7 +14,7 @@ from xdplab.run.columns import Column, ColumnValues, by_name
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
 from xdplab.studies.traffic.columns import MEASURED, PREPARED
-from xdplab.studies.traffic.columns.source import COUNTERS_FOLDER, Source
+from xdplab.studies.traffic.columns.source import COUNTERS_FOLDER, TrialSource
 from xdplab.studies.traffic.columns.verdict import LIMIT, VERDICT
 
 Row = dict[str, Any]
@@ -35,7 +35,7 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
     ``window_s`` is the window that the run's plan asks for.
     """
     measured = attempt.status == "measured"
-    source = Source(run, trial, attempt, window_s, MEASURED if measured else PREPARED)
+    source = TrialSource(run, trial, attempt, window_s, MEASURED if measured else PREPARED)
     judged = ColumnValues(by_name(VERDICT, LIMIT if measured else ()), source)
     row: Row = {**source.row, **judged}
     if not measured:
@@ -49,17 +49,17 @@ def attempt_rows(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s:
     return AttemptRows(row, _samples(source))
 
 
-def _needs_a_clock(column: Column[Source]) -> bool:
+def _needs_a_clock(column: Column[TrialSource]) -> bool:
     """In an emulator the clock means nothing: counts stay, times and rates are null."""
     return column.kind in ("time", "rate") or column.name.endswith("_cores")
 
 
-def _missing_metrics(source: Source) -> dict[str, str]:
+def _missing_metrics(source: TrialSource) -> dict[str, str]:
     numbers = metrics(source.readings)
     return {f"metrics.{name}": str(number) for name, number in numbers.items() if isinstance(number, Absent)}
 
 
-def _samples(source: Source) -> list[Row]:
+def _samples(source: TrialSource) -> list[Row]:
     own = {"trial_id": source.attempt.trial_id, "attempt": source.attempt.attempt}
     rows = [
         {**own, "burst": name, "host": "tg", "t_s": i.t_s, "tx_packets": i.tx_packets, "rx_packets": i.rx_packets}
@@ -70,7 +70,7 @@ def _samples(source: Source) -> list[Row]:
     return rows + [{**own, "burst": "rate", "host": "dut", **vars(interval)} for interval in intervals(readings)]
 
 
-def _bursts(source: Source) -> dict[str, Burst]:
+def _bursts(source: TrialSource) -> dict[str, Burst]:
     try:
         return source.bursts
     except Absent:

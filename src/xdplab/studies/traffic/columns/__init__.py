@@ -17,7 +17,7 @@ from xdplab.studies.traffic.columns.program import PROGRAM
 from xdplab.studies.traffic.columns.rates import RATE
 from xdplab.studies.traffic.columns.sent import SENT
 from xdplab.studies.traffic.columns.setup import SETUP
-from xdplab.studies.traffic.columns.source import Source
+from xdplab.studies.traffic.columns.source import TrialSource
 from xdplab.studies.traffic.columns.verdict import LIMIT, VERDICT
 
 NULLS: tuple[Column[Any], ...] = (
@@ -38,9 +38,9 @@ TRIALS: Mapping[str, tuple[Column[Any], ...]] = {
 COLUMNS = tuple(column for columns in TRIALS.values() for column in columns)
 NAMES = frozenset(column.name for column in COLUMNS)
 
-PREPARED: Mapping[str, Column[Source]] = by_name(POINT, SETUP)
+PREPARED: Mapping[str, Column[TrialSource]] = by_name(POINT, SETUP)
 """The columns of a trial that was not measured, without its verdict."""
-MEASURED: Mapping[str, Column[Source]] = by_name(POINT, SETUP, SENT, DUT, RATE, PROGRAM, LATENCY)
+MEASURED: Mapping[str, Column[TrialSource]] = by_name(POINT, SETUP, SENT, DUT, RATE, PROGRAM, LATENCY)
 """The columns of a measured trial, without those of its verdict, which is made of these, and of other trials."""
 
 SAMPLES: tuple[Column[Any], ...] = (

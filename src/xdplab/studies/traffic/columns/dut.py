@@ -13,7 +13,7 @@ from xdplab.deploy.afxdp import Stats
 from xdplab.formats.generator import Burst
 from xdplab.formats.settings import OF_PORT
 from xdplab.run.columns import Column
-from xdplab.studies.traffic.columns.source import COUNTERS_FOLDER, Source
+from xdplab.studies.traffic.columns.source import COUNTERS_FOLDER, TrialSource
 from xdplab.studies.traffic.passes import PERF_FOLDER, SECOND_FOLDER, SECOND_PERF_FOLDER
 from xdplab.studies.traffic.two_ports import FORWARDED, RECEIVED, by_way
 
@@ -26,11 +26,11 @@ WAYS = ("forth", "back")
 """Prefixes of the columns of a direction: from the first port to the second, and from the second to the first."""
 
 
-def _counted(t: Source, name: str) -> object:
+def _counted(t: TrialSource, name: str) -> object:
     return t.counters.require(name)
 
 
-def _perf(t: Source, name: str) -> object:
+def _perf(t: TrialSource, name: str) -> object:
     if "perf" not in t.bursts:
         raise Absent(NO_PERF)
     return t.counters.require(name)
@@ -41,7 +41,7 @@ def _perf(t: Source, name: str) -> object:
 Around = tuple[Stats, Stats]
 
 
-def _application(t: Source) -> Around | None:
+def _application(t: TrialSource) -> Around | None:
     before, after = t.facts.dut_before, t.facts.dut_after
     return None if before is None or after is None else (before, after)
 
@@ -68,12 +68,12 @@ def _foreign(around: Around) -> int:
     return after - before
 
 
-def _dut_foreign(t: Source) -> int:
+def _dut_foreign(t: TrialSource) -> int:
     around = _application(t)
     return _foreign(required(around, "a driver's counters do not tell whose frames they counted"))
 
 
-def _dut_rx(t: Source) -> int:
+def _dut_rx(t: TrialSource) -> int:
     if t.point.two_ports:
         return _sum_of_ways(t, "dut_rx_packets")
     around = _application(t)
@@ -82,7 +82,7 @@ def _dut_rx(t: Source) -> int:
     return _received(around) - (t.row["dut_foreign_packets"] or 0)
 
 
-def _dut_tx(t: Source) -> int:
+def _dut_tx(t: TrialSource) -> int:
     if t.point.two_ports:
         return _sum_of_ways(t, "dut_tx_packets")
     around = _application(t)
@@ -91,29 +91,29 @@ def _dut_tx(t: Source) -> int:
     return sum(_gained(around, "tx")) - (t.row["dut_foreign_packets"] or 0)
 
 
-def _xsk_dropped(t: Source) -> int:
+def _xsk_dropped(t: TrialSource) -> int:
     around = required(_application(t), "the mode has no AF_XDP socket")
     return sum(_gained(around, "rx_dropped")) + sum(_gained(around, "tx_dropped"))
 
 
-def _by_queue(t: Source) -> list[int]:
+def _by_queue(t: TrialSource) -> list[int]:
     around = _application(t)
     return list(t.counters.require("rx_by_queue")) if around is None else _arrived(around)
 
 
-def _evenness(t: Source) -> float:
+def _evenness(t: TrialSource) -> float:
     around = _application(t)
     return float(t.counters.require("evenness")) if around is None else jain_index(tuple(_arrived(around)))
 
 
-def _queues_reached(t: Source) -> int:
+def _queues_reached(t: TrialSource) -> int:
     return sum(count > 0 for count in json.loads(t.row.require("rx_by_queue")))
 
 
 # A DUT that forwards from one port to another.
 
 
-def _way(t: Source, way: str) -> tuple[Burst, Counters, Counters]:
+def _way(t: TrialSource, way: str) -> tuple[Burst, Counters, Counters]:
     """The burst of a direction, and the counters of the port that receives and of the one that sends on."""
     if not t.point.two_ports:
         raise Absent("frames come back by the port they came on")
@@ -124,19 +124,19 @@ def _way(t: Source, way: str) -> tuple[Burst, Counters, Counters]:
     return (t.window.ways or (t.window,))[place], receives, sends
 
 
-def _way_tx(t: Source, way: str) -> int:
+def _way_tx(t: TrialSource, way: str) -> int:
     return _way(t, way)[0].summary.tx_packets
 
 
-def _way_dut_rx(t: Source, way: str) -> int:
+def _way_dut_rx(t: TrialSource, way: str) -> int:
     return int(_way(t, way)[1].require(RECEIVED))
 
 
-def _way_dut_tx(t: Source, way: str) -> int:
+def _way_dut_tx(t: TrialSource, way: str) -> int:
     return int(_way(t, way)[2].require(FORWARDED))
 
 
-def _way_rx(t: Source, way: str) -> int:
+def _way_rx(t: TrialSource, way: str) -> int:
     """The frames of a direction that came to the TG; those that a user's program rewrote came, too."""
     burst, _, sends = _way(t, way)
     s, gone = burst.summary, sends[FORWARDED]
@@ -146,20 +146,20 @@ def _way_rx(t: Source, way: str) -> int:
     return received + int(rewritten(received, s.foreign_packets, s.tx_packets if gone is None else gone))
 
 
-def _sum_of_ways(t: Source, name: str) -> int:
+def _sum_of_ways(t: TrialSource, name: str) -> int:
     counts = [t.row[f"{way}_{name}"] for way in WAYS[: t.point.ways]]
     if None in counts:
         raise Absent("a direction's count is missing: see the columns of the directions")
     return sum(counts)
 
 
-def _missing(t: Source) -> str:
+def _missing(t: TrialSource) -> str:
     second = unreadable(t.raw / SECOND_FOLDER) if t.point.two_ports else None
     first = unreadable(t.raw / COUNTERS_FOLDER)
     return required(first if second is None else f"second port: {second}", "no reading is missing")
 
 
-def _settings(t: Source, name: str) -> str:
+def _settings(t: TrialSource, name: str) -> str:
     """Settings, with those of a second port."""
     first, second = (port[name] for port in t.ports) if t.point.two_ports else (None, None)
     return str(t.counters.require(name)) if first is None or second is None else with_second_port(first, second)
@@ -172,7 +172,7 @@ def with_second_port(first: str, second: str) -> str:
     return json.dumps(whole | {f"{name} (second port)": value for name, value in named.items()})
 
 
-def _link_changes(t: Source) -> int:
+def _link_changes(t: TrialSource) -> int:
     counts = [port["link_changes"] for port in t.ports] if t.point.two_ports else []
     known = [count for count in counts if count is not None]
     return max(known) if known else int(t.counters.require("link_changes"))
@@ -181,7 +181,7 @@ def _link_changes(t: Source) -> int:
 # perf's pass, and the clock.
 
 
-def _perf_packets(t: Source) -> int:
+def _perf_packets(t: TrialSource) -> int:
     """The frames that the DUT received between the readings before perf began and after it had ended."""
     if "perf" not in t.bursts:
         raise Absent(NO_PERF)
@@ -194,25 +194,25 @@ def _perf_packets(t: Source) -> int:
     return sum(port.require("dut_rx_packets") for port in ports)
 
 
-def _clock(t: Source) -> float:
+def _clock(t: TrialSource) -> float:
     """perf's count during traffic gives the clock under load; without it, the chain of additions around the window."""
     by_perf = t.perf_pass["clock_by_perf"]
     return float(t.counters.require("clock_by_additions") if by_perf is None else by_perf)
 
 
-def _clock_from(t: Source) -> str:
+def _clock_from(t: TrialSource) -> str:
     t.row.require("cycles_per_ns")
     return "additions" if t.perf_pass["clock_by_perf"] is None else "perf"
 
 
-def _own_metrics(t: Source) -> str:
+def _own_metrics(t: TrialSource) -> str:
     numbers = metrics(t.readings)
     if not numbers:
         raise Absent("the plan has no metrics of its own")
     return json.dumps({name: None if isinstance(number, Absent) else number for name, number in numbers.items()})
 
 
-_OTHERWISE: dict[str, Callable[[Source], object]] = {
+_OTHERWISE: dict[str, Callable[[TrialSource], object]] = {
     "dut_rx_packets": _dut_rx,
     "dut_tx_packets": _dut_tx,
     "rx_by_queue": lambda t: json.dumps(_by_queue(t)),
@@ -224,7 +224,7 @@ _OTHERWISE: dict[str, Callable[[Source], object]] = {
 }
 """Columns that the readings of one port around the window do not give alone."""
 
-DUT: tuple[Column[Source], ...] = (
+DUT: tuple[Column[TrialSource], ...] = (
     *(
         Column(c.name, c.dtype, c.kind, c.text, _OTHERWISE.get(c.name) or partial(_counted, name=c.name))
         for c in COUNTERS

@@ -7,27 +7,27 @@ from collections.abc import Callable
 from xdplab.absent import Absent, required
 from xdplab.formats.generator import STAMPED_BY_DEVICE, Histogram
 from xdplab.run.columns import Column
-from xdplab.studies.traffic.columns.source import Source
+from xdplab.studies.traffic.columns.source import TrialSource
 
 NO_FRAME_DUE = "at maximum load no frame is due"
 NO_STAMP = "no stamped frame came back"
 
 
-def _latencies_from_sending(t: Source) -> Histogram:
+def _latencies_from_sending(t: TrialSource) -> Histogram:
     histogram = t.window.histogram
     if not histogram.count:
         raise Absent(t.summary.missing.get("latency", NO_STAMP))
     return histogram
 
 
-def _headline(t: Source) -> Histogram:
+def _headline(t: TrialSource) -> Histogram:
     """The latencies from the due time at a paced load, and from sending at maximum load."""
     _latencies_from_sending(t)
     why = "this generator did not record latencies from the due time: see latency_sent_*"
     return required(t.window.latency, why)
 
 
-def _lateness(t: Source) -> Histogram:
+def _lateness(t: TrialSource) -> Histogram:
     late = t.window.lateness
     if late is None:
         paced = t.summary.rate_requested_pps is not None
@@ -37,7 +37,7 @@ def _lateness(t: Source) -> Histogram:
     return late
 
 
-def _counted_from(t: Source) -> str:
+def _counted_from(t: TrialSource) -> str:
     if t.window.histogram.of in STAMPED_BY_DEVICE or t.summary.rate_requested_pps is None:
         return "sent"
     if t.window.from_due is None:
@@ -45,11 +45,11 @@ def _counted_from(t: Source) -> str:
     return "due"
 
 
-def _percentile(histogram: Callable[[Source], Histogram], percent: float) -> Callable[[Source], float]:
+def _percentile(histogram: Callable[[TrialSource], Histogram], percent: float) -> Callable[[TrialSource], float]:
     return lambda t: required(histogram(t).percentile(percent), NO_STAMP)
 
 
-LATENCY: tuple[Column[Source], ...] = (
+LATENCY: tuple[Column[TrialSource], ...] = (
     Column("latency_min_ns", "float", "time",
            "minimum round trip of the stamped frames: from the time the frame was due at a paced load, from sending "
            "at max (latency_from)",

@@ -11,10 +11,10 @@ from xdplab.errors import FormatError
 from xdplab.formats.pcap import flow_of, frames_in, l2_bytes
 from xdplab.plan.factors import FACTORS
 from xdplab.run.columns import Column
-from xdplab.studies.traffic.columns.source import Source
+from xdplab.studies.traffic.columns.source import TrialSource
 from xdplab.studies.trial_facts import device_columns
 
-IDS: tuple[Column[Source], ...] = (
+IDS: tuple[Column[TrialSource], ...] = (
     Column("run_id", "str", "id", "the run directory's identity, also in the payload of its frames",
            lambda t: t.run.run_id),
     Column("point_id", "str", "id", "hash of the point's factors, without the lab: it is the same in two runs",
@@ -29,17 +29,17 @@ IDS: tuple[Column[Source], ...] = (
 )  # fmt: skip
 
 
-def _asked(t: Source, name: str) -> object:
+def _asked(t: TrialSource, name: str) -> object:
     return t.factors[name]
 
 
-def _rate_requested_pps(t: Source) -> object:
+def _rate_requested_pps(t: TrialSource) -> object:
     """The rate that a share of the PDR means; for other loads the point's own."""
     rate = t.facts.rate_requested_pps
     return _asked(t, "rate_requested_pps") if rate is None else rate
 
 
-def _frame_bytes(t: Source) -> int:
+def _frame_bytes(t: TrialSource) -> int:
     frames = t.point.program.frames
     if frames is None:
         asked: int | None = t.point.frame_bytes
@@ -48,7 +48,7 @@ def _frame_bytes(t: Source) -> int:
     return required(size, "the frames of the pcap have several sizes: frame_mean_bytes is their mean")
 
 
-def _flows(t: Source) -> object:
+def _flows(t: TrialSource) -> object:
     frames = t.point.program.frames
     if frames is None:
         return _asked(t, "flows")
@@ -66,18 +66,18 @@ def _pcap(path: str) -> tuple[int | None, int]:
     return sizes.pop() if len(sizes) == 1 else None, len({flow_of(frame) for frame in frames})
 
 
-def _batch(t: Source) -> object:
+def _batch(t: TrialSource) -> object:
     if t.facts.deployment is None:
         return _asked(t, "batch")
     return t.facts.generator and t.facts.generator.settings.get("batch")
 
 
-def _device(t: Source) -> object:
+def _device(t: TrialSource) -> object:
     """What the plan sets of the DUT's device, as obtained; where it sets nothing, the point's own word."""
     return device_columns(t.facts.device).get("device", _asked(t, "device"))
 
 
-_OBTAINED: dict[str, Callable[[Source], object]] = {
+_OBTAINED: dict[str, Callable[[TrialSource], object]] = {
     "rate_requested_pps": _rate_requested_pps,
     "frame_bytes": _frame_bytes,
     "flows": _flows,
@@ -88,7 +88,7 @@ _OBTAINED: dict[str, Callable[[Source], object]] = {
 }
 """Factors whose value is known only once the trial is prepared."""
 
-POINT: tuple[Column[Source], ...] = (
+POINT: tuple[Column[TrialSource], ...] = (
     *IDS,
     *(
         Column(factor.column, factor.dtype, "factor", factor.text,

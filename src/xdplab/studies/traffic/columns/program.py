@@ -9,7 +9,7 @@ from xdplab.absent import Absent, required
 from xdplab.analysis.action_rules import other_actions
 from xdplab.deploy.xdp import Decided, RecordCounts
 from xdplab.run.columns import Column
-from xdplab.studies.traffic.columns.source import Source
+from xdplab.studies.traffic.columns.source import TrialSource
 from xdplab.studies.traffic.passes import DECIDED_FOLDER
 from xdplab.studies.trial_facts import HarnessPieces, Missing, ProgramRuns, TestRuns
 
@@ -17,7 +17,7 @@ NO_RECORDS = "the program has no ring buffer and no perf event array that xdplab
 FULL = "its ring buffer was full, and how many records belong to a frame is not known"
 
 
-def _testrun(t: Source) -> TestRuns:
+def _testrun(t: TrialSource) -> TestRuns:
     """This trial's own test runs. If their frames end otherwise than the trial's, their cost is not the trial's."""
     runs = t.facts.testrun or Missing("BPF_PROG_TEST_RUN was not run in this trial")
     if isinstance(runs, Missing):
@@ -30,7 +30,7 @@ def _testrun(t: Source) -> TestRuns:
     return runs
 
 
-def _writes_perf_records(t: Source) -> bool:
+def _writes_perf_records(t: TrialSource) -> bool:
     """Tell whether the program put records into a perf event array in the window."""
     before, after = t.facts.records_before, t.facts.records_after
     return (
@@ -43,7 +43,7 @@ def _writes_perf_records(t: Source) -> bool:
 # BPF statistics, in a pass of their own.
 
 
-def _statistics(t: Source) -> ProgramRuns:
+def _statistics(t: TrialSource) -> ProgramRuns:
     counted = t.facts.runstats
     if counted is None and "bpf_stats" in t.bursts:
         raise Absent("no kernel program does this mode's work")
@@ -57,13 +57,13 @@ def _run_ns(runs: ProgramRuns) -> float:
     return (runs.after.run_time_ns - runs.before.run_time_ns) / count
 
 
-def _program_run(t: Source) -> float:
+def _program_run(t: TrialSource) -> float:
     runs = _statistics(t)
     raw = _run_ns(runs)
     return raw - required(runs.cost_ns, "what BPF statistics cost themselves was not measured: see program_run_raw_ns")
 
 
-def _stats_cost(t: Source) -> float:
+def _stats_cost(t: TrialSource) -> float:
     cost = _statistics(t).cost_ns
     if cost is None:
         t.row.require("program_run_ns")
@@ -73,14 +73,14 @@ def _stats_cost(t: Source) -> float:
 # The generator's own share of a frame's time, without a link.
 
 
-def _pieces(t: Source) -> HarnessPieces:
+def _pieces(t: TrialSource) -> HarnessPieces:
     pieces = t.facts.harness or Missing("the plan asks for no harness pass")
     if isinstance(pieces, Missing):
         raise Absent(pieces.missing)
     return pieces
 
 
-def _receiver(t: Source) -> float:
+def _receiver(t: TrialSource) -> float:
     pieces = _pieces(t)
     receiver = pieces.both_ns - pieces.sender_ns
     if receiver <= 0:
@@ -94,26 +94,26 @@ def _receiver(t: Source) -> float:
 # What a user's program decided, in bursts before and after the window.
 
 
-def _decided(t: Source) -> Decided:
+def _decided(t: TrialSource) -> Decided:
     counted = t.facts.decided or Missing("decisions are counted of users' programs in native and generic mode")
     if isinstance(counted, Missing):
         raise Absent(counted.missing)
     return counted
 
 
-def _decided_before(t: Source) -> Decided:
+def _decided_before(t: TrialSource) -> Decided:
     counted = t.facts.decided_before or Missing("decisions are counted before the window in generic mode")
     if isinstance(counted, Missing):
         raise Absent(counted.missing)
     return counted
 
 
-def _received_then(t: Source) -> int:
+def _received_then(t: TrialSource) -> int:
     _decided(t)
     return int(t.packets(DECIDED_FOLDER).require("dut_rx_packets"))
 
 
-def _targets(t: Source) -> str:
+def _targets(t: TrialSource) -> str:
     counted = _decided(t)
     targets = required(counted.targets, counted.targets_missing or "the program redirects no frame")
     return json.dumps([asdict(target) for target in targets])
@@ -124,7 +124,7 @@ def _targets(t: Source) -> str:
 # records all find room.
 
 
-def _records(t: Source) -> tuple[RecordCounts, RecordCounts]:
+def _records(t: TrialSource) -> tuple[RecordCounts, RecordCounts]:
     before, after = t.facts.records_before, t.facts.records_after
     if before is None or after is None:
         raise Absent(NO_RECORDS)
@@ -133,12 +133,12 @@ def _records(t: Source) -> tuple[RecordCounts, RecordCounts]:
     return before, after
 
 
-def _read(t: Source) -> int:
+def _read(t: TrialSource) -> int:
     before, after = _records(t)
     return after.ring_records - before.ring_records + after.perf_records - before.perf_records
 
 
-def _lost(t: Source) -> int:
+def _lost(t: TrialSource) -> int:
     before, after = _records(t)
     lost = after.perf_lost - before.perf_lost
     if after.ring_full > before.ring_full:
@@ -152,17 +152,17 @@ def _lost(t: Source) -> int:
     return lost
 
 
-def _lost_share(t: Source) -> float:
+def _lost_share(t: TrialSource) -> float:
     lost = int(t.row.require("records_lost"))
     return lost / (_read(t) + lost)
 
 
-def _reader_cores(t: Source) -> float:
+def _reader_cores(t: TrialSource) -> float:
     before, after = _records(t)
     return (after.reader_ns - before.reader_ns) / 1e9 / t.summary.duration_s
 
 
-PROGRAM: tuple[Column[Source], ...] = (
+PROGRAM: tuple[Column[TrialSource], ...] = (
     Column("testrun_raw_ns", "float", "time",
            "BPF_PROG_TEST_RUN of the program that this trial loaded: the minimum of testrun_all_ns; null for af_xdp",
            lambda t: min(_testrun(t).runs_ns)),

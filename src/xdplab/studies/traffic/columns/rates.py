@@ -12,7 +12,7 @@ from xdplab.formats.generator import Burst, Summary
 from xdplab.formats.slices import SlicedRatio, parse_slices, ratio_of
 from xdplab.plan.schedule import SLICES
 from xdplab.run.columns import Column
-from xdplab.studies.traffic.columns.source import Source
+from xdplab.studies.traffic.columns.source import TrialSource
 
 FCS = 4
 HEADER_AND_FCS = 18  # what a veth's link leaves out of a packet buffer's frame
@@ -23,7 +23,7 @@ def _heard(row: Values) -> bool:
     return returns_frames(row) and row["rx_packets"] is not None
 
 
-def _done(t: Source) -> float:
+def _done(t: TrialSource) -> float:
     done = forwarded(t.row)
     if done is None:
         t.row.require("dut_tx_packets" if returns_frames(t.row) else "dut_rx_packets")
@@ -41,7 +41,7 @@ def in_window(burst: Burst, frames: float) -> tuple[float, float]:
     return s.rx_window_packets, s.rx_window_s
 
 
-def _forwarded_pps(t: Source) -> float:
+def _forwarded_pps(t: TrialSource) -> float:
     frames, seconds = in_window(t.window, _done(t))
     if _heard(t.row):  # a frame that came twice was forwarded once
         frames -= t.row["duplicate_packets"] or 0
@@ -75,17 +75,17 @@ def _mean_back(size: int, frames: int, s: Summary, done: float) -> float:
     return (size + rewritten * s.foreign_bytes / s.foreign_packets) / (frames + rewritten)
 
 
-def _forwarded_bps(t: Source) -> float:
+def _forwarded_bps(t: TrialSource) -> float:
     pps = float(t.row.require("forwarded_pps"))
     return pps * mean_forwarded(t.row, t.summary, _done(t)) * 8
 
 
-def _forwarded_source(t: Source) -> str:
+def _forwarded_source(t: TrialSource) -> str:
     _done(t)
     return "tg" if _heard(t.row) else "dut"
 
 
-def _other_work(t: Source) -> float:
+def _other_work(t: TrialSource) -> float:
     """CPUs' worth that other work took from the senders, which never rest at maximum load.
 
     A kernel that accounts softirqs apart leaves them out of a thread's time: then they make up for what is missing.
@@ -103,13 +103,13 @@ def _other_work(t: Source) -> float:
     return 0.0 if apart else max(0.0, float(other))
 
 
-def _application_ns(t: Source) -> int:
+def _application_ns(t: TrialSource) -> int:
     """CPU time of the AF_XDP application in the window; zero if the kernel forwards."""
     before, after = t.facts.dut_before, t.facts.dut_after
     return 0 if before is None or after is None else after.cpu_ns - before.cpu_ns
 
 
-def _slices(t: Source) -> SlicedRatio:
+def _slices(t: TrialSource) -> SlicedRatio:
     """How a race's two programs compare in slices under one sender, in the trials of side b."""
     if SLICES not in t.point.passes:
         raise Absent("no other program took turns with this one: that is done in trials of a race's side b")
@@ -125,12 +125,12 @@ def _slices(t: Source) -> SlicedRatio:
     return ratio
 
 
-def _overhead(t: Source) -> float:
+def _overhead(t: TrialSource) -> float:
     sent_s = sum(burst.summary.duration_s for burst in t.bursts.values())
     return t.attempt.duration_s - sent_s - (t.facts.waited_s or 0.0)
 
 
-RATE: tuple[Column[Source], ...] = (
+RATE: tuple[Column[TrialSource], ...] = (
     Column("offered_pps", "float", "rate", "tx_packets / window",
            lambda t: t.summary.tx_packets / t.summary.duration_s),
     Column("forwarded_pps", "float", "rate",

@@ -13,7 +13,7 @@ from xdplab.counters import Counters
 from xdplab.generators import BY_DPDK
 from xdplab.run.columns import Column
 from xdplab.studies.traffic.columns.latency import NO_FRAME_DUE
-from xdplab.studies.traffic.columns.source import Source
+from xdplab.studies.traffic.columns.source import TrialSource
 from xdplab.studies.traffic.course import burst_course
 
 NO_RECEIVER = "this generator did not count what came back"
@@ -22,63 +22,63 @@ NO_PAUSES = "this generator does not record its pauses"
 NO_STAMPS_OF_SENDING = "the TG's device was not asked when it sent frames"
 
 
-def _told(name: str, otherwise: str) -> Callable[[Source], object]:
+def _told(name: str, otherwise: str) -> Callable[[TrialSource], object]:
     """A field of the generator's summary under another name, or the same."""
     return lambda t: t.summary.known(name, otherwise)
 
 
-def _by_size(t: Source, name: str) -> str:
+def _by_size(t: TrialSource, name: str) -> str:
     """Frames by size, where they have several."""
     otherwise = NOT_COUNTED if t.summary.tx_by_size is not None else "all frames have one size, or those of a pcap"
     return json.dumps(dict(t.summary.known(name, otherwise)))
 
 
-def _drained(t: Source) -> int:
+def _drained(t: TrialSource) -> int:
     received = t.row.require("rx_packets")
     at_end = t.summary.known("rx_window_packets", "this generator did not count the frames as the window ended")
     return int(received - at_end)
 
 
-def _refused(t: Source) -> int:
+def _refused(t: TrialSource) -> int:
     """Frames with the generator's magic that were not counted; altered ones count as foreign too, if known."""
     s = t.summary
     return int(s.known("bad_run_id", NOT_COUNTED)) + (s.stale_packets or 0) + (s.altered_packets or 0)
 
 
-def _restored(name: str) -> Callable[[Source], object]:
+def _restored(name: str) -> Callable[[TrialSource], object]:
     return lambda t: t.summary.known(name, t.summary.missing.get("tx_restored", "the engine makes each frame anew"))
 
 
-def _late_packets(t: Source) -> int:
+def _late_packets(t: TrialSource) -> int:
     why = NO_FRAME_DUE
     if t.paced:
         why = t.row.reason("late_p50_ns") or NOT_COUNTED
     return int(t.summary.known("tx_late_packets", why))
 
 
-def _pause_ms(t: Source) -> float:
+def _pause_ms(t: TrialSource) -> float:
     s = t.summary
     times = [ns for ns in (s.tx_pause_max_ns, s.tx_late_max_ns) if ns is not None]
     return max(times or [int(s.known("tx_pause_max_ns", NO_PAUSES))]) / 1e6
 
 
-def _paused_ms(t: Source) -> float:
+def _paused_ms(t: TrialSource) -> float:
     why = "at a paced load lateness shows a pause: see late_max_ns" if t.paced else NO_PAUSES
     return float(t.summary.known("tx_paused_ns", why)) / 1e6
 
 
-def _lost(t: Source) -> int:
+def _lost(t: TrialSource) -> int:
     if not returns_frames(t.row):
         raise Absent("no frame has to come back: see dut_rx_packets")
     t.row.require("rx_packets")
     return t.summary.tx_packets - (int(tg_count(t.row) or 0) - (t.row["duplicate_packets"] or 0))
 
 
-def _loss_ratio(t: Source) -> float:
+def _loss_ratio(t: TrialSource) -> float:
     return float(t.row.require("lost_packets") / required(t.summary.tx_packets or None, "no frame was sent"))
 
 
-def _course(t: Source) -> Course:
+def _course(t: TrialSource) -> Course:
     return required(burst_course(t.window), f"the window has fewer than {LEAST_INTERVALS} intervals")
 
 
@@ -88,19 +88,19 @@ def _course(t: Source) -> Course:
 UNKNOWN_COUNTERS = "which counters of a driver hold frames sent without a copy is not known"
 
 
-def _link_has(t: Source) -> tuple[int, int] | None:
+def _link_has(t: TrialSource) -> tuple[int, int] | None:
     """Frames that came to and left the port of a DPDK generator, by the kernel's link; None if it has no such link."""
     first = t.ports[0]
     came, went = first["tg_link_rx_packets"], first["tg_link_tx_packets"]
     return None if came is None or went is None else (came, went)
 
 
-def _sum_of_senders(t: Source, name: str) -> int:
+def _sum_of_senders(t: TrialSource, name: str) -> int:
     senders: list[Counters] = t.ports[: t.point.ways]
     return sum(one.require(name) for one in senders)
 
 
-def _port_tx(t: Source) -> int:
+def _port_tx(t: TrialSource) -> int:
     if t.point.engine in BY_DPDK:
         link = _link_has(t)
         return link[1] if link else int(t.summary.known("device_tx_packets", NO_REGISTERS))
@@ -112,7 +112,7 @@ def _port_tx(t: Source) -> int:
 NO_REGISTERS = "this generator did not read its port's registers"
 
 
-def _port_dropped(t: Source) -> int:
+def _port_dropped(t: TrialSource) -> int:
     if t.point.engine in BY_DPDK:
         raise Absent("DPDK's own count is tx_errors")
     if t.point.tx_bind == "zerocopy":
@@ -120,18 +120,18 @@ def _port_dropped(t: Source) -> int:
     return _sum_of_senders(t, "tg_link_tx_dropped")
 
 
-def _require_dpdk(t: Source) -> None:
+def _require_dpdk(t: TrialSource) -> None:
     if t.point.engine not in BY_DPDK:
         raise Absent("the generator uses the kernel's own driver of the port: see its counters")
 
 
-def _port_rx(t: Source) -> int:
+def _port_rx(t: TrialSource) -> int:
     _require_dpdk(t)
     link = _link_has(t)
     return link[0] if link else int(t.summary.known("device_rx_packets", NO_REGISTERS))
 
 
-def _missed(t: Source) -> int:
+def _missed(t: TrialSource) -> int:
     _require_dpdk(t)
     link, s = _link_has(t), t.summary
     if link is None:
@@ -140,7 +140,7 @@ def _missed(t: Source) -> int:
     return max(0, link[0] - sum(count or 0 for count in taken))
 
 
-SENT: tuple[Column[Source], ...] = (
+SENT: tuple[Column[TrialSource], ...] = (
     Column("window_s", "float", "time",
            "how long frames were sent, by the sender's clock, at max until the kernel had taken the last ones: the "
            "divisor of offered_pps",

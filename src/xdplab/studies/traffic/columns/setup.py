@@ -11,7 +11,7 @@ from xdplab.deploy.deployment import Deployment
 from xdplab.formats.generator import GeneratorReady
 from xdplab.programs.work import AccessWork
 from xdplab.run.columns import Column
-from xdplab.studies.traffic.columns.source import Source
+from xdplab.studies.traffic.columns.source import TrialSource
 from xdplab.studies.trial_facts import TimingLimits, WarmedUp, device_columns
 
 IN_USER_SPACE = "af_xdp: the attached program only redirects, the accesses are made in user space"
@@ -19,37 +19,37 @@ NO_VERIFIED = "this kernel does not tell how much its verifier processed (Linux 
 NOT_ATTACHED, NO_GENERATOR, NOT_TOLD = "no program was attached", "no generator was started", "the kernel does not tell"
 
 
-def _deployment(t: Source) -> Deployment:
+def _deployment(t: TrialSource) -> Deployment:
     return required(t.facts.deployment, NOT_ATTACHED)
 
 
-def _in_kernel(t: Source) -> Deployment:
+def _in_kernel(t: TrialSource) -> Deployment:
     """The attached program, if it does the accesses."""
     if t.sockets:
         raise Absent(IN_USER_SPACE)
     return _deployment(t)
 
 
-def _generator(t: Source) -> GeneratorReady:
+def _generator(t: TrialSource) -> GeneratorReady:
     return required(t.facts.generator, NO_GENERATOR)
 
 
-def _warmup(t: Source) -> WarmedUp:
+def _warmup(t: TrialSource) -> WarmedUp:
     return required(t.facts.warmup, "nothing was sent to warm up")
 
 
-def _tg(t: Source) -> TimingLimits:
+def _tg(t: TrialSource) -> TimingLimits:
     return required(t.facts.tg_machine, "the TG was not asked")
 
 
-def _as_prepared(t: Source) -> bool:
+def _as_prepared(t: TrialSource) -> bool:
     """Whether the attached program is the one that was taken apart before the first trial. A hardened JIT makes other
     instructions of it, and an image of another length each time."""
     load, found = t.facts.load, t.facts.deployment
     return load is not None and (found is None or (load.tag, load.xlated_insns) == (found.tag, found.program_insns))
 
 
-def _helper_inlined(t: Source) -> bool:
+def _helper_inlined(t: TrialSource) -> bool:
     if t.row["workload"] != "lookup":
         raise Absent("the program is no lookup")
     load = t.facts.load if t.facts.deployment and not t.sockets and _as_prepared(t) else None
@@ -57,7 +57,7 @@ def _helper_inlined(t: Source) -> bool:
     return required(None if load is None else load.lookup_inlined, why)
 
 
-def _work(t: Source) -> AccessWork:
+def _work(t: TrialSource) -> AccessWork:
     """What one access is to the machine: read from generated programs before the first trial."""
     work = required(t.facts.work, "what one access does is read from generated programs only")
     if work.missing is not None:
@@ -67,17 +67,17 @@ def _work(t: Source) -> AccessWork:
     return work
 
 
-def _access(name: str) -> Callable[[Source], object]:
+def _access(name: str) -> Callable[[TrialSource], object]:
     return lambda t: required(getattr(_work(t), name), "it was not counted")
 
 
-def _access_chain(t: Source) -> str:
+def _access_chain(t: TrialSource) -> str:
     if t.row["workload"] != "chase":
         raise Absent("accesses depend on each other in chase only")
     return required(_work(t).chain, "the dependence of a chase is read in x86-64's code only")
 
 
-def _tx_socket(t: Source) -> str:
+def _tx_socket(t: TrialSource) -> str:
     """What the TG's AF_XDP sockets are, as the kernel says."""
     generator = _generator(t)
     names = ("bind", "need_wakeup", "busy_poll_us", "busy_poll_missing")
@@ -89,20 +89,20 @@ def _tx_socket(t: Source) -> str:
     raise Absent("the generator does not tell what its sockets are")
 
 
-def _xps(t: Source) -> str:
+def _xps(t: TrialSource) -> str:
     if t.facts.xps_missing is not None:
         raise Absent(t.facts.xps_missing)
     return json.dumps(required(t.facts.xps, "the DUT was not asked"))
 
 
-def _limit(t: Source, name: str) -> float:
+def _limit(t: TrialSource, name: str) -> float:
     limit = getattr(t.facts, name)
     if limit is None or limit.rate is None:
         raise Absent("it was not read" if limit is None else str(limit.missing))
     return float(limit.rate)
 
 
-def _frame_mean_bytes(t: Source) -> float:
+def _frame_mean_bytes(t: TrialSource) -> float:
     """Counted in the window, which may end within a pcap; the size asked for where the generator did not count it."""
     counted = t.attempt.status == "measured" and t.summary.tx_packets
     if counted and t.summary.tx_bytes is not None:
@@ -111,7 +111,7 @@ def _frame_mean_bytes(t: Source) -> float:
     return required(size, "the bytes of the frames sent were not counted")
 
 
-SETUP: tuple[Column[Source], ...] = (
+SETUP: tuple[Column[TrialSource], ...] = (
     Column("mode_obtained", "str", "state", "the attach mode the kernel reports",
            lambda t: required(_deployment(t).mode_obtained, NOT_TOLD)),
     Column("device_settings", "json", "state",

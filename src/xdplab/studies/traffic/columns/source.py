@@ -25,7 +25,7 @@ from xdplab.studies.trial_facts import TrialCpus, TrialFacts
 COUNTERS_FOLDER = "counters"
 
 
-class Source:
+class TrialSource:
     """One attempt. ``row`` has its ``columns``, which may ask each other; ``window_s`` is what the plan asks for.
 
     Each property raises Absent where the attempt does not have what it returns.
