@@ -27,6 +27,7 @@ from xdpgen.lab import VethPair, build, build_bpf, end_group
 from xdpgen.peers import PRIORITY, Work, name_missing, peer_commands
 
 from xdplab.studies.traffic import runs, selftest
+from xdplab.studies.traffic.kind import measured
 
 RATES = (1_000, 10_000, 100_000, 500_000)
 SECONDS, SETTLE_S = 1.0, 0.3
@@ -139,9 +140,7 @@ def _aims(rate: int, rows: list[dict[str, Any]]) -> list[Aim]:
 def delays() -> tuple[list[Aim], list[dict[str, Any]]]:
     """Each injected delay, measured as any trial is, less the round trip without one."""
     with tempfile.TemporaryDirectory() as folder, runs.lab_for(f"netns:accuracy{os.getpid()}") as lab:
-        run_ = runs.start(selftest.delay_plan(lab.name), lab, Path(folder))
-        runs.execute(run_, lab, runs.quiet())
-        found = selftest.delays_found(runs.settled_trials(run_))
+        found = selftest.delays_found(measured(selftest.delay_plan(lab.name), lab, Path(folder)).rows())
     rows = [{"injected": one.injected, "found": one.found, "allowed": one.allowed} for one in found]
     missed = sum(not one.holds for one in found)
     return [Aim("injected delays not found within 1 µs + 1 %", missed, at_most=0)], rows

@@ -33,6 +33,7 @@ from xdplab.programs.build import build as build_program
 from xdplab.programs.spec import ProgramSpec
 from xdplab.studies.traffic import race as races
 from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.kind import measured
 
 THREE_LINES = Path(__file__).parent / "xdpgen" / "three_lines.bpf.c"
 LEAST, MOST_PAIRS = 0.99, 24
@@ -53,8 +54,7 @@ def by_slices() -> tuple[Aim, dict[str, Any]]:
         trial = {"warmup_s": 0.1, "window_s": 0.2, "pause_s": 0.02}
         race = {"at_most": MOST_PAIRS, "margin": 0.01}
         plan = parse_plan({"name": "three-lines", "lab": lab.name, "trial": trial, "race": race, "blocks": blocks})
-        raced = runs.start(plan, lab, Path(folder))
-        runs.execute(raced, lab, runs.quiet())
+        raced = measured(plan, lab, Path(folder)).directory
         standing = races.standing_of(raced)
     ratio = math.exp(standing.ratio.median) if standing.ratio.n else None
     what = "native baseline, times three lines of XDP_TX"

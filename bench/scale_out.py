@@ -34,6 +34,7 @@ from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of
 from xdplab.studies.traffic.fleet import joined
+from xdplab.studies.traffic.kind import TRAFFIC
 
 LABS = (1, 2, 4)
 LEAST_OF_ONE = 0.8
@@ -58,7 +59,7 @@ def blocks_per_minute(labs: int) -> float:
     with tempfile.TemporaryDirectory() as folder, joined(names) as fleet:
         made = fleet.start(plan, Path(folder))
         began = time.time()
-        fleet.execute(made, QUIET)
+        TRAFFIC.run(made).measure_at(fleet, QUIET)
         ended = [event["time"] for event in made.journal.events("finished")]
         attempts = list(attempts_of(made))  # read while the folder is there
         planned = next(made.journal.events("planned"))["trials"]

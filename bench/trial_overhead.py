@@ -38,9 +38,11 @@ from xdplab.resources import shipped
 from xdplab.run import rundir
 from xdplab.run.engine import Engine
 from xdplab.run.journal import Journal
+from xdplab.run.progress import silent
 from xdplab.run.state import read_state
 from xdplab.studies.traffic import runs, trial
 from xdplab.studies.traffic.dut import KernelSide
+from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.studies.traffic.passes import RawFiles
 
 MOST_S, SOME_DAY_S = 0.12, 0.08
@@ -178,7 +180,7 @@ def courses() -> list[Course]:
         stack.enter_context(mock.patch.object(Generator, "burst", lambda *a: watch.burst(*a)))
         stack.enter_context(mock.patch.object(SshHost, "channel", lambda *a: watch.channel(*a)))
         stack.enter_context(mock.patch.object(Reader, "take", lambda *a, **k: watch.take(*a, **k)))
-        runs.execute(started, lab, runs.quiet())
+        TRAFFIC.run(started).measure_at(runs.InLab(lab), silent())
         ended = read_state(started).attempts
     assert len(ended) == len(watch.courses)
     assert all(attempt.status == "measured" for attempt in ended), [attempt.reason for attempt in ended]

@@ -134,7 +134,7 @@ def test_trials_show_first_what_varies_and_what_was_found(sample: Any) -> None:
     first = list(sample.trials.columns[:8])
     assert set(first[:3]) == {"accesses", "mode", "load"}
     assert {"repetition", "forwarded_pps"} <= set(first)
-    assert set(sample.trials.columns) == set(sample.kind.rows().columns)
+    assert set(sample.trials.columns) == set(sample.on_disk.rows().columns)
 
 
 def test_state_and_proof_read_as_sentences(sample: Any) -> None:
@@ -159,7 +159,7 @@ def test_doctors_rows_show_problems_first_with_whole_remedies() -> None:
 def test_plots_are_seaborns_and_never_join_points(sample: Any) -> None:
     grid = sample.plot("forwarded_pps", "accesses", hue="mode", where={"load": "max"}, height=2, errorbar=None)
     assert isinstance(grid, FacetGrid)
-    means = sample.kind.rows().query("load == 'max' and accesses == 0").groupby("mode")["forwarded_pps"].mean()
+    means = sample.on_disk.rows().query("load == 'max' and accesses == 0").groupby("mode")["forwarded_pps"].mean()
     drawn = sorted(float(line.get_ydata()[0]) for line in grid.ax.lines if len(line.get_ydata()) == 2)
     assert drawn == pytest.approx(sorted(float(mean) for mean in means))
     words = sample.plot("testrun_raw_ns", "mode", hue="accesses", where={"load": "max"})
@@ -183,7 +183,7 @@ def test_rates_over_time_and_latencies_come_from_samples_and_histograms(sample: 
     drawn = [line.get_ydata() for ax in rates.axes.flat for line in ax.lines if len(line.get_ydata())]
     assert len(drawn) == 18
     assert all(min(values) > 0.5 * max(values) for values in drawn)
-    trial = sample.kind.rows().query("load == '20kpps'").iloc[0]
+    trial = sample.on_disk.rows().query("load == '20kpps'").iloc[0]
     cdf = sample.latency_cdf(where={"trial_id": trial["trial_id"]})
     (line,) = cdf.ax.lines
     below = line.get_xdata()[line.get_ydata() >= 0.5][0]

@@ -22,9 +22,10 @@ from tests import forked
 from xdplab.labs.servers.inventory import load_inventory
 from xdplab.plan import load_plan, parse_plan
 from xdplab.run.progress import PlainObserver
-from xdplab.studies.every import Where
+from xdplab.studies.execution.points import ExecutionRequest, smallest
 from xdplab.studies.execution.user_pair import load
-from xdplab.studies.kinds import study
+from xdplab.studies.kind import Where
+from xdplab.studies.kinds import kind_named
 from xdplab.studies.search.kind import SearchRequest
 from xdplab.studies.search.profile import profile
 from xdplab.studies.traffic.planned import create_run
@@ -134,9 +135,7 @@ def planned(verb: str, text: str | None, folder: Path) -> Path:
         (folder / "plan.yaml").write_text(text)
         return folder / "plan.yaml"
     if text == "study":
-        return (
-            study("execution").start(study("execution").smallest(study("execution").request()), folder).directory.path
-        )
+        return kind_named("execution").start(smallest(ExecutionRequest()), folder).directory.path
     run = create_run(parse_plan(yaml.safe_load(HARMLESS)), folder, lab="netns:none", arrangement="shared").path
     if text == "search":
         (run / "search.json").write_text(json.dumps(SearchRequest(profile("quick")).to_json()))
@@ -172,7 +171,7 @@ def test_no_verb_of_a_notebook_runs_what_others_may_have_written(tmp_path: Path,
     shutil.rmtree(tmp_path / "links", ignore_errors=True)
     run = whose(planned("", None, tmp_path / "other"))
     with pytest.raises(StrangersFileError):
-        xl.open(run).kind.measure(PlainObserver(Console(quiet=True)), Where())
+        xl.open(run).on_disk.measure(PlainObserver(Console(quiet=True)), Where())
 
 
 @pytest.mark.root

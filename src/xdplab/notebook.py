@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from seaborn.axisgrid import FacetGrid
 
 from xdplab.analysis import MARGIN
-from xdplab.analysis.decide.race import Standing
 from xdplab.analysis.findings import to_frame
+from xdplab.analysis.race import Standing
 from xdplab.analysis.summary import varying
 from xdplab.doctor.checks import examine
 from xdplab.doctor.table import Checks, checks
@@ -41,16 +41,15 @@ from xdplab.run.disk import is_locked, open_file
 from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
 from xdplab.run.progress import ending
 from xdplab.run.state import RunState, is_beginning
+from xdplab.studies import kinds
 from xdplab.studies.comparing import ComparedRuns as TwoRuns
-from xdplab.studies.every import AnyRun
-from xdplab.studies.kinds import STUDIES, open_run, request_of
-from xdplab.studies.kinds import study as study_named
+from xdplab.studies.kind import Run
 from xdplab.studies.search.kind import SearchRequest, start_search
 from xdplab.studies.search.profile import profile as profile_named
 from xdplab.studies.search.views import VIEWS as SEARCH_VIEWS
 from xdplab.studies.traffic import race as traffic_race
 from xdplab.studies.traffic import runs as traffic_runs
-from xdplab.studies.traffic.kind import PlanRun
+from xdplab.studies.traffic.kind import TRAFFIC, measured
 from xdplab.studies.traffic.latencies import latencies_of
 from xdplab.studies.traffic.planned import plan_trials
 from xdplab.text import many
@@ -94,12 +93,12 @@ def plan(name: str = "notebook", program: Programs | None = None, **factors: Any
 plan.__doc__ = f"{inspect.cleandoc(plan.__doc__ or '')}\n\nFactors:\n{reference.lines()}"
 
 
-def open(path: str | Path) -> Run:
+def open(path: str | Path) -> RunInHand:
     """Open a run of any kind: XDP traffic, a search, a study; the same object that ``plan.start`` returned.
 
     ``"latest"`` is the run of ``results`` that was written to last. Raises ResultsError.
     """
-    return Run(open_run(run_named(Path(path))))
+    return RunInHand(kinds.open_run(run_named(Path(path))))
 
 
 def runs(folder: str | Path = RESULTS) -> pd.DataFrame:
@@ -107,25 +106,32 @@ def runs(folder: str | Path = RESULTS) -> pd.DataFrame:
     return pd.DataFrame([asdict(run) for run in known_runs(Path(folder))], columns=[f.name for f in fields(KnownRun)])
 
 
-def study(name: str, *, smallest: bool = False, **asked: Any) -> Run:
+def study(name: str, *, smallest: bool = False, **asked: Any) -> RunInHand:
     """Start a study in a process of its own: execution, loading, jit, offload or verifier.
 
     ``asked`` are its options as on the command line (`xdplab study NAME --help`): those that may be given several times
     are lists, ``places=["host", "vm:6.1:count"]``. ``smallest`` measures a small part, in a minute or two; options that
     are given override it. Raises PlanError naming the options there are.
     """
-    if name not in STUDIES:
-        raise PlanError(f"there is no study {name!r}", remedy=f"there are {', '.join(STUDIES)}")
-    kind = study_named(name)
-    request = request_of(kind, asked)
+    if name not in kinds.STUDIES:
+        raise PlanError(f"there is no study {name!r}", remedy=f"there are {', '.join(kinds.STUDIES)}")
+    kind = kinds.kind_named(name)
+    planning = kind.planning
+    assert planning is not None  # each study has one
+    request = planning.asked(asked)
     if smallest:
         chosen = {key: getattr(request, key) for key in asked}
-        request = replace(kind.smallest(request), **chosen)
+        request = replace(planning.smallest(request), **chosen)
     return _started(kind.start(request, RESULTS))
 
 
 def compare(
-    run: Run, other: Run, metric: str | None = None, *, equal: Sequence[Run] = (), margin: float = MARGIN
+    run: RunInHand,
+    other: RunInHand,
+    metric: str | None = None,
+    *,
+    equal: Sequence[RunInHand] = (),
+    margin: float = MARGIN,
 ) -> Comparison:
     """Say whether ``other`` is faster than, slower than or equivalent to ``run`` within ``margin``, or undecided.
 
@@ -133,8 +139,8 @@ def compare(
     ``equal``: two or more runs that measured the same show how much equal runs differ. Raises
     ResultsError, PlanError where there is no such column.
     """
-    same = [one.kind for one in equal]
-    return Comparison(run.kind.compare(other.kind, metric, equal=same, margin=margin))
+    same = [one.on_disk for one in equal]
+    return Comparison(run.on_disk.compare(other.on_disk, metric, equal=same, margin=margin))
 
 
 def race(
@@ -154,9 +160,9 @@ def race(
 
     They take turns; each repetition gives one ratio of their forwarding rates. If they differ only in the program,
     they swap every few milliseconds under one sender (``by`` slices); otherwise, and with ``by`` windows, whole trials
-    are compared. The run stops when the interval of the ratio, which holds at every look
-    (`xdplab.analysis.decide.sequential`), excludes 1 or lies within ``margin``, at the latest after ``at_most``
-    repetitions. ``factors`` are those of `plan`, and are the same for both programs; a plan
+    are compared. The run stops when the interval of the
+    ratio, which holds at every look (`xdplab.analysis.sequential`), excludes 1 or lies within ``margin``, at the latest
+    after ``at_most`` repetitions. ``factors`` are those of `plan`, and are the same for both programs; a plan
     (``xl.plan(…)``, or a plan file) has one block and its own factors. ``other_lab`` is the lab of b, for a race
     between two kernels or machines; a and b may then be the same. Raises PlanError.
     """
@@ -195,7 +201,7 @@ def _loaded(side: Side) -> Plan | Program | str:
 class Raced:
     """A race that has ended; ``run`` has its trials."""
 
-    run: Run
+    run: RunInHand
 
     @property
     def standing(self) -> Standing:
@@ -279,9 +285,7 @@ class LabInUse:
     def measure(self, program: Program | str, *, repetitions: int = 1, **factors: Any) -> pd.DataFrame:
         """Measure one program now, with its baseline; the rows of its trials, recorded in a run directory too."""
         made = plan("measure", program, repetitions=repetitions, **factors)
-        directory = traffic_runs.start(made.plan, self.lab, RESULTS)
-        traffic_runs.execute(directory, self.lab, traffic_runs.quiet())
-        return Run(PlanRun(directory)).trials
+        return RunInHand(measured(made.plan, self.lab, RESULTS)).trials
 
     def search(
         self,
@@ -292,7 +296,7 @@ class LabInUse:
         accesses_share: float | None = None,
         name: str | None = None,
         **factors: Any,
-    ) -> Run:
+    ) -> RunInHand:
         """Search the rates of a program, or of every point of a plan: NDR, PDR, MRR, latency at shares of the PDR.
 
         It runs in a process of its own: ``run.watch()``, then ``run.trials``. ``profile``: quick, csit, rfc2544 or
@@ -327,10 +331,10 @@ class PlanInHand:
         rows = {t.point.point_id: t.point.factors() for t in plan_trials(self.plan, "shared")}
         return pd.DataFrame(rows.values())
 
-    def start(self, lab: LabInUse, name: str | None = None) -> Run:
+    def start(self, lab: LabInUse, name: str | None = None) -> RunInHand:
         """Start measuring in a process of its own; an interrupt of the notebook stops only the watching."""
         chosen = self.plan if name is None else self.plan.model_copy(update={"name": name})
-        return _started(PlanRun(traffic_runs.start(chosen, lab.lab, RESULTS)), lab)
+        return _started(TRAFFIC.run(traffic_runs.start(chosen, lab.lab, RESULTS)), lab)
 
     def __repr__(self) -> str:
         trials = plan_trials(self.plan, "shared")
@@ -353,7 +357,7 @@ class PlanInHand:
         return f"<p>{html.escape(repr(self))}</p><p>all points: {html.escape(', '.join(alike))}</p>{table}"
 
 
-def _started(run: AnyRun, lab: LabInUse | None = None) -> Run:
+def _started(run: Run[Any], lab: LabInUse | None = None) -> RunInHand:
     """Continue a run in a process of its own; an interrupt of the notebook stops only the watching."""
     path = run.directory.path
     where = ["--lab", lab.lab.name] if lab else []  # a study's plan names its places
@@ -363,15 +367,15 @@ def _started(run: AnyRun, lab: LabInUse | None = None) -> Run:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=plain
         )
-    return Run(run, process)
+    return RunInHand(run, process)
 
 
-class Run:
-    """A run of any kind, finished or under way. ``kind`` has the functions of this kind of run."""
+class RunInHand:
+    """A run of any kind, finished or under way; ``on_disk`` is the run that the command line has, too."""
 
-    def __init__(self, kind: AnyRun, process: subprocess.Popen[bytes] | None = None) -> None:
-        self.kind = kind
-        self.directory = kind.directory
+    def __init__(self, on_disk: Run[Any], process: subprocess.Popen[bytes] | None = None) -> None:
+        self.on_disk = on_disk
+        self.directory = on_disk.directory
         self._process = process
 
     @property
@@ -381,7 +385,7 @@ class Run:
     @property
     def state(self) -> RunState:
         """Which trials are planned, measured and missing."""
-        return self.kind.state
+        return self.on_disk.state
 
     @property
     def trials(self) -> pd.DataFrame:
@@ -389,8 +393,8 @@ class Run:
 
         For XDP traffic, the columns that vary and the results come first; `docs/reference/columns.md` has every column.
         """
-        rows = self.kind.rows()
-        if not isinstance(self.kind, PlanRun) or rows.empty:
+        rows = self.on_disk.rows()
+        if self.on_disk.kind.planning or rows.empty:
             return rows
         first = [name for name in (*varying(rows), *_FIRST) if name in rows]
         return rows[[*dict.fromkeys(first), *(name for name in rows if name not in first)]]
@@ -398,35 +402,31 @@ class Run:
     @property
     def samples(self) -> pd.DataFrame:
         """One row per interval of 100 ms, for XDP traffic. Raises ResultsError for other kinds of run."""
-        if not isinstance(self.kind, PlanRun):
-            raise ResultsError(f"{self.path} is a run of kind {self.kind.kind_name}: it has no samples")
-        return self.kind.samples()
+        return self.on_disk.samples()
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables that the command line prints, by name."""
-        return {name: table.frame for name, table in self.kind.tables().items()}
+        return {name: table.frame for name, table in self.on_disk.tables().items()}
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a study leaves out, with the reason; empty for other kinds of run."""
-        return tuple(getattr(self.kind, "notes", ()))
+        return self.on_disk.plan.notes if self.on_disk.kind.planning else ()
 
     def summary(self) -> pd.DataFrame:
         """One row per point: varying factors, n, means with their 95 % intervals, verdicts; for a study its first
         table."""
-        if isinstance(self.kind, PlanRun):
-            return self.kind.points_summary()
-        return next((found.frame for found in self.kind.tables().values()), self.trials)
+        return next((table.numbers for table in self.on_disk.tables().values()), self.trials)
 
-    def watch(self) -> Run:
+    def watch(self) -> RunInHand:
         """Show the run's progress until it ends, also if another process started it: a bar, or lines in a log.
 
         An interrupt ends only the watching: the run continues. Raises ResultsError with the last message of a run that
         failed.
         """
         ended = watching.watch(
-            lambda: self.state, self._under_way, lambda: watching.counted(self.kind.rows()), self.directory.name
+            lambda: self.state, self._under_way, lambda: watching.counted(self.on_disk.rows()), self.directory.name
         )
         if ended and self._process is not None and self._process.returncode:
             words = (self.path / "run.log").read_text(errors="replace").strip().splitlines()[-3:]
@@ -440,12 +440,12 @@ class Run:
 
     def findings(self) -> pd.DataFrame:
         """Findings over several points and repetitions."""
-        return to_frame(self.kind.findings())
+        return to_frame(self.on_disk.findings())
 
     @property
     def figures(self) -> list[str]:
         """The names that `figure` takes for this run."""
-        return self.kind.figure_names
+        return self.on_disk.figure_names
 
     def figure(self, name: str | None = None, **options: Any) -> Figure:
         """Draw one figure, the first of its kind of run by default; return the matplotlib Figure.
@@ -455,7 +455,7 @@ class Run:
         ``where`` ({column: value or values}) and ``value`` (another column of the figure's kind). Raises FigureError
         naming the figures.
         """
-        return _sheet(self.kind.figure(name, **({"style": "notebook"} | options)))
+        return _sheet(self.on_disk.figure(name, **({"style": "notebook"} | options)))
 
     def plot(
         self, y: str, x: str = "accesses", hue: str | None = None, panel: str | None = None, **options: Any
@@ -467,20 +467,20 @@ class Run:
         trials: {column: value or values}. A repetition is one value; the interval is seaborn's, over repetitions.
         Raises FigureError if one mark would average over several points.
         """
-        return explore.plot(self.kind.rows(), y, x, hue, panel, **options)
+        return explore.plot(self.on_disk.rows(), y, x, hue, panel, **options)
 
     def over_time(
         self, y: str = "rx_pps", hue: str | None = None, panel: str | None = None, **options: Any
     ) -> FacetGrid:
         """Draw the TG's rate (``rx_pps`` or ``tx_pps``) over the measured seconds, one line per trial; a FacetGrid."""
-        return explore.over_time(self.samples, self.kind.rows(), y, hue, panel, **options)
+        return explore.over_time(self.samples, self.on_disk.rows(), y, hue, panel, **options)
 
     def latency_cdf(self, hue: str | None = None, panel: str | None = None, **options: Any) -> FacetGrid:
         """Draw the share of frames that came back within a time, one line per trial; a FacetGrid.
 
         ``where={"load": "20kpps"}`` chooses a paced load: at maximum load a round trip is queueing.
         """
-        return explore.latency_cdf(latencies_of(self.directory), self.kind.rows(), hue, panel, **options)
+        return explore.latency_cdf(latencies_of(self.directory), self.on_disk.rows(), hue, panel, **options)
 
     def __repr__(self) -> str:
         return f"{self.directory.name}: {ending(self.state)}"
@@ -492,7 +492,7 @@ def _sheet(axes: Any) -> Figure:
     return found
 
 
-Run.figure.__doc__ = f"""{inspect.cleandoc(Run.figure.__doc__ or "")}
+RunInHand.figure.__doc__ = f"""{inspect.cleandoc(RunInHand.figure.__doc__ or "")}
 
 Figures of XDP traffic:
 {chr(10).join(f"    {name:13} {entry.text}" for name, entry in CATALOGUE.items())}

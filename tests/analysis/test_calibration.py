@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 import synthetic
 
-from xdplab.analysis.decide.calibration import Calibration, calibration
-from xdplab.analysis.decide.compare import EqualRuns, decide
+from xdplab.analysis.calibration import Calibration, calibration
+from xdplab.analysis.compare import EqualRuns, decide
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import parse_plan
+from xdplab.run.progress import silent
 from xdplab.studies.traffic.calibrating import calibrate
-from xdplab.studies.traffic.runs import quiet
 
 SEED = 20261122
 RUN, TRIAL = 0.014, 0.035
@@ -156,4 +156,4 @@ def test_runs_of_one_repetition_have_no_spread_within_and_it_is_not_called_0() -
         calibration(some, ["a", "b", "c"], date="", lab="", around={})
     plan = parse_plan({"name": "one", "lab": "netns", "repetitions": 1, "blocks": [{"points": {"accesses": 0}}]})
     with pytest.raises(PlanError, match=r"repetitions: 1 repetition has no spread"):
-        calibrate(plan, "netns:never-made", 3, quiet())
+        calibrate(plan, "netns:never-made", 3, silent())

@@ -112,7 +112,7 @@ def nothing_is_touched(folder: Path) -> Iterator[None]:
     patch.setattr(kernels, "fetch", refuse)
     patch.setattr(kernels, "_not_offered", lambda _: "the archive is not asked here")
     for module_name in ("conduct", "run", "search"):
-        patch.setattr(importlib.import_module(f"xdplab.cli.{module_name}"), "go_on", lambda *_, **__: 0)
+        patch.setattr(importlib.import_module(f"xdplab.cli.{module_name}"), "conduct", lambda *_, **__: 0)
     patch.chdir(folder)
     patch.setenv("XDPLAB_CACHE", str(folder / "cache"))
     patch.setattr(cache, "cache_dir", lambda: folder / "kept")  # `kernels clean` is among the command lines

@@ -57,15 +57,16 @@ def test_a_figure_that_fails_ends_no_run(capsys: pytest.CaptureFixture[str]) -> 
 def test_ctrl_c_says_what_is_kept_and_the_whole_command(
     ended: dict[str, int], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(run: Any, seen: Any) -> Any:
+    def interrupted(seen: Any) -> Any:
         raise KeyboardInterrupt
 
+    state = SimpleNamespace(owed=["t"], last=ended, total=9)
     run: Any = SimpleNamespace(
-        state=SimpleNamespace(owed=["t"], last=ended, total=9), directory=SimpleNamespace(path=Path("results/r"))
+        kind=SimpleNamespace(name="traffic"), state=state, directory=SimpleNamespace(path=Path("results/r"))
     )
     with pytest.raises(KeyboardInterrupt):
-        conduct.go_on(run, interrupted)
-    assert capsys.readouterr().out == words
+        conduct.conduct(run, interrupted, new=False)
+    assert capsys.readouterr().out == f"measuring into results/r\n{words}"
 
 
 def test_the_end_of_a_run_names_what_the_audit_warns_of(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,16 +75,17 @@ def test_the_end_of_a_run_names_what_the_audit_warns_of(capsys: pytest.CaptureFi
     state = SimpleNamespace(owed=[], failed=0, last={"t": SimpleNamespace(status="valid")})
     run: Any = SimpleNamespace(
         state=state, directory=SimpleNamespace(path=Path("results/r")), complete=lambda: None, tables=dict,
-        summary=lambda: ["verdicts: 1 valid"], findings=lambda: found,
+        kind=SimpleNamespace(name="traffic"), summary=lambda: ["verdicts: 1 valid"], findings=lambda: found,
     )  # fmt: skip
-    assert conduct.go_on(run, lambda *_: state, figures=False) == 0  # type: ignore[arg-type, return-value]
+    assert conduct.conduct(run, lambda _: state, new=False, figures=False) == 0  # type: ignore[arg-type, return-value]
     assert capsys.readouterr().out.splitlines() == [
+        "measuring into results/r",
         "verdicts: 1 valid",
         "the audit warns: drift: `xdplab audit results/r`",
         "one page for a colleague: `xdplab report results/r`",
     ]
     found[:] = [Finding("plateau", "info", "…")]
-    conduct.go_on(run, lambda *_: state, figures=False)  # type: ignore[arg-type, return-value]
+    conduct.conduct(run, lambda _: state, new=False, figures=False)  # type: ignore[arg-type, return-value]
     assert "audit" not in capsys.readouterr().out
 
 

@@ -21,12 +21,12 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The requests that commands make, none of which is measured."""
     made: list[Any] = []
 
-    def instead(kind: object, request: Any, *options: object, **more: object) -> int:
+    def instead(kind: object, request: Any, *options: object) -> tuple[None, int]:
         made.append(request())
-        return 0
+        return None, 0
 
     for module in (conduct, study_verifier):
-        monkeypatch.setattr(module, "conduct", instead)
+        monkeypatch.setattr(module, "conduct_study", instead)
     return made
 
 

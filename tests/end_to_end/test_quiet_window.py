@@ -19,8 +19,10 @@ from tests.end_to_end.conftest import needs_root
 from xdplab.generators import Generator
 from xdplab.labs import use_lab
 from xdplab.plan import parse_plan
+from xdplab.run.progress import silent
 from xdplab.run.state import read_state
 from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.kind import TRAFFIC
 
 pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
@@ -60,7 +62,7 @@ def measure(folder: Path) -> None:
     Generator.burst = counted  # type: ignore[method-assign]
     with use_lab("netns:quiet") as lab:
         run = runs.start(parse_plan(PLAN), lab, folder)
-        runs.execute(run, lab, runs.quiet())
+        TRAFFIC.run(run).measure_at(runs.InLab(lab), silent())
     (folder / NOTES).write_text(json.dumps([[attempt.status for attempt in read_state(run).attempts], counts]))
 
 

@@ -69,7 +69,7 @@ def test_a_program_that_does_more_loses_the_race_and_the_rest_is_not_measured(la
     assert [line for lines in recomputed.differences(run.path).values() for line in lines] == []
     assert "race of a (quick.bpf.c) and b (slow.bpf.c): differs: b is slower" in xdplab(
         "resume", str(run.path)
-    ).stdout + str(xl.open(run.path).kind.summary())
+    ).stdout + str(xl.open(run.path).on_disk.summary())
 
 
 @pytest.mark.thorough
@@ -93,6 +93,6 @@ def test_sides_that_cannot_be_exchanged_are_compared_by_windows_and_the_reason_i
     (tmp_path / "modes.yaml").write_text(json.dumps(plan))
     xdplab("--lab", lab_name, "run", "modes.yaml", "--no-figures", "--out", "out", cwd=tmp_path)
     (path,) = (tmp_path / "out").iterdir()
-    (line,) = [line for line in xl.open(path).kind.summary() if line.startswith("race of a")]
+    (line,) = [line for line in xl.open(path).on_disk.summary() if line.startswith("race of a")]
     assert "b is slower" in line
     assert line.endswith("pairs, by windows (the sides differ in mode)")

@@ -21,7 +21,9 @@ from xdplab.errors import LabError
 from xdplab.labs import Lab, use_lab
 from xdplab.labs.base import Arrangement, Cpus
 from xdplab.plan import parse_plan
+from xdplab.run.progress import silent
 from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.studies.traffic.two_ports import TwoPortSide
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
@@ -108,7 +110,7 @@ def test_a_broken_direction_is_named(lab: Lab, tmp_path: Path, monkeypatch: pyte
     block = {"traffic": {"directions": "both", "load": "10kpps"}}
     plan = {"name": "half", "repetitions": 1, "trial": TRIAL, "blocks": [block]}
     run = runs.start(parse_plan(plan), lab, tmp_path)
-    runs.execute(run, lab, runs.quiet())
+    TRAFFIC.run(run).measure_at(runs.InLab(lab), silent())
     (row,) = pd.read_parquet(run.path / "trials.parquet").to_dict("records")
     assert row["verdict"] == "invalid"
     assert row["reason"].startswith(
@@ -134,7 +136,7 @@ def test_both_directions_reach_two_queues_each(
     block = {"points": points, "traffic": traffic, "arrangement": arrangement}
     plan = {"name": "queues", "repetitions": 1, "trial": TRIAL | {"settle_s": 0.5}, "blocks": [block]}
     run = runs.start(parse_plan(plan), lab, tmp_path)
-    runs.execute(run, lab, runs.quiet())
+    TRAFFIC.run(run).measure_at(runs.InLab(lab), silent())
     (row,) = pd.read_parquet(run.path / "trials.parquet").to_dict("records")
     assert row["tx_packets"] == 800, row["reason"]
     assert [row[f"{way}_{name}"] for way in ("forth", "back") for name in COUNTS] == [400] * 8, row["reason"]

@@ -27,10 +27,14 @@ from typing import Any
 
 from xdplab.errors import XdplabError
 from xdplab.plan import Plan, Trial
+from xdplab.run.derived import is_owed
 from xdplab.run.disk import disk_errors
+from xdplab.run.manifest import MANIFEST
+from xdplab.run.progress import silent
 from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.run.state import attempts_of, read_state
 from xdplab.studies.traffic import runs
+from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.studies.traffic.planned import create_run, run_plan, run_trials_of
 
 ONLY = {"mode": "native", "load": "20kpps"}
@@ -109,7 +113,7 @@ class Replay:
     def __init__(self, record: Record, folder: Path) -> None:
         self.record, self.folder = record, folder
         self._lab: Any = SimpleNamespace(name="netns", arrangement="shared", lock=lambda steal=False: nullcontext())
-        self._way = runs.TrafficMethod(self._session, runs.RECIPE, patient=False)
+        self._way = runs.TrafficMethod(self._session, patient=False)
         runs.host_states = lambda lab: record.state  # type: ignore[attr-defined]
 
     @contextmanager
@@ -127,7 +131,10 @@ class Replay:
         """Begin a run and measure it."""
         run = create_run(self.record.plan, self.folder, lab="netns", arrangement="shared", only=ONLY)
         with discarded_if_nothing_began(run):
-            runs.execute(run, self._lab, runs.quiet(), self._way)
+            self._measure(run)
+
+    def _measure(self, run: RunDirectory) -> None:
+        TRAFFIC.run(run).measure_at(runs.InLab(self._lab, self._way), silent())
 
     def resume(self) -> None:
         """Resume the existing run, or begin one if there is none."""
@@ -136,9 +143,9 @@ class Replay:
             return
         run = RunDirectory.open(found[0])
         if read_state(run).owed:
-            runs.execute(run, self._lab, runs.quiet(), self._way)
+            self._measure(run)
         else:
-            runs.complete(run)
+            TRAFFIC.run(run).complete()
 
     def runs(self) -> list[Path]:
         return [path for path in sorted(self.folder.glob("*")) if not UNNAMED.fullmatch(path.name)]
@@ -252,9 +259,9 @@ class Campaign:
             last = state.last.get(trial.trial_id)
             if last is None or contents(run.raw_dir(trial.trial_id, last.attempt)) != record.files[trial.trial_id]:
                 wrong.append(f"raw files of {trial.trial_id}")
-        if not all((run.path / name).is_file() for name in (*runs.RECIPE.files, runs.MANIFEST)):
+        if not all((run.path / name).is_file() for name in (*runs.RECIPE.files, MANIFEST)):
             wrong.append("tables or manifest")
-        elif runs.is_owed(run, runs.RECIPE):
+        elif is_owed(run, runs.RECIPE):
             wrong.append("tables are of fewer attempts")
         for program in {record.attempts[t.trial_id].facts["program_hash"] for t in run_trials_of(run)}:
             if contents(run.program_dir(program)) != contents(record.run.program_dir(program)):

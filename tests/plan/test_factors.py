@@ -17,7 +17,7 @@ import synthetic
 
 import xdplab
 from xdplab import notebook
-from xdplab.analysis.decide.compare import compare
+from xdplab.analysis.compare import compare
 from xdplab.analysis.derived import derive
 from xdplab.analysis.intervals import MixedPointsError, summarise
 from xdplab.analysis.verdicts import judged
@@ -280,7 +280,7 @@ import synthetic
 from xdplab import notebook
 from xdplab.analysis.series import SERIES, by_series
 from xdplab.analysis.derived import BASELINE_KEY, derive
-from xdplab.analysis.decide.compare import compare
+from xdplab.analysis.compare import compare
 from xdplab.analysis.verdicts import judged
 from xdplab.figures.catalogue import view
 from xdplab.plan import parse_plan, points_of, reference, Plan

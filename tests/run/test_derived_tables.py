@@ -21,7 +21,7 @@ from xdplab.run import derived
 from xdplab.run.rundir import RunDirectory, sizes
 from xdplab.run.state import read_state
 from xdplab.studies.traffic import runs
-from xdplab.studies.traffic.kind import PlanRun
+from xdplab.studies.traffic.kind import TRAFFIC
 
 
 def content(run: RunDirectory) -> dict[str, str]:
@@ -48,46 +48,46 @@ def deleted(run: RunDirectory) -> None:
 
 def test_tables_are_made_of_the_journal_and_the_raw_files(tiny: RunDirectory) -> None:
     assert list(runs.trials_table(tiny)["verdict"]) == ["valid"] * 3
-    assert len(runs.samples_table(tiny)) > 0
+    assert len(TRAFFIC.run(tiny).samples()) > 0
     assert (read_state(tiny).owed, read_state(tiny).ended) == ([], "complete")
 
 
 def test_reading_writes_nothing_into_a_run(tiny: RunDirectory) -> None:
     before = content(tiny)
     runs.settled_trials(tiny)
-    runs.samples_table(tiny)
-    PlanRun(tiny).audit()
-    PlanRun(tiny).summary()
+    TRAFFIC.run(tiny).samples()
+    TRAFFIC.run(tiny).audit()
+    TRAFFIC.run(tiny).summary()
     assert content(tiny) == before
     assert [path.name for path in tiny.cache.iterdir()] != [], "what was derived is kept for the next reader"
 
 
 def test_tables_are_derived_once(tiny: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs.keep_tables(tiny)
+    TRAFFIC.run(tiny).keep_tables()
     first = runs.trials_table(tiny)
     monkeypatch.setattr(runs, "attempt_rows", None)  # nothing is parsed again
     pd.testing.assert_frame_equal(runs.trials_table(tiny), first)
-    runs.keep_tables(tiny)
+    TRAFFIC.run(tiny).keep_tables()
     assert derived.is_owed(tiny, runs.RECIPE) is False
 
 
 def test_a_new_version_of_the_rules_derives_anew_into_the_cache(
     tiny: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs.keep_tables(tiny)
+    TRAFFIC.run(tiny).keep_tables()
     before = content(tiny)
     newer = derived.Recipe(runs.RECIPE.files, "rules of tomorrow", runs.RECIPE.derive)
     monkeypatch.setattr(runs, "RECIPE", newer)
     assert derived.is_owed(tiny, newer)
     runs.trials_table(tiny)
     assert content(tiny) == before
-    runs.keep_tables(tiny)
+    TRAFFIC.run(tiny).keep_tables()
     assert not derived.is_owed(tiny, newer)
 
 
 @pytest.mark.parametrize("lose", [thinned, deleted])
 def test_rows_whose_raw_files_are_gone_stay_valid(tiny: RunDirectory, lose: Callable[[RunDirectory], None]) -> None:
-    runs.keep_tables(tiny)
+    TRAFFIC.run(tiny).keep_tables()
     before, in_run = pd.read_parquet(tiny.path / "trials.parquet"), content(tiny)
     lose(tiny)
     again = derived.Recipe(runs.RECIPE.files, "other rules", runs.RECIPE.derive)
@@ -116,7 +116,7 @@ def test_a_raw_file_that_is_cut_short_is_gone_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["trials.parquet", "samples.parquet", "manifest.json"])
 def test_what_a_kill_after_the_last_trial_left_undone_is_owed(tiny: RunDirectory, missing: str) -> None:
-    runs.keep_tables(tiny)
+    TRAFFIC.run(tiny).keep_tables()
     (tiny.path / missing).unlink()
     lines = tiny.journal.path.read_bytes().splitlines(keepends=True)
     tiny.journal.path.write_bytes(b"".join(lines[:-1]))  # nor was the run's end recorded

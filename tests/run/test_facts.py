@@ -15,7 +15,7 @@ from xdplab.run.facts import as_json, learnt
 from xdplab.run.state import Attempt
 from xdplab.studies.execution.study import ExecutionFacts, ExecutionStudy
 from xdplab.studies.jit.study import JitStudy
-from xdplab.studies.kinds import STUDIES, study
+from xdplab.studies.kinds import STUDIES, kind_named
 from xdplab.studies.loading.study import LoadingStudy
 from xdplab.studies.offload.study import OffloadStudy
 from xdplab.studies.search.study import SearchStudy
@@ -36,7 +36,7 @@ def through_the_journal(facts: TrialFacts) -> TrialFacts:
 
 def test_every_study_says_what_its_trials_learn_and_a_trial_may_have_learnt_nothing() -> None:
     assert len(EVERY) == len(STUDIES) + 2
-    assert {study(name).name for name in STUDIES} <= {kind.__module__.split(".")[2] for kind in EVERY}
+    assert {kind_named(name).name for name in STUDIES} <= {kind.__module__.split(".")[2] for kind in EVERY}
     for kind in EVERY:
         assert as_json(kind.facts()) == {}
         assert learnt(kind.facts, attempt({})) == kind.facts()

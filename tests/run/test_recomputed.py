@@ -14,8 +14,7 @@ from tests.run import recomputed
 from tests.run.nulls import unexplained
 from tests.unpack import unpacked
 
-from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic import runs
+from xdplab.studies.kinds import open_run
 
 SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
 
@@ -26,7 +25,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(shutil.copytree(SAMPLE, tmp_path_factory.mktemp("sample") / "sample"))
     for table in folder.glob("*.parquet"):
         table.unlink()
-    runs.keep_tables(RunDirectory.open(folder))
+    open_run(folder).keep_tables()
     return folder
 
 
@@ -39,7 +38,7 @@ def test_each_column_of_the_sample_is_what_its_raw_files_say(sample: Path) -> No
 @pytest.mark.parametrize("name", ["live", "afxdp", "labs", "shared", "race", "windows"])
 def test_each_column_of_a_recorded_run_is_what_its_raw_files_say(name: str, tmp_path: Path) -> None:
     folder = unpacked(RECORDED[name].archive, tmp_path) / name
-    runs.keep_tables(RunDirectory.open(folder))
+    open_run(folder).keep_tables()
     assert [line for lines in recomputed.differences(folder).values() for line in lines] == []
 
 
@@ -71,7 +70,7 @@ def test_a_frame_that_came_twice_was_forwarded_once(sample: Path, tmp_path: Path
     before = pd.read_parquet(sample / "trials.parquet")
     for table in copy.glob("*.parquet"):
         table.unlink()
-    runs.keep_tables(RunDirectory.open(copy))
+    open_run(copy).keep_tables()
     trials = pd.read_parquet(copy / "trials.parquet")
     again = trials["duplicate_packets"] == 50
     assert again.sum() > 10

@@ -11,15 +11,16 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 from tests.studies.test_frame import STUDY, Measurer, Request, Word
+from tests.studies.test_frame import WORDS as STUDIED
 
 from xdplab.cli import cli
 from xdplab.errors import HostLostError, LabError, ProgramError
 from xdplab.run.progress import PlainObserver
 from xdplab.run.state import read_state
 from xdplab.studies import kinds
-from xdplab.studies.every import Where
-from xdplab.studies.frame import StudyKind, StudyRun
-from xdplab.studies.points import StudyTrial
+from xdplab.studies.kind import Kind, Run, Where
+from xdplab.studies.points import StudyPlan, StudyTrial
+from xdplab.studies.study_kind import study_kind
 
 QUIET = PlainObserver(Console(quiet=True))
 WORDS = ("a", "aa", "aaa", "b", "bb", "bbb", "c", "cc")
@@ -47,12 +48,12 @@ class Together(Measurer):
         super().measure(trial, raw, facts)
 
 
-def study(broken: str = "") -> StudyKind[Request, Word]:
+def study(broken: str = "") -> Kind[StudyPlan[Request, Word]]:
     measurer = type("Measured", (Together,), {"meeting": threading.Barrier(2, timeout=20), "broken": broken})
-    return replace(STUDY, measurer=lambda run: measurer())
+    return study_kind(**STUDIED | {"session": lambda plan: measurer()})
 
 
-def started(tmp_path: Path, broken: str = "") -> StudyRun[Request, Word]:
+def started(tmp_path: Path, broken: str = "") -> Run[StudyPlan[Request, Word]]:
     return study(broken).start(Request(words=WORDS, repetitions=2), tmp_path)
 
 
@@ -62,11 +63,11 @@ def test_places_measure_at_the_same_time_and_the_others_after_them(tmp_path: Pat
     assert (state.owed, state.failed, len(state.last)) == ([], [], 16)
     events = list(run.directory.journal.events("started", "finished", "shared"))
     assert [event["labs"] for event in events if event["event"] == "shared"] == [["a", "b"]]
-    own = {trial.trial_id: trial.point.word for trial in run.trials}
+    own = {trial.trial_id: trial.point.word for trial in run.plan.trials}
     order = [own[event["trial_id"]][0] for event in events if event["event"] == "finished"]
     assert set(order[:12]) == {"a", "b"}
     assert order[12:] == ["c"] * 4
-    assert sorted(run.table()["word"]) == sorted(WORDS * 2)
+    assert sorted(run.rows()["word"]) == sorted(WORDS * 2)
     again = read_state(run.directory)
     assert again.last.keys() == state.last.keys()
 
@@ -76,7 +77,7 @@ def test_each_place_keeps_its_own_order(tmp_path: Path) -> None:
     run.measure(QUIET, Where(labs=("a", "b")))
     finished = [event["trial_id"] for event in run.directory.journal.events("finished")]
     for place in "abc":
-        own = [trial.trial_id for trial in run.trials if trial.point.word.startswith(place)]
+        own = [trial.trial_id for trial in run.plan.trials if trial.point.word.startswith(place)]
         assert [one for one in finished if one in own] == own
 
 
@@ -87,7 +88,7 @@ def test_an_error_that_ends_the_run_ends_the_other_places_too_and_resume_measure
     left = read_state(run.directory)
     assert left.ended == "interrupted"
     assert left.owed
-    state = STUDY.open(run.directory).measure(QUIET, Where(labs=("b", "c")))
+    state = STUDY.run(run.directory).measure(QUIET, Where(labs=("b", "c")))
     assert (state.owed, len(state.last)) == ([], 16)
 
 
@@ -101,7 +102,8 @@ def test_an_error_that_ends_the_run_ends_the_other_places_too_and_resume_measure
 )
 def test_a_place_that_cannot_measure_beside_others_is_refused(tmp_path: Path, labs: tuple[str, ...], why: str) -> None:
     run = study().start(Request(words=("a", "host")), tmp_path)
-    placed = replace(run, points=tuple(_At(point.word) for point in run.points))
+    plan = replace(run.plan, points=tuple(_At(point.word) for point in run.plan.points))
+    placed = replace(run, kind=replace(run.kind, read=lambda _: plan))
     with pytest.raises(LabError, match=why) as refused:
         placed.measure(QUIET, Where(labs=labs))
     assert refused.value.remedy in (None, "places of this run that can: a")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -26,11 +27,12 @@ from xdplab.run.engine import run_trials
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import kinds
-from xdplab.studies.every import AnyRun, Where
-from xdplab.studies.frame import StudyRun
-from xdplab.studies.kinds import SEARCHED, kind_named, open_run
+from xdplab.studies.kind import Run, Where
+from xdplab.studies.kinds import SEARCHED, name_of, open_run
+from xdplab.studies.points import StudyPlan
 from xdplab.studies.search.kind import SearchRequest, pdr_files
 from xdplab.studies.search.study import SearchFacts, search_point
+from xdplab.studies.study_kind import study_kind
 from xdplab.studies.traffic.planned import create_run, run_trials_of
 
 RECORDED = Path(__file__).parents[1] / "run" / "recorded" / "tiny.tar.xz"
@@ -43,10 +45,10 @@ PLAN = parse_plan(
 )
 
 
-def lengths(run: StudyRun[Words, Word]) -> pd.DataFrame:
+def lengths(plan: StudyPlan[Words, Word]) -> pd.DataFrame:
     rows = [
         {"trial_id": trial.trial_id, "word": trial.point.word, "length": float((raw / "length").read_text())}
-        for trial, _, raw in run.attempts()
+        for trial, _, raw in plan.attempts()
     ]
     return pd.DataFrame(rows).astype({"length": "Float64"})
 
@@ -55,7 +57,7 @@ def view(found: pd.DataFrame) -> View:
     return test_frame.lengths(found[["word", "length"]])
 
 
-STUDY = replace(test_frame.STUDY, table=lengths, views={"lengths": view})
+STUDY = study_kind(**test_frame.WORDS | {"table": lengths, "views": {"lengths": view}})
 QUIET = PlainObserver(Console(quiet=True))
 
 
@@ -73,12 +75,12 @@ class Model:
     def leave_block(self) -> None: ...
 
 
-def traffic(parent: Path) -> AnyRun:
+def traffic(parent: Path) -> Run[Any]:
     unpacked(RECORDED, parent)
     return open_run(parent / "tiny")
 
 
-def searched(parent: Path) -> AnyRun:
+def searched(parent: Path) -> Run[Any]:
     files = {SEARCHED: SearchRequest(QUICK).to_json()}
     directory = create_run(PLAN, parent, lab="netns", arrangement="split", files=files)
     session = Model()
@@ -86,18 +88,18 @@ def searched(parent: Path) -> AnyRun:
     return open_run(directory.path)
 
 
-def words(parent: Path) -> AnyRun:
+def words(parent: Path) -> Run[Any]:
     run = STUDY.start(Words(words=("a", "bb")), parent)
-    run.execute()
+    run.measure()
     return open_run(run.directory.path)
 
 
 @pytest.fixture(params=[traffic, searched, words])
-def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnyRun:
+def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run[Any]:
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
     monkeypatch.setitem(kinds.PLACES, STUDY.name, f"{__name__}:STUDY")
-    made: AnyRun = request.param(tmp_path / "results")
+    made: Run[Any] = request.param(tmp_path / "results")
     return made
 
 
@@ -105,12 +107,12 @@ def spoken(*argv: str) -> Result:
     return CliRunner().invoke(cli, list(argv), catch_exceptions=False)
 
 
-def test_each_knows_its_kind(run: AnyRun) -> None:
-    assert kind_named(run.directory) == run.kind_name
-    assert run.kind_name in ("traffic", "search", STUDY.name)
+def test_each_knows_its_kind(run: Run[Any]) -> None:
+    assert name_of(run.directory) == run.kind.name
+    assert run.kind.name in ("traffic", "search", STUDY.name)
 
 
-def test_the_command_line_asks_each_the_same(run: AnyRun) -> None:
+def test_the_command_line_asks_each_the_same(run: Run[Any]) -> None:
     path = str(run.directory.path)
     assert "nothing is missing" in spoken("resume", path).output
     state = json.loads(spoken("status", path, "--json").output)[0]
@@ -125,12 +127,12 @@ def test_the_command_line_asks_each_the_same(run: AnyRun) -> None:
     assert (run.directory.path / "audit.md").exists()
 
 
-def test_a_plan_extends_no_run_of_another_kind(run: AnyRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_extends_no_run_of_another_kind(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A search took the plan's trials, measured its own as such, and had rows without a result."""
     before = run.directory.journal.path.read_bytes()
     monkeypatch.setattr("xdplab.studies.traffic.runs.lab_for", lambda *_: pytest.fail("the lab was brought up"))
-    if run.kind_name != "traffic":
-        with pytest.raises(ResultsError, match=f"--extend: .* is a run of kind {run.kind_name}"):
+    if run.kind.name != "traffic":
+        with pytest.raises(ResultsError, match=f"--extend: .* is a run of kind {run.kind.name}"):
             CliRunner().invoke(
                 cli,
                 ["run", "smoke", "--extend", str(run.directory.path)],
@@ -140,7 +142,7 @@ def test_a_plan_extends_no_run_of_another_kind(run: AnyRun, monkeypatch: pytest.
     assert run.directory.journal.path.read_bytes() == before
 
 
-def test_each_is_compared_with_another_of_its_kind(run: AnyRun) -> None:
+def test_each_is_compared_with_another_of_its_kind(run: Run[Any]) -> None:
     path = str(run.directory.path)
     found = json.loads(spoken("compare", path, path, "--json").output)
     assert found["metric"] == run.metric
@@ -150,12 +152,12 @@ def test_each_is_compared_with_another_of_its_kind(run: AnyRun) -> None:
     assert "Answer: undecided" in spoken("compare", path, path).output, "copies of one value say nothing"
 
 
-def test_a_column_that_is_not_there_is_said_with_those_that_are(run: AnyRun) -> None:
+def test_a_column_that_is_not_there_is_said_with_those_that_are(run: Run[Any]) -> None:
     with pytest.raises(PlanError, match=r"--metric foo: no column of numbers in .* \(there are "):
         run.compare(run, "foo")
 
 
-def test_the_notebook_opens_each(run: AnyRun) -> None:
+def test_the_notebook_opens_each(run: Run[Any]) -> None:
     held = xl.open(run.directory.path)
     assert len(held.trials) > 0
     assert held.watch() is held

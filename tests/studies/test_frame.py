@@ -11,8 +11,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -41,9 +42,9 @@ from xdplab.run.progress import PlainObserver, ending
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
 from xdplab.studies import guests, places
-from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.guests import place_of
-from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial, schedule, study_of
+from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning, StudyPoint, StudyRequest, StudyTrial, schedule
+from xdplab.studies.study_kind import failures, study_kind
 from xdplab.studies.tables import Table, markdown
 from xdplab.studies.verifier.machines import machine_of
 
@@ -82,11 +83,12 @@ class Measurer:
     def leave_block(self) -> None: ...
 
 
-def table(run: StudyRun[Request, Word]) -> pd.DataFrame:
-    words = {t.trial_id: t.point.word for t in run.trials}
-    measured = [a for a in run.state.last.values() if a.status == "measured"]
-    raws = {a.trial_id: run.directory.raw_dir(a.trial_id, a.attempt) for a in measured}
-    rows = [{"word": words[i], "length": int((raw / "length").read_text())} for i, raw in raws.items()]
+def table(plan: StudyPlan[Request, Word]) -> pd.DataFrame:
+    rows = [
+        {"word": trial.point.word, "length": int((raw / "length").read_text())}
+        for trial, last, raw in plan.attempts()
+        if last.status == "measured"
+    ]
     return pd.DataFrame(rows, columns=["word", "length"])
 
 
@@ -105,28 +107,26 @@ def gather(request: Request) -> Gathered[Word]:
     return Gathered([Word(w) for w in request.words], {"kept/words": " ".join(request.words).encode()}, ["one note"])
 
 
-STUDY = StudyKind(
-    "words",
-    Request,
-    Word,
-    gather,
-    lambda run: Measurer(),
-    table,
-    lambda run, found: {"all": Table("Words", found), "none": Table("None", found.iloc[:0])},
-    {"lengths": lengths, "nothing": nothing},
-)
+WORDS: dict[str, Any] = {
+    "planning": StudyPlanning("words", Request, Word, gather),
+    "session": lambda plan: Measurer(),
+    "table": table,
+    "tables": lambda plan, found: {"all": Table("Words", found), "none": Table("None", found.iloc[:0])},
+    "views": {"lengths": lengths, "nothing": nothing},
+}
+STUDY = study_kind(**WORDS)
 
 
 def test_a_run_measures_tables_and_draws_itself(tmp_path: Path) -> None:
     run = STUDY.start(Request(words=("a", "bad", "ccc"), repetitions=2), tmp_path)
-    state = run.execute()
+    state = run.measure()
     assert len(state.failed) == 2
-    assert set(run.failures()) == {"bad: bad is refused"}
-    assert sorted(run.table()["word"]) == ["a", "a", "ccc", "ccc"]
-    assert pd.read_parquet(run.directory.path / "words.parquet").equals(run.table())
-    drawn = {d.name: d for d in run.draw()}
-    assert {f.suffix for f in drawn["lengths"].files} == {".svg", ".pdf", ".png", ".csv", ".md"}
-    assert drawn["nothing"].reason == "there is nothing to show"
+    assert set(failures(run.plan)) == {"bad: bad is refused"}
+    assert sorted(run.rows()["word"]) == ["a", "a", "ccc", "ccc"]
+    assert pd.read_parquet(run.directory.path / "words.parquet").equals(run.rows())
+    assert run.draw_figures()[1] == "no figure nothing: there is nothing to show"
+    files = (run.directory.path / "figures").glob("lengths.*")
+    assert {file.suffix for file in files} == {".svg", ".pdf", ".png", ".csv", ".md"}
     assert list(run.tables()) == ["all"]
     assert (run.directory.path / "tables" / "all.csv").read_text().splitlines()[0] == "word,length"
     assert (run.directory.path / "kept" / "words").read_text() == "a bad ccc"
@@ -136,12 +136,12 @@ def test_a_run_measures_tables_and_draws_itself(tmp_path: Path) -> None:
 
 def test_a_run_opened_again_is_the_same_and_owes_what_failed(tmp_path: Path) -> None:
     run = STUDY.start(Request(words=("a", "bad"), repetitions=1, seed=7), tmp_path, "mine")
-    run.execute()
-    again = STUDY.open(run.directory)
-    assert (again.request, again.points, again.notes) == (run.request, run.points, ("one note",))
-    assert [t.trial_id for t in again.trials] == [t.trial_id for t in run.trials]
+    run.measure()
+    again = STUDY.run(run.directory)
+    assert (again.plan.request, again.plan.points) == (run.plan.request, run.plan.points)
+    assert again.plan.notes == ("one note",)
+    assert [t.trial_id for t in again.plan.trials] == [t.trial_id for t in run.plan.trials]
     assert len(again.state.owed) == 1
-    assert study_of(again.directory) == "words"
 
 
 def test_blocks_stay_together_and_what_is_once_is_measured_once() -> None:
@@ -157,7 +157,7 @@ def test_another_study_s_run_is_refused(tmp_path: Path) -> None:
     plan = run.directory.path / "plan.yaml"
     plan.write_text(plan.read_text().replace("study: words", "study: others"))
     with pytest.raises(ResultsError, match="not a run of study words"):
-        STUDY.open(run.directory)
+        _ = STUDY.run(run.directory).plan
 
 
 def test_null_is_an_empty_cell() -> None:
@@ -243,6 +243,7 @@ def test_a_study_that_needs_a_hidden_setting_ends_at_once_with_the_reason(
 TWO = """
 import sys, time
 from pathlib import Path
+from typing import Any
 from xdplab.studies import guests, places
 from xdplab.labs.base import HOST
 places._LOCK, places.LOCK_S = sys.argv[3], float(sys.argv[4])
@@ -395,11 +396,11 @@ def test_a_missing_tool_of_another_architecture_is_refused_before_anything_runs(
 def test_one_reason_is_said_once_with_the_first_of_its_points(tmp_path: Path) -> None:
     """An unavailable place was reported 58 times, once per trial."""
     run = STUDY.start(Request(words=tuple("abcdefgh"), repetitions=2), tmp_path)
-    for trial in run.trials:
+    for trial in run.plan.trials:
         reason = "no such thing" if trial.point.word != "h" else "other"
         ended = attempt_of(trial.trial_id, status="unsupported", reason=reason)
         run.directory.journal.append("finished", **vars(ended))
-    lines = sorted(run.failures())
+    lines = sorted(failures(run.plan))
     assert len(lines) == 2
     assert lines[1] == "h: other" or lines[0] == "h: other"
     assert sum("and 4 more points: no such thing" in line for line in lines) == 1
@@ -407,7 +408,7 @@ def test_one_reason_is_said_once_with_the_first_of_its_points(tmp_path: Path) ->
 
 def test_a_run_with_failed_trials_is_not_called_complete(tmp_path: Path) -> None:
     run = STUDY.start(Request(words=("a", "bad"), repetitions=1), tmp_path)
-    run.execute()
+    run.measure()
     shown = CliRunner().invoke(cli, ["status", str(run.directory.path), "--json"])
     again = f"`xdplab resume {run.directory.path}` tries them again"
     assert f'"state": "ended, 1 of 2 trials failed ({again})"' in shown.output
@@ -460,10 +461,10 @@ def test_what_tells_time_is_waited_for_and_this_is_written_down(
         def started(self, state: RunState, trial: object) -> None:
             seen.append(ending(read_state(run.directory)))
 
-    kind = replace(STUDY, measurer=lambda run: Placed())
+    kind = study_kind(**WORDS | {"session": lambda plan: Placed()})
     run = kind.start(Request(words=("a",), repetitions=1), tmp_path)
     with pytest.warns(ResultsWarning, match="waiting: uml is in use by another run"):
-        run.execute(Watching(Console(quiet=True)))
+        run.measure(Watching(Console(quiet=True)))
     told = [event["why"] for event in run.directory.journal.events("waiting")]
     assert told == ["uml is in use by another run", None]
     assert "waiting" not in seen[0]

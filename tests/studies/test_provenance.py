@@ -16,10 +16,12 @@ from xdplab.cli import cli
 from xdplab.figures.marks import Axes, Look, View, marks_frame
 from xdplab.hosts.local import LocalHost
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.frame import StudyKind, StudyRun
+from xdplab.studies.environment import around, flat, origin, summary
+from xdplab.studies.kind import Run
 from xdplab.studies.places import Place
-from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial
-from xdplab.studies.provenance import CONTROLLER, PLACE, answers, around, flat, origin, summary
+from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning, StudyPoint, StudyRequest, StudyTrial
+from xdplab.studies.provenance import CONTROLLER, PLACE, answers
+from xdplab.studies.study_kind import study_kind
 from xdplab.studies.verifier.prevail import Prevail, version_of
 
 GUEST = "a guest"
@@ -52,10 +54,9 @@ class Sleeper:
         self.place = None
 
 
-def naps(run: StudyRun[StudyRequest, Nap]) -> pd.DataFrame:
-    return pd.DataFrame({"trial_id": [t.trial_id for t in run.trials], "length_s": [60.0 for _ in run.trials]}).astype(
-        {"length_s": "Float64"}
-    )
+def naps(plan: StudyPlan[StudyRequest, Nap]) -> pd.DataFrame:
+    rows = [{"trial_id": trial.trial_id, "length_s": 60.0} for trial in plan.trials]
+    return pd.DataFrame(rows).astype({"length_s": "Float64"})
 
 
 def drawn(found: pd.DataFrame) -> View:
@@ -63,23 +64,20 @@ def drawn(found: pd.DataFrame) -> View:
     return View(marks_frame(marks), Look(Axes(x_label="nap", y_label="length, s", x_scale="category")))
 
 
-STUDY = StudyKind(
-    "naps",
-    StudyRequest,
-    Nap,
-    lambda _: Gathered([Nap(1)]),
-    lambda _: Sleeper(),
-    naps,
-    lambda run, table: {},
-    {"nap": drawn},
+STUDY = study_kind(
+    StudyPlanning("naps", StudyRequest, Nap, lambda _: Gathered([Nap(1)])),
+    session=lambda _: Sleeper(),
+    table=naps,
+    tables=lambda run, table: {},
+    views={"nap": drawn},
     tools=lambda _: {"alarm clock": "1.2"},
 )
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> StudyRun[StudyRequest, Nap]:
+def run(tmp_path: Path) -> Run[StudyPlan[StudyRequest, Nap]]:
     made = STUDY.start(StudyRequest(repetitions=2), tmp_path)
-    made.execute()
+    made.measure()
     return made
 
 
@@ -92,7 +90,7 @@ def test_an_answer_is_a_value_or_absent_with_the_last_line() -> None:
     assert "not found" in answers(LocalHost(), {"tool": ("no-such-tool",)})["tool"]["absent"]
 
 
-def test_each_place_is_asked_once_per_session(run: StudyRun[StudyRequest, Nap]) -> None:
+def test_each_place_is_asked_once_per_session(run: Run[StudyPlan[StudyRequest, Nap]]) -> None:
     manifest = json.loads((run.directory.path / "manifest.json").read_text())
     asked = [(one["session"], one["place"], one["when"]) for one in manifest["sessions"]]
     assert asked == [(0, CONTROLLER, "before"), (0, GUEST, "before"), (0, CONTROLLER, "after")]
@@ -102,7 +100,7 @@ def test_each_place_is_asked_once_per_session(run: StudyRun[StudyRequest, Nap]) 
     assert here["kernel"] == manifest["sessions"][1]["state"]["kernel"]
 
 
-def rewritten(run: StudyRun[StudyRequest, Nap], place: str, change: Callable[[dict[str, Any]], object]) -> None:
+def rewritten(run: Run[StudyPlan[StudyRequest, Nap]], place: str, change: Callable[[dict[str, Any]], object]) -> None:
     """Change the journal's record of a place before the run."""
     path = run.directory.path / "journal.jsonl"
     events = [json.loads(line) for line in path.read_text().splitlines()]
@@ -112,22 +110,22 @@ def rewritten(run: StudyRun[StudyRequest, Nap], place: str, change: Callable[[di
     path.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
 
 
-def changed(run: StudyRun[StudyRequest, Nap], place: str, **answered: str) -> None:
+def changed(run: Run[StudyPlan[StudyRequest, Nap]], place: str, **answered: str) -> None:
     said = {name: {"value": value} for name, value in answered.items()}
     rewritten(run, place, lambda event: event["state"].update(said))
 
 
-def renamed(run: StudyRun[StudyRequest, Nap], place: str, other: str) -> None:
+def renamed(run: Run[StudyPlan[StudyRequest, Nap]], place: str, other: str) -> None:
     rewritten(run, place, lambda event: event.update(place=other))
 
 
-def forgotten(run: StudyRun[StudyRequest, Nap], place: str, name: str) -> None:
+def forgotten(run: Run[StudyPlan[StudyRequest, Nap]], place: str, name: str) -> None:
     rewritten(run, place, lambda event: event["state"].pop(name))
 
 
-def test_compare_lists_what_was_not_the_same_first(run: StudyRun[StudyRequest, Nap], tmp_path: Path) -> None:
+def test_compare_lists_what_was_not_the_same_first(run: Run[StudyPlan[StudyRequest, Nap]], tmp_path: Path) -> None:
     other = STUDY.start(StudyRequest(repetitions=2), tmp_path, "later")
-    other.execute()
+    other.measure()
     assert run.compare(other).unlike == ()
     changed(other, GUEST, settings=f"{HARDEN}:2", mitigations="/sys/x/spectre_v2:Vulnerable\n/sys/x/mds:Not affected")
     changed(other, CONTROLLER, **{"alarm clock": "1.3", "load": "9 9 9"})
@@ -142,7 +140,7 @@ def test_compare_lists_what_was_not_the_same_first(run: StudyRun[StudyRequest, N
     assert "alarm clock: 1.2 → 1.3" in "\n".join(lines[1 : 1 + len(unlike)])
 
 
-def test_status_and_captions_say_it(run: StudyRun[StudyRequest, Nap]) -> None:
+def test_status_and_captions_say_it(run: Run[StudyPlan[StudyRequest, Nap]]) -> None:
     changed(
         run,
         GUEST,
@@ -157,11 +155,11 @@ def test_status_and_captions_say_it(run: StudyRun[StudyRequest, Nap]) -> None:
     assert said in "\n".join(run.summary())
     shown = CliRunner().invoke(cli, ["status", str(run.directory.path)])
     assert "mitigations=off" in shown.output
-    run.draw()
+    run.draw_figures()
     assert said in (run.directory.figures / "nap.md").read_text()
 
 
-def test_the_qemu_that_is_told_is_the_one_that_ran_the_guests(run: StudyRun[StudyRequest, Nap]) -> None:
+def test_the_qemu_that_is_told_is_the_one_that_ran_the_guests(run: Run[StudyPlan[StudyRequest, Nap]]) -> None:
     ours, theirs = "QEMU emulator version 7.2", "QEMU emulator version 8.1"
     changed(run, CONTROLLER, qemu=f"{ours}\nCopyright")
     assert "qemu" not in str(summary(run.directory))  # no guest of QEMU was measured
@@ -176,7 +174,7 @@ def test_the_qemu_that_is_told_is_the_one_that_ran_the_guests(run: StudyRun[Stud
 
 
 @pytest.mark.parametrize(("stolen", "share"), [(0, "0.0%"), (100, "50.0%")])
-def test_stolen_time_is_that_of_the_session(stolen: int, share: str, run: StudyRun[StudyRequest, Nap]) -> None:
+def test_stolen_time_is_that_of_the_session(stolen: int, share: str, run: Run[StudyPlan[StudyRequest, Nap]]) -> None:
     path = run.directory.path / "journal.jsonl"
     events = [json.loads(line) for line in path.read_text().splitlines()]
     for event in events:
@@ -244,7 +242,7 @@ def test_a_tool_that_hangs_costs_its_own_answer_only() -> None:
     }
 
 
-def test_where_a_row_of_a_page_is_from_has_day_load_and_version(run: StudyRun[StudyRequest, Nap]) -> None:
+def test_where_a_row_of_a_page_is_from_has_day_load_and_version(run: Run[StudyPlan[StudyRequest, Nap]]) -> None:
     here = next(event for event in run.directory.journal.events("hosts") if event["place"] == CONTROLLER)["state"]
     told = origin(run.directory)
     assert told.startswith(f"run {run.directory.run_id} of 20")

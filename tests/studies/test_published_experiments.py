@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from xdplab.cli import cli
+from xdplab.cli.study_published import REPEATING
 from xdplab.errors import PlanError
 from xdplab.studies import published
 from xdplab.studies.execution.rows import COLUMNS
-from xdplab.studies.kinds import STUDIES, study
+from xdplab.studies.loading.points import LoadingRequest, smallest
 from xdplab.studies.published import SOURCES, Experiment, Ours
 
 
@@ -64,9 +65,8 @@ def test_each_row_names_its_run() -> None:
 
 
 def test_what_a_run_was_asked_for_is_what_is_not_the_default() -> None:
-    kind = study("loading")
-    assert published.request_text("loading", kind.request()) == "study loading"
-    asked = kind.smallest(kind.request(places=("vm:6.1@ppc64el", "uml")))
+    assert published.request_text("loading", LoadingRequest()) == "study loading"
+    asked = smallest(LoadingRequest(places=("vm:6.1@ppc64el", "uml")))
     assert "places vm:6.1@ppc64el, uml" in published.request_text("loading", asked)
     assert "smallest" in published.request_text("loading", asked)
     assert "workload" not in published.request_text("loading", asked)
@@ -81,10 +81,8 @@ def test_what_no_run_measured_is_told_once() -> None:
 
 
 def test_every_study_lists_experiments_of_known_sources_and_finds_none_in_nothing() -> None:
-    kinds = {name: study(name) for name in STUDIES}
-    listed = {name: kind.published for name, kind in kinds.items() if kind.published}
-    assert set(listed) == {"execution", "loading", "jit"}
-    for experiments in listed.values():
+    for experiments in map(published.experiments, REPEATING):
+        assert experiments
         assert {one.source for one in experiments} <= set(SOURCES)
         assert all(row["place"] is None for row in published.rows(experiments, published.NOTHING))
 
@@ -98,7 +96,9 @@ def test_a_ratio_is_found_in_the_calls_of_a_run() -> None:
         for call in range(20)
     ]
     table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS]).astype({c.name: c.dtype for c in COLUMNS})
-    found = {row["experiment"]: row for row in published.rows(study("execution").published, table) if row["place"]}
+    found = {
+        row["experiment"]: row for row in published.rows(published.experiments("execution"), table) if row["place"]
+    }
     assert set(found) == {"chain of 32: interpreter by JIT", "chain of 32: JIT by module"}
     assert found["chain of 32: interpreter by JIT"]["ours"] == "× 7.8: 780 by 100 ns"
     assert {row["agrees"] for row in found.values()} == {"yes"}
@@ -113,7 +113,7 @@ def test_a_pause_is_a_row_of_its_own() -> None:
         for call in range(20)
     ]
     table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS]).astype({c.name: c.dtype for c in COLUMNS})
-    (row,) = (row for row in published.rows(study("execution").published, table) if row["place"])
+    (row,) = (row for row in published.rows(published.experiments("execution"), table) if row["place"])
     assert (row["place"], row["ours"]) == ("here, after 1,000 µs asleep", "× 2.5: 250 by 100 ns")
 
 

@@ -16,14 +16,14 @@ from xdplab.cli import cli
 from xdplab.errors import XdplabError
 from xdplab.run.frames import frame
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.every import write_audit
+from xdplab.studies.plain_audit import write_audit
 from xdplab.studies.traffic import audits
 from xdplab.thesis.classes import like_for_like, program_classes, ring_depths
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.explain import explain
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.imported import import_or_open, import_thesis, imported_trials
-from xdplab.thesis.kind import ImportRun, how_found
+from xdplab.thesis.kind import IMPORT, how_found
 from xdplab.thesis.logs import read_thesis
 from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
 from xdplab.thesis.rules import corrected, generator_ceiling_pps, judged_import
@@ -219,7 +219,7 @@ def test_an_imported_run_is_a_run_directory(run: RunDirectory) -> None:
 
 
 def test_audit_writes_findings_with_their_figures_and_fits(run: RunDirectory) -> None:
-    write_audit(run, ImportRun(run).audit())
+    write_audit(run, IMPORT.run(run).audit())
     data = json.loads((run.path / "audit.json").read_text())
     deaf = next(entry for entry in data["findings"] if entry["rule"] == "deaf generator")
     assert deaf["how"]
@@ -235,7 +235,7 @@ def test_audit_writes_findings_with_their_figures_and_fits(run: RunDirectory) ->
 
 
 def test_every_rule_says_how_it_finds(run: RunDirectory) -> None:
-    for finding in ImportRun(run).findings():
+    for finding in IMPORT.run(run).findings():
         assert how_found(finding.rule), finding.rule
 
 

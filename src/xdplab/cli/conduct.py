@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,9 +12,8 @@ import click
 from click.core import ParameterSource
 
 from xdplab.cli.common import echo, show_frame, tell
-from xdplab.errors import LabError, UnsupportedError
+from xdplab.errors import LabError, ResultsError, UnsupportedError
 from xdplab.later import later
-from xdplab.studies.points import P, R
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from xdplab.cli import screen
     from xdplab.run import progress, rundir
     from xdplab.run.progress import Observer
-    from xdplab.run.rundir import RunDirectory
     from xdplab.run.state import RunState
-    from xdplab.studies import every
-    from xdplab.studies.every import AnyRun
-    from xdplab.studies.frame import StudyKind
+    from xdplab.studies import kind as kinds
+    from xdplab.studies import kinds as openable
+    from xdplab.studies.kind import Kind, Run
 else:
     progress, screen = later("xdplab.run.progress"), later("xdplab.cli.screen")
-    every, rundir = later("xdplab.studies.every"), later("xdplab.run.rundir")
+    kinds, rundir = later("xdplab.studies.kind"), later("xdplab.run.rundir")
+    openable = later("xdplab.studies.kinds")
 
 F = TypeVar("F", bound=Callable[..., Any])
 D = TypeVar("D", bound="DataclassInstance")
@@ -95,40 +95,36 @@ def labs_named(labs: str | None, scheduler: str | None = None) -> tuple[str, ...
     return names
 
 
-def conduct(
-    kind: StudyKind[R, P],
-    asked: Callable[[], R],
-    choices: RunChoices,
-    *,
-    after: Callable[[AnyRun], int] | None = None,
-) -> int:
-    """Start the requested run, or continue ``choices.resume``; return the exit code (`_exit_code`).
+Measure = Callable[["Observer"], "RunState"]
 
-    ``after`` shows more of a run without failures, and then gives the exit code.
+
+def conduct_study(kind: Kind[Any], request: Callable[[], Any], choices: RunChoices) -> tuple[Run[Any], int]:
+    """Start the requested run of a study, or continue ``choices.resume``; return it with the exit code."""
+    old, where = choices.resume, kinds.Where(labs=choices.labs)
+    if old is None:
+        run = kind.start(request(), choices.out, choices.name)
+    elif (run := openable.open_run(old)).kind.name != kind.name:
+        raise ResultsError(f"{old} is not a run of study {kind.name}", remedy="its plan.yaml names its study")
+    measure: Measure = lambda seen: run.measure(seen, where)  # noqa: E731
+    return run, conduct(run, measure, new=old is None, figures=choices.figures, as_json=choices.as_json)
+
+
+def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool = True, as_json: bool = False) -> int:
+    """Measure the missing trials of a run of any kind and show its results; return the exit code (`_exit_code`).
+
+    A ``new`` run is removed if an error ends it before its first trial.
     """
-    old, where = choices.resume, every.Where(labs=choices.labs)
-    run = kind.open(rundir.RunDirectory.open(old)) if old else kind.start(asked(), choices.out, choices.name)
-    with rundir.discarded_if_nothing_began(run.directory):
-        if not choices.as_json:
-            tell(f"measuring into {run.directory.path}")
-        measure: Execute = lambda _, seen: run.measure(seen, where)  # noqa: E731
-        code = go_on(run, measure, figures=choices.figures, as_json=choices.as_json)
-    return after(run) if after and not code else code
-
-
-Execute = Callable[["RunDirectory", "Observer"], "RunState"]
-
-
-def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool = False) -> int:
-    """Measure the missing trials of a run of any kind and show its results; return the exit code."""
-    if run.state.owed:
-        try:
-            execute(run.directory, progress.silent() if as_json else progress.observer_for(screen.console()))
-        except KeyboardInterrupt:
-            tell(_interrupted(run), err=as_json)
-            raise
-    else:
-        run.complete()
+    with rundir.discarded_if_nothing_began(run.directory) if new else nullcontext():
+        if not as_json:
+            tell(f"{'searching' if run.kind.name == 'search' else 'measuring'} into {run.directory.path}")
+        if run.state.owed:
+            try:
+                measure(progress.silent() if as_json else progress.observer_for(screen.console()))
+            except KeyboardInterrupt:
+                tell(_interrupted(run), err=as_json)
+                raise
+        else:
+            run.complete()
     if as_json:
         echo(run.rows().to_json(orient="records"))
     else:
@@ -144,13 +140,13 @@ def go_on(run: AnyRun, execute: Execute, *, figures: bool = True, as_json: bool 
     return _exit_code(run)
 
 
-def _warned(run: AnyRun) -> list[str]:
+def _warned(run: Run[Any]) -> list[str]:
     """Name what the audit warns of: a valid trial may still be one to look at again."""
     rules = dict.fromkeys(found.rule for found in run.findings() if found.severity == "warning")
     return [f"the audit warns: {', '.join(rules)}: `xdplab audit {run.directory.path}`"] if rules else []
 
 
-def _exit_code(run: AnyRun) -> int:
+def _exit_code(run: Run[Any]) -> int:
     """Return 1 if a trial failed or is missing, and the code of "unsupported" if every trial is unsupported."""
     state = run.state
     if state.failed or state.owed:
@@ -161,15 +157,15 @@ def _exit_code(run: AnyRun) -> int:
     return UnsupportedError.exit_code
 
 
-def _interrupted(run: AnyRun) -> str:
+def _interrupted(run: Run[Any]) -> str:
     state = run.state
     kept = f"{len(state.last)} of {state.total} trials are kept" if state.last else "no trial had finished"
     return f"interrupted; {kept}: `xdplab resume {run.directory.path}` continues"
 
 
-def _show_tables(run: AnyRun) -> None:
-    for title, frame in run.tables().values():
-        if len(frame) > MOST_ROWS:
-            tell(f"{title}: {len(frame)} rows, which `xdplab show {run.directory.path}` prints\n")
+def _show_tables(run: Run[Any]) -> None:
+    for table in run.tables().values():
+        if len(table.frame) > MOST_ROWS:
+            tell(f"{table.title}: {len(table.frame)} rows, which `xdplab show {run.directory.path}` prints\n")
             continue
-        show_frame(frame, title=title)
+        show_frame(table.frame, title=table.title)

@@ -19,22 +19,16 @@ from xdplab.later import later
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from xdplab.analysis.decide import compare as comparison
+    from xdplab.analysis import compare as comparison
     from xdplab.figures import gallery as pages
-    from xdplab.studies import every
+    from xdplab.studies import plain_audit
     from xdplab.studies.comparing import ComparedRuns
-    from xdplab.studies.every import AnyRun
-    from xdplab.studies.search import kind as search_kind
+    from xdplab.studies.kind import Run
     from xdplab.studies.traffic import baseline as baselines
-    from xdplab.studies.traffic import kind as traffic_kind
-    from xdplab.studies.traffic.kind import PlanRun
 else:
-    search_kind, pages = later("xdplab.studies.search.kind"), later("xdplab.figures.gallery")
-    comparison, every = later("xdplab.analysis.decide.compare"), later("xdplab.studies.every")
+    pages = later("xdplab.figures.gallery")
+    comparison, plain_audit = later("xdplab.analysis.compare"), later("xdplab.studies.plain_audit")
     baselines = later("xdplab.studies.traffic.baseline")
-    traffic_kind = later("xdplab.studies.traffic.kind")
 
 RUN = click.argument("directory", metavar="RUN", type=RunPath())
 
@@ -68,7 +62,7 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
     if as_json:
         if name is not None or form != "table":
             raise PlanError("--json prints every table", remedy="omit --table and --format, or use --format json")
-        frames = {name: _numbers(run, one.frame) for name, one in found.items()}
+        frames = {name: one.numbers for name, one in found.items()}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         echo(json.dumps({"tables": rows, "summary": run.summary()}, indent=1))
         return
@@ -77,25 +71,17 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
     chosen = {name: found[name]} if name is not None else found
     if form in ("csv", "json") and len(chosen) > 1:
         raise ResultsError(f"{form} is one table's: {directory} has {', '.join(chosen)}", remedy="choose with --table")
-    for title, frame in chosen.values():
-        numbers = _numbers(run, frame) if form in ("csv", "json") else frame
-        show_frame(numbers, form=form, title=title)
+    for table in chosen.values():
+        show_frame(table.numbers if form in ("csv", "json") else table.frame, form=form, title=table.title)
     if form == "table" and name is None:
         for line in run.summary():
             tell(line)
 
 
-def _numbers(run: AnyRun, frame: pd.DataFrame) -> pd.DataFrame:
-    """Points are text for a person (mean ± half), and columns of numbers for a program."""
-    if isinstance(run, search_kind.SearchRun) or not isinstance(run, traffic_kind.PlanRun):
-        return frame
-    return run.points_summary()
-
-
-def _traffic(run: AnyRun, words: str) -> PlanRun:
-    """Return a run of XDP traffic as one. Raises PlanError, with these words, for a run of another kind."""
-    if run.kind_name != "traffic" or not isinstance(run, traffic_kind.PlanRun):
-        raise PlanError(f"{words} XDP traffic: {run.directory.path} is of kind {run.kind_name}")
+def _traffic(run: Run[Any]) -> Run[Any]:
+    """Return the run. Raises PlanError if it is none of XDP traffic."""
+    if run.kind.name != "traffic":
+        raise PlanError(f"a baseline is of XDP traffic: {run.directory.path} is of kind {run.kind.name}")
     return run
 
 
@@ -133,7 +119,7 @@ def figures(
         raise PlanError("--gallery draws every style", remedy="leave --style out, or --gallery")
     run = open_run(directory)
     if mark is not None:
-        for line in _traffic(run, "--explain is for").explain(*mark, data):
+        for line in run.kind.pictures.explain(run, *mark, data):
             tell(line)
         return
     if gallery:
@@ -218,14 +204,14 @@ def compare(
     if other is not None:
         found = run.compare(open_run(other), metric, equal=same, margin=margin)
     elif save is not None:
-        first, *others = (_traffic(one, "a baseline is of") for one in (run, *same))
+        first, *others = (_traffic(one) for one in (run, *same))
         baselines.save(first, metric or run.metric, save, equal=others)
         tell(f"written: {save}")
         return
     elif baseline is not None:
         if metric or same:
             raise PlanError("--baseline takes its metric and its equal runs from the file", remedy="omit them")
-        found = baselines.against(baseline, _traffic(run, "a baseline is of"), margin=margin)
+        found = baselines.against(baseline, _traffic(run), margin=margin)
     if as_json:
         echo(json.dumps(found.to_json(), indent=1, default=str))
     else:
@@ -263,7 +249,7 @@ def audit(directory: Path, as_json: bool) -> None:
     run = open_run(directory)
     run.check_raw()
     found = run.audit()
-    written = every.write_audit(run.directory, found)
+    written = plain_audit.write_audit(run.directory, found)
     if as_json:
         echo(json.dumps(found.to_json(), indent=1))
         return

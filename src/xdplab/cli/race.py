@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import SHARE, echo, in_lab, tell
-from xdplab.cli.conduct import go_on
+from xdplab.cli.common import SHARE, echo, in_lab
+from xdplab.cli.conduct import conduct
 from xdplab.cli.plan import require_labs
 from xdplab.errors import PlanError
 from xdplab.later import later
 from xdplab.programs.spec import WORKLOADS
-from xdplab.run.rundir import discarded_if_nothing_began
 
 if TYPE_CHECKING:
     from xdplab.plan import Plan, model
-    from xdplab.run import progress
     from xdplab.studies import comparing
     from xdplab.studies.traffic import kind, runs
     from xdplab.studies.traffic import race as races
 else:
-    model, progress = later("xdplab.plan.model"), later("xdplab.run.progress")
+    model = later("xdplab.plan.model")
     comparing, kind = later("xdplab.studies.comparing"), later("xdplab.studies.traffic.kind")
     races = later("xdplab.studies.traffic.race")
     runs = later("xdplab.studies.traffic.runs")
@@ -84,16 +82,12 @@ def race(
     plan = race_plan(first, second, labs=_two(labs, lab_name), **given)
     require_labs(lab_name, plan)
     with runs.lab_for(lab_name or plan.lab, plan) as lab:
-        directory = runs.start(plan, lab, out)
-        with discarded_if_nothing_began(directory):
-            if not as_json:
-                tell(f"measuring into {directory.path}")
-                go_on(kind.PlanRun(directory), lambda run, seen: runs.execute(run, lab, seen), figures=False)
-            else:
-                runs.execute(directory, lab, progress.silent())
-    found = races.standing_of(directory)
+        run = kind.measured(plan, lab, out) if as_json else kind.TRAFFIC.run(runs.start(plan, lab, out))
+        if not as_json:
+            conduct(run, lambda seen: run.measure_at(runs.InLab(lab), seen), figures=False)
+    found = races.standing_of(run.directory)
     if as_json:
-        echo(json.dumps({"run": str(directory.path), **found.to_json()}, indent=1))
+        echo(json.dumps({"run": str(run.directory.path), **found.to_json()}, indent=1))
     sys.exit(comparing.EXIT_CODES[found.answer])
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from xdplab.cli.common import RunPath, in_lab, parse_only, show, tell
-from xdplab.cli.conduct import RunChoices, conduct, go_on, labs_named
+from xdplab.cli.conduct import RunChoices, conduct, conduct_study, labs_named
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs
 from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.later import later
 from xdplab.run.disk import is_locked
-from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
+from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, is_beginning, read_state
-from xdplab.studies import provenance
-from xdplab.studies.kinds import kind_named, open_run, request_in
+from xdplab.studies import environment
+from xdplab.studies.kinds import name_of, open_run, request_in
 
 if TYPE_CHECKING:
     import xdplab.plan as plans
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from xdplab.run import progress
     from xdplab.run.progress import Observer
     from xdplab.run.state import AnyTrial, Attempt
-    from xdplab.studies import every
-    from xdplab.studies.every import AnyRun
+    from xdplab.studies import kind
+    from xdplab.studies.kind import Run
     from xdplab.studies.search import kind as search_kind
     from xdplab.studies.traffic import fleet, planned, runs
     from xdplab.studies.traffic import kind as traffic_kind
 else:
     plans, planned = later("xdplab.plan"), later("xdplab.studies.traffic.planned")
     model, progress = later("xdplab.plan.model"), later("xdplab.run.progress")
-    every, traffic_kind = later("xdplab.studies.every"), later("xdplab.studies.traffic.kind")
+    kind, traffic_kind = later("xdplab.studies.kind"), later("xdplab.studies.traffic.kind")
     search_kind = later("xdplab.studies.search.kind")
     fleet, runs = later("xdplab.studies.traffic.fleet"), later("xdplab.studies.traffic.runs")
 
@@ -76,12 +76,13 @@ def run(
     """Measure PLAN: a file, or one of quick (the default), smoke, thesis. A study's plan.yaml is measured again."""
     file = find_plan(plan)
     if asked := request_in(file):
-        kind, request = asked
+        study, request = asked
         if only or extend or pdr_from or scheduler:
             raise PlanError(
-                f"{file} is a plan of study {kind.name}: it takes --name, --out, --labs and --no-figures only"
+                f"{file} is a plan of study {study.name}: it takes --name, --out, --labs and --no-figures only"
             )
-        return conduct(kind, lambda: request, RunChoices(out, name, labs=labs_named(labs), figures=draw))
+        choices = RunChoices(out, name, labs=labs_named(labs), figures=draw)
+        return conduct_study(study, lambda: request, choices)[1]
     chosen = model.load_plan(file)
     if name is not None:
         chosen = chosen.model_copy(update={"name": name})
@@ -90,28 +91,25 @@ def run(
     several = labs_named(labs, scheduler)
     if several:
         with fleet.joined(several, scheduler) as joined:
-            directory = joined.start(chosen, out, only=wanted, extend=old, files=files)
-            with discarded_if_nothing_began(directory):
-                tell(f"measuring into {directory.path}")
-                return go_on(traffic_kind.PlanRun(directory), joined.execute, figures=draw)
+            made = traffic_kind.TRAFFIC.run(joined.start(chosen, out, only=wanted, extend=old, files=files))
+            return conduct(made, lambda seen: made.measure_at(joined, seen), figures=draw)
     require_labs(lab_name, chosen)
     with runs.lab_for(lab_name or chosen.lab, chosen) as lab:
-        directory = runs.start(chosen, lab, out, only=wanted, extend=old, files=files)
-        with discarded_if_nothing_began(directory):
-            tell(f"measuring into {directory.path}\n{_extent(chosen, directory)}")
-            made, early = traffic_kind.PlanRun(directory), draw and old is None
+        made = traffic_kind.TRAFFIC.run(runs.start(chosen, lab, out, only=wanted, extend=old, files=files))
+        early, where = draw and old is None, kind.Where(lab, steal=steal)
 
-            def execute(run: RunDirectory, seen: Observer) -> RunState:
-                return runs.execute(run, lab, FirstFigure(seen, made) if early else seen, steal=steal)
+        def measure(seen: Observer) -> RunState:
+            tell(_extent(chosen, made.directory))
+            return made.measure(FirstFigure(seen, made) if early else seen, where)
 
-            return go_on(made, execute, figures=draw)
+        return conduct(made, measure, figures=draw)
 
 
 def _extended(path: Path) -> RunDirectory:
     """Return the old run. Raises ResultsError if its trials are not of XDP traffic that was measured here, and
     StrangersFileError."""
     old = RunDirectory.open(path)
-    if (name := kind_named(old)) != "traffic":
+    if (name := name_of(old)) != "traffic":
         raise ResultsError(
             f"--extend: {path} is a run of kind {name}: the trials of a plan do not belong into it",
             remedy="make a run of its own",
@@ -131,7 +129,7 @@ class FirstFigure:
     Nothing is measured while it is drawn.
     """
 
-    def __init__(self, seen: Observer, run: AnyRun) -> None:
+    def __init__(self, seen: Observer, run: Run[Any]) -> None:
         self._seen, self._run = seen, run
         self._drawn = False
 
@@ -176,13 +174,12 @@ def resume(
     those that measure at the same time.
     """
     run = open_run(directory)
-    where = every.Where(lab_name, labs_named(labs, scheduler), scheduler, steal)
+    where = kind.Where(lab_name, labs_named(labs, scheduler), scheduler, steal)
     if not run.state.owed:
         done = run.complete()
         tell("; ".join([f"{directory}: {progress.ending(run.state)}; nothing is missing", *done]))
         return 0
-    tell(f"measuring into {run.directory.path}")
-    return go_on(run, lambda _, seen: run.measure(seen, where), figures=draw)
+    return conduct(run, lambda seen: run.measure(seen, where), new=False, figures=draw)
 
 
 @click.command()
@@ -195,7 +192,7 @@ def status(directory: Path, as_json: bool) -> None:
     (nothing could be measured), or killed.
     """
     run = RunDirectory.open(directory)
-    state, around = read_state(run), provenance.summary(run)
+    state, around = read_state(run), environment.summary(run)
     row = {
         "run": directory.name,
         "trials": state.total,

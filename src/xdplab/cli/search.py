@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from xdplab.cli.common import in_lab, parse_only, tell
-from xdplab.cli.conduct import Execute, go_on, labs_named
+from xdplab.cli.conduct import conduct, labs_named
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan
 from xdplab.cli.run import LABS, SCHEDULER, STEAL
 from xdplab.errors import ResultsError
 from xdplab.labs import require_name
 from xdplab.later import later
-from xdplab.run.rundir import discarded_if_nothing_began
 from xdplab.studies.kinds import open_run
 from xdplab.studies.search.profile import PROFILES, profile
 
 if TYPE_CHECKING:
     from xdplab.plan import model
-    from xdplab.studies import every
-    from xdplab.studies.every import AnyRun
+    from xdplab.studies import kind as studies_kind
+    from xdplab.studies.kind import Run, Where
     from xdplab.studies.search import kind, rows
     from xdplab.studies.traffic import runs
 else:
-    every, kind = later("xdplab.studies.every"), later("xdplab.studies.search.kind")
+    studies_kind, kind = later("xdplab.studies.kind"), later("xdplab.studies.search.kind")
     model = later("xdplab.plan.model")
     rows, runs = later("xdplab.studies.search.rows"), later("xdplab.studies.traffic.runs")
 
@@ -65,9 +64,9 @@ def search(
     """
     if old is not None:
         run = open_run(old)
-        if run.kind_name != "search":
+        if run.kind.name != "search":
             raise ResultsError(f"{run.directory.path} is not a search", remedy=f"`xdplab resume {run.directory.path}`")
-        return _search(run, lambda _, seen: run.measure(seen, every.Where(lab_name, steal=steal)), as_json)
+        return _search(run, studies_kind.Where(lab_name, steal=steal), as_json, new=False)
     chosen = profile(name) if latency else replace(profile(name), latency_repeats=0)
     file, several = find_plan(plan), labs_named(labs, scheduler)
     wanted = model.load_plan(file)
@@ -75,15 +74,11 @@ def search(
     asked = kind.SearchRequest(chosen, share)
     with runs.lab_for(several[0] if several else lab_name or wanted.lab) as lab:
         run = kind.start_search(wanted, asked, lab, out, only=parse_only(only))
-        with discarded_if_nothing_began(run.directory):
-            where = every.Where(None if several else lab.name, several, scheduler, steal)
-            return _search(run, lambda _, seen: run.measure(seen, where), as_json)
+        return _search(run, studies_kind.Where(None if several else lab, several, scheduler, steal), as_json)
 
 
-def _search(run: AnyRun, execute: Execute, as_json: bool) -> int:
-    if not as_json:
-        tell(f"searching into {run.directory.path}")
-    code = go_on(run, execute, figures=not as_json, as_json=as_json)
+def _search(run: Run[Any], where: Where, as_json: bool, *, new: bool = True) -> int:
+    code = conduct(run, lambda seen: run.measure(seen, where), new=new, figures=not as_json, as_json=as_json)
     if not as_json:
         tell(f"written: {run.directory.outputs / rows.TABLE}")
     return code

@@ -83,8 +83,10 @@ def _command(verb: StudyVerb) -> click.Command:
     @request_options(request)
     @conduct.run_options
     def measure(**chosen: Any) -> int:
-        kind, choices = kinds.study(verb.module), conduct.run_choices(chosen)
-        return conduct.conduct(kind, lambda: requested(request, chosen, kind.smallest), choices)
+        kind, choices = kinds.kind_named(verb.module), conduct.run_choices(chosen)
+        assert kind.planning is not None  # each study has one
+        smallest = kind.planning.smallest
+        return conduct.conduct_study(kind, lambda: requested(request, chosen, smallest), choices)[1]
 
     return said_once(measure)
 

@@ -13,11 +13,12 @@ from xdplab.errors import PlanError
 from xdplab.later import later
 
 if TYPE_CHECKING:
-    from xdplab.studies import frame, kinds, provenance, published
+    from xdplab.studies import environment, kinds, published
+    from xdplab.studies.kind import Run
     from xdplab.studies.verifier import runs
 else:
-    kinds, frame = later("xdplab.studies.kinds"), later("xdplab.studies.frame")
-    provenance, published = later("xdplab.studies.provenance"), later("xdplab.studies.published")
+    kinds = later("xdplab.studies.kinds")
+    environment, published = later("xdplab.studies.environment"), later("xdplab.studies.published")
     runs = later("xdplab.studies.verifier.runs")
 
 REPEATING = ("loading", "execution", "jit")
@@ -40,20 +41,23 @@ def published_beside(paths: tuple[Path, ...]) -> int:
     return 0
 
 
-def _opened(path: Path) -> frame.StudyRun[Any, Any]:
+def _opened(path: Path) -> Run[Any]:
     run = kinds.open_run(path)
-    if not isinstance(run, frame.StudyRun) or run.kind.name not in (*REPEATING, "verifier"):
+    if run.kind.name not in (*REPEATING, "verifier"):
         names = ", ".join((*REPEATING, "verifier"))
         raise PlanError(f"{path} is of no study that repeats published experiments: {names}")
     return run
 
 
-def _page(repeated: Sequence[frame.StudyRun[Any, Any]]) -> str:
-    rows = [published.rows(kinds.study(name).published, published.NOTHING) for name in REPEATING]
-    rows += [published.rows(run.kind.published, run.table(), str(number)) for number, run in enumerate(repeated, 1)]
+def _page(repeated: Sequence[Run[Any]]) -> str:
+    rows = [published.rows(published.experiments(name), published.NOTHING) for name in REPEATING]
+    rows += [
+        published.rows(published.experiments(run.kind.name), run.rows(), str(number))
+        for number, run in enumerate(repeated, 1)
+    ]
     return published.page(published.latest(rows), [*map(_around, repeated)])
 
 
-def _around(run: frame.StudyRun[Any, Any]) -> str:
-    known = [published.request_text(run.kind.name, run.request), provenance.origin(run.directory)]
-    return f"{'; '.join(known)}; {provenance.summary(run.directory) or 'tools that the run does not name'}"
+def _around(run: Run[Any]) -> str:
+    known = [published.request_text(run.kind.name, run.plan.request), environment.origin(run.directory)]
+    return f"{'; '.join(known)}; {environment.summary(run.directory) or 'tools that the run does not name'}"

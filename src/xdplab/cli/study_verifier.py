@@ -13,12 +13,12 @@ import click
 
 from xdplab.cli.common import fail, show
 from xdplab.cli.compare_programs import asked, judging_options, show_programs, taken
-from xdplab.cli.conduct import conduct, run_choices, run_options
+from xdplab.cli.conduct import conduct_study, run_choices, run_options
 from xdplab.cli.study import request_options, requested
 from xdplab.errors import PlanError, XdplabError
 from xdplab.labs.base import HOST
 from xdplab.later import later
-from xdplab.studies.kinds import study
+from xdplab.studies.kinds import kind_named
 from xdplab.studies.verifier.points import VerifierRequest, smallest
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def verifier(objects: tuple[str, ...], modules: Path | None, compare: bool, **ch
         kernels = {"kernels": _kernels(chosen["kernels"], modules)}
         return _generating(requested(VerifierRequest, {"objects": objects} | chosen | sides | kernels, smallest))
 
-    after = (lambda run: show_programs(*compare_programs.sides_within(run), asked(judged))) if compare else None
-    return conduct(study("verifier"), request, choices, after=after)
+    run, code = conduct_study(kind_named("verifier"), request, choices)
+    return show_programs(*compare_programs.sides_within(run), asked(judged)) if compare and not code else code
 
 
 def _generating(request: VerifierRequest) -> VerifierRequest:

@@ -28,12 +28,14 @@ class Recipe:
     """How the tables of a kind of run are made.
 
     ``derive(run, before)`` returns every table of ``files``; ``before`` has the run's existing tables, which follow
-    other rules or have fewer attempts. ``version`` changes whenever the same raw files would give other tables.
+    other rules or have fewer attempts. ``version`` changes whenever the same raw files would give other tables. Tables
+    that came with the run have no ``derive``. ``needs_raw``: it reads raw files, not only the journal.
     """
 
     files: tuple[str, ...]
     version: str
-    derive: Callable[[RunDirectory, Tables], Tables]
+    derive: Callable[[RunDirectory, Tables], Tables] | None
+    needs_raw: bool = True
 
     def stamp(self, run: RunDirectory) -> bytes:
         """Return the stamp of current tables of this run."""
@@ -42,7 +44,7 @@ class Recipe:
 
 def is_owed(run: RunDirectory, recipe: Recipe) -> bool:
     """True if the run has no tables, or if its tables were made from fewer attempts or by other rules."""
-    return not _current(run.path, recipe, recipe.stamp(run))
+    return recipe.derive is not None and not _current(run.path, recipe, recipe.stamp(run))
 
 
 def table(
@@ -53,6 +55,8 @@ def table(
     ``read`` reads a file that is current, for callers that need only a part. Warns (ResultsWarning) where raw files are
     gone.
     """
+    if recipe.derive is None:
+        return _read(run.path / name, read)
     stamp = recipe.stamp(run)
     for folder in (run.path, run.cache):
         if _current(folder, recipe, stamp):
@@ -68,6 +72,8 @@ def derive(run: RunDirectory, recipe: Recipe) -> Path:
 
     That is the run, or the user's cache directory if the run is read-only. Raises ResultsError.
     """
+    if recipe.derive is None:
+        return run.path
     folder, stamp = run.outputs, recipe.stamp(run)
     if not _current(folder, recipe, stamp):
         _write(folder, recipe.derive(run, _before(run, recipe)), stamp)

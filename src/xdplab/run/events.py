@@ -17,7 +17,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True)
-class Kind:
+class ValueKind:
     """A kind of value: how it is called, and how it is known."""
 
     words: str
@@ -52,23 +52,26 @@ def _map_of(name: Callable[[Any], bool], fits: Callable[[Any], bool]) -> Callabl
     return lambda value: isinstance(value, dict) and all(name(key) and fits(one) for key, one in value.items())
 
 
-def _or_null(kind: Kind) -> Kind:
-    return Kind(f"{kind.words} or null", lambda value: value is None or kind.fits(value))
+def _or_null(kind: ValueKind) -> ValueKind:
+    return ValueKind(f"{kind.words} or null", lambda value: value is None or kind.fits(value))
 
 
-ID, TEXT = Kind("a name of letters, digits, . _ -", _is_name), Kind("text", _is_text)
-NUMBER, COUNT = Kind("a number", _is_number), Kind("a whole number from 0 on", _is_count)
-IDS, TEXTS = Kind("a list of names", _list_of(_is_name)), Kind("a list of texts", _list_of(_is_text))
-COUNTS, NUMBERS = Kind("a list of whole numbers", _list_of(_is_count)), Kind("a list of numbers", _list_of(_is_number))
-FACTS = Kind("a mapping", lambda value: isinstance(value, dict))
-FLAG = Kind("true or false", lambda value: isinstance(value, bool))
-FILES = Kind("file names in the attempt with their bytes", _map_of(_is_file, _is_count))
-WORDS = Kind("a mapping of texts", _map_of(_is_text, _is_text))
-PLAN = Kind("the name of a plan in the run", lambda value: _is_text(value) and _PLAN.fullmatch(value) is not None)
-STATUS = Kind("measured, unsupported or failed", lambda value: value in ("measured", "unsupported", "failed"))
-WHEN = Kind("before or after", lambda value: value in ("before", "after"))
+ID, TEXT = ValueKind("a name of letters, digits, . _ -", _is_name), ValueKind("text", _is_text)
+NUMBER, COUNT = ValueKind("a number", _is_number), ValueKind("a whole number from 0 on", _is_count)
+IDS, TEXTS = ValueKind("a list of names", _list_of(_is_name)), ValueKind("a list of texts", _list_of(_is_text))
+COUNTS, NUMBERS = (
+    ValueKind("a list of whole numbers", _list_of(_is_count)),
+    ValueKind("a list of numbers", _list_of(_is_number)),
+)
+FACTS = ValueKind("a mapping", lambda value: isinstance(value, dict))
+FLAG = ValueKind("true or false", lambda value: isinstance(value, bool))
+FILES = ValueKind("file names in the attempt with their bytes", _map_of(_is_file, _is_count))
+WORDS = ValueKind("a mapping of texts", _map_of(_is_text, _is_text))
+PLAN = ValueKind("the name of a plan in the run", lambda value: _is_text(value) and _PLAN.fullmatch(value) is not None)
+STATUS = ValueKind("measured, unsupported or failed", lambda value: value in ("measured", "unsupported", "failed"))
+WHEN = ValueKind("before or after", lambda value: value in ("before", "after"))
 
-EVENTS: Mapping[str, Mapping[str, Kind]] = {
+EVENTS: Mapping[str, Mapping[str, ValueKind]] = {
     "created": {"run_id": ID, "kind?": TEXT},
     "planned": {
         "trials": IDS, "blocks?": COUNTS, "costs_s?": NUMBERS, "open_ended?": FLAG, "plan?": PLAN, "sha256?": ID,

@@ -127,6 +127,19 @@ class RunDirectory:
             raise ResultsError(f"{self.path / 'plan.yaml'} is not a plan: {error}") from None
 
     @property
+    def plan_data(self) -> dict[str, Any]:
+        """The keys of plan.yaml with their values. Raises ResultsError if it is not such a file."""
+        import yaml
+
+        from xdplab.yaml_file import read_yaml, yaml_words
+
+        try:
+            data = read_yaml(self.plan_text)
+        except yaml.YAMLError as error:
+            raise ResultsError(f"{self.path / 'plan.yaml'} is not YAML: {yaml_words(error)}") from None
+        return data if isinstance(data, dict) else {}
+
+    @property
     def run_id(self) -> str:
         return str(self._first()["run_id"])
 

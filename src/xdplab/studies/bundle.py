@@ -30,7 +30,7 @@ from xdplab.errors import ResultsError, XdplabError
 from xdplab.run.disk import LOCK, disk_errors, replacing
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.anonymous import TakenOut, anonymous_copy
-from xdplab.studies.every import AnyRun
+from xdplab.studies.kind import Run
 from xdplab.studies.kinds import open_run
 from xdplab.trust import BUNDLE
 
@@ -59,7 +59,7 @@ class Taken:
     why: str
 
 
-def export(run: AnyRun, path: Path, *, author: str | None = None, licence: str | None = None) -> Path:
+def export(run: Run[Any], path: Path, *, author: str | None = None, licence: str | None = None) -> Path:
     """Write a run of any kind as a zip file. Raises ResultsError for one that holds a link or a special file."""
     files = {f"{RUN}/{name}": found for name, found in _files(run.directory.path)}
     texts = _texts(run, author, licence)
@@ -77,7 +77,7 @@ def export(run: AnyRun, path: Path, *, author: str | None = None, licence: str |
     return path
 
 
-def export_anonymous(run: AnyRun, path: Path, *, author: str | None = None, licence: str | None = None) -> TakenOut:
+def export_anonymous(run: Run[Any], path: Path, *, author: str | None = None, licence: str | None = None) -> TakenOut:
     """Write a run as a zip file without names of hosts and users, addresses, keys; return what was taken out.
 
     Raises ResultsError if this would change its rows otherwise: an address in a plan's factors is part of the
@@ -120,7 +120,7 @@ def _sizes(files: dict[str, Path], texts: dict[str, bytes]) -> list[tuple[str, i
     return [(n, p.stat().st_size) for n, p in files.items()] + [(n, len(text)) for n, text in texts.items()]
 
 
-def _texts(run: AnyRun, author: str | None, licence: str | None) -> dict[str, bytes]:
+def _texts(run: Run[Any], author: str | None, licence: str | None) -> dict[str, bytes]:
     name = run.directory.name
     citation = {
         "cff-version": "1.2.0",
@@ -130,9 +130,9 @@ def _texts(run: AnyRun, author: str | None, licence: str | None) -> dict[str, by
         "authors": [{"name": author or "author not stated"}],
         "date-released": datetime.now(UTC).date().isoformat(),
     } | ({"license": licence} if licence else {})
-    about = {"name": name, "kind": run.kind_name, "rules": RULES_VERSION, "xdplab": version("xdplab")}
+    about = {"name": name, "kind": run.kind.name, "rules": RULES_VERSION, "xdplab": version("xdplab")}
     readme = (
-        f"# {name}\n\nA run of xdplab, kind {run.kind_name}, identity {run.directory.run_id}. `{RUN}/` is the run "
+        f"# {name}\n\nA run of xdplab, kind {run.kind.name}, identity {run.directory.run_id}. `{RUN}/` is the run "
         f"directory without what is derived of it; `{ROWS}` are its rows by rules {RULES_VERSION}; `{SUMS}` has the "
         f"SHA-256 of every file (`sha256sum -c {SUMS}`).\n\n    xdplab import bundle THIS.zip\n\nchecks all of it, "
         f"derives the rows anew and compares them byte by byte. Licence of the data: {licence or 'not stated'}.\n"
@@ -145,7 +145,7 @@ def _texts(run: AnyRun, author: str | None, licence: str | None) -> dict[str, by
     }
 
 
-def rows_csv(run: AnyRun) -> bytes:
+def rows_csv(run: Run[Any]) -> bytes:
     """Return the rows of a run as CSV: an import must reproduce these bytes."""
     return _csv(run.rows())
 
@@ -154,7 +154,7 @@ def _csv(rows: pd.DataFrame) -> bytes:
     return rows.to_csv(index=False, lineterminator="\n").encode()
 
 
-def _crate(run: AnyRun, files: dict[str, tuple[str, int]], licence: str | None) -> dict[str, Any]:
+def _crate(run: Run[Any], files: dict[str, tuple[str, int]], licence: str | None) -> dict[str, Any]:
     """Return the metadata file of RO-Crate 1.2 (https://w3id.org/ro/crate/1.2)."""
     parts = [
         {"@id": quote(name), "@type": "File", "contentSize": str(size), "sha256": digest}
@@ -164,7 +164,7 @@ def _crate(run: AnyRun, files: dict[str, tuple[str, int]], licence: str | None) 
         "@id": "./",
         "@type": "Dataset",
         "name": run.directory.name,
-        "description": f"A run of xdplab of kind {run.kind_name}: journal, plan, programs and raw output of each trial",
+        "description": f"A run of xdplab of kind {run.kind.name}: journal, plan, programs and raw output of each trial",
         "datePublished": datetime.now(UTC).date().isoformat(),
         "license": licence or "not stated",
         "identifier": run.directory.run_id,

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import yaml
 
-from xdplab.errors import ResultsError
-from xdplab.run.rundir import RunDirectory
-from xdplab.yaml_file import read_yaml, yaml_words
+from xdplab.errors import PlanError, ResultsError
+from xdplab.run.rundir import RunDirectory, read_json
+from xdplab.run.state import Attempt, last_attempts, record_planned
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,77 @@ def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[StudyTria
     return trials
 
 
-def study_of(directory: RunDirectory) -> str | None:
-    """Return the study that a run's plan names; None for XDP traffic and searches."""
-    try:
-        plan = read_yaml(directory.plan_text)
-    except yaml.YAMLError as error:
-        raise ResultsError(f"{directory.path / 'plan.yaml'} is not YAML: {yaml_words(error)}") from None
-    return plan.get("study") if isinstance(plan, dict) else None
+@dataclass(frozen=True)
+class StudyPlan(Generic[R, P]):
+    """What a run of a study was asked to measure; ``notes`` say what is left out, with the reasons."""
+
+    directory: RunDirectory
+    request: R
+    points: tuple[P, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def trials(self) -> list[StudyTrial[P]]:
+        return schedule(self.points, self.request.repetitions, self.request.seed)
+
+    def attempts(self) -> Iterator[tuple[StudyTrial[P], Attempt, Path]]:
+        """Give each tried trial with its last attempt and the folder of that attempt's raw files."""
+        by_id = {trial.trial_id: trial for trial in self.trials}
+        for attempt in last_attempts(self.directory).values():
+            yield by_id[attempt.trial_id], attempt, self.directory.raw_dir(attempt.trial_id, attempt.attempt)
+
+
+@dataclass(frozen=True)
+class StudyPlanning(Generic[R, P]):
+    """How the request of study ``study`` becomes the points of a run, and is read from the run again.
+
+    ``gather`` may raise PlanError; ``smallest`` makes a request as small as still shows everything: a minute or two.
+    """
+
+    study: str
+    request: type[R]
+    point: type[P]
+    gather: Callable[[R], Gathered[P]]
+    smallest: Callable[[R], R] = lambda request: request
+
+    def start(self, request: R, parent: Path, name: str | None = None) -> RunDirectory:
+        """Gather the points and make a run directory in ``parent``; nothing is measured yet.
+
+        Raises PlanError for unusable options.
+        """
+        gathered = self.gather(request)
+        plan = {"study": self.study} | json.loads(json.dumps(asdict(request)))
+        points, notes = tuple(gathered.points), tuple(gathered.notes)
+
+        def fill(directory: RunDirectory) -> None:
+            for relative, content in gathered.files.items():
+                directory.write_bytes(relative, content)
+            directory.write_json("points.json", {"points": [asdict(p) for p in points], "notes": notes})
+            record_planned(directory, schedule(points, request.repetitions, request.seed))
+
+        text, run_id = yaml.safe_dump(plan, sort_keys=False), secrets.token_hex(4)
+        return RunDirectory.create(parent, name or self.study, run_id=run_id, plan_yaml=text, fill=fill)
+
+    def read(self, directory: RunDirectory) -> StudyPlan[R, P]:
+        """Return the plan of a run of this study. Raises ResultsError if it is not one."""
+        plan = directory.plan_data
+        if plan.pop("study", None) != self.study:
+            path = directory.path
+            raise ResultsError(f"{path} is not a run of study {self.study}", remedy="its plan.yaml names its study")
+
+        def made(known: Any) -> StudyPlan[R, P]:
+            points = tuple(self.point(**fields) for fields in known["points"])
+            return StudyPlan(directory, self.asked(plan), points, tuple(known["notes"]))
+
+        return read_json(directory.path / "points.json", made)
+
+    def asked(self, values: Mapping[str, Any], where: str = "") -> R:
+        """Return the request with these fields; lists become tuples. Raises PlanError for a name that is none."""
+        known = {field.name for field in fields(self.request)}
+        for name in values:
+            if name not in known:
+                raise PlanError(
+                    f"{where}{name}: no field of study {self.study}", remedy=f"there are {', '.join(sorted(known))}"
+                )
+        tuples: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return self.request(**tuples)

@@ -1,10 +1,11 @@
 """Published experiments that the studies repeat: what was published, what runs of today give, and whether they agree.
 
-A study lists its experiments (`StudyKind.published`); this makes the page that sets them beside each other.
+A study lists its experiments in its module ``published``; this makes the page that sets them beside each other.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
@@ -53,6 +54,12 @@ class Experiment:
     value: float | None
     ours: Callable[[pd.DataFrame], Iterable[Ours]]
     why: str
+
+
+def experiments(study: str) -> Sequence[Experiment]:
+    """Return the published experiments that a study repeats."""
+    found: Sequence[Experiment] = importlib.import_module(f"xdplab.studies.{study}.published").EXPERIMENTS
+    return found
 
 
 def rows(experiments: Sequence[Experiment], table: pd.DataFrame, run: str | None = None) -> list[dict[str, Any]]:

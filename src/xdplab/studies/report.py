@@ -32,12 +32,12 @@ from xdplab.figures.save import save
 from xdplab.later import later
 from xdplab.run.disk import write_whole
 from xdplab.run.listing import note_of
-from xdplab.studies import provenance
+from xdplab.studies import environment
 from xdplab.studies.comparing import ComparedRuns
-from xdplab.studies.every import AnyRun
+from xdplab.studies.kind import Run
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic import race
-from xdplab.studies.traffic.kind import PlanRun
+from xdplab.studies.traffic.kind import is_race
 from xdplab.text import visible
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Part:
 
 
 def write_report(
-    asked: Sequence[AnyRun], path: Path, *, author: str | None = None, licence: str | None = None, margin: float
+    asked: Sequence[Run[Any]], path: Path, *, author: str | None = None, licence: str | None = None, margin: float
 ) -> Path:
     """Write the page of one or several runs; two of one kind are compared. Raises ResultsError."""
     parts = [part_of(run) for run in asked]
@@ -125,14 +125,14 @@ def _printable(value: Any) -> Any:
     return visible(value) if type(value) is str else value
 
 
-def part_of(run: AnyRun) -> Part:
+def part_of(run: Run[Any]) -> Part:
     """Return the page's content about a run."""
     rows = run.rows()
     pictures, absent = drawn(run)
     verdicts = rows["verdict"].value_counts().to_dict() if "verdict" in rows else {}
     return Part(
         name=run.directory.name,
-        kind=run.kind_name,
+        kind=run.kind.name,
         run_id=run.directory.run_id,
         question=question(run, rows),
         answer=answer(run, rows),
@@ -148,13 +148,13 @@ def part_of(run: AnyRun) -> Part:
     )
 
 
-def question(run: AnyRun, rows: pd.DataFrame) -> str:
+def question(run: Run[Any], rows: pd.DataFrame) -> str:
     """Return the question: the run's note if it has one, else what its plan varies."""
     if note := note_of(run.directory.path):
         return note
-    if not isinstance(run, PlanRun) or rows.empty:
-        return f"What does study {run.kind_name} measure here?"
-    if run.is_race:
+    if run.kind.planning or rows.empty:
+        return f"What does study {run.kind.name} measure here?"
+    if is_race(run):
         a, b = race.race_names(run.directory)
         return f"Which is faster, a ({a}) or b ({b})?"
     names = [name.replace("_", " ") for name in varying(rows)]
@@ -163,11 +163,11 @@ def question(run: AnyRun, rows: pd.DataFrame) -> str:
     return f"How does forwarding depend on {', '.join(names)}?"
 
 
-def answer(run: AnyRun, rows: pd.DataFrame) -> list[str]:
+def answer(run: Run[Any], rows: pd.DataFrame) -> list[str]:
     """Return the answer with its interval, in sentences."""
-    if not isinstance(run, PlanRun):
+    if run.kind.planning:
         return run.summary()
-    if run.is_race:
+    if is_race(run):
         line = race.race_line(run.directory)
         return [f"{line[0].upper()}{line[1:]}."]
     return ends(rows) or ["No point has a valid rate."]
@@ -232,18 +232,18 @@ def limits(rows: pd.DataFrame) -> list[str]:
     return said
 
 
-def place(run: AnyRun, rows: pd.DataFrame) -> list[tuple[str, str]]:
+def place(run: Run[Any], rows: pd.DataFrame) -> list[tuple[str, str]]:
     """Return where it was measured, by name."""
     found = [("lab", ", ".join(sorted(set(rows["lab"].dropna()))))] if "lab" in rows else []
-    facts = run.around() if isinstance(run, PlanRun) else {}
+    facts = {} if run.kind.planning else run.around()
     known = {name: value for name, value in facts.items() if value and not value.startswith("absent: ")}
     shown = [(name, value.splitlines()[0]) for name, value in known.items() if name.endswith(FACTS)]
-    if words := provenance.summary(run.directory):
+    if words := environment.summary(run.directory):
         shown.append(("measured with", words))
     return found + shown
 
 
-def drawn(run: AnyRun) -> tuple[list[Picture], list[str]]:
+def drawn(run: Run[Any]) -> tuple[list[Picture], list[str]]:
     """Return the run's figures, and why the others are missing."""
     with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:
         try:
@@ -300,9 +300,9 @@ def inlined(svg: bytes) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def compared(asked: Sequence[AnyRun], margin: float) -> Part | None:
+def compared(asked: Sequence[Run[Any]], margin: float) -> Part | None:
     """Return the comparison of two runs of one kind; None for any other number or for two kinds."""
-    if len(asked) != 2 or asked[0].kind_name != asked[1].kind_name:
+    if len(asked) != 2 or asked[0].kind.name != asked[1].kind.name:
         return None
     found = asked[0].compare(asked[1], margin=margin)
     picture, why = _ratios(found)

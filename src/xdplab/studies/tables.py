@@ -32,18 +32,28 @@ def typed(rows: Iterable[Mapping[str, Any]], columns: Sequence[StudyColumn]) -> 
 
 
 class Table(NamedTuple):
-    """A table with its title; null cells are shown empty."""
+    """A table with its title; null cells are shown empty.
+
+    ``values``: the same for a program, where ``frame`` is text for a person (mean ± half).
+    """
 
     title: str
     frame: pd.DataFrame
+    values: pd.DataFrame | None = None
+
+    @property
+    def numbers(self) -> pd.DataFrame:
+        """The table for a program."""
+        return self.frame if self.values is None else self.values
 
 
 def write_tables(made: Mapping[str, Table], folder: Path) -> list[Path]:
     """Write each as Markdown and CSV. Raises ResultsError."""
     paths = []
-    for name, (title, frame) in made.items():
-        paths.append(write_whole(folder / f"{name}.md", f"# {title}\n\n{markdown(frame)}".encode()))
-        paths.append(write_whole(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n").encode()))
+    for name, table in made.items():
+        csv = table.frame.to_csv(index=False, lineterminator="\n")
+        paths.append(write_whole(folder / f"{name}.md", f"# {table.title}\n\n{markdown(table.frame)}".encode()))
+        paths.append(write_whole(folder / f"{name}.csv", csv.encode()))
     return paths
 
 

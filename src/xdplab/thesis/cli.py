@@ -18,12 +18,11 @@ from xdplab.thesis.language import LANGUAGES, Language
 if TYPE_CHECKING:
     from xdplab.run import disk
     from xdplab.studies import kinds
-    from xdplab.studies.traffic import runs
     from xdplab.thesis import album as thesis_album
     from xdplab.thesis import conclusions, imported, published, repeated, views
 else:
     disk, views = later("xdplab.run.disk"), later("xdplab.thesis.views")
-    kinds, runs = later("xdplab.studies.kinds"), later("xdplab.studies.traffic.runs")
+    kinds = later("xdplab.studies.kinds")
     conclusions, repeated = later("xdplab.thesis.conclusions"), later("xdplab.thesis.repeated")
     thesis_album, imported = later("xdplab.thesis.album"), later("xdplab.thesis.imported")
     published = later("xdplab.thesis.published")
@@ -125,9 +124,9 @@ def _repeated(
 ) -> list[str]:  # fmt: skip
     """Draw the user's own run as the thesis' figures, and return the table of conclusions."""
     measured = kinds.open_run(own)
-    if measured.kind_name != "traffic":
-        raise FigureError(f"--from is for XDP traffic: {own} is of kind {measured.kind_name}")
-    mine = repeated.own_run(own.name, runs.trials_table(measured.directory))
+    if measured.kind.name != "traffic":
+        raise FigureError(f"--from is for XDP traffic: {own} is of kind {measured.kind.name}")
+    mine = repeated.own_run(own.name, measured.attempts())
     run = imported.import_or_open(paths, out, telling("logs read")) if paths else None
     source = views.source_of(imported.imported_trials(run)) if run else None
     told = telling("figures drawn")

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import Any, cast
 
 import pandas as pd
 
 from xdplab.analysis.finding_rules import find
 from xdplab.analysis.findings import Finding
+from xdplab.later import later
+from xdplab.run.derived import Recipe
+from xdplab.studies.kind import Kind, Run
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.audits import Audit, AuditEntry
-from xdplab.studies.traffic.kind import PlanRun
+from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.thesis import audit_page
 from xdplab.thesis.audit_page import Changes, trials_of
 from xdplab.thesis.findings import RULES, find_import
-from xdplab.thesis.imported import SAMPLES, imported_trials
+from xdplab.thesis.imported import SAMPLES, TRIALS, imported_trials
 from xdplab.thesis.rules import corrected
 
 _RAW = re.compile(r"raw/(?P<trial>[^/]+)/[0-9]+")
@@ -25,39 +27,26 @@ _RULE_OF = {"ring-bound latency": "ring depth", "other ring depth": "ring depth"
 """Findings whose rule has another name."""
 
 
-class ImportRun(PlanRun):
-    """A run of XDP traffic that was measured elsewhere. It has neither a plan nor raw files of its own."""
+class ImportJudge:
+    """Finds what the thesis' rules find, and what each finding changes in the published figures."""
 
-    is_race = False
+    def findings(self, run: Run[Any]) -> list[Finding]:
+        return findings(run.attempts())
 
-    def complete(self) -> list[str]:
-        return []
+    def audit(self, run: Run[Any]) -> Audit:
+        return audit(run.directory.name, run.attempts())
 
-    def keep_tables(self) -> Path:
-        return self.directory.path
 
-    def check_raw(self) -> None:
-        """Its raw files are elsewhere."""
-
-    def attempts(self, read: Callable[[Path], pd.DataFrame] | None = None) -> pd.DataFrame:
-        return imported_trials(self.directory)
-
-    def samples(self) -> pd.DataFrame:
-        return pd.read_parquet(self.directory.path / SAMPLES)
-
-    def around(self) -> dict[str, str]:
-        return {}
-
-    def findings(self) -> list[Finding]:
-        return findings(self.attempts())
-
-    def audit(self) -> Audit:
-        return audit(self.directory.name, self.attempts())
-
-    def explain(self, figure: str, mark: str, data: Sequence[Path] = ()) -> list[str]:
-        from xdplab.thesis import explain
-
-        return explain.explain(self.attempts(), figure, mark, data)
+IMPORT: Kind[Any] = replace(
+    cast("Kind[Any]", TRAFFIC),
+    read=lambda _: None,
+    recipe=lambda _: Recipe((TRIALS, SAMPLES), "", None, needs_raw=False),
+    attempts=lambda run, _read: imported_trials(run.directory),
+    pictures=later("xdplab.thesis.pictures"),
+    around=lambda _: {},
+    judge=ImportJudge(),
+)
+"""A run of XDP traffic that was measured elsewhere. It has neither a plan nor raw files of its own."""
 
 
 def findings(trials: pd.DataFrame) -> list[Finding]:

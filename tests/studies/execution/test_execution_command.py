@@ -153,4 +153,4 @@ def test_a_users_own_pair_is_measured_in_all_three_ways(second_boot, tmp_path: P
 def test_another_run_is_refused(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path, "other", run_id="1", plan_yaml="study: verifier\n")
     with pytest.raises(ResultsError, match="not a run of study execution"):
-        STUDY.open(run)
+        _ = STUDY.run(run).plan

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,9 @@ from xdplab.studies.execution.objdump import CodeLine, parse_objdump
 from xdplab.studies.execution.objects import build, build_module, object_name
 from xdplab.studies.execution.points import ExecutionRequest
 from xdplab.studies.execution.proof import examine, require_results
-from xdplab.studies.execution.runs import STUDY, ExecutionRun
+from xdplab.studies.execution.runs import STUDY
+from xdplab.studies.kind import Run
+from xdplab.studies.study_kind import failures
 
 pytestmark = pytest.mark.thorough
 
@@ -380,7 +383,7 @@ def test_a_sum_of_clocks_lies_between_its_first_and_last() -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> ExecutionRun:
+def run(tmp_path: Path) -> Run[Any]:
     """Two benchmarks in user space of this machine: no root, no guest."""
     asked = ExecutionRequest(
         places=("host",), backends=("user",), benchmarks=("primes", "matrix"), repetitions=1, calls=15
@@ -388,34 +391,34 @@ def run(tmp_path: Path) -> ExecutionRun:
     return STUDY.start(replace(asked, cold=False), tmp_path)
 
 
-def test_a_trial_whose_proof_fails_has_a_reason_and_no_numbers(run: ExecutionRun, sources: Path) -> None:
+def test_a_trial_whose_proof_fails_has_a_reason_and_no_numbers(run: Run[Any], sources: Path) -> None:
     broken = made(sources, "both first") / "primes.so"
     (run.directory.path / "objects/primes.so").write_bytes(broken.read_bytes())
-    assert len(run.execute().failed) == 1
-    (failure,) = run.failures()
+    assert len(run.measure().failed) == 1
+    (failure,) = failures(run.plan)
     assert "primes" in failure
     assert "its proof fails" in failure
-    assert set(run.table()["benchmark"]) == {"matrix"}
+    assert set(run.rows()["benchmark"]) == {"matrix"}
     assert "primes" not in run.tables()
 
 
-def test_a_trial_with_another_result_has_a_reason_and_no_numbers(run: ExecutionRun) -> None:
+def test_a_trial_with_another_result_has_a_reason_and_no_numbers(run: Run[Any]) -> None:
     reference = run.directory.path / "objects/reference.json"
     known = json.loads(reference.read_text())
     known["matrix"][7] += 1
     reference.write_text(json.dumps(known))
-    run.execute()
-    (failure,) = run.failures()
+    run.measure()
+    (failure,) = failures(run.plan)
     assert "matrix: call 7 gives" in failure
-    assert set(run.table()["benchmark"]) == {"primes"}
+    assert set(run.rows()["benchmark"]) == {"primes"}
 
 
-def test_a_run_is_opened_as_it_was_asked_for(run: ExecutionRun) -> None:
+def test_a_run_is_opened_as_it_was_asked_for(run: Run[Any]) -> None:
     (run.directory.path / "objects/matrix.so").rename(run.directory.path / "objects/elsewhere.so")
-    run.execute()
-    assert run.failures()
-    again = STUDY.open(run.directory)
-    assert again.request == run.request
-    assert again.points == run.points
-    assert set(again.table()["benchmark"]) == {"primes"}
+    run.measure()
+    assert failures(run.plan)
+    again = STUDY.run(run.directory)
+    assert again.plan.request == run.plan.request
+    assert again.plan.points == run.plan.points
+    assert set(again.rows()["benchmark"]) == {"primes"}
     assert again.metric == "elapsed_ns"  # integers: compare had no column to compare

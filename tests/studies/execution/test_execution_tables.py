@@ -29,7 +29,7 @@ from xdplab.studies.execution.summaries import (
     work,
 )
 from xdplab.studies.execution.views import VIEWS
-from xdplab.studies.frame import draw_views
+from xdplab.studies.pictures import draw_views
 
 LABELS = {"uml": "uml, Linux 6.1, time", "vm:6.1:count": "vm, Linux 6.1, instructions counted"}
 COSTS = {"interpreter": 400, "jit": 110, "module": 100, "user": 130}

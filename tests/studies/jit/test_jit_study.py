@@ -154,7 +154,7 @@ def test_a_list_of_system_calls_grants_one_argument():
 
 
 def points(**said: object) -> list[object]:
-    return list(STUDY.gather(JitRequest(**said)).points)  # type: ignore[arg-type]
+    return list(STUDY.planning.gather(JitRequest(**said)).points)  # type: ignore[arg-type]
 
 
 def test_places_have_the_modes_they_can():

@@ -111,9 +111,10 @@ def test_tables_and_figures_are_written(smallest):
 def test_another_boot_counts_the_same(smallest, tmp_path: Path):
     table, _, _ = smallest
     started = STUDY.start(made_smallest(LoadingRequest()), tmp_path)
-    again = replace(started, points=tuple(p for p in started.points if p.task == "load"))
-    again.execute()
-    first, second = wholes(table), wholes(again.table())
+    plan = replace(started.plan, points=tuple(p for p in started.plan.points if p.task == "load"))
+    again = replace(started, kind=replace(started.kind, read=lambda _: plan))
+    again.measure()
+    first, second = wholes(table), wholes(again.rows())
     assert first.index.equals(second.index)
     off = (second / first - 1).abs()
     assert off[first > 1e6].max() < 0.001, off.to_string()

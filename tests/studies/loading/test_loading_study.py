@@ -14,11 +14,15 @@ import pytest
 
 from xdplab.errors import NotApplicableError, PlanError, UnsupportedError
 from xdplab.figures.kinds import paint
+from xdplab.run.progress import silent
+from xdplab.studies.kind import Run
 from xdplab.studies.loading import parts, passes, rows, subjects, summaries
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest, Trial, gather, smallest
-from xdplab.studies.loading.runs import STUDY, LoadingRun
+from xdplab.studies.loading.published import EXPERIMENTS
+from xdplab.studies.loading.runs import STUDY
 from xdplab.studies.loading.study import LoadingFacts
 from xdplab.studies.loading.views import VIEWS
+from xdplab.studies.study_kind import Places, failures
 
 GUEST, OWN = "vm:6.1:count", "host"
 REQUEST = LoadingRequest(places=(OWN, GUEST), forms=("unrolled",), accesses=(1, 1600), loads=3, compiles=2)
@@ -110,17 +114,17 @@ class Recorded:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> LoadingRun:
-    started = replace(STUDY, measurer=lambda run: Recorded()).start(REQUEST, tmp_path_factory.mktemp("runs"))
-    state = started.execute()
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run[Any]:
+    started = STUDY.start(REQUEST, tmp_path_factory.mktemp("runs"))
+    state = started.measure_at(Places(lambda plan: Recorded(), lambda _: {}, ()), silent())
     assert not state.failed
     assert not state.owed
     return started
 
 
 @pytest.fixture(scope="module")
-def table(run: LoadingRun) -> pd.DataFrame:
-    return run.table()
+def table(run: Run[Any]) -> pd.DataFrame:
+    return run.rows()
 
 
 def test_a_profilers_share_is_one_number_with_its_interval_not_one_per_load(table: pd.DataFrame):
@@ -246,7 +250,7 @@ def test_published_ratios_are_of_one_source_for_each_part(table: pd.DataFrame):
     logged = table["source"].eq(rows.LOG) & table["step"].eq("verify") & table["place"].eq(GUEST)
     told = table.copy()
     told.loc[logged, "instructions"] = 30_000.0
-    found = {one.what: list(one.ours(told)) for one in STUDY.published}
+    found = {one.what: list(one.ours(told)) for one in EXPERIMENTS}
     by_place = {ours.place: ours.value for ours in found["simple program: verifier by JIT"]}
     assert by_place[GUEST] == pytest.approx(60 / 30)  # the trace's
     assert by_place[OWN] == pytest.approx(58 / 21)  # the log's, and what the profiler's samples leave to the JIT
@@ -269,11 +273,11 @@ def test_each_number_has_one_clock(table: pd.DataFrame):
     assert start.loc[OWN, "ns"] == 9_000
 
 
-def test_a_refusal_is_a_row_with_its_reason_and_no_number(run: LoadingRun, table: pd.DataFrame):
+def test_a_refusal_is_a_row_with_its_reason_and_no_number(run: Run[Any], table: pd.DataFrame):
     refused = table[table["place"].eq(OWN) & table["accesses"].eq(1600).fillna(False) & table["task"].eq("load")]
     assert list(refused["reason"]) == ["this machine: load: p is refused: too large"]
     assert refused[["ns", "instructions", "bytes"]].isna().all(axis=None)
-    assert len(run.failures()) == 1
+    assert len(failures(run.plan)) == 1
 
 
 def test_the_log_is_checked_against_the_trace(table: pd.DataFrame):
@@ -294,7 +298,7 @@ def test_parts_over_the_whole_are_a_finding(table: pd.DataFrame):
     assert any("exceed the whole for 3 of 3" in words for words in summaries.findings(more)["finding"])
 
 
-def test_tables_and_figures_come_of_every_run(run: LoadingRun):
+def test_tables_and_figures_come_of_every_run(run: Run[Any]):
     tables = run.tables()
     assert set(tables) == set(summaries.TABLES)
     assert list(tables["versus"].frame["BPF / module"]) == [round(135 / 51, 3)] * 3
@@ -311,7 +315,7 @@ def test_every_figure_but_that_of_timed_modules_has_marks(table: pd.DataFrame):
     assert left_out == {"parts-module-times"}
 
 
-def test_bars_of_pieces_are_drawn(run: LoadingRun):
+def test_bars_of_pieces_are_drawn(run: Run[Any]):
     drawn = run.figure("parts-bpf-counts")
     bars = [patch.get_height() for patch in drawn.patches]
     assert sum(bars) == pytest.approx(200.0)  # two bars of 100 %

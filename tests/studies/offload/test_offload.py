@@ -15,7 +15,7 @@ from xdplab.programs.build import build
 from xdplab.programs.spec import UserProgram
 from xdplab.run.progress import silent
 from xdplab.studies.offload.bench import ACCEPTED, PROBE, Answer, kernels_words, read, write
-from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
+from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, gather, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.offload.runs import STUDY
 from xdplab.studies.offload.study import ANSWER, OffloadFacts, OffloadStudy
@@ -40,7 +40,7 @@ def test_every_group_asks_and_no_name_is_taken_twice() -> None:
 
 
 def test_a_small_run_asks_of_every_group_in_one_kernel() -> None:
-    chosen = STUDY.gather(OffloadRequest(smallest=True, places=("vm:6.1",))).points
+    chosen = gather(OffloadRequest(smallest=True, places=("vm:6.1",))).points
     assert {QUESTIONS[point.question].group for point in chosen} == {q.group for q in QUESTIONS.values()}
     assert len(chosen) < len(QUESTIONS) / 2
 
@@ -115,9 +115,9 @@ class Told(OffloadStudy):
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
     run = STUDY.start(OffloadRequest(places=("vm:6.1", "vm:7.2")), tmp_path)
     monkeypatch.setattr("xdplab.studies.offload.runs.OffloadStudy", Told)
-    run.execute(silent())
-    run.draw()
-    return run.table().set_index(["place", "question"])
+    run.measure(silent())
+    run.draw_figures()
+    return run.rows().set_index(["place", "question"])
 
 
 def test_rows_tell_what_came_and_whether_it_was_expected(table: pd.DataFrame, tmp_path: Path) -> None:

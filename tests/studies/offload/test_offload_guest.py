@@ -21,8 +21,7 @@ from xdplab.programs.build import build as build_program
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import ProgramSpec
 from xdplab.studies.offload.netdevsim import build, in_guest
-from xdplab.studies.offload.points import OffloadRequest
-from xdplab.studies.offload.runs import STUDY
+from xdplab.studies.offload.points import OffloadRequest, gather
 
 pytestmark = [pytest.mark.thorough, pytest.mark.guest]
 NAME = "vm:6.1.0:functional"  # a name of its own: other tests end guests of 6.1
@@ -49,7 +48,7 @@ def guest() -> Iterator[str]:
 
 
 def test_netdevsim_answers_as_the_kernel_says(guest: str, tmp_path: Path) -> None:
-    asked = len(STUDY.gather(OffloadRequest(smallest=True, places=(guest,))).points)
+    asked = len(gather(OffloadRequest(smallest=True, places=(guest,))).points)
     said = xdplab("study", "offload", "--smallest", "--place", guest, "--out", str(tmp_path)).stdout
     table = pd.read_parquet(next(tmp_path.glob("*/offload.parquet"))).set_index("question")
     assert len(table) == asked

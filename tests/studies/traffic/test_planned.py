@@ -19,6 +19,7 @@ from xdplab.run.progress import silent
 from xdplab.run.state import read_state
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.fleet import JoinedLabs
+from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.studies.traffic.planned import (
     create_run,
     extend_run,
@@ -28,6 +29,7 @@ from xdplab.studies.traffic.planned import (
     run_trials_of,
 )
 from xdplab.studies.traffic.prepare import require_content
+from xdplab.studies.traffic.runs import MEASURED
 
 PLAN = parse_plan({"name": "t", "blocks": [{"points": {"accesses": [0, 100]}}]})
 
@@ -153,9 +155,9 @@ def test_blocks_with_labs_of_their_own_are_not_shared_among_others(tmp_path: Pat
     """`resume --labs` would measure them in whichever lab is free."""
     plan = parse_plan({"name": "two", "blocks": [{}, {"lab": "netns:b"}]})
     run = create_run(plan, tmp_path, lab="netns:a", arrangement="shared")
-    shared = JoinedLabs(("netns:c", "netns:d"), None, None)  # type: ignore[arg-type]
+    shared = JoinedLabs(("netns:c", "netns:d"), None, None, MEASURED)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="blocks of this plan name their own lab: netns:b"):
-        shared.execute(run, silent())
+        shared.measure(TRAFFIC.run(run), silent())
     with pytest.raises(PlanError, match="netns:b"):
         shared.start(plan, tmp_path)
 
@@ -247,9 +249,9 @@ def test_a_run_that_ends_by_its_results_is_not_shared_among_labs(tmp_path: Path)
     """`resume --labs` measured the most repetitions of each point."""
     plan = parse_plan({"name": "u", "repetitions": {"until": "2%"}, "blocks": [{}]})
     run = create_run(plan, tmp_path, lab="netns:a", arrangement="shared")
-    shared = JoinedLabs(("netns:c", "netns:d"), None, None)  # type: ignore[arg-type]
+    shared = JoinedLabs(("netns:c", "netns:d"), None, None, MEASURED)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="an open number of repetitions is measured in one lab"):
-        shared.execute(run, silent())
+        shared.measure(TRAFFIC.run(run), silent())
 
 
 def test_a_visit_of_a_block_ends_with_another_block_or_session(tmp_path: Path) -> None:

@@ -35,10 +35,10 @@ def row(program: str, **fields: Any) -> dict[str, Any]:
 def run_of(*rows: dict[str, Any], kernels: tuple[str, ...] = ("host",), name: str = "run") -> Any:
     frame = pd.DataFrame(list(rows)).astype({c.name: c.dtype for c in COLUMNS})
     return SimpleNamespace(
-        kind_name="verifier",
+        kind=SimpleNamespace(name="verifier"),
         directory=SimpleNamespace(name=name),
         rows=lambda: frame,
-        request=SimpleNamespace(kernels=kernels),
+        plan=SimpleNamespace(request=SimpleNamespace(kernels=kernels)),
     )
 
 
@@ -228,6 +228,6 @@ def test_two_versions_of_an_object_in_one_line(compile_member, tmp_path):
     assert "beyond: old.o/" in grown.output
     request = VerifierRequest(1, objects=(paths[0], paths[2]), families=(), testbed=False, largest=False, apart=True)
     run = STUDY.start(replace(request, loads=1), tmp_path / "equal")
-    run.execute()
+    run.measure()
     equal = compared(*sides_within(run), Asked(thresholds=("processed_insns=0",)))
     assert (len(equal.programs), equal.exit_code) == (1, 0), "objects of equal bytes are two sides too"

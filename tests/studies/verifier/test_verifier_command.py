@@ -22,6 +22,7 @@ from xdplab.labs.vm import kernels
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 from xdplab.studies.kinds import open_run
+from xdplab.studies.study_kind import failures
 from xdplab.studies.verifier import compare_programs
 from xdplab.studies.verifier.compilers import find_compilers
 from xdplab.studies.verifier.runs import STUDY, VerifierRequest
@@ -159,7 +160,7 @@ def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: 
     original = VerifierStudy.measure
     monkeypatch.setattr(VerifierStudy, "measure", stop_at_four)
     with pytest.raises(KeyboardInterrupt):
-        run.execute()
+        run.measure()
     monkeypatch.undo()
     assert len(read_state(run.directory).settled) == 4
     assert "Not measured: 6 trials of host" in spoken("study", "published", str(run.directory.path))
@@ -178,18 +179,18 @@ def test_audit_and_figures_take_a_study_s_run_too(tmp_path: Path):
 def test_another_run_is_refused(tmp_path: Path):
     run = RunDirectory.create(tmp_path, "other", run_id="1", plan_yaml="name: quick\n")
     with pytest.raises(ResultsError, match="not a run of study verifier"):
-        STUDY.open(run)
+        _ = STUDY.run(run).plan
 
 
 @pytest.mark.nightly
 def test_the_sweep_reaches_the_limit_with_every_compiler(tmp_path: Path, verify):
     request = VerifierRequest(families=("double_strcmp",), mcpus=("v2", "v3"), testbed=False, repetitions=1, loads=1)
     run = STUDY.start(request, tmp_path / "results")
-    run.execute()
-    assert not run.failures()
-    over = run.table()[lambda t: t["verdict"] == "complexity"]
+    run.measure()
+    assert not failures(run.plan)
+    over = run.rows()[lambda t: t["verdict"] == "complexity"]
     assert set(over["compiler"]) == {c.name for c in find_compilers()}
-    _, largest = run.tables()["largest"]
+    largest = run.tables()["largest"].frame
     assert len(largest) == 2 * len(find_compilers())
     for column in largest.columns[1:]:
         assert largest[column].between(100, 400).all()

@@ -10,7 +10,7 @@ from tests.studies.verifier.rows import loop, prevails, row, table
 from xdplab.errors import NotApplicableError
 from xdplab.figures.draw import draw
 from xdplab.figures.marks import View
-from xdplab.studies.frame import draw_views
+from xdplab.studies.pictures import draw_views
 from xdplab.studies.verifier import summaries
 from xdplab.studies.verifier.views import VIEWS
 

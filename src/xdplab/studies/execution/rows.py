@@ -14,7 +14,7 @@ from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.execution.microbench import parse_microbench
 from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest, Trial
 from xdplab.studies.execution.study import CALLS, ExecutionFacts
-from xdplab.studies.frame import StudyRun
+from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import StudyColumn, typed
 
 COLUMNS = (
@@ -56,11 +56,11 @@ COLUMNS = (
 )
 
 
-def table_of(run: StudyRun[ExecutionRequest, ExecutionPoint]) -> pd.DataFrame:
+def table_of(plan: StudyPlan[ExecutionRequest, ExecutionPoint]) -> pd.DataFrame:
     """Return one row per call of each trial's last attempt, with `COLUMNS`."""
-    run_id = run.directory.run_id
-    measured = (found for found in run.attempts() if found[1].status == "measured")
-    return typed(({"run_id": run_id} | row for found in measured for row in _rows(run.request, *found)), COLUMNS)
+    run_id = plan.directory.run_id
+    measured = (found for found in plan.attempts() if found[1].status == "measured")
+    return typed(({"run_id": run_id} | row for found in measured for row in _rows(plan.request, *found)), COLUMNS)
 
 
 def _rows(request: ExecutionRequest, trial: Trial, attempt: Attempt, raw: Path) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The study's `StudyKind`: what it gathers before anything is measured."""
+"""Study execution, as a kind of run: what it gathers before anything is measured."""
 
 from __future__ import annotations
 
@@ -21,17 +21,14 @@ from xdplab.studies.execution.points import (
     points,
     smallest,
 )
-from xdplab.studies.execution.published import EXPERIMENTS
 from xdplab.studies.execution.rows import table_of
 from xdplab.studies.execution.study import OBJECTS, REFERENCE, ExecutionStudy, reference
 from xdplab.studies.execution.summaries import tables_of
 from xdplab.studies.execution.views import VIEWS
-from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.guests import architecture_of, require_places
 from xdplab.studies.places import is_foreign
-from xdplab.studies.points import Gathered
-
-ExecutionRun = StudyRun[ExecutionRequest, ExecutionPoint]
+from xdplab.studies.points import Gathered, StudyPlanning
+from xdplab.studies.study_kind import study_kind
 
 
 def gather(request: ExecutionRequest) -> Gathered[ExecutionPoint]:
@@ -70,16 +67,11 @@ def _gathered(
     return Gathered(found, {f"{OBJECTS}/{name}": content for name, content in files.items()}, notes)
 
 
-STUDY: StudyKind[ExecutionRequest, ExecutionPoint] = StudyKind(
-    name="execution",
-    request=ExecutionRequest,
-    point=ExecutionPoint,
-    gather=gather,
-    measurer=ExecutionStudy,
+STUDY = study_kind(
+    StudyPlanning("execution", ExecutionRequest, ExecutionPoint, gather, smallest),
+    session=ExecutionStudy,
     table=table_of,
-    tables=lambda run, table: tables_of(table),
+    tables=lambda _plan, table: tables_of(table),
     views=VIEWS,
     version="2",
-    smallest=smallest,
-    published=EXPERIMENTS,
 )

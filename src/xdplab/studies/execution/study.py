@@ -21,10 +21,10 @@ from xdplab.studies.execution.microbench import Microbench, parse_microbench
 from xdplab.studies.execution.objects import MODULE_NAME, build_module, object_name
 from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, ExecutionRequest, Trial, calls_of, chosen
 from xdplab.studies.execution.proof import examine, require_results
-from xdplab.studies.frame import StudyRun
 from xdplab.studies.guests import architecture_of, build_tree
 from xdplab.studies.placed import DEADLINE_S, PlacedSession, driver
 from xdplab.studies.places import Place, PlaceFacts, is_foreign
+from xdplab.studies.points import StudyPlan
 
 CALLS, DISASSEMBLY, PROOF = "calls.jsonl", "disassembly.txt", "proof.json"
 OBJECTS, REFERENCE = "objects", "reference.json"
@@ -46,16 +46,16 @@ class ExecutionStudy(PlacedSession):
 
     facts = ExecutionFacts
 
-    def __init__(self, run: StudyRun[ExecutionRequest, ExecutionPoint]) -> None:
+    def __init__(self, plan: StudyPlan[ExecutionRequest, ExecutionPoint]) -> None:
         super().__init__()
-        self._run = run
-        self._objects = run.directory.path / OBJECTS
+        self._plan = plan
+        self._objects = plan.directory.path / OBJECTS
         self._no_module: dict[str, XdplabError] = {}
         self._jit: tuple[bool, AbstractContextManager[None]] | None = None
 
     @cached_property
     def _benchmarks(self) -> dict[str, Benchmark]:
-        return {} if self._run.request.config else chosen(self._run.request)
+        return {} if self._plan.request.config else chosen(self._plan.request)
 
     @cached_property
     def _reference(self) -> dict[str, list[int]]:
@@ -117,8 +117,8 @@ class ExecutionStudy(PlacedSession):
             facts.work_instructions = found.executed.instructions
         state = self._objects / f"{benchmark.kernel}.state"
         argv = ["--backend", wrapper, "--benchmark", benchmark.kernel, "--object", place.put(path)]
-        argv += ["--input", str(benchmark.input), "--calls", str(calls_of(self._run.request, point))]
-        pause_us = self._run.request.pause_us if point.pause_us is None else point.pause_us
+        argv += ["--input", str(benchmark.input), "--calls", str(calls_of(self._plan.request, point))]
+        pause_us = self._plan.request.pause_us if point.pause_us is None else point.pause_us
         argv += ["--pause-us", str(pause_us)]
         argv += ["--state", place.put(state)] if state.exists() else []
         return argv + (self._cold(place, facts) if point.cold else [])
@@ -168,10 +168,10 @@ class ExecutionStudy(PlacedSession):
 
     def _built_module(self, place: str) -> Path:
         relative = f"{OBJECTS}/{place.replace(':', '-')}/{MODULE_NAME}.ko"
-        path = self._run.directory.path / relative
+        path = self._plan.directory.path / relative
         if not path.exists():
             built = build_module(build_tree(place), self._benchmarks.values())
-            self._run.directory.write_bytes(relative, built.read_bytes())
+            self._plan.directory.write_bytes(relative, built.read_bytes())
         return path
 
     def _set_jit(self, enabled: bool | None) -> None:

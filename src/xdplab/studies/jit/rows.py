@@ -15,7 +15,6 @@ from xdplab.analysis.intervals import Spread
 from xdplab.run.facts import learnt
 from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
-from xdplab.studies.frame import StudyRun
 from xdplab.studies.jit.classes import SIZES
 from xdplab.studies.jit.jitbench import JitTiming, parse_jitbench
 from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, TCP, TEST_BPF, TRAFFIC, JitPoint, JitRequest
@@ -25,6 +24,7 @@ from xdplab.studies.jit.study import SIZES as SIZES_FILE
 from xdplab.studies.jit.subjects import FILTER, MANY_TAPS, NONE, OPEN, PAYLOADS, SAME, SHORTEST, TCP_KINDS, same
 from xdplab.studies.jit.testbpf_log import TestLine, parse_test_bpf
 from xdplab.studies.places import PlaceFacts
+from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import StudyColumn, typed
 
 UNITS = {"time": "ns", "instructions": "instructions"}
@@ -69,12 +69,12 @@ COLUMNS = (
 Row = dict[str, Any]
 
 
-def table_of(run: StudyRun[JitRequest, JitPoint]) -> pd.DataFrame:
+def table_of(plan: StudyPlan[JitRequest, JitPoint]) -> pd.DataFrame:
     """Return the rows of each trial's last attempt, with `COLUMNS`."""
-    run_id = run.directory.run_id
+    run_id = plan.directory.run_id
     rows = [
         {"run_id": run_id, "trial_id": trial.trial_id, "repetition": trial.repetition} | row
-        for trial, last, raw in run.attempts()
+        for trial, last, raw in plan.attempts()
         if last.status == "measured"
         for row in _rows(trial.point, last, raw)
     ]

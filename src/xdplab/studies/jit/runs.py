@@ -6,12 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from xdplab.errors import PlanError
 from xdplab.programs.program import cache_directory
 from xdplab.run.rundir import read_json
-from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.guests import compiler_of, require_places
 from xdplab.studies.jit import summaries, views
 from xdplab.studies.jit.cbpf import Op
@@ -30,15 +27,14 @@ from xdplab.studies.jit.points import (
     smallest,
     subjects_of,
 )
-from xdplab.studies.jit.published import EXPERIMENTS
 from xdplab.studies.jit.rows import table_of
 from xdplab.studies.jit.study import JitStudy
 from xdplab.studies.places import require_rights
-from xdplab.studies.points import Gathered
-from xdplab.studies.tables import Table
+from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning
+from xdplab.studies.study_kind import study_kind
 
 FILTERS_FILE = "filters.json"
-JitRun = StudyRun[JitRequest, JitPoint]
+JitPlan = StudyPlan[JitRequest, JitPoint]
 
 
 def _gather(request: JitRequest) -> Gathered[JitPoint]:
@@ -87,32 +83,23 @@ def _filters(request: JitRequest) -> tuple[dict[str, tuple[Op, ...]], list[str]]
     return chosen | {words: compiled(words) for words in expressions}, notes
 
 
-def _measurer(run: JitRun) -> JitStudy:
+def _session(plan: JitPlan) -> JitStudy:
     def made(kept: Any) -> JitStudy:
         return JitStudy({name: tuple(Op(*op) for op in code) for name, code in kept.items()}, _cache_dir())
 
-    return read_json(run.directory.path / FILTERS_FILE, made)
+    return read_json(plan.directory.path / FILTERS_FILE, made)
 
 
 def _cache_dir() -> Path:
     return cache_directory().parent / "jit"
 
 
-def _tables(run: JitRun, table: pd.DataFrame) -> dict[str, Table]:
-    return summaries.tables_of(table)
-
-
-STUDY = StudyKind(
-    "jit",
-    JitRequest,
-    JitPoint,
-    _gather,
-    _measurer,
-    table_of,
-    _tables,
-    views.VIEWS,
+STUDY = study_kind(
+    StudyPlanning("jit", JitRequest, JitPoint, _gather, smallest),
+    session=_session,
+    table=table_of,
+    tables=lambda _plan, table: summaries.tables_of(table),
+    views=views.VIEWS,
     version="3",
-    possible=lambda run: views.possible(run.points),
-    smallest=smallest,
-    published=EXPERIMENTS,
+    possible=lambda plan: views.possible(plan.points),
 )

@@ -14,12 +14,12 @@ import pandas as pd
 from xdplab.run.facts import learnt
 from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
-from xdplab.studies.frame import StudyRun
 from xdplab.studies.loading.ftrace import TracedCall, parse_function_graph
 from xdplab.studies.loading.loadbench import Counts, parse_loadbench
 from xdplab.studies.loading.passes import LOGGED, PLAIN, STACKS, TRACE, TRACED, shares
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
 from xdplab.studies.loading.study import COMPILED, SECTIONS, LoadingFacts
+from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import StudyColumn, typed
 
 SYSTEM_CALL, CLOCK, LOG, KERNEL, OBJECT = "system call", "clock", "verifier's log", "kernel", "object file"
@@ -84,10 +84,10 @@ _BYTES = ("xlated", "jited", "program", "map", "core", "init")
 Row = dict[str, Any]
 
 
-def table_of(run: StudyRun[LoadingRequest, LoadingPoint]) -> pd.DataFrame:
+def table_of(plan: StudyPlan[LoadingRequest, LoadingPoint]) -> pd.DataFrame:
     """Return one row per step and repetition of every trial's last attempt, with `COLUMNS`."""
-    run_id = run.directory.run_id
-    rows = (row for trial, last, raw in run.attempts() for row in _trial_rows(trial.point, last, raw))
+    run_id = plan.directory.run_id
+    rows = (row for trial, last, raw in plan.attempts() for row in _trial_rows(trial.point, last, raw))
     return typed((row | {"run_id": run_id} for row in rows), COLUMNS)
 
 

@@ -1,27 +1,18 @@
-"""The loading study's `StudyKind`."""
+"""Study loading, as a kind of run."""
 
-from __future__ import annotations
-
-from xdplab.studies.frame import StudyKind, StudyRun
 from xdplab.studies.loading.points import LoadingPoint, LoadingRequest, gather, smallest
-from xdplab.studies.loading.published import EXPERIMENTS
 from xdplab.studies.loading.rows import table_of
 from xdplab.studies.loading.study import LoadingStudy
 from xdplab.studies.loading.summaries import tables_of
 from xdplab.studies.loading.views import VIEWS
+from xdplab.studies.points import StudyPlanning
+from xdplab.studies.study_kind import study_kind
 
-LoadingRun = StudyRun[LoadingRequest, LoadingPoint]
-
-STUDY: StudyKind[LoadingRequest, LoadingPoint] = StudyKind(
-    name="loading",
-    request=LoadingRequest,
-    point=LoadingPoint,
-    gather=gather,
-    measurer=LoadingStudy,
+STUDY = study_kind(
+    StudyPlanning("loading", LoadingRequest, LoadingPoint, gather, smallest),
+    session=LoadingStudy,
     table=table_of,
     tables=tables_of,
     views=VIEWS,
     version="3",
-    smallest=smallest,
-    published=EXPERIMENTS,
 )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.errors import UnsupportedError
-from xdplab.studies.frame import StudyRun
 from xdplab.studies.guests import build_tree
 from xdplab.studies.loading import passes, subjects
 from xdplab.studies.loading.passes import PLAIN, LoadRunner
@@ -29,6 +28,7 @@ from xdplab.studies.loading.points import (
 )
 from xdplab.studies.placed import PlacedSession, driver
 from xdplab.studies.places import Place, PlaceFacts, is_foreign
+from xdplab.studies.points import StudyPlan
 
 COMPILED, SECTIONS, OBJECT = "compiled.json", "sections.json", "program.bpf.o"
 
@@ -47,9 +47,9 @@ class LoadingStudy(PlacedSession):
 
     facts = LoadingFacts
 
-    def __init__(self, run: StudyRun[LoadingRequest, LoadingPoint]) -> None:
+    def __init__(self, plan: StudyPlan[LoadingRequest, LoadingPoint]) -> None:
         super().__init__()
-        self._request = run.request
+        self._request = plan.request
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
         point = trials[0].point

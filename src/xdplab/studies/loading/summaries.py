@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from xdplab.studies.frame import StudyRun
 from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, medians, parts
 from xdplab.studies.loading.points import (
     BPF,
@@ -21,6 +20,7 @@ from xdplab.studies.loading.points import (
     LoadingRequest,
 )
 from xdplab.studies.loading.rows import FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL
+from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 
 TOLERANCE = 0.02
@@ -217,6 +217,6 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
 }
 
 
-def tables_of(run: StudyRun[LoadingRequest, LoadingPoint], table: pd.DataFrame) -> dict[str, Table]:
+def tables_of(plan: StudyPlan[LoadingRequest, LoadingPoint], table: pd.DataFrame) -> dict[str, Table]:
     """Return title and content of every table."""
     return {name: Table(title, make(table)) for name, (title, make) in TABLES.items()}

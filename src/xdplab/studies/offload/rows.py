@@ -10,15 +10,14 @@ import pandas as pd
 
 from xdplab.run.facts import learnt
 from xdplab.run.state import Attempt
-from xdplab.studies.frame import StudyRun
 from xdplab.studies.offload.bench import read
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.offload.study import ANSWER, OffloadFacts
-from xdplab.studies.points import StudyTrial
+from xdplab.studies.points import StudyPlan, StudyTrial
 from xdplab.studies.tables import Table
 
-OffloadRun = StudyRun[OffloadRequest, OffloadPoint]
+OffloadPlan = StudyPlan[OffloadRequest, OffloadPoint]
 
 COLUMNS = {
     "run_id": "string",
@@ -42,11 +41,11 @@ _SHOWN = {"asked": "asked", "expected": "expected", "source": "said in", "obtain
 _NUMBER = re.compile(r"\d+")
 
 
-def table_of(run: OffloadRun) -> pd.DataFrame:
+def table_of(plan: OffloadPlan) -> pd.DataFrame:
     """Return one row per question and place, in the questions' order."""
-    rows = [_row(run.directory.run_id, *found) for found in run.attempts()]
+    rows = [_row(plan.directory.run_id, *found) for found in plan.attempts()]
     order = {name: number for number, name in enumerate(QUESTIONS)}
-    places = {place: number for number, place in enumerate(run.request.places)}
+    places = {place: number for number, place in enumerate(plan.request.places)}
     rows.sort(key=lambda row: (places[row["place"]], order[row["question"]]))
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
@@ -67,7 +66,7 @@ def _row(run_id: str, trial: StudyTrial[OffloadPoint], attempt: Attempt, raw: Pa
     }
 
 
-def tables_of(_run: OffloadRun, table: pd.DataFrame) -> dict[str, Table]:
+def tables_of(_plan: OffloadPlan, table: pd.DataFrame) -> dict[str, Table]:
     """Return one row per kernel, what differs between kernels, and one table per place with every question."""
     made = {
         "kernels": Table("netdevsim, by kernel", _kernels(table)),

@@ -11,20 +11,20 @@ from typing import Any
 import pandas as pd
 
 from xdplab.analysis import MARGIN
-from xdplab.analysis.decide.compare import POINT, decide, same_points
+from xdplab.analysis.compare import POINT, decide, same_points
 from xdplab.errors import ResultsError
 from xdplab.run.disk import replacing
 from xdplab.studies.comparing import ComparedRuns, check_metric, differences
+from xdplab.studies.kind import Run
 from xdplab.studies.traffic.calibrating import calibrated, usable
 from xdplab.studies.traffic.columns import trials_frame
 from xdplab.studies.traffic.comparison import changed_files
-from xdplab.studies.traffic.kind import PlanRun
 
 VERSION = 1
 _NEEDED = ("run_id", "point_id", "trial_id", "attempt", "repetition", "verdict", "program_hash")
 
 
-def save(run: PlanRun, metric: str, path: Path, *, equal: Sequence[PlanRun] = ()) -> None:
+def save(run: Run[Any], metric: str, path: Path, *, equal: Sequence[Run[Any]] = ()) -> None:
     """Write the baseline of ``run`` for ``metric``; two or more ``equal`` runs say how equal runs spread."""
     if len(equal) == 1:
         raise ResultsError("one equal run has no spread", remedy="give --equal twice or more, or leave it out")
@@ -46,7 +46,7 @@ def _kept(table: pd.DataFrame, metric: str) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
-def against(path: Path, run: PlanRun, *, margin: float = MARGIN) -> ComparedRuns:
+def against(path: Path, run: Run[Any], *, margin: float = MARGIN) -> ComparedRuns:
     """Compare ``run`` to the baseline in ``path``, by the metric that it was saved for. Raises ResultsError."""
     try:
         data = json.loads(path.read_text())

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from xdplab.analysis.decide.calibration import LEAST_REPETITIONS, LEAST_RUNS, Calibration, calibration
+from xdplab.analysis.calibration import LEAST_REPETITIONS, LEAST_RUNS, Calibration, calibration
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import Plan
 from xdplab.resources import state_root
 from xdplab.run.disk import disk_errors
 from xdplab.run.progress import Observer
-from xdplab.studies.traffic import runs
+from xdplab.studies.traffic import kind, runs
 from xdplab.studies.traffic.comparison import around
 
 MACHINE = ("dut cpus Model name", "dut cpus CPU(s)", "dut driver driver", "tg cpus Model name")
@@ -36,9 +36,7 @@ def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Cali
     directories = []
     for _ in range(count):
         with runs.lab_for(lab_name) as lab:
-            directory = runs.start(plan, lab, folder)
-            runs.execute(directory, lab, observer)
-        directories.append(directory)
+            directories.append(kind.measured(plan, lab, folder, observer).directory)
     facts = {name: value for name, value in around(directories[0]).items() if name in (*MACHINE, "dut kernel")}
     tables = [runs.settled_trials(directory) for directory in directories]
     names = [directory.name for directory in directories]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from typing import Any
 
 import pandas as pd
 
 from xdplab.analysis import MARGIN
-from xdplab.analysis.decide.calibration import Calibration
-from xdplab.analysis.decide.compare import Drift, decide, drift, same_points
+from xdplab.analysis.calibration import Calibration
+from xdplab.analysis.compare import Drift, decide, drift, same_points
 from xdplab.analysis.settings_rules import settings_around
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_runs, differences, names_of
-from xdplab.studies.provenance import MOMENT, flat
-from xdplab.studies.traffic.kind import PlanRun
+from xdplab.studies.environment import flat
+from xdplab.studies.kind import Run
+from xdplab.studies.provenance import MOMENT
 from xdplab.studies.traffic.planned import run_plan
 from xdplab.text import many
 
@@ -22,11 +24,11 @@ RATE = "forwarded_pps"
 
 
 def compared(
-    first: PlanRun,
-    second: PlanRun,
+    first: Run[Any],
+    second: Run[Any],
     metric: str = "forwarded_pps",
     *,
-    equal: Sequence[PlanRun] = (),
+    equal: Sequence[Run[Any]] = (),
     margin: float = MARGIN,
     calibration: Calibration | None = None,
 ) -> ComparedRuns:
@@ -58,7 +60,7 @@ def compared(
     return ComparedRuns(metric, names, tuple(_unlike(first, second, *settled)), doubts, decision)
 
 
-def _doubts(run: PlanRun, table: pd.DataFrame, metric: str) -> list[str]:
+def _doubts(run: Run[Any], table: pd.DataFrame, metric: str) -> list[str]:
     found = [f"{one.rule}: {one.what}" for one in run.findings() if one.severity == "warning"]
     moved: Drift | None = drift(table, metric)
     if moved is not None and moved.told and metric != RATE:  # of the rate it is a finding
@@ -68,7 +70,7 @@ def _doubts(run: PlanRun, table: pd.DataFrame, metric: str) -> list[str]:
     return found
 
 
-def _unlike(first: PlanRun, second: PlanRun, a: pd.DataFrame, b: pd.DataFrame) -> list[Unlike]:
+def _unlike(first: Run[Any], second: Run[Any], a: pd.DataFrame, b: pd.DataFrame) -> list[Unlike]:
     before, after = (run.around() for run in (first, second))
     known = differences(before, after)
     points = frozenset(a["point_id"]) & frozenset(b["point_id"])

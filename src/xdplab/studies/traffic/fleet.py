@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,20 +12,21 @@ from typing import Any
 
 from distributed import Client
 
-from xdplab.errors import HostLostError, LabError, PlanError, XdplabError
+from xdplab.errors import HostLostError, LabError, PlanError
 from xdplab.labs import Arrangement, use_lab
 from xdplab.plan import Block, Plan, Point, Trial
 from xdplab.run.engine import run_trials
 from xdplab.run.fleet import BlockResult, pack, run_on_fleet
 from xdplab.run.fleet_dask import DaskFleet, connected, submit
-from xdplab.run.progress import Observer
+from xdplab.run.progress import Observer, silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, attempts_of, record_planned
+from xdplab.studies.kind import Run
+from xdplab.studies.provenance import host_states
 from xdplab.studies.traffic.checks import check_plan, require_machines
-from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.pdr import FILE, known_pdr
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
-from xdplab.studies.traffic.runs import MEASURED, TrafficMethod, keep_tables, quiet
+from xdplab.studies.traffic.runs import MEASURED, TrafficMethod
 from xdplab.studies.traffic.turns import THE_PLANS
 
 
@@ -44,7 +45,7 @@ def measure_block(
         try:
             with use_lab(lab_name) as lab, lab.lock(f"run {run_id}"), way.session(lab, run, plan, block) as session:
                 run.write_json("programs/hosts.json", host_states(lab))
-                run_trials(run, block, lambda _: session, quiet(), pause_s=way.pause_s(plan))
+                run_trials(run, block, lambda _: session, silent(), pause_s=way.pause_s(plan))
         except (HostLostError, LabError) as error:
             lost = str(error)
         # A trial that failed while its lab went down failed because of that: it is given back, and costs no retry.
@@ -84,8 +85,8 @@ def look(plan: Plan, lab_name: str) -> Looked:
 class JoinedLabs:
     """Equal labs that measure one run at once, each through a Dask worker that has it."""
 
-    def __init__(self, labs: Sequence[str], client: Client, scheduler: str | None) -> None:
-        self._labs, self._client, self._scheduler = tuple(labs), client, scheduler
+    def __init__(self, labs: Sequence[str], client: Client, scheduler: str | None, method: TrafficMethod) -> None:
+        self._labs, self._client, self._scheduler, self._method = tuple(labs), client, scheduler, method
 
     def start(
         self,
@@ -110,28 +111,19 @@ class JoinedLabs:
         extend_run(extend, plan, only=only, files=files)
         return extend
 
-    def execute(self, run: RunDirectory, observer: Observer, way: TrafficMethod = MEASURED) -> RunState:
-        """Measure the missing trials of ``run``, then derive its tables, also after an interrupt."""
-        run.require_trust()
-        plan, trials = run_plan(run), run_trials_of(run)
+    def measure(self, run: Run[Any], observer: Observer) -> RunState:
+        """Measure the missing trials of ``run``."""
+        folder, method = run.directory, self._method
+        plan, trials = run_plan(folder), run_trials_of(folder)
         _require_a_number(plan)
         _require_no_lab_of_their_own(trial.point for trial in trials)
         first = self._look(plan)[0]
         for trial in trials:
             require_machines(trial.point.arrangement, first)
-        with run.writer():
-            run.journal.append("shared", labs=self._labs, scheduler=self._scheduler)
-            try:
-                fleet = DaskFleet(
-                    self._client, self._labs, partial(measure_block, way, run.run_id, plan, known_pdr(run))
-                )
-                state = run_on_fleet(run, trials, fleet, observer, retries=way.retries(plan))
-            except BaseException:
-                with suppress(XdplabError):  # a full disk must not hide what happened first
-                    keep_tables(run, way.recipe)
-                raise
-            keep_tables(run, way.recipe)
-        return state
+        folder.journal.append("shared", labs=self._labs, scheduler=self._scheduler)
+        block = partial(measure_block, method, folder.run_id, plan, known_pdr(folder))
+        fleet = DaskFleet(self._client, self._labs, block)
+        return run_on_fleet(folder, trials, fleet, observer, retries=method.retries(plan))
 
     def _look(self, plan: Plan) -> list[Looked]:
         asked = [submit(self._client, lab, look, plan, lab) for lab in self._labs]
@@ -166,7 +158,7 @@ def _require_no_lab_of_their_own(places: Iterable[Block | Point]) -> None:
 
 
 @contextmanager
-def joined(labs: Sequence[str], scheduler: str | None = None) -> Iterator[JoinedLabs]:
+def joined(labs: Sequence[str], scheduler: str | None = None, method: TrafficMethod = MEASURED) -> Iterator[JoinedLabs]:
     """Bring ``labs`` up where they are not and join them; with ``scheduler``, those of a cluster that runs already.
 
     Raises LabError for a lab named twice or one that the cluster at ``scheduler`` has no worker for.
@@ -177,4 +169,4 @@ def joined(labs: Sequence[str], scheduler: str | None = None) -> Iterator[Joined
         if scheduler is None:  # brought up once, not for each block; a worker keeps the lab of its own machine
             for name in labs:
                 stack.enter_context(use_lab(name))
-        yield JoinedLabs(labs, stack.enter_context(connected(labs, scheduler)), scheduler)
+        yield JoinedLabs(labs, stack.enter_context(connected(labs, scheduler)), scheduler, method)

@@ -1,45 +1,39 @@
-"""The functions on a run of XDP traffic: start it, execute it, derive its tables."""
+"""A run of XDP traffic: made from a plan, measured in a lab, and its tables."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
-from rich.console import Console
 
 from xdplab.analysis.derived import Visits, derive
 from xdplab.analysis.verdicts import RULES_VERSION
-from xdplab.errors import LabError, XdplabError
+from xdplab.errors import LabError
 from xdplab.labs import Lab, use_lab
 from xdplab.later import later
 from xdplab.plan import Plan, Trial
-from xdplab.run.derived import Recipe, Tables, all_gone, is_owed, table, warn_gone
-from xdplab.run.derived import derive as derive_into
+from xdplab.run.derived import Recipe, Tables, all_gone, table, warn_gone
 from xdplab.run.engine import run_trials
 from xdplab.run.frames import frame
-from xdplab.run.progress import Observer, PlainObserver
+from xdplab.run.manifest import SessionRecord, When
+from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, attempts_of, read_state
+from xdplab.studies.kind import Run
+from xdplab.studies.provenance import host_states
 from xdplab.studies.traffic.checks import check_plan, require_machines
 from xdplab.studies.traffic.columns import NAMES, SAMPLES, columns_version, trials_frame
-from xdplab.studies.traffic.manifest import host_states
 from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.session import TrafficSession
 from xdplab.studies.traffic.turns import THE_PLANS, Labs, TrialSession, labs_of, sessions_in
 
 open_ended = later("xdplab.studies.traffic.open_ended")
-
-MANIFEST = "manifest.json"
-
-
-def quiet() -> Observer:
-    """An observer that prints nothing."""
-    return PlainObserver(Console(quiet=True))
 
 
 @contextmanager
@@ -96,14 +90,13 @@ def start(
 
 @dataclass(frozen=True)
 class TrafficMethod:
-    """How the trials of a plan are measured, and how its tables are derived.
+    """How the trials of a plan are measured.
 
     ``session(lab, run, plan, trials)`` is entered before the first trial and gives the measurer. ``patient`` is False
     if a trial is tried only once and there is no pause between trials, in spite of the plan.
     """
 
     session: Callable[[Lab, RunDirectory, Plan, Sequence[Trial]], AbstractContextManager[TrialSession]]
-    recipe: Recipe
     patient: bool = True
 
     def retries(self, plan: Plan) -> int:
@@ -113,59 +106,46 @@ class TrafficMethod:
         return plan.trial.pause_s if self.patient else 0.0
 
 
-def execute(
-    run: RunDirectory, lab: Lab, observer: Observer, way: TrafficMethod | None = None, *, steal: bool = False
-) -> RunState:
-    """Measure the missing trials of ``run`` in ``lab``, then derive its tables, also after an interrupt.
+MEASURED = TrafficMethod(TrafficSession)
+
+
+@dataclass(frozen=True)
+class InLab:
+    """Measures a run in a lab that is up, and in the labs that its blocks name.
 
     ``steal`` takes the lab from a run that is silent.
     """
-    run.require_trust()
-    way = way or MEASURED
-    plan, trials = run_plan(run), run_trials_of(run)
-    with run.writer(), ExitStack() as held:
-        ids = set(read_state(run).owed)
+
+    lab: Lab
+    method: TrafficMethod = MEASURED
+    steal: bool = False
+
+    def measure(self, run: Run[Any], observer: Observer) -> RunState:
+        folder, method = run.directory, self.method
+        plan, trials = run_plan(folder), run_trials_of(folder)
+        ids = set(read_state(folder).owed)
         owed = [trial for trial in trials if trial.trial_id in ids]
-        labs = held.enter_context(labs_of([trial.point for trial in owed], lab)) or {THE_PLANS: lab}
-        for trial in owed:
-            require_machines(trial.point.arrangement, labs[trial.point.lab])
-        for one in labs.values():
-            held.enter_context(one.lock(steal=steal))
-        try:
-            with sessions_in(labs, owed, lambda one, own: way.session(one, run, plan, own)) as session_of:
-                _write_manifest(run, labs, "before")
-                retries, pause_s = way.retries(plan), way.pause_s(plan)
-                stop = open_ended.OpenEnded(run, plan, trials) if plan.open_ended else None
-                state = run_trials(run, trials, session_of, observer, retries=retries, pause_s=pause_s, stop=stop)
-                _write_manifest(run, labs, "after")
-        except BaseException:
-            with suppress(XdplabError):  # a full disk must not hide what happened first
-                keep_tables(run, way.recipe)
-            raise
-        keep_tables(run, way.recipe)
-    return state
+        with ExitStack() as held:
+            labs = held.enter_context(labs_of([trial.point for trial in owed], self.lab)) or {THE_PLANS: self.lab}
+            for trial in owed:
+                require_machines(trial.point.arrangement, labs[trial.point.lab])
+            for lab in labs.values():
+                held.enter_context(lab.lock(steal=self.steal))
+            with sessions_in(labs, owed, lambda lab, own: method.session(lab, folder, plan, own)) as session_of:
+                hosts = SessionRecord(folder)
+                _ask(hosts, "before", labs)
+                retries, pause_s = method.retries(plan), method.pause_s(plan)
+                stop = open_ended.OpenEnded(folder, plan, trials) if plan.open_ended else None
+                state = run_trials(folder, trials, session_of, observer, retries=retries, pause_s=pause_s, stop=stop)
+                _ask(hosts, "after", labs)
+        return state
 
 
-def _write_manifest(run: RunDirectory, labs: Labs, when: str) -> None:
-    """``manifest.json``: the state of each lab's hosts before the first and after the last trial of each session."""
-    before = [event["session"] for event in run.journal.events("hosts") if event["when"] == "before"]
-    session = max(before, default=-1) + (when == "before")
+def _ask(hosts: SessionRecord, when: When, labs: Labs) -> None:
+    """Record the state of each lab's hosts."""
     for lab in labs.values():
-        run.journal.append("hosts", when=when, session=session, state=host_states(lab))
-    _save_manifest(run)
-
-
-def _save_manifest(run: RunDirectory) -> None:
-    sessions = list(run.journal.events("hosts"))
-    run.write_json(MANIFEST, {"run_id": run.run_id, "sessions": sessions, "seed": run_plan(run).seed})
-
-
-def _manifest_is_old(run: RunDirectory) -> bool:
-    try:
-        known = len(json.loads((run.path / MANIFEST).read_bytes())["sessions"])
-    except (OSError, ValueError, LookupError, TypeError):  # absent, or cut short by a power cut
-        known = 0
-    return known < run.journal.count("hosts")
+        hosts.note(when, host_states(lab))
+    hosts.keep()
 
 
 def _derive(run: RunDirectory, before: Tables) -> Tables:
@@ -239,7 +219,6 @@ def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[
 TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
 SAMPLE_NAMES = {column.name for column in SAMPLES}
 RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, visits 2, columns {columns_version()}", _derive)
-MEASURED = TrafficMethod(TrafficSession, RECIPE)
 
 
 def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:
@@ -255,39 +234,6 @@ def trials_table(run: RunDirectory, read: Callable[[Path], pd.DataFrame] | None 
     ``read`` reads a file of the table, for callers that need only a part.
     """
     return table(run, RECIPE, TRIALS, read)
-
-
-def samples_table(run: RunDirectory) -> pd.DataFrame:
-    """One row per interval. Writes nothing into the run."""
-    return table(run, RECIPE, SAMPLES_FILE)
-
-
-def complete(run: RunDirectory, recipe: Recipe | None = None) -> list[str]:
-    """Complete what a kill after the last trial interrupted, and return a description of it.
-
-    Tables, the manifest, and the journal's line that the run is complete may be missing.
-    """
-    done = []
-    with run.writer():
-        if _manifest_is_old(run):
-            _save_manifest(run)
-            done.append("the manifest was written")
-        if is_owed(run, recipe or RECIPE):
-            done.append(f"the tables were derived: {keep_tables(run, recipe)}")
-        state = read_state(run)
-        if not state.owed and state.ended != "complete":
-            run.journal.append("ended", how="complete")
-    return done
-
-
-def check_raw(run: RunDirectory) -> None:
-    """Warn (ResultsWarning) where raw files of the run are gone."""
-    warn_gone(run, all_gone(run))
-
-
-def keep_tables(run: RunDirectory, recipe: Recipe | None = None) -> Path:
-    """Derive the tables of ``run`` if they are not current; return their folder."""
-    return derive_into(run, recipe or RECIPE)
 
 
 def settled_trials(run: RunDirectory) -> pd.DataFrame:

@@ -14,15 +14,15 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.decide.race import Standing
+from xdplab.analysis.race import Standing
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.labs import Lab
 from xdplab.plan import Plan, parse_plan
 from xdplab.resources import shipped
 from xdplab.run.progress import Observer
-from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
+from xdplab.run.rundir import RunDirectory
 from xdplab.studies.tables import markdown
-from xdplab.studies.traffic import audits, race, runs
+from xdplab.studies.traffic import audits, kind, race, runs
 from xdplab.studies.traffic.comparison import around
 from xdplab.studies.traffic.latencies import latencies_of
 from xdplab.studies.traffic.selftest_backlog import SLOW, backlog_found, steering
@@ -88,10 +88,8 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
     loads = [load_of(lab)]
 
     def measured(plan: Plan, seen: Observer = observer) -> RunDirectory:
-        run = runs.start(plan, lab, parent)
+        run = kind.measured(plan, lab, parent, seen).directory
         made.append(run)
-        with discarded_if_nothing_began(run):
-            runs.execute(run, lab, seen)
         loads.append(load_of(lab))
         return run
 

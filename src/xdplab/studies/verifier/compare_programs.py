@@ -15,7 +15,7 @@ import pandas as pd
 from xdplab.analysis.values import Row, is_null, number, records, text
 from xdplab.errors import PlanError, ResultsError
 from xdplab.formats.veristat_csv import parse_veristat
-from xdplab.studies.every import AnyRun
+from xdplab.studies.kind import Run
 from xdplab.studies.verifier.points import LINUX
 
 COUNTS = (
@@ -128,14 +128,14 @@ class ComparedPrograms:
         return lines
 
 
-def side_of_run(run: AnyRun, kernel: str | None = None, corpus: str | None = None) -> Side:
+def side_of_run(run: Run[Any], kernel: str | None = None, corpus: str | None = None) -> Side:
     """Return the results of a run's kernel, one row per program: counts of the first repetition, medians of times.
 
     Raises ResultsError for a run of another kind, without a kernel, or with several kernels of which none is chosen.
     """
-    if run.kind_name != "verifier":
+    if run.kind.name != "verifier":
         raise ResultsError(
-            f"{run.directory.name} is a run of kind {run.kind_name}: only the verifier study compares programs"
+            f"{run.directory.name} is a run of kind {run.kind.name}: only the verifier study compares programs"
         )
     rows = run.rows()
     rows = rows[rows["verifier"] == LINUX]
@@ -162,7 +162,7 @@ def side_of_csv(path: Path) -> Side:
     return Side(f"veristat's {path.name}", _one_each(pd.DataFrame(parse_veristat(written))))
 
 
-def sides_within(run: AnyRun) -> tuple[Side, Side]:
+def sides_within(run: Run[Any]) -> tuple[Side, Side]:
     """Return the two sides that one run has: its two kernels, or its two corpora on one kernel. Raises ResultsError."""
     rows = run.rows()
     rows = rows[rows["verifier"] == LINUX] if "verifier" in rows else rows.iloc[:0]
@@ -364,7 +364,7 @@ def _plain(value: object) -> object:
     return None if is_null(value) else value
 
 
-def _order(run: AnyRun) -> Callable[[str], tuple[int, str]]:
+def _order(run: Run[Any]) -> Callable[[str], tuple[int, str]]:
     """The kernels in the order of the request: the first is A."""
-    asked: tuple[str, ...] = getattr(getattr(run, "request", None), "kernels", ())
-    return lambda kernel: (asked.index(kernel) if kernel in asked else len(asked), kernel)
+    kernels: tuple[str, ...] = run.plan.request.kernels
+    return lambda kernel: (kernels.index(kernel) if kernel in kernels else len(kernels), kernel)

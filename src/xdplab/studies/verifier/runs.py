@@ -12,10 +12,11 @@ import pandas as pd
 from xdplab.errors import PlanError
 from xdplab.labs.base import HOST
 from xdplab.programs.program import cache_directory
-from xdplab.studies import provenance
-from xdplab.studies.frame import StudyKind, StudyRun
+from xdplab.studies import environment
+from xdplab.studies.kind import Run
 from xdplab.studies.places import require_rights
-from xdplab.studies.points import Gathered
+from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning
+from xdplab.studies.study_kind import study_kind
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import attach_targets, corpora
 from xdplab.studies.verifier.compilers import Compiler, find_compilers
@@ -56,7 +57,7 @@ GLOBALS = "globals.txt"
 TESTBED_ACCESSES = (0, 10, 100, 1000)
 
 
-VerifierRun = StudyRun[VerifierRequest, VerifierPoint]
+VerifierPlan = StudyPlan[VerifierRequest, VerifierPoint]
 
 
 def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
@@ -100,32 +101,32 @@ def given_words(request: VerifierRequest, files: Mapping[str, bytes]) -> str | N
     return ", ".join(words) or None
 
 
-def tools(run: VerifierRun) -> dict[str, str]:
+def tools(plan: VerifierPlan) -> dict[str, str]:
     """Return the full version of each installed compiler and verifier, of users' own kernels, and what the user set."""
     found = {compiler.name: compiler.version for compiler in find_compilers()}
-    found |= own_kernels(run.request.kernels)
-    found |= {PROGRAM_FLAGS_TOOL: ", ".join(run.request.flags)} if run.request.flags else {}
+    found |= own_kernels(plan.request.kernels)
+    found |= {PROGRAM_FLAGS_TOOL: ", ".join(plan.request.flags)} if plan.request.flags else {}
     found |= (
-        {VARIABLES_TOOL: f"sha256 {digest((run.directory.path / GLOBALS).read_bytes())}"}
-        if run.request.variables
+        {VARIABLES_TOOL: f"sha256 {digest((plan.directory.path / GLOBALS).read_bytes())}"}
+        if plan.request.variables
         else {}
     )
-    attached, loaded = run.request.attached, run.request.loaded
+    attached, loaded = plan.request.attached, plan.request.loaded
     found |= (
-        {attach_targets.TARGETS_TOOL: f"sha256 {digest((run.directory.path / attach_targets.TARGETS).read_bytes())}"}
+        {attach_targets.TARGETS_TOOL: f"sha256 {digest((plan.directory.path / attach_targets.TARGETS).read_bytes())}"}
         if attached
         else {}
     )
     found |= {MODULES_TOOL: ", ".join(loaded)} if loaded else {}
-    return found | {prevail.name: version_of(prevail) for prevail in find_prevails(run.request.prevails)}
+    return found | {prevail.name: version_of(prevail) for prevail in find_prevails(plan.request.prevails)}
 
 
-def measurer(run: VerifierRun) -> VerifierStudy:
-    """Return the measurer of a run's trials, with the compilers and verifiers that are installed now."""
-    request = run.request
+def session(plan: VerifierPlan) -> VerifierStudy:
+    """Return the session that measures a run's trials, with the compilers and verifiers that are installed now."""
+    request = plan.request
     means = Means(
-        objects=run.directory.path / "objects",
-        types=run.directory.path / "known.types",
+        objects=plan.directory.path / "objects",
+        types=plan.directory.path / "known.types",
         cache_dir=cache_directory().parent / "verifier",
         compilers={c.name: c for c in find_compilers()},
         prevails={p.name: p for p in find_prevails(request.prevails)},
@@ -135,53 +136,49 @@ def measurer(run: VerifierRun) -> VerifierStudy:
         limits=ResourceLimits(wall_s=request.limit_s),
         given=Circumstances(
             flags=request.flags,
-            variables=run.directory.path / GLOBALS if request.variables else None,
-            attached=run.directory.path / attach_targets.TARGETS if request.attached else None,
+            variables=plan.directory.path / GLOBALS if request.variables else None,
+            attached=plan.directory.path / attach_targets.TARGETS if request.attached else None,
             modules=request.loaded,
         ),
     )
     return VerifierStudy(means)
 
 
-def _table(run: VerifierRun) -> pd.DataFrame:
-    return table_of(run.directory, run.trials)
+def _table(plan: VerifierPlan) -> pd.DataFrame:
+    return table_of(plan.directory, plan.trials)
 
 
-def _tables(run: VerifierRun, table: pd.DataFrame) -> dict[str, Table]:
-    largest = largest_of(run.directory, run.trials)
+def _tables(plan: VerifierPlan, table: pd.DataFrame) -> dict[str, Table]:
+    largest = largest_of(plan.directory, plan.trials)
     made = tables_of(table, largest)
     return made | {"paper": paper_table(table, largest)} if len(table) else made
 
 
-def paper_page(run: VerifierRun) -> str:
+def paper_page(run: Run[VerifierPlan]) -> str:
     """Return the page that sets a run beside the published study."""
-    table = run.table()
+    plan, table = run.plan, run.rows()
     others = table.loc[table["verifier"] != LINUX, "verifier"]
     named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *_GIVEN]
-    around = provenance.summary(run.directory, named) or "tools that the run does not name"
-    told = page(table, largest_of(run.directory, run.trials), around)
-    lacking = not_measured_of(run)
+    around = environment.summary(plan.directory, named) or "tools that the run does not name"
+    told = page(table, largest_of(plan.directory, plan.trials), around)
+    lacking = not_measured_of(plan)
     parts = ", ".join(f"{many(count, 'trial')} of {place}" for place, count in lacking.items())
     return f"{told}\nNot measured: {parts}; `xdplab audit RUN` says why.\n" if lacking else told
 
 
-def not_measured_of(run: VerifierRun) -> Counter[str]:
+def not_measured_of(plan: VerifierPlan) -> Counter[str]:
     """Count the trials without a measurement, by kernel or verifier: what failed, and what an unfinished run owes."""
-    measured = {trial.trial_id for trial, last, _ in run.attempts() if last.status == "measured"}
-    return Counter(t.point.kernel or t.point.verifier for t in run.trials if t.trial_id not in measured)
+    measured = {trial.trial_id for trial, last, _ in plan.attempts() if last.status == "measured"}
+    return Counter(t.point.kernel or t.point.verifier for t in plan.trials if t.trial_id not in measured)
 
 
-STUDY = StudyKind(
-    "verifier",
-    VerifierRequest,
-    VerifierPoint,
-    gather,
-    measurer,
-    _table,
-    _tables,
-    VIEWS,
+STUDY = study_kind(
+    StudyPlanning("verifier", VerifierRequest, VerifierPoint, gather, smallest),
+    session=session,
+    table=_table,
+    tables=_tables,
+    views=VIEWS,
     version="2",
-    smallest=smallest,
     tools=tools,
 )
 

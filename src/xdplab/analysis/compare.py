@@ -20,8 +20,8 @@ import pandas as pd
 from scipy.special import gammainc, gammaincinv, ndtr, stdtr
 
 from xdplab.analysis import MARGIN
-from xdplab.analysis.decide import Decision
-from xdplab.analysis.decide.calibration import Calibration
+from xdplab.analysis.calibration import Calibration
+from xdplab.analysis.decision import Decision
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.series import PROGRAM, SETTING, key_of, settled, valid
 from xdplab.plan.factors import FACTORS

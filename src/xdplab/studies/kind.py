@@ -1,0 +1,276 @@
+"""One `Run` for every kind of run, and `Kind`: what is particular to one. The command line and the notebook use only
+these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import pandas as pd
+
+from xdplab.analysis import MARGIN
+from xdplab.analysis.findings import Finding
+from xdplab.errors import ResultsError, XdplabError
+from xdplab.labs import Lab
+from xdplab.run import manifest
+from xdplab.run.derived import Recipe, all_gone, derive, is_owed, table, warn_gone
+from xdplab.run.progress import Observer, silent
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import RunState, read_state
+from xdplab.run.waiting import recorded
+from xdplab.studies.comparing import ComparedRuns
+from xdplab.studies.tables import Table
+
+P = TypeVar("P")
+Reader = Callable[[Path], pd.DataFrame]
+"""Reads a table's file, for callers that need only a part."""
+SAMPLES = "samples.parquet"
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a run is measured: in a lab (its name, or one that is up), or in several at once; by default where it was.
+
+    ``steal`` takes one lab's servers from a run that is silent.
+    """
+
+    lab: str | Lab | None = None
+    labs: tuple[str, ...] = ()
+    scheduler: str | None = None
+    steal: bool = False
+
+
+class Workplace(Protocol):
+    """What can measure a run's missing trials: labs that are up, or places that a study brings up itself."""
+
+    def measure(self, run: Run[Any], observer: Observer) -> RunState: ...
+
+
+class Planning(Protocol):
+    """How a study's request becomes the points of a run: `xdplab.studies.points.StudyPlanning`."""
+
+    @property
+    def smallest(self) -> Callable[[Any], Any]:
+        """Makes a request as small as still shows everything: a minute or two."""
+
+    def asked(self, values: Mapping[str, Any], where: str = "") -> Any:
+        """Return the request with these fields. Raises PlanError for a name that is none."""
+
+    def start(self, request: Any, parent: Path, name: str | None = None) -> RunDirectory: ...
+
+
+class Pictures(Protocol):
+    """The figures of a kind of run, each by its name."""
+
+    def names(self, run: Run[Any]) -> list[str]: ...
+
+    def draw(self, run: Run[Any], names: Sequence[str], style: str, out: Path | None) -> list[str]:
+        """Draw all figures that apply, or ``names``; return their files, and why the others were not drawn."""
+
+    def figure(self, run: Run[Any], name: str | None, **options: Any) -> Any:
+        """Draw one figure for a notebook, the first by default. Raises FigureError."""
+
+    def explain(self, run: Run[Any], figure: str, mark: str, data: Sequence[Path]) -> list[str]:
+        """Return what is behind the marks of a figure; ``data`` are an import's logs. Raises FigureError, PlanError."""
+
+
+class RunAudit(Protocol):
+    """The results of a run that are not trustworthy."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+    def to_markdown(self) -> str: ...
+
+
+class Judge(Protocol):
+    """Says what in a run is not trustworthy; ``findings`` alone, or ``audit`` with all that belongs to them."""
+
+    def findings(self, run: Run[Any]) -> list[Finding]: ...
+
+    def audit(self, run: Run[Any]) -> RunAudit: ...
+
+
+def first_table(run: Run[Any], read: Reader | None = None) -> pd.DataFrame:
+    """Return the first of a run's tables: its own if it is current, else derived again."""
+    return table(run.directory, run.recipe, run.recipe.files[0], read)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[P]):
+    """What is particular to a kind of run. Everything that all have in common is in `Run`."""
+
+    name: str
+    read: Callable[[RunDirectory], P]
+    """Reads a run's plan. Raises ResultsError, PlanError."""
+    at: Callable[[Run[P], Where], AbstractContextManager[Workplace]]
+    """Gives the place that measures a run: where it was, or as `Where` says."""
+    recipe: Callable[[Run[P]], Recipe]
+    """How its tables are derived."""
+    tables: Callable[[Run[P]], dict[str, Table]]
+    """The printed tables, by name."""
+    summary: Callable[[Run[P]], list[str]]
+    """The results in a few lines."""
+    pictures: Pictures
+    metric: Callable[[Run[P]], str]
+    """The column that is compared by default."""
+    around: Callable[[RunDirectory], Mapping[str, str]]
+    """What was recorded of the places before a run, by name."""
+    compare: Callable[[Run[P], Run[P], str, Sequence[Run[P]], float], ComparedRuns]
+    judge: Judge
+    attempts: Callable[[Run[P], Reader | None], pd.DataFrame] = first_table
+    """The rows of its first table."""
+    one_row_a_trial: bool = True
+    """Whether the last row of a trial is the one that counts."""
+    planning: Planning | None = None
+    """How a study's request becomes points; None for plans of XDP traffic."""
+
+    def start(self, request: Any, parent: Path, name: str | None = None) -> Run[P]:
+        """Make the run directory of a study's request in ``parent``; nothing is measured yet. Raises PlanError."""
+        assert self.planning is not None
+        return Run(self, self.planning.start(request, parent, name))
+
+    def run(self, directory: RunDirectory) -> Run[P]:
+        return Run(self, directory)
+
+
+@dataclass(frozen=True)
+class Run(Generic[P]):
+    """A run on disk, of any kind."""
+
+    kind: Kind[P]
+    directory: RunDirectory
+
+    @cached_property
+    def plan(self) -> P:
+        """What the run was asked to measure. Raises ResultsError, PlanError for a file that was edited or damaged."""
+        return self.kind.read(self.directory)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        return self.kind.recipe(self)
+
+    @property
+    def state(self) -> RunState:
+        return read_state(self.directory)
+
+    def measure(self, observer: Observer | None = None, where: Where | None = None) -> RunState:
+        """Measure the missing trials, where the run was or at ``where``, and derive the tables.
+
+        A trial that cannot be measured gets that verdict; the others continue. Raises StrangersFileError for another
+        user's run, LabError for a place that cannot measure it.
+        """
+        self.directory.require_trust()
+        with self.kind.at(self, where or Where()) as place:
+            return self.measure_at(place, observer or silent())
+
+    def measure_at(self, place: Workplace, observer: Observer) -> RunState:
+        """Measure the missing trials at a place, then derive the tables, also after an interrupt."""
+        self.directory.require_trust()
+        with self.directory.writer(), recorded(self.directory):
+            try:
+                state = place.measure(self, observer)
+            except BaseException:
+                with suppress(XdplabError):  # a full disk must not hide what happened first
+                    self.keep_tables()
+                raise
+            self.keep_tables()
+        return state
+
+    def complete(self) -> list[str]:
+        """Complete what a kill after the last trial interrupted, and return a description of it.
+
+        Tables, the manifest, and the journal's line that the run is complete may be missing.
+        """
+        done: list[str] = []
+        if not self.state.total:  # an import has planned nothing
+            return done
+        with self.directory.writer():
+            if manifest.is_old(self.directory):
+                manifest.keep(self.directory)
+                done.append("the manifest was written")
+            if is_owed(self.directory, self.recipe):
+                done.append(f"the tables were derived: {self.keep_tables()}")
+            state = self.state
+            if not state.owed and state.ended != "complete":
+                self.directory.journal.append("ended", how="complete")
+        return done
+
+    def keep_tables(self) -> Path:
+        """Derive the tables if they are not current; return their folder."""
+        return derive(self.directory, self.recipe)
+
+    def check_raw(self) -> None:
+        """Warn (ResultsWarning) where raw files are gone that the tables are made from."""
+        if self.recipe.needs_raw:
+            warn_gone(self.directory, all_gone(self.directory))
+
+    def attempts(self, read: Reader | None = None) -> pd.DataFrame:
+        """Return the rows of the first table; of XDP traffic every attempt that ended. Writes nothing into the run."""
+        return self.kind.attempts(self, read)
+
+    def rows(self, read: Reader | None = None) -> pd.DataFrame:
+        """Return the measurements that count, a row each. Writes nothing into the run."""
+        found = self.attempts(read)
+        if not self.kind.one_row_a_trial or found.empty:
+            return found
+        return found.drop_duplicates("trial_id", keep="last", ignore_index=True)
+
+    def samples(self) -> pd.DataFrame:
+        """Return one row per interval of 100 ms. Raises ResultsError for a run without samples."""
+        if SAMPLES not in self.recipe.files:
+            raise ResultsError(f"{self.directory.path} is a run of kind {self.kind.name}: it has no samples")
+        return table(self.directory, self.recipe, SAMPLES)
+
+    def tables(self) -> dict[str, Table]:
+        """Return every printed table that has content, by name."""
+        return {name: made for name, made in self.kind.tables(self).items() if not made.frame.empty}
+
+    def summary(self) -> list[str]:
+        return self.kind.summary(self)
+
+    @property
+    def metric(self) -> str:
+        return self.kind.metric(self)
+
+    @property
+    def figure_names(self) -> list[str]:
+        return self.kind.pictures.names(self)
+
+    def draw_figures(
+        self, *, names: Sequence[str] = (), style: str = "paper-1col", out: Path | None = None
+    ) -> list[str]:
+        """Draw all figures that apply, or ``names``; return their files, and why the others were not drawn."""
+        return self.kind.pictures.draw(self, names, style, out)
+
+    def figure(self, name: str | None = None, **options: Any) -> Any:
+        """Draw one figure for a notebook, the first by default. Raises FigureError."""
+        return self.kind.pictures.figure(self, name, **options)
+
+    def findings(self) -> list[Finding]:
+        return self.kind.judge.findings(self)
+
+    def audit(self) -> RunAudit:
+        return self.kind.judge.audit(self)
+
+    def around(self) -> Mapping[str, str]:
+        return self.kind.around(self.directory)
+
+    def compare(
+        self, other: Run[Any], metric: str | None = None, *, equal: Sequence[Run[Any]] = (), margin: float = MARGIN
+    ) -> ComparedRuns:
+        """Say whether ``other`` is faster than, slower than or the same as this run, point by point and over all.
+
+        ``equal``: runs that measured the same as each other. Raises ResultsError for another kind of run, PlanError
+        where there is no such column.
+        """
+        for one in (other, *equal):
+            if one.kind.name != self.kind.name:
+                raise ResultsError(
+                    f"{self.directory.name} is a run of kind {self.kind.name}, {one.directory.name} of {one.kind.name}",
+                    remedy="compare two runs of one kind",
+                )
+        return self.kind.compare(self, other, metric or self.metric, equal, margin)

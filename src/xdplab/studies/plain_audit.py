@@ -1,0 +1,76 @@
+"""The audit of runs whose table says what was measured: what was not, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from xdplab.analysis.findings import Finding, to_markdown
+from xdplab.run.disk import replacing
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Attempt, RunState, last_attempts
+from xdplab.studies.kind import Run, RunAudit
+from xdplab.text import many, visible
+
+
+@dataclass(frozen=True)
+class PlainAudit:
+    """Findings alone."""
+
+    run: str
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"run": self.run, "findings": [asdict(finding) for finding in self.findings]}
+
+    def to_markdown(self) -> str:
+        return to_markdown(self.findings).replace("# Findings", f"# Audit of {self.run}\n\n## Findings", 1)
+
+
+class PlainJudge:
+    """Finds what was not measured, and why."""
+
+    def findings(self, run: Run[Any]) -> list[Finding]:
+        return not_measured(last_attempts(run.directory).values(), run.state)
+
+    def audit(self, run: Run[Any]) -> PlainAudit:
+        return PlainAudit(run.directory.name, tuple(self.findings(run)))
+
+
+PLAIN = PlainJudge()
+
+
+def write_audit(run: RunDirectory, found: RunAudit) -> list[Path]:
+    """Write audit.md and audit.json where the outputs of the run go; return their paths."""
+    data = json.dumps(found.to_json(), indent=1, sort_keys=True) + "\n"
+    texts = {"audit.md": visible(found.to_markdown()), "audit.json": data}
+    for name, text in texts.items():
+        with replacing(run.outputs / name) as scratch:
+            scratch.write_text(text)
+    return [run.outputs / name for name in texts]
+
+
+def not_measured(attempts: Iterable[Attempt], state: RunState) -> list[Finding]:
+    """Return a finding for each reason why trials were not measured, and one for missing trials."""
+    by_reason: dict[tuple[str, str], list[Attempt]] = {}
+    for attempt in attempts:
+        if attempt.status != "measured":
+            by_reason.setdefault((attempt.status, str(attempt.reason)), []).append(attempt)
+    found = [
+        Finding(
+            status,
+            "warning" if status == "failed" else "info",
+            f"{many(len(of), 'trial')}: {reason}",
+            tuple(dict.fromkeys(a.trial_id.rpartition("-r")[0] for a in of)),
+            {"trials": float(len(of))},
+            tuple(f"raw/{a.trial_id}/{a.attempt}" for a in of),
+        )
+        for (status, reason), of in by_reason.items()
+    ]
+    if owed := [trial for trial in state.owed if trial not in state.last]:
+        points = tuple(dict.fromkeys(trial.rpartition("-r")[0] for trial in owed))
+        found.append(Finding("owed", "warning", f"{len(owed)} trials were not tried yet", points))
+    return found
