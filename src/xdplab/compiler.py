@@ -25,23 +25,23 @@ _ALLOWED = re.compile(rf"{_PLACES.pattern}|-[DU]\w.*|-std=[\w+]+|-O[0-3sz]|-mcpu
 
 
 def flags_of(given: str | Iterable[str]) -> list[str]:
-    """Return the compiler flags of a plan, one word each: ``-I DIR`` becomes ``-IDIR``. Raises ValueError."""
-    words = shlex.split(given) if isinstance(given, str) else list(given)
+    """Return the compiler flags of a plan, one part each: ``-I DIR`` becomes ``-IDIR``. Raises ValueError."""
+    parts = shlex.split(given) if isinstance(given, str) else list(given)
     flags: list[str] = []
-    for word in words:
+    for part in parts:
         if flags and (place := _PLACES.fullmatch(flags[-1])) and not place[2]:
-            flags[-1] += word
-        elif _ALLOWED.fullmatch(word):
-            flags.append(word)
+            flags[-1] += part
+        elif _ALLOWED.fullmatch(part):
+            flags.append(part)
         else:
-            raise ValueError(f"{word!r} is not a flag for a program: -I, -D, -U, -include, -std, -O, -W, -f… are")
+            raise ValueError(f"{part!r} is not a flag for a program: -I, -D, -U, -include, -std, -O, -W, -f… are")
     return flags
 
 
 def place_of(flag: str) -> tuple[str, str] | None:
     """Return a flag that names a folder or a file as its option and the path; None for another flag."""
-    found = _PLACES.fullmatch(flag)
-    return (found[1], found[2]) if found else None
+    match = _PLACES.fullmatch(flag)
+    return (match[1], match[2]) if match else None
 
 
 def placed(flags: Iterable[str], folders: Sequence[Path]) -> list[str]:
@@ -49,20 +49,20 @@ def placed(flags: Iterable[str], folders: Sequence[Path]) -> list[str]:
 
     Raises ProgramError where none has it.
     """
-    found = []
+    absolute = []
     for flag in flags:
         option, path = place_of(flag) or (flag, None)
         if path is None:
-            found.append(flag)
+            absolute.append(flag)
             continue
-        there = next((folder / path for folder in folders if (folder / path).exists()), None)
-        if there is None:
+        existing = next((folder / path for folder in folders if (folder / path).exists()), None)
+        if existing is None:
             raise ProgramError(
                 f"cflags: {flag}: there is no {path} in {' or '.join(map(str, dict.fromkeys(folders)))}",
                 remedy="its path is relative to the plan, or to the program's folder",
             )
-        found.append(option + os.path.normpath(there.absolute()))
-    return found
+        absolute.append(option + os.path.normpath(existing.absolute()))
+    return absolute
 
 
 def words_of(flags: Iterable[str], folder: Path) -> list[str]:
@@ -88,8 +88,8 @@ def sources_of(file: Path, flags: Sequence[str] = ()) -> tuple[Path, ...]:
         raise ProgramError(error.message, remedy="name its folder in `cflags: [-IFOLDER]`") from None
     names = re.findall(r"(?:\\[ #]|\S)+", rule.partition(":")[2].replace("\\\n", " "))
     read = (folder / re.sub(r"\\([ #])", r"\1", name).replace("$$", "$") for name in names)
-    found = dict.fromkeys(Path(os.path.normpath(path)) for path in read)
-    return tuple(path for path in found if path.is_relative_to(folder) or not of_system(path))
+    sources = dict.fromkeys(Path(os.path.normpath(path)) for path in read)
+    return tuple(path for path in sources if path.is_relative_to(folder) or not of_system(path))
 
 
 def of_system(path: Path) -> bool:
@@ -112,10 +112,10 @@ def bpf_include_flags() -> list[str]:
 def find_clang() -> str:
     """Return $CLANG, ``clang``, or the newest ``clang-N`` from 14 on. Raises MissingToolError if there is none."""
     candidates = [os.environ.get("CLANG", "clang"), *(f"clang-{version}" for version in _CLANG_VERSIONS)]
-    found = next((name for name in candidates if shutil.which(name)), None)
-    if found is None:
+    clang = next((name for name in candidates if shutil.which(name)), None)
+    if clang is None:
         raise MissingToolError("there is no clang on this machine", remedy="install clang 14 or newer")
-    return found
+    return clang
 
 
 @cache
@@ -152,6 +152,6 @@ def run_tool(command: Sequence[str], directory: Path, *, if_late: str | None = N
 _COMPLAINT = re.compile(r"^(?:[^\s:][^:\n]*(?::\d+){1,2}: |[\w./+-]+: )?(?:fatal )?error: .*", re.MULTILINE)
 
 
-def _first_complaint(words: str) -> str:
-    found = _COMPLAINT.search(words)
-    return (found[0] if found else words[-400:]).strip() or "it printed nothing"
+def _first_complaint(output: str) -> str:
+    match = _COMPLAINT.search(output)
+    return (match[0] if match else output[-400:]).strip() or "it printed nothing"

@@ -106,7 +106,7 @@ def runs(folder: str | Path = RESULTS) -> pd.DataFrame:
     return pd.DataFrame([asdict(run) for run in known_runs(Path(folder))], columns=[f.name for f in fields(KnownRun)])
 
 
-def study(name: str, *, smallest: bool = False, **asked: Any) -> RunInHand:
+def study(name: str, *, smallest: bool = False, **fields: Any) -> RunInHand:
     """Start a study in a process of its own: execution, loading, jit, offload or verifier.
 
     ``asked`` are its options as on the command line (`xdplab study NAME --help`): those that may be given several times
@@ -118,9 +118,9 @@ def study(name: str, *, smallest: bool = False, **asked: Any) -> RunInHand:
     kind = kinds.kind_named(name)
     planning = kind.planning
     assert planning is not None  # each study has one
-    request = planning.asked(asked)
+    request = planning.asked(fields)
     if smallest:
-        chosen = {key: getattr(request, key) for key in asked}
+        chosen = {key: getattr(request, key) for key in fields}
         request = replace(planning.smallest(request), **chosen)
     return _started(kind.start(request, RESULTS))
 
@@ -168,9 +168,9 @@ def race(
     """
     limits = {"margin": margin, "at_least": at_least, "at_most": at_most, "by": by}
     labs = () if other_lab is None else (lab if isinstance(lab, str) else lab.lab.name, other_lab)
-    made = _race(a, b, name, factors, limits, labs)
+    plan = _race(a, b, name, factors, limits, labs)
     used = LabInUse(lab) if isinstance(lab, str) else lab
-    return Raced(PlanInHand(made).start(used).watch())
+    return Raced(PlanInHand(plan).start(used).watch())
 
 
 def _race(
@@ -186,8 +186,8 @@ def _race(
     if factors and len(plans) == 2:
         raise PlanError(f"{', '.join(factors)}: both sides are plans, which have their own factors")
     given = ({"trial": plans[0].trial.model_dump()} if plans else {}) | factors
-    made = [side if isinstance(side, Plan) else _plan(name, [side], given) for side in sides]
-    return race_of(name, made, limits, labs)
+    both = [side if isinstance(side, Plan) else _plan(name, [side], given) for side in sides]
+    return race_of(name, both, limits, labs)
 
 
 def _loaded(side: Side) -> Plan | Program | str:
@@ -232,10 +232,10 @@ def _written(where: Where, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_names(names: Iterable[str]) -> None:
-    known = [factor.name for factor in FACTORS if factor.where]
+    factors = [factor.name for factor in FACTORS if factor.where]
     for name in names:
-        if name not in known:
-            raise PlanError(f"{name} is not a factor", remedy=f"factors are {', '.join(known)}")
+        if name not in factors:
+            raise PlanError(f"{name} is not a factor", remedy=f"factors are {', '.join(factors)}")
 
 
 def _program_points(program: Program | str | None, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,21 +249,21 @@ def _program_points(program: Program | str | None, given: Mapping[str, Any]) -> 
             raise PlanError(
                 f"{', '.join(both)}: this program has its factors already", remedy="give them to xl.program(…)"
             )
-        return _made(program)
+        return _definition(program)
     if program in WORKLOADS:
         return {"workload": program} | of_workload
     if of_workload:
         raise PlanError(f"{', '.join(of_workload)}: a user's own program has no such factor", remedy="leave it out")
-    return _made(make_program(program, **_written("program", given)))
+    return _definition(make_program(program, **_written("program", given)))
 
 
-def _made(program: Program) -> dict[str, Any]:
+def _definition(program: Program) -> dict[str, Any]:
     spec = program.spec
-    known = {key: value for key, value in spec.canonical().items() if value not in (None, (), {})}
+    values = {key: value for key, value in spec.canonical().items() if value not in (None, (), {})}
     if isinstance(spec, ProgramSpec):
-        return {key: value for key, value in known.items() if key != "action"}  # the traffic's directions decide it
-    files = {key: str(Path(known[key]).resolve()) for key in PATHS if key in known}
-    return {"program": {**known, **files, "setup": [list(argv) for argv in spec.setup]}}
+        return {key: value for key, value in values.items() if key != "action"}  # the traffic's directions decide it
+    files = {key: str(Path(values[key]).resolve()) for key in PATHS if key in values}
+    return {"program": {**values, **files, "setup": [list(argv) for argv in spec.setup]}}
 
 
 class LabInUse:
@@ -284,8 +284,8 @@ class LabInUse:
 
     def measure(self, program: Program | str, *, repetitions: int = 1, **factors: Any) -> pd.DataFrame:
         """Measure one program now, with its baseline; the rows of its trials, recorded in a run directory too."""
-        made = plan("measure", program, repetitions=repetitions, **factors)
-        return RunInHand(measured(made.plan, self.lab, RESULTS)).trials
+        chosen = plan("measure", program, repetitions=repetitions, **factors)
+        return RunInHand(measured(chosen.plan, self.lab, RESULTS)).trials
 
     def search(
         self,
@@ -304,11 +304,11 @@ class LabInUse:
         Loss is meaningful only if TG and DUT have separate CPUs: ``arrangement="split"``, or two hosts. Raises
         PlanError.
         """
-        made = what if isinstance(what, PlanInHand) else plan(name or "search", what, **factors)
-        chosen = made.plan if name is None else made.plan.model_copy(update={"name": name})
+        given = what if isinstance(what, PlanInHand) else plan(name or "search", what, **factors)
+        chosen = given.plan if name is None else given.plan.model_copy(update={"name": name})
         wanted = profile_named(profile)
-        asked = SearchRequest(wanted if latency else replace(wanted, latency_repeats=0), accesses_share)
-        return _started(start_search(chosen, asked, self.lab, RESULTS), self)
+        request = SearchRequest(wanted if latency else replace(wanted, latency_repeats=0), accesses_share)
+        return _started(start_search(chosen, request, self.lab, RESULTS), self)
 
     def close(self) -> None:
         """Release the lab; if it was brought up here, it is taken down."""
@@ -351,8 +351,8 @@ class PlanInHand:
     def _repr_html_(self) -> str:
         points = self.points.dropna(axis=1, how="all").drop(columns="point_id")
         names = varying(points)
-        known = points.dropna(axis=1)  # a factor that some points lack is not the same for all points
-        alike = [f"{name} {known[name].iloc[0]}" for name in known if known[name].astype("string").nunique() == 1]
+        levels = points.dropna(axis=1)  # a factor that some points lack is not the same for all points
+        alike = [f"{name} {levels[name].iloc[0]}" for name in levels if levels[name].astype("string").nunique() == 1]
         table: str = points[names].to_html(index=False, max_rows=20) if names else ""
         return f"<p>{html.escape(repr(self))}</p><p>all points: {html.escape(', '.join(alike))}</p>{table}"
 
@@ -429,8 +429,8 @@ class RunInHand:
             lambda: self.state, self._under_way, lambda: watching.counted(self.on_disk.rows()), self.directory.name
         )
         if ended and self._process is not None and self._process.returncode:
-            words = (self.path / "run.log").read_text(errors="replace").strip().splitlines()[-3:]
-            raise ResultsError(f"the run ended with exit code {self._process.returncode}: {' / '.join(words)}")
+            lines = (self.path / "run.log").read_text(errors="replace").strip().splitlines()[-3:]
+            raise ResultsError(f"the run ended with exit code {self._process.returncode}: {' / '.join(lines)}")
         return self
 
     def _under_way(self) -> bool:
@@ -487,9 +487,9 @@ class RunInHand:
 
 
 def _sheet(axes: Any) -> Figure:
-    found = axes.figure
-    assert isinstance(found, Figure)
-    return found
+    sheet = axes.figure
+    assert isinstance(sheet, Figure)
+    return sheet
 
 
 RunInHand.figure.__doc__ = f"""{inspect.cleandoc(RunInHand.figure.__doc__ or "")}
@@ -505,30 +505,30 @@ Figures of a search: {", ".join(SEARCH_VIEWS)}. Those of a study: `run.figures`.
 class Comparison:
     """Two runs joined by their points: differences of environment, warnings, ratios, and the answer."""
 
-    found: TwoRuns
+    runs: TwoRuns
 
     @property
     def table(self) -> pd.DataFrame:
         """One row per point: factors, n, geometric means, ratio with interval, verdict, detectable difference."""
-        return self.found.decision.points
+        return self.runs.decision.points
 
     @property
     def metric(self) -> str:
-        return self.found.metric
+        return self.runs.metric
 
     @property
     def verdict(self) -> str:
         """``equivalent``, ``differs`` or ``undecided``."""
-        return self.found.decision.verdict
+        return self.runs.decision.verdict
 
     def __repr__(self) -> str:
-        return "\n".join(self.found.lines())
+        return "\n".join(self.runs.lines())
 
     def figure(self, style: str = "notebook", **drawing: Any) -> Figure:
         """Draw the ratios; return the matplotlib Figure. Options: figsize, caption, ax."""
         if "accesses" not in self.table:
             raise FigureError("ratios of a study's runs have no figure", remedy="the table has them")
-        view = compare_view(self.table, names=self.found.names, metric=self.metric)
+        view = compare_view(self.table, names=self.runs.names, metric=self.metric)
         return _sheet(draw(view, style, **drawing))
 
     def _repr_html_(self) -> str:

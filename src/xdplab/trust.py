@@ -74,7 +74,7 @@ def read_source(path: Path) -> SourceFile:
     with path.open("rb") as file:
         content, status = file.read(), os.fstat(file.fileno())
         real = Path(f"/proc/self/fd/{file.fileno()}").readlink()
-        problems = [f"{path} {words}" for words in _writers(status, file.fileno())]
+        problems = [f"{path} {problem}" for problem in _writers(status, file.fileno())]
     if not real.is_absolute():  # a pipe has no folder
         return SourceFile(path, content, path.parent, tuple(problems))
     return SourceFile(path, content, real.parent, (*problems, *_problems_above(real)))
@@ -86,7 +86,7 @@ def require_run(directory: Path) -> None:
     The user is asked once for each run directory.
     """
     real = directory.resolve()
-    problems = [f"{path} {words}" for path in _parts(real) for words in _writers(path.lstat(), path)]
+    problems = [f"{path} {problem}" for path in _parts(real) for problem in _writers(path.lstat(), path)]
     _require(str(real), (*problems, *_problems_above(real / BUNDLE)), "commands, programs and labs that are used")
 
 
@@ -100,21 +100,21 @@ def _parts(run: Path) -> Iterator[Path]:
 def _problems_above(file: Path) -> Iterator[str]:
     """Yield which folders above a file let others put another one in its place, or came in a bundle."""
     for folder in file.parents:
-        yield from (f"{folder} {words}" for words in _writers(folder.lstat(), folder))
+        yield from (f"{folder} {problem}" for problem in _writers(folder.lstat(), folder))
         if (folder / BUNDLE).exists():
             yield f"{folder / BUNDLE} says that the run came in a bundle"
 
 
 def _writers(status: os.stat_result, file: int | Path) -> Iterator[str]:
     """Yield who else may write a file, or may replace the user's files in a folder."""
-    known = users()
-    if status.st_uid not in known:
+    trusted = users()
+    if status.st_uid not in trusted:
         yield f"belongs to {_user(status.st_uid)}"
     elif stat.S_ISLNK(status.st_mode) or (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
         return  # in a sticky folder each user replaces only his own files
     elif status.st_mode & stat.S_IWOTH:
         yield "can be written by every user"
-    elif status.st_mode & stat.S_IWGRP and (others := _others_of_group(status.st_gid, known, file)):
+    elif status.st_mode & stat.S_IWGRP and (others := _others_of_group(status.st_gid, trusted, file)):
         yield f"can be written by {others}"
 
 
@@ -124,7 +124,7 @@ def users() -> set[int]:
     return {0, os.geteuid(), int(caller) if caller.isdecimal() else 0}
 
 
-def _others_of_group(gid: int, known: set[int], file: int | Path) -> str | None:
+def _others_of_group(gid: int, trusted: set[int], file: int | Path) -> str | None:
     """Return the group that may write a file, unless the user is its only member (as many systems set up users)."""
     if "system.posix_acl_access" in os.listxattr(file):
         return "users that its access list names"  # the mode's bits of a group are then those of the list
@@ -132,9 +132,9 @@ def _others_of_group(gid: int, known: set[int], file: int | Path) -> str | None:
         group = grp.getgrgid(gid)
     except KeyError:
         return f"group {gid}"
-    own = {user.pw_name for user in pwd.getpwall() if user.pw_uid in known}
+    names = {user.pw_name for user in pwd.getpwall() if user.pw_uid in trusted}
     members = {*group.gr_mem, *(user.pw_name for user in pwd.getpwall() if user.pw_gid == gid)}
-    return f"group {group.gr_name}" if members - own else None
+    return f"group {group.gr_name}" if members - names else None
 
 
 def _require(subject: str, problems: Sequence[str], what: str) -> None:
@@ -144,13 +144,13 @@ def _require(subject: str, problems: Sequence[str], what: str) -> None:
     kinds: dict[str, str] = {}
     for problem in problems:
         kinds.setdefault(problem.partition(" ")[2], problem)
-    words = f"{' and '.join(kinds.values())}, and it names {what}"
-    if _ask is not None and _ask(f"{words}. Have you read it, and may it run?"):
+    text = f"{' and '.join(kinds.values())}, and it names {what}"
+    if _ask is not None and _ask(f"{text}. Have you read it, and may it run?"):
         _allowed.add((subject, what))
         return
     copied = "run a copy of your own (`cp -r`), closed to others (`chmod go-w`), in a folder of your own"
     bundled = all(f"/{BUNDLE} says" in problem for problem in problems)
-    raise StrangersFileError(words, remedy=f"read it; then say --trust, or {f'remove {BUNDLE}' if bundled else copied}")
+    raise StrangersFileError(text, remedy=f"read it; then say --trust, or {f'remove {BUNDLE}' if bundled else copied}")
 
 
 def _user(uid: int) -> str:

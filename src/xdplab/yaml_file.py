@@ -87,17 +87,17 @@ def _require_single_keys(node: yaml.Node, seen: set[int]) -> None:
         lines[key.value] = line
 
 
-def _values(node: yaml.Node, known: dict[int, int]) -> int:
+def _values(node: yaml.Node, counted: dict[int, int]) -> int:
     """Return how many values a node stands for; a repeated node counts again, but is not walked again."""
-    if id(node) in known:
-        if not known[id(node)]:
+    if id(node) in counted:
+        if not counted[id(node)]:
             raise yaml.YAMLError("an alias refers to what it is in")
-        return known[id(node)]
-    known[id(node)] = 0
+        return counted[id(node)]
+    counted[id(node)] = 0
     inner = node.value if isinstance(node, yaml.CollectionNode) else ()
     parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
-    known[id(node)] = 1 + sum(_values(part, known) for part in parts)
-    return known[id(node)]
+    counted[id(node)] = 1 + sum(_values(part, counted) for part in parts)
+    return counted[id(node)]
 
 
 _MUST_BE = {
@@ -146,8 +146,8 @@ def complaint(error: ValidationError, what: str, keys: Mapping[str, str]) -> str
         similar = get_close_matches(key, keys, n=1, cutoff=0.75)
         return f"{field} is not a key of {what}" + (f": did you mean {similar[0]}?" if similar else "")
     must = _MUST_BE.get(kind) or _MUST_BE.get(kind.partition("_")[0])
-    words = f"must be {must.format(**first.get('ctx', {}))}" if must else first["msg"].removeprefix("Value error, ")
-    return f"{field}: {words} (got {_got(first['input'])})"
+    message = f"must be {must.format(**first.get('ctx', {}))}" if must else first["msg"].removeprefix("Value error, ")
+    return f"{field}: {message} (got {_got(first['input'])})"
 
 
 _TAGS = ("number", "open", "word", "mix", "[key]")

@@ -115,7 +115,7 @@ MODES = {"native": "native", "generic": "generic", "af_xdp": "AF_XDP", "offload"
 ARRANGEMENTS = {"shared": "TG and DUT share CPUs", "split": "TG and DUT on own CPUs", "hosts": "two hosts"}
 
 
-def _words(table: Mapping[str, str]) -> Label:
+def _labels_of(table: Mapping[str, str]) -> Label:
     return lambda value: table.get(value, value)
 
 
@@ -160,11 +160,11 @@ def constants(given: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 
 def _numbers(place: str, value: Any) -> Iterator[tuple[str, int]]:
     if isinstance(value, Mapping):
-        for name, own in value.items():
-            yield from _numbers(f"{place}.{name}", own)
+        for name, entry in value.items():
+            yield from _numbers(f"{place}.{name}", entry)
     elif isinstance(value, list | tuple):
-        for index, own in enumerate(value):
-            yield from _numbers(f"{place}[{index}]", own)
+        for index, entry in enumerate(value):
+            yield from _numbers(f"{place}[{index}]", entry)
     elif isinstance(value, int):
         yield place, int(value)
     else:
@@ -219,7 +219,7 @@ def _device(given: Mapping[str, DeviceValue]) -> tuple[tuple[str, DeviceValue], 
 
 
 def _device_cell(value: Iterable[tuple[str, DeviceValue]]) -> str:
-    return " ".join(f"{name}={device_value(own)}" for name, own in value) or "none"
+    return " ".join(f"{name}={device_value(setting)}" for name, setting in value) or "none"
 
 
 # --- where a factor applies; elsewhere its column is null ---
@@ -330,7 +330,7 @@ class Factor:
 
 FACTORS: tuple[Factor, ...] = (
     Factor("mode", "deployment", "points", Mode, "native", "native, generic, offload or af_xdp, as requested",
-           shown=Labels(short=_words(MODES), full=_words(MODES), caption="always")),
+           shown=Labels(short=_labels_of(MODES), full=_labels_of(MODES), caption="always")),
     Factor("program_name", "program", "", None, None, "workload-op, or the file of a user's program", identity=False,
            shown=Labels(title="program", short=_spaced, full=_spaced, caption="always")),
     Factor("queues", "deployment", "points", Annotated[int, Field(ge=1, le=64)], 1, "receive queues of the DUT",
@@ -446,7 +446,7 @@ FACTORS: tuple[Factor, ...] = (
     Factor("directions", "deployment", "traffic", Directions, "back",
            "back: the DUT sends frames back by the port they came on; one: it forwards them to its second port; both: "
            "also from the second to the first, at the same time",
-           shown=Labels(short=_words(DIRECTIONS), full=_words(DIRECTIONS))),
+           shown=Labels(short=_labels_of(DIRECTIONS), full=_labels_of(DIRECTIONS))),
     Factor("stamp", "traffic", "traffic", Stamp, 16, "which frames carry a time stamp: all, none, or one in N",
            shown=Labels(short=_stamped, full=_stamped),
            form=Form(canonical=str, in_pcap=True)),
@@ -488,7 +488,7 @@ FACTORS: tuple[Factor, ...] = (
            shown=Labels(full="Linux {}".format, apart=True, caption="own")),
     Factor("arrangement", "run", "block", Literal["auto"] | Arrangement, "auto",
            "shared, split or hosts: who shares a CPU with whom",
-           shown=Labels(short=_words(ARRANGEMENTS), full=_words(ARRANGEMENTS), apart=True, caption="own")),
+           shown=Labels(short=_labels_of(ARRANGEMENTS), full=_labels_of(ARRANGEMENTS), apart=True, caption="own")),
     Factor("engine", "traffic", "traffic", Literal["live", "afxdp", "moongen", "moongen-hw", "testpmd"], "live",
            "how the generator sends: live, afxdp, moongen or testpmd",
            shown=Labels(apart=True, caption="own")),
@@ -511,28 +511,28 @@ def of_program(factor: Factor) -> bool:
 
 def cells(values: Values) -> dict[str, Any]:
     """Return the columns of a point whose factors are ``values``; null if one does not apply."""
-    own = [factor for factor in FACTORS if factor.name in values]
-    known = {f.column: f.form.applies(values) and not (f.form.in_pcap and values["frames"]) for f in own}
-    return {f.column: f.form.cell(_known(f, values[f.name])) if known[f.column] else None for f in own}
+    factors = [factor for factor in FACTORS if factor.name in values]
+    applies = {f.column: f.form.applies(values) and not (f.form.in_pcap and values["frames"]) for f in factors}
+    return {f.column: f.form.cell(_hashed(f, values[f.name])) if applies[f.column] else None for f in factors}
 
 
 def identity(values: Values) -> dict[str, Any]:
     """Return the part of ``values`` that is hashed, what differs from its default: a new factor changes no id."""
-    known = {name: _known(BY_NAME[name], value) for name, value in values.items()}
-    return {name: value for name, value in known.items() if not BY_NAME[name].is_default(value)}
+    hashed = {name: _hashed(BY_NAME[name], value) for name, value in values.items()}
+    return {name: value for name, value in hashed.items() if not BY_NAME[name].is_default(value)}
 
 
-def _known(factor: Factor, value: Any) -> Any:
+def _hashed(factor: Factor, value: Any) -> Any:
     """A file is known by its name, whatever its folder; what a folder of headers had is in the program's SHA-256."""
     if factor.name == "cflags":
         return tuple(flag for flag in value if place_of(flag) is None)
     return Path(value).name if factor.form.path and value is not None else value
 
 
-def changed(row: Values, *told: str) -> list[str]:
-    """Return the text for each factor of ``row`` that is not its default, except those ``told``. No value is null."""
-    asked = [f for f in FACTORS if f.shown.caption != "own" and f.column in row and f.column not in told]
-    levels = [(factor, _level(row[factor.column])) for factor in asked]
+def changed(row: Values, *left_out: str) -> list[str]:
+    """Return the text for each factor of ``row`` that is not its default, except those ``left_out``. No value is null."""
+    candidates = [f for f in FACTORS if f.shown.caption != "own" and f.column in row and f.column not in left_out]
+    levels = [(factor, _level(row[factor.column])) for factor in candidates]
     return [factor.label(level) for factor, level in levels if level != factor.level]
 
 

@@ -370,12 +370,12 @@ def race_of(
             f"{first.name} and {second.name} have other `trial:` settings: their rates would differ by these",
             remedy="give both plans the same ones",
         )
-    made = first.model_dump(mode="json", exclude={"repetitions", "race"})
+    fields = first.model_dump(mode="json", exclude={"repetitions", "race"})
     blocks = [side.blocks[0].model_dump(mode="json") for side in sides]
     if labs:
-        made["lab"], blocks = labs[0], [blocks[0] | {"lab": "auto"}, blocks[1] | {"lab": labs[1]}]
+        fields["lab"], blocks = labs[0], [blocks[0] | {"lab": "auto"}, blocks[1] | {"lab": labs[1]}]
     given = {key: limit for key, limit in limits.items() if limit is not None}
-    return parse_plan(made | {"name": name, "blocks": blocks, "race": given})
+    return parse_plan(fields | {"name": name, "blocks": blocks, "race": given})
 
 
 def _relative_files(plan: Plan, folder: Path) -> Plan:
@@ -404,6 +404,6 @@ def _place(program: dict[str, Any], folder: Path) -> None:
 
 def files_named(setup: Sequence[Sequence[str]], folder: Path) -> list[str]:
     """Return the words of commands, also within a word for a shell, that name a file in ``folder``."""
-    words = {word for argv in setup for text in argv for word in re.split(r"[\s'\"`;|&<>()=$]+", text) if word}
-    paths = {path for path in map(Path, words) if not path.is_absolute() and ".." not in path.parts}
+    names = {word for argv in setup for text in argv for word in re.split(r"[\s'\"`;|&<>()=$]+", text) if word}
+    paths = {path for path in map(Path, names) if not path.is_absolute() and ".." not in path.parts}
     return sorted(str(path) for path in paths if len(path.name) < 256 and (folder / path).is_file())

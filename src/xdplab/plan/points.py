@@ -124,15 +124,15 @@ class Point(
     @property
     def values(self) -> dict[str, Any]:
         """The canonical values of all factors, the program's among them, by name."""
-        own = {name: value for name, value in _values(self).items() if name not in ("program", "passes")}
-        return {**self.program.values, **own}
+        values = {name: value for name, value in _values(self).items() if name not in ("program", "passes")}
+        return {**self.program.values, **values}
 
     @cached_property
     def point_id(self) -> str:
         """Hash of the factors, without the plan's lab, the passes, and the folder of a user's file."""
         program = self.program.values
-        own = {name: value for name, value in self.values.items() if name not in program}
-        hashed = {"program": self.program.identity, **factors.identity(own)}
+        values = {name: value for name, value in self.values.items() if name not in program}
+        hashed = {"program": self.program.identity, **factors.identity(values)}
         return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:12]
 
     def factors(self) -> dict[str, Any]:
@@ -161,12 +161,12 @@ def points_of(plan: Plan, arrangement: Arrangement) -> list[Point]:
     A point that several blocks ask for is one point with all their passes. Raises PlanError if a user's file cannot
     be read.
     """
-    found: dict[str, Point] = {}
+    points: dict[str, Point] = {}
     for block in plan.blocks:
         for point in block_points(block, arrangement):
-            passes = (*found[point.point_id].passes, *point.passes) if point.point_id in found else point.passes
-            found[point.point_id] = replace(point, passes=tuple(dict.fromkeys(passes)))
-    return list(found.values())
+            passes = (*points[point.point_id].passes, *point.passes) if point.point_id in points else point.passes
+            points[point.point_id] = replace(point, passes=tuple(dict.fromkeys(passes)))
+    return list(points.values())
 
 
 def block_points(block: Block, arrangement: Arrangement) -> Iterator[Point]:
@@ -192,12 +192,12 @@ def _crossed(given: Mapping[str, Any], among: Iterable[Factor]) -> list[dict[str
     """
     loops = [factor for factor in among if factor.where in ("points", "traffic")]
     levels = [[factor.form.canonical(value) for value in given[factor.name]] for factor in loops]
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    crossed: dict[tuple[Any, ...], dict[str, Any]] = {}
     for combination in itertools.product(*levels):
         values = dict(zip((factor.name for factor in loops), combination, strict=True))
         applied = {f.name: values[f.name] if f.form.applies(values) else f.form.absent for f in loops}
-        found.setdefault(tuple(applied.values()), applied)
-    return list(found.values())
+        crossed.setdefault(tuple(applied.values()), applied)
+    return list(crossed.values())
 
 
 def _programs(block: Block) -> Iterator[ProgramFactors]:
@@ -222,13 +222,13 @@ def user_program(given: UserProgramFile) -> ProgramFactors:
     scripts = given.setup_files
     if scripts is None:
         scripts = {name: name for name in files_named(given.setup, Path())}
-    found = ProgramFactors(
+    program = ProgramFactors(
         **values | hashes,
         called=given.name,
         sources=tuple(read),
         setup_files=tuple(sorted(scripts.items())),
     )
-    return replace(found, file_sha256=content_sha256(found))
+    return replace(program, file_sha256=content_sha256(program))
 
 
 def content_sha256(program: ProgramFactors) -> str:
@@ -238,9 +238,9 @@ def content_sha256(program: ProgramFactors) -> str:
     """
     folder = Path(program.file).resolve().parent
     beside = [(os.path.relpath(path, folder), path) for path in program.sources]
-    own = file_sha256(program.file, "program.file")
+    program_sha256 = file_sha256(program.file, "program.file")
     others = [f"{name} {file_sha256(path, 'program.file')}" for name, path in sorted([*beside, *program.setup_files])]
-    return hashlib.sha256("\n".join([own, *others]).encode()).hexdigest() if others else own
+    return hashlib.sha256("\n".join([program_sha256, *others]).encode()).hexdigest() if others else program_sha256
 
 
 def file_sha256(path: str, field: str) -> str:
@@ -256,17 +256,17 @@ def select(points: list[Point], only: dict[str, str]) -> list[Point]:
 
     A selected point keeps its baseline. Raises PlanError for an unknown factor or if nothing is left.
     """
-    known = points[0].factors() if points else {}
+    factors = points[0].factors() if points else {}
     for name in only:
-        if name not in known:
-            raise PlanError(f"--only: {name} is not a factor", remedy=f"factors are {', '.join(known)}")
+        if name not in factors:
+            raise PlanError(f"--only: {name} is not a factor", remedy=f"factors are {', '.join(factors)}")
     kept = [p for p in points if all(str(p.factors()[k]) == v for k, v in only.items())]
     if not kept:
-        raise PlanError(f"--only {_words(only)} leaves no point of the plan")
+        raise PlanError(f"--only {_conditions(only)} leaves no point of the plan")
     baselines = {replace(p, program=replace(p.program, accesses=0)).point_id for p in kept if p.program.accesses}
     wanted = {p.point_id for p in kept} | baselines  # by id: a baseline of several blocks has the passes of them all
     return [p for p in points if p.point_id in wanted]
 
 
-def _words(only: dict[str, str]) -> str:
+def _conditions(only: dict[str, str]) -> str:
     return ",".join(f"{k}={v}" for k, v in only.items())
