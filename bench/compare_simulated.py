@@ -24,7 +24,7 @@ import pandas as pd
 from bounded import Aim, by_chance, run
 
 from xdplab.analysis import MARGIN
-from xdplab.analysis.compare import ALPHA, POWER, Difference, EqualRuns, holm
+from xdplab.analysis.decide.compare import ALPHA, POWER, Difference, EqualRuns, holm
 
 RARE = 0.001 / 66
 """The probability that chance alone makes one aim miss; the tables have 66 aims."""

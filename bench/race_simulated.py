@@ -19,8 +19,8 @@ from statistics import median
 import numpy as np
 from bounded import Aim, by_chance, run
 
-from xdplab.analysis.race import Standing
-from xdplab.analysis.sequential import ALPHA, Known, known
+from xdplab.analysis.decide.race import Standing
+from xdplab.analysis.decide.sequential import ALPHA, Known, known
 from xdplab.plan.model import Race
 
 RATIOS = (1.0, 1.01, 1.02, 1.05)

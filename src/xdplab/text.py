@@ -31,3 +31,14 @@ def visible(text: str) -> str:
     """Return a text with its control characters written out, such as ``\\x1b``: what others wrote steers no terminal,
     turns no line around, and is valid in XML. Line breaks and tabs stay."""
     return _STEERS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+_UNITS = {
+    **{"ns_per_packet": "ns", "_per_ns": "1/ns", "_pps": "1/s", "_bps": "bit/s", "_bytes": "B", "_percent": "%"},
+    **{"_ns": "ns", "_us": "us", "_ms": "ms", "_s": "s"},
+}
+
+
+def unit_of(name: str) -> str:
+    """Return the unit in which the name of a column ends; empty if it has none."""
+    return next((unit for end, unit in _UNITS.items() if name.endswith(end)), "")

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import synthetic
 
-from xdplab.analysis.calibration import Calibration, calibration
-from xdplab.analysis.compare import EqualRuns, decide
+from xdplab.analysis.decide.calibration import Calibration, calibration
+from xdplab.analysis.decide.compare import EqualRuns, decide
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import parse_plan
 from xdplab.run.progress import silent

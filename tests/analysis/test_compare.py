@@ -14,7 +14,7 @@ import pytest
 import synthetic
 from scipy import stats
 
-from xdplab.analysis.compare import ASSUMED_SPREAD, SURE, EqualRuns, Floor, decide, drift, holm
+from xdplab.analysis.decide.compare import ASSUMED_SPREAD, SURE, EqualRuns, Floor, decide, drift, holm
 from xdplab.studies.traffic.columns import trials_frame
 
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "compare_simulated.py"

@@ -8,8 +8,8 @@ from math import comb, inf, isnan, log
 import numpy as np
 import pytest
 
-from xdplab.analysis.race import Standing, standing
-from xdplab.analysis.sequential import Known, known
+from xdplab.analysis.decide.race import Standing, standing
+from xdplab.analysis.decide.sequential import Known, known
 
 SEED = 20261122
 

@@ -10,7 +10,7 @@ import pytest
 import synthetic
 from scipy import stats
 
-from xdplab.analysis.compare import compare
+from xdplab.analysis.decide.compare import compare
 from xdplab.analysis.fit import fit_line, fits, slope
 from xdplab.analysis.intervals import Spread, summarise
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from xdplab.analysis.compare import compare
+from xdplab.analysis.decide.compare import compare
 from xdplab.analysis.derived import derive
 from xdplab.analysis.verdicts import judged
 from xdplab.errors import FigureError, NotApplicableError

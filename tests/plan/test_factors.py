@@ -17,7 +17,7 @@ import synthetic
 
 import xdplab
 from xdplab import notebook
-from xdplab.analysis.compare import compare
+from xdplab.analysis.decide.compare import compare
 from xdplab.analysis.derived import derive
 from xdplab.analysis.intervals import MixedPointsError, summarise
 from xdplab.analysis.verdicts import judged
@@ -271,7 +271,7 @@ def test_a_factor_has_the_uses_that_its_row_says() -> None:
 
 # --- a made-up factor: one line makes it known everywhere ---
 
-LINE = """    Factor("colour", "traffic", "traffic", Literal["red", "blue"], "red", "what colour they are", unit="nm"),
+LINE = """    Factor("colour", "traffic", "traffic", Literal["red", "blue"], "red", "what colour they are"),
 """
 LATER = """
 import json
@@ -280,7 +280,7 @@ import synthetic
 from xdplab import notebook
 from xdplab.analysis.series import SERIES, by_series
 from xdplab.analysis.derived import BASELINE_KEY, derive
-from xdplab.analysis.compare import compare
+from xdplab.analysis.decide.compare import compare
 from xdplab.analysis.verdicts import judged
 from xdplab.figures.catalogue import view
 from xdplab.plan import parse_plan, points_of, reference, Plan
@@ -303,7 +303,6 @@ print(json.dumps({
     "schema": Plan.model_json_schema()["$defs"]["Traffic"]["properties"]["colour"]["items"]["enum"],
     "old ids": [p.point_id for p in plain],
     "ids": len({p.point_id for p in coloured}),
-    "column": [m.unit for m in COLUMNS if m.name == "colour"],
     "cells": sorted({p.factors()["colour"] for p in coloured}),
     "series": "colour" in SERIES and len(list(by_series(table))),
     "baseline": "colour" in BASELINE_KEY and bool(abs(tables[1]["access_ns"].mean()
@@ -344,7 +343,6 @@ def test_a_made_up_factor_is_one_line(tmp_path: Path) -> None:
         "schema": ["red", "blue"],
         "old ids": [p.point_id for p in chase],
         "ids": 4,
-        "column": ["nm"],
         "cells": ["blue", "red"],
         "series": 2,
         "baseline": True,
@@ -358,7 +356,7 @@ def test_a_made_up_factor_is_one_line(tmp_path: Path) -> None:
             "chase-read N=100, native, 64 B, 1 queue, live max, shared, colour blue",
         ],
         "compare": ["blue", "blue", "red", "red"],
-        "reference": ["| `colour` | `traffic` | `red`, `blue` | `red` | nm | traffic | what colour they are |"],
+        "reference": ["| `colour` | `traffic` | `red`, `blue` | `red` |  | traffic | what colour they are |"],
         "notebook": ["blue", "red"],
         "help": True,
     }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pandas as pd
 
 from xdplab.analysis import verdicts
-from xdplab.analysis.compare import drift
+from xdplab.analysis.decide.compare import drift
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.series import SERIES, first_label, key_of, valid
 from xdplab.analysis.values import Row, records

@@ -19,7 +19,7 @@ from xdplab.later import later
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
-    from xdplab.analysis import compare as comparison
+    from xdplab.analysis.decide import compare as comparison
     from xdplab.figures import gallery as pages
     from xdplab.studies import plain_audit
     from xdplab.studies.comparing import ComparedRuns
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xdplab.studies.traffic import baseline as baselines
 else:
     pages = later("xdplab.figures.gallery")
-    comparison, plain_audit = later("xdplab.analysis.compare"), later("xdplab.studies.plain_audit")
+    comparison, plain_audit = later("xdplab.analysis.decide.compare"), later("xdplab.studies.plain_audit")
     baselines = later("xdplab.studies.traffic.baseline")
 
 RUN = click.argument("directory", metavar="RUN", type=RunPath())

@@ -25,7 +25,7 @@ def compare_view(
     panel: str | None = None,
     where: Mapping[str, object] | None = None,
 ) -> View:
-    """Return the view of ``analysis.compare.compare(a, b)``: ratio b/a by N, or by program with a user's among them.
+    """Return the view of ``decide.compare.compare(a, b)``: ratio b/a by N, or by program with a user's among them.
 
     ``names`` label the two runs, ``metric`` is the column that was compared. Raises NotApplicableError if no point has
     a ratio.

@@ -14,7 +14,7 @@ from xdplab.analysis.summary import varying
 from xdplab.errors import FigureError
 from xdplab.figures.catalogue import chosen
 from xdplab.figures.factors import ALIASES
-from xdplab.run.columns import unit_of
+from xdplab.text import unit_of
 
 _NAMES = ("hue", "col", "row", "style", "size", "units")
 

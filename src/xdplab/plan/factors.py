@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from xdplab.compiler import flags_of, place_of
 from xdplab.plan.imix import imix_of, require_mix, words_of
+from xdplab.text import unit_of
 
 Mode = Literal["native", "generic", "offload", "af_xdp"]
 Arrangement = Literal["shared", "split", "hosts"]
@@ -289,7 +290,7 @@ class Factor:
 
     ``reader`` is the part that acts on it. ``where`` is its place in a plan: in ``points`` and ``traffic`` it may be a
     list, and lists are crossed; ``""`` means that it is not written but found out. ``type`` is pydantic's type of one
-    value. ``dtype``, ``unit`` and ``text`` describe its column, which is called ``column`` (default: ``name``).
+    value. ``dtype`` and ``text`` describe its column, which is called ``column`` (default: ``name``).
     ``identity``: it is part of the point, and so of its id.
     """
 
@@ -300,7 +301,6 @@ class Factor:
     default: Any = None
     text: str = ""
     dtype: Literal["str", "int", "float"] = "str"
-    unit: str = ""
     identity: bool = True
     column: str = ""
     shown: Labels = Labels()
@@ -312,6 +312,11 @@ class Factor:
     def is_default(self, value: object) -> bool:
         """Whether a canonical value is the default, or says that the factor does not apply."""
         return value in (self.form.absent, self.form.canonical(self.default))
+
+    @property
+    def unit(self) -> str:
+        """The unit in which its column's name ends."""
+        return unit_of(self.column)
 
     @property
     def level(self) -> str | None:
@@ -337,11 +342,10 @@ FACTORS: tuple[Factor, ...] = (
            dtype="int",
            shown=Labels(full=_plural("queue"), caption="always")),
     Factor("frame_bytes", "traffic", "points", FrameBytes, 64, "L2 bytes including the 4-byte FCS", dtype="int",
-           unit="B",
            shown=Labels(title="frame size", short="{} B".format, full="{} B frames".format, caption="always"),
            form=Form(applies=_of_one_size, in_pcap=True)),
     Factor("working_set_bytes", "program", "points", Annotated[int, Field(ge=16, le=1 << 30)], 32768,
-           "bytes the accesses walk through", dtype="int", unit="B",
+           "bytes the accesses walk through", dtype="int",
            shown=Labels(title="working set", short=_bytes, full=lambda v: f"{_bytes(v)} working set", caption="always"),
            form=Form(applies=lambda values: values["workload"] not in (None, "packet"))),
     Factor("accesses", "program", "points", Annotated[int, Field(ge=0, le=1_000_000)], 0,
@@ -349,7 +353,7 @@ FACTORS: tuple[Factor, ...] = (
            shown=Labels(title="accesses N", full="N = {}".format, caption="always")),
     Factor("load", "traffic", "traffic", Load, "max", "max, a rate, or a share of the PDR or of the line rate",
            shown=Labels(full=lambda v: "maximum load" if v == "max" else f"load {v}", caption="always")),
-    Factor("rate_requested_pps", "traffic", "", None, None, "the paced rate; null at max", dtype="float", unit="1/s",
+    Factor("rate_requested_pps", "traffic", "", None, None, "the paced rate; null at max", dtype="float",
            identity=False,
            shown=Labels(uses=(), caption="own")),
     Factor("xsk_attach", "deployment", "points", Literal["native", "generic"], "native",
@@ -473,7 +477,7 @@ FACTORS: tuple[Factor, ...] = (
            shown=Labels(title="TG's wake-up", full="wake-up {}".format),
            form=Form(applies=_by_sockets)),
     Factor("tx_busy_poll_us", "traffic", "traffic", Annotated[int, Field(ge=0, le=10_000)], 0,
-           "engine afxdp: how long a sending call may poll the TG's queue; 0: not at all", dtype="int", unit="us",
+           "engine afxdp: how long a sending call may poll the TG's queue; 0: not at all", dtype="int",
            shown=Labels(title="TG's busy polling", full="{} µs of busy polling".format),
            form=Form(applies=_by_sockets)),
     Factor("device", "deployment", "points", Device, {},
@@ -530,7 +534,7 @@ def _hashed(factor: Factor, value: Any) -> Any:
 
 
 def changed(row: Values, *left_out: str) -> list[str]:
-    """Return the text for each factor of ``row`` that is not its default, except those ``left_out``. No value is null."""
+    """Return the text for each factor of ``row`` that is not its default, except those ``left_out``. None is null."""
     candidates = [f for f in FACTORS if f.shown.caption != "own" and f.column in row and f.column not in left_out]
     levels = [(factor, _level(row[factor.column])) for factor in candidates]
     return [factor.label(level) for factor, level in levels if level != factor.level]

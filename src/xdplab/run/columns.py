@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from xdplab.absent import Absent
+from xdplab.text import unit_of
 
 S = TypeVar("S")
 Kind = Literal["id", "factor", "state", "count", "rate", "time", "share", "verdict"]
@@ -38,17 +39,8 @@ class Column(Generic[S]):
         return unit_of(self.name)
 
 
-_UNITS = {
-    **{"ns_per_packet": "ns", "_per_ns": "1/ns", "_pps": "1/s", "_bps": "bit/s", "_bytes": "B", "_percent": "%"},
-    **{"_ns": "ns", "_us": "us", "_ms": "ms", "_s": "s"},
-}
 RATES = ("1/s", "bit/s", "1/ns")
 TIMES = ("ns", "us", "ms", "s")
-
-
-def unit_of(name: str) -> str:
-    """Return the unit in which the name of a column ends; empty if it has none."""
-    return next((unit for end, unit in _UNITS.items() if name.endswith(end)), "")
 
 
 def by_name(*tables: Iterable[Column[S]]) -> dict[str, Column[S]]:

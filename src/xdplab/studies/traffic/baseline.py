@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.analysis import MARGIN
-from xdplab.analysis.compare import POINT, decide, same_points
+from xdplab.analysis.decide.compare import POINT, decide, same_points
 from xdplab.errors import ResultsError
 from xdplab.run.disk import replacing
 from xdplab.studies.comparing import ComparedRuns, check_metric, differences

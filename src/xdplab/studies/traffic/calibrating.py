@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from xdplab.analysis.calibration import LEAST_REPETITIONS, LEAST_RUNS, Calibration, calibration
+from xdplab.analysis.decide.calibration import LEAST_REPETITIONS, LEAST_RUNS, Calibration, calibration
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import Plan
 from xdplab.resources import state_root

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from xdplab.analysis import MARGIN
-from xdplab.analysis.calibration import Calibration
-from xdplab.analysis.compare import Drift, decide, drift, same_points
+from xdplab.analysis.decide.calibration import Calibration
+from xdplab.analysis.decide.compare import Drift, decide, drift, same_points
 from xdplab.analysis.settings_rules import settings_around
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_runs, differences, names_of

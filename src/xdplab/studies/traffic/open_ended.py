@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import log
 
-from xdplab.analysis.race import standing
-from xdplab.analysis.sequential import known
+from xdplab.analysis.decide.race import standing
+from xdplab.analysis.decide.sequential import known
 from xdplab.plan import Plan, Trial
 from xdplab.plan.model import Race, Until
 from xdplab.run.rundir import RunDirectory

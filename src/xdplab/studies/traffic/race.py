@@ -6,7 +6,7 @@ import json
 
 import pandas as pd
 
-from xdplab.analysis.race import Standing, standing
+from xdplab.analysis.decide.race import Standing, standing
 from xdplab.analysis.series import valid
 from xdplab.errors import ResultsError
 from xdplab.run.rundir import RunDirectory

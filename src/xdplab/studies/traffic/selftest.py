@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.race import Standing
+from xdplab.analysis.decide.race import Standing
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.labs import Lab
 from xdplab.plan import Plan, parse_plan

@@ -4,7 +4,7 @@ Each repetition gives one value, the mean logarithm of b over a of all pairs of 
 effects in a repetition (drift, the machine's other work) cancel, and repetitions are the independent values. If the two
 programs took turns under one sender, the ratio of a repetition is that of their slices, whose spread is a hundredth of
 that of whole windows on a shared machine; otherwise it is that of the two windows' rates. The ratio of the race is the
-median: single disturbed repetitions do not move it. Its interval holds at every look (`xdplab.analysis.sequential`), so
+median: single disturbed repetitions do not move it. Its interval holds at every look (`sequential`), so
 the run may stop as soon as it knows. The three-way decision is that of `compare`.
 
 Slices and windows measure the same trials. A program whose state follows the clock (a token bucket, entries that age)
@@ -25,7 +25,7 @@ from typing import Literal
 
 from scipy.special import stdtrit
 
-from xdplab.analysis.sequential import LEAST, Known, known
+from xdplab.analysis.decide.sequential import LEAST, Known, known
 from xdplab.text import many
 
 Answer = Literal["equivalent", "differs", "undecided"]

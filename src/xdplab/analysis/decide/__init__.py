@@ -1,4 +1,4 @@
-"""The answer of a comparison of two runs; `analysis.compare` makes it."""
+"""Decisions between runs, each with a guarantee of its own, and the answer of a comparison, which `compare` makes."""
 
 from __future__ import annotations
 

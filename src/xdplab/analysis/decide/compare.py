@@ -20,13 +20,14 @@ import pandas as pd
 from scipy.special import gammainc, gammaincinv, ndtr, stdtr
 
 from xdplab.analysis import MARGIN
-from xdplab.analysis.calibration import Calibration
-from xdplab.analysis.decision import Decision
+from xdplab.analysis.decide import Decision
+from xdplab.analysis.decide.calibration import Calibration
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.series import PROGRAM, SETTING, key_of, settled, valid
 from xdplab.plan.factors import FACTORS
-from xdplab.run.columns import RATES, TIMES, unit_of
+from xdplab.run.columns import RATES, TIMES
 from xdplab.run.frames import DTYPES as FRAME_DTYPES
+from xdplab.text import unit_of
 
 Verdict = Literal["faster", "slower", "higher", "lower", "equivalent", "undecided"]
 Logs = Mapping[str, pd.Series]
