@@ -21,8 +21,8 @@ from strangers import Stranger, find_stranger
 from xdplab import labs
 from xdplab.errors import LabError
 from xdplab.labs import Lab, control, keeper_socket
+from xdplab.labs.keeper import MOST_CLIENTS, SILENT_S
 from xdplab.labs.netns import lab as netns
-from xdplab.labs.netns.keeper import MOST_CLIENTS, SILENT_S
 
 pytestmark = [
     pytest.mark.root,

@@ -5,13 +5,11 @@ standard input, prints one line (``{"ready": …}`` or ``{"error": …}``) and c
 the guest dies with it.
 """
 
-import argparse
 import contextlib
 import json
 import os
 import re
 import selectors
-import signal
 import socket
 import subprocess
 import sys
@@ -22,11 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from xdplab.labs.netns import keeper as netns_keeper
-else:
-    from netns import keeper as netns_keeper
-
-Answer = dict[str, Any]
+    from xdplab.labs import keeper as lab_keeper
+    from xdplab.labs.keeper import Answer
+else:  # importing the package itself would load pandas
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    import keeper as lab_keeper
+    from keeper import Answer
 
 SILENT_S = 60.0
 """Seconds without an answer after which a guest counts as hung."""
@@ -66,15 +65,14 @@ class Console:
         return lines[0].decode(errors="replace").strip() if lines else "its console said nothing"
 
 
-class GuestKeeper(netns_keeper.Keeper):
-    """Keeps a guest instead of two namespaces. A kind of guest adds `start` and `reach`."""
+class GuestKeeper(lab_keeper.Keeper):
+    """Keeps a guest. A kind of guest adds `start` and `reach`."""
 
     pulse: socket.socket
     """The connection on which the guest answers beats."""
 
     def __init__(self, wanted: Answer) -> None:
-        lab = {key: wanted[key] for key in ("socket", "uid", "lease")}
-        super().__init__(argparse.Namespace(**lab, queues=0))
+        super().__init__(wanted["socket"], wanted["uid"], lease=wanted["lease"])
         self.wanted = wanted
         self.known: Answer = {}
         self.heard = time.monotonic()
@@ -93,8 +91,7 @@ class GuestKeeper(netns_keeper.Keeper):
         """Return the guest's description of itself once it is up."""
         return self.hear()
 
-    def make(self) -> None:
-        self.take_name()
+    def build(self) -> None:
         started = time.monotonic()
         self.until = started + self.wanted["start_s"]
         self.guest = self.start()
@@ -102,9 +99,6 @@ class GuestKeeper(netns_keeper.Keeper):
         self.known = self.come_up()
         self.known["boot_s"] = round(time.monotonic() - started, 2)
         self.reach()
-        if self.lease_until is not None:
-            self.lease_until = time.monotonic() + netns_keeper.LEASE_S
-        self.listener.listen(64)
 
     def hear(self) -> Answer:
         """Return the guest's next line while it comes up; store the console meanwhile."""
@@ -126,9 +120,9 @@ class GuestKeeper(netns_keeper.Keeper):
             raise self._failed("the guest's lab did not come up")
         return answer
 
-    def _failed(self, what: str) -> netns_keeper.KeeperError:
+    def _failed(self, what: str) -> lab_keeper.KeeperError:
         self.console.note(what)
-        return netns_keeper.KeeperError(f"{what}: {self.console.last_words()}", f"its console: {self.console.path}")
+        return lab_keeper.KeeperError(f"{what}: {self.console.last_words()}", f"its console: {self.console.path}")
 
     def serve(self) -> None:
         assert self.guest is not None
@@ -168,17 +162,14 @@ class GuestKeeper(netns_keeper.Keeper):
                 self.pulse.send(b"?\n", socket.MSG_DONTWAIT)
             time.sleep(self.wanted["ping_s"])
 
-    def end(self) -> None:
-        self.close_listener()
+    def remove(self) -> None:
         if self.guest is not None:
             self.guest.process.kill()
             self.guest.process.wait()
-        super().end()
 
     def hello(self, connection: socket.socket, asked: Answer) -> Answer:
-        answer: Answer = super().hello(connection, asked)
-        answer |= self.wanted["known"]
-        return answer | self.known
+        known: Answer = self.wanted["known"]
+        return super().hello(connection, asked) | known | self.known
 
 
 def _descriptor(process: "subprocess.Popen[bytes]") -> int:
@@ -186,20 +177,7 @@ def _descriptor(process: "subprocess.Popen[bytes]") -> int:
     return process.stdout.fileno()
 
 
-def _keep(keeper: GuestKeeper, say: Callable[[Answer], None]) -> None:
-    try:
-        keeper.make()
-        say({"ready": True})
-        keeper.serve()
-    except netns_keeper.KeeperError as error:
-        say(error.answer)
-    finally:
-        keeper.end()
-
-
 def main(kind: Callable[[Answer], GuestKeeper]) -> None:
     """Keep the guest that standard input describes."""
     wanted = json.load(sys.stdin)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(0))
-    netns_keeper.in_background(lambda say: _keep(kind(wanted), say))
+    lab_keeper.keep(lambda: kind(wanted))

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xdplab.labs.guests import mux
+    from xdplab.labs.keeper import KeeperError
     from xdplab.labs.netns import host as netns_host
     from xdplab.labs.netns import keeper as netns_keeper
     from xdplab.labs.uml import inside
 else:  # importing the package itself would load pandas
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from guests import mux
+    from keeper import KeeperError
     from netns import host as netns_host
     from netns import keeper as netns_keeper
     from uml import inside
@@ -35,7 +37,7 @@ def main() -> None:
         sshd = netns_keeper.find_sshd()
         inside.prepare()
         known = inside.become_host(HOST)
-    except (netns_keeper.KeeperError, OSError, RuntimeError) as error:
+    except (KeeperError, OSError, RuntimeError) as error:
         print(f"xdplab: guest: {error}", flush=True)  # noqa: T201  the console is all that is left
         os.write(line, json.dumps({"error": str(error)}).encode() + b"\n")
         return

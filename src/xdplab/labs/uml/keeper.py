@@ -1,6 +1,6 @@
 """The keeper of one user-mode Linux: its process, and its one serial line, which carries every connection to it.
 
-Runs as the owner and as a script, standard library only. Clients have the same requests as for a netns lab's keeper.
+Runs as the owner and as a script, standard library only. Clients have the requests of a keeper, and ``ssh``.
 """
 
 import itertools
@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from xdplab.labs.guests import keeper as guest_keeper
     from xdplab.labs.guests import mux
+    from xdplab.labs.keeper import Answer
     from xdplab.labs.uml import xstate
 else:  # importing the package itself would load pandas
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from guests import keeper as guest_keeper
     from guests import mux
+    from keeper import Answer
     from uml import xstate
 
 PULSE = 0
@@ -35,7 +37,7 @@ class Uml:
     """The kernel as a process, in its own namespaces: its helpers end with it, and it cannot write this machine's
     files."""
 
-    def __init__(self, wanted: guest_keeper.Answer) -> None:
+    def __init__(self, wanted: Answer) -> None:
         self.socket, line = socket.socketpair()
         argv = [word.replace("{line}", str(line.fileno())) for word in wanted["argv"]]
         user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -55,6 +57,7 @@ class UmlKeeper(guest_keeper.GuestKeeper):
     """Keeps a user-mode Linux."""
 
     def start(self) -> Uml:
+        self.actions["ssh"] = self.ssh
         return Uml(self.wanted)
 
     def reach(self) -> None:
@@ -69,7 +72,7 @@ class UmlKeeper(guest_keeper.GuestKeeper):
         self.line.attach(next(self.numbers), theirs)
         return ours
 
-    def ssh(self, connection: socket.socket, asked: guest_keeper.Answer) -> guest_keeper.Answer | None:
+    def ssh(self, connection: socket.socket, asked: Answer) -> Answer | None:
         if str(asked.get("host")) not in self.known["hosts"]:
             return {"error": f"this lab has no host {asked.get('host')!r}"}
         self.reply(connection, {"ok": True})

@@ -1,7 +1,7 @@
 """The keeper of one virtual lab: QEMU, and the ports of the loopback interface that lead to the guest's hosts.
 
-Runs as the owner and as a script, standard library only. Clients have the requests of a netns lab's keeper, except
-``ssh``: a guest's hosts have ports.
+Runs as the owner and as a script, standard library only. Clients have the requests of a keeper, and ``link``
+(make the hosts with the link): a guest's hosts have ports.
 """
 
 import base64
@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xdplab.labs.guests import keeper as guest_keeper
-    from xdplab.labs.netns import keeper as netns_keeper
+    from xdplab.labs.keeper import Answer, KeeperError
     from xdplab.labs.vm import qmp, saved
 else:  # importing the package itself would load pandas
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from guests import keeper as guest_keeper
-    from netns import keeper as netns_keeper
+    from keeper import Answer, KeeperError
     from vm import qmp, saved
 
 MOST_BYTES_S = 1 << 40
@@ -35,7 +35,7 @@ _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s
 class Qemu:
     """QEMU, as a process that dies with this one, the guest's port, and QEMU's monitor."""
 
-    def __init__(self, wanted: guest_keeper.Answer, state: socket.socket | None = None, **given: list[int]) -> None:
+    def __init__(self, wanted: Answer, state: socket.socket | None = None, **given: list[int]) -> None:
         """``state``: where a saved state will come from; ``given``: descriptors, by the name they have in argv."""
         self.socket, control = socket.socketpair()
         self.door, monitor = socket.socketpair()
@@ -98,7 +98,6 @@ class VmKeeper(guest_keeper.GuestKeeper):
     """Keeps a QEMU guest."""
 
     def start(self) -> Qemu:
-        del self.actions["ssh"]
         return self.set_going()
 
     def set_going(self) -> Qemu:
@@ -135,7 +134,7 @@ class VmKeeper(guest_keeper.GuestKeeper):
         self.came = "restored"
         return self.qemu
 
-    def come_up(self) -> guest_keeper.Answer:
+    def come_up(self) -> Answer:
         """Bring the guest to the state that all guests of its kernel share, then give it its identity."""
         if self.came != "restored":
             said = self.hear()
@@ -144,7 +143,7 @@ class VmKeeper(guest_keeper.GuestKeeper):
         self.qemu.socket.sendall(f"{time.time():.0f}\n".encode() + base64.b64decode(self.wanted["files"]))
         try:
             return super().come_up() | {"came_up": self.came}
-        except netns_keeper.KeeperError:
+        except KeeperError:
             if self.state is not None:
                 self.state.discard()  # whatever the fault was, the saved state must not cause it in the next guest
             raise
@@ -172,7 +171,7 @@ class VmKeeper(guest_keeper.GuestKeeper):
             if name in self.known["hosts"]:
                 self.known["hosts"][name]["port"] = self.ports[port]
 
-    def link(self, connection: socket.socket, _asked: guest_keeper.Answer) -> guest_keeper.Answer | None:
+    def link(self, connection: socket.socket, _asked: Answer) -> Answer | None:
         """Make the guest create the hosts and their link, which only some users need."""
         if "dut" in self.known["hosts"]:
             return {"ok": True}

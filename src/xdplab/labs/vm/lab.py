@@ -18,8 +18,9 @@ from xdplab.hosts import Host
 from xdplab.labs.base import MITIGATED, Arrangement, Clock, LinkEnds
 from xdplab.labs.cache import native_dir
 from xdplab.labs.guests.keepers import GuestKeepers
+from xdplab.labs.netns.keeper import QUEUES
 from xdplab.labs.netns.lab import NetnsLab
-from xdplab.labs.vm import kernels, link, qemu, tried
+from xdplab.labs.vm import kernels, qemu, tried
 from xdplab.labs.vm.keys import key_pair
 
 DEFAULT = "6.1"
@@ -139,7 +140,7 @@ def boot(
     lease: bool,
     scripts: tuple[str, str] = ("keeper.py", "link.py"),
     cpus: int | None = None,
-    queues: int = link.QUEUES,
+    queues: int = QUEUES,
     card: str | None = None,
     taps: int = 0,
     ports: dict[str, int] = qemu.PORTS,

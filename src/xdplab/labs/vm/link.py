@@ -5,7 +5,6 @@ describes the hosts to it, and every line from it is echoed. Each host has a TCP
 forwards a port of the outside's loopback to it.
 """
 
-import argparse
 import contextlib
 import functools
 import json
@@ -18,10 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from xdplab.labs.keeper import KeeperError
     from xdplab.labs.netns import host as netns_host
     from xdplab.labs.netns import keeper as netns_keeper
 else:  # importing the package itself would load pandas
     sys.path.insert(0, str(Path(__file__).parents[1]))
+    from keeper import KeeperError
     from netns import host as netns_host
     from netns import keeper as netns_keeper
 
@@ -30,18 +31,17 @@ ADDRESS = "10.0.2.15"
 INTERFACE = "eth0"
 SOCKET = "/run/xdplab/0/guest/netns-guest"
 """The keeper's own socket, which is not used in the guest."""
-QUEUES = 8
 SOFTIRQ_FIFO = 10
 """Priority of the kernel's softirq threads, above the sender's (5) and the AF_XDP application's (6)."""
 
 OUTSIDE_IN, OUTSIDE_OUT = 0, 1
 
 
-class LinkKeeper(netns_keeper.Keeper):
+class LinkKeeper(netns_keeper.NetnsKeeper):
     """The keeper of the lab in the guest."""
 
     def __init__(self, ports: dict[str, int]) -> None:
-        super().__init__(argparse.Namespace(socket=SOCKET, uid=0, queues=QUEUES, lease=False))
+        super().__init__(SOCKET, 0, lease=False)
         self.ports = ports
 
     def make(self) -> None:
@@ -100,7 +100,7 @@ def main(ports: dict[str, int]) -> None:
     try:
         keeper.make()
         keeper.serve()
-    except (netns_keeper.KeeperError, OSError, RuntimeError) as error:
+    except (KeeperError, OSError, RuntimeError) as error:
         sys.stderr.write(f"xdplab: guest: {error}\n")  # the console is the only output left
         tell(error=str(error))
     sys.exit(1)

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xdplab.labs.netns import keeper as netns_keeper
+    from xdplab.labs.keeper import KeeperError
 else:
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from netns import keeper as netns_keeper
+    from keeper import KeeperError
 
 ANSWER_S = 30.0
 _LOOK_S = 0.01
 
 
-class MonitorError(netns_keeper.KeeperError):
+class MonitorError(KeeperError):
     """QEMU refused a command; the message is its own."""
 
 

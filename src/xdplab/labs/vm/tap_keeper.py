@@ -7,6 +7,7 @@ holds its queues; QEMU and the namespace die with this process, however it ends.
 import ctypes
 import fcntl
 import os
+import selectors
 import socket
 import struct
 import subprocess
@@ -16,11 +17,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xdplab.labs.guests import keeper as guest_keeper
+    from xdplab.labs.keeper import Answer, KeeperError
     from xdplab.labs.netns import keeper as netns_keeper
     from xdplab.labs.vm import keeper
 else:
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from guests import keeper as guest_keeper
+    from keeper import Answer, KeeperError
     from netns import keeper as netns_keeper
     from vm import keeper
 
@@ -37,17 +40,19 @@ NEEDS_ROOT = "as root: it makes a namespace and a tap on this machine"
 class TapKeeper(keeper.VmKeeper):
     """Keeps a namespace and a guest."""
 
+    tg: netns_keeper.NetnsHost | None = None
+
     def start(self) -> keeper.Qemu:
-        tg = netns_keeper.NetnsHost(TG, INTERFACE, netns_keeper.find_sshd())
-        self.hosts = {TG: tg}
-        tg.listen()
+        self.tg = netns_keeper.NetnsHost(TG, INTERFACE, netns_keeper.find_sshd())
+        self.actions["ssh"] = self.ssh
+        self.tg.listen()
         try:
-            self.queues = tap_queues(tg.process.pid, self.wanted["guest"]["taps"])
+            self.queues = tap_queues(self.tg.process.pid, self.wanted["guest"]["taps"])
         except (OSError, subprocess.CalledProcessError) as error:
-            raise netns_keeper.KeeperError(f"no tap can be made: {error}", NEEDS_ROOT) from error
+            raise KeeperError(f"no tap can be made: {error}", NEEDS_ROOT) from error
         qemu = self.set_going()
-        tg.bring_up(tg.interface)
-        tg.listen()
+        self.tg.bring_up(self.tg.interface)
+        self.tg.listen()
         return qemu
 
     def run(self, state: socket.socket | None = None) -> keeper.Qemu:
@@ -55,10 +60,31 @@ class TapKeeper(keeper.VmKeeper):
 
     def reach(self) -> None:
         super().reach()
+        assert self.tg is not None
         for descriptor in self.queues:
             os.close(descriptor)
-        self.known["hosts"][TG] = self.hosts[TG].known
+        self.known["hosts"][TG] = self.tg.known
         self.known["tg_cpus"] = sorted(os.sched_getaffinity(0))
+
+    def serve(self) -> None:
+        assert self.tg is not None
+        self.selector.register(self.tg.socket, selectors.EVENT_READ, self.stop)
+        super().serve()
+
+    def remove(self) -> None:
+        super().remove()
+        if self.tg is not None:
+            self.tg.socket.close()
+            self.tg.wait_end()
+
+    def ssh(self, connection: socket.socket, asked: Answer) -> Answer | None:
+        if asked.get("host") != TG:
+            return {"error": f"this lab has no host {asked.get('host')!r} with a socket; it has {TG}"}
+        assert self.tg is not None
+        self.reply(connection, {"ok": True})
+        self.tg.hand_over(connection)
+        self.forget(connection)
+        return None
 
 
 def tap_queues(holder: int, count: int) -> list[int]:
