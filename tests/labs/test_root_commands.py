@@ -82,7 +82,7 @@ def test_a_user_with_the_drop_in_can_start_the_generator(generator: dict[str, st
 def reached_as_user(servers: Lab, content: dict[str, Any], *, without: str = "") -> Iterator[None]:
     """Reach both servers as a user whose rights are those of the generated drop-in, and no others.
 
-    ``without``: lines that the drop-in lacks, as one that was printed before an update may.
+    ``without``: lines that the drop-in lacks, as one that somebody edited does.
     """
     config = ["-o", f"AllowUsers={USER}", "-o", "SetEnv=PATH=/usr/local/bin:/usr/bin:/bin"]
     for role in ("dut", "tg"):

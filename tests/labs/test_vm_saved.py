@@ -173,8 +173,8 @@ def test_only_the_states_used_last_are_kept_and_no_half_written_one(tmp_path: Pa
 
 
 def test_a_kernel_that_would_not_notice_keeps_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(qemu.__file__).parent))  # where the keeper's script is found
-    keeper = importlib.import_module("keeper")
+    monkeypatch.syspath_prepend(str(Path(labs.__file__).parent))  # where the keeper's script is found
+    keeper = importlib.import_module("vm.keeper")
     guest = keeper.VmKeeper({"socket": "never", "uid": 0, "lease": False})
     guest.came = "booted"
     guest.save(keeper.saved.Saved(tmp_path / "one"), notices_restore=False)
