@@ -186,6 +186,7 @@ def test_no_lock_can_be_held_by_another_user(
 ) -> None:
     """A user who can open a file can hold its lock forever, and the next run would wait as long."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(open_folder / "cache"))
+    (open_folder / "device-vd0.owner.lock").touch(0o644)
     (open_folder / "jit.lock").touch(0o644)
     (open_folder / "device-vd0.sh").write_text("exit 0\n")
     (open_folder / "switch").write_text("1")
