@@ -27,7 +27,7 @@ Compute = Callable[[Readings], object]
 Counters = ColumnValues[Readings]
 
 
-def _own(compute: Compute) -> Compute:
+def _apart(compute: Compute) -> Compute:
     """A value of the DUT's CPUs: it means nothing if they are the TG's too."""
 
     def value(readings: Readings) -> object:
@@ -70,14 +70,14 @@ def _ipc(readings: Readings) -> float:
 
 def _absent_counters(readings: Readings) -> str:
     """Return the requested counters that the DUT's machine lacks, with the reason; equal reasons are given once."""
-    asked: dict[str, Callable[[], object]] = {}
+    computed: dict[str, Callable[[], object]] = {}
     if readings.was_asked("dut", "perf"):
-        asked |= {event: partial(_perf_sum, readings, event, ALL_CPUS) for event in readings.perf_events("dut")}
+        computed |= {event: partial(_perf_sum, readings, event, ALL_CPUS) for event in readings.perf_events("dut")}
     if readings.was_asked("dut", "sar"):
-        asked["sar"] = partial(readings.sar, "dut")
-    asked |= {name: partial(_metric, readings, file) for name, file in _metric_files(readings)}
+        computed["sar"] = partial(readings.sar, "dut")
+    computed |= {name: partial(_metric, readings, file) for name, file in _metric_files(readings)}
     names_by_reason: dict[str, list[str]] = {}
-    for name, read in asked.items():
+    for name, read in computed.items():
         try:
             read()
         except Absent as absent:
@@ -116,9 +116,9 @@ COUNTERS: tuple[Column[Readings], ...] = (
            "Jain's fairness index of rx_by_queue over the queues requested: 1 is even",
            lambda readings: jain_index(packets.rx_by_queue(readings, "dut"))),
     Column("cpu_busy_cores", "float", "share", "busy CPUs of the DUT in the window; null if TG and DUT share CPUs",
-           _own(_cores("busy", DUT_CPUS))),
+           _apart(_cores("busy", DUT_CPUS))),
     Column("cpu_softirq_cores", "float", "share", "the part of cpu_busy_cores in softirq",
-           _own(_cores("softirq", DUT_CPUS))),
+           _apart(_cores("softirq", DUT_CPUS))),
     Column("host_busy_cores", "float", "share", "busy CPUs of the whole machine in the window",
            _cores("busy", ALL_CPUS)),
     Column("host_softirq_cores", "float", "share", "the part of host_busy_cores in softirq",
@@ -129,14 +129,14 @@ COUNTERS: tuple[Column[Readings], ...] = (
            "CPUs that did the DUT's work, by their busy time in the window: the factor in ns_per_packet and access_ns",
            cpu.at_work),
     Column("cycles", "float", "count", "DUT cycles in the perf pass; null if TG and DUT share CPUs",
-           _own(_perf("cycles"))),
-    Column("instructions", "float", "count", "DUT instructions in the perf pass", _own(_perf("instructions"))),
-    Column("ipc", "float", "share", "instructions / cycles", _own(_ipc)),
-    Column("branches", "float", "count", "DUT branches in the perf pass", _own(_perf("branches"))),
-    Column("branch_misses", "float", "count", "DUT branch misses in the perf pass", _own(_perf("branch-misses"))),
-    Column("l1d_loads", "float", "count", "DUT L1 data loads in the perf pass", _own(_perf("L1-dcache-loads"))),
+           _apart(_perf("cycles"))),
+    Column("instructions", "float", "count", "DUT instructions in the perf pass", _apart(_perf("instructions"))),
+    Column("ipc", "float", "share", "instructions / cycles", _apart(_ipc)),
+    Column("branches", "float", "count", "DUT branches in the perf pass", _apart(_perf("branches"))),
+    Column("branch_misses", "float", "count", "DUT branch misses in the perf pass", _apart(_perf("branch-misses"))),
+    Column("l1d_loads", "float", "count", "DUT L1 data loads in the perf pass", _apart(_perf("L1-dcache-loads"))),
     Column("l1d_misses", "float", "count", "DUT L1 data load misses in the perf pass",
-           _own(_perf("L1-dcache-load-misses"))),
+           _apart(_perf("L1-dcache-load-misses"))),
     Column("perf_running", "float", "share",
            "share of the perf pass in which an event had a hardware counter, of the event that had one least: below 1 "
            "perf scaled counts",
@@ -156,10 +156,10 @@ COUNTERS: tuple[Column[Readings], ...] = (
            _softnet("dropped", ALL_CPUS)),
     Column("softnet_dropped", "int", "count",
            "frames that the DUT's backlog dropped; null if TG and DUT share CPUs",
-           _own(_softnet("dropped", DUT_CPUS))),
+           _apart(_softnet("dropped", DUT_CPUS))),
     Column("softnet_squeezed", "int", "count",
            "times the DUT's NAPI ran out of budget; null if TG and DUT share CPUs",
-           _own(_softnet("squeezed", DUT_CPUS))),
+           _apart(_softnet("squeezed", DUT_CPUS))),
     Column("settings", "json", "state",
            "what costs time on both hosts and can change, as read before the window, a JSON object: name to value "
            "(`dut "
@@ -247,16 +247,16 @@ def unreadable(path: Path) -> str | None:
     made before a collector was added has neither of its readings.
     """
     judged = [row for row in COLLECTORS if not row.once and (row.always or any(path.glob(f"dut.{row.name}.*")))]
-    found = (_unreadable(path, row, when) for row in judged for when in ("before", "after"))
-    return "; ".join(words for words in found if words) or None
+    messages = (_unreadable(path, row, when) for row in judged for when in ("before", "after"))
+    return "; ".join(message for message in messages if message) or None
 
 
 def _unreadable(path: Path, row: Collector, when: When) -> str | None:
     names = [snapshot_file("dut", row.name, when, extension) for extension in (row.extension, "err")]
-    there = {name: (path / name).read_bytes() for name in names if (path / name).is_file()}
-    if not there:
+    contents = {name: (path / name).read_bytes() for name in names if (path / name).is_file()}
+    if not contents:
         return f"{names[0]} is missing"
-    (name, data), *_ = there.items()
+    (name, data), *_ = contents.items()
     if not data.strip():
         return f"{name} is empty"
     try:

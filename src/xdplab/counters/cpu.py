@@ -79,40 +79,40 @@ def _share(before: CpuTicks, after: CpuTicks, kind: str) -> float:
     return difference(FIELDS[kind](before), FIELDS[kind](after)) / total
 
 
-def perf_by_cpu(readings: Readings, event: str, own: Collection[int] | None) -> dict[int | None, float]:
-    """Return perf's count of ``event`` on each CPU of ``own``, or as it printed them (None: summed over all CPUs).
+def perf_by_cpu(readings: Readings, event: str, cpus: Collection[int] | None) -> dict[int | None, float]:
+    """Return perf's count of ``event`` on each CPU of ``cpus``, or as it printed them (None: summed over all CPUs).
 
     An event that stands in two groups has two counts, each an estimate: their mean counts. Raises Absent if a CPU of
-    ``own`` has none, and if one CPU stands for several, as where an event belongs to a socket.
+    ``cpus`` has none, and if one CPU stands for several, as where an event belongs to a socket.
     """
     estimates: dict[int | None, list[PerfCount]] = {}
     for count in readings.perf("dut"):
         if count.event == event:
             estimates.setdefault(count.cpu, []).append(count)
     if not estimates:
-        asked = event in readings.perf_events("dut")
-        raise Absent(f"perf printed no count of {event}" if asked else f"perf was not asked for {event}")
-    if own is not None:
-        _require_each(readings, event, own, estimates)
-    return {cpu: _mean_count(event, counts) for cpu, counts in estimates.items() if own is None or cpu in own}
+        listed = event in readings.perf_events("dut")
+        raise Absent(f"perf printed no count of {event}" if listed else f"perf was not asked for {event}")
+    if cpus is not None:
+        _require_each(readings, event, cpus, estimates)
+    return {cpu: _mean_count(event, counts) for cpu, counts in estimates.items() if cpus is None or cpu in cpus}
 
 
-def _require_each(readings: Readings, event: str, own: Collection[int], counted: Collection[int | None]) -> None:
+def _require_each(readings: Readings, event: str, cpus: Collection[int], counted: Collection[int | None]) -> None:
     if None in counted:
         raise Absent("perf summed over all CPUs, the DUT has some of them only")
     several = len({count.cpu for count in readings.perf("dut")}) > 1
-    if set(own) - set(counted) or (len(counted) == 1 and several):
+    if set(cpus) - set(counted) or (len(counted) == 1 and several):
         raise Absent(
             f"perf counted {event} on CPU {', '.join(map(str, sorted(c for c in counted if c is not None)))} only, "
-            f"which says nothing of the DUT's own, {', '.join(map(str, sorted(own)))}"
+            f"which says nothing of the DUT's own, {', '.join(map(str, sorted(cpus)))}"
         )
 
 
 def _mean_count(event: str, counts: list[PerfCount]) -> float:
-    known = [count.value for count in counts if count.value is not None]
-    if not known:
+    values = [count.value for count in counts if count.value is not None]
+    if not values:
         raise Absent(f"perf: {event} {counts[0].reason}")
-    return _mean(known)
+    return _mean(values)
 
 
 def _mean(values: list[float]) -> float:

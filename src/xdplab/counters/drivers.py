@@ -399,8 +399,8 @@ def total(counters: Mapping[str, int], names: Names) -> int:
     """Return the sum of all counters that ``names`` match."""
     whole = 0
     for name in names:
-        found = sum(value for key, value in counters.items() if re.fullmatch(name.removeprefix("-"), key))
-        whole += -found if name.startswith("-") else found
+        count = sum(value for key, value in counters.items() if re.fullmatch(name.removeprefix("-"), key))
+        whole += -count if name.startswith("-") else count
     return whole
 
 

@@ -71,23 +71,23 @@ class CounterProbe:
         ``clock`` measures the CPUs' clock: it keeps them busy, so it runs outside the time that the others span.
         """
         time.sleep(self.lag_s)
-        told = {CLOCK: (HostReading(tuple(clock)), "jsonl")} if clock else {}
-        asked = dict(told) if when == "before" else {}
-        asked |= {row.name: (row.reading(self.device), row.extension) for row in _in_order(when)}
+        clocks = {CLOCK: (HostReading(tuple(clock)), "jsonl")} if clock else {}
+        readings = dict(clocks) if when == "before" else {}
+        readings |= {row.name: (row.reading(self.device), row.extension) for row in _in_order(when)}
         for metric in (metric for metric in metrics if metric.when == when):
             # A user's command may hang; the counters after it are still read.
             argv = ("timeout", str(METRIC_DEADLINE_S), *metric.argv)
-            asked[metric_collector(metric.name)] = (HostReading(argv), "txt")
-        asked |= told
+            readings[metric_collector(metric.name)] = (HostReading(argv), "txt")
+        readings |= clocks
         deadline_s = 30.0 + METRIC_DEADLINE_S * len(metrics)
-        results = self.reader.take([reading for reading, _ in asked.values()], deadline_s=deadline_s)
+        results = self.reader.take([reading for reading, _ in readings.values()], deadline_s=deadline_s)
         files: Files = {}
-        for (name, (_, extension)), result in zip(asked.items(), results, strict=True):
+        for (name, (_, extension)), result in zip(readings.items(), results, strict=True):
             if result.ok:
                 files[snapshot_file(self.role, name, when, extension)] = result.stdout
             else:
-                words = _words(result.stderr, result.stdout, result.exit_code)
-                files[snapshot_file(self.role, name, when, "err")] = words
+                message = _output(result.stderr, result.stdout, result.exit_code)
+                files[snapshot_file(self.role, name, when, "err")] = message
         return files
 
     def start(self, names: Sequence[str], *, events: Sequence[str] = (), deadline_s: float) -> Recording:
@@ -157,8 +157,8 @@ class Recording:
 
     def await_started(self) -> None:
         """Wait until each recorder echoes one line, which means that it records. `stop` says why one ended instead."""
-        asked = [process for process in self.processes.values() if _tell(process)]
-        for process in asked:
+        signalled = [process for process in self.processes.values() if _tell(process)]
+        for process in signalled:
             process.read_line(START_DEADLINE_S)
 
     def stop(self) -> Files:
@@ -168,9 +168,9 @@ class Recording:
         files: Files = {}
         for name, process in self.processes.items():
             files.update(self._files(recorder(name), process.wait(STOP_DEADLINE_S)))
-        for name, (argv, words) in self.failures.items():
+        for name, (argv, message) in self.failures.items():
             files[record_file(self.role, name, "run.json")] = _run_json(argv, None)
-            files[record_file(self.role, name, "err")] = words.encode()
+            files[record_file(self.role, name, "err")] = message.encode()
         self.processes, self.failures = {}, {}
         return files
 
@@ -180,7 +180,7 @@ class Recording:
         if result.ok:
             files[record_file(self.role, row.name)] = record
         else:
-            files[record_file(self.role, row.name, "err")] = _words(result.stderr, record, result.exit_code)
+            files[record_file(self.role, row.name, "err")] = _output(result.stderr, record, result.exit_code)
         return files
 
     def abandon(self) -> None:
@@ -211,7 +211,7 @@ def _run_json(argv: Sequence[str], exit_code: int | None) -> bytes:
     return json.dumps({"argv": list(argv), "exit_code": exit_code}).encode() + b"\n"
 
 
-def _words(error: bytes, output: bytes, exit_code: int | None) -> bytes:
+def _output(error: bytes, output: bytes, exit_code: int | None) -> bytes:
     """Return the tool's own error message; if it printed none, a description of its end."""
     how = "it was ended at its deadline" if exit_code in (None, 124) else f"it exited with {exit_code}"
     return error.strip() or output.strip() or how.encode()

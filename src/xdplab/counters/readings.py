@@ -103,8 +103,8 @@ class Readings:
 
     def chosen(self, scope: Scope, cpu: int) -> bool:
         """Whether ``cpu`` belongs to the scope."""
-        own = self.own_cpus(scope)
-        return own is None or cpu in own
+        cpus = self.own_cpus(scope)
+        return cpus is None or cpu in cpus
 
     def own_cpus(self, scope: Scope) -> Collection[int] | None:
         """Return the CPUs that the scope is restricted to, or None if it has all CPUs of its machine."""
@@ -126,8 +126,8 @@ class Readings:
 
     def _require(self, file: str, error_file: str, otherwise: str) -> None:
         if file not in self.files:
-            words = self.files.get(error_file, b"").decode(errors="replace").strip()
-            raise Absent(words or otherwise)
+            message = self.files.get(error_file, b"").decode(errors="replace").strip()
+            raise Absent(message or otherwise)
 
     def _parse(self, name: str, parser: Callable[[bytes], T]) -> T:
         if name not in self._parsed:

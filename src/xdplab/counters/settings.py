@@ -53,20 +53,22 @@ def _both(readings: Readings, when: When) -> dict[str, str]:
         tg = of_host(readings, "tg", when)
     except Absent as absent:
         tg = {"settings": f"absent: {absent}"}
-    own = {name: value for name, value in tg.items() if name.startswith(OF_PORT) or dut.get(name) != value}
-    return {f"dut {name}": value for name, value in dut.items()} | {f"tg {name}": value for name, value in own.items()}
+    settings = {name: value for name, value in tg.items() if name.startswith(OF_PORT) or dut.get(name) != value}
+    return {f"dut {name}": value for name, value in dut.items()} | {
+        f"tg {name}": value for name, value in settings.items()
+    }
 
 
 def link_changes(readings: Readings) -> int:
     """Return how often the link went down or came up in the window, by the end that saw more."""
-    found = []
+    changes = []
     for role in ("dut", "tg"):
         counts = [readings.settings(role, when).get(LINK_CHANGES) for when in ("before", "after")]
         if all(count is not None and count.isdecimal() for count in counts):
-            found.append(difference(*(int(str(count)) for count in counts)))
-    if not found:
+            changes.append(difference(*(int(str(count)) for count in counts)))
+    if not changes:
         raise Absent("neither end counts the changes of its link")
-    return max(found)
+    return max(changes)
 
 
 def timed_runs(readings: Readings, role: Role = "dut") -> int:
@@ -76,7 +78,7 @@ def timed_runs(readings: Readings, role: Role = "dut") -> int:
 
 
 def _runs(named: Mapping[str, str]) -> dict[str, int]:
-    said = named.get(RUNS, "absent: it was not asked")
-    if said.startswith("absent: "):
-        raise Absent(f"the kernel does not show its programs: {said.removeprefix('absent: ')}")
-    return {program: int(count) for program, _, count in (word.partition(":") for word in said.split())}
+    state = named.get(RUNS, "absent: it was not asked")
+    if state.startswith("absent: "):
+        raise Absent(f"the kernel does not show its programs: {state.removeprefix('absent: ')}")
+    return {program: int(count) for program, _, count in (word.partition(":") for word in state.split())}

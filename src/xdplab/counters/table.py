@@ -61,8 +61,8 @@ class Recorder:
 
     def command(self, *, device: str, events: Sequence[str], directory: str, sampler: str) -> tuple[str, ...]:
         script = f"{directory}/{self.script}"
-        words = {"device": device, "events": ",".join(events), "script": script, "sampler": sampler}
-        return tuple(word.format(**words) for word in self.argv)
+        values = {"device": device, "events": ",".join(events), "script": script, "sampler": sampler}
+        return tuple(word.format(**values) for word in self.argv)
 
 
 # /proc/stat comes last: collectors run in this order before the window and in reverse after it. So the least of

@@ -103,42 +103,42 @@ def number_in(text: str | None) -> int:
 
 def kernel(host: CheckedHost) -> Row:
     release = host.output("uname", "-r") or "?"
-    found = re.match(r"(\d+)\.(\d+)", release)
-    version = tuple(map(int, found.groups())) if found else (0, 0)
+    match = re.match(r"(\d+)\.(\d+)", release)
+    version = tuple(map(int, match.groups())) if match else (0, 0)
     lacking = [f"{what} needs {'.'.join(map(str, since))}" for since, what in KERNELS.items() if version < since]
     verdict: Verdict = "ok" if not lacking else "missing" if version < min(KERNELS) else "warn"
     return host.row("kernel", release, verdict, f"a newer kernel: {', '.join(lacking)}")
 
 
 def btf(host: CheckedHost) -> Row:
-    there = host.output("test", "-r", "/sys/kernel/btf/vmlinux") is not None
+    readable = host.output("test", "-r", "/sys/kernel/btf/vmlinux") is not None
     remedy = "a kernel with CONFIG_DEBUG_INFO_BTF (only programs that read kernel structures need it)"
-    return host.row("BTF", "yes" if there else "no", "ok" if there else "warn", remedy)
+    return host.row("BTF", "yes" if readable else "no", "ok" if readable else "warn", remedy)
 
 
 def lockdown(host: CheckedHost) -> Row:
     """The kernel's lockdown, which restricts even root; unknown does not mean none."""
-    told = host.read("/sys/kernel/security/lockdown")
+    state = host.read("/sys/kernel/security/lockdown")
     tried = host.probes.get("lockdown")
-    if told is None and tried is not None and tried["ok"]:
-        told = str(tried["found"])
-    if told is None:
+    if state is None and tried is not None and tried["ok"]:
+        state = str(tried["found"])
+    if state is None:
         why = "python3 is missing here" if tried is None else tried["found"]
         remedy = "as root: `mount -t securityfs none /sys/kernel/security`, then ask again"
         return host.row("lockdown", f"unknown: {why}", "warn", remedy)
-    mode = (re.findall(r"\[(\w+)\]", told) or ["none"])[0]
+    mode = (re.findall(r"\[(\w+)\]", state) or ["none"])[0]
     remedy = "boot with lockdown=integrity or none: confidentiality forbids what BPF and perf read"
     return host.row("lockdown", mode, "warn" if mode == "confidentiality" else "ok", remedy)
 
 
 def compiler(host: CheckedHost) -> Row:
     text = host.output("clang", "--version") or ""
-    found = re.search(r"version (\d+)(\.[\d.]+)?", text)
-    if not found:
+    match = re.search(r"version (\d+)(\.[\d.]+)?", text)
+    if not match:
         return host.row("clang version", "none", "missing", _install(host, "clang"))
-    if int(found[1]) < OLDEST_CLANG:
-        return host.row("clang version", found[0][8:], "missing", f"clang {OLDEST_CLANG} or newer")
-    return _version(host, "clang", found[0][8:])
+    if int(match[1]) < OLDEST_CLANG:
+        return host.row("clang version", match[0][8:], "missing", f"clang {OLDEST_CLANG} or newer")
+    return _version(host, "clang", match[0][8:])
 
 
 def libraries(host: CheckedHost) -> Iterator[Row]:
@@ -146,8 +146,8 @@ def libraries(host: CheckedHost) -> Iterator[Row]:
     folders = "/usr/lib/*/pkgconfig /usr/lib64/pkgconfig /usr/lib/pkgconfig /usr/local/lib/pkgconfig"
     script = f"for name; do grep -hs ^Version: $(ls -d {folders} 2>/dev/null | sed s,$,/$name.pc,); done; true"
     versions = (host.output("sh", "-c", script, "sh", "libbpf", "libxdp") or "").replace("Version: ", "").split()
-    found = "libbpf {}, libxdp {}".format(*versions) if len(versions) == 2 else "versions not told"
-    yield host.row("libraries", found)
+    value = "libbpf {}, libxdp {}".format(*versions) if len(versions) == 2 else "versions not told"
+    yield host.row("libraries", value)
     if len(versions) == 2:
         yield _version(host, "libbpf", versions[0])
 
@@ -164,17 +164,17 @@ _TELL_VERSION = (
 def versions(host: CheckedHost) -> Iterator[Row]:
     """The tools whose versions have made a difference, if installed; `tools` has a row for a missing one."""
     for tool, argv, pattern in _TELL_VERSION:
-        found = re.search(pattern, host.output(*argv) or "")
-        if found:
-            yield _version(host, tool, found[1])
+        match = re.search(pattern, host.output(*argv) or "")
+        if match:
+            yield _version(host, tool, match[1])
 
 
 def _version(host: CheckedHost, tool: str, version: str) -> Row:
     """Compare a version with those that were tried."""
-    told = untried(tool, version)
-    found = f"{version}, {told}" if told else version
+    remark = untried(tool, version)
+    value = f"{version}, {remark}" if remark else version
     remedy = f"`make test` tries it; if something fails with it, use {tool} {tried(tool)[-1].version}"
-    return host.row(f"{tool} version", found, "warn" if told else "ok", remedy)
+    return host.row(f"{tool} version", value, "warn" if remark else "ok", remedy)
 
 
 def perf_events(host: CheckedHost) -> Row:
@@ -184,14 +184,14 @@ def perf_events(host: CheckedHost) -> Row:
     counts = {name for value, _, name, *_ in (line for line in lines if len(line) > 2) if value[:1].isdigit()}
     counted = all(any(event in name for name in counts) for event in ("cycles", "instructions"))
     remedy = "cycles and caches will be null: a VM needs its hypervisor's virtual PMU, or measure on bare metal"
-    found = "counted" if counted else "not supported" if text is not None else "perf stat -a fails"
-    return host.row("perf hardware events", found, "ok" if counted else "warn", remedy)
+    state = "counted" if counted else "not supported" if text is not None else "perf stat -a fails"
+    return host.row("perf hardware events", state, "ok" if counted else "warn", remedy)
 
 
 def cpus(host: CheckedHost) -> Row:
-    found = f"{host.cpus} CPUs, arrangement {arrangement_for(host.cpus)}"
+    value = f"{host.cpus} CPUs, arrangement {arrangement_for(host.cpus)}"
     remedy = "TG and DUT share cores: loss and latency under load need 4 CPUs or two machines"
-    return host.row("CPUs", found, "ok" if host.cpus >= 4 else "warn", remedy)
+    return host.row("CPUs", value, "ok" if host.cpus >= 4 else "warn", remedy)
 
 
 def governor(host: CheckedHost) -> Row:
@@ -207,12 +207,12 @@ def real_time_share(host: CheckedHost) -> Row:
     if not runtime or not period or int(runtime) < 0:
         return host.row("real-time throttling", "off" if runtime else "not told by this kernel")
     rest_ms = (int(period) - int(runtime)) / 1e3
-    found = f"a real-time task stands still for {rest_ms:g} of {int(period) / 1e3:g} ms{_fair_server(host)}"
+    value = f"a real-time task stands still for {rest_ms:g} of {int(period) / 1e3:g} ms{_fair_server(host)}"
     remedy = (
         "`trial: {throttling: off}` in the plan (on servers `sysctl kernel.sched_rt_runtime_us=-1`): windows of a "
         f"second and more show pauses of {rest_ms:g} ms and rates up to {int(period) / int(runtime) - 1:.0%} too low"
     )
-    return host.row("real-time throttling", found, "warn", remedy)
+    return host.row("real-time throttling", value, "warn", remedy)
 
 
 def _fair_server(host: CheckedHost) -> str:
@@ -236,8 +236,8 @@ def clock_source(host: CheckedHost) -> Row:
 
 def memory_lock(host: CheckedHost) -> Row:
     limits = host.read("/proc/self/limits") or ""
-    found = re.search(r"Max locked memory\s+(\S+)", limits)
-    free = "unlimited" if found is None or found[1] == "unlimited" else f"{int(found[1]) >> 20} MiB"
+    match = re.search(r"Max locked memory\s+(\S+)", limits)
+    free = "unlimited" if match is None or match[1] == "unlimited" else f"{int(match[1]) >> 20} MiB"
     capable = host.output("id", "-u") == "0"
     return host.row("memory lock", f"{free}, root exempt" if capable else free)
 
@@ -252,21 +252,21 @@ def disk_space(host: CheckedHost, path: str = "/tmp") -> Row:
 def cache_size() -> Row:
     """The disk space of guests' kernels, headers and modules on this machine."""
     taken, limit = sum(entry.size for entry in cache.entries()), cache.limit_bytes()
-    found = f"{taken / 1e6:,.0f} MB of guests' kernels and modules in {cache.cache_dir()}, limit {limit / 1e6:,.0f} MB"
+    value = f"{taken / 1e6:,.0f} MB of guests' kernels and modules in {cache.cache_dir()}, limit {limit / 1e6:,.0f} MB"
     verdict: Verdict = "ok" if taken <= limit else "warn"
     remedy = f"`xdplab kernels clean`, or another limit: {cache.LIMIT_NAME}"
-    return Row("here", "cache", found, verdict, None if verdict == "ok" else remedy)
+    return Row("here", "cache", value, verdict, None if verdict == "ok" else remedy)
 
 
 def tools(host: CheckedHost) -> Iterator[Row]:
     for need in needs("run"):
-        there = _there(host, need)
-        verdict: Verdict = "missing" if there is None else "ok"
+        path = _path_of(host, need)
+        verdict: Verdict = "missing" if path is None else "ok"
         remedy = f"{need.remedy(host.distribution)} ({need.why})"
-        yield host.row(need.name, there or "no", verdict, remedy)
+        yield host.row(need.name, path or "no", verdict, remedy)
 
 
-def _there(host: CheckedHost, need: Need) -> str | None:
+def _path_of(host: CheckedHost, need: Need) -> str | None:
     """Return the path that meets a need, or None."""
     look = {
         "command": ("sh", "-c", 'command -v -- "$1"', "sh", need.name),
@@ -328,7 +328,7 @@ KERNEL_PROBES: tuple[tuple[str, str, Verdict, str], ...] = (
 
 def examine_kernel(host: CheckedHost) -> list[Row]:
     """Return the rows of a guest's kernel, as the studies use it; each is tried."""
-    return [kernel(host), btf(host), *_probed(host, KERNEL_PROBES, found=host.kernel_probes)]
+    return [kernel(host), btf(host), *_probed(host, KERNEL_PROBES, answers=host.kernel_probes)]
 
 
 def understood(check: Callable[[CheckedHost], Row], host: CheckedHost) -> Row:
@@ -360,11 +360,11 @@ def _probed(
     host: CheckedHost,
     table: tuple[tuple[str, str, Verdict, str], ...],
     where: str = "",
-    found: dict[str, dict[str, Any]] | None = None,
+    answers: dict[str, dict[str, Any]] | None = None,
 ) -> list[Row]:
     rows = []
     for probe, name, failure, remedy in table:
-        answer = (host.probes if found is None else found).get(probe)
+        answer = (host.probes if answers is None else answers).get(probe)
         if answer is None:
             rows.append(host.row(name + where, "not tried", "warn", "install python3 on this host: it tries it"))
         else:

@@ -26,11 +26,9 @@ DEEP_STATE_US = 50
 
 def driver(host: CheckedHost) -> Row:
     text = host.output("ethtool", "-i", str(host.interface)) or ""
-    found = dict(line.partition(": ")[::2] for line in text.splitlines())
-    text = (
-        f"{found.get('driver', 'unknown')} {found.get('version', '')}, firmware {found.get('firmware-version') or '–'}"
-    )
-    return host.row("driver", text)
+    fields = dict(line.partition(": ")[::2] for line in text.splitlines())
+    name, firmware = f"{fields.get('driver', 'unknown')} {fields.get('version', '')}", fields.get("firmware-version")
+    return host.row("driver", f"{name}, firmware {firmware or '–'}")
 
 
 def queue_limit(host: CheckedHost) -> Row:
@@ -47,19 +45,19 @@ def queue_limit(host: CheckedHost) -> Row:
 def rings(host: CheckedHost) -> Row:
     text = host.output("ethtool", "-g", str(host.interface))
     try:
-        found = parse_rings(text + "\n") if text else None
+        rings = parse_rings(text + "\n") if text else None
     except FormatError as error:
         return host.row("rings", error.message, "warn", "this ethtool's output is not known: update it")
     ways = (
         [
             f"{way} {now} of {most or 'not told'}"
             for way, now, most in (
-                ("rx", found.current.rx, found.maximum.rx),
-                ("tx", found.current.tx, found.maximum.tx),
+                ("rx", rings.current.rx, rings.maximum.rx),
+                ("tx", rings.current.tx, rings.maximum.tx),
             )
             if now
         ]
-        if found
+        if rings
         else []
     )
     return host.row("rings", ", ".join(ways) or "not told by this driver")
@@ -69,8 +67,8 @@ def pcie(host: CheckedHost) -> Row:
     """Compare the slot's lanes and speed with what the card could have."""
     folder = f"/sys/class/net/{host.interface}/device"
     names = ("current_link_width", "max_link_width", "current_link_speed", "max_link_speed")
-    found = [host.read(f"{folder}/{name}") for name in names]
-    width, widest, speed, fastest = (value or "" for value in found)
+    values = [host.read(f"{folder}/{name}") for name in names]
+    width, widest, speed, fastest = (value or "" for value in values)
     if {width, widest} & {"", "0", "255"} or not speed[:1].isdigit() or not fastest[:1].isdigit():
         return host.row("PCIe link", "not told: no PCIe device, a virtual function or a guest's")
     whole = (width, speed.split()[0]) == (widest, fastest.split()[0])
@@ -94,20 +92,20 @@ def rss(host: CheckedHost) -> Row:
     table = rss_table(host.output("ethtool", "-x", str(host.interface)) or "")
     if not table:
         return host.row("RSS", "none", "warn", "one queue gets everything: spread flows by `ethtool -N` rules")
-    found = f"{len(table)} entries over {len(set(table))} queues"
+    value = f"{len(table)} entries over {len(set(table))} queues"
     if not rss_spread(table):
         remedy = (
             "ethtool cannot set such a table: no plan may change it, and a run that changes queues cannot restore it"
         )
-        return host.row("RSS", f"{found}, in an order of its own", "warn", remedy)
-    return host.row("RSS", found)
+        return host.row("RSS", f"{value}, in an order of its own", "warn", remedy)
+    return host.row("RSS", value)
 
 
 def pause(host: CheckedHost) -> Row:
-    told = parse_pause(host.output("ethtool", "-a", str(host.interface)) or "")
-    if not told.keys() & {"rx", "tx"}:
+    pause = parse_pause(host.output("ethtool", "-a", str(host.interface)) or "")
+    if not pause.keys() & {"rx", "tx"}:
         return host.row("pause frames", "not told by this driver")
-    on = [name.upper() for name in ("rx", "tx") if told.get(name)]
+    on = [name.upper() for name in ("rx", "tx") if pause.get(name)]
     remedy = f"`ethtool -A {host.interface} rx off tx off`: flow control hides loss from both ends"
     return host.row("pause frames", " and ".join(on) + " on" if on else "off", "warn" if on else "ok", remedy)
 
@@ -219,6 +217,6 @@ def examine_port(host: CheckedHost) -> list[Row]:
 def dpdk_driver(host: CheckedHost, pci: str, wanted: str) -> Row:
     """Say whether the driver that takes the port for DPDK is there, and whether it has it already."""
     link = (host.output("readlink", f"/sys/bus/pci/devices/{pci}/driver") or "none").rpartition("/")[2]
-    there = link in DPDK_DRIVERS or host.output("modinfo", wanted) is not None
-    found = f"{pci} has {link}; {wanted} is {'there' if there else 'not there'}"
-    return host.row("DPDK driver", found, "ok" if there else "missing", f"a kernel with {wanted}")
+    available = link in DPDK_DRIVERS or host.output("modinfo", wanted) is not None
+    value = f"{pci} has {link}; {wanted} is {'there' if available else 'not there'}"
+    return host.row("DPDK driver", value, "ok" if available else "missing", f"a kernel with {wanted}")

@@ -146,8 +146,8 @@ def lockdown(_index: int) -> str:
         ["unshare", "--mount", "sh", "-c", READ_LOCKDOWN], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise OSError(0, words[-1][:120])
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise OSError(0, lines[-1][:120])
     return done.stdout.strip()
 
 
@@ -213,10 +213,10 @@ def jit_switch(_index: int) -> str:
 
 
 def tracing() -> Path:
-    found = next((path for path in TRACING if (path / "current_tracer").exists()), None)
-    if found is None:
+    folder = next((path for path in TRACING if (path / "current_tracer").exists()), None)
+    if folder is None:
         raise OSError(0, "a kernel without ftrace")
-    return found
+    return folder
 
 
 def function_graph(_index: int) -> str:
@@ -242,8 +242,8 @@ def module(name: str, *parameters: str) -> Callable[[int], str]:
             return "loaded"
         done = subprocess.run(["modprobe", name, *parameters], capture_output=True, text=True, check=False)
         if done.returncode:
-            words = done.stderr.strip().removeprefix("modprobe: FATAL: ") or "it cannot be loaded"
-            raise OSError(0, words.splitlines()[0][:120])
+            message = done.stderr.strip().removeprefix("modprobe: FATAL: ") or "it cannot be loaded"
+            raise OSError(0, message.splitlines()[0][:120])
         subprocess.run(["modprobe", "-r", name], capture_output=True, check=False)
         return "loads"
 

@@ -16,12 +16,12 @@ class Checks(pd.DataFrame):
 
     def _shown(self) -> list[tuple[str, str, str]]:
         rows = self.to_dict("records")
-        return [(row["verdict"], f"{row['host']}: {row['check']}", _found(row)) for row in rows]
+        return [(row["verdict"], f"{row['host']}: {row['check']}", _value(row)) for row in rows]
 
     def __repr__(self) -> str:
         rows = self._shown()
         verdicts, checks = (max((len(row[place]) for row in rows), default=0) for place in (0, 1))
-        return "\n".join(f"{verdict:{verdicts}}  {check:{checks}}  {found}" for verdict, check, found in rows)
+        return "\n".join(f"{verdict:{verdicts}}  {check:{checks}}  {value}" for verdict, check, value in rows)
 
     def _repr_html_(self) -> str:
         head = _row(("verdict", "check", "found"), "th")
@@ -33,7 +33,7 @@ def checks(rows: Sequence[Row]) -> Checks:
     return Checks(pd.DataFrame([vars(row) for row in problems_first(rows)]))
 
 
-def _found(row: Mapping[Hashable, Any]) -> str:
+def _value(row: Mapping[Hashable, Any]) -> str:
     return str(row["found"]) if pd.isna(row["remedy"]) else f"{row['found']}; to do: {row['remedy']}"
 
 

@@ -34,8 +34,8 @@ def tried(tool: str) -> tuple[Tried, ...]:
 
 def number(version: str) -> Number:
     """Return a version's leading numbers: ``19.1.7-3~deb12u1`` is (19, 1, 7)."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    match = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, match[0].split("."))) if match else ()
 
 
 def untried(tool: str, version: str) -> str | None:
@@ -47,9 +47,9 @@ def untried(tool: str, version: str) -> str | None:
     table = tried(tool)
     if not table or not number(version):
         raise ValueError(f"{tool} {version}: the table has no line of it, or it is no version")
-    found = number(version)[: len(table[0].number)]
-    older = [line.version for line in table if line.number < found]
-    newer = [line.version for line in table if line.number > found]
+    digits = number(version)[: len(table[0].number)]
+    older = [line.version for line in table if line.number < digits]
+    newer = [line.version for line in table if line.number > digits]
     if len(older) + len(newer) < len(table):
         return None
     if older and newer:

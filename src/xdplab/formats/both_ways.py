@@ -12,16 +12,16 @@ _LONGER = ("duration_s", "rx_window_s", "tx_pause_max_ns", "tx_paused_ns", "tx_l
 queues of their own."""
 
 
-def both(there: Burst, back: Burst) -> Burst:
+def both(forth: Burst, back: Burst) -> Burst:
     """Return one burst with the counts of both, whose `ways` are the two; histograms have the times of both."""
     return Burst(
-        there.name,
-        tuple(_interval(*pair) for pair in zip(there.intervals, back.intervals, strict=False)),
-        _summary(there.summary, back.summary),
-        there.histogram.merge(back.histogram),
-        _merged(there.from_due, back.from_due),
-        _merged(there.lateness, back.lateness),
-        ways=(there, back),
+        forth.name,
+        tuple(_interval(*pair) for pair in zip(forth.intervals, back.intervals, strict=False)),
+        _summary(forth.summary, back.summary),
+        forth.histogram.merge(back.histogram),
+        _merged(forth.from_due, back.from_due),
+        _merged(forth.lateness, back.lateness),
+        ways=(forth, back),
     )
 
 

@@ -63,11 +63,11 @@ def parse_link(data: bytes | str) -> LinkState:
     """Return the link's state from `ethtool INTERFACE`."""
     lines = lines_of(data, TOOL)
     _require_title(lines, "Settings for ")
-    found = {name: value for name, _, value in (line.strip().partition(": ") for line in lines[1:])}
-    speed = re.fullmatch(r"(\d+)Mb/s", found.get("Speed", ""))
-    detected = found.get("Link detected", "").partition(" ")[0]  # since ethtool 5.8 with a reason: no (No cable)
-    known = float(speed[1]) * 1e6 if speed and detected != "no" else None
-    return LinkState(known, {"yes": True, "no": False}.get(detected))
+    fields = {name: value for name, _, value in (line.strip().partition(": ") for line in lines[1:])}
+    speed = re.fullmatch(r"(\d+)Mb/s", fields.get("Speed", ""))
+    detected = fields.get("Link detected", "").partition(" ")[0]  # since ethtool 5.8 with a reason: no (No cable)
+    speed_bps = float(speed[1]) * 1e6 if speed and detected != "no" else None
+    return LinkState(speed_bps, {"yes": True, "no": False}.get(detected))
 
 
 def parse_driver(data: bytes | str) -> str:
@@ -90,16 +90,16 @@ def parse_statistics(data: bytes | str) -> dict[str, int]:
     counters: dict[str, int] = {}
     heading = ""
     for number, line in enumerate(lines[1:], start=2):
-        own, colon, value = line.removeprefix(_INDENT).rpartition(":")
-        if not colon or not own.strip():
+        label, colon, value = line.removeprefix(_INDENT).rpartition(":")
+        if not colon or not label.strip():
             refuse(TOOL, "no counter", line=number, text=line)
-        name = heading + own if own[0] == " " else own
+        name = heading + label if label[0] == " " else label
         if name in counters:
             refuse(TOOL, "the same counter twice", line=number, text=name)
         counters[name] = count_of(value.strip(), TOOL, line=number)
-        if own[0] != " ":
-            heading = f"{own} {value.strip()}"
-            if own.endswith("#"):
+        if label[0] != " ":
+            heading = f"{label} {value.strip()}"
+            if label.endswith("#"):
                 del counters[name]
     if not counters:
         refuse(TOOL, "no counter in it")
@@ -126,8 +126,8 @@ def most_queues(channels: MaxAndCurrent[Channels]) -> int:
 
     A maximum of 0 means that the driver does not say (stmmac on older cores): then it is what the port has now.
     """
-    for told in (channels.maximum, channels.current):
-        if most := told.combined or min((n for n in (told.rx, told.tx) if n), default=0):
+    for counts in (channels.maximum, channels.current):
+        if most := counts.combined or min((n for n in (counts.rx, counts.tx) if n), default=0):
             return most
     return 1
 
@@ -268,8 +268,8 @@ def parse_hash_fields(text: str) -> str | None:
 def parse_pause(text: str) -> dict[str, bool]:
     """Return the switches in ``ethtool -a`` by their names in ``ethtool -A``; empty if it tells none."""
     names = {"Autonegotiate": "autoneg", "RX": "rx", "TX": "tx"}
-    found = re.findall(r"^(Autonegotiate|RX|TX):\s+(on|off)$", text, re.MULTILINE)
-    return {names[label]: word == "on" for label, word in found}
+    settings = re.findall(r"^(Autonegotiate|RX|TX):\s+(on|off)$", text, re.MULTILINE)
+    return {names[label]: word == "on" for label, word in settings}
 
 
 def parse_private_flags(text: str) -> dict[str, bool]:

@@ -402,9 +402,9 @@ _SHARED_REASONS = {"rx_missing": _OF_RECEIVER, "tx_errors_missing": ("tx_errors"
 
 def _reasons(line: dict[str, object], number: int | None) -> dict[str, object]:
     """Return why fields of a summary are null, by field."""
-    own = as_object({} if line.get("missing") is None else line["missing"], TOOL, line=number)
+    reasons = as_object({} if line.get("missing") is None else line["missing"], TOOL, line=number)
     shared = {name: line[key] for key, names in _SHARED_REASONS.items() if line.get(key) is not None for name in names}
-    return {**shared, **own}
+    return {**shared, **reasons}
 
 
 def _contradiction(histogram: Histogram) -> str | None:

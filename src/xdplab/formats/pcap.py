@@ -28,8 +28,8 @@ Flow = tuple[object, ...]
 
 def frames_in(path: str | Path) -> Sequence[bytes]:
     """Return the frames of a file as `parse_pcap` does. Raises FormatError, OSError."""
-    told = Path(path).stat()
-    return _frames_in(str(path), told.st_mtime_ns, told.st_size)
+    status = Path(path).stat()
+    return _frames_in(str(path), status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=8)

@@ -138,25 +138,25 @@ def events_of_argv(argv: Sequence[str]) -> tuple[str, ...]:
 
     As perf does, split at commas, but not within slashes (`cpu/event=0x3c,umask=0x0/`). Groups are their events.
     """
-    lists = [_GROUP.sub(r"\1", words) for option, words in pairwise(argv) if option == "-e"]
-    return tuple(event for words in lists for event in _EVENT.findall(words))
+    lists = [_GROUP.sub(r"\1", list) for option, list in pairwise(argv) if option == "-e"]
+    return tuple(event for list in lists for event in _EVENT.findall(list))
 
 
-def named_as_asked(counts: Sequence[PerfCount], asked: Sequence[str]) -> tuple[PerfCount, ...]:
-    """Return the counts under the names that were ``asked`` for.
+def named_as_asked(counts: Sequence[PerfCount], events: Sequence[str]) -> tuple[PerfCount, ...]:
+    """Return the counts under the names that were requested as ``events``.
 
     On a machine with several kinds of cores, perf prints `cycles` once for each kind, as `cpu_core/cycles/` and
     `cpu_atom/cycles/`; a group's modifier may follow a name.
     """
-    return tuple(replace(count, event=_asked_name(count.event, asked)) for count in counts)
+    return tuple(replace(count, event=_asked_name(count.event, events)) for count in counts)
 
 
-def _asked_name(printed: str, asked: Sequence[str]) -> str:
+def _asked_name(printed: str, events: Sequence[str]) -> str:
     of_pmu = _OF_PMU.fullmatch(printed)
     plain = of_pmu[1] if of_pmu else printed
     modified = f"{plain}:{of_pmu[2]}" if of_pmu and of_pmu[2] else plain
     names = (printed, modified, plain, plain.partition(":")[0])
-    return next((name for name in names if name in asked), printed)
+    return next((name for name in names if name in events), printed)
 
 
 def _split_options(words: list[str]) -> tuple[set[str], list[str]]:
@@ -164,8 +164,8 @@ def _split_options(words: list[str]) -> tuple[set[str], list[str]]:
     names: set[str] = set()
     position = 0
     while position < len(words) and words[position].startswith("-") and words[position] != "--":
-        found, takes_next = _option(words[position])
-        names |= found
+        options, takes_next = _option(words[position])
+        names |= options
         position += 1 + takes_next
     return names, [word for word in words[position:] if word != "--"]
 
@@ -189,14 +189,14 @@ def target_of_header(data: bytes | str) -> Target:
     refuse(TOOL, "no line `Performance counter stats for …`")
 
 
-def _named_target(words: str) -> Target:
-    name = words.strip("'")
+def _named_target(quoted: str) -> Target:
+    name = quoted.strip("'")
     if name == "system wide":
         return Target("system", name)
     if name.startswith("CPU(s)"):
         return Target("cpus", name)
-    if words.startswith(("process id", "thread id")):
-        return Target("process", words)
+    if quoted.startswith(("process id", "thread id")):
+        return Target("process", quoted)
     return Target("command", name)
 
 

@@ -47,10 +47,10 @@ def parse_slices(data: bytes | str) -> tuple[Slice, ...] | None:
     """Return the slices in xdpload's output; None if there are none. Raises FormatError."""
     lines = enumerate(lines_of(data, TOOL), 1)
     records = [(as_object(json_of(text, TOOL, line=number), TOOL, line=number), number) for number, text in lines]
-    found = [(record, number) for record, number in records if record.get("type") == "alternated"]
-    if not found:
+    records_of_pairs = [(record, number) for record, number in records if record.get("type") == "alternated"]
+    if not records_of_pairs:
         return None
-    record, number = found[-1]
+    record, number = records_of_pairs[-1]
     return tuple(_slice(value, number) for value in as_list(record.get("slices"), TOOL))
 
 
@@ -77,7 +77,7 @@ def ratio_of(slices: Sequence[Slice]) -> SlicedRatio | str:
     pairs = [sorted(pair, key=lambda one: one.other) for pair in neighbours if all(one.frames for one in pair)]
     if len(pairs) < LEAST_PAIRS:
         return f"only {len(pairs)} pairs of slices carried frames"
-    logs = [log(own.frames / own.seconds) - log(other.frames / other.seconds) for own, other in pairs]
+    logs = [log(first.frames / first.seconds) - log(other.frames / other.seconds) for first, other in pairs]
     rates = [sum(one.frames for one in side) / sum(one.seconds for one in side) for side in _sides(slices)]
     return SlicedRatio(exp(median(logs)), rates[0] / rates[1], len(pairs))
 

@@ -121,10 +121,10 @@ def parse_stats(log: str) -> VerifierStats:
 
 
 def _stack(log: str) -> dict[str, Any]:
-    found = _STACK.findall(log)
-    if not found:
+    chains = _STACK.findall(log)
+    if not chains:
         return {}
-    depths, chain = found[-1]
+    depths, chain = chains[-1]
     return {
         "stack_depths": tuple(int(depth) for depth in depths.split("+")),
         "stack_chain": int(chain) if chain else None,
@@ -138,12 +138,12 @@ def parse_bpfverify(data: bytes | str) -> tuple[VerifiedProgram, ...]:
 
 def lines_by_object(data: bytes) -> dict[str, bytes]:
     """Return the lines of each object, as they are. Raises FormatError naming a line without an object."""
-    found: dict[str, bytes] = {}
+    logs: dict[str, bytes] = {}
     for number, line in enumerate(lines_of(data, TOOL), start=1):
         fields = as_object(json_of(line, TOOL, line=number), TOOL, line=number)
         name = text_field(fields, "object", TOOL, line=number)
-        found[name] = found.get(name, b"") + line.encode() + b"\n"
-    return found
+        logs[name] = logs.get(name, b"") + line.encode() + b"\n"
+    return logs
 
 
 def _count(text: str) -> int | None:

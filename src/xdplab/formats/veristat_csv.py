@@ -62,10 +62,10 @@ def _row(row: dict[str, str], number: int) -> dict[str, Any]:
     verdict = VERDICTS.get(row["verdict"])
     if verdict is None:
         refuse(TOOL, f"verdict {row['verdict']!r} is neither success nor failure", line=number)
-    found: dict[str, Any] = {"object": row["file_name"], "program": row["prog_name"], "verdict": verdict}
+    fields: dict[str, Any] = {"object": row["file_name"], "program": row["prog_name"], "verdict": verdict}
     for theirs, (ours, unit) in _COUNTS.items():
-        found[ours] = _number(row.get(theirs), unit, number)
-    return found
+        fields[ours] = _number(row.get(theirs), unit, number)
+    return fields
 
 
 def _number(word: str | None, unit: int, line: int) -> int | None:

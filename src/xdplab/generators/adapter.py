@@ -26,15 +26,15 @@ class Adapter:
     stays: bool = False
     refusals: tuple[tuple[str, str], ...] = ()
 
-    def refusal(self, words: str) -> str | None:
+    def refusal(self, message: str) -> str | None:
         """Return the remedy if its output says that this lab cannot do what was asked; trying again would not help."""
-        return next((remedy for pattern, remedy in self.refusals if re.search(pattern, words, re.IGNORECASE)), None)
+        return next((remedy for pattern, remedy in self.refusals if re.search(pattern, message, re.IGNORECASE)), None)
 
     def capability(self, engine: str) -> Capabilities:
         """Return what ``engine`` can do. Raises UnsupportedError if the generator has no such engine."""
         if engine not in self.capabilities:
-            known = ", ".join(self.capabilities)
-            raise UnsupportedError(f"{self.name} has no engine {engine!r}", remedy=f"it has {known}")
+            engines = ", ".join(self.capabilities)
+            raise UnsupportedError(f"{self.name} has no engine {engine!r}", remedy=f"it has {engines}")
         return self.capabilities[engine]
 
 
@@ -74,7 +74,7 @@ def as_words(options: Mapping[str, object]) -> list[str]:
 def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
     """Return xdpgen's command in step mode."""
     s = settings.xdpgen
-    own = {
+    options = {
         "interface": settings.interface,
         "receive-on": settings.receive_on,
         "engine": settings.engine,
@@ -87,9 +87,9 @@ def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
         "bind": s.bind if s.bind != "copy" else None,
         "busy-poll": s.busy_poll_us or None,
     }
-    words = as_words({**own, **traffic_options(settings)})
+    arguments = as_words({**options, **traffic_options(settings)})
     flags = ("--no-receive",) * (not s.receive) + ("--need-wakeup",) * s.need_wakeup + ("--whole",) * s.whole
-    return [binary, "--step", *flags, *words]
+    return [binary, "--step", *flags, *arguments]
 
 
 _BOTH = frozenset({"pace", "stamp", "vlan", "imix", "two ports"})

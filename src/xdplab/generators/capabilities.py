@@ -85,7 +85,7 @@ class Capabilities:
         return ", ".join(f"{name}: {value}" for name, value in self.addresses.items())
 
     def _others(self, settings: GeneratorSettings) -> list[str]:
-        return [name for name, own in self.addresses.items() if getattr(settings.addresses, name) != own]
+        return [name for name, default in self.addresses.items() if getattr(settings.addresses, name) != default]
 
     def require(self, settings: GeneratorSettings) -> None:
         """Raise UnsupportedError naming generator, engine and limit where these settings are impossible."""

@@ -89,13 +89,13 @@ def own_arguments(dpdk: Sequence[str], pci: str | None, *, allow: str = "-w") ->
     ``allow`` is the option that names the one card that DPDK may open. Each run has files of its own under /var/run and
     in hugetlbfs, so that what a killed one left locked stops none.
     """
-    words = list(dpdk)
-    if not any(word.startswith("--file-prefix") for word in words):
-        words += ["--file-prefix", f"xdplab-{uuid.uuid4().hex[:12]}"]
-    chosen = any(word in ("-w", "-a", "-b", "--no-pci") or word.startswith("--pci-") for word in words)
+    arguments = list(dpdk)
+    if not any(word.startswith("--file-prefix") for word in arguments):
+        arguments += ["--file-prefix", f"xdplab-{uuid.uuid4().hex[:12]}"]
+    chosen = any(word in ("-w", "-a", "-b", "--no-pci") or word.startswith("--pci-") for word in arguments)
     if pci is not None and not chosen:
-        words += [allow, pci]
-    return words
+        arguments += [allow, pci]
+    return arguments
 
 
 def dpdk_config(cores: Sequence[int], dpdk: Sequence[str]) -> str:
@@ -103,6 +103,6 @@ def dpdk_config(cores: Sequence[int], dpdk: Sequence[str]) -> str:
     for word in dpdk:
         if not word.isprintable() or '"' in word or "\\" in word:
             raise UnsupportedError(f"DPDK argument {word!r} has a character that cannot be handed on")
-    words = ", ".join(f'"{word}"' for word in dpdk)
+    quoted = ", ".join(f'"{word}"' for word in dpdk)
     numbers = ", ".join(map(str, sorted(cores)))
-    return f"DPDKConfig {{ cores = {{{numbers}}}, cli = {{{words}}} }}\n"
+    return f"DPDKConfig {{ cores = {{{numbers}}}, cli = {{{quoted}}} }}\n"

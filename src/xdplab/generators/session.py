@@ -146,8 +146,8 @@ class BothWays:
     What it returns is of both together.
     """
 
-    def __init__(self, there: Generator, back: Generator) -> None:
-        self._there, self._back = there, back
+    def __init__(self, forth: Generator, back: Generator) -> None:
+        self._there, self._back = forth, back
 
     @property
     def host(self) -> Host:
@@ -163,15 +163,15 @@ class BothWays:
 
     def start(self) -> GeneratorReady:
         """Start both, and return what the first obtained, on the CPUs of both."""
-        there, back = self._there.start(), self._back.start()
-        return replace(there, cpus=(*there.cpus, *back.cpus))
+        forth, back = self._there.start(), self._back.start()
+        return replace(forth, cpus=(*forth.cpus, *back.cpus))
 
     def burst(self, name: str, seconds: float) -> Burst:
         """Send both ways for ``seconds``; the two begin within milliseconds of each other."""
         with ThreadPoolExecutor(1) as meanwhile:
             back = meanwhile.submit(self._back.burst, name, seconds)
-            there = self._there.burst(name, seconds)
-        return both(there, back.result())
+            forth = self._there.burst(name, seconds)
+        return both(forth, back.result())
 
     def release(self) -> None:
         self._there.release()

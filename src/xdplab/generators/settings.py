@@ -98,8 +98,8 @@ class GeneratorSettings:
         parts: dict[str, dict[str, Any]] = defaultdict(dict)
         for name, value in values.items():
             parts[_PART_OF.get(name, "")][name] = value
-        own = parts.pop("", {})
-        return replace(self, **own, **{part: replace(getattr(self, part), **new) for part, new in parts.items()})
+        fields = parts.pop("", {})
+        return replace(self, **fields, **{part: replace(getattr(self, part), **new) for part, new in parts.items()})
 
 
 _PARTS: dict[str, type[Any]] = {"frames": Frames, "addresses": Addresses, "xdpgen": XdpgenSettings}

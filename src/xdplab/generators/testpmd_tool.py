@@ -137,8 +137,8 @@ class Testpmd:
         self.tell("stop")
         self.until(_STOPS)
         stopped = time.monotonic()
-        said = self.until(_DONE).partition("Accumulated forward statistics")[2]
-        (received,), (sent,) = (_numbers(pattern, said) for pattern in _FORWARDED)
+        statistics = self.until(_DONE).partition("Accumulated forward statistics")[2]
+        (received,), (sent,) = (_numbers(pattern, statistics) for pattern in _FORWARDED)
         return received, sent, stopped
 
     def empty_ring(self, seconds: float) -> int:
@@ -156,10 +156,10 @@ def _read(stream: IO[str], into: queue.Queue[str | None], ended: Any) -> None:
 
 
 def _numbers(pattern: str, text: str) -> list[int]:
-    found = re.search(pattern, text)
-    if found is None:
+    match = re.search(pattern, text)
+    if match is None:
         raise Gone
-    return [int(number) for number in found.groups()]
+    return [int(number) for number in match.groups()]
 
 
 def burst(testpmd: Testpmd, given: argparse.Namespace, name: str, seconds: float) -> None:
@@ -233,9 +233,9 @@ def command(given: argparse.Namespace, eal: Sequence[str]) -> list[str]:
     ]
 
 
-def parse(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return the options, and the arguments for DPDK's EAL after ``--``."""
-    at = list(words).index("--") if "--" in words else len(words)
+    at = list(argv).index("--") if "--" in argv else len(argv)
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--testpmd", required=True)
     parser.add_argument("--cpus", type=lambda text: [int(cpu) for cpu in text.split(",")], required=True)
@@ -245,11 +245,11 @@ def parse(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         parser.add_argument(f"--{name}")
     parser.add_argument("--settle", type=float, default=0.05)
     parser.set_defaults(batch=32)
-    return parser.parse_args(words[:at]), list(words[at + 1 :])
+    return parser.parse_args(argv[:at]), list(argv[at + 1 :])
 
 
-def main(words: Sequence[str]) -> int:
-    given, eal = parse(words)
+def main(argv: Sequence[str]) -> int:
+    given, eal = parse(argv)
     testpmd = Testpmd(command(given, eal))
     done = 0
     try:
@@ -266,8 +266,8 @@ def main(words: Sequence[str]) -> int:
         with contextlib.suppress(queue.Empty):
             while (line := testpmd.printed.get(timeout=END_S)) is not None:
                 testpmd.log.append(line)
-        said = [line.strip() for line in testpmd.log if _WHY.search(line)]
-        reason = "; ".join(said[:3]) or " ".join(testpmd.log[-1:]).strip() or "it printed nothing"
+        complaints = [line.strip() for line in testpmd.log if _WHY.search(line)]
+        reason = "; ".join(complaints[:3]) or " ".join(testpmd.log[-1:]).strip() or "it printed nothing"
         say(type="error", step="testpmd", error=None, message=reason)
         testpmd.end()
         return 1

@@ -62,8 +62,8 @@ class Result:
         how = "passed its deadline" if self.timed_out else f"exited with {self.exit_code}"
         if self.cut is not None:
             raise HostError(f"{self.host}: `{spoken(self.argv)}` {how} and printed too much: {self.cut}")
-        words = self._error_line() or self.error_text or self.text.strip()
-        raise HostError(f"{self.host}: `{spoken(self.argv)}` {how}: {words[-400:] or 'it printed nothing'}")
+        message = self._error_line() or self.error_text or self.text.strip()
+        raise HostError(f"{self.host}: `{spoken(self.argv)}` {how}: {message[-400:] or 'it printed nothing'}")
 
     def rows(self, *needed: str) -> list[dict[str, Any]]:
         """Return the JSON list of objects that it printed, each with the ``needed`` keys.
@@ -86,9 +86,9 @@ class Result:
 
     def nonsense(self) -> HostError:
         """Return the error to raise if a tool exited with 0 but printed something that it never prints."""
-        said = f"printed {self.text[:60]!r}" if self.text.strip() else "printed nothing"
+        output = f"printed {self.text[:60]!r}" if self.text.strip() else "printed nothing"
         return HostError(
-            f"{self.host}: `{spoken(self.argv)}` {said}, which is not output of {self.argv[0]}",
+            f"{self.host}: `{spoken(self.argv)}` {output}, which is not output of {self.argv[0]}",
             remedy=f"is it the right {self.argv[0]} that is first in the PATH there?",
         )
 

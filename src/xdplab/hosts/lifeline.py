@@ -51,16 +51,16 @@ class Lifeline:
         self._channel = channel
         self._closing = threading.Event()
         channel.settimeout(silence_s)
-        said = b""
+        output = b""
         try:
-            while not said.endswith(b"alive\n") and (chunk := channel.recv(200)):  # a login shell may greet before
-                said += chunk
+            while not output.endswith(b"alive\n") and (chunk := channel.recv(200)):  # a login shell may greet before
+                output += chunk
         except (OSError, paramiko.SSHException) as error:
-            said += str(error).encode()
-        if not said.endswith(b"alive\n"):
-            words = (said + channel.recv_stderr(400)).decode(errors="replace").strip()
+            output += str(error).encode()
+        if not output.endswith(b"alive\n"):
+            message = (output + channel.recv_stderr(400)).decode(errors="replace").strip()
             raise HostError(
-                f"{host}: no lifeline: {words or 'it printed nothing'}", remedy="is `bash` installed there?"
+                f"{host}: no lifeline: {message or 'it printed nothing'}", remedy="is `bash` installed there?"
             )
         for work in (self._beat, self._listen):
             threading.Thread(target=work, name=f"lifeline of {host}", daemon=True).start()

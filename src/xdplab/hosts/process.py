@@ -138,8 +138,8 @@ class OutputStream:
         """Return where the next line ends, or -1. No byte is searched twice."""
         while self._searched < self._stored:
             piece = self._read(self._searched, min(self._searched + _LOOK, self._stored))
-            if (found := piece.find(b"\n")) >= 0:
-                self._searched += found
+            if (position := piece.find(b"\n")) >= 0:
+                self._searched += position
                 return self._searched
             self._searched += len(piece)
         return -1
@@ -300,5 +300,5 @@ class StreamedProcess(ABC):
         return time.monotonic() >= self._deadline
 
     def _broken(self, what: str) -> HostError:
-        words = self.stderr.last.decode(errors="replace").strip()[-400:]
-        return HostError(f"{self.host}: `{spoken(self.argv)}` {what}{': ' + words if words else ''}")
+        message = self.stderr.last.decode(errors="replace").strip()[-400:]
+        return HostError(f"{self.host}: `{spoken(self.argv)}` {what}{': ' + message if message else ''}")

@@ -127,21 +127,21 @@ class SshProcess(StreamedProcess):
 
     def _behind(self, mark: re.Pattern[bytes], receive: Callable[[int], bytes]) -> Iterator[bytes]:
         """Yield what a stream brings behind its mark; all of it if there is none, as it says why no command ran."""
-        head, found = bytearray(), None
-        while found is None and (chunk := receive(_CHUNK)):
+        head, match = bytearray(), None
+        while match is None and (chunk := receive(_CHUNK)):
             head += chunk
-            found = mark.search(bytes(head[-len(chunk) - _LONGEST_MARK :]))
+            match = mark.search(bytes(head[-len(chunk) - _LONGEST_MARK :]))
         if mark is _GROUP_LINE:
-            self._take_group(found)
-        if rest := found.string[found.end() :] if found else bytes(head):
+            self._take_group(match)
+        if rest := match.string[match.end() :] if match else bytes(head):
             yield rest
         while chunk := receive(_CHUNK):
             yield chunk
 
-    def _take_group(self, told: re.Match[bytes] | None) -> None:
-        if told is not None:
-            self._started_at = b" ".join(told[2].split()[_START_FIELD : _START_FIELD + 1]).decode()
-            self._group = int(told[1])
+    def _take_group(self, match: re.Match[bytes] | None) -> None:
+        if match is not None:
+            self._started_at = b" ".join(match[2].split()[_START_FIELD : _START_FIELD + 1]).decode()
+            self._group = int(match[1])
         self._group_told.set()
 
     def _write(self, data: bytes) -> None:
@@ -218,7 +218,7 @@ class SshHost:
             _drop(transport)
             raise HostError(f"{self.name}: cannot start `{argv[0]}`: {error}; the connection is closed") from error
         except _LOST as error:
-            raise HostError(f"{self.name}: cannot start `{argv[0]}`: {_words(error)}") from error
+            raise HostError(f"{self.name}: cannot start `{argv[0]}`: {_as_text(error)}") from error
         return channel
 
     def _transport(self) -> paramiko.Transport:
@@ -341,7 +341,7 @@ def _explained(name: str, address: SshAddress, error: BaseException) -> HostErro
             f"{name}: login of {address.user} with this key is refused",
             remedy="add its public half to the host's authorized_keys",
         )
-    return HostError(f"{name}: cannot connect to {address.known_as}: {_words(error)}")
+    return HostError(f"{name}: cannot connect to {address.known_as}: {_as_text(error)}")
 
 
 class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
@@ -379,13 +379,13 @@ _KEY_LINE = re.compile(r"(?:\S+ )?((?:ssh|ecdsa|sk)-\S+) (\S+)")
 def _key_lines(name: str, text: str) -> list[tuple[str, str]]:
     """Return kind and key of each line of ``host_key``: a public key's line, or output of ssh-keyscan."""
     lines = (line.strip() for line in text.splitlines())
-    found = [_KEY_LINE.match(line) for line in lines if line and not line.startswith("#")]
-    if not found or None in found:
+    matches = [_KEY_LINE.match(line) for line in lines if line and not line.startswith("#")]
+    if not matches or None in matches:
         raise HostError(
             f"{name}: host_key is not a public key line: {text[:60]!r}",
             remedy="`ssh-keyscan -t ed25519 HOST` prints one",
         )
-    return [(match[1], match[2]) for match in found if match]
+    return [(match[1], match[2]) for match in matches if match]
 
 
 def _private_key(name: str, key: str | Path) -> paramiko.PKey:
@@ -395,8 +395,8 @@ def _private_key(name: str, key: str | Path) -> paramiko.PKey:
         return paramiko.Ed25519Key.from_private_key(io.StringIO(key))
     except (OSError, ValueError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as error:
         source = str(key) if isinstance(key, Path) else "the key text"
-        raise HostError(f"{name}: cannot use {source} as private key: {_words(error)}") from error
+        raise HostError(f"{name}: cannot use {source} as private key: {_as_text(error)}") from error
 
 
-def _words(error: BaseException) -> str:
+def _as_text(error: BaseException) -> str:
     return str(error) or type(error).__name__

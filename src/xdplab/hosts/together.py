@@ -31,7 +31,7 @@ def run_together(host: Host, commands: Sequence[Sequence[str]], *, deadline_s: f
     lines = [f"mark={mark}", _ASK, *(f"ask {shlex.join(argv)}" for argv in commands)]
     shown = host.run(["sh", "-c", "\n".join(lines)], deadline_s=deadline_s, check=False)
     one = re.compile(rb"(.*?)\n%b (\d+)\n(.*?)\n%b\n" % (mark.encode(), mark.encode()), re.DOTALL)
-    answers = [found.groups() for found in one.finditer(shown.stdout)]
+    answers = [match.groups() for match in one.finditer(shown.stdout)]
     if len(answers) < len(commands):
         if shown.timed_out:
             raise HostError(f"{host.name}: `{spoken(commands[len(answers)])}` passed its deadline")

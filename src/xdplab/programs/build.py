@@ -133,10 +133,10 @@ def build(program: ProgramSpec | UserProgram, cache_dir: Path) -> BuiltProgram:
 def compile_command(clang: str, program: ProgramSpec | UserProgram, *extra: str) -> list[str]:
     """Return the command that compiles ``program.c`` to ``program.bpf.o``, to be run in their directory."""
     if isinstance(program, UserProgram):
-        own = words_of(program.cflags, Path(program.file).resolve().parent)
+        flags = words_of(program.cflags, Path(program.file).resolve().parent)
     else:
-        own = [*_UNROLL_FLAGS] if program.form == "unrolled" else []
-    return [clang, *FLAGS, *own, *bpf_include_flags(), *extra, "-c", "program.c", "-o", "program.bpf.o"]
+        flags = [*_UNROLL_FLAGS] if program.form == "unrolled" else []
+    return [clang, *FLAGS, *flags, *bpf_include_flags(), *extra, "-c", "program.c", "-o", "program.bpf.o"]
 
 
 def _text(program: ProgramSpec | UserProgram, command: list[str]) -> bytes:
@@ -208,9 +208,9 @@ def _image_of(program: ProgramSpec | UserProgram, data: bytes) -> Image:
 def _describe(program: ProgramSpec | UserProgram, command: list[str], work: Path) -> None:
     image = _image_of(program, (work / "program.bpf.o").read_bytes())
     # A user's file may lie anywhere, and equal contents have one directory, whatever their names and actions.
-    known = program.canonical() if isinstance(program, ProgramSpec) else {"section": program.section}
+    identity = program.canonical() if isinstance(program, ProgramSpec) else {"section": program.section}
     facts = {
-        "program": known,
+        "program": identity,
         "command": command,
         "compiler": compiler_version(command[0]) if command else None,
         "function": image.name,

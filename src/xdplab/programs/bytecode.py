@@ -44,8 +44,8 @@ def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = FRA
         require_width(spec, accesses, _WHERE)
         require_reflected(spec, frame, run.frame, _WHERE)
         if run.verdict != (promised := VERDICTS[spec.action]):
-            words = f"where XDP_{spec.action.upper()} ({promised}) is promised"
-            raise ProgramError(f"{_WHERE}: {spec.name} returns {run.verdict} {words}")
+            expected = f"where XDP_{spec.action.upper()} ({promised}) is promised"
+            raise ProgramError(f"{_WHERE}: {spec.name} returns {run.verdict} {expected}")
         walked += [offset for offset, _, is_store in accesses if not is_store]
         results.append(counts)
     if spec.workload == "chase":

@@ -69,10 +69,10 @@ def require(spec: ProgramSpec, counts: AccessCounts, where: str) -> None:
     if counts.lookups is None:
         wanted = AccessCounts(wanted.loads, wanted.stores, None)
     if counts != wanted:
-        raise ProgramError(f"{where}: {spec.name} promises {_words(wanted)} per packet and makes {_words(counts)}")
+        raise ProgramError(f"{where}: {spec.name} promises {_as_text(wanted)} per packet and makes {_as_text(counts)}")
 
 
-def _words(counts: AccessCounts) -> str:
+def _as_text(counts: AccessCounts) -> str:
     lookups = "" if counts.lookups is None else f", {counts.lookups} lookups"
     return f"{counts.loads} loads, {counts.stores} stores{lookups}"
 

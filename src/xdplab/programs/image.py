@@ -80,18 +80,18 @@ def read_image(data: bytes, section: str = "xdp", function: str | None = None, *
     return _reading(data, lambda reader: reader.image(section, function, several=several))
 
 
-def named_by(data: bytes, words: Iterable[str], besides: str) -> list[str]:
-    """Return the programs of an object that a static table of programs or ``words`` name, but not ``besides``.
+def named_by(data: bytes, names: Iterable[str], besides: str) -> list[str]:
+    """Return the programs of an object that a static table of programs or ``names`` name, but not ``besides``.
 
-    A word may be the beginning of a name that the kernel keeps: 15 characters.
+    A name may be the beginning of a name that the kernel keeps: 15 characters.
     """
-    said = {*words}
+    named = {*names}
     return _reading(
         data,
         lambda reader: [
             name
             for name in reader.programs()
-            if name != besides and (name in said or name[:KEPT_NAME] in said or name in reader.in_tables())
+            if name != besides and (name in named or name[:KEPT_NAME] in named or name in reader.in_tables())
         ],
     )
 
@@ -125,8 +125,8 @@ def _reading(data: bytes, ask: Callable[[_Reader], T]) -> T:
     except XdplabError:
         raise
     except DAMAGED as error:
-        told = str(error) or type(error).__name__
-        raise ProgramError(f"this is no whole BPF object: {told}", remedy="copy it again, or compile it") from None
+        message = str(error) or type(error).__name__
+        raise ProgramError(f"this is no whole BPF object: {message}", remedy="copy it again, or compile it") from None
 
 
 class _Reader:

@@ -98,6 +98,6 @@ def program(what: str, *, cache_dir: Path | None = None, **fields: Any) -> Progr
     kind: type[ProgramSpec | UserProgram] = ProgramSpec if what in WORKLOADS else UserProgram
     unknown = fields.keys() - kind.__dataclass_fields__.keys()
     if unknown:
-        known = ", ".join(list(kind.__dataclass_fields__)[1:])
-        raise PlanError(f"program {what!r} has no field {sorted(unknown)[0]!r}", remedy=f"its fields are {known}")
+        names = ", ".join(list(kind.__dataclass_fields__)[1:])
+        raise PlanError(f"program {what!r} has no field {sorted(unknown)[0]!r}", remedy=f"its fields are {names}")
     return Program(kind(what, **fields), cache_dir)

@@ -44,13 +44,13 @@ class Proof:
     @property
     def ways(self) -> tuple[str, ...]:
         """What was looked at."""
-        asked = {
+        ways = {
             "bytecode, executed instruction by instruction": self.bytecode,
             f"kernel of {self.kernel_host}, by a counting build": self.kernel,
             "machine code of the user-space twin, executed by an emulator": self.user,
             "counting build of that twin, run here": self.user_native,
         }
-        return tuple(words for words, seen in asked.items() if seen is not None)
+        return tuple(way for way, seen in ways.items() if seen is not None)
 
     def __repr__(self) -> str:
         ways = many(len(self.ways), "way")

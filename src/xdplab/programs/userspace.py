@@ -216,16 +216,16 @@ class _Emulator:
 
     def every_access(self, frame: bytes) -> list[Access]:
         """Run one packet; return every access of its machine code, but those of the frame's header."""
-        found: list[Access] = []
+        accesses: list[Access] = []
 
         def note(uc: object, kind: int, address: int, size: int, value: int, data: object) -> None:
             if not _FRAME <= address < _FRAME + ETHERNET_BYTES:
-                found.append((address, size, kind == unicorn.UC_MEM_WRITE))
+                accesses.append((address, size, kind == unicorn.UC_MEM_WRITE))
 
         hook = self.uc.hook_add(unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE, note)
         self.packet(frame)
         self.uc.hook_del(hook)
-        return found
+        return accesses
 
     def _note(self, uc: object, kind: int, address: int, size: int, value: int, base: int) -> None:
         self.trace.append((base, (address - base, size, kind == unicorn.UC_MEM_WRITE)))
@@ -243,10 +243,10 @@ class _Emulator:
         for part in elf.iter_sections():
             if isinstance(part, RelocationSection):
                 self._relocate(part, symbols)
-        found = symbols.get_symbol_by_name("xdplab_workload")
-        if not found:
+        symbol = symbols.get_symbol_by_name("xdplab_workload")
+        if not symbol:
             raise ProgramError(f"{_WHERE}: the library exports no xdplab_workload")
-        return int(_LIBRARY + found[0]["st_value"])
+        return int(_LIBRARY + symbol[0]["st_value"])
 
     def _relocate(self, relocations: RelocationSection, symbols: Any) -> None:
         for one in relocations.iter_relocations():

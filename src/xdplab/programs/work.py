@@ -47,13 +47,13 @@ class AccessWork:
 
 def work_of(spec: ProgramSpec, accesses: Iterable[Access], chain: str | None = None) -> AccessWork:
     """Return the work of one access, from every machine access (offset, bytes, is store) of one packet."""
-    every = list(accesses)
+    listed = list(accesses)
     if not spec.accesses:
         return AccessWork(missing="the program makes no counted access")
-    stores = sum(is_store for *_, is_store in every)
-    moved = sum(size for _, size, _ in every)
+    stores = sum(is_store for *_, is_store in listed)
+    moved = sum(size for _, size, _ in listed)
     n = spec.accesses
-    return AccessWork((len(every) - stores) / n, stores / n, moved / n, chain)
+    return AccessWork((len(listed) - stores) / n, stores / n, moved / n, chain)
 
 
 def kernel_work(built: BuiltProgram, *, jit: bool, machine: str) -> AccessWork:
@@ -187,9 +187,9 @@ def chain_of(listing: str) -> str | None:
     registers cost nothing and are left out. Null where no load depends on another.
     """
     values: dict[str, Chain | None] = {}
-    found: Counter[tuple[str, ...]] = Counter()
-    for number, (name, words) in enumerate(_LINE.findall(listing)):
-        operands = [_wide(part.strip()) for part in _OPERAND.findall(words.split("<")[0].split("#")[0])]
+    chains: Counter[tuple[str, ...]] = Counter()
+    for number, (name, text) in enumerate(_LINE.findall(listing)):
+        operands = [_wide(part.strip()) for part in _OPERAND.findall(text.split("<")[0].split("#")[0])]
         if len(operands) < 2 or not operands[-1].startswith("%") or name in ("cmp", "test"):
             continue  # a store, a jump, a call, or nothing that a register keeps
         made_from = [values.get(register) for operand in operands for register in _registers(operand)]
@@ -199,11 +199,11 @@ def chain_of(listing: str) -> str | None:
             values[target] = None if last is None else (last[0], (*last[1], name))
         elif "(" in sources[0]:
             address = _last([values.get(register) for register in _registers(sources[0])])
-            found.update([] if address is None else [address[1]])
+            chains.update([] if address is None else [address[1]])
             values[target] = (number, ())
         else:
             values[target] = values.get(sources[0])
-    return " ".join((*found.most_common(1)[0][0], "load")) if found else None
+    return " ".join((*chains.most_common(1)[0][0], "load")) if chains else None
 
 
 def _last(chains: Sequence[Chain | None]) -> Chain | None:

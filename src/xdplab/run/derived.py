@@ -61,10 +61,10 @@ def table(
     for folder in (run.path, run.cache):
         if _current(folder, recipe, stamp):
             return _read(folder / name, read)
-    made = recipe.derive(run, _before(run, recipe))
+    tables = recipe.derive(run, _before(run, recipe))
     with suppress(ResultsError, OSError):  # a cache that cannot be written only costs time
-        _write(run.cache, made, stamp)
-    return made[name]
+        _write(run.cache, tables, stamp)
+    return tables[name]
 
 
 def derive(run: RunDirectory, recipe: Recipe) -> Path:
@@ -107,8 +107,8 @@ def _bytes(path: Path) -> int | None:
 
 
 def _before(run: RunDirectory, recipe: Recipe) -> Tables:
-    found = {name: run.path / name for name in recipe.files}
-    return {name: _read(path) for name, path in found.items() if path.is_file()}
+    paths = {name: run.path / name for name in recipe.files}
+    return {name: _read(path) for name, path in paths.items() if path.is_file()}
 
 
 def _current(folder: Path, recipe: Recipe, stamp: bytes) -> bool:
@@ -137,8 +137,8 @@ def _write(folder: Path, tables: Tables, stamp: bytes) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for name, made in tables.items():
-        held = pa.Table.from_pandas(made, preserve_index=False)
+    for name, table in tables.items():
+        held = pa.Table.from_pandas(table, preserve_index=False)
         marked = held.replace_schema_metadata({**(held.schema.metadata or {}), _STAMP: stamp})
         with replacing(folder / name) as scratch:
             pq.write_table(marked, scratch, compression="zstd")

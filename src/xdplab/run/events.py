@@ -18,9 +18,9 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 @dataclass(frozen=True)
 class ValueKind:
-    """A kind of value: how it is called, and how it is known."""
+    """A kind of value: its name in messages, and the test for it."""
 
-    words: str
+    text: str
     fits: Callable[[Any], bool]
 
 
@@ -53,7 +53,7 @@ def _map_of(name: Callable[[Any], bool], fits: Callable[[Any], bool]) -> Callabl
 
 
 def _or_null(kind: ValueKind) -> ValueKind:
-    return ValueKind(f"{kind.words} or null", lambda value: value is None or kind.fits(value))
+    return ValueKind(f"{kind.text} or null", lambda value: value is None or kind.fits(value))
 
 
 ID, TEXT = ValueKind("a name of letters, digits, . _ -", _is_name), ValueKind("text", _is_text)
@@ -121,12 +121,12 @@ class CheckedLines:
         event = parsed(line)
         kind = event["event"]
         for name, wanted in EVENTS.get(kind, {}).items():
-            known = name.rstrip("?")
-            if known not in event:
-                if known == name:
-                    raise NotAnEventError(f"{kind}.{known} is missing")
-            elif not wanted.fits(event[known]):
-                raise NotAnEventError(f"{kind}.{known} is not {wanted.words}")
+            field = name.rstrip("?")
+            if field not in event:
+                if field == name:
+                    raise NotAnEventError(f"{kind}.{field} is missing")
+            elif not wanted.fits(event[field]):
+                raise NotAnEventError(f"{kind}.{field} is not {wanted.text}")
         self._require_sense(event)
         self.size += len(line)
         self.lines += 1

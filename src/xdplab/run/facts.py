@@ -21,8 +21,8 @@ F = TypeVar("F")
 
 def as_json(facts: DataclassInstance | dict[str, Any]) -> dict[str, Any]:
     """Return the known fields as plain values, for the journal."""
-    found = facts if isinstance(facts, dict) else asdict(facts)
-    return {name: value for name, value in found.items() if value is not None}
+    fields = facts if isinstance(facts, dict) else asdict(facts)
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def learnt(kind: type[F], attempt: Attempt) -> F:
@@ -32,11 +32,11 @@ def learnt(kind: type[F], attempt: Attempt) -> F:
     """
     from pydantic import ValidationError  # imported here, because `status` reads journals too, but no facts
 
-    known = {name: value for name, value in attempt.facts.items() if value not in (None, {})}
-    for name in known.keys() - {field.name for field in fields(cast(Any, kind))}:
+    facts = {name: value for name, value in attempt.facts.items() if value not in (None, {})}
+    for name in facts.keys() - {field.name for field in fields(cast(Any, kind))}:
         raise _edited(attempt, name, "there is no such fact")
     try:
-        return cast(F, _adapter(cast(Any, kind)).validate_python(known))
+        return cast(F, _adapter(cast(Any, kind)).validate_python(facts))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise _edited(attempt, ".".join(map(str, first["loc"])), first["msg"]) from error

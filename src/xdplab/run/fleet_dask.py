@@ -84,17 +84,17 @@ class DaskFleet(Generic[T]):
             try:
                 return next(iter(wait(list(self._running), timeout=LOOK_S, return_when="FIRST_COMPLETED").done))
             except TimeoutError:
-                there = _labs_there(self._client)
-            if gone := [task for task, lab in self._running.items() if lab not in there]:
+                labs = _labs_there(self._client)
+            if gone := [task for task, lab in self._running.items() if lab not in labs]:
                 return gone[0]
 
 
-def submit(client: Client, lab: str, work: Callable[..., Any], *words: Any) -> Future:
+def submit(client: Client, lab: str, work: Callable[..., Any], *arguments: Any) -> Future:
     """Submit a function, once, to the worker that has ``lab``.
 
     Dask must not repeat it: the journal decides whether a half-measured block is measured again.
     """
-    return client.submit(work, *words, resources={lab: 1}, pure=False, retries=0)
+    return client.submit(work, *arguments, resources={lab: 1}, pure=False, retries=0)
 
 
 @contextmanager
@@ -121,9 +121,9 @@ def _await_workers(client: Client, count: int) -> None:
     try:
         client.wait_for_workers(count, timeout=START_S)
     except TimeoutError:
-        there = len(client.scheduler_info(n_workers=-1)["workers"])
+        workers = len(client.scheduler_info(n_workers=-1)["workers"])
         raise LabError(
-            f"{there} of {count} workers, one per lab, have started in {START_S:g} s",
+            f"{workers} of {count} workers, one per lab, have started in {START_S:g} s",
             remedy="name fewer labs, or wait until this machine is less busy",
         ) from None
 
@@ -166,8 +166,8 @@ def _labs_there(client: Client) -> set[str]:
 
 
 def _require(client: Client, labs: Sequence[str]) -> None:
-    there = _labs_there(client)
-    if missing := [lab for lab in labs if lab not in there]:
+    offered = _labs_there(client)
+    if missing := [lab for lab in labs if lab not in offered]:
         raise LabError(
             f"no worker has the lab {missing[0]}",
             remedy=f'`dask worker ADDRESS --nthreads 1 --resources "{missing[0]}=1"`',

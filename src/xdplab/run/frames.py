@@ -55,7 +55,7 @@ def texts(cells: Sequence[object]) -> ExtensionArray:
     encoded = [*(str(level).encode() for level in levels), b""]  # null has the code -1
     ends = np.zeros(len(codes) + 1, dtype=np.int64)
     np.cumsum(np.array([len(text) for text in encoded])[codes], out=ends[1:])
-    known = np.packbits(codes >= 0, bitorder="little")
+    valid = np.packbits(codes >= 0, bitorder="little")
     data = b"".join([encoded[code] for code in codes.tolist()])
-    column = pa.LargeStringArray.from_buffers(len(codes), pa.py_buffer(ends), pa.py_buffer(data), pa.py_buffer(known))
+    column = pa.LargeStringArray.from_buffers(len(codes), pa.py_buffer(ends), pa.py_buffer(data), pa.py_buffer(valid))
     return pd.arrays.ArrowStringArray(column)

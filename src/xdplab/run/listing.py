@@ -42,8 +42,8 @@ class KnownRun:
 
 def run_folders(folder: Path) -> list[Path]:
     """Return the run directories in ``folder``, the most recently written first."""
-    found = [path.parent for path in folder.glob("*/journal.jsonl")]
-    return sorted(found, key=lambda path: (_written(path), path.name), reverse=True)
+    folders = [path.parent for path in folder.glob("*/journal.jsonl")]
+    return sorted(folders, key=lambda path: (_written(path), path.name), reverse=True)
 
 
 def _written(path: Path) -> float:
@@ -52,10 +52,10 @@ def _written(path: Path) -> float:
 
 def known_runs(folder: Path = RESULTS) -> list[KnownRun]:
     """Return the runs in ``folder``, the latest first. A run that cannot be read is listed with the reason."""
-    return [_known(path) for path in run_folders(folder)]
+    return [_listed(path) for path in run_folders(folder)]
 
 
-def _known(path: Path) -> KnownRun:
+def _listed(path: Path) -> KnownRun:
     written = datetime.fromtimestamp(_written(path)).isoformat(" ", "seconds")
     try:
         state = read_state(RunDirectory.open(path))
@@ -86,7 +86,7 @@ def write_tag(run: RunDirectory, tag: str, *, away: bool = False) -> None:
     """Add a tag to a run, or take it ``away``. Raises PlanError for an impossible tag, ResultsError."""
     if not _TAG.fullmatch(tag):
         raise PlanError(f"{tag!r} is no tag", remedy="at most 32 letters, digits, . _ -")
-    others = [known for known in tags_of(run.path) if known != tag]
+    others = [name for name in tags_of(run.path) if name != tag]
     _write_lines(run, _TAGS, others if away else [*others, tag])
 
 
@@ -108,7 +108,7 @@ def run_named(path: Path, folder: Path = RESULTS) -> Path:
     """
     if str(path) != LATEST or path.exists():
         return path
-    found = run_folders(folder)
-    if not found:
+    folders = run_folders(folder)
+    if not folders:
         raise ResultsError(f"{folder} holds no run", remedy="`xdplab run smoke` makes one")
-    return found[0]
+    return folders[0]

@@ -25,11 +25,11 @@ class Observer(Protocol):
 def ending(state: RunState) -> str:
     """One line on the state of a run."""
     counts = state.counts | {"not needed": len(state.released)}
-    words = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
+    text = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
     owed = state.total - len(state.last)
     waiting = f", waiting: {state.waiting}" if state.waiting else ""
     return (
-        f"{many(state.total, 'trial')}: {words or 'none measured'}"
+        f"{many(state.total, 'trial')}: {text or 'none measured'}"
         + (f", {owed} still missing" if owed else "")
         + waiting
     )
@@ -66,8 +66,10 @@ class PlainObserver:
         self._place = f"[{', '.join(filter(None, (f'{number}/{state.total}', to_go(state))))}]"
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
-        said = attempt.status if attempt.reason is None else f"{attempt.status}: {self._once(attempt.reason)}"
-        self._print(f"{self._place} {trial.point}, repetition {trial.repetition}: {said} ({attempt.duration_s:.2f} s)")
+        outcome = attempt.status if attempt.reason is None else f"{attempt.status}: {self._once(attempt.reason)}"
+        self._print(
+            f"{self._place} {trial.point}, repetition {trial.repetition}: {outcome} ({attempt.duration_s:.2f} s)"
+        )
 
     def _once(self, reason: str) -> str:
         """A long reason is printed once, not after every trial that has it."""
@@ -98,8 +100,8 @@ class RichObserver(PlainObserver):
     def started(self, state: RunState, trial: AnyTrial) -> None:
         super().started(state, trial)
         self._progress.start()
-        words, done = visible(str(trial.point)), len(state.last)
-        self._progress.update(self._task, description=words, completed=done, total=state.total, left=to_go(state))
+        text, done = visible(str(trial.point)), len(state.last)
+        self._progress.update(self._task, description=text, completed=done, total=state.total, left=to_go(state))
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
         self._progress.advance(self._task)

@@ -276,16 +276,18 @@ def _part(name: str) -> str:
     return name
 
 
-def read_json(path: Path, made: Callable[[Any], T]) -> T:
-    """Return what ``made`` makes of the JSON in a file of a run. Raises ResultsError if it is absent or of other
+def read_json(path: Path, parse: Callable[[Any], T]) -> T:
+    """Return what ``parse`` makes of the JSON in a file of a run. Raises ResultsError if it is absent or of other
     content."""
     try:
-        return made(json.loads(path.read_bytes()))
+        return parse(json.loads(path.read_bytes()))
     except OSError as error:
         raise ResultsError(f"{path} cannot be read: {reason(error)}") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        words = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ResultsError(f"{path} was edited or damaged: {words}", remedy="put it back, or import again") from error
+        complaint = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ResultsError(
+            f"{path} was edited or damaged: {complaint}", remedy="put it back, or import again"
+        ) from error
 
 
 def sizes(folder: Path) -> dict[str, int]:

@@ -219,8 +219,8 @@ class Costs:
         return max(0.0, sum(self._left_of(block) for block in self._blocks.values()))
 
     def _left_of(self, block: BlockCosts) -> float:
-        known = block if block.ended else self._all
-        return block.left_s + block.left * known.excess_s
+        costs = block if block.ended else self._all
+        return block.left_s + block.left * costs.excess_s
 
 
 def record_planned(

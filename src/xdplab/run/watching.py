@@ -26,7 +26,7 @@ INTERRUPTED = (
 
 
 class Bar(Protocol):
-    def show(self, done: int, total: int, words: str) -> None: ...
+    def show(self, done: int, total: int, text: str) -> None: ...
 
     def close(self) -> None: ...
 
@@ -43,8 +43,8 @@ class WidgetBar:
         self._box = ipywidgets.HBox([self._bar, self._words])
         display(self._box)  # type: ignore[no-untyped-call]
 
-    def show(self, done: int, total: int, words: str) -> None:
-        self._bar.max, self._bar.value, self._words.value = max(total, 1), done, words
+    def show(self, done: int, total: int, text: str) -> None:
+        self._bar.max, self._bar.value, self._words.value = max(total, 1), done, text
 
     def close(self) -> None:
         self._box.close()
@@ -58,8 +58,8 @@ class TerminalBar:
         self._task = self._progress.add_task("", total=None)
         self._progress.start()
 
-    def show(self, done: int, total: int, words: str) -> None:
-        self._progress.update(self._task, completed=done, total=total, description=words)
+    def show(self, done: int, total: int, text: str) -> None:
+        self._progress.update(self._task, completed=done, total=total, description=text)
 
     def close(self) -> None:
         self._progress.stop()
@@ -71,10 +71,10 @@ class Lines:
     def __init__(self) -> None:
         self._last, self._next_s = -1, 0.0
 
-    def show(self, done: int, total: int, words: str) -> None:
+    def show(self, done: int, total: int, text: str) -> None:
         if self._last != done < total and time.monotonic() >= self._next_s:
             self._last, self._next_s = done, time.monotonic() + LINE_S
-            print(words, flush=True)  # noqa: T201
+            print(text, flush=True)  # noqa: T201
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -125,10 +125,10 @@ def watch(
 def progress_line(state: RunState, verdicts: dict[str, int]) -> str:
     """Return how many trials have ended, their verdicts, and how long the rest will take."""
     if not verdicts:
-        told = ending(state)
+        line = ending(state)
     else:
-        told = f"{len(state.last)} of {state.total} trials: " + ", ".join(f"{n} {name}" for name, n in verdicts.items())
-    return visible(", ".join(filter(None, (told, to_go(state) if state.owed else ""))))
+        line = f"{len(state.last)} of {state.total} trials: " + ", ".join(f"{n} {name}" for name, n in verdicts.items())
+    return visible(", ".join(filter(None, (line, to_go(state) if state.owed else ""))))
 
 
 def counted(rows: Any) -> dict[str, int]:
