@@ -85,8 +85,8 @@ def cli(context: click.Context, lab_name: str | None, trust: bool) -> None:
 def _misused(error: click.ClickException) -> PlanError:
     """click's message on a command line, with a hint to `--help`."""
     context = getattr(error, "ctx", None)
-    words = error.format_message().rstrip(".")
-    return PlanError(words, remedy=f"`{context.command_path} --help` shows what it takes" if context else None)
+    message = error.format_message().rstrip(".")
+    return PlanError(message, remedy=f"`{context.command_path} --help` shows what it takes" if context else None)
 
 
 def _require_surroundings() -> None:
@@ -127,7 +127,7 @@ _NO_MEMORY = re.compile("annot allocate memory|can't start new thread|failed to 
 """Of an OSError (ENOMEM), of threads, whose stacks have no room, and of the loader of libraries."""
 
 
-def _told(error: Exception) -> XdplabError | None:
+def _as_xdplab_error(error: Exception) -> XdplabError | None:
     """Return the error for a failure of memory, of a file or of the working directory, else None."""
     if _lacks_memory(error):
         return HostError("this process got no more memory", remedy="`ulimit -v` and `free` say how much there is")
@@ -201,8 +201,8 @@ def _run() -> None:
     except RecursionError:
         sys.exit(fail(PlanError("a file is nested too deeply, or contains itself by a YAML alias")))
     except (OSError, MemoryError, RuntimeError, ImportError) as error:
-        told = _told(error)
-        if told is None:
+        known_error = _as_xdplab_error(error)
+        if known_error is None:
             raise
-        sys.exit(fail(told))
+        sys.exit(fail(known_error))
     sys.exit(result if isinstance(result, int) else 0)

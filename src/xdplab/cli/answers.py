@@ -148,9 +148,9 @@ ANSWERS: dict[str, Any] = {
 
 def schema(verb: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of what ``verb --json`` prints."""
-    made = TypeAdapter(ANSWERS[verb]).json_schema()
-    words = f"What `xdplab {verb.replace('-', ' ')} --json` prints."
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": words, **made}
+    fields = TypeAdapter(ANSWERS[verb]).json_schema()
+    title = f"What `xdplab {verb.replace('-', ' ')} --json` prints."
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **fields}
 
 
 def write(folder: Path) -> None:

@@ -42,10 +42,10 @@ def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> Non
     where = lab_name or chosen.lab
     require_name(where)
     observer = progress.silent() if as_json else progress.observer_for(screen.console())
-    found = calibrating.calibrate(chosen, where, count, observer)
+    calibration = calibrating.calibrate(chosen, where, count, observer)
     if as_json:
-        echo(json.dumps(found.to_json(), indent=1))
+        echo(json.dumps(calibration.to_json(), indent=1))
     else:
-        for line in found.lines():
+        for line in calibration.lines():
             tell(line)
-    sys.exit(1 if found.unfit else 0)
+    sys.exit(1 if calibration.unfit else 0)

@@ -102,11 +102,11 @@ def _side(path: Path, kernel: str | None) -> Side:
 
 def show_programs(a: Side, b: Side, what: Asked, *, as_json: bool = False) -> int:
     """Show a comparison, and return its exit code."""
-    found = compare_programs.compared(a, b, what)
+    compared = compare_programs.compared(a, b, what)
     if as_json:
-        echo(json.dumps(found.to_json(), indent=1))
-        return found.exit_code
-    show_frame(found.readable)
-    for line in found.lines():
+        echo(json.dumps(compared.to_json(), indent=1))
+        return compared.exit_code
+    show_frame(compared.readable)
+    for line in compared.lines():
         tell(line)
-    return found.exit_code
+    return compared.exit_code

@@ -40,12 +40,12 @@ MOST_ROWS = 100
 def made_small(request: D, smallest: Callable[[D], D]) -> D:
     """Return a study's request with small values; options on the command line override these."""
     context = click.get_current_context()
-    said = [
+    chosen = [
         field.name
         for field in fields(request)
         if field.name != "smallest" and context.get_parameter_source(field.name) is ParameterSource.COMMANDLINE
     ]
-    return replace(smallest(request), **{name: getattr(request, name) for name in said})
+    return replace(smallest(request), **{name: getattr(request, name) for name in chosen})
 
 
 _OPTIONS = (
@@ -142,7 +142,7 @@ def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool 
 
 def _warned(run: Run[Any]) -> list[str]:
     """Name what the audit warns of: a valid trial may still be one to look at again."""
-    rules = dict.fromkeys(found.rule for found in run.findings() if found.severity == "warning")
+    rules = dict.fromkeys(finding.rule for finding in run.findings() if finding.severity == "warning")
     return [f"the audit warns: {', '.join(rules)}: `xdplab audit {run.directory.path}`"] if rules else []
 
 

@@ -65,9 +65,9 @@ def _examined(lab_name: str) -> list[Row]:
 
 def _left(lab: Lab, end: Endpoint) -> list[Row]:
     """Return the settings that the watchdog of a dead run could not restore."""
-    found = device.left_by_the_dead(end.host, end.interface, lab.state_dir(end.host))
+    left = device.left_by_the_dead(end.host, end.interface, lab.state_dir(end.host))
     remedy = f"`xdplab --lab {lab.name} restore`, or recreate the device"
-    return [] if found is None else [Row(end.host.name, "left by a run", found.text, "warn", remedy)]
+    return [] if left is None else [Row(end.host.name, "left by a run", left.text, "warn", remedy)]
 
 
 def _kernel(lab: Lab) -> list[Row]:
@@ -94,13 +94,13 @@ def _hardware(lab: Lab) -> list[Row]:
 
 def counted(host: CheckedHost) -> Row:
     """Say how the port's driver counts XDP's actions, and whether these counters were ever tested."""
-    words = host.output("ethtool", "-i", str(host.interface)) or ""
-    name = next((line.partition(": ")[2] for line in words.splitlines() if line.startswith("driver: ")), "unknown")
+    output = host.output("ethtool", "-i", str(host.interface)) or ""
+    name = next((line.partition(": ")[2] for line in output.splitlines() if line.startswith("driver: ")), "unknown")
     row = next((row for row in drivers.DRIVERS if row.name == name), None)
     if row is None:
-        found = f"no row for {name}: counted by the link's statistics, if these count XDP's frames"
+        value = f"no row for {name}: counted by the link's statistics, if these count XDP's frames"
         return host.row(
-            "XDP counters", found, "warn", "docs/reference/nic-counters.md explains the verdicts in this case"
+            "XDP counters", value, "warn", "docs/reference/nic-counters.md explains the verdicts in this case"
         )
     tried = f"tried on {row.tried}" if row.tried else "from source, untried"
     sent = "driver" if row.sent else "link"

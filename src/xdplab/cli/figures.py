@@ -58,17 +58,17 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
     """
     run = open_run(directory)
     run.check_raw()
-    found = run.tables()
+    tables = run.tables()
     if as_json:
         if name is not None or form != "table":
             raise PlanError("--json prints every table", remedy="omit --table and --format, or use --format json")
-        frames = {name: one.numbers for name, one in found.items()}
+        frames = {name: one.numbers for name, one in tables.items()}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         echo(json.dumps({"tables": rows, "summary": run.summary()}, indent=1))
         return
-    if name is not None and name not in found:
-        raise ResultsError(f"{directory} has no table {name!r}", remedy=f"it has {', '.join(found) or 'none'}")
-    chosen = {name: found[name]} if name is not None else found
+    if name is not None and name not in tables:
+        raise ResultsError(f"{directory} has no table {name!r}", remedy=f"it has {', '.join(tables) or 'none'}")
+    chosen = {name: tables[name]} if name is not None else tables
     if form in ("csv", "json") and len(chosen) > 1:
         raise ResultsError(f"{form} is one table's: {directory} has {', '.join(chosen)}", remedy="choose with --table")
     for table in chosen.values():
@@ -193,16 +193,16 @@ def compare(
     --programs compares runs of study verifier, or CSVs that veristat wrote, per program; of one run alone its two
     kernels or two corpora. Exit codes: 0 within the thresholds, 1 beyond one or accepted no longer, 2 not judged.
     """
-    asked = asked_of(programs)
-    if asked is not None:
+    choice = asked_of(programs)
+    if choice is not None:
         if baseline or save or metric or equal:
             raise PlanError("--programs compares what --show names", remedy="omit --metric, --equal and baselines")
-        sys.exit(show_programs(*sides(directory, other, programs["kernels"]), asked, as_json=as_json))
+        sys.exit(show_programs(*sides(directory, other, programs["kernels"]), choice, as_json=as_json))
     if sum(given is not None for given in (other, baseline, save)) != 1:
         raise PlanError("compare RUN with one of OTHER, --baseline FILE and --save-baseline FILE")
     run, *same = (open_run(path) for path in (directory, *equal))
     if other is not None:
-        found = run.compare(open_run(other), metric, equal=same, margin=margin)
+        compared = run.compare(open_run(other), metric, equal=same, margin=margin)
     elif save is not None:
         first, *others = (_traffic(one) for one in (run, *same))
         baselines.save(first, metric or run.metric, save, equal=others)
@@ -211,20 +211,20 @@ def compare(
     elif baseline is not None:
         if metric or same:
             raise PlanError("--baseline takes its metric and its equal runs from the file", remedy="omit them")
-        found = baselines.against(baseline, _traffic(run), margin=margin)
+        compared = baselines.against(baseline, _traffic(run), margin=margin)
     if as_json:
-        echo(json.dumps(found.to_json(), indent=1, default=str))
+        echo(json.dumps(compared.to_json(), indent=1, default=str))
     else:
-        _show_comparison(found)
-    sys.exit(found.exit_code)
+        _show_comparison(compared)
+    sys.exit(compared.exit_code)
 
 
-def _show_comparison(found: ComparedRuns) -> None:
-    for line in found.lines():
+def _show_comparison(compared: ComparedRuns) -> None:
+    for line in compared.lines():
         tell(line)
-    points = found.decision.points.dropna(axis=1, how="all")
-    told = [name for name in points if name in TOLD or (name in comparison.POINT and points[name].nunique() > 1)]
-    rows = json.loads(points[told].to_json(orient="records"))
+    points = compared.decision.points.dropna(axis=1, how="all")
+    columns = [name for name in points if name in TOLD or (name in comparison.POINT and points[name].nunique() > 1)]
+    rows = json.loads(points[columns].to_json(orient="records"))
     show_rows([{name: _rounded(name, value) for name, value in row.items()} for row in rows], as_json=False)
 
 
@@ -248,10 +248,10 @@ def audit(directory: Path, as_json: bool) -> None:
     """
     run = open_run(directory)
     run.check_raw()
-    found = run.audit()
-    written = plain_audit.write_audit(run.directory, found)
+    findings = run.audit()
+    written = plain_audit.write_audit(run.directory, findings)
     if as_json:
-        echo(json.dumps(found.to_json(), indent=1))
+        echo(json.dumps(findings.to_json(), indent=1))
         return
-    tell(found.to_markdown())
+    tell(findings.to_markdown())
     tell(f"written: {', '.join(map(str, written))}")

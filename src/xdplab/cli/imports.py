@@ -37,7 +37,9 @@ def bundle(path: Path, name: str | None, out: Path) -> int:
     Ends with exit code 1 if the rows differ from the exported ones.
     """
     taken = bundles.import_bundle(path, out, name=name)
-    said = "they are byte-equal to the exported ones" if taken.equal else f"they differ from the exported: {taken.why}"
+    equality = (
+        "they are byte-equal to the exported ones" if taken.equal else f"they differ from the exported: {taken.why}"
+    )
     files, rows = many(taken.files, "file"), many(taken.rows, "row")
-    tell(f"imported into {taken.path}: {files}, every checksum is right; {rows} derived here: {said}")
+    tell(f"imported into {taken.path}: {files}, every checksum is right; {rows} derived here: {equality}")
     return 0 if taken.equal else 1

@@ -51,8 +51,8 @@ lab.add_command(kernels)
 def up(lab_name: str | None, name: str | None, for_user: str | None) -> None:
     """Bring a lab up; a lab that is already up stays unchanged."""
     name = _chosen(name or lab_name)
-    made = labs.up(name, for_user=for_user)
-    echo(f"lab {name} is up" if made else f"lab {name} was up already")
+    came_up = labs.up(name, for_user=for_user)
+    echo(f"lab {name} is up" if came_up else f"lab {name} was up already")
 
 
 @lab.command()
@@ -95,10 +95,10 @@ def status(lab_name: str | None, for_user: str | None, as_json: bool) -> None:
 @click.argument("inventory", type=click.Path(path_type=Path))
 def sudoers(inventory: Path) -> None:
     """Print what an INVENTORY's servers need in /etc/sudoers.d/xdplab, for users that are not root there."""
-    found = root_commands.sudoers(inventories.load_inventory(inventory, for_sudo=True))
-    if not found:
+    lines = root_commands.sudoers(inventories.load_inventory(inventory, for_sudo=True))
+    if not lines:
         echo(f"{inventory}: each user is root, so nothing is needed", err=True)
-    for host, text in found.items():
+    for host, text in lines.items():
         echo(f"# on {host}\n{text}", nl=False)
 
 
@@ -134,13 +134,13 @@ def _chosen(name: str | None) -> str:
 
 
 def _line(row: dict[str, Any]) -> str:
-    words = [
+    parts = [
         f"{row['lab']}: up for {time.time() - row['since']:.0f} s",
         row["label"] + (f" ({row['why']})" if row["why"] else ""),
         _link(row["hosts"], row["queues"]),
         f"in use by a run: {row['locked_by']}" if row["locked_by"] else "free",
     ]
-    return "; ".join(words)
+    return "; ".join(parts)
 
 
 def _link(hosts: dict[str, Any], queues: int) -> str:

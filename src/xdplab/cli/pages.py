@@ -82,33 +82,33 @@ def errors() -> str:
 def _kinds() -> list[type[XdplabError]]:
     for module in ELSEWHERE:
         importlib.import_module(module)
-    found = [XdplabError]
-    for kind in found:
-        found += [under for under in kind.__subclasses__() if under not in found]
-    return sorted(found, key=lambda kind: (kind.exit_code, kind.__name__))
+    kinds = [XdplabError]
+    for kind in kinds:
+        kinds += [under for under in kind.__subclasses__() if under not in kinds]
+    return sorted(kinds, key=lambda kind: (kind.exit_code, kind.__name__))
 
 
 def _raised(names: set[str]) -> list[tuple[str, str, str, str]]:
     """Return error, message, remedy and file of every place in the source that makes one of the errors named."""
-    found = set()
+    errors = set()
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names and node.args:
-                remedy = next((_words(word.value) for word in node.keywords if word.arg == "remedy"), "")
-                message = _words(node.args[0])
+                remedy = next((_text_of(word.value) for word in node.keywords if word.arg == "remedy"), "")
+                message = _text_of(node.args[0])
                 if message.strip("… "):
-                    found.add((node.func.id, message, remedy, f"`{path.relative_to(SOURCE)}`"))
-    return sorted(found)
+                    errors.add((node.func.id, message, remedy, f"`{path.relative_to(SOURCE)}`"))
+    return sorted(errors)
 
 
-def _words(node: ast.expr) -> str:
+def _text_of(node: ast.expr) -> str:
     """A message as in the source, with ``…`` for the values that are filled in when it is raised."""
     if isinstance(node, ast.Constant):
         return str(node.value) if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
-        return "".join(_words(part) if isinstance(part, ast.Constant) else "…" for part in node.values)
+        return "".join(_text_of(part) if isinstance(part, ast.Constant) else "…" for part in node.values)
     if isinstance(node, ast.IfExp):
-        return " / ".join(filter(None, (_words(node.body), _words(node.orelse))))
+        return " / ".join(filter(None, (_text_of(node.body), _text_of(node.orelse))))
     return "…"
 
 
@@ -266,8 +266,8 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages to the site's files; MkDocs calls this."""
     from mkdocs.structure.files import File
 
-    for name, made in PAGES.items():
-        files.append(File.generated(config, name, content=made()))
+    for name, make in PAGES.items():
+        files.append(File.generated(config, name, content=make()))
     return files
 
 

@@ -53,8 +53,8 @@ def programs() -> None:
 @_program_options
 def build(what: str, **fields: Any) -> None:
     """Compile WORKLOAD or FILE and print the path of the object."""
-    made = _chosen(what, **fields)
-    tell(str(made.built.object))
+    chosen = _chosen(what, **fields)
+    tell(str(chosen.built.object))
 
 
 @programs.command()
@@ -62,8 +62,8 @@ def build(what: str, **fields: Any) -> None:
 @click.option("--disassembly", is_flag=True, help="The object's BPF instructions instead of the C text.")
 def show(what: str, disassembly: bool, **fields: Any) -> None:
     """Print the C text of WORKLOAD or FILE."""
-    made = _chosen(what, **fields)
-    echo(made.disassembly if disassembly else made.source)
+    chosen = _chosen(what, **fields)
+    echo(chosen.disassembly if disassembly else chosen.source)
 
 
 @programs.command("prove")
@@ -72,21 +72,21 @@ def show(what: str, disassembly: bool, **fields: Any) -> None:
 @in_lab
 def prove_command(lab_name: str | None, /, what: str, as_json: bool, **fields: Any) -> None:
     """Prove WORKLOAD's N: by bytecode, by machine code, and, with --lab, by a run that counts in that lab's kernel."""
-    made = _chosen(what, **fields)
-    found: dict[str, Any] = {"program": made.name}
+    chosen = _chosen(what, **fields)
+    answer: dict[str, Any] = {"program": chosen.name}
     if lab_name is None:
-        if isinstance(made.spec, ProgramSpec):
-            found["proof"] = asdict(proof.prove(made.built, user=True))
+        if isinstance(chosen.spec, ProgramSpec):
+            answer["proof"] = asdict(proof.prove(chosen.built, user=True))
     else:
         with runs.lab_for(lab_name) as lab:
-            folder = f"{lab.work_dir(lab.dut)}/programs/{made.built.hash}"
+            folder = f"{lab.work_dir(lab.dut)}/programs/{chosen.built.hash}"
             xdpload = native.build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
-            found["load"] = asdict(onhost.load_report(lab.dut, xdpload, made.built, folder))
-            if isinstance(made.spec, ProgramSpec):
-                found["proof"] = asdict(proof.prove(made.built, lab.dut, xdpload=xdpload, folder=folder, user=True))
+            answer["load"] = asdict(onhost.load_report(lab.dut, xdpload, chosen.built, folder))
+            if isinstance(chosen.spec, ProgramSpec):
+                answer["proof"] = asdict(proof.prove(chosen.built, lab.dut, xdpload=xdpload, folder=folder, user=True))
     if as_json:
-        echo(json.dumps(found, indent=1))
+        echo(json.dumps(answer, indent=1))
         return
-    tell(repr(made))
-    for name, value in {**found.get("load", {}), **found.get("proof", {})}.items():
+    tell(repr(chosen))
+    for name, value in {**answer.get("load", {}), **answer.get("proof", {})}.items():
         tell(f"  {name}: {value}")

@@ -85,10 +85,10 @@ def race(
         run = kind.measured(plan, lab, out) if as_json else kind.TRAFFIC.run(runs.start(plan, lab, out))
         if not as_json:
             conduct(run, lambda seen: run.measure_at(runs.InLab(lab), seen), figures=False)
-    found = races.standing_of(run.directory)
+    standing = races.standing_of(run.directory)
     if as_json:
-        echo(json.dumps({"run": str(run.directory.path), **found.to_json()}, indent=1))
-    sys.exit(comparing.EXIT_CODES[found.answer])
+        echo(json.dumps({"run": str(run.directory.path), **standing.to_json()}, indent=1))
+    sys.exit(comparing.EXIT_CODES[standing.answer])
 
 
 def _two(labs: str | None, lab_name: str | None) -> tuple[str, str] | None:
@@ -121,13 +121,13 @@ def race_plan(
     cflags: str | None = None,
 ) -> Plan:
     """Return the plan of a race between two programs or plans, in the labs of A and of B. Raises PlanError."""
-    own: dict[str, Any] = {"action": action, "function": function, "cflags": cflags or []}
+    options: dict[str, Any] = {"action": action, "function": function, "cflags": cflags or []}
     plans = {word: model.load_plan(Path(word)) for word in (first, second) if model.is_plan_file(word)}
     trials = [plan.trial.model_dump() for plan in plans.values()]
     trial = trials[0] if trials else {"warmup_s": 0.1, "window_s": window_s, "pause_s": 0.05}
 
     def side(word: str) -> Plan:
-        points = {"mode": mode, "frame_bytes": frame_bytes} | _side(word, accesses, own)
+        points = {"mode": mode, "frame_bytes": frame_bytes} | _side(word, accesses, options)
         return model.parse_plan(
             {"name": name, "trial": trial, "blocks": [{"points": points, "traffic": {"load": load}}]}
         )
@@ -137,9 +137,9 @@ def race_plan(
     return model.race_of(name, sides, limits, labs or ())
 
 
-def _side(word: str, accesses: int, own: dict[str, Any]) -> dict[str, Any]:
+def _side(word: str, accesses: int, options: dict[str, Any]) -> dict[str, Any]:
     if word in WORKLOADS:
         return {"workload": word, "accesses": accesses}
     if not Path(word).is_file():
         raise PlanError(f"{word} is neither a file nor a workload", remedy=f"workloads are {', '.join(WORKLOADS)}")
-    return {"program": {"file": str(Path(word).resolve()), **own}}
+    return {"program": {"file": str(Path(word).resolve()), **options}}

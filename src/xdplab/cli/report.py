@@ -54,8 +54,8 @@ def export(directory: Path, out: Path | None, author: str | None, licence: str |
     run.check_raw()
     if anonymous:
         path = out or Path("anonymous-run.zip")
-        found = bundles.export_anonymous(run, path, author=author, licence=licence)
-        for line in found.lines():
+        exported = bundles.export_anonymous(run, path, author=author, licence=licence)
+        for line in exported.lines():
             tell(line)
     else:
         path = out or Path(f"{run.directory.name}.zip")

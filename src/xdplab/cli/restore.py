@@ -29,13 +29,13 @@ def restore(lab_name: str | None, steal: bool) -> None:
     lab = open_lab(lab_name or "netns")
     with lab.lock("restore", steal=steal):
         for end in session.all_endpoints(lab):
-            found = device.restore_remembered(end.host, end.interface, lab.state_dir(end.host))
-            said = "restored" if found else "nothing to restore"
-            tell(f"{end.host.name} {end.interface}: {said}")
+            restored = device.restore_remembered(end.host, end.interface, lab.state_dir(end.host))
+            outcome = "restored" if restored else "nothing to restore"
+            tell(f"{end.host.name} {end.interface}: {outcome}")
         if lab.generator.by_dpdk and (pci := lab.generator.pci) is not None:
             found_port = dpdk.give_back(lab.tg, pci, lab.state_dir(lab.tg))
-            said = f"given back to {found_port.driver}" if found_port else "was not bound to DPDK"
-            tell(f"{lab.tg.name} {pci}: {said}")
+            outcome = f"given back to {found_port.driver}" if found_port else "was not bound to DPDK"
+            tell(f"{lab.tg.name} {pci}: {outcome}")
         for host in {id(h): h for h in (lab.dut, lab.tg)}.values():
             if kernel_settings.put_back(host):
                 tell(f"{host.name}: real-time throttling is restored")

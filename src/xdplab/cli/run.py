@@ -75,8 +75,8 @@ def run(
 ) -> int:
     """Measure PLAN: a file, or one of quick (the default), smoke, thesis. A study's plan.yaml is measured again."""
     file = find_plan(plan)
-    if asked := request_in(file):
-        study, request = asked
+    if study_request := request_in(file):
+        study, request = study_request
         if only or extend or pdr_from or scheduler:
             raise PlanError(
                 f"{file} is a plan of study {study.name}: it takes --name, --out, --labs and --no-figures only"
@@ -91,18 +91,18 @@ def run(
     several = labs_named(labs, scheduler)
     if several:
         with fleet.joined(several, scheduler) as joined:
-            made = traffic_kind.TRAFFIC.run(joined.start(chosen, out, only=wanted, extend=old, files=files))
-            return conduct(made, lambda seen: made.measure_at(joined, seen), figures=draw)
+            joined_run = traffic_kind.TRAFFIC.run(joined.start(chosen, out, only=wanted, extend=old, files=files))
+            return conduct(joined_run, lambda seen: joined_run.measure_at(joined, seen), figures=draw)
     require_labs(lab_name, chosen)
     with runs.lab_for(lab_name or chosen.lab, chosen) as lab:
-        made = traffic_kind.TRAFFIC.run(runs.start(chosen, lab, out, only=wanted, extend=old, files=files))
+        joined_run = traffic_kind.TRAFFIC.run(runs.start(chosen, lab, out, only=wanted, extend=old, files=files))
         early, where = draw and old is None, kind.Where(lab, steal=steal)
 
         def measure(seen: Observer) -> RunState:
-            tell(_extent(chosen, made.directory))
-            return made.measure(FirstFigure(seen, made) if early else seen, where)
+            tell(_extent(chosen, joined_run.directory))
+            return joined_run.measure(FirstFigure(seen, joined_run) if early else seen, where)
 
-        return conduct(made, measure, figures=draw)
+        return conduct(joined_run, measure, figures=draw)
 
 
 def _extended(path: Path) -> RunDirectory:

@@ -51,8 +51,8 @@ def runs(
             tell(f"tags of {given[0]}: {' '.join(listing.tags_of(given[0])) or 'none'}")
     if note or tag or untag:
         return
-    found = [run for run in listing.known_runs(folder) if tagged is None or tagged in (run.tags or "").split()]
-    rows = [dataclasses.asdict(run) for run in found]
+    known = [run for run in listing.known_runs(folder) if tagged is None or tagged in (run.tags or "").split()]
+    rows = [dataclasses.asdict(run) for run in known]
     if form in ("csv", "markdown"):
         if as_json:
             raise PlanError(f"--json and --format {form} are two formats", remedy="choose one")

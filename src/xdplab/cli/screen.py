@@ -27,8 +27,8 @@ WIDE = 10_000
 
 def width() -> int:
     """Return how wide a line may be: as the terminal or COLUMNS says, else as wide as it needs."""
-    told = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return shutil.get_terminal_size().columns if told else WIDE
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return shutil.get_terminal_size().columns if has_width else WIDE
 
 
 def console() -> Console:
@@ -56,8 +56,8 @@ def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> 
     for value in values:  # a value that many rows share becomes their heading, which leaves more room for the others
         same = [row for row in rows if row[shared] == value]
         heading = _leading(same)
-        words = visible(", ".join(f"{n}: {same[0][n]}" for n in heading))
-        out.print(words, style="bold", markup=False, highlight=False)
+        heading_text = visible(", ".join(f"{n}: {same[0][n]}" for n in heading))
+        out.print(heading_text, style="bold", markup=False, highlight=False)
         left = [name for name in same[0] if name not in heading and any(row[name] is not None for row in same)]
         _print_rows(out, [{name: row[name] for name in left} for row in same])
 
@@ -75,7 +75,7 @@ WORD = 12
 """A word of up to this many characters, or of up to a quarter of the width, is never broken (numbers above all)."""
 
 
-def _said(value: object) -> str:
+def _shown(value: object) -> str:
     return "" if value is None else visible(str(value))
 
 
@@ -85,7 +85,7 @@ def _cell_len(text: str) -> int:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    return {name: [visible(name), *(_said(row[name]) for row in rows)] for name in (rows[0] if rows else ())}
+    return {name: [visible(name), *(_shown(row[name]) for row in rows)] for name in (rows[0] if rows else ())}
 
 
 def _widths(columns: Mapping[str, list[str]]) -> list[int]:
@@ -127,12 +127,12 @@ def _print_rows(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
     columns = _columns(rows)
     longest = [max(_cell_len(word) for cell in cells for word in [*cell.split(), ""]) for cells in columns.values()]
-    widths = [min(words, max(WORD, out.width // 4)) for words in longest]
+    widths = [min(length, max(WORD, out.width // 4)) for length in longest]
     spare = out.width - sum(widths) - GAP * (len(widths) - 1)
     if spare < 0:
         for row in rows:
-            words = ", ".join(f"{_said(name)} {_said(value)}" for name, value in row.items() if value is not None)
-            lines = textwrap.wrap(words, out.width, subsequent_indent="  ", break_on_hyphens=False)
+            length = ", ".join(f"{_shown(name)} {_shown(value)}" for name, value in row.items() if value is not None)
+            lines = textwrap.wrap(length, out.width, subsequent_indent="  ", break_on_hyphens=False)
             out.print("\n".join(lines), markup=False, highlight=False)
         return
     cells = [max(map(_cell_len, column)) for column in columns.values()]
@@ -145,5 +145,5 @@ def _print_rows(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     for name, width in zip(columns, widths, strict=True):
         table.add_column(visible(name), width=width, overflow="fold")
     for row in rows:
-        table.add_row(*(escape(_said(value)) for value in row.values()))
+        table.add_row(*(escape(_shown(value)) for value in row.values()))
     out.print(table)

@@ -71,9 +71,9 @@ def search(
     file, several = find_plan(plan), labs_named(labs, scheduler)
     wanted = model.load_plan(file)
     require_name(several[0] if several else lab_name or wanted.lab)
-    asked = kind.SearchRequest(chosen, share)
+    request = kind.SearchRequest(chosen, share)
     with runs.lab_for(several[0] if several else lab_name or wanted.lab) as lab:
-        run = kind.start_search(wanted, asked, lab, out, only=parse_only(only))
+        run = kind.start_search(wanted, request, lab, out, only=parse_only(only))
         return _search(run, studies_kind.Where(None if several else lab, several, scheduler, steal), as_json)
 
 

@@ -43,18 +43,18 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
     name = lab_name or LAB
     require_name(name)
     with runs.lab_for(name) as lab:
-        found = controls.selftest(lab, out, progress.silent() if as_json else progress.observer_for(screen.console()))
+        outcome = controls.selftest(lab, out, progress.silent() if as_json else progress.observer_for(screen.console()))
     if markdown is not None:
         with replacing(markdown) as scratch:
-            scratch.write_text(controls.page(found))
+            scratch.write_text(controls.page(outcome))
     if as_json:
-        echo(json.dumps(found.to_json(), indent=1))
+        echo(json.dumps(outcome.to_json(), indent=1))
     else:
         rows = [
             {"control": c.control, "injected": c.injected, "found": c.found, "allowed": c.allowed,
              "holds": "yes" if c.holds else "NO"}
-            for c in found.controls
+            for c in outcome.controls
         ]  # fmt: skip
-        show(rows, as_json=False, title=f"{found.lab}, {found.date[:10]}")
-        tell("all controls hold" if found.holds else "not all controls hold: do not trust this machine's numbers yet")
-    sys.exit(0 if found.holds else 1)
+        show(rows, as_json=False, title=f"{outcome.lab}, {outcome.date[:10]}")
+        tell("all controls hold" if outcome.holds else "not all controls hold: do not trust this machine's numbers yet")
+    sys.exit(0 if outcome.holds else 1)

@@ -93,8 +93,8 @@ def _command(verb: StudyVerb) -> click.Command:
 
 def requested(request: type[R], values: dict[str, Any], smallest: Callable[[R], R]) -> R:
     """Return the request that options ask for; those that were not given keep its defaults."""
-    made = request(**{name: value for name, value in values.items() if value not in ((), None)})
-    return conduct.made_small(made, smallest) if made.smallest else made
+    requested = request(**{name: value for name, value in values.items() if value not in ((), None)})
+    return conduct.made_small(requested, smallest) if requested.smallest else requested
 
 
 def request_options(request: type[Any]) -> Callable[[F], F]:

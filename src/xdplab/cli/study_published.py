@@ -59,5 +59,5 @@ def _page(repeated: Sequence[Run[Any]]) -> str:
 
 
 def _around(run: Run[Any]) -> str:
-    known = [published.request_text(run.kind.name, run.plan.request), environment.origin(run.directory)]
-    return f"{'; '.join(known)}; {environment.summary(run.directory) or 'tools that the run does not name'}"
+    texts = [published.request_text(run.kind.name, run.plan.request), environment.origin(run.directory)]
+    return f"{'; '.join(texts)}; {environment.summary(run.directory) or 'tools that the run does not name'}"

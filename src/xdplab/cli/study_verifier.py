@@ -107,11 +107,11 @@ def lines(objects: tuple[str, ...], subprograms: bool, modules: Path | None, as_
     rows: list[dict[str, Any]] = []
     missing: list[XdplabError] = []
     for path, kernel in product(map(Path, objects), kernels):
-        for found in hotspots.hotspots(path, kernel, chosen["logs"], by=by, flags=chosen["flags"]):
-            if isinstance(found, XdplabError):
-                missing.append(found)
+        for hotspot in hotspots.hotspots(path, kernel, chosen["logs"], by=by, flags=chosen["flags"]):
+            if isinstance(hotspot, XdplabError):
+                missing.append(hotspot)
             else:
-                rows += hotspots.listed(found, chosen["top"])
+                rows += hotspots.listed(hotspot, chosen["top"])
     if rows or not missing:
         show(rows, as_json=as_json)
     for error in missing[:-1]:

@@ -45,8 +45,8 @@ class LabsCompared:
 def labs_compared(trials: pd.DataFrame, places: Mapping[str, str]) -> LabsCompared:
     """Compare the labs of a run; ``places`` names its points in words. Empty where one lab measured each point."""
     rates = by_lab(trials)[["point_id", "lab", "n", "median", "low", "high"]]
-    words = rates["point_id"].map(lambda point: places.get(point, point))
-    return LabsCompared(rates.assign(point=words).sort_values(["point", "lab"]), tuple(lab_ratios(trials)))
+    texts = rates["point_id"].map(lambda point: places.get(point, point))
+    return LabsCompared(rates.assign(point=texts).sort_values(["point", "lab"]), tuple(lab_ratios(trials)))
 
 
 def _interval(row: Mapping[Any, Any]) -> str:

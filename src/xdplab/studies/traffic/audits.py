@@ -75,8 +75,8 @@ class Audit:
     summary: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        found = {"findings": [asdict(e) for e in self.entries], "fits": [asdict(f) for f in self.fits]}
-        return {"run": self.run, **found, "labs": self.labs.to_json()}
+        content = {"findings": [asdict(e) for e in self.entries], "fits": [asdict(f) for f in self.fits]}
+        return {"run": self.run, **content, "labs": self.labs.to_json()}
 
     def to_markdown(self) -> str:
         lines = [f"# Audit of {self.run}", "", *self.summary, "## Findings", ""]
@@ -143,11 +143,11 @@ def entry(finding: Finding, places: Mapping[str, str]) -> AuditEntry:
 def fits_by_repetition(trials: pd.DataFrame) -> list[Fit]:
     """Fit t0 + c N to the DUT-limited trials of each mode, queue count and repetition (and program, engine, load)."""
     names = tuple(dict.fromkeys((*FIT_GROUP, "run_id", "trial_id", "attempt", "verdict", "accesses", "ns_per_packet")))
-    known = limited_by_dut(trials)
-    known = with_baselines(known[known["accesses"].notna()]) if len(known) else known
-    known = plain(known, [name for name in names if name in known])
+    limited = limited_by_dut(trials)
+    limited = with_baselines(limited[limited["accesses"].notna()]) if len(limited) else limited
+    limited = plain(limited, [name for name in names if name in limited])
     found = []
-    for _, rows in known.groupby(key_of(known, FIT_GROUP), sort=False):
+    for _, rows in limited.groupby(key_of(limited, FIT_GROUP), sort=False):
         line = fit_line(rows["accesses"], rows["ns_per_packet"])
         if line is not None:
             found.append((rows.iloc[0], line))
@@ -168,8 +168,8 @@ def _settings(firsts: pd.DataFrame) -> list[str]:
     """Return what tells each fit apart beside its mode, queues and program."""
     if firsts.empty:
         return []
-    told = ("mode", "queues", "program_name")
-    names = varying(firsts[[name for name in FIT_GROUP if name != "repetition"]], told)
+    columns = ("mode", "queues", "program_name")
+    names = varying(firsts[[name for name in FIT_GROUP if name != "repetition"]], columns)
     return [
         ", ".join(BY_COLUMN[name].label(_level(row[name])) for name in names if not pd.isna(row[name]))
         for row in firsts[names].to_dict("records")

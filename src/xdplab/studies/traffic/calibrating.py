@@ -41,22 +41,22 @@ def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Cali
     tables = [runs.settled_trials(directory) for directory in directories]
     names = [directory.name for directory in directories]
     try:
-        found = calibration(tables, names, date=now.isoformat(timespec="seconds"), lab=lab_name, around=facts)
+        calibrated_lab = calibration(tables, names, date=now.isoformat(timespec="seconds"), lab=lab_name, around=facts)
     except ResultsError as error:
         worst = min(zip(directories, tables, strict=True), key=lambda run: int(run[1]["verdict"].eq("valid").sum()))[0]
         remedy = (error.remedy or "").replace("`xdplab audit`", f"`xdplab audit {worst.path}`")
         raise ResultsError(f"{folder}: {error.message}", remedy=remedy) from error
     with disk_errors(folder):
-        (folder / FILE).write_text(json.dumps(found.to_json(), indent=1) + "\n")
-    return found
+        (folder / FILE).write_text(json.dumps(calibrated_lab.to_json(), indent=1) + "\n")
+    return calibrated_lab
 
 
 def calibrated(*facts: Mapping[str, str]) -> Calibration | None:
     """Return the last calibration that is valid for runs with these facts; None if there is none."""
     for path in sorted((state_root() / "calibration").glob(f"*/{FILE}"), reverse=True):
-        found = _read(path)
-        if found and all(found.around.get(name) == known.get(name) for known in facts for name in MACHINE):
-            return found
+        kept = _read(path)
+        if kept and all(kept.around.get(name) == known.get(name) for known in facts for name in MACHINE):
+            return kept
     return None
 
 

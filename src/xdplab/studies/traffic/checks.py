@@ -77,10 +77,10 @@ def _check_engines(points: Sequence[Point], lab: Lab) -> None:
     """A plan is refused if this lab's generator can send none of its traffic; if it can send a part, that is
     measured."""
     has = engines_of(lab)
-    asked = sorted({point.engine for point in points})
-    if asked and not set(asked) & set(has):
+    engines = sorted({point.engine for point in points})
+    if engines and not set(engines) & set(has):
         raise PlanError(
-            f"traffic.engine: {', '.join(asked)} is not what this lab's generator ({lab.generator.kind}) has: "
+            f"traffic.engine: {', '.join(engines)} is not what this lab's generator ({lab.generator.kind}) has: "
             f"{', '.join(has)}",
             remedy=f"write `traffic: {{{_usual_traffic(has)}}}` in the block, in a copy of the plan",
         )
@@ -90,8 +90,8 @@ def _usual_traffic(engines: Mapping[str, Capabilities]) -> str:
     """Return what a plan's ``traffic`` has to say for the usual one of these engines."""
     engine, able = next(iter(engines.items()))
     lacks = (("pace", "load: max"), ("stamp", "stamp: none"))
-    words = (f"engine: {engine}", *(word for name, word in lacks if name not in able.can), able.own_addresses)
-    return ", ".join(filter(None, words))
+    parts = (f"engine: {engine}", *(word for name, word in lacks if name not in able.can), able.own_addresses)
+    return ", ".join(filter(None, parts))
 
 
 def _check_frames(point: Point) -> None:
@@ -102,10 +102,10 @@ def _check_frames(point: Point) -> None:
             remedy="write frames per second, such as 20kpps",
         )
     for factor in FACTORS:
-        asked = getattr(point, factor.name) if factor.form.in_pcap and point.program.frames else None
-        if asked not in (None, "none", factor.form.canonical(factor.default)):
+        chosen = getattr(point, factor.name) if factor.form.in_pcap and point.program.frames else None
+        if chosen not in (None, "none", factor.form.canonical(factor.default)):
             raise PlanError(
-                f"{factor.name}: {factor.form.cell(asked)} cannot be set: the frames of "
+                f"{factor.name}: {factor.form.cell(chosen)} cannot be set: the frames of "
                 f"{Path(point.program.frames).name} have their own",
                 remedy="omit it, or put this program into a separate block",
             )

@@ -61,27 +61,27 @@ def compared(
 
 
 def _doubts(run: Run[Any], table: pd.DataFrame, metric: str) -> list[str]:
-    found = [f"{one.rule}: {one.what}" for one in run.findings() if one.severity == "warning"]
+    doubts = [f"{one.rule}: {one.what}" for one in run.findings() if one.severity == "warning"]
     moved: Drift | None = drift(table, metric)
     if moved is not None and moved.told and metric != RATE:  # of the rate it is a finding
-        found.append(
+        doubts.append(
             f"drift: {metric} changed by {moved.share:+.1%} from the first to the last trial (p = {moved.p:.1g})"
         )
-    return found
+    return doubts
 
 
 def _unlike(first: Run[Any], second: Run[Any], a: pd.DataFrame, b: pd.DataFrame) -> list[Unlike]:
     before, after = (run.around() for run in (first, second))
-    known = differences(before, after)
+    unlike = differences(before, after)
     points = frozenset(a["point_id"]) & frozenset(b["point_id"])
     here, there = (settings_around(table, points) for table in (a, b))
-    known += _of_machines(differences(here, there)) if here and there else []
+    unlike += _of_machines(differences(here, there)) if here and there else []
     edited = changed_files(a, b, first.directory, second.directory)
     both = a.drop_duplicates("point_id").merge(b.drop_duplicates("point_id"), on="point_id")
     others = both["program_hash_x"].ne(both["program_hash_y"]) & ~both["program_name_x"].isin([e.what for e in edited])
     if changed := int(others.fillna(False).sum()):
-        known.append(Unlike("program bytes", None, f"others at {changed} of {len(both)} points"))
-    return [*edited, *known]
+        unlike.append(Unlike("program bytes", None, f"others at {changed} of {len(both)} points"))
+    return [*edited, *unlike]
 
 
 _CONTENTS = {"program_sha256": "program_name", "frames_sha256": "frames"}
@@ -94,16 +94,16 @@ def changed_files(a: pd.DataFrame, b: pd.DataFrame, first: RunDirectory | None, 
     The tables have the ids of `same_points`.
     """
     both = a.drop_duplicates("point_id").merge(b.drop_duplicates("point_id"), on="point_id")
-    found = []
+    changed = []
     for content, name in _CONTENTS.items():
         other = both[both[f"{content}_x"].ne(both[f"{content}_y"]).fillna(False).astype(bool)]
         for row in other.drop_duplicates(f"{name}_x").to_dict("records"):
             lines = None
             if first is not None and content == "program_sha256":
                 lines = _changed_lines(first, row["program_hash_x"], second, row["program_hash_y"])
-            told = f"{row[f'{name}_x']} changed" + (f": {lines}" if lines else "")
-            found.append(Unlike(str(row[f"{name}_x"]), str(row[f"{content}_x"]), str(row[f"{content}_y"]), told))
-    return found
+            text = f"{row[f'{name}_x']} changed" + (f": {lines}" if lines else "")
+            changed.append(Unlike(str(row[f"{name}_x"]), str(row[f"{content}_x"]), str(row[f"{content}_y"]), text))
+    return changed
 
 
 def _changed_lines(first: RunDirectory, old: object, second: RunDirectory, new: object) -> str | None:
@@ -126,10 +126,10 @@ def _differing(a: list[str], b: list[str]) -> int:
     return sum(max(i2 - i1, j2 - j1) for step, i1, i2, j1, j2 in steps if step != "equal")
 
 
-def _of_machines(found: Sequence[Unlike]) -> list[Unlike]:
+def _of_machines(unlike: Sequence[Unlike]) -> list[Unlike]:
     """Return the differences, those of a machine that is both hosts once."""
-    known = {(one.what, one.first, one.second) for one in found}
-    return [one for one in found if (f"dut {one.what.partition('tg ')[2]}", one.first, one.second) not in known]
+    named = {(one.what, one.first, one.second) for one in unlike}
+    return [one for one in unlike if (f"dut {one.what.partition('tg ')[2]}", one.first, one.second) not in named]
 
 
 def around(run: RunDirectory) -> dict[str, str]:
@@ -149,8 +149,8 @@ def around(run: RunDirectory) -> dict[str, str]:
         for host in ("dut", "tg"):
             for name, answer in state[host].items():
                 if name not in _COUNTERS:
-                    words = str(answer.get("value", f"absent: {answer.get('absent')}"))
-                    facts |= flat(f"{under}{host} {name}", words)
+                    text = str(answer.get("value", f"absent: {answer.get('absent')}"))
+                    facts |= flat(f"{under}{host} {name}", text)
     return facts
 
 

@@ -31,12 +31,12 @@ def _counted_for_s(burst: Burst, heard: bool) -> float:
 
 def _received(burst: Burst) -> list[int] | None:
     """Frames that came back by interval, until the window ended; the last interval is omitted if it was not counted."""
-    counts = [_known(interval) for interval in burst.intervals]
+    counts = [_back(interval) for interval in burst.intervals]
     if not counts or any(count < 0 for count in counts):
         return None
     whole = burst.summary.rx_window_packets
     return counts[:-1] if whole is None else [*counts[:-1], max(whole - sum(counts[:-1]), 0)]
 
 
-def _known(interval: GeneratorInterval) -> int:
+def _back(interval: GeneratorInterval) -> int:
     return -1 if interval.rx_packets is None else interval.rx_packets

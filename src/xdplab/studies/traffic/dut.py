@@ -129,10 +129,10 @@ class KernelSide:
         with attach(self._host, binary, shares, deadline_s=SESSION_S) as counting:
             self._loader.exchange(counting)
             send()
-            found = counting.decided()
+            counted = counting.decided()
             self._loader.exchange(self._loader)
             counting.detach()
-        return found, counting.raw.encode()
+        return counted, counting.raw.encode()
 
     def raw_files(self) -> dict[str, bytes]:
         return {"xdpload.jsonl": self._loader.raw.encode()}

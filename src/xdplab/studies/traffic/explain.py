@@ -67,5 +67,5 @@ def _raw_lines(run: RunDirectory, trials: pd.DataFrame, points: Sequence[str]) -
         folder = run.raw_dir(str(row.trial_id), int(str(row.attempt)))
         files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
         where = folder.relative_to(run.path).as_posix()
-        said = f"{where}/: {', '.join(files)}" if files else "no raw file"
-        yield f"  repetition {row.repetition}, attempt {row.attempt}, {row.verdict}: {said}"
+        text = f"{where}/: {', '.join(files)}" if files else "no raw file"
+        yield f"  repetition {row.repetition}, attempt {row.attempt}, {row.verdict}: {text}"

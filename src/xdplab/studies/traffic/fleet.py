@@ -57,10 +57,10 @@ def measure_block(
 
 def _keep_host_states(run: RunDirectory, lab_name: str) -> None:
     """The lab's hosts travel beside the programs, under the lab's own name."""
-    found = run.path / "programs" / "hosts.json"
-    if found.exists():
+    path = run.path / "programs" / "hosts.json"
+    if path.exists():
         safe = "".join(c if c.isalnum() or c in "-._" else "_" for c in lab_name)
-        found.rename(found.with_name(f"hosts-{safe}.json"))
+        path.rename(path.with_name(f"hosts-{safe}.json"))
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,11 @@ class JoinedLabs:
         """
         _require_a_number(plan)
         _require_no_lab_of_their_own(plan.blocks)
-        found = self._look(plan)
+        labs = self._look(plan)
         if extend is None:
-            lab, arrangement = found[0].name, found[0].arrangement
+            lab, arrangement = labs[0].name, labs[0].arrangement
             return create_run(plan, parent, lab=lab, arrangement=arrangement, only=only, files=files)
-        require_machines(next(extend.journal.events("planned"))["arrangement"], found[0])
+        require_machines(next(extend.journal.events("planned"))["arrangement"], labs[0])
         extend_run(extend, plan, only=only, files=files)
         return extend
 
@@ -126,17 +126,17 @@ class JoinedLabs:
         return run_on_fleet(folder, trials, fleet, observer, retries=method.retries(plan))
 
     def _look(self, plan: Plan) -> list[Looked]:
-        asked = [submit(self._client, lab, look, plan, lab) for lab in self._labs]
-        found = [task.result() for task in asked]
-        for one in found:
+        tasks = [submit(self._client, lab, look, plan, lab) for lab in self._labs]
+        looks = [task.result() for task in tasks]
+        for one in looks:
             if one.refused is not None:
                 raise PlanError(f"lab {one.name}: {one.refused}")
-            if one.arrangement != found[0].arrangement:
+            if one.arrangement != looks[0].arrangement:
                 raise LabError(
-                    f"lab {found[0].name} is of arrangement {found[0].arrangement}, {one.name} of {one.arrangement}",
+                    f"lab {looks[0].name} is of arrangement {looks[0].arrangement}, {one.name} of {one.arrangement}",
                     remedy="labs that share a run must be equal: make one run per kind of lab, and compare them",
                 )
-        return found
+        return looks
 
 
 def _require_a_number(plan: Plan) -> None:

@@ -23,10 +23,10 @@ def latencies_of(run: RunDirectory) -> pd.DataFrame:
     rows: list[tuple[str, int, int]] = []
     for trial_id, attempt in last_attempts(run).items():
         try:
-            found = _latency(run.raw_dir(trial_id, attempt.attempt))
+            histogram = _latency(run.raw_dir(trial_id, attempt.attempt))
         except (OSError, FormatError):
             continue
-        rows += [(trial_id, lower, count) for lower, count in (found.buckets if found else ())]
+        rows += [(trial_id, lower, count) for lower, count in (histogram.buckets if histogram else ())]
     return pd.DataFrame(rows, columns=["trial_id", "latency_ns", "count"])
 
 

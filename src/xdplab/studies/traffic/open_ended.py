@@ -54,33 +54,33 @@ class OpenEnded:
     def _race(self, race: Race) -> Mapping[str, Sequence[str]]:
         pairs = deciding_pairs(self._plan, self._arrangement)
         ids = [(a.point_id, b.point_id) for a, b in pairs]
-        found = standing(self.rates, self._slices, ids, race.margin)
+        standing_now = standing(self.rates, self._slices, ids, race.margin)
         tried = min(len(repetitions) for repetitions in self._tried.values())
-        if tried >= race.at_least and (found.settled or not found.ratio.n):
-            return {found.text: [trial.trial_id for trial in self._trials]}
+        if tried >= race.at_least and (standing_now.settled or not standing_now.ratio.n):
+            return {standing_now.text: [trial.trial_id for trial in self._trials]}
         return {}
 
     def _points(self, until: Until) -> Mapping[str, Sequence[str]]:
         """N = 0 is repeated as long as any other point: each repetition's costs are relative to its own baseline."""
-        told = {point: self._known(point, until) for point in self._tried}
+        texts = {point: self._why_settled(point, until) for point in self._tried}
         zeros = {t.point.point_id for t in self._trials if t.point.program.accesses == 0}
-        others = {point for point in told if point not in zeros}
-        if any(told[point] is None for point in others):
-            told |= dict.fromkeys(zeros)
-        found: dict[str, list[str]] = {}
+        others = {point for point in texts if point not in zeros}
+        if any(texts[point] is None for point in others):
+            texts |= dict.fromkeys(zeros)
+        by_text: dict[str, list[str]] = {}
         for trial in self._trials:
-            if words := told[trial.point.point_id]:
-                found.setdefault(words, []).append(trial.trial_id)
-        return found
+            if text := texts[trial.point.point_id]:
+                by_text.setdefault(text, []).append(trial.trial_id)
+        return by_text
 
-    def _known(self, point: str, until: Until) -> str | None:
+    def _why_settled(self, point: str, until: Until) -> str | None:
         if len(self._tried[point]) < until.at_least:
             return None
         logs = [log(rate) for (name, _), rate in sorted(self.rates.items()) if name == point]
         if not logs:
             return f"none of {len(self._tried[point])} trials of the point was valid"
-        found = known(logs)
-        half = max(found.high - found.median, found.median - found.low)
+        spread = known(logs)
+        half = max(spread.high - spread.median, spread.median - spread.low)
         if len(logs) < until.at_least or half > log(1 + until.until):
             return None
         return f"the rate is known to {until.until:.1%}"

@@ -88,8 +88,8 @@ def warm_up(generator: Sender, seconds: float) -> WarmedUp | None:
     while steady is False and len(sent) < WARMUPS:
         burst = generator.burst("warmup", seconds)
         sent.append(burst.summary.duration_s)
-        found = burst_course(burst)
-        steady = None if found is None else found.kind == "steady"
+        course = burst_course(burst)
+        steady = None if course is None else course.kind == "steady"
     return WarmedUp(len(sent), sum(sent), steady)
 
 

@@ -96,17 +96,17 @@ def prove(
     seconds = least if rate_pps is None else min(max(PROOF_FRAMES / rate_pps, least), most)
     deadline = time.monotonic() + CARRIER_S
     burst = generator.burst("path", seconds)
-    found = _carried(burst)
+    counts = _carried(burst)
     kept = 0
     while _silent(burst) and (point.two_ports or point.program.action in (None, "tx")) and kept < KEPT_TWICE:
         time.sleep(PAUSE_S)
         count = counting()
         burst = generator.burst("path", seconds)
-        found = {**_carried(burst), **count.gained()[0]}
-        kept += _kept_by_the_dut(found)
+        counts = {**_carried(burst), **count.gained()[0]}
+        kept += _kept_by_the_dut(counts)
         if time.monotonic() > deadline:
             break
-    return found
+    return counts
 
 
 def _carried(burst: Burst) -> dict[str, int | None]:
@@ -118,12 +118,12 @@ def _silent(burst: Burst) -> bool:
     return any(heard(one.summary) == 0 for one in burst.ways or (burst,))
 
 
-def _kept_by_the_dut(found: Mapping[str, int | None]) -> bool:
+def _kept_by_the_dut(counts: Mapping[str, int | None]) -> bool:
     """If no frame was sent, it says nothing: a card without a link accepts none."""
-    received, sent = found["dut_received"], found["sent"]
+    received, sent = counts["dut_received"], counts["sent"]
     if not sent or received is None:
         return False
-    return found["dut_sent"] == 0 and received >= (1 - TOLERANCE) * sent
+    return counts["dut_sent"] == 0 and received >= (1 - TOLERANCE) * sent
 
 
 def require_agreement(point: Point, raw: str, counts: Mapping[str, int | None]) -> None:

@@ -22,14 +22,14 @@ def of_search(name: str, table: pd.DataFrame) -> dict[str, Any]:
 
     ``labs`` are those that searched it, ``limited`` is what ended the search before the DUT's limit was reached.
     """
-    found = table.dropna(subset=["pdr_pps"]).groupby("pdr_key")
-    medians = {str(key): float(value) for key, value in found["pdr_pps"].median().items()}
-    told: dict[str, dict[str, list[str]]] = {"labs": {}, "limited": {}}
-    for key, rows in found:
-        told["labs"][str(key)] = sorted(set(rows["lab"].dropna())) if "lab" in rows else []
+    by_key = table.dropna(subset=["pdr_pps"]).groupby("pdr_key")
+    medians = {str(key): float(value) for key, value in by_key["pdr_pps"].median().items()}
+    remarks: dict[str, dict[str, list[str]]] = {"labs": {}, "limited": {}}
+    for key, rows in by_key:
+        remarks["labs"][str(key)] = sorted(set(rows["lab"].dropna())) if "lab" in rows else []
         limits = set(rows["limited_by"].dropna()) if "limited_by" in rows else set()
-        told["limited"][str(key)] = sorted(limits & {"generator"})
-    return {"search": name, "pdr_pps": medians, **told}
+        remarks["limited"][str(key)] = sorted(limits & {"generator"})
+    return {"search": name, "pdr_pps": medians, **remarks}
 
 
 def joined(run: RunDirectory, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,12 +52,12 @@ def remark(run: RunDirectory, point: Point, lab: str | None) -> str | None:
         return None
     stored = _stored(run)
     labs, limits = (stored.get(name, {}).get(point.pdr_key, []) for name in ("labs", "limited"))
-    words = []
+    parts = []
     if labs and lab is not None and labs != [lab]:
-        words.append(f"the PDR was searched in lab {', '.join(labs)}")
+        parts.append(f"the PDR was searched in lab {', '.join(labs)}")
     if limits:
-        words.append(f"the PDR is at least what was found: {', '.join(limits)} limited the search, not the DUT")
-    return "; ".join(words) or None
+        parts.append(f"the PDR is at least what was found: {', '.join(limits)} limited the search, not the DUT")
+    return "; ".join(parts) or None
 
 
 def _stored(run: RunDirectory) -> dict[str, Any]:

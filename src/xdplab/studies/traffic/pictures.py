@@ -21,12 +21,12 @@ def names(run: Run[Any]) -> list[str]:
 def draw(run: Run[Any], names: Sequence[str], style: str, out: Path | None) -> list[str]:
     """Draw all figures that apply (or ``names``) and say where they are, and why the others are not."""
     drawn = draw_all(run.rows(read_narrowed), out or run.directory.figures, style=style, names=names)
-    made = [
+    files = [
         f"figure {d.stem}, {CATALOGUE[d.name].text}: {next(f for f in d.files if f.suffix == '.png')}"
         for d in drawn
         if d.files
     ]
-    return made + [f"no figure {d.stem}: {d.reason}" for d in drawn if not d.files]
+    return files + [f"no figure {d.stem}: {d.reason}" for d in drawn if not d.files]
 
 
 def figure(run: Run[Any], name: str | None, **options: Any) -> Any:

@@ -103,8 +103,8 @@ def rivals(plan: Plan, arrangement: Arrangement) -> dict[str, Point]:
 def why_not_sliced(a: Point, b: Point) -> str | None:
     """Return why the programs of two points cannot be swapped under one sender; None if they can."""
     first, second = a.values | {"lab": a.lab}, b.values | {"lab": b.lab}
-    own = a.program.values.keys() - {"frames"}
-    differ = [name for name in first if name not in own and first[name] != second[name]]
+    names = a.program.values.keys() - {"frames"}
+    differ = [name for name in first if name not in names and first[name] != second[name]]
     if differ:
         return f"the sides differ in {', '.join(differ)}"
     if a.two_ports:
@@ -136,8 +136,8 @@ def race_sides(plan: Plan, arrangement: Arrangement) -> tuple[str, str]:
 
     def text(side: Mapping[str, object]) -> str:
         values = {name: plan.lab if (name, side[name]) == ("lab", "auto") else side[name] for name in names}
-        own = ("program_name", "mode", "lab")
-        return ", ".join(f"{value}" if name in own else f"{name} {value}" for name, value in values.items())
+        plain = ("program_name", "mode", "lab")
+        return ", ".join(f"{value}" if name in plain else f"{name} {value}" for name, value in values.items())
 
     return text(cells[0]), text(cells[1])
 
@@ -200,9 +200,9 @@ def _require_alike(run: RunDirectory, plan: Plan, trials: list[Trial]) -> None:
             f"--extend: {name} is {after[name]} in this plan and {before[name]} in {run.path}, whose trials are alike",
             remedy="write the run's own value, or make another run and compare the two",
         )
-    known = {trial.point.point_id: trial.point.passes for trial in run_trials_of(run)}
+    passes = {trial.point.point_id: trial.point.passes for trial in run_trials_of(run)}
     for point in (trial.point for trial in trials):
-        lacks = set(point.passes) - set(known[point.point_id]) if point.point_id in known else ()
+        lacks = set(point.passes) - set(passes[point.point_id]) if point.point_id in passes else ()
         if lacks and point.program.accesses != 0:
             raise PlanError(
                 f"--extend: {run.path} has {point} without pass {', '.join(sorted(lacks))}; no trial is measured twice",
@@ -264,8 +264,8 @@ def _add(run: RunDirectory, name: str, plan: Plan, trials: list[Trial], **facts:
 def _with_own_files(run: RunDirectory, plan: Plan) -> Plan:
     """Copy what users' programs consist of into the run, which must need no other place."""
     data = plan.model_dump(mode="json")
-    for block, asked in zip(data["blocks"], plan.blocks, strict=True):
-        for program, given in zip(block["points"].get("program") or (), asked.points.program or (), strict=True):
+    for block, block_given in zip(data["blocks"], plan.blocks, strict=True):
+        for program, given in zip(block["points"].get("program") or (), block_given.points.program or (), strict=True):
             program |= _copied(run, user_program(given))
     return parse_plan(data)
 
@@ -306,8 +306,8 @@ def _copied(run: RunDirectory, program: ProgramFactors) -> dict[str, Any]:
 def _require_whole(folder: Path, copies: Sequence[Path], flags: Sequence[str]) -> None:
     """Raise PlanError unless the compiler reads the copies where it read the files themselves."""
     file = folder / copies[0]
-    own = {folder.resolve() / copy for copy in copies}
-    other = set(sources_of(file, placed(flags, (folder,)))) ^ own if file.suffix == ".c" else set()
+    copied = {folder.resolve() / copy for copy in copies}
+    other = set(sources_of(file, placed(flags, (folder,)))) ^ copied if file.suffix == ".c" else set()
     if other:
         raise PlanError(
             f"program.file: {file.name} cannot be copied into a run: its compiler reads {min(other)}",

@@ -145,9 +145,9 @@ def _build_tool(lab: Lab, here: Host, host: Host, name: str) -> str:
 
 def _put_there(lab: Lab, host: Host, cache: Path, product: str) -> None:
     """Copy a compiled tool into this machine's ``cache`` under its name on the host, unless it is already there."""
-    there = f"{native_dir(lab)}/{Path(product).relative_to(cache)}"
-    if not host.run(["test", "-f", there], check=False).ok:
-        host.put(Path(product), there, mode=0o755)
+    path = f"{native_dir(lab)}/{Path(product).relative_to(cache)}"
+    if not host.run(["test", "-f", path], check=False).ok:
+        host.put(Path(product), path, mode=0o755)
 
 
 def native_dir(lab: Lab) -> str:
@@ -218,8 +218,8 @@ def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors,
     require_content(factors)
     try:
         built = build(program_of(factors), cache_directory())
-        with tempfile.TemporaryDirectory(prefix="xdplab-program-") as own:
-            load, on_dut, work = _prepare_alone(lab, run, tools, built.alone(Path(own)), points)
+        with tempfile.TemporaryDirectory(prefix="xdplab-program-") as scratch:
+            load, on_dut, work = _prepare_alone(lab, run, tools, built.alone(Path(scratch)), points)
     except ProgramError as error:
         if factors.file is None:
             raise
@@ -249,11 +249,11 @@ def require_content(factors: ProgramFactors) -> None:
     if factors.file is None:
         return
     frames = file_sha256(factors.frames, "program.frames") if factors.frames else None
-    for path, wanted, found in (
+    for path, wanted, content in (
         (factors.file, factors.file_sha256, content_sha256(factors)),
         (factors.frames, factors.frames_sha256, frames),
     ):
-        if found != wanted:
+        if content != wanted:
             raise ProgramError(
                 f"{path} is not the file that this plan was made with",
                 remedy="each machine that measures needs the run's own copy at this path",
@@ -275,9 +275,9 @@ def _ship(lab: Lab, built: BuiltProgram, folder: str) -> OnDut:
 def _ship_frames(lab: Lab, factors: ProgramFactors) -> str | None:
     if factors.frames is None:
         return None
-    there = f"{lab.work_dir(lab.tg)}/frames/{factors.frames_sha256}.pcap"
-    lab.tg.put(Path(factors.frames), there)
-    return there
+    path = f"{lab.work_dir(lab.tg)}/frames/{factors.frames_sha256}.pcap"
+    lab.tg.put(Path(factors.frames), path)
+    return path
 
 
 def _ship_twin(

@@ -34,9 +34,9 @@ def _by_trial(rows: pd.DataFrame, column: str) -> dict[tuple[str, int], float]:
 
 def race_line(run: RunDirectory) -> str:
     """Return the sides of a race and its state, in one line. Raises ResultsError for a run that is not a race."""
-    found = standing_of(run)
+    standing = standing_of(run)
     a, b = race_names(run)
-    return f"race of a ({a}) and b ({b}): {found.text}{_why_by_windows(run, found)}"
+    return f"race of a ({a}) and b ({b}): {standing.text}{_why_by_windows(run, standing)}"
 
 
 def race_names(run: RunDirectory) -> tuple[str, str]:
@@ -44,15 +44,19 @@ def race_names(run: RunDirectory) -> tuple[str, str]:
     return race_sides(run_plan(run), next(run.journal.events("planned"))["arrangement"])
 
 
-def _why_by_windows(run: RunDirectory, found: Standing) -> str:
+def _why_by_windows(run: RunDirectory, standing: Standing) -> str:
     """Return why programs did not take turns under one sender although the plan asks for it."""
     plan = run_plan(run)
-    if found.by == "slices" or plan.race is None or plan.race.by == "windows":
+    if standing.by == "slices" or plan.race is None or plan.race.by == "windows":
         return ""
     pairs, rows = deciding_pairs(plan, next(run.journal.events("planned"))["arrangement"]), settled_trials(run)
     believed = valid(rows)
     sliced = set(believed.loc[believed["slices_ratio"].notna(), "point_id"])
     a, b = next((a, b) for a, b in pairs if b.point_id not in sliced)
-    told = [json.loads(reasons) for reasons in rows.loc[rows["point_id"].eq(b.point_id), "null_reasons"].dropna()]
-    reason = why_not_sliced(a, b) or next((one["slices_ratio"] for one in told if "slices_ratio" in one), None)
+    reasons_of_trials = [
+        json.loads(reasons) for reasons in rows.loc[rows["point_id"].eq(b.point_id), "null_reasons"].dropna()
+    ]
+    reason = why_not_sliced(a, b) or next(
+        (one["slices_ratio"] for one in reasons_of_trials if "slices_ratio" in one), None
+    )
     return f" ({reason})" if reason else ""

@@ -60,14 +60,14 @@ def _missing_metrics(source: TrialSource) -> dict[str, str]:
 
 
 def _samples(source: TrialSource) -> list[Row]:
-    own = {"trial_id": source.attempt.trial_id, "attempt": source.attempt.attempt}
+    identity = {"trial_id": source.attempt.trial_id, "attempt": source.attempt.attempt}
     rows = [
-        {**own, "burst": name, "host": "tg", "t_s": i.t_s, "tx_packets": i.tx_packets, "rx_packets": i.rx_packets}
+        {**identity, "burst": name, "host": "tg", "t_s": i.t_s, "tx_packets": i.tx_packets, "rx_packets": i.rx_packets}
         for name, burst in _bursts(source).items()
         for i in burst.intervals
     ]
     readings = Readings(files_in(source.raw / COUNTERS_FOLDER), mode="", shared=False)
-    return rows + [{**own, "burst": "rate", "host": "dut", **vars(interval)} for interval in intervals(readings)]
+    return rows + [{**identity, "burst": "rate", "host": "dut", **vars(interval)} for interval in intervals(readings)]
 
 
 def _bursts(source: TrialSource) -> dict[str, Burst]:

@@ -131,7 +131,7 @@ class InLab:
                 require_machines(trial.point.arrangement, labs[trial.point.lab])
             for lab in labs.values():
                 held.enter_context(lab.lock(steal=self.steal))
-            with sessions_in(labs, owed, lambda lab, own: method.session(lab, folder, plan, own)) as session_of:
+            with sessions_in(labs, owed, lambda lab, turn: method.session(lab, folder, plan, turn)) as session_of:
                 hosts = SessionRecord(folder)
                 _ask(hosts, "before", labs)
                 retries, pause_s = method.retries(plan), method.pause_s(plan)
@@ -180,7 +180,7 @@ def _visits(run: RunDirectory, trials: Mapping[str, Trial]) -> Visits:
 
     Labs at once measure different blocks, and their attempts end in between each other.
     """
-    found: dict[tuple[str, int], tuple[int, float]] = {}
+    visits: dict[tuple[str, int], tuple[int, float]] = {}
     at: dict[str | None, tuple[tuple[int, int], int]] = {}  # by lab: the block and repetition, and the visit's number
     number = 0
     for event in run.journal.events("planned", "hosts", "shared", "finished"):
@@ -192,28 +192,28 @@ def _visits(run: RunDirectory, trials: Mapping[str, Trial]) -> Visits:
         if lab not in at or at[lab][0] != place:
             number += 1
             at[lab] = place, number
-        found[trial.trial_id, event["attempt"]] = at[lab][1], float(event["time"])
-    return found
+        visits[trial.trial_id, event["attempt"]] = at[lab][1], float(event["time"])
+    return visits
 
 
 GONE = "its raw files are gone: the verdict is the one of before"
 
 
 def _marked(row: Row) -> Row:
-    said = row.get("reason")
-    return row if GONE in str(said) else row | {"reason": f"{said}; {GONE}" if said else GONE}
+    reason = row.get("reason")
+    return row if GONE in str(reason) else row | {"reason": f"{reason}; {GONE}" if reason else GONE}
 
 
 def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[tuple[str, int], list[Row]]:
     """Return the rows of these attempts, nulls as None, without columns of the plan's own."""
-    found: dict[tuple[str, int], list[Row]] = {}
+    by_attempt: dict[tuple[str, int], list[Row]] = {}
     if table is None or not kept:
-        return found
-    known = [name for name in table.columns if name in NAMES or name in SAMPLE_NAMES]
-    for row in table[known].astype(object).where(table[known].notna(), None).to_dict("records"):
+        return by_attempt
+    names = [name for name in table.columns if name in NAMES or name in SAMPLE_NAMES]
+    for row in table[names].astype(object).where(table[names].notna(), None).to_dict("records"):
         if (key := (row["trial_id"], row["attempt"])) in kept:
-            found.setdefault(key, []).append({str(name): value for name, value in row.items()})
-    return found
+            by_attempt.setdefault(key, []).append({str(name): value for name, value in row.items()})
+    return by_attempt
 
 
 TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"

@@ -84,20 +84,22 @@ class Selftest:
 
 def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
     """Measure all controls in ``lab``, into run directories below ``parent``. Raises what a run raises."""
-    made: list[RunDirectory] = []
+    runs_made: list[RunDirectory] = []
     loads = [load_of(lab)]
 
     def measured(plan: Plan, seen: Observer = observer) -> RunDirectory:
         run = kind.measured(plan, lab, parent, seen).directory
-        made.append(run)
+        runs_made.append(run)
         loads.append(load_of(lab))
         return run
 
     held = runs.settled_trials(measured(delay_plan(lab.name)))
     counted = runs.settled_trials(measured(count_plan(lab)))
     equal = measured(race_plan(lab.name, "selftest-equal", [{"workload": name, "accesses": 0} for name in EQUAL]))
-    every = frames_between(period_ns(runs.settled_trials(equal)))
-    slow = measured(race_plan(lab.name, "selftest-slow", [slowed(0, every), slowed(SLOW_FRAME_NS, every)]))
+    period_frames = frames_between(period_ns(runs.settled_trials(equal)))
+    slow = measured(
+        race_plan(lab.name, "selftest-slow", [slowed(0, period_frames), slowed(SLOW_FRAME_NS, period_frames)])
+    )
     sampled = measured(sampling_plan(lab.name))
     with Switching(lab, observer) as switching:
         switched = measured(switch_plan(lab.name), switching)
@@ -107,7 +109,7 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
         *delays_found(held),
         *events_found(counted),
         equal_found(race.standing_of(equal)),
-        slowdown_found(race.standing_of(slow), period_ns(runs.settled_trials(slow), delay_ns=0), every),
+        slowdown_found(race.standing_of(slow), period_ns(runs.settled_trials(slow), delay_ns=0), period_frames),
         sample_found(sampled),
         setting_found(switched),
         upstream_found(behind),
@@ -116,9 +118,9 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         rules=RULES_VERSION,
         lab=lab.label,
-        machine=machine_of(made[0]) | {"load average": f"{min(loads):g} to {max(loads):g}"},
+        machine=machine_of(runs_made[0]) | {"load average": f"{min(loads):g} to {max(loads):g}"},
         controls=tuple(controls),
-        runs=tuple(str(run.path) for run in made),
+        runs=tuple(str(run.path) for run in runs_made),
     )
 
 
@@ -208,9 +210,9 @@ def race_plan(lab: str, name: str, sides: Sequence[dict[str, Any]]) -> Plan:
     return _plan(lab, name, blocks, window_s=0.2, race={"at_most": MOST_PAIRS})
 
 
-def slowed(delay_ns: int, every: int) -> dict[str, Any]:
-    """One side of the doctored slow-down: one frame in ``every`` is held back."""
-    return {"program": [_injected(delay_ns=delay_ns, delay_every=every)]}
+def slowed(delay_ns: int, period_frames: int) -> dict[str, Any]:
+    """One side of the doctored slow-down: one frame in ``period_frames`` is held back."""
+    return {"program": [_injected(delay_ns=delay_ns, delay_every=period_frames)]}
 
 
 def period_ns(trials: pd.DataFrame, *, delay_ns: int | None = None) -> float:
@@ -232,23 +234,23 @@ def frames_between(period: float) -> int:
 def delays_found(trials: pd.DataFrame) -> list[NegativeControl]:
     """Each delay less none at the same load: medians of the round trip from sending, over the repetitions."""
     rows = _valid(trials).assign(delay=lambda t: [given["delay_ns"] for given in _rodata(t)])
-    found = []
+    controls = []
     for delay in DELAYS_NS:
         allowed = DELAY_ERROR_NS + DELAY_ERROR_SHARE * delay
         load = f"{DELAYS_NS[delay]}pps"
         at_load = rows[rows["rate_requested_pps"].eq(DELAYS_NS[delay])]
         medians = at_load.groupby("delay")["latency_sent_p50_ns"].median()
-        words = f"within {allowed / 1e3:g} µs (1 µs + 1 %)"
+        tolerance = f"within {allowed / 1e3:g} µs (1 µs + 1 %)"
         if not {0, delay} <= set(medians.index):
             reasons = sorted(set(trials.loc[trials["verdict"] != "valid", "reason"].dropna()))
-            found.append(
-                _control("delay", f"{delay / 1e3:g} µs", f"no valid trial: {'; '.join(reasons)}", words, False)
+            controls.append(
+                _control("delay", f"{delay / 1e3:g} µs", f"no valid trial: {'; '.join(reasons)}", tolerance, False)
             )
             continue
         seen = float(medians[delay] - medians[0])
-        said = f"{seen / 1e3:.2f} µs ({(seen - delay) / 1e3:+.2f} µs), n = {REPETITIONS} at {load}"
-        found.append(_control("delay", f"{delay / 1e3:g} µs", said, words, abs(seen - delay) <= allowed))
-    return found
+        text = f"{seen / 1e3:.2f} µs ({(seen - delay) / 1e3:+.2f} µs), n = {REPETITIONS} at {load}"
+        controls.append(_control("delay", f"{delay / 1e3:g} µs", text, tolerance, abs(seen - delay) <= allowed))
+    return controls
 
 
 _EVENTS: dict[str, tuple[str, str, str | None]] = {
@@ -264,28 +266,28 @@ _COLUMNS = tuple(column for _, column, _ in _EVENTS.values())
 def events_found(trials: pd.DataFrame) -> list[NegativeControl]:
     """The column of an event counts every one of them, and no other column counts any."""
     rows = [(given, row) for given, (_, row) in zip(_rodata(trials), trials.iterrows(), strict=True)]
-    found = [_none_found([row for rodata, row in rows if not any(rodata.values())])]
+    controls = [_none_found([row for rodata, row in rows if not any(rodata.values())])]
     for switch, (name, column, action) in _EVENTS.items():
-        own = [row for rodata, row in rows if rodata.get(switch)]
-        sent = [_count(row, "tx_packets") for row in own]
+        switched = [row for rodata, row in rows if rodata.get(switch)]
+        sent = [_count(row, "tx_packets") for row in switched]
         injected = [None if count is None else count / EVERY for count in sent]
-        counted = [_count(row, column) for row in own]
-        seen = [json.loads(row["xdp_actions"]).get(action) if _there(row, "xdp_actions") else None for row in own]
-        exact = bool(own) and injected == counted and None not in counted
-        alone = all(_count(row, other) == 0 for row in own for other in _COLUMNS if other != column)
+        counted = [_count(row, column) for row in switched]
+        seen = [json.loads(row["xdp_actions"]).get(action) if _has(row, "xdp_actions") else None for row in switched]
+        exact = bool(switched) and injected == counted and None not in counted
+        alone = all(_count(row, other) == 0 for row in switched for other in _COLUMNS if other != column)
         agrees = action is None or seen == counted
-        said = f"{_numbers(counted)}" + (f"; by the DUT's driver {_numbers(seen)}" if action else "")
-        said += "" if alone else "; another column counted something too"
+        text = f"{_numbers(counted)}" + (f"; by the DUT's driver {_numbers(seen)}" if action else "")
+        text += "" if alone else "; another column counted something too"
         what = f"{_numbers(injected)} (each {EVERY}th frame of {_numbers(sent)})"
-        found.append(_control(name, what, said, "exactly", exact and alone and agrees))
-    return found
+        controls.append(_control(name, what, text, "exactly", exact and alone and agrees))
+    return controls
 
 
 def _none_found(rows: list[pd.Series]) -> NegativeControl:
     counts = [[_count(row, column) for column in _COLUMNS] for row in rows]
-    said = ", ".join("/".join("none" if c is None else f"{c:g}" for c in one) for one in counts)
+    text = ", ".join("/".join("none" if c is None else f"{c:g}" for c in one) for one in counts)
     nothing = bool(rows) and all(count == 0 for one in counts for count in one)
-    return _control("no event", "none", f"lost/twice/out of order/altered: {said}", "none", nothing)
+    return _control("no event", "none", f"lost/twice/out of order/altered: {text}", "none", nothing)
 
 
 def equal_found(standing: Standing) -> NegativeControl:
@@ -299,38 +301,38 @@ def equal_found(standing: Standing) -> NegativeControl:
     )
 
 
-def slowdown_found(standing: Standing, period: float, every: int) -> NegativeControl:
+def slowdown_found(standing: Standing, period: float, period_frames: int) -> NegativeControl:
     """``period``: time of a packet of the side that is not slowed, in ns."""
-    ratio = 1 / (1 + SLOW_FRAME_NS / every / period)
+    ratio = 1 / (1 + SLOW_FRAME_NS / period_frames / period)
     holds = standing.answer == "differs" and standing.ratio.high < 0
-    what = f"b over a {ratio:.4f}: one frame in {every} held back for {SLOW_FRAME_NS / 1e3:g} µs"
+    what = f"b over a {ratio:.4f}: one frame in {period_frames} held back for {SLOW_FRAME_NS / 1e3:g} µs"
     return _control("doctored slow-down", what, standing.text, "b is slower", holds)
 
 
 def sample_found(run: RunDirectory) -> NegativeControl:
     """Of a trial's stamped frames as many are held back as of all."""
-    said, holds = share_found(latencies_of(run))
+    text, holds = share_found(latencies_of(run))
     injected = f"each {HELD_BACK['delay_every']}th frame held back for {HELD_BACK['delay_ns'] / 1e3:g} µs"
-    return _control("sampling", injected, said, f"{SHARE:.0%}, within {100 * ERROR:g} points", holds)
+    return _control("sampling", injected, text, f"{SHARE:.0%}, within {100 * ERROR:g} points", holds)
 
 
 def setting_found(run: RunDirectory) -> NegativeControl:
     """BPF statistics on in mid-run: trials after the switch are invalid, and the audit names the setting."""
     table = runs.settled_trials(run)
     named = " ".join(one.what for one in audits.findings(table) if one.rule == "settings differ")
-    words = f"invalid after the switch, and {SETTING} named"
-    said, holds = switch_found(table, named)
-    return _control("switched setting", f"BPF statistics on after {SWITCHED_AFTER} trials", said, words, holds)
+    expected = f"invalid after the switch, and {SETTING} named"
+    text, holds = switch_found(table, named)
+    return _control("switched setting", f"BPF statistics on after {SWITCHED_AFTER} trials", text, expected, holds)
 
 
 def upstream_found(trials: pd.DataFrame) -> NegativeControl:
     """Frames that the link counted and a backlog dropped are none that the program processed."""
-    injected, said, holds = backlog_found(trials)
-    return _control("count upstream", injected, said, "invalid", holds)
+    injected, text, holds = backlog_found(trials)
+    return _control("count upstream", injected, text, "invalid", holds)
 
 
-def _control(control: str, injected: str, found: str, allowed: str, holds: bool) -> NegativeControl:
-    return NegativeControl(control, injected, found, allowed, bool(holds))
+def _control(control: str, injected: str, text: str, allowed: str, holds: bool) -> NegativeControl:
+    return NegativeControl(control, injected, text, allowed, bool(holds))
 
 
 def _valid(settled: pd.DataFrame) -> pd.DataFrame:
@@ -343,32 +345,32 @@ def _rodata(rows: pd.DataFrame) -> list[dict[str, int]]:
     return [{name: int(value) for name, _, value in one} for one in pairs]
 
 
-def _there(row: pd.Series, column: str) -> bool:
+def _has(row: pd.Series, column: str) -> bool:
     return not pd.isna(row[column])
 
 
 def _count(row: pd.Series, column: str) -> float | None:
-    return float(row[column]) if _there(row, column) else None
+    return float(row[column]) if _has(row, column) else None
 
 
 def _numbers(values: Sequence[float | None]) -> str:
     """Equal numbers are listed once."""
-    words = ["none" if value is None else f"{value:g}" for value in values]
-    return f"{words[0]} in each of {len(words)}" if len(set(words)) == 1 and len(words) > 1 else ", ".join(words)
+    texts = ["none" if value is None else f"{value:g}" for value in values]
+    return f"{texts[0]} in each of {len(texts)}" if len(set(texts)) == 1 and len(texts) > 1 else ", ".join(texts)
 
 
 # --- the page ---
 
 
-def page(found: Selftest) -> str:
+def page(outcome: Selftest) -> str:
     """Return docs/results/selftest.md: what was injected and found, when, and on what kind of machine."""
-    rows = [asdict(control) | {"holds": "yes" if control.holds else "**no**"} for control in found.controls]
-    machine = "; ".join(f"{name}: {value}" for name, value in found.machine.items())
+    rows = [asdict(control) | {"holds": "yes" if control.holds else "**no**"} for control in outcome.controls]
+    machine = "; ".join(f"{name}: {value}" for name, value in outcome.machine.items())
     return _PAGE.format(
-        date=found.date[:10],
-        lab=found.lab,
+        date=outcome.date[:10],
+        lab=outcome.lab,
         machine=machine,
-        rules=found.rules,
+        rules=outcome.rules,
         table=markdown(pd.DataFrame(rows)),
         every=EVERY,
     )

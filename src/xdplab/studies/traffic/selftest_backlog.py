@@ -35,10 +35,10 @@ def _write(lab: Lab, file: str, mask: str) -> None:
 
 def backlog_found(trials: pd.DataFrame) -> tuple[str, str, bool]:
     """Return what was injected and found: a trial whose link counted what the program never saw must not be valid."""
-    injected, said, holds = [], [], []
+    injected, verdicts, holds = [], [], []
     for row in trials.to_dict("records"):
         counted, saw = row["actions_received"], sum(json.loads(row["actions_counted"] or "{}").values())
         injected.append(f"the program saw {saw} of {counted} frames")
-        said.append(str(row["verdict"]))
+        verdicts.append(str(row["verdict"]))
         holds.append(saw < (1 - LEAST) * counted and row["verdict"] == "invalid")
-    return "; ".join(injected), ", ".join(said), bool(holds) and all(holds)
+    return "; ".join(injected), ", ".join(verdicts), bool(holds) and all(holds)

@@ -23,5 +23,5 @@ def share_found(latencies: pd.DataFrame) -> tuple[str, bool]:
     if counted.empty:
         return "no stamped frame came back", False
     shares = counted["held"] / counted["count"]
-    said = f"{', '.join(f'{share:.1%}' for share in shares)} of {counted['count'].sum()} stamped frames"
-    return said, bool((shares - SHARE).abs().le(ERROR).all())
+    text = f"{', '.join(f'{share:.1%}' for share in shares)} of {counted['count'].sum()} stamped frames"
+    return text, bool((shares - SHARE).abs().le(ERROR).all())

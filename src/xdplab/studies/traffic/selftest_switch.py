@@ -26,8 +26,8 @@ def switch_blocks() -> list[dict[str, Any]]:
 class Switching:
     """An observer that switches the statistics on after some trials, and off at the end of its block."""
 
-    def __init__(self, lab: Lab, told: Observer) -> None:
-        self._lab, self._told, self._done = lab, told, 0
+    def __init__(self, lab: Lab, observer: Observer) -> None:
+        self._lab, self._told, self._done = lab, observer, 0
         self._held: Held | None = None
 
     def __enter__(self) -> Self:
@@ -61,10 +61,10 @@ def switch_found(trials: pd.DataFrame, named: str) -> tuple[str, bool]:
     rows = trials.sort_values("order")
     valid = rows["verdict"].eq("valid").fillna(False).tolist()
     timed = rows["bpf_timed_runs"].fillna(0).gt(0).tolist()
-    told = SETTING in named
-    words = (
+    is_named = SETTING in named
+    text = (
         f"valid: {sum(valid[:SWITCHED_AFTER])} of {SWITCHED_AFTER} before, {sum(valid[SWITCHED_AFTER:])} of "
-        f"{TRIALS - SWITCHED_AFTER} after; {'' if told else 'not '}named by the audit"
+        f"{TRIALS - SWITCHED_AFTER} after; {'' if is_named else 'not '}named by the audit"
     )
     off = [False] * SWITCHED_AFTER + [True] * (TRIALS - SWITCHED_AFTER)
-    return words, told and timed == off and valid == [not on for on in off]
+    return text, is_named and timed == off and valid == [not on for on in off]

@@ -84,15 +84,15 @@ def sender(context: TrialContext, point: Point, *, deadline_s: float, **other: A
     """
     tools, settings = context.tools, generator_settings(context, point).changed(**other)
 
-    def session(own: GeneratorSettings) -> Generator:
-        return Generator(context.lab.tg, own, tools.generator, deadline_s=deadline_s, adapter=tools.adapter)
+    def session(chosen: GeneratorSettings) -> Generator:
+        return Generator(context.lab.tg, chosen, tools.generator, deadline_s=deadline_s, adapter=tools.adapter)
 
     if point.ways == 1:
         return session(settings)
     rate = None if settings.rate_pps is None else settings.rate_pps / 2
-    there, back = settings.cpus[: point.queues], settings.cpus[point.queues :]
+    forth, back = settings.cpus[: point.queues], settings.cpus[point.queues :]
     return BothWays(
-        session(replace(settings, rate_pps=rate, cpus=there)),
+        session(replace(settings, rate_pps=rate, cpus=forth)),
         session(replace(_turned(context, settings), rate_pps=rate, cpus=back)),
     )
 
@@ -203,18 +203,18 @@ def pieces_alone(context: TrialContext, point: Point, raw: Path) -> HarnessPiece
     """
     if point.two_ports:
         return Missing("with two ports, the generator's pieces are not measured")
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for piece, receive in (("sender", False), ("receiver", True)):
         try:
-            burst, said = send(context, point, None, context.plan.trial.window_s, alone=piece, receive=receive)
+            burst, output = send(context, point, None, context.plan.trial.window_s, alone=piece, receive=receive)
         except UnsupportedError as error:
             return Missing(error.message)
-        (raw / f"alone_{piece}.jsonl").write_text(said)
+        (raw / f"alone_{piece}.jsonl").write_text(output)
         s = burst.summary
         if receive and s.rx_packets != s.tx_packets:
             return Missing(f"the receiver took {s.rx_packets} of {s.tx_packets} frames that it was handed")
-        found[f"{piece}_ns"] = 1e9 * len(sending_cpus(context.lab, point)) * s.duration_s / s.tx_packets
-    return HarnessPieces(found["sender_ns"], found["receiver_ns"])
+        times[f"{piece}_ns"] = 1e9 * len(sending_cpus(context.lab, point)) * s.duration_s / s.tx_packets
+    return HarnessPieces(times["sender_ns"], times["receiver_ns"])
 
 
 def generator_alone(context: TrialContext, point: Point) -> Limit:

@@ -38,10 +38,10 @@ def run_frames(loader: XdpLoader, test: TestFrames) -> TestRuns:
     """
     before = loader.runstats()
     whole = all(isinstance(one.frame, bytes) for one in test.frames)
-    found = (_run_whole if whole else _run_sizes)(loader, test, max(TESTRUN_S / len(test.frames), FRAME_S))
+    measured = (_run_whole if whole else _run_sizes)(loader, test, max(TESTRUN_S / len(test.frames), FRAME_S))
     if loader.runstats().run_cnt > before.run_cnt:
         raise ProgramError("BPF statistics were on in the test runs, and each run costs more then")
-    return found
+    return measured
 
 
 def _run_sizes(loader: XdpLoader, test: TestFrames, seconds: float) -> TestRuns:

@@ -220,14 +220,14 @@ def counts_actions(point: Point) -> bool:
 
 
 def _request(context: TrialContext, point: Point, prepared: Prepared) -> XdpRequest:
-    there = prepared.on_dut
+    built = prepared.on_dut
     return XdpRequest(
-        object=there.object,
+        object=built.object,
         interface=context.lab.dut_interface,
         mode=point.mode,
-        options=there.options,
-        init=there.init,
-        max_entries=there.max_entries,
+        options=built.options,
+        init=built.init,
+        max_entries=built.max_entries,
     )
 
 
@@ -267,7 +267,7 @@ def _work(point: Point, prepared: Prepared) -> AccessWork | None:
 
 def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
     """Attach a point's program in its mode; the result must be stopped or closed."""
-    lab, there = context.lab, prepared.on_dut
+    lab, built = context.lab, prepared.on_dut
     if point.mode != "af_xdp":
         request = _request(context, point, prepared)
         if point.two_ports:
@@ -275,7 +275,7 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
             reader, binary = context.dut_probe.reader, context.tools.xdpload
             return TwoPortSide(lab.dut, reader, binary, request, context.second, queues=point.queues)
         return KernelSide(lab.dut, context.dut_probe.reader, context.tools.xdpload, request, queues=point.queues)
-    if context.tools.afxdp_user is None or there.workload is None:
+    if context.tools.afxdp_user is None or built.workload is None:
         raise UnsupportedError("mode af_xdp needs a generated workload")
     return AfxdpSide(
         lab.dut,
@@ -284,10 +284,10 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
         AfxdpRequest(
             interface=lab.dut_interface,
             queues=point.queues,
-            workload=there.workload,
+            workload=built.workload,
             attach=point.xsk_attach or "native",
             bind=point.xsk_bind or "copy",
-            init=there.workload_init,
+            init=built.workload_init,
             cpus=spread(lab.cpus(point.arrangement).dut, point.queues),
             fifo=APPLICATION_FIFO,
             run_id=context.run_id[:RUN_ID_DIGITS],
@@ -300,8 +300,8 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
 
 def _recognised_bytes(context: TrialContext, point: Point) -> tuple[int, ...]:
     """Return the sizes of the test frames; none if others are sent: those of a file, of testpmd, a NIC's probes."""
-    own = context.programs[point.program].frames_on_tg is None and point.engine not in ("moongen-hw", "testpmd")
-    return tuple(sorted(set(point.frame_sizes))) if own else ()
+    recognised = context.programs[point.program].frames_on_tg is None and point.engine not in ("moongen-hw", "testpmd")
+    return tuple(sorted(set(point.frame_sizes))) if recognised else ()
 
 
 def _test_frames(context: TrialContext, trial: Trial) -> TestFrames:

@@ -27,20 +27,20 @@ def labs_of(places: Iterable[Block] | Iterable[Point], lab: Lab) -> Iterator[Lab
     """
     with ExitStack() as stack:
         names = dict.fromkeys(place.lab for place in places)
-        found = {name: lab if name == THE_PLANS else stack.enter_context(use_lab(name)) for name in names}
-        told: dict[str, str] = {}
-        for name, one in found.items():
+        labs = {name: lab if name == THE_PLANS else stack.enter_context(use_lab(name)) for name in names}
+        names_of: dict[str, str] = {}
+        for name, one in labs.items():
             if one.arrangement != lab.arrangement:
                 raise LabError(
                     f"lab {lab.name} is of arrangement {lab.arrangement}, {one.name} of {one.arrangement}",
                     remedy="labs that are compared in one run have the same arrangement",
                 )
-            if (other := told.setdefault(one.name, name)) != name:
+            if (other := names_of.setdefault(one.name, name)) != name:
                 raise LabError(
                     f"a block's lab: {name} is {'the lab of the plan' if other == THE_PLANS else other} itself",
                     remedy="remove `lab:` from that block, or name another lab",
                 )
-        yield found
+        yield labs
 
 
 @contextmanager

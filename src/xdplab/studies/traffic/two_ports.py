@@ -58,9 +58,9 @@ class TwoPortSide(KernelSide):
         self, host: Host, reader: CommandRunner, binary: str, request: XdpRequest, second: SecondPort, *, queues: int
     ) -> None:
         first, other = second.numbers
-        there = replace(request, rodata={**request.rodata, OUT_PORT: other})
+        forth = replace(request, rodata={**request.rodata, OUT_PORT: other})
         back = replace(request, interface=second.ends.dut_interface, rodata={**request.rodata, OUT_PORT: first})
-        super().__init__(host, reader, binary, there, queues=queues)
+        super().__init__(host, reader, binary, forth, queues=queues)
         try:
             self._back = KernelSide(host, reader, binary, back, queues=queues)
         except BaseException:

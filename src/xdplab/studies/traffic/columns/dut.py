@@ -174,8 +174,8 @@ def with_second_port(first: str, second: str) -> str:
 
 def _link_changes(t: TrialSource) -> int:
     counts = [port["link_changes"] for port in t.ports] if t.point.two_ports else []
-    known = [count for count in counts if count is not None]
-    return max(known) if known else int(t.counters.require("link_changes"))
+    counted = [count for count in counts if count is not None]
+    return max(counted) if counted else int(t.counters.require("link_changes"))
 
 
 # perf's pass, and the clock.

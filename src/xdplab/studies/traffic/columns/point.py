@@ -29,14 +29,14 @@ IDS: tuple[Column[TrialSource], ...] = (
 )  # fmt: skip
 
 
-def _asked(t: TrialSource, name: str) -> object:
+def _requested(t: TrialSource, name: str) -> object:
     return t.factors[name]
 
 
 def _rate_requested_pps(t: TrialSource) -> object:
     """The rate that a share of the PDR means; for other loads the point's own."""
     rate = t.facts.rate_requested_pps
-    return _asked(t, "rate_requested_pps") if rate is None else rate
+    return _requested(t, "rate_requested_pps") if rate is None else rate
 
 
 def _frame_bytes(t: TrialSource) -> int:
@@ -51,7 +51,7 @@ def _frame_bytes(t: TrialSource) -> int:
 def _flows(t: TrialSource) -> object:
     frames = t.point.program.frames
     if frames is None:
-        return _asked(t, "flows")
+        return _requested(t, "flows")
     return _pcap(frames)[1]
 
 
@@ -68,13 +68,13 @@ def _pcap(path: str) -> tuple[int | None, int]:
 
 def _batch(t: TrialSource) -> object:
     if t.facts.deployment is None:
-        return _asked(t, "batch")
+        return _requested(t, "batch")
     return t.facts.generator and t.facts.generator.settings.get("batch")
 
 
 def _device(t: TrialSource) -> object:
     """What the plan sets of the DUT's device, as obtained; where it sets nothing, the point's own word."""
-    return device_columns(t.facts.device).get("device", _asked(t, "device"))
+    return device_columns(t.facts.device).get("device", _requested(t, "device"))
 
 
 _OBTAINED: dict[str, Callable[[TrialSource], object]] = {
@@ -83,7 +83,7 @@ _OBTAINED: dict[str, Callable[[TrialSource], object]] = {
     "flows": _flows,
     "batch": _batch,
     "device": _device,
-    "lab": lambda t: _asked(t, "lab") if t.facts.lab is None else t.facts.lab,
+    "lab": lambda t: _requested(t, "lab") if t.facts.lab is None else t.facts.lab,
     "kernel": lambda t: t.facts.kernel,
 }
 """Factors whose value is known only once the trial is prepared."""
@@ -92,7 +92,7 @@ POINT: tuple[Column[TrialSource], ...] = (
     *IDS,
     *(
         Column(factor.column, factor.dtype, "factor", factor.text,
-               _OBTAINED.get(factor.column) or partial(_asked, name=factor.column))
+               _OBTAINED.get(factor.column) or partial(_requested, name=factor.column))
         for factor in FACTORS
     ),
 )  # fmt: skip

@@ -22,7 +22,7 @@ NO_PAUSES = "this generator does not record its pauses"
 NO_STAMPS_OF_SENDING = "the TG's device was not asked when it sent frames"
 
 
-def _told(name: str, otherwise: str) -> Callable[[TrialSource], object]:
+def _reported(name: str, otherwise: str) -> Callable[[TrialSource], object]:
     """A field of the generator's summary under another name, or the same."""
     return lambda t: t.summary.known(name, otherwise)
 
@@ -146,7 +146,8 @@ SENT: tuple[Column[TrialSource], ...] = (
            "divisor of offered_pps",
            lambda t: t.summary.duration_s),
     Column("tx_packets", "int", "count", "test frames the TG sent in the window", lambda t: t.summary.tx_packets),
-    Column("rx_packets", "int", "count", "test frames of this run the TG received", _told("rx_packets", NO_RECEIVER)),
+    Column("rx_packets", "int", "count", "test frames of this run the TG received",
+           _reported("rx_packets", NO_RECEIVER)),
     Column("tx_by_size", "json", "count",
            "frames of several sizes (IMIX): tx_packets by size, a JSON object: bytes with FCS to frames",
            partial(_by_size, name="tx_by_size")),
@@ -161,12 +162,12 @@ SENT: tuple[Column[TrialSource], ...] = (
            "tx_packets minus the frames that came back, each counted once; rewritten frames count as back", _lost),
     Column("loss_ratio", "float", "share", "lost_packets / tx_packets", _loss_ratio),
     Column("duplicate_packets", "int", "count", "test frames received more than once",
-           _told("duplicates", NO_RECEIVER)),
+           _reported("duplicates", NO_RECEIVER)),
     Column("reordered_packets", "int", "count", "test frames received behind a later one of their flow (RFC 4737)",
-           _told("reordered", NO_RECEIVER)),
+           _reported("reordered", NO_RECEIVER)),
     Column("foreign_packets", "int", "count",
            "frames received without the run's magic and id, or with altered headers or length",
-           _told("foreign_packets", NO_RECEIVER)),
+           _reported("foreign_packets", NO_RECEIVER)),
     Column("refused_packets", "int", "count",
            "frames received with the magic of test frames but not counted: from another run or an earlier burst, or "
            "altered",
@@ -177,7 +178,7 @@ SENT: tuple[Column[TrialSource], ...] = (
     Column("rate_change_kind", "str", "state", "steady, step or trend", lambda t: _course(t).kind),
     Column("tx_errors", "int", "count",
            "frames of tx_packets that the TG's device refused because its ring was full",
-           _told("tx_errors", "this generator does not count them")),
+           _reported("tx_errors", "this generator does not count them")),
     Column("tx_restored", "bool", "state",
            "engine live: the sender wrote each frame whole, because the program under test had changed a payload; it "
            "takes part of the time per frame",
@@ -199,27 +200,27 @@ SENT: tuple[Column[TrialSource], ...] = (
     Column("tg_missed_packets", "int", "count",
            "frames that reached the TG's port but not its generator: lost by the TG", _missed),
     Column("probes_sent", "int", "count", "extra frames that the TG's NIC stamps (engine moongen-hw)",
-           _told("probes_sent", "the frames themselves are stamped, in software")),
+           _reported("probes_sent", "the frames themselves are stamped, in software")),
     Column("probes_lost", "int", "count", "probes that did not come back with a stamp",
-           _told("probes_lost", "the frames themselves are stamped, in software")),
+           _reported("probes_lost", "the frames themselves are stamped, in software")),
     Column("rx_unstamped_packets", "int", "count",
            "stamped frames that came back without a stamp of the TG's device, where the plan asks for its stamps "
            "(rx_stamp: device)",
-           _told("rx_unstamped", "the TG's device was not asked for time stamps")),
+           _reported("rx_unstamped", "the TG's device was not asked for time stamps")),
     Column("tx_stamped_packets", "int", "count",
            "frames of which the TG's device told when it sent them, where the plan asks for that (tx_stamp: device)",
-           _told("tx_stamped", NO_STAMPS_OF_SENDING)),
+           _reported("tx_stamped", NO_STAMPS_OF_SENDING)),
     Column("tx_unstamped_packets", "int", "count", "frames of which it was asked and told nothing",
-           _told("tx_unstamped", NO_STAMPS_OF_SENDING)),
+           _reported("tx_unstamped", NO_STAMPS_OF_SENDING)),
     Column("unmatched_packets", "int", "count",
            "frames that came back with the device's stamp, but without one of sending, or too long after it: they are "
            "in "
            "no latency",
-           _told("unmatched_stamps", NO_STAMPS_OF_SENDING)),
+           _reported("unmatched_stamps", NO_STAMPS_OF_SENDING)),
     Column("tx_pause_ms", "float", "time",
            "longest time in the window in which the sender stood still or fell behind", _pause_ms),
     Column("tx_paused_ms", "float", "time",
            "total time that the sender stood still; null at a paced load, where lateness shows it", _paused_ms),
     Column("tx_busy_cores", "float", "share", "CPUs that the sending threads kept busy, softirqs in them included",
-           _told("tx_busy_cores", "this generator did not measure its CPU time")),
+           _reported("tx_busy_cores", "this generator did not measure its CPU time")),
 )  # fmt: skip

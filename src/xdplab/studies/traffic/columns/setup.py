@@ -45,8 +45,10 @@ def _tg(t: TrialSource) -> TimingLimits:
 def _as_prepared(t: TrialSource) -> bool:
     """Whether the attached program is the one that was taken apart before the first trial. A hardened JIT makes other
     instructions of it, and an image of another length each time."""
-    load, found = t.facts.load, t.facts.deployment
-    return load is not None and (found is None or (load.tag, load.xlated_insns) == (found.tag, found.program_insns))
+    load, deployment = t.facts.load, t.facts.deployment
+    return load is not None and (
+        deployment is None or (load.tag, load.xlated_insns) == (deployment.tag, deployment.program_insns)
+    )
 
 
 def _helper_inlined(t: TrialSource) -> bool:
@@ -81,9 +83,9 @@ def _tx_socket(t: TrialSource) -> str:
     """What the TG's AF_XDP sockets are, as the kernel says."""
     generator = _generator(t)
     names = ("bind", "need_wakeup", "busy_poll_us", "busy_poll_missing")
-    told = {name: generator.settings.get(name) for name in names}
-    if told["bind"] is not None:
-        return json.dumps(told)
+    socket = {name: generator.settings.get(name) for name in names}
+    if socket["bind"] is not None:
+        return json.dumps(socket)
     if generator.engine != "afxdp":
         raise Absent("the engine sends without AF_XDP sockets")
     raise Absent("the generator does not tell what its sockets are")

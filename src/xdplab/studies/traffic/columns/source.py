@@ -98,9 +98,9 @@ class TrialSource:
     def readings(self) -> Readings:
         """The readings around the window."""
         cpus, files = self.cpus, files_in(self.raw / COUNTERS_FOLDER)
-        own: dict[Role, Collection[int]] = {} if self.shared else {"dut": cpus.dut}
+        cpus_of: dict[Role, Collection[int]] = {} if self.shared else {"dut": cpus.dut}
         working = cpus.working if self.shared else cpus.dut
-        return Readings(files, self.point.mode, self.shared, own, working, self.point.queues)
+        return Readings(files, self.point.mode, self.shared, cpus_of, working, self.point.queues)
 
     @cached_property
     def counters(self) -> Counters:
