@@ -108,7 +108,7 @@ def draw(
         cut, drawn = False, list[Group]()
         for ax, panel in zip(axes.flat, panels, strict=False):
             own = marks[marks["panel"].fillna("") == panel]
-            drawn += _panel(ax, own, panel, look, hues, _places(marks if look.axes.share_x else own, look))
+            drawn += _panel(ax, own, look, hues, _places(marks if look.axes.share_x else own, look))
             _scale_y(ax, marks if look.axes.share_y else own, look)
             kinds.settle_values(ax)
             cut |= kinds.mark_cut_intervals(ax)
@@ -132,7 +132,7 @@ def _draw_onto(ax: Axes, view: View, panels: list[str], style: Style) -> Axes:
         )
     with applied(style):
         hues = _paints(look, marks["hue"])
-        _panel(ax, marks, panels[0], look, hues, _places(marks, look))
+        _panel(ax, marks, look, hues, _places(marks, look))
         _scale_y(ax, marks, look)
         kinds.settle_values(ax)
         entries = kinds.legend_entries(marks, look, hues, cut=kinds.mark_cut_intervals(ax))
@@ -207,22 +207,23 @@ def _places(marks: pd.DataFrame, look: Look) -> dict[object, float]:
 
 
 def _panel(
-    ax: Axes, marks: pd.DataFrame, panel: str, look: Look, hues: dict[str, kinds.Paint], places: dict[object, float]
+    ax: Axes, marks: pd.DataFrame, look: Look, hues: dict[str, kinds.Paint], places: dict[object, float]
 ) -> list[Group]:
+    """Draw the marks of one panel."""
     drawn = []
-    barred = [hue for hue in hues if (marks["kind"].isin(kinds.SIDE_BY_SIDE) & marks["hue"].fillna("").eq(hue)).any()]
+    labels = marks["hue"].fillna("")
+    barred = [hue for hue in hues if (marks["kind"].isin(kinds.SIDE_BY_SIDE) & labels.eq(hue)).any()]
     slots = {hue: kinds.slot(barred.index(hue) if hue in barred else 0, len(barred)) for hue in hues}
-    spots = _centered(marks, places, {hue: slots[hue][0] for hue in barred})
+    spots = _centered(marks, places, {hue: slots[hue].offset for hue in barred})
     for hue, paint in hues.items():
-        own = marks[marks["hue"].fillna("") == hue]
-        slot = slots[hue]
-        for kind, group in own.groupby("kind", sort=False):
+        for kind, group in marks[labels == hue].groupby("kind", sort=False):
             x = np.array([spots[value] for value in group["x"]])
+            series = kinds.Series(ax, x, group, paint, slots[hue])
             before = set(ax.get_children())
-            kinds.KINDS[str(kind)](ax, x, group, paint, slot, look)
+            kinds.KINDS[str(kind)](series, look)
             shapes = tuple(shape for shape in ax.get_children() if shape not in before)
-            shift = 0.0 if kind in kinds.UNSHIFTED else slot[0]
-            drawn.append(Group(ax, hue, str(kind), group, x + shift, shapes))
+            drawn.append(Group(ax, hue, str(kind), group, x if kind in kinds.UNSHIFTED else series.x, shapes))
+    panel = str(marks["panel"].fillna("").iloc[0])
     rule = look.axes.rules.get(panel, look.axes.rules.get(""))
     if rule is not None:
         ax.axhline(rule, color="0.35", linewidth=mpl.rcParams["axes.linewidth"], linestyle=(0, (4, 2)), zorder=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, cycle, islice
 from math import floor, log10
 from types import MappingProxyType
@@ -141,10 +141,18 @@ def _colors(palette: str, most: int) -> list[Color]:
     return [to_rgb(color) for color in mpl.colormaps[palette](np.linspace(0, 1, most + 2)[1:-1])]
 
 
-def slot(rank: int, count: int) -> tuple[float, float]:
-    """Return (offset, width) of one of ``count`` bars side by side; both are 0 where there are no bars."""
+@dataclass(frozen=True)
+class Slot:
+    """The room of one hue beside others at one place of the axis; both are 0 where nothing stands side by side."""
+
+    offset: float = 0.0
+    width: float = 0.0
+
+
+def slot(rank: int, count: int) -> Slot:
+    """Return the slot of one of ``count`` hues side by side."""
     width = 0.8 / count if count else 0.0
-    return (rank - (count - 1) / 2) * width, width
+    return Slot((rank - (count - 1) / 2) * width, width)
 
 
 def statuses(marks: pd.DataFrame) -> pd.Series:
@@ -153,171 +161,191 @@ def statuses(marks: pd.DataFrame) -> pd.Series:
     return limited.where(~marks["verdict"].eq("invalid").fillna(False).astype(bool), "invalid").fillna("valid")
 
 
-def _errors(ax: Axes, x: Array, marks: pd.DataFrame, color: Color) -> None:
-    known = marks["low"].notna().to_numpy()
-    if not known.any():
-        return
-    value = marks["value"].to_numpy()[known]
-    reach = np.vstack([value - marks["low"].to_numpy()[known], marks["high"].to_numpy()[known] - value])
-    thin = mpl.rcParams["lines.linewidth"] * 0.7
-    cap = mpl.rcParams["lines.markersize"] * 0.45
-    ax.errorbar(x[known], value, yerr=reach, fmt="none", ecolor=color, elinewidth=thin, capsize=cap, capthick=thin)
-
-
-def _markers(ax: Axes, x: Array, marks: pd.DataFrame, color: Color, shape: str = "", size: float = 1.0) -> None:
-    status = statuses(marks)
-    for name, look in STATUSES.items():
-        mask = (status == name).to_numpy()
-        if mask.any():
-            filled = name == "valid" and not shape
-            marker = shape if shape and name == "valid" else look.marker
-            ax.plot(
-                x[mask], marks["value"].to_numpy()[mask], linestyle="none", marker=marker, color=color, zorder=3,
-                markerfacecolor=color if filled else "white", markersize=size * mpl.rcParams["lines.markersize"],
-            )  # fmt: skip
-
-
-def bars(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
-    """Bars side by side by hue; a bar that is not simply valid is hollow and hatched."""
-    offset, width = slot
-    found = statuses(marks).to_numpy()
-    for name, status in STATUSES.items():
-        mask = found == name
-        if not mask.any():
-            continue
-        face = paint.color if name == "valid" else "white"
-        heights = marks["value"].to_numpy()[mask]
-        ax.bar(
-            x[mask] + offset,
-            heights,
-            width * 0.94,
-            color=face,
-            edgecolor=paint.color,
-            hatch=status.hatch,
-            linewidth=0.5,
-        )
-    _errors(ax, x + offset, marks, "0.15")
-    if look.words.bar_values:
-        _write_values(ax, x + offset, marks)
-
-
-def stack(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
-    """A piece of a bar, from ``low`` up to ``value``: hues pile up to the whole."""
-    low, value = marks["low"].to_numpy(), marks["value"].to_numpy()
-    ax.bar(x, value - low, 0.75, bottom=low, color=paint.color, edgecolor="white", linewidth=0.3)
-
-
-def edge(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
-    """The interval of a piece of a bar, at its end."""
-    _errors(ax, x, marks, "0.15")
-
-
 def near_interval(marks: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """Return each mark's low and high, cut where they lie further off than NEAR_SHARE of the greatest value."""
     values, span = marks["value"], NEAR_SHARE * marks["value"].abs().max()
     return marks["low"].clip(lower=values - span), marks["high"].clip(upper=values + span)
 
 
-def _write_values(ax: Axes, x: Array, marks: pd.DataFrame) -> None:
+@dataclass(frozen=True, eq=False)
+class Series:
+    """The marks of one panel, hue and kind, and how they stand there; ``places`` are along the x axis."""
+
+    ax: Axes
+    places: Array
+    marks: pd.DataFrame
+    paint: Paint
+    slot: Slot = Slot()
+
+    @property
+    def x(self) -> Array:
+        """The places within the hue's own slot."""
+        return self.places + self.slot.offset
+
+    @property
+    def values(self) -> Array:
+        return np.asarray(self.marks["value"].to_numpy())
+
+    @property
+    def color(self) -> Color:
+        """The hue's colour; dark where the mark stands on a bar of that colour."""
+        return "0.15" if self.slot.width else self.paint.color
+
+    def by_x(self) -> Series:
+        """Return the marks by rising x, at their unshifted places."""
+        order = np.argsort(self.places, kind="stable")
+        return replace(self, places=self.places[order], marks=self.marks.iloc[order], slot=Slot())
+
+    def spread(self, share: float) -> Array:
+        """Return shifts over a share of the slot: evenly, not at random, so that equal tables are equal pictures."""
+        return np.asarray(share * self.slot.width * ((np.arange(len(self.marks)) * 0.618034) % 1.0 - 0.5))
+
+
+def _errors(series: Series, color: Color) -> None:
+    marks = series.marks
+    known = marks["low"].notna().to_numpy()
+    if not known.any():
+        return
+    value = series.values[known]
+    reach = np.vstack([value - marks["low"].to_numpy()[known], marks["high"].to_numpy()[known] - value])
+    thin = mpl.rcParams["lines.linewidth"] * 0.7
+    cap = mpl.rcParams["lines.markersize"] * 0.45
+    series.ax.errorbar(
+        series.x[known], value, yerr=reach, fmt="none", ecolor=color, elinewidth=thin, capsize=cap, capthick=thin
+    )
+
+
+def _markers(series: Series, color: Color, shape: str = "", size: float = 1.0) -> None:
+    status = statuses(series.marks)
+    for name, look in STATUSES.items():
+        mask = (status == name).to_numpy()
+        if mask.any():
+            filled = name == "valid" and not shape
+            marker = shape if shape and name == "valid" else look.marker
+            series.ax.plot(
+                series.x[mask], series.values[mask], linestyle="none", marker=marker, color=color, zorder=3,
+                markerfacecolor=color if filled else "white", markersize=size * mpl.rcParams["lines.markersize"],
+            )  # fmt: skip
+
+
+def bars(series: Series, look: Look) -> None:
+    """Bars side by side by hue; a bar that is not simply valid is hollow and hatched."""
+    status_names = statuses(series.marks).to_numpy()
+    for name, status in STATUSES.items():
+        mask = status_names == name
+        if mask.any():
+            face = series.paint.color if name == "valid" else "white"
+            series.ax.bar(
+                series.x[mask], series.values[mask], series.slot.width * 0.94, color=face,
+                edgecolor=series.paint.color, hatch=status.hatch, linewidth=0.5,
+            )  # fmt: skip
+    _errors(series, "0.15")
+    if look.words.bar_values:
+        _write_values(series)
+
+
+def stack(series: Series, look: Look) -> None:
+    """A piece of a bar, from ``low`` up to ``value``: hues pile up to the whole."""
+    low = series.marks["low"].to_numpy()
+    height, color = series.values - low, series.paint.color
+    series.ax.bar(series.places, height, 0.75, bottom=low, color=color, edgecolor="white", linewidth=0.3)
+
+
+def edge(series: Series, look: Look) -> None:
+    """The interval of a piece of a bar, at its end."""
+    _errors(replace(series, slot=Slot()), "0.15")
+
+
+def _write_values(series: Series) -> None:
+    marks = series.marks
     tops = marks["high"].fillna(marks["value"]).clip(lower=0)
-    for place, top, value in zip(x, tops, marks["value"], strict=True):
-        words = f"{value:.12g}"  # `settle_values` gives all of a panel the same digits
-        ax.annotate(
-            words, (place, top), xytext=(0, mpl.rcParams["lines.markersize"]), textcoords="offset points",
+    for place, top, value in zip(series.x, tops, marks["value"], strict=True):
+        text = f"{value:.12g}"  # `settle_values` gives all of a panel the same digits
+        series.ax.annotate(
+            text, (place, top), xytext=(0, mpl.rcParams["lines.markersize"]), textcoords="offset points",
             ha="center", va="bottom", fontsize=mpl.rcParams["legend.fontsize"], color="0.2", gid=BAR_VALUE,
         )  # fmt: skip
 
 
-def line(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+def line(series: Series, look: Look) -> None:
     """Connected markers by rising x; invalid ones stand beside the line."""
-    order = np.argsort(x, kind="stable")
-    x, marks = x[order], marks.iloc[order]
-    joined = (statuses(marks) != "invalid").to_numpy()
-    ax.plot(x[joined], marks["value"].to_numpy()[joined], color=paint.color, linestyle=paint.dash, zorder=2)
-    _errors(ax, x, marks, paint.color)
-    _markers(ax, x, marks, paint.color, size=paint.size)
+    series = series.by_x()
+    paint, joined = series.paint, (statuses(series.marks) != "invalid").to_numpy()
+    series.ax.plot(series.x[joined], series.values[joined], color=paint.color, linestyle=paint.dash, zorder=2)
+    _errors(series, paint.color)
+    _markers(series, paint.color, size=paint.size)
 
 
-def point(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+def point(series: Series, look: Look) -> None:
     """Markers by themselves, above their bar where there are bars; diamonds where they mean something else."""
-    x = x + slot[0]
-    color = "0.15" if slot[1] else paint.color
-    _errors(ax, x, marks, color)
-    _markers(ax, x, marks, color, "D" if look.words.point_label else "", 1.0 if slot[1] else paint.size)
+    _errors(series, series.color)
+    shape = "D" if look.words.point_label else ""
+    _markers(series, series.color, shape, 1.0 if series.slot.width else series.paint.size)
 
 
-def beside(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+def beside(series: Series, look: Look) -> None:
     """Markers side by side by hue, with their intervals: what bars are where an axis has no zero to stand on."""
-    x = x + slot[0]
-    _errors(ax, x, marks, paint.color)
-    _markers(ax, x, marks, paint.color)
+    _errors(series, series.paint.color)
+    _markers(series, series.paint.color)
 
 
-def below(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+def below(series: Series, look: Look) -> None:
     """Hollow triangles that point down, at the upper bound of a value, with their labels."""
-    x = x + slot[0]
-    ax.plot(
-        x, marks["value"].to_numpy(), linestyle="none", marker="v", color=paint.color, markerfacecolor="white", zorder=3
+    color = series.paint.color
+    series.ax.plot(
+        series.x, series.values, linestyle="none", marker="v", color=color, markerfacecolor="white", zorder=3
     )
-    _write_labels(ax, x, marks, above=False)
+    _write_labels(series, series.x, above=False)
 
 
-def dots(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+def dots(series: Series, look: Look) -> None:
     """Markers small enough for a thousand of them."""
-    size = mpl.rcParams["lines.markersize"] * 0.35
-    ax.plot(x, marks["value"].to_numpy(), linestyle="none", marker="o", markersize=size, color=paint.color, zorder=2)
+    size, color = mpl.rcParams["lines.markersize"] * 0.35, series.paint.color
+    series.ax.plot(series.places, series.values, linestyle="none", marker="o", markersize=size, color=color, zorder=2)
 
 
-def raw(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+def raw(series: Series, look: Look) -> None:
     """Each repetition as a small ring, spread a little where there is room beside a bar."""
-    spread = 0.5 * slot[1] * ((np.arange(len(marks)) * 0.618034) % 1.0 - 0.5)
-    size = mpl.rcParams["lines.markersize"] * 0.45
-    color = "0.15" if slot[1] else paint.color
-    values, thin = marks["value"].to_numpy(), mpl.rcParams["lines.linewidth"] * 0.5
-    ax.plot(
-        x + slot[0] + spread, values, linestyle="none", marker="o", markersize=size, markeredgewidth=thin,
-        markeredgecolor=color, markerfacecolor="none", zorder=2.5,
+    size, thin = mpl.rcParams["lines.markersize"] * 0.45, mpl.rcParams["lines.linewidth"] * 0.5
+    series.ax.plot(
+        series.x + series.spread(0.5), series.values, linestyle="none", marker="o", markersize=size,
+        markeredgewidth=thin, markeredgecolor=series.color, markerfacecolor="none", zorder=2.5,
     )  # fmt: skip
 
 
-def samples(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+def samples(series: Series, look: Look) -> None:
     """A box of each place's samples (quartiles, median, whiskers to 1.5 times their distance) over every sample."""
-    offset, width = slot
-    seen = marks["value"].to_numpy()
-    thin = mpl.rcParams["lines.linewidth"] * 0.7
-    # Evenly spread, not at random: the same table is the same picture.
-    spread = 0.6 * width * ((np.arange(len(seen)) * 0.618034) % 1.0 - 0.5)
-    size = mpl.rcParams["lines.markersize"] * 0.4
-    ax.plot(x + offset + spread, seen, linestyle="none", marker=".", markersize=size, color=paint.color, alpha=0.5)
-    for place in np.unique(x):
-        ax.boxplot(
-            seen[x == place], positions=[place + offset], widths=width * 0.7, showfliers=False, manage_ticks=False,
-            boxprops={"linewidth": thin}, whiskerprops={"linewidth": thin}, capprops={"linewidth": thin},
-            medianprops={"color": "0.1", "linewidth": 1.6 * thin},
+    slot, values = series.slot, series.values
+    thin, size = mpl.rcParams["lines.linewidth"] * 0.7, mpl.rcParams["lines.markersize"] * 0.4
+    x = series.x + series.spread(0.6)
+    series.ax.plot(x, values, linestyle="none", marker=".", markersize=size, color=series.paint.color, alpha=0.5)
+    for place in np.unique(series.places):
+        series.ax.boxplot(
+            values[series.places == place], positions=[place + slot.offset], widths=slot.width * 0.7, showfliers=False,
+            manage_ticks=False, boxprops={"linewidth": thin}, whiskerprops={"linewidth": thin},
+            capprops={"linewidth": thin}, medianprops={"color": "0.1", "linewidth": 1.6 * thin},
         )  # fmt: skip
-    _write_labels(ax, x + offset + spread, marks)
+    _write_labels(series, x)
 
 
-def _write_labels(ax: Axes, x: Array, marks: pd.DataFrame, *, above: bool = True) -> None:
+def _write_labels(series: Series, x: Array, *, above: bool = True) -> None:
     away, side = (2.0, "bottom") if above else (-mpl.rcParams["lines.markersize"], "top")
-    for place, value, words in zip(x, marks["value"], marks["label"], strict=True):
-        if pd.notna(words):
-            ax.annotate(
-                str(words), (place, value), xytext=(0, away), textcoords="offset points", ha="center", va=side,
+    for place, value, label in zip(x, series.marks["value"], series.marks["label"], strict=True):
+        if pd.notna(label):
+            series.ax.annotate(
+                str(label), (place, value), xytext=(0, away), textcoords="offset points", ha="center", va=side,
                 fontsize=mpl.rcParams["legend.fontsize"], color="0.2", gid=MARK_WORDS,
             )  # fmt: skip
 
 
-def fit(ax: Axes, x: Array, marks: pd.DataFrame, paint: Paint, slot: tuple[float, float], look: Look) -> None:
+def fit(series: Series, look: Look) -> None:
     """A model's line, without markers."""
-    order = np.argsort(x, kind="stable")
-    thin = mpl.rcParams["lines.linewidth"] * 0.8
-    ax.plot(
-        x[order], marks["value"].to_numpy()[order], color=paint.color, linestyle=paint.dash, linewidth=thin, zorder=1.5
-    )
+    series = series.by_x()
+    thin, paint = mpl.rcParams["lines.linewidth"] * 0.8, series.paint
+    series.ax.plot(series.x, series.values, color=paint.color, linestyle=paint.dash, linewidth=thin, zorder=1.5)
 
 
-KINDS: dict[str, Callable[[Axes, Array, pd.DataFrame, Paint, tuple[float, float], Look], None]] = {
+KINDS: dict[str, Callable[[Series, Look], None]] = {
     "bar": bars,
     "line": line,
     "point": point,
