@@ -24,7 +24,7 @@ from pathlib import Path
 from bounded import Aim, run
 
 from xdplab.cli import FEW_COLLECTIONS
-from xdplab.thesis.album import regenerate
+from xdplab.thesis.album import Edition, regenerate
 from xdplab.thesis.imported import import_thesis, imported_trials
 from xdplab.thesis.source import Found, RawLog, raw_logs
 
@@ -108,7 +108,7 @@ def measure_figures(data: list[Path], out: Path) -> dict[str, float]:
     result: dict[str, float] = {}
     for which in ("as-published", "corrected"):
         before, start = cpu_s(), time.perf_counter()
-        regenerate(trials, out, which=[which], processes=CPUS)
+        regenerate(trials, Edition(out), [which], processes=CPUS)
         result |= {f"{which}_s": time.perf_counter() - start, f"{which}_cpu_s": cpu_s() - before}
     return result
 

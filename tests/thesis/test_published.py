@@ -13,7 +13,7 @@ import pytest
 
 from xdplab.errors import FigureError
 from xdplab.run.frames import frame
-from xdplab.thesis.album import regenerate
+from xdplab.thesis.album import Edition, regenerate
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.language import Language
 from xdplab.thesis.logs import read_thesis
@@ -208,7 +208,7 @@ def test_words_below_an_axis_do_not_touch_and_legends_end_on_the_page(made: pd.D
     source = source_of(made)
     for layout in {(spec.panel, spec.x, spec.family): spec for spec in published_figures()}.values():
         view = published_view(source, layout, language)
-        sheet = printed_sheet(translated(view, language), layout, (), language=language)
+        sheet = printed_sheet(view, layout, language=language)
         renderer = sheet.canvas.get_renderer()  # type: ignore[attr-defined]
         boxes = [
             word.get_window_extent(renderer)
@@ -227,7 +227,7 @@ def test_numbers_beside_an_axis_do_not_touch_its_label_in_any_style(made: pd.Dat
     spec = figure_named("complementares/branches_hook_ebpf_x_algoritmo@packet_size_64.pdf")
     view = published_view(source_of(made), spec)
     view.marks["value"] = 2.1e5
-    page = printed_sheet(view, spec, (), behind=view.marks)
+    page = printed_sheet(view, spec, behind=view.marks)
     with mpl.rc_context({"font.size": 6.0}):
         page.canvas.draw()
         (label,) = (word for word in page.texts if word.get_rotation() == 90)
@@ -265,7 +265,7 @@ def test_labels_are_drawn_in_english_and_kept_in_the_marks(made: pd.DataFrame) -
 
 def test_a_figure_is_files_of_each_format_and_its_marks(made: pd.DataFrame, tmp_path: Path) -> None:
     specs = [figure_named("18"), figure_named("complementares/branches_hook_x_algoritmo@64B.pdf")]
-    done = regenerate(made, tmp_path, figures=specs, formats=("svg", "pdf", "png"), processes=2)
+    done = regenerate(made, Edition(tmp_path, formats=("svg", "pdf", "png"), figures=specs), processes=2)
     assert len(done) == 4
     for one in done:
         assert [file.suffix for file in one.files] == [".svg", ".pdf", ".png", ".csv"]

@@ -11,6 +11,7 @@ from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError
 from xdplab.run.frames import frame
 from xdplab.studies.traffic.columns import trials_frame
+from xdplab.thesis.album import Edition
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.conclusions import (
     STATEMENTS,
@@ -24,8 +25,9 @@ from xdplab.thesis.conclusions import (
 )
 from xdplab.thesis.logs import read_thesis
 from xdplab.thesis.made_logs import tree, write
+from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import figure_named, published_figures, published_marks
-from xdplab.thesis.repeated import OwnRun, behind, drawn, own_run, own_view, repeat
+from xdplab.thesis.repeated import OwnRun, behind, own_run, own_view, repeat
 from xdplab.thesis.rules import judged_import
 from xdplab.thesis.views import Source, source_of
 
@@ -68,7 +70,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Source:
 
 
 def test_each_published_figure_can_be_drawn_from_ones_own_trials(own: OwnRun, tmp_path: Path) -> None:
-    done = repeat(own, tmp_path, published=None, formats=())
+    done = repeat(own, Edition(tmp_path, formats=()), published=None)
     assert len(done) == len(published_figures()) == 110
     table = pd.read_csv(tmp_path / "repeated.csv")
     mark = table[(table["file"] == figure_named("19").file) & (table["panel"] == "XDP Native") & (table["hue"] == "1")]
@@ -89,10 +91,10 @@ def test_what_this_lab_cannot_say_stands_below_the_figure(own: OwnRun) -> None:
 
 def test_a_panel_without_a_mark_says_so(own: OwnRun) -> None:
     spec = figure_named("25")
-    page = drawn(own_view(own, spec), None, spec)
+    page = printed_sheet(own_view(own, spec), spec, empty=True)
     assert [[text.get_text() for text in ax.texts] for ax in page.axes] == [["nothing can be said"]] * 3
     spec = figure_named("19")
-    page = drawn(own_view(own, spec), None, spec)
+    page = printed_sheet(own_view(own, spec), spec, empty=True)
     assert [[text.get_text() for text in ax.texts] for ax in page.axes] == [[]] * 3
 
 
@@ -101,7 +103,7 @@ def test_published_marks_are_in_ones_own_unit_behind(published: Source, own: Own
     seconds = published_marks(published.printed, spec)["value"]
     assert len(seconds)
     assert behind(published, spec)["value"].tolist() == pytest.approx((seconds * 1e6).tolist())
-    (made,) = repeat(own, tmp_path, published=published, figures=[spec], processes=1)
+    (made,) = repeat(own, Edition(tmp_path, figures=[spec]), published=published, processes=1)
     assert [path.suffix for path in made.files] == [".svg", ".csv"]
     assert set(pd.read_csv(made.files[1])["of"]) == {"own", "published"}
 

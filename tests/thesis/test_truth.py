@@ -389,7 +389,7 @@ def test_panels_stand_where_they_were_printed() -> None:
 def test_a_sheet_has_its_panels_in_these_boxes_whatever_is_noted_below(trials: pd.DataFrame) -> None:
     spec = figure_named("22")
     view = published_view(source_of(trials), spec)
-    sheet, page = printed_sheet(view, spec, view.caption), page_of(spec)
+    sheet, page = printed_sheet(view, spec), page_of(spec)
     height = sheet.get_figheight() * 72
     assert height > page.height
     for at, ax in enumerate(sheet.axes):
@@ -415,7 +415,7 @@ def test_the_numbers_beside_a_panel_stand_on_the_page_and_the_panels_keep_their_
         for panel in look.order.panels
     ]
     view = _view(number, rows)
-    sheet, page = printed_sheet(view, spec, ()), page_of(spec)
+    sheet, page = printed_sheet(view, spec), page_of(spec)
     sheet.canvas.draw()
     shown = [text for ax in sheet.axes for text in ax.get_yticklabels() if text.get_visible() and text.get_text()]
     assert shown
@@ -433,7 +433,7 @@ def test_a_corrected_figure_stands_on_the_printed_page_and_says_what_limits_a_ma
     ]
     spec = figure_named("19")
     view = _view("19", rows)
-    sheet = printed_sheet(view, spec, (), empty="nothing can be said")
+    sheet = printed_sheet(view, spec, empty=True)
     for at, ax in enumerate(sheet.axes):
         box, page = ax.get_position(), page_of(spec)
         assert (box.x0 * page.width, (1 - box.y1) * page.height) == pytest.approx(page.box(at)[:2], abs=0.1)
@@ -445,8 +445,8 @@ def test_a_corrected_figure_stands_on_the_printed_page_and_says_what_limits_a_ma
     assert entries[-2:] == ["link\nlimits", "interval\ngoes on"]
     assert [bars.get_hatch() for bars in native.collections if isinstance(bars, PolyCollection)] == [None, "....."]
     text = render(sheet, "svg", style_named("paper-2col"), "x", {}).decode()
-    assert "<title>8, XDP Native" in text, "each mark of an SVG has its tooltip"
-    plain = printed_sheet(_view("19", [row | {"n": None} for row in rows[:1]]), spec, ())
+    assert "<title>8, XDP native" in text, "each mark of an SVG has its tooltip"
+    plain = printed_sheet(_view("19", [row | {"n": None} for row in rows[:1]]), spec)
     assert plain.axes[-1].get_ylim()[1] > 90, "as printed, the axis holds the interval"
 
 
@@ -460,7 +460,7 @@ def test_an_empty_panel_of_four_says_so_and_keeps_the_numbers_that_its_neighbour
         "value": 60.0,
     }
     view = _view(spec.file, [row])
-    sheet = printed_sheet(view, spec, (), empty="nothing can be said")
+    sheet = printed_sheet(view, spec, empty=True)
     said = [[text.get_text() for text in ax.texts] for ax in sheet.axes]
     assert said == [["nothing can be said"], [], ["nothing can be said"], ["nothing can be said"]]
     assert len(sheet.axes[0].get_yticks()) > 2
@@ -472,7 +472,7 @@ def test_a_logarithmic_axis_has_numbers_and_no_place_for_a_printed_0() -> None:
     own = _view("23", [{"panel": "XDP Native", "hue": "64B", "x": x, "value": y} for x, y in points], y_scale="log")
     zeros = [("baseline", 0.0), ("1", 40_000.0), ("100", 0.0)]
     grey = _view("23", [{"panel": "XDP Native", "hue": "64B", "x": x, "value": y, "n": None} for x, y in zeros])
-    sheet = printed_sheet(own, spec, (), behind=grey.marks)
+    sheet = printed_sheet(own, spec, behind=grey.marks)
     behind = [line for line in sheet.axes[0].lines if line.get_color() == GREY]
     assert [list(line.get_ydata()) for line in behind] == [[40_000.0]]
     text = render(sheet, "svg", style_named("paper-2col"), "x", {}).decode()
@@ -486,7 +486,7 @@ def test_panels_side_by_side_share_their_axis() -> None:
         {"panel": f"{queues} {word} de processamento", "hue": "Native", "x": "64B", "value": float(queues)}
         for queues, word in ((1, "fila"), (2, "filas"), (4, "filas"), (8, "filas"))
     ]
-    axes = printed_sheet(_view("18", rows), spec, ()).axes
+    axes = printed_sheet(_view("18", rows), spec).axes
     assert len({ax.get_ylim() for ax in axes}) == 1
     assert [ax.yaxis.get_tick_params()["labelleft"] for ax in axes[1::2]] == [False, False]
 

@@ -6,19 +6,19 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import pandas as pd
+from matplotlib.figure import Figure
 
-from xdplab.figures.marks import View
 from xdplab.figures.save import render
 from xdplab.figures.styles import DEFAULT_FORMATS, style_named
 from xdplab.run.disk import write_whole
-from xdplab.thesis.language import NO_MARK, Language
+from xdplab.thesis.language import Language
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import Spec, published_figures
 from xdplab.thesis.views import (
@@ -28,7 +28,6 @@ from xdplab.thesis.views import (
     published_table,
     published_view,
     source_of,
-    translated,
 )
 
 Which = Literal["as-published", "corrected"]
@@ -50,31 +49,48 @@ class Regenerated:
     marks: int
 
 
+@dataclass(frozen=True)
+class Edition:
+    """Which published figures are drawn anew, into which folder, in which language, in which formats (none: marks)."""
+
+    folder: Path
+    language: Language = "en"
+    formats: Sequence[str] = DEFAULT_FORMATS
+    figures: Sequence[Spec] = field(default_factory=published_figures)
+
+    def write(self, spec: Spec, which: str, page: Figure | None, table: pd.DataFrame, run_id: str) -> tuple[Path, ...]:
+        """Write ``folder``/``which``/<the figure's path> in each format, and its marks as CSV; return the paths."""
+        base, notes = self.folder / which / spec.stem, {"run": run_id, "figure": spec.file}
+        style, files = style_named(STYLE), list[Path]()
+        if page is not None:
+            for suffix in self.formats:
+                files.append(write_whole(Path(f"{base}.{suffix}"), render(page, suffix, style, spec.stem, notes)))
+        files.append(write_csv(Path(f"{base}.csv"), table))
+        return tuple(files)
+
+    def write_marks(self, which: str, drawn: Sequence[Drawn]) -> None:
+        """Write the marks of all figures into ``folder``/``which``.csv."""
+        tables = [table for figure, table in drawn if figure.which == which]
+        write_csv(self.folder / f"{which}.csv", pd.concat(tables, ignore_index=True))
+
+
 def regenerate(
     trials: pd.DataFrame,
-    folder: Path,
-    *,
+    edition: Edition,
     which: Sequence[Which] = WHICH,
-    language: Language = "en",
-    formats: Sequence[str] = DEFAULT_FORMATS,
-    figures: Sequence[Spec] | None = None,
+    *,
     processes: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Regenerated]:
-    """Draw the published figures from judged imported trials into ``folder``/<which>/<path>, marks as CSV beside each.
+    """Draw the published figures from judged imported trials, as published and corrected.
 
-    ``folder``/<which>.csv holds the marks of all; ``progress`` is told how many figures are drawn.
-    Raises ResultsError if a file cannot be written.
+    ``progress`` is told how many figures are drawn. Raises ResultsError if a file cannot be written.
     """
-    source = source_of(trials)
-    chosen = published_figures() if figures is None else tuple(figures)
-    jobs = [(spec, kind) for kind in which for spec in chosen]
-    one = partial(_one, source, folder, language, tuple(formats))
-    done = list(mapped(one, jobs, processes, progress))
+    jobs = [(spec, kind) for kind in which for spec in edition.figures]
+    drawn = list(mapped(partial(_draw, source_of(trials), edition), jobs, processes, progress))
     for kind in which:
-        tables = [table for made, table in done if made.which == kind]
-        write_csv(folder / f"{kind}.csv", pd.concat(tables, ignore_index=True))
-    return [made for made, _ in done]
+        edition.write_marks(kind, drawn)
+    return [figure for figure, _ in drawn]
 
 
 def mapped(
@@ -84,10 +100,10 @@ def mapped(
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Drawn]:
     """Draw in several processes (one a CPU where it is None), in the jobs' order, telling how many are done."""
-    for count, made in enumerate(_mapped(one, jobs, processes or os.cpu_count() or 1), 1):
+    for count, drawn in enumerate(_mapped(one, jobs, processes or os.cpu_count() or 1), 1):
         if progress is not None:
             progress(count)
-        yield made
+        yield drawn
 
 
 def _mapped(one: Callable[[J], Drawn], jobs: Sequence[J], processes: int) -> Iterator[Drawn]:
@@ -108,28 +124,15 @@ def _collect_rarely() -> None:
     gc.set_threshold(COLLECTED)
 
 
-def _one(
-    source: Source, folder: Path, language: Language, formats: tuple[str, ...], job: tuple[Spec, Which]
-) -> tuple[Regenerated, pd.DataFrame]:
+def _draw(source: Source, edition: Edition, job: tuple[Spec, Which]) -> Drawn:
     spec, which = job
-    view = VIEWS[which](source, spec, language)
-    base, table = folder / which / spec.stem, TABLES[which](view)
-    drawn = _drawn(view, spec, which, source, language, formats)
-    files = [write_whole(Path(f"{base}.{suffix}"), data) for suffix, data in drawn]
-    files.append(write_csv(Path(f"{base}.csv"), table))
-    return Regenerated(spec, which, tuple(files), len(table)), table
-
-
-def _drawn(
-    view: View, spec: Spec, which: Which, source: Source, language: Language, formats: tuple[str, ...]
-) -> list[tuple[str, bytes]]:
-    if not formats:
-        return []
-    notes = {"run": source.run_id, "figure": spec.file}
-    style = style_named(STYLE)
-    empty = "" if which == "as-published" else NO_MARK.of(language)
-    page = printed_sheet(translated(view, language), spec, view.caption, language=language, empty=empty)
-    return [(suffix, render(page, suffix, style, spec.stem, notes)) for suffix in formats]
+    view = VIEWS[which](source, spec, edition.language)
+    page = None
+    if edition.formats:
+        page = printed_sheet(view, spec, language=edition.language, empty=which == "corrected")
+    table = TABLES[which](view)
+    files = edition.write(spec, which, page, table, source.run_id)
+    return Regenerated(spec, which, files, len(table)), table
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> Path:

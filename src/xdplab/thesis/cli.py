@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,7 +13,7 @@ from xdplab.cli.common import echo, tell
 from xdplab.errors import FigureError
 from xdplab.figures.styles import DEFAULT_FORMATS, FORMATS
 from xdplab.later import later
-from xdplab.thesis.language import LANGUAGES, Language
+from xdplab.thesis.language import LANGUAGES
 
 if TYPE_CHECKING:
     from xdplab.run import disk
@@ -27,6 +27,7 @@ else:
     thesis_album, imported = later("xdplab.thesis.album"), later("xdplab.thesis.imported")
     published = later("xdplab.thesis.published")
 
+F = TypeVar("F", bound=Callable[..., object])
 PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 
 
@@ -62,32 +63,52 @@ def thesis(paths: tuple[Path, ...], name: str, out: Path) -> None:
     say([f"imported into {made.run.path}", *made.summary()])
 
 
+_EDITION = (
+    click.option(
+        "--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="Language of the figures."
+    ),
+    click.option("--only", "name", metavar="FIGURE", help="One figure, by path or by its number in the thesis."),
+    click.option(
+        "--format",
+        "formats",
+        type=click.Choice(FORMATS),
+        multiple=True,
+        help="svg (the default), pdf or png; may be repeated.",
+    ),
+    click.option("--csv", "csv_only", is_flag=True, help="Write only the marks, and draw nothing."),
+    click.option("--out", type=click.Path(path_type=Path), default=Path("results/thesis-figures"), show_default=True),
+)
+
+
+def edition_options(command: F) -> F:
+    """Add the options of which figures are drawn, and into which files."""
+    for option in reversed(_EDITION):
+        command = option(command)
+    return command
+
+
+def _edition(options: Mapping[str, Any]) -> thesis_album.Edition:
+    name = options["name"]
+    figures = [published.figure_named(name)] if name else published.published_figures()
+    formats = () if options["csv_only"] else options["formats"] or DEFAULT_FORMATS
+    return thesis_album.Edition(options["out"], options["lang"], formats, figures)
+
+
 @click.command()
 @click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--from", "own", type=click.Path(path_type=Path), help="Draw the figures from your own run.")
 @click.option("--as-published", "as_published", is_flag=True, help="Only as printed.")
 @click.option("--corrected", "corrected", is_flag=True, help="Draw only the corrected figures.")
-@click.option("--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="Language of the figures.")
-@click.option("--only", "name", metavar="FIGURE", help="One figure, by path or by its number in the thesis.")
-@click.option(
-    "--format",
-    "formats",
-    type=click.Choice(FORMATS),
-    multiple=True,
-    help="svg (the default), pdf or png; may be repeated.",
-)
 @click.option(
     "--check",
     "reference",
     type=click.Path(path_type=Path),
     help="Marks (CSV) to compare the as-published figures with.",
 )
-@click.option("--csv", "csv_only", is_flag=True, help="Write only the marks, and draw nothing.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("results/thesis-figures"), show_default=True)
+@edition_options
 def regenerate(
-    paths: tuple[Path, ...], own: Path | None, as_published: bool, corrected: bool, lang: Language, name: str | None,
-    formats: tuple[str, ...], csv_only: bool, reference: Path | None, out: Path,
-) -> int:  # fmt: skip
+    paths: tuple[Path, ...], own: Path | None, reference: Path | None, as_published: bool, **options: Any
+) -> int:
     """Draw every published figure of the thesis again: as printed, and corrected.
 
     PATH is the raw data (a clone, a folder, archives) or a run directory that `import thesis` made. Each figure has
@@ -96,49 +117,39 @@ def regenerate(
     With --from RUN the figures are drawn from RUN's trials, with PATH's published marks in grey behind them, and the
     thesis' conclusions are checked against the published, the corrected and RUN's data. Without PATH, only RUN is used.
     """
+    edition = _edition(options)
     if own is not None:
-        wanted = () if csv_only else formats or DEFAULT_FORMATS
-        say(_repeated(own, paths, out, lang, wanted, [published.figure_named(name)] if name else None))
+        say(_repeated(own, paths, edition))
         return 0
     if not paths:
         raise click.UsageError("name the raw data, or a run with --from")
+    out = edition.folder
     run = imported.import_or_open(paths, out, telling("logs read"))
-    which = [kind for kind, wanted in (("as-published", as_published), ("corrected", corrected)) if wanted]
-    done = thesis_album.regenerate(
-        imported.imported_trials(run),
-        out,
-        which=cast("list[thesis_album.Which]", which) or thesis_album.WHICH,
-        language=lang,
-        formats=() if csv_only else formats or DEFAULT_FORMATS,
-        figures=[published.figure_named(name)] if name else None,
-        progress=telling("figures drawn"),
-    )
-    marks = sum(made.marks for made in done)
-    say([f"run {run.path}", f"{len(done)} figures with {marks} marks in {out}"])
+    chosen = {"as-published": as_published, "corrected": options["corrected"]}
+    which = [kind for kind in thesis_album.WHICH if chosen[kind]] or thesis_album.WHICH
+    drawn = thesis_album.regenerate(imported.imported_trials(run), edition, which, progress=telling("figures drawn"))
+    marks = sum(figure.marks for figure in drawn)
+    say([f"run {run.path}", f"{len(drawn)} figures with {marks} marks in {out}"])
     return _checked(out / "as-published.csv", reference) if reference else 0
 
 
-def _repeated(
-    own: Path, paths: tuple[Path, ...], out: Path, lang: Language, formats: tuple[str, ...],
-    figures: list[published.Spec] | None,
-) -> list[str]:  # fmt: skip
+def _repeated(own: Path, paths: tuple[Path, ...], edition: thesis_album.Edition) -> list[str]:
     """Draw the user's own run as the thesis' figures, and return the table of conclusions."""
-    measured = kinds.open_run(own)
+    measured, out = kinds.open_run(own), edition.folder
     if measured.kind.name != "traffic":
         raise FigureError(f"--from is for XDP traffic: {own} is of kind {measured.kind.name}")
     mine = repeated.own_run(own.name, measured.attempts())
     run = imported.import_or_open(paths, out, telling("logs read")) if paths else None
     source = views.source_of(imported.imported_trials(run)) if run else None
-    told = telling("figures drawn")
-    done = repeated.repeat(mine, out, published=source, language=lang, formats=formats, figures=figures, progress=told)
+    drawn = repeated.repeat(mine, edition, published=source, progress=telling("figures drawn"))
     readings = [conclusions.published_reading(source), conclusions.corrected_reading(source)] if source else []
     table = conclusions.conclusions([*readings, conclusions.own_reading(mine)])
     thesis_album.write_csv(out / "conclusions.csv", table)
     lines = conclusions.in_markdown(table)
     disk.write_whole(out / "conclusions.md", "\n".join([*lines, ""]).encode())
-    marks = sum(made.marks for made in done)
+    marks = sum(figure.marks for figure in drawn)
     return [
-        f"{len(done)} figures with {marks} marks of {own} in {out / repeated.WHICH}",
+        f"{len(drawn)} figures with {marks} marks of {own} in {out / repeated.WHICH}",
         f"conclusions: {out / 'conclusions.md'}",
     ]
 

@@ -33,8 +33,9 @@ from xdplab.figures.draw import Sheet
 from xdplab.figures.marks import Look, View
 from xdplab.figures.paper import wrap
 from xdplab.figures.pointer import Group, OnSheet
-from xdplab.thesis.language import BEHIND, CUT, LIMITED, Language
+from xdplab.thesis.language import BEHIND, CUT, LIMITED, NO_MARK, Language
 from xdplab.thesis.published import Spec
+from xdplab.thesis.views import translated
 
 Array = NDArray[np.float64]
 
@@ -71,7 +72,8 @@ PARAMETERS: Mapping[str, object] = {
 class Page:
     """A printed page: its size, and the first panel's box (left, top, width, height), in points from the top left.
 
-    ``pitch_x`` and ``pitch_y`` lead from one panel to the next; ``columns`` of them stand side by side.
+    ``pitch_x`` and ``pitch_y`` lead from one panel to the next; ``columns`` of them stand side by side. ``notes`` is
+    the height of what stands below the printed page.
     """
 
     width: float
@@ -83,12 +85,27 @@ class Page:
     pitch_x: float
     pitch_y: float
     columns: int
+    notes: float = 0.0
+
+    @property
+    def paper(self) -> float:
+        """The height of page and notes."""
+        return self.height + self.notes
+
+    @property
+    def inches(self) -> tuple[float, float]:
+        return self.width / POINTS, self.paper / POINTS
 
     def box(self, place: int) -> tuple[float, float, float, float]:
         """Return (x0, y0, x1, y1) of a panel, in points from the page's top left."""
         row, column = divmod(place, self.columns)
         x, y = self.left + column * self.pitch_x, self.top + row * self.pitch_y
         return x, y, x + self.panel_width, y + self.panel_height
+
+    def rect(self, place: int) -> tuple[float, float, float, float]:
+        """Return (left, bottom, width, height) of a panel, as shares of page and notes."""
+        x0, y0, x1, y1 = self.box(place)
+        return x0 / self.width, 1 - y1 / self.paper, (x1 - x0) / self.width, (y1 - y0) / self.paper
 
 
 PAGES = {
@@ -111,67 +128,65 @@ def page_of(spec: Spec) -> Page:
 
 
 def printed_sheet(
-    view: View,
-    spec: Spec,
-    notes: Sequence[str],
-    *,
-    behind: pd.DataFrame | None = None,
-    language: Language = "en",
-    empty: str = "",
+    view: View, spec: Spec, *, behind: pd.DataFrame | None = None, language: Language = "en", empty: bool = False
 ) -> Sheet:
-    """Draw a view on its printed page, with ``notes`` below it: the page grows downwards by their lines.
+    """Draw a view on its printed page, with its caption below it: the page grows downwards by the caption's lines.
 
-    ``behind``: marks in grey behind the view's, of the same panels, hues and unit. ``empty``: what a panel without any
-    mark says. Marks over repetitions have dots, intervals and limits; as printed there are none.
+    ``behind``: marks in grey behind the view's, of the same panels, hues and unit. ``empty``: a panel without any mark
+    says so. Marks over repetitions have dots, intervals and limits; as printed there are none.
     """
-    page, look = page_of(spec), view.look
-    lines = [line for note in notes for line in wrap(note, (page.width - 20) / POINTS, NOTE_PT)]
-    height = page.height + (NOTE_LINE_PT * (len(lines) + 1) if lines else 0)
+    behind = None if behind is None else translated(View(behind, view.look), language).marks
+    view = translated(view, language)
+    look, page = view.look, page_of(spec)
+    lines = [line for note in view.caption for line in wrap(note, (page.width - 20) / POINTS, NOTE_PT)]
+    page = replace(page, notes=NOTE_LINE_PT * (len(lines) + 1) if lines else 0.0)
     with mpl.rc_context(dict(PARAMETERS)):  # type: ignore[arg-type]
-        sheet = Sheet(figsize=(page.width / POINTS, height / POINTS), dpi=DPI)
+        sheet = Sheet(figsize=page.inches, dpi=DPI)
         FigureCanvasAgg(sheet)
-        paints = kinds.paint(list(look.order.hues), look.order.palette)
-        axes = [sheet.add_axes(_rect(page.box(at), page.width, height)) for at in range(len(look.order.panels))]
-        own, grey = _by_place(view.marks, look), _by_place(behind, look) if behind is not None else {}
-        measured = bool(view.marks["n"].notna().any())
-        drawn = list[Group]()
-        shared = page.columns > 1  # as printed: between panels side by side there is no room for numbers
-        everywhere = [*own.values(), *grey.values()]
-        for at, (ax, panel) in enumerate(zip(axes, look.order.panels, strict=True)):
-            here = _of_panel(panel, own, grey)
-            shown = everywhere if shared else here
-            floor = _scale_y(ax, shown, look, measured=measured)
-            if behind is not None and look.axes.y_scale == "linear":
-                ax.ticklabel_format(axis="y", scilimits=SHORT_LABELS)  # counts of one's own have no power of ten yet
-            drawn += _panel(ax, panel, own, grey, paints, floor)
-            _scale_x(ax, look, page)
-            # matplotlib would measure every label to keep titles and labels off them; here they have their places.
-            ax.set_title(panel, y=1.0)
-            ax.yaxis.set_label_coords(-0.1, 0.5)
-            if not here and empty:
-                _say(ax, empty, numbers=bool(shown))
-            if at + page.columns >= len(axes):
-                ax.set_xlabel(look.axes.x_label)
-            else:
-                ax.xaxis.set_label_coords(0.5, -0.1)
-                if page.pitch_y - page.panel_height < ROOM_PT:
-                    ax.tick_params(labelbottom=False)
-            if at % page.columns:
-                ax.tick_params(labelleft=False)
-        page = _with_room(sheet, axes, page, height)
+        axes = [sheet.add_axes(page.rect(at)) for at in range(len(look.order.panels))]
+        content = _content(view, behind)
+        drawn = _draw_panels(axes, page, look, content, NO_MARK.of(language) if empty else "")
+        page = _with_room(sheet, axes, page)
+        _write_label(sheet, page, look)
         cut = any(line.get_gid() == kinds.CUT for ax in axes for line in ax.lines)
-        barred = spec.kind == "bar"
-        extra = _extra_entries(own, language, barred=barred, cut=cut, behind=behind is not None)
-        _label_and_legend(sheet, axes, page, look, paints, height, extra, barred=barred, lined=measured)
+        entries = _entries(content, language, barred=spec.kind == "bar", cut=cut)
+        _write_legend(sheet, page, look, entries)
         if lines:
-            below = 1 - (page.height + 2) / height
+            below = 1 - (page.height + 2) / page.paper
             sheet.text(10 / page.width, below, "\n".join(lines), fontsize=NOTE_PT, color="0.25", va="top")
-    if measured:
-        sheet.shown = OnSheet(look, tuple(drawn), tuple(paints))
+    if content.measured:
+        sheet.shown = OnSheet(look, tuple(drawn), tuple(content.paints))
     return sheet
 
 
-def _with_room(sheet: Figure, axes: Sequence[Axes], page: Page, height: float) -> Page:
+def _draw_panels(axes: Sequence[Axes], page: Page, look: Look, content: _Content, empty: str) -> list[Group]:
+    """Draw each panel's marks and axes; as printed, there is no room for numbers between panels side by side."""
+    drawn = list[Group]()
+    for at, (ax, panel) in enumerate(zip(axes, look.order.panels, strict=True)):
+        here = content.of_panel(panel)
+        shown = content.all if page.columns > 1 else here
+        floor = _scale_y(ax, shown, look, measured=content.measured)
+        if content.grey is not None and look.axes.y_scale == "linear":
+            ax.ticklabel_format(axis="y", scilimits=SHORT_LABELS)  # counts of one's own have no power of ten yet
+        drawn += _draw_panel(ax, panel, content, floor)
+        _scale_x(ax, look, page)
+        # matplotlib would measure every label to keep titles and labels off them; here they have their places.
+        ax.set_title(panel, y=1.0)
+        ax.yaxis.set_label_coords(-0.1, 0.5)
+        if not here and empty:
+            _write_empty(ax, empty, numbers=bool(shown))
+        if at + page.columns >= len(axes):
+            ax.set_xlabel(look.axes.x_label)
+        else:
+            ax.xaxis.set_label_coords(0.5, -0.1)
+            if page.pitch_y - page.panel_height < ROOM_PT:
+                ax.tick_params(labelbottom=False)
+        if at % page.columns:
+            ax.tick_params(labelleft=False)
+    return drawn
+
+
+def _with_room(sheet: Figure, axes: Sequence[Axes], page: Page) -> Page:
     """Return a page whose numbers beside the first column have their room: long ones widen it to the left.
 
     The printed pages were cut to what stood on them, so each is as wide as its numbers are long. The panels keep
@@ -184,9 +199,9 @@ def _with_room(sheet: Figure, axes: Sequence[Axes], page: Page, height: float) -
         return page
     more += AIR_PT
     wide = replace(page, width=page.width + more, left=page.left + more)
-    sheet.set_size_inches(wide.width / POINTS, height / POINTS)
+    sheet.set_size_inches(*wide.inches)
     for at, ax in enumerate(axes):
-        ax.set_position(_rect(wide.box(at), wide.width, height))
+        ax.set_position(wide.rect(at))
     return wide
 
 
@@ -206,11 +221,6 @@ def _keep_ticks(axes: Sequence[Axes]) -> None:
 @lru_cache(maxsize=256)
 def _width_pt(word: str) -> float:
     return float(TextPath((0, 0), word, size=TEXT_PT).get_extents().width) if word else 0.0
-
-
-def _rect(box: tuple[float, float, float, float], width: float, height: float) -> tuple[float, float, float, float]:
-    x0, y0, x1, y1 = box
-    return x0 / width, 1 - y1 / height, (x1 - x0) / width, (y1 - y0) / height
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,6 +244,32 @@ Hues = dict[tuple[str, str], _Hue]
 """By panel and hue."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Content:
+    """What a sheet shows: its own marks, those in ``grey`` behind them (None: there are none), each hue's paint."""
+
+    own: Hues
+    grey: Hues | None
+    paints: Mapping[str, kinds.Paint]
+
+    @property
+    def all(self) -> list[_Hue]:
+        return [*self.own.values(), *(self.grey or {}).values()]
+
+    @property
+    def measured(self) -> bool:
+        return any(hue.measured for hue in self.own.values())
+
+    def of_panel(self, panel: str) -> list[_Hue]:
+        return [hue for hues in (self.own, self.grey or {}) for (place, _), hue in hues.items() if place == panel]
+
+
+def _content(view: View, behind: pd.DataFrame | None) -> _Content:
+    look = view.look
+    grey = None if behind is None else _by_place(behind, look)
+    return _Content(_by_place(view.marks, look), grey, kinds.paint(list(look.order.hues), look.order.palette))
+
+
 def _by_place(marks: pd.DataFrame, look: Look) -> Hues:
     places = {value: float(at) for at, value in enumerate(look.order.x_values)}
     x = np.array([places[value] for value in marks["x"]], dtype=float)
@@ -245,31 +281,28 @@ def _by_place(marks: pd.DataFrame, look: Look) -> Hues:
         if look.axes.y_scale != "log" or value[row] > 0:
             rows.setdefault(key, []).append(row)
     kind = marks["kind"].to_numpy(dtype=object)
-    found = {}
-    for key, own in rows.items():
-        at = np.array(own)[np.argsort(x[own], kind="stable")]
+    hues = {}
+    for key, numbers in rows.items():
+        at = np.array(numbers)[np.argsort(x[numbers], kind="stable")]
         bars, several = bool((kind[at] == "bar").any()), bool(measured[at].any())
-        found[key] = _Hue(marks.iloc[at], x[at], value[at], low[at], high[at], status[at], bars, several)
-    return found
+        hues[key] = _Hue(marks.iloc[at], x[at], value[at], low[at], high[at], status[at], bars, several)
+    return hues
 
 
-def _of_panel(panel: str, *marks: Hues) -> list[_Hue]:
-    return [one for hues in marks for (place, _), one in hues.items() if place == panel]
-
-
-def _panel(ax: Axes, panel: str, own: Hues, grey: Hues, paints: Mapping[str, kinds.Paint], floor: float) -> list[Group]:
+def _draw_panel(ax: Axes, panel: str, content: _Content, floor: float) -> list[Group]:
     """Draw the hues of a panel, each one's grey marks behind its own; return what became of its own."""
     drawn = []
-    for rank, (hue, paint) in enumerate(paints.items()):
-        offset, width = kinds.slot(rank, len(paints))
-        before = grey.get((panel, hue))
+    for rank, (name, paint) in enumerate(content.paints.items()):
+        slot = kinds.slot(rank, len(content.paints))
+        before, hue = (content.grey or {}).get((panel, name)), content.own.get((panel, name))
         if before is not None:
-            _hue(ax, before, replace(paint, color=GREY, dash="-"), (offset, width), floor)
-        if (one := own.get((panel, hue))) is not None:
-            shapes = _hue(ax, one, paint, (offset, OWN_WIDTH * width if grey else width), floor)
-            shift = offset if one.barred else 0.0
-            _mark_cut(ax, one.x + shift, one, WHISKER if one.barred else paint.color)
-            drawn.append(Group(ax, hue, str(one.marks["kind"].iloc[0]), one.marks, one.x + shift, shapes))
+            _draw_hue(ax, before, replace(paint, color=GREY, dash="-"), slot, floor)
+        if hue is not None:
+            narrow = replace(slot, width=OWN_WIDTH * slot.width) if content.grey else slot
+            shapes = _draw_hue(ax, hue, paint, narrow, floor)
+            x = hue.x + slot.offset if hue.barred else hue.x
+            _mark_cut(ax, x, hue, WHISKER if hue.barred else paint.color)
+            drawn.append(Group(ax, name, str(hue.marks["kind"].iloc[0]), hue.marks, x, shapes))
     return drawn
 
 
@@ -292,11 +325,11 @@ def _scale_y(ax: Axes, shown: Sequence[_Hue], look: Look, *, measured: bool) -> 
 
     An interval of two repetitions would leave no room for what is compared: it reaches beyond the axis.
     """
-    most = max((float(np.abs(one.value).max()) for one in shown), default=0.0)
+    most = max((float(np.abs(hue.value).max()) for hue in shown), default=0.0)
     near = kinds.NEAR_SHARE * most if measured else np.inf
-    ends = [end for one in shown for end in (one.value, np.minimum(one.high, one.value + near))]
+    ends = [end for hue in shown for end in (hue.value, np.minimum(hue.high, hue.value + near))]
     high = float(np.nanmax(np.concatenate(ends), initial=0.0)) if ends else 0.0
-    least = min((float(one.value.min()) for one in shown), default=0.0)
+    least = min((float(hue.value.min()) for hue in shown), default=0.0)
     if look.axes.y_scale == "log" and high > 0:
         ax.set_yscale("log")
         ax.set_ylim(least / LOG_MARGIN, high * LOG_MARGIN)
@@ -314,61 +347,61 @@ def _thousands(value: float, _: object) -> str:
     return f"{value:g}" if value < 1000 else f"{value / 1000:g}k"
 
 
-def _hue(ax: Axes, own: _Hue, paint: kinds.Paint, slot: tuple[float, float], floor: float) -> tuple[Artist, ...]:
+def _draw_hue(ax: Axes, hue: _Hue, paint: kinds.Paint, slot: kinds.Slot, floor: float) -> tuple[Artist, ...]:
     """Draw the marks of one hue, with their intervals where they have some."""
-    if own.barred:
-        return (*_bars(ax, own, paint, slot, floor), *_whiskers(ax, own.x + slot[0], own, WHISKER))
-    dots = "." if len(own.x) == 1 and not own.measured else ""
-    dash = paint.dash if own.measured else "-"
-    line = ax.plot(own.x, own.value, color=paint.color, linestyle=dash, marker=dots or None)
-    return (*line, *_dots(ax, own, paint), *_whiskers(ax, own.x, own, paint.color))
+    if hue.barred:
+        return (*_bars(ax, hue, paint, slot, floor), *_whiskers(ax, hue.x + slot.offset, hue, WHISKER))
+    dots = "." if len(hue.x) == 1 and not hue.measured else ""
+    dash = paint.dash if hue.measured else "-"
+    line = ax.plot(hue.x, hue.value, color=paint.color, linestyle=dash, marker=dots or None)
+    return (*line, *_dots(ax, hue, paint), *_whiskers(ax, hue.x, hue, paint.color))
 
 
-def _dots(ax: Axes, own: _Hue, paint: kinds.Paint) -> list[Artist]:
+def _dots(ax: Axes, hue: _Hue, paint: kinds.Paint) -> list[Artist]:
     """What was measured, on its line: hollow where something else than the DUT limits it."""
-    if not own.measured:
+    if not hue.measured:
         return []
-    made: list[Artist] = []
+    shapes: list[Artist] = []
     for name, look in kinds.STATUSES.items():
-        chosen = own.status == name
+        chosen = hue.status == name
         if chosen.any():
             face = paint.color if name == "valid" else "white"
-            made += ax.plot(
-                own.x[chosen], own.value[chosen], linestyle="none", marker=look.marker, color=paint.color,
+            shapes += ax.plot(
+                hue.x[chosen], hue.value[chosen], linestyle="none", marker=look.marker, color=paint.color,
                 markerfacecolor=face, markersize=DOT_PT * paint.size, zorder=3,
             )  # fmt: skip
-    return made
+    return shapes
 
 
-def _bars(ax: Axes, own: _Hue, paint: kinds.Paint, slot: tuple[float, float], low: float) -> list[Artist]:
+def _bars(ax: Axes, hue: _Hue, paint: kinds.Paint, slot: kinds.Slot, low: float) -> list[Artist]:
     """All bars of a hue as one collection: hundreds of single ones take seconds. Limited ones are hatched."""
-    made: list[Artist] = []
+    shapes: list[Artist] = []
     for name, look in kinds.STATUSES.items():
-        chosen = own.status == name
+        chosen = hue.status == name
         if not chosen.any():
             continue
-        x, y = own.x[chosen] + slot[0], own.value[chosen]
-        left, right, floor = x - slot[1] / 2, x + slot[1] / 2, np.full(len(x), low)
+        x, y = hue.x[chosen] + slot.offset, hue.value[chosen]
+        left, right, floor = x - slot.width / 2, x + slot.width / 2, np.full(len(x), low)
         corners = [np.stack(pair, axis=1) for pair in ((left, floor), (left, y), (right, y), (right, floor))]
         limited = {"facecolors": ["white"], "edgecolors": [paint.color], "hatch": look.hatch, "linewidths": 0.5}
         plain = {"facecolors": [paint.color], "edgecolors": "none"}
         bars = PolyCollection(list(np.stack(corners, axis=1)), **(plain if name == "valid" else limited))
-        made.append(ax.add_collection(bars, autolim=False))
-    return made
+        shapes.append(ax.add_collection(bars, autolim=False))
+    return shapes
 
 
-def _whiskers(ax: Axes, x: Array, own: _Hue, color: kinds.Color) -> list[Artist]:
-    known = ~np.isnan(own.low)
+def _whiskers(ax: Axes, x: Array, hue: _Hue, color: kinds.Color) -> list[Artist]:
+    known = ~np.isnan(hue.low)
     if not known.any():
         return []
-    segments = [((a, b), (a, c)) for a, b, c in zip(x[known], own.low[known], own.high[known], strict=True)]
+    segments = [((a, b), (a, c)) for a, b, c in zip(x[known], hue.low[known], hue.high[known], strict=True)]
     return [ax.add_collection(LineCollection(segments, colors=[color], linewidths=WHISKER_PT), autolim=False)]
 
 
-def _mark_cut(ax: Axes, x: Array, own: _Hue, color: kinds.Color) -> None:
+def _mark_cut(ax: Axes, x: Array, hue: _Hue, color: kinds.Color) -> None:
     """Put an arrow head at the axis' end where an interval goes on beyond it."""
     bottom, top = ax.get_ylim()
-    for end, beyond, marker in ((top, own.high > top, CARETUP), (bottom, own.low < bottom, CARETDOWN)):
+    for end, beyond, marker in ((top, hue.high > top, CARETUP), (bottom, hue.low < bottom, CARETDOWN)):
         if beyond.any():
             ax.plot(
                 x[beyond], np.full(beyond.sum(), end), linestyle="none", marker=marker, color=color,
@@ -376,35 +409,29 @@ def _mark_cut(ax: Axes, x: Array, own: _Hue, color: kinds.Color) -> None:
             )  # fmt: skip
 
 
-def _say(ax: Axes, words: str, *, numbers: bool) -> None:
+def _write_empty(ax: Axes, words: str, *, numbers: bool) -> None:
     """Let an empty panel say why; it keeps the numbers on its axis if the panels beside it are read by them."""
     if not numbers:
         ax.set_yticks([])
     ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", color="0.4")
 
 
-def _label_and_legend(
-    sheet: Figure,
-    axes: Sequence[Axes],
-    page: Page,
-    look: Look,
-    paints: Mapping[str, kinds.Paint],
-    height: float,
-    extra: Sequence[tuple[Artist, str]],
-    *,
-    barred: bool,
-    lined: bool,
-) -> None:
-    boxes = [page.box(at) for at in range(len(axes))]
-    middle = 1 - (boxes[0][1] + boxes[-1][3]) / 2 / height
+def _write_label(sheet: Figure, page: Page, look: Look) -> None:
+    """Write the label of all panels' y axes, in their middle."""
+    top, bottom = page.box(0)[1], page.box(len(look.order.panels) - 1)[3]
+    middle = 1 - (top + bottom) / 2 / page.paper
     sheet.text(0.5 / page.width, middle, look.axes.y_label, rotation=90, va="center", ha="left", fontsize=LABEL_PT)
-    entries = [(_entry(paint, barred=barred, lined=lined), hue) for hue, paint in paints.items()]
+
+
+def _write_legend(sheet: Figure, page: Page, look: Look, entries: Sequence[tuple[Artist, str]]) -> None:
+    """Write the legend to the right of the panels, from the top of the first."""
+    boxes = [page.box(at) for at in range(len(look.order.panels))]
     right, top = max(box[2] for box in boxes), boxes[0][1]
-    handles, names = zip(*entries, *extra, strict=True)
+    handles, names = zip(*entries, strict=True)
     title = _folded(look.words.hue_title, page.width - right - LEGEND_ROOM_PT)
     sheet.legend(
         handles, names, title=title or None, loc="upper left", frameon=False, borderaxespad=0.0,
-        bbox_to_anchor=((right + 4) / page.width, 1 - top / height), handlelength=1.0, handletextpad=0.4,
+        bbox_to_anchor=((right + 4) / page.width, 1 - top / page.paper), handlelength=1.0, handletextpad=0.4,
         fontsize=LEGEND_PT, title_fontsize=LEGEND_PT,
     )  # fmt: skip
 
@@ -415,28 +442,26 @@ def _folded(title: str, room: float) -> str:
     return fill(title, (len(title) + 4) // 2) if wide else title
 
 
+def _entries(content: _Content, language: Language, *, barred: bool, cut: bool) -> list[tuple[Artist, str]]:
+    """Return the legend's hues, then limits, intervals that go on, and whose the grey marks are."""
+    entries = [(_entry(paint, barred=barred, lined=content.measured), hue) for hue, paint in content.paints.items()]
+    for name, phrase in LIMITED.items():
+        if any((hue.status == name).any() for hue in content.own.values()):
+            look = kinds.STATUSES[name]
+            hatched = Patch(facecolor="white", edgecolor="0.3", hatch=look.hatch, linewidth=0.5)
+            entries.append((hatched if barred else _loose(look.marker), phrase.of(language)))
+    if cut:
+        entries.append((_loose(CARETUP), CUT.of(language)))
+    if content.grey is not None:
+        entries.append((Patch(facecolor=GREY) if barred else Line2D([], [], color=GREY), BEHIND.of(language)))
+    return entries
+
+
 def _entry(paint: kinds.Paint, *, barred: bool, lined: bool) -> Artist:
     if barred:
         return Patch(facecolor=paint.color)
     dots = {"marker": "o", "markersize": DOT_PT * paint.size, "linestyle": paint.dash} if lined else {}
     return Line2D([], [], color=paint.color, **dots)
-
-
-def _extra_entries(
-    marks: Hues, language: Language, *, barred: bool, cut: bool, behind: bool
-) -> list[tuple[Artist, str]]:
-    """Return what the legend says beside the hues: limits, intervals that go on, and whose the grey marks are."""
-    found: list[tuple[Artist, str]] = []
-    for name, words in LIMITED.items():
-        if any((one.status == name).any() for one in marks.values()):
-            look = kinds.STATUSES[name]
-            hatched = Patch(facecolor="white", edgecolor="0.3", hatch=look.hatch, linewidth=0.5)
-            found.append((hatched if barred else _loose(look.marker), words.of(language)))
-    if cut:
-        found.append((_loose(CARETUP), CUT.of(language)))
-    if behind:
-        found.append((Patch(facecolor=GREY) if barred else Line2D([], [], color=GREY), BEHIND.of(language)))
-    return found
 
 
 def _loose(marker: Any) -> Artist:

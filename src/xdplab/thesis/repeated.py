@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from xdplab.analysis.series import settled
 from xdplab.errors import FigureError
 from xdplab.figures.factors import free_factors
 from xdplab.figures.marks import View, marks_frame
-from xdplab.figures.save import render
-from xdplab.figures.styles import DEFAULT_FORMATS, style_named
-from xdplab.run.disk import write_whole
-from xdplab.thesis.album import STYLE, Regenerated, mapped, write_csv
-from xdplab.thesis.language import CORRECTED_Y, NO_MARK, NOT_MEASURED, OWN, OWN_BEHIND, OWN_LIMITS, Language
+from xdplab.thesis.album import Drawn, Edition, Regenerated, mapped
+from xdplab.thesis.language import CORRECTED_Y, NOT_MEASURED, OWN, OWN_BEHIND, OWN_LIMITS, Language
 from xdplab.thesis.printed import printed_sheet
-from xdplab.thesis.published import FAMILIES, MARK_COLUMNS, MODES, Spec, lean, published_figures, published_marks
+from xdplab.thesis.published import FAMILIES, MARK_COLUMNS, MODES, Spec, lean, published_marks
 from xdplab.thesis.views import (
     CORRECTED_COLUMNS,
     Source,
@@ -33,7 +28,6 @@ from xdplab.thesis.views import (
     look_of,
     power_of,
     scale_of,
-    translated,
 )
 
 THESIS_FACTORS = ("mode", "queues", "frame_bytes", "accesses")
@@ -100,7 +94,7 @@ def behind(published: Source, spec: Spec) -> pd.DataFrame:
     """Return the published marks in the unit of one's own axis."""
     marks = published_marks(published.printed, spec)
     power = power_of(published, spec) if FAMILIES[spec.family].unit is None else IN_OWN_UNIT[spec.family]
-    return marks.assign(value=marks["value"] * power)
+    return marks_frame(_records(marks.assign(value=marks["value"] * power)))
 
 
 def own_view(own: OwnRun, spec: Spec, language: Language = "en", *, published: bool = True) -> View:
@@ -126,52 +120,30 @@ def limits_of(own: OwnRun, spec: Spec) -> list[str]:
 
 def repeat(
     own: OwnRun,
-    folder: Path,
+    edition: Edition,
     *,
     published: Source | None,
-    language: Language = "en",
-    formats: Sequence[str] = DEFAULT_FORMATS,
-    figures: Sequence[Spec] | None = None,
     processes: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Regenerated]:
-    """Draw the published figures from one's own trials into ``folder``/repeated, marks as CSV beside each.
+    """Draw the published figures from one's own trials.
 
     ``published``: an import's source, whose marks stand in grey behind; None leaves them out.
     """
-    chosen = published_figures() if figures is None else tuple(figures)
-    one = partial(_one, own, published, folder, language, tuple(formats))
-    done = list(mapped(one, chosen, processes, progress))
-    write_csv(folder / f"{WHICH}.csv", pd.concat([table for _, table in done], ignore_index=True))
-    return [made for made, _ in done]
+    drawn = list(mapped(partial(_draw, own, published, edition), edition.figures, processes, progress))
+    edition.write_marks(WHICH, drawn)
+    return [figure for figure, _ in drawn]
 
 
-def _one(
-    own: OwnRun, published: Source | None, folder: Path, language: Language, formats: tuple[str, ...], spec: Spec
-) -> tuple[Regenerated, pd.DataFrame]:
-    view = own_view(own, spec, language, published=published is not None)
+def _draw(own: OwnRun, published: Source | None, edition: Edition, spec: Spec) -> Drawn:
+    view = own_view(own, spec, edition.language, published=published is not None)
     grey = behind(published, spec) if published is not None else None
-    base, table = folder / WHICH / spec.stem, own_table(view, grey)
-    notes = {"run": own.source.run_id, "figure": spec.file}
-    page = drawn(view, grey, spec, language) if formats else None
-    style = style_named(STYLE)
-    files = [
-        write_whole(Path(f"{base}.{suffix}"), render(page, suffix, style, spec.stem, notes))
-        for suffix in formats
-        if page is not None
-    ]
-    files.append(write_csv(Path(f"{base}.csv"), table))
-    return Regenerated(spec, "repeated", tuple(files), len(view.marks)), table
-
-
-def drawn(view: View, grey: pd.DataFrame | None, spec: Spec, language: Language = "en") -> Figure:
-    """Return the page of a figure, ``grey`` marks behind the view's."""
-    shown = translated(view, language)
-    back = None
-    if grey is not None:
-        back = translated(View(marks_frame(_records(grey)), view.look), language).marks
-    empty = NO_MARK.of(language)
-    return printed_sheet(shown, spec, view.caption, behind=back, language=language, empty=empty)
+    page = None
+    if edition.formats:
+        page = printed_sheet(view, spec, behind=grey, language=edition.language, empty=True)
+    table = own_table(view, grey)
+    files = edition.write(spec, WHICH, page, table, own.source.run_id)
+    return Regenerated(spec, WHICH, files, len(view.marks)), table
 
 
 def own_table(view: View, grey: pd.DataFrame | None) -> pd.DataFrame:
