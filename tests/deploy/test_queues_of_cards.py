@@ -83,3 +83,26 @@ def test_a_card_that_stays_at_four_queues_is_not_measured_as_one_of_one(card: Pa
     card.write_text("0 0 0 4 4 0\n")
     with pytest.raises(UnsupportedError, match=r"channels\.rx is 4 instead of the requested 1"):
         set_queues(Endpoint(LocalHost(), "e"), None, 1)
+
+
+# Somebody chose an RSS table of the last queue alone: as the kernel, it refuses fewer queues than that needs.
+HELD_BY_RSS = """#!/bin/sh
+cd "$(dirname "$0")" && read -r queues chosen <card
+case $1 in
+    -l)
+        printf 'Channel parameters for %s:\\nPre-set maximums:\\nRX: n/a\\nTX: n/a\\nOther: n/a\\nCombined: 8\\n' "$2"
+        printf 'Current hardware settings:\\nRX: n/a\\nTX: n/a\\nOther: n/a\\nCombined: %s\\n' "$queues" ;;
+    -L) [ "$4" -ge "$chosen" ] && echo "$4 $chosen" >card || { echo "netlink error: Invalid argument" >&2; exit 1; } ;;
+    -x)
+        printf 'RX flow hash indirection table for %s with %s RX ring(s):\\n    0: ' "$2" "$queues"
+        for entry in 0 1 2 3 4 5 6 7; do printf '     %s' $((chosen ? chosen - 1 : entry % queues)); done; echo ;;
+    -X) echo "$queues 0" >card ;;
+esac
+"""
+
+
+def test_a_table_that_holds_queues_is_given_back_before_them(card: Path) -> None:
+    (card.parent / "ethtool").write_text(HELD_BY_RSS)
+    card.write_text("4 4\n")
+    restore(LocalHost(), "e", Snapshot("dut", "e", "", {"channels.combined": 2, "rss.table": "equal 2"}, {}))
+    assert card.read_text() == "2 0\n"
