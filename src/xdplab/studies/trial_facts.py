@@ -107,15 +107,9 @@ class Mended:
 
 
 @dataclass
-class TrialFacts:
-    """What is known of a trial, filled in as it is learnt; None is what was not, or what this trial does not have.
+class AboutTrial:
+    """Which trial it was, and where. ``times`` is False in a lab whose clock means nothing."""
 
-    ``times`` is False in a lab whose clock means nothing. ``path`` counts the frames sent ahead to see that they come
-    back. ``device`` has the plan's own settings of the DUT's device, read back once the program is attached.
-    ``dut_before`` and ``dut_after`` are the AF_XDP application's own counts around the window.
-    """
-
-    mended: Mended | None = None
     point: Mapping[str, Any] | None = None
     block: int | None = None
     order: int | None = None
@@ -123,25 +117,47 @@ class TrialFacts:
     lab: str | None = None
     label: str | None = None
     times: bool | None = None
-    program_hash: str | None = None
-    load: LoadReport | None = None
-    work: AccessWork | None = None
-    settings: tuple[Applied, ...] | None = None
-    device: Applied | None = None
     waited_s: float | None = None
+    mended: Mended | None = None
+
+
+@dataclass
+class MachineFacts:
+    """What was read of both machines, and set on them, for the trials of a block. ``device`` has the plan's own
+    settings of the DUT's device, read back once the program is attached."""
+
     kernel: str | None = None
     rx_ring_entries: int | None = None
-    link: Limit | None = None
     tg_machine: TimingLimits | None = None
     xps: Mapping[str, str] | None = None
     xps_missing: str | None = None
     switched_off: Mapping[str, str] | None = None
-    generator_alone: Limit | None = None
-    rate_requested_pps: float | None = None
+    settings: tuple[Applied, ...] | None = None
+    device: Applied | None = None
+
+
+@dataclass
+class SetupFacts:
+    """What was set up for the trial, as obtained, and what limits its load."""
+
     cpus: TrialCpus | None = None
+    link: Limit | None = None
+    generator_alone: Limit | None = None
+    program_hash: str | None = None
+    load: LoadReport | None = None
+    work: AccessWork | None = None
     deployment: Deployment | None = None
     generator: GeneratorReady | None = None
     placed: Mapping[str, Any] | None = None
+    rate_requested_pps: float | None = None
+
+
+@dataclass
+class CountedFacts:
+    """What was counted around the window and in passes of their own. ``path`` counts the frames sent ahead to see that
+    they come back. ``dut_before`` and ``dut_after`` are the AF_XDP application's own counts around the window.
+    """
+
     path: Mapping[str, int | None] | None = None
     warmup: WarmedUp | None = None
     dut_before: Stats | None = None
@@ -156,6 +172,11 @@ class TrialFacts:
     decided: Decided | Missing | None = None
     harness: HarnessPieces | Missing | None = None
     sliced: Missing | None = None
+
+
+@dataclass
+class TrialFacts(AboutTrial, MachineFacts, SetupFacts, CountedFacts):
+    """What is known of a trial, filled in as it is learnt; None is what was not, or what this trial does not have."""
 
 
 def device_columns(device: Applied | None) -> dict[str, str]:

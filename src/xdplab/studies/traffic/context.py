@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from xdplab.counters import CounterProbe
-from xdplab.deploy.device import Applied
 from xdplab.generators import Staying
 from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors
 from xdplab.studies.traffic.limits import FrameKey
 from xdplab.studies.traffic.prepare import Prepared, Tools
 from xdplab.studies.traffic.two_ports import SecondPort
-from xdplab.studies.trial_facts import Limit, TimingLimits
+from xdplab.studies.trial_facts import Limit, MachineFacts
 
 
 @dataclass
@@ -27,16 +26,10 @@ class TrialContext:
     dut_probe: CounterProbe
     tg_probe: CounterProbe
     run_id: str
-    kernel: str
-    rx_ring_entries: int | None
+    machine: MachineFacts
     link: Limit
-    tg_machine: TimingLimits
-    xps: dict[str, str] | None = None
-    switched_off: dict[str, str] | None = None
     pdr: Mapping[str, float] = field(default_factory=dict)
     rivals: Mapping[str, Point] = field(default_factory=dict)
-    applied: tuple[Applied, ...] = ()
-    device: Applied | None = None
     alone: dict[FrameKey, Limit] = field(default_factory=dict)
     staying: Staying = field(default_factory=Staying)
     second: SecondPort | None = None

@@ -36,7 +36,7 @@ from xdplab.studies.traffic.sending import NOBODY, generator_alone, pieces_alone
 from xdplab.studies.traffic.trial import measure
 from xdplab.studies.traffic.two_ports import second_port
 from xdplab.studies.traffic.way_out import refuse_way_out
-from xdplab.studies.trial_facts import Mended, TrialFacts
+from xdplab.studies.trial_facts import MachineFacts, Mended, TrialFacts
 
 # With GRO every mode has the same path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
@@ -210,12 +210,14 @@ class TrafficSession:
                 lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters", reader=tools.reader_on_tg
             ),
             run_id=run.run_id,
-            kernel=lab.dut.run(["uname", "-r"]).text.strip(),
-            rx_ring_entries=_rx_ring_entries(lab),
+            machine=MachineFacts(
+                kernel=lab.dut.run(["uname", "-r"]).text.strip(),
+                rx_ring_entries=_rx_ring_entries(lab),
+                tg_machine=machine_of(lab.tg),
+                switched_off=self._switched,
+            ),
             pdr=known_pdr(run),
             link=link_rate(lab),
-            tg_machine=machine_of(lab.tg),
-            switched_off=self._switched,
             second=self._second,
         )
 
@@ -252,7 +254,7 @@ class TrafficSession:
             applied += self._receive_tags()
         applied += self._set_device(trials[0].point)
         applied += self._steer(max((trial.point for trial in trials), key=lambda point: point.ways))
-        self._context.applied = tuple(applied)
+        self._context.machine.settings = tuple(applied)
         self._test_generator(trials)
 
     def _return_device(self) -> None:
@@ -281,12 +283,13 @@ class TrafficSession:
 
     def _set_device(self, point: Point) -> list[Applied]:
         """Set the plan's settings of the DUT's device. A number may be rounded, a switch must be as requested."""
-        self._context.device = None
+        machine = self._context.machine
+        machine.device = None
         self._device_changed.update(name for name, _ in point.device)
         if point.device:
-            self._context.device = apply(self._dut.host, self._dut.interface, dict(point.device)).require(rounded=True)
-        self._context.rx_ring_entries = _rx_ring_entries(self._lab)
-        return [self._context.device] if self._context.device else []
+            machine.device = apply(self._dut.host, self._dut.interface, dict(point.device)).require(rounded=True)
+        machine.rx_ring_entries = _rx_ring_entries(self._lab)
+        return [machine.device] if machine.device else []
 
     def _steer(self, point: Point) -> list[Applied]:
         """Make each CPU send by the queue that it receives by: in generic mode XDP_TX leaves the choice to XPS.
@@ -296,12 +299,12 @@ class TrafficSession:
         """
         host, interface = self._lab.dut, self._lab.dut_interface
         serving, masks = serving_cpus(self._lab, point), read(XPS, host, interface)
-        self._context.xps = {queue: str(mask) for queue, mask in masks.items()} or None
+        self._context.machine.xps = {queue: str(mask) for queue, mask in masks.items()} or None
         if serving is None or not masks:
             return []
         wanted = {f"xps.{queue}": f"{sum(1 << cpu for cpu in set(cpus)):x}" for queue, cpus in enumerate(serving)}
         done = apply(host, interface, wanted).require()
-        self._context.xps = {name.partition(".")[2]: str(mask) for name, mask in done.obtained.items()}
+        self._context.machine.xps = {name.partition(".")[2]: str(mask) for name, mask in done.obtained.items()}
         others = [apply(end.host, end.interface, wanted).require() for end in self._second_ends[:1]]
         return [done, *others]
 

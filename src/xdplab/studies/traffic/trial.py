@@ -240,13 +240,9 @@ def record_setup(context: TrialContext, trial: Trial, facts: TrialFacts) -> None
     facts.lab, facts.label, facts.times = context.lab.name, context.lab.label, context.lab.clock == "time"
     facts.program_hash = prepared.built.hash
     facts.load, facts.work = prepared.load, _work(point, prepared)
-    facts.settings, facts.device = context.applied, context.device
-    facts.kernel = context.kernel
-    facts.rx_ring_entries = context.rx_ring_entries
+    vars(facts).update(vars(context.machine))
+    facts.xps_missing = None if facts.xps else "the DUT's driver has no choice of CPUs for transmit queues"
     facts.link, facts.generator_alone = context.link, context.alone[frame_key(point)]
-    facts.tg_machine = context.tg_machine
-    facts.xps, facts.switched_off = context.xps, context.switched_off
-    facts.xps_missing = None if context.xps else "the DUT's driver has no choice of CPUs for transmit queues"
     facts.rate_requested_pps = offered_rate(point, context.pdr, context.link)
     facts.cpus = TrialCpus(tuple(cpus.dut), tuple(cpus.tg), working_cpus(context.lab, point))
 
@@ -256,8 +252,8 @@ def read_device(context: TrialContext, facts: TrialFacts) -> None:
 
     Raises UnsupportedError if a switch differs from the plan. A rounded number is recorded.
     """
-    if context.device is not None:
-        facts.device = reread(context.lab.dut, context.device)
+    if context.machine.device is not None:
+        facts.device = reread(context.lab.dut, context.machine.device)
         facts.device.require(rounded=True)
 
 
