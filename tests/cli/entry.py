@@ -6,6 +6,7 @@ import contextlib
 import io
 import sys
 
+import click.core
 import pytest
 
 from xdplab import cli
@@ -23,6 +24,7 @@ def ending_with_output(argv: list[str]) -> tuple[int, str, str]:
     patch = pytest.MonkeyPatch()
     patch.setattr(sys, "argv", ["xdplab", *argv])
     patch.setattr(cli.signal, "signal", lambda *_: None)
+    patch.setattr(click.core, "_detect_program_name", lambda: "xdplab")
     patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
     with patch.context(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
