@@ -28,10 +28,13 @@ def rows(rng: np.random.Generator, run: float, points: int = 4, repetitions: int
     ])  # fmt: skip
 
 
+def named(tables: list[pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    return {f"r{number}": table for number, table in enumerate(tables)}
+
+
 def calibrated(rng: np.random.Generator, run: float = RUN, count: int = 5, **shape: int) -> Calibration:
     tables = [rows(rng, run, **shape) for _ in range(count)]
-    names = [f"r{n}" for n in range(count)]
-    found = calibration(tables, names, date="2026-11-22T12:00:00+00:00", lab="netns", around={"dut kernel": "6.18"})
+    found = calibration(named(tables), date="2026-11-22T12:00:00+00:00", lab="netns", around={"dut kernel": "6.18"})
     assert found is not None
     return found
 
@@ -69,7 +72,7 @@ def test_two_points_are_not_known_as_well_as_the_eight_of_a_calibration() -> Non
 
     wrong = 0
     for _ in range(400):
-        known = calibration([run(8) for _ in range(10)], list("abcdefghij"), date="", lab="", around={})
+        known = calibration({name: run(8) for name in "abcdefghij"}, date="", lab="", around={})
         sides = ({p: np.log(g["forwarded_pps"]) for p, g in run(2).groupby("point_id")} for _ in range(2))
         wrong += EqualRuns(calibration=known).difference(*sides, ["p0", "p1"]).p_differs() <= 0.05
     assert wrong / 400 <= 0.065, f"{wrong} of 400 (seed {SEED})"
@@ -88,7 +91,7 @@ def test_the_spread_over_points_is_between_those_of_one_and_of_all() -> None:
 def test_it_is_named_in_the_comparison_and_is_less_than_what_is_assumed() -> None:
     known = calibrated(np.random.default_rng(SEED))
     a, b = synthetic.run(seed=1, repetitions=10), synthetic.run(seed=2, repetitions=10)
-    found, assumed = decide(a, b, calibration=known), decide(a, b)
+    found, assumed = decide(a, b, equal=known), decide(a, b)
     assert found.spread.startswith(
         f"the spread of runs is {known.between:.1%} (SD), by the calibration of 2026-11-22: 5 "
     )
@@ -118,7 +121,7 @@ def test_trials_that_were_not_valid_make_a_machine_unfit() -> None:
     for table in tables:
         table.loc[0, "verdict"] = "invalid"
         table.loc[7, "verdict"] = "invalid"
-    found = calibration(tables, ["a", "b", "c"], date="2026-11-22", lab="netns", around={})
+    found = calibration(named(tables), date="2026-11-22", lab="netns", around={})
     assert found.unfit == ["10% of the trials were not valid, most often: the TG was deaf"]
 
 
@@ -135,7 +138,7 @@ def test_paced_rates_do_not_make_a_machine_look_steadier() -> None:
     for table in paced:
         table["point_id"] = "paced" + table["point_id"]
     both = [pd.concat(pair, ignore_index=True) for pair in zip(tables, paced, strict=True)]
-    alone, beside = (calibration(some, list("abcde"), date="", lab="", around={}) for some in (tables, both))
+    alone, beside = (calibration(named(some), date="", lab="", around={}) for some in (tables, both))
     assert (beside.between, beside.joint, beside.within) == (alone.between, alone.joint, alone.within)
 
 
@@ -143,17 +146,17 @@ def test_two_runs_or_runs_without_a_point_in_common_say_nothing() -> None:
     rng = np.random.default_rng(SEED)
     some = [rows(rng, RUN) for _ in range(3)]
     with pytest.raises(ResultsError, match="no point at maximum load has a valid rate in each of 3 runs"):
-        calibration(some[:2], ["a", "b"], date="", lab="", around={})
+        calibration(named(some[:2]), date="", lab="", around={})
     some[2]["verdict"] = "failed"
     with pytest.raises(ResultsError, match="no point at maximum load has a valid rate in each of 3 runs"):
-        calibration(some, ["a", "b", "c"], date="", lab="", around={})
+        calibration(named(some), date="", lab="", around={})
 
 
 def test_runs_of_one_repetition_have_no_spread_within_and_it_is_not_called_0() -> None:
     rng = np.random.default_rng(SEED)
     some = [rows(rng, RUN).query("repetition == 1") for _ in range(3)]
     with pytest.raises(ResultsError, match="no point has two valid repetitions in one run"):
-        calibration(some, ["a", "b", "c"], date="", lab="", around={})
+        calibration(named(some), date="", lab="", around={})
     plan = parse_plan({"name": "one", "lab": "netns", "repetitions": 1, "blocks": [{"points": {"accesses": 0}}]})
     with pytest.raises(PlanError, match=r"repetitions: 1 repetition has no spread"):
         calibrate(plan, "netns:never-made", 3, silent())

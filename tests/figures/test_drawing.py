@@ -182,7 +182,7 @@ def test_several_panels_know_their_figure_as_one_does(tmp_path: Path) -> None:
 def test_equal_marks_give_equal_bytes_with_their_provenance(tmp_path: Path) -> None:
     trials = synthetic.run(repetitions=2, vary=BUSY, workload="chase")
     source = provenance(trials)
-    files = [save(view("throughput", trials), tmp_path / part, "t", source=source) for part in ("a", "b")]
+    files = [save(view("throughput", trials), tmp_path / part / "t", source=source) for part in ("a", "b")]
     for one, other in zip(*files, strict=True):
         assert hashlib.sha256(one.read_bytes()).digest() == hashlib.sha256(other.read_bytes()).digest(), one.suffix
     words = f"run 4f3a; rules {RULES_VERSION}".encode()
@@ -207,7 +207,7 @@ def test_a_file_is_drawn_once(monkeypatch: pytest.MonkeyPatch, reader: dict[str,
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match=r"file/t\.svg cannot be written"):
-        save(VIEWS["alone"], tmp_path / "file", "t")
+        save(VIEWS["alone"], tmp_path / "file" / "t")
 
 
 def test_tick_labels_run_from_left_to_right() -> None:
@@ -410,7 +410,7 @@ def test_a_dollar_in_a_program_s_name_is_a_dollar(tmp_path: Path) -> None:
     names = [r"b$\frac{$\$.bpf.c", "a$(id)$HOME.bpf.c"]
     trials = synthetic.run(vary={"program_name": names}, workload=None, accesses=None)
     axes = figure("programs", trials)
-    save(view("programs", trials), tmp_path, "programs")
+    save(view("programs", trials), tmp_path / "programs")
     said = " ".join(text.get_text() for text in seen(sheet_of(axes)))
     assert all(name in said.replace("\n", "") for name in names), said
 

@@ -42,7 +42,7 @@ def test_the_caption_is_short_on_the_figure_and_whole_beside_it(tmp_path: Path) 
     assert words.get_window_extent().height < 0.2 * sheet.bbox.height
     assert "virtual lab" in words.get_text()
     assert "Unsupported" in words.get_text()
-    written = save(found, tmp_path, "t", formats=("svg",))
+    written = save(found, tmp_path / "t", formats=("svg",))
     (beside,) = [file.read_text() for file in written if file.suffix == ".txt"]
     assert beside.splitlines() == list(found.look.words.caption)
     assert reason.strip() in beside, "a reason is not cut"

@@ -63,9 +63,14 @@ def lab_ratios(trials: pd.DataFrame) -> list[LabRatio]:
     spare = len(rows) - rows["point_id"].nunique() - (len(labs) - 1)
     if not pairs or spare < 1:
         return []
-    effects, covariance = _effects(rows, labs, spare)
+    effects = _effects(rows, labs, spare)
     t = t_quantile(1 - (1 - CONFIDENCE) / 2 / len(pairs), spare)
-    return [_ratio(rows, points, labs, pair, effects, covariance, t) for pair in pairs]
+    ratios = []
+    for a, b in pairs:
+        common = points[a] & points[b]
+        count = int((rows["point_id"].isin(common) & rows["lab"].isin((a, b))).sum())
+        ratios.append(LabRatio(a, b, len(common), count, *effects.ratio(a, b, t)))
+    return ratios
 
 
 def labs_differ(trials: pd.DataFrame) -> Iterator[Finding]:
@@ -85,8 +90,24 @@ def labs_differ(trials: pd.DataFrame) -> Iterator[Finding]:
         yield Finding("labs differ", severity, what, points_of(pair), numbers, files_of(pair))  # type: ignore[arg-type]
 
 
-def _effects(rows: pd.DataFrame, labs: list[str], spare: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return each lab's effect on the log rate (the first lab's is 0) and their covariance.
+@dataclass(frozen=True)
+class _Effects:
+    """Each lab's effect on the log rate (the first lab's is 0), and their covariance."""
+
+    labs: list[str]
+    of_lab: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+
+    def ratio(self, a: str, b: str, t: float) -> tuple[float, float, float]:
+        """Return the ratio of lab ``b`` to lab ``a``, and its interval of ``t`` standard errors."""
+        i, j = self.labs.index(a), self.labs.index(b)
+        shift = float(self.of_lab[j] - self.of_lab[i])
+        half = t * sqrt(max(0.0, float(self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j])))
+        return exp(shift), exp(shift - half), exp(shift + half)
+
+
+def _effects(rows: pd.DataFrame, labs: list[str], spare: int) -> _Effects:
+    """Fit the labs' effects.
 
     The points' own effects are first removed from both sides (Frisch and Waugh, 1933).
     """
@@ -101,21 +122,4 @@ def _effects(rows: pd.DataFrame, labs: list[str], spare: int) -> tuple[NDArray[n
     variance = float(residual @ residual) / spare
     whole = np.zeros((len(labs), len(labs)))
     whole[1:, 1:] = variance * inverse
-    return np.concatenate([[0.0], effects]), whole
-
-
-def _ratio(
-    rows: pd.DataFrame,
-    points: dict[str, set[str]],
-    labs: list[str],
-    pair: tuple[str, str],
-    effects: NDArray[np.float64],
-    covariance: NDArray[np.float64],
-    t: float,
-) -> LabRatio:
-    a, b = (labs.index(lab) for lab in pair)
-    shift = float(effects[b] - effects[a])
-    half = t * sqrt(max(0.0, float(covariance[a, a] + covariance[b, b] - 2 * covariance[a, b])))
-    common = points[pair[0]] & points[pair[1]]
-    trials = int((rows["point_id"].isin(common) & rows["lab"].isin(pair)).sum())
-    return LabRatio(*pair, len(common), trials, exp(shift), exp(shift - half), exp(shift + half))
+    return _Effects(labs, np.concatenate([[0.0], effects]), whole)

@@ -12,7 +12,7 @@ import pandas as pd
 from xdplab.analysis.intervals import MixedPointsError
 from xdplab.errors import FigureError
 from xdplab.figures.catalogue import CATALOGUE, entry_named, prepared
-from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, FigureRequest, Layout, levels
+from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, FigureChoice, FigureRequest, Layout, levels
 from xdplab.figures.marks import View
 from xdplab.figures.reading import narrowed
 from xdplab.figures.save import provenance, save
@@ -47,7 +47,7 @@ def draw_all(
     for name in names or CATALOGUE:
         for stem, found in views_of(name, trials):
             if isinstance(found, View):
-                done.append(Drawn(name, stem, save(found, folder, stem, style=style, source=source)))
+                done.append(Drawn(name, stem, save(found, folder / stem, style=style, source=source)))
             else:
                 done.append(Drawn(name, stem, (), found))
     return done
@@ -61,7 +61,7 @@ def views_of(name: str, trials: pd.DataFrame) -> Iterator[tuple[str, View | str]
     for mixed, group in split(trials, apart):
         stem = "-".join((name, *mixed))
         try:
-            _, request = prepared(name, group, None, None, None)
+            _, request = prepared(name, group, FigureChoice())
         except FigureError as error:
             yield stem, str(error)
             continue

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from xdplab.analysis.series import SERIES, key_of, rows_where, settled, with_baselines
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import views, views_cost, views_harness, views_labs, views_traffic
-from xdplab.figures.factors import ALIASES, FACTORS, FigureRequest, arrange, compound, label_column, levels
+from xdplab.figures.factors import (
+    ALIASES,
+    FACTORS,
+    FigureChoice,
+    FigureRequest,
+    arrange,
+    compound,
+    label_column,
+    levels,
+)
 from xdplab.figures.marks import View
 from xdplab.figures.views import need, only
 from xdplab.later import later
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from xdplab.figures import draw as drawer
-    from xdplab.figures.draw import Drawing, Panels
+    from xdplab.figures.draw import Panels
 else:
     drawer = later("xdplab.figures.draw")
 
@@ -224,9 +233,9 @@ def entry_named(name: str) -> FigureEntry:
     return CATALOGUE[name]
 
 
-def chosen(trials: pd.DataFrame, where: Mapping[str, object] | None) -> pd.DataFrame:
+def chosen(trials: pd.DataFrame, where: Mapping[str, object]) -> pd.DataFrame:
     """Return the rows where each named column has the value, or one of the values, asked for. Raises FigureError."""
-    for word, wanted in (where or {}).items():
+    for word, wanted in where.items():
         name = word if word in trials else ALIASES.get(word, word)
         if name not in trials:
             raise FigureError(f"where: no column {word!r}", remedy=f"for example {', '.join(FACTORS)}")
@@ -239,14 +248,12 @@ def chosen(trials: pd.DataFrame, where: Mapping[str, object] | None) -> pd.DataF
     return trials
 
 
-def prepared(
-    name: str, trials: pd.DataFrame, hue: str | None, panel: str | None, value: str | None
-) -> tuple[FigureEntry, FigureRequest]:
+def prepared(name: str, trials: pd.DataFrame, choice: FigureChoice) -> tuple[FigureEntry, FigureRequest]:
     """Return the entry and the request with its layout, factors that still vary as its ``rest``.
 
     Raises FigureError.
     """
-    entry = entry_named(name)
+    entry, value = entry_named(name), choice.value
     if value is not None and value not in trials:
         raise FigureError(f"no column {value!r}", remedy="a rate, a time or a share of trials.parquet")
     others = VALUES.get(name, ())
@@ -255,42 +262,29 @@ def prepared(
         raise FigureError(f"{name} does not show {value}: {known}", remedy="run.plot draws any column")
     rows, column = entry.select(settled(trials), value)
     shown = views.believable(rows, column)
-    layout = arrange(shown, entry.x, hue, panel, entry.hues, entry.panels)
+    layout = arrange(shown, entry.x, choice, entry.hues, entry.panels)
     return entry, FigureRequest(name, rows, layout, column)
 
 
-def view(
-    name: str,
-    trials: pd.DataFrame,
-    *,
-    hue: str | None = None,
-    panel: str | None = None,
-    where: Mapping[str, object] | None = None,
-    value: str | None = None,
-) -> View:
-    """Return the marks and look of a figure. Raises FigureError, NotApplicableError."""
+def view(name: str, trials: pd.DataFrame, **choice: Any) -> View:
+    """Return the marks and look of a figure; ``choice`` has the fields of `FigureChoice`.
+
+    Raises FigureError, NotApplicableError.
+    """
     if name == COMPARE:
         raise FigureError("compare needs two runs", remedy="use compare_view(compare(a, b)) or xdplab compare A B")
-    entry, request = prepared(name, chosen(trials, where), hue, panel, value)
+    wanted = FigureChoice(**choice)
+    entry, request = prepared(name, chosen(trials, wanted.where or {}), wanted)
     shown = views.believable(request.trials, request.value)
     return entry.build(FigureRequest(name, request.trials, compound(shown, request.layout), request.value))
 
 
-def figure(
-    name: str,
-    trials: pd.DataFrame,
-    *,
-    hue: str | None = None,
-    panel: str | None = None,
-    where: Mapping[str, object] | None = None,
-    value: str | None = None,
-    **drawing: Unpack[Drawing],
-) -> Axes | Panels:
+def figure(name: str, trials: pd.DataFrame, **options: Any) -> Axes | Panels:
     """Draw one figure of the catalogue from trials; return its Axes, or an array of them.
 
-    ``hue`` and ``panel`` name factors (``""`` for none); ``where`` picks trials, for example
-    ``{"engine": "live", "frame_bytes": [64, 1500]}``; ``value`` another one, such as ``forwarded_l2_bps``.
-    ``drawing`` is what `draw` takes: style, ax, figsize, caption.
+    ``options`` are the fields of `FigureChoice` (hue, panel, where, value), and what `draw` takes: style, ax, figsize,
+    caption.
     Raises FigureError with what to choose if the trials do not fit one figure.
     """
-    return drawer.draw(view(name, trials, hue=hue, panel=panel, where=where, value=value), **drawing)
+    choice = {field.name: options.pop(field.name) for field in fields(FigureChoice) if field.name in options}
+    return drawer.draw(view(name, trials, **choice), **options)

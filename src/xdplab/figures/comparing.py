@@ -8,36 +8,27 @@ import pandas as pd
 
 from xdplab.analysis.values import records
 from xdplab.errors import NotApplicableError
-from xdplab.figures.catalogue import COMPARE, chosen
-from xdplab.figures.factors import FigureRequest, arrange, compound
+from xdplab.figures.catalogue import COMPARE
+from xdplab.figures.factors import FigureChoice, FigureRequest, arrange, compound
 from xdplab.figures.marks import Axes, Look, View
 from xdplab.figures.views import ACCESSES, described, labelled, program_labels
 
 RATE = "forwarded_pps"
 
 
-def compare_view(
-    compared: pd.DataFrame,
-    *,
-    names: tuple[str, str] = ("a", "b"),
-    metric: str = RATE,
-    hue: str | None = None,
-    panel: str | None = None,
-    where: Mapping[str, object] | None = None,
-) -> View:
+def compare_view(rows: pd.DataFrame, *, names: tuple[str, str] = ("a", "b"), metric: str = RATE) -> View:
     """Return the view of ``decide.compare.compare(a, b)``: ratio b/a by N, or by program with a user's among them.
 
     ``names`` label the two runs, ``metric`` is the column that was compared. Raises NotApplicableError if no point has
     a ratio.
     """
-    rows = chosen(compared, where)
     if rows["ratio"].isna().all():
         raise NotApplicableError("the two runs have no valid point in common")
     counted = bool(rows["accesses"].notna().all())
     x = "accesses" if counted else "program"
     judged = rows.assign(verdict="valid", limited_by=None, program=program_labels(rows))
     known = judged[judged["ratio"].notna()]
-    layout = arrange(known, x, hue, panel, ("queues", "program_name", "frame_bytes", "mode"), ("mode",))
+    layout = arrange(known, x, FigureChoice(), ("queues", "program_name", "frame_bytes", "mode"), ("mode",))
     request = FigureRequest(COMPARE, judged, compound(known, layout), "ratio")
     note = f"{names[1]} over {names[0]}: ratio of geometric means, 95 % interval with the spread of runs as its floor."
     what = "rate" if metric == RATE else metric

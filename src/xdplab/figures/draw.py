@@ -9,7 +9,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, floor, log10
-from typing import Any, TypedDict
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -67,15 +67,6 @@ class Panels(np.ndarray[Any, Any]):
         stream = io.BytesIO()
         self.figure.savefig(stream, format="png")
         return stream.getvalue()
-
-
-class Drawing(TypedDict, total=False):
-    """Options of `draw` that differ from its defaults."""
-
-    style: str | Style
-    ax: Axes | None
-    figsize: tuple[float, float] | None
-    caption: bool
 
 
 def draw(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -26,7 +27,7 @@ def plot(trials: pd.DataFrame, y: str, x: str, hue: str | None, panel: str | Non
     ``options`` go to that function (``kind``, ``errorbar``, ``height``, ``col_wrap``, …), ``where`` chooses trials.
     Raises FigureError for a column that is not there, and where one mark would join several points.
     """
-    last = settled(chosen(trials, options.pop("where", None)))
+    last = settled(chosen(trials, options.pop("where", {})))
     if "verdict" in last:
         last = last[last["verdict"].eq("valid").fillna(False)]
     names = {"y": y, "x": x, "hue": hue, "col": panel, **{n: options.pop(n) for n in _NAMES if n in options}}
@@ -134,7 +135,8 @@ def over_time(
         burst = burst[burst["attempt"].eq(burst.groupby("trial_id")["attempt"].transform("max")).fillna(False)]
     spans = burst.groupby("trial_id")["t_s"].diff().fillna(burst["t_s"])
     rates = pd.DataFrame({"trial_id": burst["trial_id"], "t_s": burst["t_s"], y: burst[frames] / spans})
-    return _by_trial(rates[rates["trial_id"].duplicated(keep="last")], trials, "t_s", y, hue, panel, options)
+    whole = rates[rates["trial_id"].duplicated(keep="last")]
+    return _by_trial(whole, trials, {"x": "t_s", "y": y, "hue": hue, "col": panel}, options)
 
 
 def latency_cdf(
@@ -152,22 +154,17 @@ def latency_cdf(
     shares = buckets.assign(
         latency_us=buckets["latency_ns"] / 1e3, share=counts.cumsum() / counts.transform("sum")
     ).drop(columns=["latency_ns", "count"])
-    return _by_trial(shares, trials, "latency_us", "share", hue, panel, options).set(xscale="log")
+    names = {"x": "latency_us", "y": "share", "hue": hue, "col": panel}
+    return _by_trial(shares, trials, names, options).set(xscale="log")
 
 
 def _by_trial(
-    rows: pd.DataFrame,
-    trials: pd.DataFrame,
-    x: str,
-    y: str,
-    hue: str | None,
-    panel: str | None,
-    options: dict[str, Any],
+    rows: pd.DataFrame, trials: pd.DataFrame, names: Mapping[str, str | None], options: dict[str, Any]
 ) -> FacetGrid:
     """Draw one line per trial; ``rows`` are joined with the trial's factors by trial_id."""
-    known = chosen(trials, options.pop("where", None))
-    joined = rows.merge(known.drop(columns=[x, y], errors="ignore"), on="trial_id")
-    found = {place: column_of(joined, name) for place, name in {"hue": hue, "col": panel}.items() if name}
-    names = {"x": x, "y": y, **found}
+    factors = chosen(trials, options.pop("where", {})).drop(columns=[names["x"], names["y"]], errors="ignore")
+    joined = rows.merge(factors, on="trial_id")
+    columns = {place: column_of(joined, name) for place, name in names.items() if name}
     usual = {"units": "trial_id", "estimator": None, "kind": "line"}
-    return _labelled(sns.relplot(data=_levels_as_words(_plain(joined), names), **names, **(usual | options)), names)
+    shown = _levels_as_words(_plain(joined), columns)
+    return _labelled(sns.relplot(data=shown, **columns, **(usual | options)), columns)

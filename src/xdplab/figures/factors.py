@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,6 +64,20 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class FigureChoice:
+    """What a reader chooses of a figure.
+
+    ``hue`` and ``panel`` name factors (``""`` for none); ``where`` picks trials, for example
+    ``{"engine": "live", "frame_bytes": [64, 1500]}``; ``value`` another column, such as ``forwarded_l2_bps``.
+    """
+
+    hue: str | None = None
+    panel: str | None = None
+    where: Mapping[str, object] | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True)
 class FigureRequest:
     """The input of a view: ``trials`` with the column ``value``, settled, of one arrangement and engine."""
 
@@ -88,10 +102,9 @@ def _prefer(
     return next(((name,) for name in order if name in free), ())
 
 
-def arrange(
-    trials: pd.DataFrame, x: str, hue: str | None, panel: str | None, hues: Sequence[str], panels: Sequence[str]
-) -> Layout:
+def arrange(trials: pd.DataFrame, x: str, choice: FigureChoice, hues: Sequence[str], panels: Sequence[str]) -> Layout:
     """Choose hue and panel where the reader did not (``""`` means none), by the figure's order of preference."""
+    hue, panel = choice.hue, choice.panel
     chosen_panel = _prefer(trials, "panel", panel, panels, [x] + ([factor_name(hue, "hue")] if hue else []))
     chosen_hue = _prefer(trials, "hue", hue, hues, [x, *chosen_panel])
     held = list(dict.fromkeys([x, *chosen_hue, *chosen_panel]))

@@ -82,24 +82,23 @@ LAYOUT_TABLES = ("GSUB", "GPOS", "GDEF", "MATH", "kern")
 
 def save(
     view: View,
-    folder: Path,
-    stem: str,
+    path: Path,
     *,
     style: str | Style = "paper-1col",
     source: Mapping[str, str] | None = None,
     formats: Sequence[str] = FORMATS,
 ) -> tuple[Path, ...]:
-    """Draw a view; write ``stem`` in each format, its marks as CSV and a shortened caption as text; return the paths.
+    """Draw a view; write it in each format, its marks as CSV, and its caption as text where a figure has a shorter one.
 
-    Raises ResultsError naming the file if it cannot be written.
+    ``path`` has no suffix yet. Returns the paths. Raises ResultsError naming the file if it cannot be written.
     """
     style = style_named(style) if isinstance(style, str) else style
     sheet = sheet_of(drawing.draw(view, style))
-    files = {suffix: render(sheet, suffix, style, stem, source or {}) for suffix in formats}
-    files["csv"] = view.marks.assign(file=stem).to_csv(index=False, lineterminator="\n").encode()
+    files = {suffix: render(sheet, suffix, style, path.name, source or {}) for suffix in formats}
+    files["csv"] = view.marks.assign(file=path.name).to_csv(index=False, lineterminator="\n").encode()
     if view.look.words.short_caption:
         files["txt"] = visible("".join(f"{part}\n" for part in view.caption)).encode()
-    return tuple(write_whole(folder / f"{stem}.{suffix}", data) for suffix, data in files.items())
+    return tuple(write_whole(path.with_name(f"{path.name}.{suffix}"), data) for suffix, data in files.items())
 
 
 def sheet_of(axes: Axes | Panels) -> Figure:

@@ -93,7 +93,7 @@ def draw_views(
         if around:
             short = view.look.words.short_caption or view.caption
             view = view.captioned((*view.caption, f"Measured with {around}."), short)
-        files = save(view, folder, name, style=style, source={"run": run})
+        files = save(view, folder / name, style=style, source={"run": run})
         shown = view.marks.drop(columns=["file", "limited_by"]).dropna(axis=1, how="all")
         caption = "\n".join(view.caption)
         text = f"# {view.look.axes.y_label}\n\n{markdown(shown)}\n{caption}\n"

@@ -335,7 +335,7 @@ def _ratios(found: ComparedRuns) -> tuple[list[Picture], list[str]]:
     except (FigureError, NotApplicableError) as error:
         return [], [f"ratio: {error}"]
     with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:
-        save(view, Path(name), "ratio", formats=("svg",))
+        save(view, Path(name) / "ratio", formats=("svg",))
         return [picture(Path(name) / "ratio.svg")], []
 
 

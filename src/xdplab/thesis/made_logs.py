@@ -14,6 +14,7 @@ TITLE = "  Time    TX Packets     TX Packet Rate Avg TX Packet Rate    RX Packet
 T0_NS, C_NS = 1000.0, 3.0
 SAR_LEADS_S = 11.0  # before the traffic
 CPUS = 16
+SECONDS = 60  # of a run of the generator
 
 
 def rate_pps(accesses: int, queues: int = 1, *, c_ns: float = C_NS) -> float:
@@ -21,28 +22,32 @@ def rate_pps(accesses: int, queues: int = 1, *, c_ns: float = C_NS) -> float:
 
 
 def generator(
-    rx_pps: float, *, tx_pps: float = 1.6e7, latency_s: float = 0.04, decimals: int | None = 10, seconds: int = 60,
+    rx_pps: float,
+    *,
+    tx_pps: float = 1.6e7,
+    latency_s: float = 0.04,
+    decimals: int | None = 10,
     foreign_at: int | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Return one run. A foreign frame in second ``foreign_at`` subtracts 1e6 s from the sum of latencies."""
-    latency = "" if decimals is None else "       Latency mean"
-    lines = [f"{TITLE}{latency}  Core  Port"]
-    for second in range(1, seconds + 1):
-        lines.append(_row(second, (round(second * tx_pps), tx_pps), (0, 0.0), 0.0, decimals and 2, 1))
-        if second < seconds:
+    lines = [f"{TITLE}{'' if decimals is None else '       Latency mean'}  Core  Port"]
+    for second in range(1, SECONDS + 1):
+        lines.append(_row(second, (round(second * tx_pps), tx_pps), (0, 0.0), _latency(0.0, decimals and 2), 1))
+        if second < SECONDS:
             time_s = second + 0.5
             packets = round(time_s * rx_pps)
             total = packets * latency_s - (1e6 if foreign_at is not None and second >= foreign_at else 0.0)
             mean = total / packets if packets else 0.0
-            lines.append(_row(time_s, (0, 0.0), (packets, rx_pps), mean, decimals, 2))
+            lines.append(_row(time_s, (0, 0.0), (packets, rx_pps), _latency(mean, decimals), 2))
     return "\n".join(lines) + "\n"
 
 
-def _row(
-    time_s: float, tx: tuple[int, float], rx: tuple[int, float], latency_s: float, decimals: int | None, core: int
-) -> str:
+def _latency(seconds: float, decimals: int | None) -> list[str]:
+    return [] if decimals is None else [f"{seconds:17.{decimals}f}"]
+
+
+def _row(time_s: float, tx: tuple[int, float], rx: tuple[int, float], latency: list[str], core: int) -> str:
     counts = [f"{packets:12d}, {rate:17.2f}, {rate:17.2f}" for packets, rate in (tx, rx)]
-    latency = [] if decimals is None else [f"{latency_s:17.{decimals}f}"]
     return ", ".join([f"{time_s:6.3f}", *counts, *latency, f"{core:4d}", f"{0:4d}"])
 
 

@@ -123,16 +123,14 @@ def trial_rows(logs: TrialLogs, run_id: str) -> list[Row]:
     runs: Sequence[GeneratorRun | None] = logs.generator.runs if logs.generator else (None,)
     rows = []
     for attempt, run in enumerate(runs, 1):
-        last = attempt == len(runs)
-        rows.append(_row(logs, run, run_id, attempt, logs.sar if last else None, logs.perf if last else None))
+        rows.append(_row(logs, run, run_id, attempt, last=attempt == len(runs)))
     return rows
 
 
-def _row(
-    logs: TrialLogs, run: GeneratorRun | None, run_id: str, attempt: int, sar: SarDigest | None, perf: PerfDigest | None
-) -> Row:
+def _row(logs: TrialLogs, run: GeneratorRun | None, run_id: str, attempt: int, *, last: bool) -> Row:
     reasons: dict[str, str] = {}
     measured = logs.measured
+    sar, perf = (logs.sar, logs.perf) if last else (None, None)
     busy = logs.busy if sar else None
     row: Row = {
         "run_id": run_id,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import exp, log, sqrt
 from typing import Any
@@ -103,21 +103,20 @@ class Calibration:
 
 
 def calibration(
-    tables: Sequence[pd.DataFrame],
-    names: Sequence[str],
+    tables: Mapping[str, pd.DataFrame],
     *,
     date: str,
     lab: str,
     around: Mapping[str, str],
     value: str = "forwarded_pps",
 ) -> Calibration:
-    """Return how much the runs of ``tables`` (settled trials of one plan) differ.
+    """Return how much runs of one plan differ: ``tables`` has the settled trials of each by its name.
 
     Raises ResultsError if they do not show it: fewer than three runs, no point at maximum load with a valid rate in
     each of them, or no point with two valid repetitions in one run.
     """
-    every = pd.concat([table.assign(run=name) for name, table in zip(names, tables, strict=True)], ignore_index=True)
-    good = every[every["verdict"].eq("valid").fillna(False) & every[value].gt(0).fillna(False)]
+    trials = pd.concat([table.assign(run=name) for name, table in tables.items()], ignore_index=True)
+    good = trials[trials["verdict"].eq("valid").fillna(False) & trials[value].gt(0).fillna(False)]
     if "rate_requested_pps" in good:
         good = good[good["rate_requested_pps"].isna()]  # a paced rate is the one asked for: equal in all runs
     logs = pd.DataFrame({"run": good["run"], "point": good["point_id"], "log": [log(v) for v in good[value]]})
@@ -134,17 +133,17 @@ def calibration(
             "no point has two valid repetitions in one run: how far repetitions spread is not known",
             remedy="calibrate with more `repetitions:`, or see `xdplab audit` for what was not valid",
         )
-    bad = every[~every["verdict"].eq("valid").fillna(False)]
+    bad = trials[~trials["verdict"].eq("valid").fillna(False)]
     return Calibration(
         date=date,
         lab=lab,
         around=around,
-        names=tuple(str(name) for name in names),
+        names=tuple(tables),
         points=len(means),
-        repetitions=int(every["repetition"].max()),
+        repetitions=int(trials["repetition"].max()),
         between=float(np.sqrt(means.var(axis=1, ddof=1).mean())),
         joint=float(means.mean(axis=0).std(ddof=1)),
         within=float(np.sqrt((apart**2).sum() / freedom)),
-        invalid=len(bad) / len(every),
+        invalid=len(bad) / len(trials),
         worst=str(bad["reason"].mode().iloc[0]) if len(bad) else "",
     )

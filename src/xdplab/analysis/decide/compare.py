@@ -252,20 +252,19 @@ def decide(
     b: pd.DataFrame,
     value: str = "forwarded_pps",
     *,
-    equal: Sequence[pd.DataFrame] = (),
+    equal: Sequence[pd.DataFrame] | Calibration = (),
     margin: float = MARGIN,
-    calibration: Calibration | None = None,
 ) -> Decision:
-    """Compare ``b`` to ``a`` by valid trials of ``value``. ``equal``: runs that measured the same as each other.
+    """Compare ``b`` to ``a`` by valid trials of ``value``.
 
-    Without ``equal``, ``calibration`` gives the spread of equal runs of the machine.
-
+    ``equal`` gives the spread of equal runs: the trials of runs that measured the same, or the machine's calibration.
     If a point has no ratio, ``reason`` says why.
     """
-    a, b, *equal = same_points(a, b, *equal)
+    calibration, tables = (equal, ()) if isinstance(equal, Calibration) else (None, equal)
+    a, b, *tables = same_points(a, b, *tables)
     (first, why_first), (second, why_second) = _logs(a, value), _logs(b, value)
     sides, reasons = (first, second), (why_first, why_second)
-    spread = EqualRuns(tuple(_logs(trials, value)[0] for trials in equal), calibration)
+    spread = EqualRuns(tuple(_logs(trials, value)[0] for trials in tables), calibration)
     both = _points(a, b)
     names = [str(point) for point in both["point_id"]]
     differences: dict[str, Difference] = {}

@@ -64,7 +64,7 @@ def against(path: Path, run: Run[Any], *, margin: float = MARGIN) -> ComparedRun
     now = run.around()
     kept = calibrated(before, now) if usable(metric, equal) else None
     first, second = same_points(first, second)
-    decision = decide(first, second, metric, equal=equal, margin=margin, calibration=kept)
+    decision = decide(first, second, metric, equal=equal or kept or (), margin=margin)
     names = (f"{name} (baseline)", run.directory.name)
     doubts = dict.fromkeys(names, ()) | {
         names[1]: tuple(f"{one.rule}: {one.what}" for one in run.findings() if one.severity == "warning")

@@ -38,13 +38,12 @@ def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Cali
         with runs.lab_for(lab_name) as lab:
             directories.append(kind.measured(plan, lab, folder, observer).directory)
     facts = {name: value for name, value in around(directories[0]).items() if name in (*MACHINE, "dut kernel")}
-    tables = [runs.settled_trials(directory) for directory in directories]
-    names = [directory.name for directory in directories]
+    tables = {directory.name: runs.settled_trials(directory) for directory in directories}
     try:
-        calibrated_lab = calibration(tables, names, date=now.isoformat(timespec="seconds"), lab=lab_name, around=facts)
+        calibrated_lab = calibration(tables, date=now.isoformat(timespec="seconds"), lab=lab_name, around=facts)
     except ResultsError as error:
-        worst = min(zip(directories, tables, strict=True), key=lambda run: int(run[1]["verdict"].eq("valid").sum()))[0]
-        remedy = (error.remedy or "").replace("`xdplab audit`", f"`xdplab audit {worst.path}`")
+        worst = min(tables, key=lambda name: int(tables[name]["verdict"].eq("valid").sum()))
+        remedy = (error.remedy or "").replace("`xdplab audit`", f"`xdplab audit {folder / worst}`")
         raise ResultsError(f"{folder}: {error.message}", remedy=remedy) from error
     with disk_errors(folder):
         (folder / FILE).write_text(json.dumps(calibrated_lab.to_json(), indent=1) + "\n")

@@ -53,9 +53,8 @@ def compared(
         settled[0],
         settled[1],
         metric,
-        equal=[run.rows() for run in equal],
+        equal=[run.rows() for run in equal] or calibration or (),
         margin=margin,
-        calibration=calibration,
     )
     return ComparedRuns(metric, names, tuple(_unlike(first, second, *settled)), doubts, decision)
 
