@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any, cast
@@ -50,32 +50,40 @@ class GeneratorInterval:
     rx_packets: int | None
 
 
-@dataclass(frozen=True)
-class Summary:
-    """One burst, at rest. What was not counted is None, and ``missing`` says why, by field.
+@dataclass(frozen=True, kw_only=True)
+class SentFrames:
+    """How the frames of a burst were sent.
 
-    ``tx_packets`` were handed to the device, which refused ``tx_errors`` of them. ``lost_packets`` is tx_packets less
-    the received ones without ``duplicates``. ``reordered`` ones came behind a higher number of their flow (of their
-    stream in outputs without ``rx_window_packets``). ``rx_window_packets`` had arrived ``rx_window_s`` after the
-    burst's start, at its end: the other ``rx_packets`` drained from rings later. At maximum load the sender stood still
-    for ``tx_pause_max_ns`` at most and for ``tx_paused_ns`` in total. ``tx_busy_cores``: CPUs that its threads kept
-    busy. ``device_*``: counts of the generator's own port, if the generator owns it (DPDK). ``probes_*`` are additional
-    frames that a NIC stamps. ``rx_unstamped`` stamped frames came back without a stamp of the receiving device,
-    if it was asked for them. The sending device told of ``tx_stamped`` frames when it sent them, and of
-    ``tx_unstamped`` not, if it was asked; ``unmatched_stamps`` frames came back stamped, but have no stamp of sending,
-    or came back too long after it. ``tx_bytes``, ``rx_bytes`` and ``foreign_bytes`` are the bytes of ``tx_packets``,
-    ``rx_packets`` and ``foreign_packets``, counted, with FCS. ``tx_restored``: the sender writes each frame whole,
-    because the program under test changed a payload; ``tx_unrestored_packets`` were sent before it noticed. The stamped
-    frames were drawn with ``stamp_seed``. ``tx_by_size`` and ``rx_by_size`` are pairs of a size with FCS and its
-    frames, None if all frames have one size.
+    The device refused ``tx_errors`` of them. At maximum load the sender stood still for ``tx_pause_max_ns`` at most and
+    for ``tx_paused_ns`` in total. ``tx_busy_cores``: CPUs that its threads kept busy. ``tx_bytes`` are counted, with
+    FCS. ``tx_restored``: the sender writes each frame whole, because the program under test changed a payload;
+    ``tx_unrestored_packets`` were sent before it noticed. ``tx_by_size``: pairs of a size with FCS and its frames, None
+    if all frames have one size.
     """
 
-    burst: str
-    duration_s: float
-    tx_packets: int
     tx_errors: int | None
     tx_by_queue: tuple[int, ...]
-    rate_requested_pps: float | None
+    tx_pause_max_ns: int | None = None
+    tx_paused_ns: int | None = None
+    tx_busy_cores: float | None = None
+    tx_late_max_ns: int | None = None
+    tx_late_packets: int | None = None
+    tx_restored: bool | None = None
+    tx_unrestored_packets: int | None = None
+    tx_bytes: int | None = None
+    tx_by_size: Sizes | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceivedFrames:
+    """What came back.
+
+    ``lost_packets`` is tx_packets less the received ones without ``duplicates``. ``reordered`` ones came behind a
+    higher number of their flow (of their stream in outputs without ``rx_window_packets``). ``rx_window_packets`` had
+    arrived ``rx_window_s`` after the burst's start, at its end: the other ``rx_packets`` drained from rings later.
+    ``rx_bytes`` and ``foreign_bytes`` are the bytes of ``rx_packets`` and ``foreign_packets``, counted, with FCS.
+    """
+
     rx_packets: int | None
     lost_packets: int | None
     duplicates: int | None
@@ -83,36 +91,50 @@ class Summary:
     foreign_packets: int | None
     bad_run_id: int | None
     rx_by_queue: tuple[int, ...] | None
-    limited: str | None
     stale_packets: int | None = None
     damaged_packets: int | None = None
     altered_packets: int | None = None
-    bad_stamps: int | None = None
     rx_window_packets: int | None = None
     rx_window_s: float | None = None
-    tx_pause_max_ns: int | None = None
-    tx_paused_ns: int | None = None
-    tx_busy_cores: float | None = None
-    tx_late_max_ns: int | None = None
-    tx_late_packets: int | None = None
-    interrupted: bool = False
+    rx_bytes: int | None = None
+    foreign_bytes: int | None = None
+    rx_by_size: Sizes | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortCounts:
+    """Counts of the generator's own port, if the generator owns it (DPDK), and the stamps of devices.
+
+    ``probes_*`` are additional frames that a NIC stamps. ``rx_unstamped`` stamped frames came back without a stamp of
+    the receiving device, if it was asked for them. The sending device told of ``tx_stamped`` frames when it sent them,
+    and of ``tx_unstamped`` not, if it was asked; ``unmatched_stamps`` frames came back stamped, but have no stamp of
+    sending, or came back too long after it. The stamped frames were drawn with ``stamp_seed``.
+    """
+
     device_tx_packets: int | None = None
     device_rx_packets: int | None = None
     device_rx_missed: int | None = None
     probes_sent: int | None = None
     probes_lost: int | None = None
+    bad_stamps: int | None = None
     rx_unstamped: int | None = None
     tx_stamped: int | None = None
     tx_unstamped: int | None = None
     unmatched_stamps: int | None = None
-    tx_restored: bool | None = None
-    tx_unrestored_packets: int | None = None
     stamp_seed: int | None = None
-    tx_bytes: int | None = None
-    rx_bytes: int | None = None
-    foreign_bytes: int | None = None
-    tx_by_size: Sizes | None = None
-    rx_by_size: Sizes | None = None
+
+
+@dataclass(frozen=True)
+class Summary(SentFrames, ReceivedFrames, PortCounts):
+    """One burst, at rest: ``tx_packets`` were handed to the device. What was not counted is None, and ``missing`` says
+    why, by field."""
+
+    burst: str
+    duration_s: float
+    tx_packets: int
+    rate_requested_pps: float | None
+    limited: str | None
+    interrupted: bool = False
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def known(self, name: str, otherwise: str) -> Any:
@@ -371,18 +393,18 @@ def parse_line(line: str, number: int | None = None) -> Record:
     return record_of_line(as_object(json_of(line, TOOL, line=number), TOOL, line=number), number)
 
 
-def record_of_line(fields: dict[str, object], number: int | None = None) -> Record:
+def record_of_line(line: dict[str, object], number: int | None = None) -> Record:
     """Return the record of a line's JSON object, as `parse_line`."""
-    kind = _KINDS.get(str(fields.get("type")))
+    kind = _KINDS.get(str(line.get("type")))
     if kind is None:
-        refuse(TOOL, "not a line of a traffic generator", line=number, text=repr(fields))
+        refuse(TOOL, "not a line of a traffic generator", line=number, text=repr(line))
     if kind is Summary:
-        fields = fields | {"missing": _reasons(fields, number)}
-    record = cast("Record", record_of(kind, fields, TOOL, line=number))
+        line = line | {"missing": _reasons(line, number)}
+    record = cast("Record", record_of(kind, line, TOOL, line=number))
     if isinstance(record, GeneratorReady):
-        return replace(record, settings={key: value for key, value in fields.items() if key != "type"})
+        return replace(record, settings={key: value for key, value in line.items() if key != "type"})
     if isinstance(record, Histogram):
-        if (fields.get("unit"), fields.get("scheme")) != (UNIT, SCHEME) or record.sub_bits > MAX_SUB_BITS:
+        if (line.get("unit"), line.get("scheme")) != (UNIT, SCHEME) or record.sub_bits > MAX_SUB_BITS:
             refuse(TOOL, "a histogram of another kind", line=number)
         if record.of not in (SENT, DUE, LATENESS, *STAMPED_BY_DEVICE):
             refuse(TOOL, f"a histogram of something else: {record.of}", line=number)
@@ -391,11 +413,7 @@ def record_of_line(fields: dict[str, object], number: int | None = None) -> Reco
     return record
 
 
-_OF_RECEIVER = (
-    *("rx_packets", "lost_packets", "duplicates", "reordered", "foreign_packets", "bad_run_id", "stale_packets"),
-    *("damaged_packets", "altered_packets", "bad_stamps", "rx_bytes", "foreign_bytes", "rx_by_queue", "rx_by_size"),
-    *("rx_window_packets", "rx_window_s", "rx_unstamped"),
-)
+_OF_RECEIVER = (*(one.name for one in fields(ReceivedFrames)), "bad_stamps", "rx_unstamped")
 _SHARED_REASONS = {"rx_missing": _OF_RECEIVER, "tx_errors_missing": ("tx_errors",)}
 """A line's reasons, each for all fields that one thing would have counted."""
 
