@@ -1,7 +1,7 @@
 """The native baseline (N = 0) beside the shortest DUTs there are: three lines that return XDP_TX, and xdp-bench.
 
 Run as root. Baseline and three lines take turns every few milliseconds under one sender (a race by slices, see
-docs/use/compare.md). xdp-bench attaches a program of its own and cannot be exchanged: whole windows in turns. It swaps
+docs/use/race.md). xdp-bench attaches a program of its own and cannot be exchanged: whole windows in turns. It swaps
 addresses as the baseline does; the three lines do not touch the frame. xdp-bench is named where it is missing or does
 not start.
 """
