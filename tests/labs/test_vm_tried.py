@@ -129,7 +129,9 @@ def test_a_guest_boots_with_mitigations_where_its_name_says_so(
     monkeypatch.setattr(tried, "choose", lambda *_: tried.Choice(qemu.WAYS["count"], "max", "asked for"))
     monkeypatch.setattr(qemu, "first_root", lambda *_: b"")
     monkeypatch.setattr(qemu, "files", lambda *_: b"")
-    monkeypatch.setattr(GuestKeepers, "start", lambda *_, **wanted: started.update(wanted))
+    monkeypatch.setattr(
+        GuestKeepers, "start", lambda _, script, *__, facts, **___: started.update(script.configuration, facts=facts)
+    )
     lab.boot(0, f"{name}:count", lab.Guest.chosen(name, "count"), lease=True)
     assert word in started["argv"][started["argv"].index("-append") + 1].split()
-    assert lab.label({"kernel": started["known"]["kernel"], "way": "count"}).startswith(f"virtual lab, vm {name},")
+    assert lab.label({"kernel": started["facts"]["kernel"], "way": "count"}).startswith(f"virtual lab, vm {name},")

@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,15 @@ from xdplab.labs.cache import cache_dir
 from xdplab.labs.keepers import Keepers
 
 _NOTE = re.compile(r"^xdplab: (the guest .*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class KeeperScript:
+    """The program of a keeper, its ``configuration``, and the files that it inherits."""
+
+    path: Path
+    configuration: Mapping[str, Any]
+    descriptors: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -40,33 +49,23 @@ class GuestKeepers(Keepers):
             return ""
         return f": last time {notes[-1]}; its console: {console}" if notes else ""
 
-    def start(
-        self,
-        script: Path,
-        uid: int,
-        instance: str,
-        *,
-        lease: bool,
-        known: dict[str, Any],
-        descriptors: Sequence[int] = (),
-        **wanted: Any,
-    ) -> bool:
+    def start(self, script: KeeperScript, uid: int, instance: str, *, lease: bool, facts: dict[str, Any]) -> bool:
         """Start a keeper and return once its guest is up. Returns whether it was made now.
 
-        ``known`` is the description of the lab for clients, ``wanted`` the configuration of the keeper's ``script``.
+        ``facts`` describe the lab for clients.
         """
         console = str(self.console(instance))
-        more = {"ping_s": self.ping_s} | wanted
+        more = {"ping_s": self.ping_s, **script.configuration}
         lab = {"socket": str(self.address(uid, instance)), "uid": uid, "lease": lease, "start_s": self.coming_up_s}
         with ThreadPoolExecutor(1) as beside:
             beside.submit(importlib.import_module, "xdplab.hosts.ssh")  # its users need it as soon as it is up
             done = subprocess.run(
-                [sys.executable, "-I", "-B", str(script)],
-                input=json.dumps(lab | more | {"console": console, "known": known | {"console": console}}),
+                [sys.executable, "-I", "-B", str(script.path)],
+                input=json.dumps(lab | more | {"console": console, "known": facts | {"console": console}}),
                 capture_output=True,
                 text=True,
                 check=False,
-                pass_fds=descriptors,
+                pass_fds=script.descriptors,
             )
         return self.made(uid, instance, done)
 

@@ -15,7 +15,7 @@ from xdplab.hosts import Host
 from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace
 from xdplab.labs.cache import cache_dir, native_dir
 from xdplab.labs.cpu_caches import evicted_bytes
-from xdplab.labs.guests.keepers import GuestKeepers
+from xdplab.labs.guests.keepers import GuestKeepers, KeeperScript
 from xdplab.labs.guests.keepers import arrangement as arrangement
 from xdplab.labs.keepers import KeeperLab
 from xdplab.labs.keepers import require_name as require_name
@@ -134,16 +134,13 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     _require_tools()
     require_namespaces()
     kernel = package()
-    known = {"kernel": kernel.series, "release": kernel.release, "version": kernel.version, "way": "uml"}
-    return KEEPERS.start(
-        _HERE / "keeper.py",
-        uid,
-        instance,
-        lease=lease,
-        known=known | {"why": WITHOUT_AVX if xstate.is_too_long() else OWN_SPEED},
-        argv=_argv(kernel, own := _own_dir(instance)),
-        own_dir=str(own),
-    )
+    folder = _own_dir(instance)
+    script = KeeperScript(_HERE / "keeper.py", {"argv": _argv(kernel, folder), "own_dir": str(folder)})
+    facts = {
+        **{"kernel": kernel.series, "release": kernel.release, "version": kernel.version, "way": "uml"},
+        "why": WITHOUT_AVX if xstate.is_too_long() else OWN_SPEED,
+    }
+    return KEEPERS.start(script, uid, instance, lease=lease, facts=facts)
 
 
 def _argv(kernel: Package, own: Path) -> list[str]:

@@ -6,8 +6,8 @@ import base64
 import contextlib
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from xdplab.errors import LabError
 from xdplab.hosts import Host
 from xdplab.labs.base import MITIGATED, Arrangement, Clock, LinkEnds
 from xdplab.labs.cache import native_dir
-from xdplab.labs.guests.keepers import GuestKeepers
+from xdplab.labs.guests.keepers import GuestKeepers, KeeperScript
 from xdplab.labs.netns.keeper import QUEUES
 from xdplab.labs.netns.lab import NetnsLab
 from xdplab.labs.vm import kernels, qemu, tried
@@ -132,53 +132,51 @@ class Guest:
         return cls(name, kernel, tried.choose(asked, kernel, tools), tools)
 
 
-def boot(
-    uid: int,
-    instance: str,
-    guest: Guest,
-    *,
-    lease: bool,
-    scripts: tuple[str, str] = ("keeper.py", "link.py"),
-    cpus: int | None = None,
-    queues: int = QUEUES,
-    card: str | None = None,
-    taps: int = 0,
-    ports: dict[str, int] = qemu.PORTS,
-    devices: Sequence[str] = (),
-) -> bool:
-    """Start a guest's keeper; ``scripts`` are its own and the one that makes the link inside. Returns as `up` does.
+@dataclass(frozen=True)
+class GuestSpec:
+    """What a kind of lab wants of its guest, and of its keeper.
 
+    ``scripts``: the keeper's own and the one that makes the link inside. ``cpus``: None for those of the guest's way.
     ``card``: the guest's card at its end of a tap with ``taps`` queues, if the keeper makes one.
     """
+
+    scripts: tuple[str, str] = ("keeper.py", "link.py")
+    cpus: int | None = None
+    queues: int = QUEUES
+    card: str | None = None
+    taps: int = 0
+    ports: Mapping[str, int] = field(default_factory=lambda: qemu.PORTS)
+    devices: Sequence[str] = ()
+
+
+def boot(uid: int, instance: str, guest: Guest, *, lease: bool, spec: GuestSpec = GuestSpec()) -> bool:
+    """Start a guest's keeper. Returns as `up` does."""
     kernel, way = guest.kernel, guest.choice.way
-    cpus = cpus or qemu.cpus(way)
+    cpus = spec.cpus or qemu.cpus(way)
     own, client = key_pair(), key_pair()
-    mitigated = guest.name.endswith(MITIGATED)
-    argv = [
-        *qemu.argv(way, guest.choice.cpu, kernel, guest.tools, native_dir(), cpus=cpus, mitigated=mitigated),
-        *devices,
-    ]
+    machine = qemu.Machine(guest.choice.cpu, cpus, mitigated=guest.name.endswith(MITIGATED))
+    argv = [*qemu.argv(way, kernel, guest.tools, machine, native_dir()), *spec.devices]
     first_root = qemu.first_root(kernel, guest.tools)
     state = qemu.state(way, kernel, argv, first_root)
     host = {"host_key": own.public, "client_key": client.private}  # the keeper gives it only to the owner
     with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
         file.write(first_root)
         file.flush()
-        return KEEPERS.start(
-            Path(__file__).with_name(scripts[0]),
-            uid,
-            instance,
-            lease=lease,
-            known={
-                **{"kernel": guest.name, "release": kernel.release, "version": kernel.version},
-                **{"way": way.name, "why": guest.choice.why, "cpu": guest.choice.cpu},
+        configuration = {
+            "guest": {
+                **{"cpus": list(range(cpus)), "queues": spec.queues, "taps": spec.taps, "card": spec.card},
+                "hosts": {"guest": host},
             },
-            guest={"cpus": list(range(cpus)), "queues": queues, "taps": taps, "card": card, "hosts": {"guest": host}},
-            descriptors=(file.fileno(),),
-            argv=argv,
-            initrd=file.fileno(),
-            state=str(state) if state else None,
-            files=base64.b64encode(qemu.files(kernel, guest.tools, own, client, scripts[1])).decode(),
-            ports=ports,
-            ping_s=way.ping_s,
-        )
+            "argv": argv,
+            "initrd": file.fileno(),
+            "state": str(state) if state else None,
+            "files": base64.b64encode(qemu.files(kernel, guest.tools, own, client, spec.scripts[1])).decode(),
+            "ports": dict(spec.ports),
+            "ping_s": way.ping_s,
+        }
+        script = KeeperScript(Path(__file__).with_name(spec.scripts[0]), configuration, (file.fileno(),))
+        facts = {
+            **{"kernel": guest.name, "release": kernel.release, "version": kernel.version},
+            **{"way": way.name, "why": guest.choice.why, "cpu": guest.choice.cpu},
+        }
+        return KEEPERS.start(script, uid, instance, lease=lease, facts=facts)

@@ -134,30 +134,32 @@ def _static_busybox() -> str | None:
     return path if is_static else None
 
 
-def argv(
-    way: Acceleration,
-    cpu: str,
-    kernel: Kernel,
-    tools: dict[str, str],
-    native: Path,
-    *,
-    cpus: int,
-    mitigated: bool = False,
-) -> list[str]:
-    """Return QEMU's argument vector, with `CONTROL`, `MONITOR` and `INITRD` to be filled in.
+@dataclass(frozen=True)
+class Machine:
+    """A guest's machine: ``cpus`` CPUs, of the kind that QEMU calls ``model``.
 
-    The guest has ``cpus`` CPUs, of the kind that QEMU calls ``cpu``. ``native`` is the folder of compiled tools. The
-    guest can read it and this machine's root, but write to neither: the machine might run what a guest wrote.
     ``mitigated``: the kernel uses its default mitigations of CPU faults.
     """
-    words = COMMAND_LINE.replace(NO_MITIGATIONS, MITIGATIONS) if mitigated else COMMAND_LINE
+
+    model: str
+    cpus: int
+    mitigated: bool = False
+
+
+def argv(way: Acceleration, kernel: Kernel, tools: dict[str, str], machine: Machine, native: Path) -> list[str]:
+    """Return QEMU's argument vector, with `CONTROL`, `MONITOR` and `INITRD` to be filled in.
+
+    ``native`` is the folder of compiled tools. The guest can read it and this machine's root, but write to neither: the
+    machine might run what a guest wrote.
+    """
+    words = COMMAND_LINE.replace(NO_MITIGATIONS, MITIGATIONS) if machine.mitigated else COMMAND_LINE
     words = f"{words} {way.clock_words}".rstrip()
     forwards = ",".join(f"hostfwd=tcp:127.0.0.1:0-:{port}" for port in PORTS.values())
     root = "local,id=host,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
     built = f"local,id=native,path={native},mount_tag=native,security_model=none,readonly=on,multidevs=remap"
     return [
         *(tools[QEMU], "-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
-        *(*way.accelerator, *way.clock_options, "-cpu", cpu, "-smp", str(cpus), "-m", str(MEMORY_MB)),
+        *(*way.accelerator, *way.clock_options, "-cpu", machine.model, "-smp", str(machine.cpus), "-m", str(MEMORY_MB)),
         *("-kernel", str(kernel.file("vmlinux")), "-initrd", INITRD, "-append", words),
         *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={MONITOR}", "-mon", "chardev=monitor,mode=control"),

@@ -137,11 +137,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     guest = replace(guest, kernel=kernels.with_driver(guest.kernel, card.driver))
     cpus = card.cpus or qemu.cpus(guest.choice.way)
     taps = card.taps(cpus)
-    return lab.boot(
-        uid,
-        instance,
-        guest,
-        lease=lease,
+    spec = lab.GuestSpec(
         scripts=("tap_keeper.py", "tap_link.py"),
         cpus=cpus,
         queues=card.queues,
@@ -150,6 +146,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
         ports={"guest": qemu.PORTS["guest"], tap_link.DUT: qemu.PORTS["guest"]},
         devices=card.devices(taps),
     )
+    return lab.boot(uid, instance, guest, lease=lease, spec=spec)
 
 
 def _require_model(card: LinkCard, tools: dict[str, str]) -> None:
