@@ -154,7 +154,7 @@ def boot(uid: int, instance: str, guest: Guest, *, lease: bool, spec: GuestSpec 
     kernel, way = guest.kernel, guest.choice.way
     cpus = spec.cpus or qemu.cpus(way)
     own, client = key_pair(), key_pair()
-    machine = qemu.Machine(guest.choice.cpu, cpus, mitigated=guest.name.endswith(MITIGATED))
+    machine = qemu.GuestMachine(guest.choice.cpu, cpus, mitigated=guest.name.endswith(MITIGATED))
     argv = [*qemu.argv(way, kernel, guest.tools, machine, native_dir()), *spec.devices]
     first_root = qemu.first_root(kernel, guest.tools)
     state = qemu.state(way, kernel, argv, first_root)

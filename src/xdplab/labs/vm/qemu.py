@@ -135,7 +135,7 @@ def _static_busybox() -> str | None:
 
 
 @dataclass(frozen=True)
-class Machine:
+class GuestMachine:
     """A guest's machine: ``cpus`` CPUs, of the kind that QEMU calls ``model``.
 
     ``mitigated``: the kernel uses its default mitigations of CPU faults.
@@ -146,7 +146,7 @@ class Machine:
     mitigated: bool = False
 
 
-def argv(way: Acceleration, kernel: Kernel, tools: dict[str, str], machine: Machine, native: Path) -> list[str]:
+def argv(way: Acceleration, kernel: Kernel, tools: dict[str, str], machine: GuestMachine, native: Path) -> list[str]:
     """Return QEMU's argument vector, with `CONTROL`, `MONITOR` and `INITRD` to be filled in.
 
     ``native`` is the folder of compiled tools. The guest can read it and this machine's root, but write to neither: the
