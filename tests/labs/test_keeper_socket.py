@@ -43,7 +43,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def place(lab: Lab) -> Path:
-    return keeper_socket.found(0, "netns")[lab.name.partition(":")[2]]
+    return keeper_socket.keepers_of(0, "netns")[lab.name.partition(":")[2]]
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_what_a_killed_keeper_leaves_is_gone_after_the_next_look(
     for look in (lambda: labs.status(), lambda: labs.up(name)):
         labs.up(name)
         (pid,) = [row["pid"] for row in labs.status() if row["lab"] == name]
-        place = keeper_socket.found(0, "netns")[name[6:]]
+        place = keeper_socket.keepers_of(0, "netns")[name[6:]]
         os.kill(pid, signal.SIGKILL)
         until = time.monotonic() + 5
         while keeper_socket._is_locked(place.with_name(f"{place.name}.lock")) and time.monotonic() < until:
@@ -261,15 +261,15 @@ place = keeper_socket.ClaimedSocket(path, uid)
 listener = socket.socket(socket.AF_UNIX)
 place.bind(listener)
 listener.listen()
-found = keeper_socket.found(uid, "uml")
-print(path.is_relative_to({folder!r}), found == {{"a/b": path}})
+places = keeper_socket.keepers_of(uid, "uml")
+print(path.is_relative_to({folder!r}), places == {{"a/b": path}})
 print(control.connect_to(path, "x", keepers=(uid,)) is not None)
 try:
     keeper_socket.ClaimedSocket(path, uid)
 except FileExistsError as error:
     print("taken")
 place.leave()
-print(keeper_socket.found(uid, "uml"), path.exists())
+print(keeper_socket.keepers_of(uid, "uml"), path.exists())
 """
 
 

@@ -43,13 +43,13 @@ class Deployment:
     sockets: Sockets | None = None
 
     @classmethod
-    def of_loader(cls, loader: XdpLoader, found: InKernel, *, queues: int) -> Deployment:
-        """Describe a program held by xdpload; ``found`` is what `verify` returned."""
+    def of_loader(cls, loader: XdpLoader, kernel: InKernel, *, queues: int) -> Deployment:
+        """Describe a program held by xdpload; ``kernel`` is what `verify` returned."""
         loaded, attached = loader.loaded, loader.attached
         return cls(
             interface=loader.request.interface,
             mode=loader.request.mode,
-            mode_obtained=found.mode,
+            mode_obtained=kernel.mode,
             queues=queues,
             program_id=loaded.program_id,
             program_name=loaded.name,
@@ -63,8 +63,8 @@ class Deployment:
         )
 
     @classmethod
-    def of_forwarder(cls, forwarder: AfxdpForwarder, found: InKernel) -> Deployment:
-        """Describe the AF_XDP application; ``found`` is what `verify` returned."""
+    def of_forwarder(cls, forwarder: AfxdpForwarder, attached: InKernel) -> Deployment:
+        """Describe the AF_XDP application; ``attached`` is what `verify` returned."""
         request, ready = forwarder.request, forwarder.ready
         return cls(
             interface=request.interface,
@@ -72,12 +72,12 @@ class Deployment:
             mode_obtained="af_xdp",
             queues=len(ready.queues),
             program_id=ready.program_id,
-            program_name=found.program_name,
-            tag=found.tag,
-            jit=found.jited,
+            program_name=attached.program_name,
+            tag=attached.tag,
+            jit=attached.jited,
             sockets=Sockets(
                 attach=request.attach,
-                attach_obtained=found.mode,
+                attach_obtained=attached.mode,
                 bind=request.bind,
                 bind_obtained=ready.bind_obtained,
                 sched_policy=ready.sched_policy,

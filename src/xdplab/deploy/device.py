@@ -116,17 +116,17 @@ def _rounded_weights(requested: Value, obtained: Value | None) -> bool:
     The table's size is not among the values: a multiple of the obtained weights' sum.
     """
     weights = [str(value).split() for value in (requested, obtained)]
-    if any(words[:1] != ["weight"] for words in weights):
+    if any(table[:1] != ["weight"] for table in weights):
         return False
-    wanted, found = ([int(word) for word in words[1:]] for words in weights)
+    wanted, found = ([int(word) for word in table[1:]] for table in weights)
     sizes = range(sum(found), RSS_ENTRIES[1] + 1, sum(found))
     return any(spread("weight", divided(wanted, size)) == obtained for size in sizes if size >= RSS_ENTRIES[0])
 
 
 def snapshot(host: Host, interface: str) -> Snapshot:
     """Read every setting. Raises HostError if the interface does not exist."""
-    asked = [*_identity_commands(interface), *(setting.question(interface) for setting in SETTINGS)]
-    link, boot, *shown = run_together(host, asked)
+    commands = [*_identity_commands(interface), *(setting.question(interface) for setting in SETTINGS)]
+    link, boot, *shown = run_together(host, commands)
     values, unsupported = _values_and_refusals(SETTINGS, shown)
     return Snapshot(host.name, interface, _identity(link.require(), boot), values, unsupported)
 
@@ -209,8 +209,8 @@ class Left:
 
     @property
     def text(self) -> str:
-        told = "; ".join(self.said.splitlines())
-        return f"{self.interface} is not as it was: {self.differing}; its host's watchdog was told: {told}"
+        messages = "; ".join(self.said.splitlines())
+        return f"{self.interface} is not as it was: {self.differing}; its host's watchdog was told: {messages}"
 
 
 def left_by_the_dead(host: Host, interface: str, state_dir: str) -> Left | None:

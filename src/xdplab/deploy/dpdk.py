@@ -170,14 +170,14 @@ def give_back(host: Host, pci: str, state_dir: str, *, sysfs: str = SYSFS) -> Dp
     return kept
 
 
-def _with_interfaces(host: Host, found: DpdkState, sysfs: str) -> DpdkState:
+def _with_interfaces(host: Host, state: DpdkState, sysfs: str) -> DpdkState:
     """Add the settings of the device's interfaces, but not those of its interrupts: a driver gets other ones."""
-    if found.driver in SHARING_DRIVERS:
-        return found
-    names = host.run(["ls", f"{sysfs}/bus/pci/devices/{found.pci}/net/"], check=False).text.split()
+    if state.driver in SHARING_DRIVERS:
+        return state
+    names = host.run(["ls", f"{sysfs}/bus/pci/devices/{state.pci}/net/"], check=False).text.split()
     taken = (snapshot(host, name).of_device() for name in names)
     lasting = (one.only(key for key in one.values if not key.startswith("irq.")) for one in taken)
-    return replace(found, interfaces=tuple(lasting))
+    return replace(state, interfaces=tuple(lasting))
 
 
 def _await_interface(host: Host, path: str) -> None:
@@ -201,8 +201,8 @@ def _restore_new(host: Host, before: Snapshot) -> None:
 
 
 def _kept(host: Host, pci: str, state_dir: str) -> DpdkState | None:
-    found = host.run(["cat", _path(pci, state_dir)], check=False)
-    return DpdkState.from_json(json.loads(found.text)) if found.ok else None
+    kept = host.run(["cat", _path(pci, state_dir)], check=False)
+    return DpdkState.from_json(json.loads(kept.text)) if kept.ok else None
 
 
 def _path(pci: str, state_dir: str) -> str:

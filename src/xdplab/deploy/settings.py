@@ -46,14 +46,14 @@ class Command:
 
 
 class Setting(Protocol):
-    """One row. Names are without the row's prefix. ``known`` matches each line that the row understands, also one that
+    """One row. Names are without the row's prefix. ``layout`` matches each line that the row understands, also one that
     it has no use for."""
 
     @property
     def prefix(self) -> str: ...
 
     @property
-    def known(self) -> str: ...
+    def layout(self) -> str: ...
 
     def question(self, interface: str) -> list[str]:
         """Return the command that shows the values."""
@@ -76,7 +76,7 @@ def not_understood(setting: Setting, shown: Result) -> str | None:
     Such a part of a setting is neither recorded as known, nor set, nor restored.
     """
     lines = [line.strip() for line in shown.text.splitlines()] if shown.ok else []
-    strange = [line for line in lines if line and not re.fullmatch(setting.known, line)]
+    strange = [line for line in lines if line and not re.fullmatch(setting.layout, line)]
     if not strange:
         return None
     command = shlex.join(setting.question("INTERFACE")[:2])
@@ -126,10 +126,10 @@ def accepted(result: Result) -> Result:
         result.require()
     if not result.ok:
         command = f"{result.host}: `{' '.join(result.argv)}`"
-        words = "; ".join((result.error_text or result.text).split("\n")[:2])
-        if _GONE.search(words):
-            raise HostError(f"{command}: {words}", remedy="bring the lab up again, or load the port's driver")
-        raise UnsupportedError(f"{command}: {words or f'exit code {result.exit_code}'}")
+        message = "; ".join((result.error_text or result.text).split("\n")[:2])
+        if _GONE.search(message):
+            raise HostError(f"{command}: {message}", remedy="bring the lab up again, or load the port's driver")
+        raise UnsupportedError(f"{command}: {message or f'exit code {result.exit_code}'}")
     return result
 
 
@@ -144,7 +144,7 @@ class EthtoolCounts:
     others: str = ""
 
     @property
-    def known(self) -> str:
+    def layout(self) -> str:
         counts = f"(?:{'|'.join(map(re.escape, self.names))}):\\s+(?:\\d+|n/a)"
         return rf".* parameters for .*:|Pre-set maximums:|Current hardware settings:|{counts}|(?:{self.others}):.*"
 
@@ -170,8 +170,8 @@ class EthtoolCounts:
         return ethtool(self.change, interface, words)
 
     def _numbers(self, paragraph: str) -> Counted:
-        found = re.findall(r"^([\w ]+):\s+(\d+)$", paragraph, re.MULTILINE)
-        return {self.names[label]: int(number) for label, number in found if label in self.names}
+        numbers = re.findall(r"^([\w ]+):\s+(\d+)$", paragraph, re.MULTILINE)
+        return {self.names[label]: int(number) for label, number in numbers if label in self.names}
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Features:
     """Offloads and other switches of ``ethtool -k``, those that can be changed, under ethtool's short names."""
 
     prefix: str = "features"
-    known: str = r"Features for .*:|[\w-]+: (?:on|off)(?: \[.*\])?"
+    layout: str = r"Features for .*:|[\w-]+: (?:on|off)(?: \[.*\])?"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "-k", interface]
@@ -191,8 +191,8 @@ class Features:
         following = [*lines[1:], ""]
         # A line with indented lines below it is only their summary.
         single = [line for line, after in zip(lines, following, strict=True) if line[:1] == "\t" or after[:1] != "\t"]
-        found = (re.fullmatch(r"\s*([\w-]+): (on|off)(?: \[requested (?:on|off)\])?", line) for line in single)
-        return {_SHORT_NAMES.get(match[1], match[1]): match[2] == "on" for match in found if match}
+        matches = (re.fullmatch(r"\s*([\w-]+): (on|off)(?: \[requested (?:on|off)\])?", line) for line in single)
+        return {_SHORT_NAMES.get(match[1], match[1]): match[2] == "on" for match in matches if match}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
         words = [word for name, value in values.items() for word in (name, on_off(value))]
@@ -213,7 +213,7 @@ class LinkSettings:
     """MTU in bytes (L2 payload), promiscuous mode, and whether the link is up."""
 
     prefix: str = "link"
-    known: str = ".*"
+    layout: str = ".*"
 
     def question(self, interface: str) -> list[str]:
         return ["ip", "-j", "link", "show", "dev", interface]
@@ -244,15 +244,15 @@ class QueueMasks:
     file: str
     chosen_only: bool = True
     is_mask: bool = True
-    known: str = r"/.*:[0-9a-f,]+"
+    layout: str = r"/.*:[0-9a-f,]+"
 
     def question(self, interface: str) -> list[str]:
         return ["grep", "-rsH", ".", f"/sys/class/net/{interface}/queues/", f"--include={self.file}"]
 
     def values_in(self, shown: Result) -> Values:
         # grep's exit code only says whether a queue had a mask: a device with one queue has none.
-        found = re.findall(rf"/{self.queues}-(\d+)/{self.file}:([0-9a-f,]+)$", shown.text, re.MULTILINE)
-        masks = {queue: self._canonical(mask) for queue, mask in sorted(found, key=lambda pair: int(pair[0]))}
+        pairs = re.findall(rf"/{self.queues}-(\d+)/{self.file}:([0-9a-f,]+)$", shown.text, re.MULTILINE)
+        masks = {queue: self._canonical(mask) for queue, mask in sorted(pairs, key=lambda pair: int(pair[0]))}
         return {queue: mask for queue, mask in masks.items() if mask != "0" or not self.chosen_only}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:

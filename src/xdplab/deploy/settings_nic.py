@@ -26,7 +26,7 @@ class Coalescing:
     """How long the NIC collects frames before it interrupts: µs, frames, and whether it adapts these by itself."""
 
     prefix: str = "coalesce"
-    known: str = r"Coalesce parameters for .*:|(?:Adaptive|CQE mode) RX:.*|[a-z-]+:\s+(?:\d+|on|off|n/a)"
+    layout: str = r"Coalesce parameters for .*:|(?:Adaptive|CQE mode) RX:.*|[a-z-]+:\s+(?:\d+|on|off|n/a)"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "-c", interface]
@@ -41,9 +41,9 @@ class Coalescing:
         ways = {f"{kind}-{way}": word for kind, *words in pairs for way, word in zip(("rx", "tx"), words, strict=True)}
         switches = {name.lower().replace(" ", "-"): word for name, word in ways.items()}
         values: Values = {name: word == "on" for name, word in switches.items() if word in ("on", "off")}
-        found = re.findall(r"^([a-z-]+):[ \t]+(\d+|on|off)$", text, re.MULTILINE)
+        pairs_found = re.findall(r"^([a-z-]+):[ \t]+(\d+|on|off)$", text, re.MULTILINE)
         # Shown as rx-frame-low, set as rx-frames-low.
-        named = ((name.replace("-frame-", "-frames-"), word) for name, word in found)
+        named = ((name.replace("-frame-", "-frames-"), word) for name, word in pairs_found)
         return values | {name: int(word) if word.isdigit() else word == "on" for name, word in named}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
@@ -63,7 +63,7 @@ class Pause:
     """Ethernet flow control: with it a slow DUT slows the sender instead of losing frames."""
 
     prefix: str = "pause"
-    known: str = r"Pause parameters for .*:|(?:Autonegotiate|[RT]X(?: negotiated)?):\s+(?:on|off)"
+    layout: str = r"Pause parameters for .*:|(?:Autonegotiate|[RT]X(?: negotiated)?):\s+(?:on|off)"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "-a", interface]
@@ -94,7 +94,7 @@ class Rss:
     """
 
     prefix: str = "rss"
-    known: str = (
+    layout: str = (
         r"RX flow hash .*:|RSS (?:hash key|hash function|input transformation):|Operation not supported|"
         r"\d+:(?:\s+\d+)+|(?:[0-9a-f]{2}:)+[0-9a-f]{2}|[\w-]+: (?:on|off)"
     )
@@ -133,7 +133,7 @@ class HashFields:
     """The fields of a frame that the RSS hash covers, by type of flow: ``udp4`` is ``sdfn`` with ports, else ``sd``."""
 
     prefix: str = "hash"
-    known: str = "# .*|.* flows use these fields .*|None|" + "|".join(map(re.escape, HASH_FIELDS))
+    layout: str = "# .*|.* flows use these fields .*|None|" + "|".join(map(re.escape, HASH_FIELDS))
 
     def question(self, interface: str) -> list[str]:
         script = f"none=1; for flow in {' '.join(FLOWS)}; do "  # a driver may hash only some types
@@ -148,12 +148,12 @@ class HashFields:
         """Return the fields by type of flow, without the types whose frames the NIC does not hash, and without those
         whose fields are not all understood."""
         parts = (part.partition("\n") for part in text.split("# ")[1:])
-        found = {flow.strip(): parse_hash_fields(shown) for flow, _, shown in parts}
-        return {flow: fields for flow, fields in found.items() if fields}
+        by_flow = {flow.strip(): parse_hash_fields(shown) for flow, _, shown in parts}
+        return {flow: fields for flow, fields in by_flow.items() if fields}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
-        every = values.items()
-        return [one for flow, fields in every for one in ethtool("-N", interface, ["rx-flow-hash", flow, str(fields)])]
+        pairs = values.items()
+        return [one for flow, fields in pairs for one in ethtool("-N", interface, ["rx-flow-hash", flow, str(fields)])]
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class PrivateFlags:
     """A driver's own switches, under its own names: ``legacy-rx``, ``rx_striding_rq``."""
 
     prefix: str = "flags"
-    known: str = r"Private flags for .*:|\S.*: (?:on|off)"
+    layout: str = r"Private flags for .*:|\S.*: (?:on|off)"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "--show-priv-flags", interface]
@@ -179,7 +179,7 @@ class IrqAffinity:
     """Which CPUs serve each of the device's interrupts, by interrupt number: ``irq.48`` is ``0-3``."""
 
     prefix: str = "irq"
-    known: str = r"\d+ [\d,-]+"
+    layout: str = r"\d+ [\d,-]+"
 
     def question(self, interface: str) -> list[str]:
         # The interrupts of a virtio device are those of the PCI device above it.
@@ -202,7 +202,7 @@ class Napi:
     """Whether the device receives in its own threads, which the scheduler may move to another CPU."""
 
     prefix: str = "napi"
-    known: str = "[01]"
+    layout: str = "[01]"
 
     def question(self, interface: str) -> list[str]:
         return ["cat", f"/sys/class/net/{interface}/threaded"]
@@ -221,7 +221,7 @@ class Governor:
     """The governor of each CPU. It belongs to the machine, not to the interface: a run neither sets nor restores it."""
 
     prefix: str = "governor"
-    known: str = r"/.*:\S+"
+    layout: str = r"/.*:\S+"
 
     def question(self, interface: str) -> list[str]:
         return ["sh", "-c", f"grep -sH . {_CPUFREQ}/cpu*/cpufreq/scaling_governor"]

@@ -48,10 +48,10 @@ def require_in_plans(device: Mapping[str, Value]) -> None:
     """Raise PlanError for a name that a plan may not set, and for a value that no device can have."""
     for name, value in device.items():
         if name.partition(".")[0] not in _ROWS and name not in _NAMES:
-            known = ", ".join((*(f"{row}.NAME" for row in _ROWS), *_NAMES))
+            names = ", ".join((*(f"{row}.NAME" for row in _ROWS), *_NAMES))
             raise PlanError(
                 f"device: {name} is not a device setting of a plan",
-                remedy=f"write {known}; `queues` sets the number of queues",
+                remedy=f"write {names}; `queues` sets the number of queues",
             )
         if remedy := _better(name, value):
             raise PlanError(f"device: {name}: {value} is not a possible value", remedy=remedy)
@@ -59,7 +59,7 @@ def require_in_plans(device: Mapping[str, Value]) -> None:
 
 def _better(name: str, value: Value) -> str | None:
     """Return a remedy for a value that would never be read back as written; None for other values."""
-    row, _, own = name.partition(".")
+    row, _, part = name.partition(".")
     words = str(value).split()
     if name == "rss.table":
         numbers = [int(word) for word in words[1:] if word.isdecimal()]
@@ -70,7 +70,7 @@ def _better(name: str, value: Value) -> str | None:
         wrong = not re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2})+", str(value))
         return 'write it in quotes and in lower case, as `ethtool -x` prints it: "6d:5a:…"' if wrong else None
     if row == "hash":
-        if own not in FLOWS:
+        if part not in FLOWS:
             return f"the types of flows are {', '.join(FLOWS)}"
         letters = "".join(HASH_FIELDS.values())
         form = "".join(letter for letter in letters if letter in str(value))

@@ -95,9 +95,15 @@ def restore_lines(interface: str, values: Mapping[str, Value], table: Sequence[S
 def _commands(setting: Setting, interface: str, values: Mapping[str, Value]) -> list[Command]:
     """Use one value per command: a driver refuses a whole line for one bad value. Numbers of queues come in one line,
     too: one of combined queues beside separate ones can be refused."""
-    own = [(key.partition(".")[2], value) for key, value in values.items() if key.partition(".")[0] == setting.prefix]
-    each = [command for name, value in own for command in setting.commands(interface, {name: value})]
-    return [*setting.commands(interface, dict(own)), *each] if setting.prefix == "channels" and len(own) > 1 else each
+    settings = [
+        (key.partition(".")[2], value) for key, value in values.items() if key.partition(".")[0] == setting.prefix
+    ]
+    each = [command for name, value in settings for command in setting.commands(interface, {name: value})]
+    return (
+        [*setting.commands(interface, dict(settings)), *each]
+        if setting.prefix == "channels" and len(settings) > 1
+        else each
+    )
 
 
 def _line(command: Command) -> str:

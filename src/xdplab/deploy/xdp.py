@@ -272,8 +272,8 @@ class XdpLoader(ToolSession):
         Each program has ``pairs`` slices of ``slice_s``; ``seed`` decides which goes first in each pair. Raises
         UnsupportedError if the kernel cannot exchange them.
         """
-        asked = f"alternate {other.loaded.program_id} {round(slice_s * 1e6)} {pairs} {seed}"
-        self.ask(asked, "ready")
+        request = f"alternate {other.loaded.program_id} {round(slice_s * 1e6)} {pairs} {seed}"
+        self.ask(request, "ready")
 
     def await_slices(self, within_s: float) -> None:
         """Wait until all slices are measured; this program is attached again then. They are in `raw`."""
@@ -331,22 +331,22 @@ def verify(host: CommandRunner, interface: str, *, program_id: int, mode: str) -
 
     A dispatcher in between would show up as another program's id. Raises HostError.
     """
-    found = attached_program(host, interface)
-    if (found.program_id, found.mode) != (program_id, mode):
+    attached = attached_program(host, interface)
+    if (attached.program_id, attached.mode) != (program_id, mode):
         raise HostError(
             f"{host.name}: {interface} should run program {program_id} in {mode} mode, "
-            f"but the kernel says {_described(found)}",
+            f"but the kernel says {_described(attached)}",
             remedy="detach programs that do not belong to this lab",
         )
-    return found
+    return attached
 
 
 def verify_nothing_attached(host: Host, interface: str) -> None:
     """Raise HostError where any XDP program is attached."""
-    found = attached_program(host, interface)
-    if found.program_id is not None:
+    attached = attached_program(host, interface)
+    if attached.program_id is not None:
         raise HostError(
-            f"{host.name}: {interface} already carries {_described(found)}",
+            f"{host.name}: {interface} already carries {_described(attached)}",
             remedy=f"detach it: ip link set dev {interface} xdp off; xdpgeneric off",
         )
 
@@ -362,7 +362,7 @@ def await_nothing_attached(host: Host, interface: str, *, within_s: float = LET_
     verify_nothing_attached(host, interface)
 
 
-def _described(found: InKernel) -> str:
-    if found.program_id is None:
+def _described(attached: InKernel) -> str:
+    if attached.program_id is None:
         return "nothing is attached"
-    return f"program {found.program_id} ({found.program_name}) in {found.mode} mode"
+    return f"program {attached.program_id} ({attached.program_name}) in {attached.mode} mode"

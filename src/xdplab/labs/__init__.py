@@ -114,9 +114,9 @@ def down(name: str, *, for_user: str | None = None) -> bool:
 
 def used_by(name: str, *, for_user: str | None = None) -> str | None:
     """Return who measures in a lab: a run, or a process; None if it is free, or not up."""
-    found = kind, _ = _find(name)
+    place = kind, _ = _find(name)
     rows = kind.labs.status(owner(for_user)) if kind.listed else []
-    return next((row["locked_by"] for row in rows if _parted(row["lab"]) == found), None)
+    return next((row["locked_by"] for row in rows if _parted(row["lab"]) == place), None)
 
 
 def status(*, for_user: str | None = None) -> list[dict[str, Any]]:
@@ -136,9 +136,9 @@ def use_lab(name: str) -> Iterator[Lab]:
     kind, instance = _find(name)
     uid = owner()
     with contextlib.ExitStack() as stack:
-        made = kind.labs.up(instance, uid, lease=True)
+        came_up = kind.labs.up(instance, uid, lease=True)
         lab = kind.labs.open_lab(instance, uid)
-        if made or lab.leased:
+        if came_up or lab.leased:
             stack.enter_context(lab.hold())
         stack.callback(lab.close)
         yield lab

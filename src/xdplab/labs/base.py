@@ -162,10 +162,10 @@ class Lab(Protocol):
         Raises LabError naming the present holder. ``steal`` takes it from a silent holder.
         """
 
-    def turn(self, told: Callable[[str | None], None]) -> AbstractContextManager[None]:
+    def turn(self, tell: Callable[[str | None], None]) -> AbstractContextManager[None]:
         """Measure alone: labs of one machine that use the same CPUs take turns, trial by trial.
 
-        ``told`` is called with the reason of a wait, and with None at its end. Raises HostError if another lab keeps
+        ``tell`` is called with the reason of a wait, and with None at its end. Raises HostError if another lab keeps
         the CPUs too long.
         """
 

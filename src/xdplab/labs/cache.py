@@ -81,12 +81,12 @@ def make(folder: Path, fill: Callable[[Path], None], *, what: str, space_mb: int
     require_space(folder.parent, what, space_mb)
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetch-") as work:
-            made = Path(work) / folder.name
-            made.mkdir(mode=0o755)
-            fill(made)
+            target = Path(work) / folder.name
+            target.mkdir(mode=0o755)
+            fill(target)
             if folder.exists():
                 shutil.rmtree(folder)
-            made.rename(folder)
+            target.rename(folder)
     except (OSError, ValueError) as error:
         raise LabError(f"{what} cannot be made: {error}") from error
     clean(to_bytes=limit_bytes(), unused_s=RESTS_S)
@@ -101,14 +101,14 @@ def mark_used(path: Path) -> None:
 
 def entries() -> list[Entry]:
     """Return the entries that can be made again, the one used longest ago first."""
-    found = []
+    entries_below = []
     for part in PARTS:
         folder = cache_dir() / part
         for path in folder.iterdir() if folder.is_dir() else ():
             if not path.name.startswith(".") and path.name not in _KEPT_ALWAYS:
                 with contextlib.suppress(FileNotFoundError):  # another process has just removed it
-                    found.append(Entry(path, size_of(path), path.stat().st_mtime))
-    return sorted(found, key=lambda entry: entry.used)
+                    entries_below.append(Entry(path, size_of(path), path.stat().st_mtime))
+    return sorted(entries_below, key=lambda entry: entry.used)
 
 
 def size_of(path: Path) -> int:
@@ -123,10 +123,10 @@ def size_of(path: Path) -> int:
 
 def limit_bytes() -> int:
     """Return the cache's limit in bytes. Raises PlanError for a limit that is not a number."""
-    said = os.environ.get(LIMIT_NAME, str(LIMIT_MB))
-    if not said.isdecimal():
-        raise PlanError(f"{LIMIT_NAME}={said}: not a number of MB", remedy=f"such as {LIMIT_MB}")
-    return int(said) * 1_000_000
+    limit = os.environ.get(LIMIT_NAME, str(LIMIT_MB))
+    if not limit.isdecimal():
+        raise PlanError(f"{LIMIT_NAME}={limit}: not a number of MB", remedy=f"such as {LIMIT_MB}")
+    return int(limit) * 1_000_000
 
 
 def clean(*, to_bytes: int, unused_s: float, in_use: Container[str] = ()) -> list[Entry]:
@@ -134,9 +134,9 @@ def clean(*, to_bytes: int, unused_s: float, in_use: Container[str] = ()) -> lis
 
     Entries used in the last ``unused_s`` seconds, and those named in ``in_use``, stay. Raises LabError.
     """
-    known = entries()
-    total, before, gone = sum(entry.size for entry in known), time.time() - unused_s, []
-    for entry in known:
+    kept = entries()
+    total, before, gone = sum(entry.size for entry in kept), time.time() - unused_s, []
+    for entry in kept:
         if total <= to_bytes or entry.used > before:
             break
         if entry.path.name in in_use:

@@ -25,5 +25,5 @@ def evicted_bytes(folder: Path = CACHES) -> int:
 
 
 def _bytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+)([KMG]?)", text.strip())
-    return int(found[1]) * _UNITS[found[2]] if found else 0
+    match = re.fullmatch(r"(\d+)([KMG]?)", text.strip())
+    return int(match[1]) * _UNITS[match[2]] if match else 0

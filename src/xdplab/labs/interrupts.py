@@ -38,8 +38,8 @@ done
 
 def queue_of(interrupt: str) -> int | None:
     """Return the queue that an interrupt's name tells; None for another purpose, such as link changes."""
-    found = ((pattern.search(interrupt), first) for pattern, first in _QUEUES)
-    return next((int(match[1]) - first for match, first in found if match), None)
+    matches = ((pattern.search(interrupt), first) for pattern, first in _QUEUES)
+    return next((int(match[1]) - first for match, first in matches if match), None)
 
 
 def queues_of(named: Sequence[tuple[str, str]], interface: str) -> dict[str, int]:
@@ -47,11 +47,11 @@ def queues_of(named: Sequence[tuple[str, str]], interface: str) -> dict[str, int
     ordered = sorted(named, key=lambda pair: int(pair[0]))
     if len(ordered) > 1 and all(name == interface for _, name in ordered):  # atlantic: in the order of its vectors
         return {number: at for at, (number, _) in enumerate(ordered)}
-    told = {number: queue for number, name in ordered if (queue := queue_of(name)) is not None}
+    queues = {number: queue for number, name in ordered if (queue := queue_of(name)) is not None}
     halves = (
         sum("ntfy-bl" in name for _, name in ordered) // 2
     )  # gve: first the sending blocks, then the receiving ones
-    return {number: queue % halves for number, queue in told.items()} if halves else told
+    return {number: queue % halves for number, queue in queues.items()} if halves else queues
 
 
 def place_interrupts(host: Host, interface: str, cpus: Sequence[int]) -> dict[int | str, str]:

@@ -69,13 +69,13 @@ class Client:
             return None
         self.until = None
         try:
-            asked = json.loads(self.said)
+            request = json.loads(self.said)
         except (ValueError, RecursionError):
-            asked = None
+            request = None
         self.said = b""
-        if not isinstance(asked, dict):
+        if not isinstance(request, dict):
             raise KeeperError("a request is one JSON object on one line")
-        return asked
+        return request
 
 
 class Keeper:
@@ -191,22 +191,22 @@ class Keeper:
             self.forget(connection)
             return
         try:
-            asked = self.clients[connection].request(data)
-            answer = None if asked is None else self.act(connection, asked)
+            request = self.clients[connection].request(data)
+            answer = None if request is None else self.act(connection, request)
         except KeeperError as error:
             answer = error.answer
         if answer is not None:
             self.reply(connection, answer)
 
-    def act(self, connection: socket.socket, asked: Answer) -> Answer | None:
+    def act(self, connection: socket.socket, request: Answer) -> Answer | None:
         """Return the answer to a request, or None if it comes later. Raises KeeperError for an invalid request."""
-        action = self.actions.get(str(asked.get("do")))
+        action = self.actions.get(str(request.get("do")))
         if action is None:
-            raise KeeperError(f"no request is called {asked.get('do')!r}")
+            raise KeeperError(f"no request is called {request.get('do')!r}")
         try:
-            return action(connection, asked)
+            return action(connection, request)
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-            raise KeeperError(f"the request `{asked['do']}` lacks a field, or has a wrong one: {error!r}") from error
+            raise KeeperError(f"the request `{request['do']}` lacks a field, or has a wrong one: {error!r}") from error
 
     def reply(self, connection: socket.socket, answer: Answer) -> None:
         try:
@@ -236,7 +236,7 @@ class Keeper:
         self.selector.unregister(connection)
         del self.clients[connection]
 
-    def hello(self, _connection: socket.socket, _asked: Answer) -> Answer:
+    def hello(self, _connection: socket.socket, _request: Answer) -> Answer:
         return {
             "pid": os.getpid(),
             "uid": self.uid,
@@ -249,26 +249,26 @@ class Keeper:
             "cpus": sorted(os.sched_getaffinity(0)),
         }
 
-    def lease(self, connection: socket.socket, _asked: Answer) -> Answer:
+    def lease(self, connection: socket.socket, _request: Answer) -> Answer:
         self.lease_until = None
         self.leases.add(connection)
         return {"ok": True}
 
-    def release(self, connection: socket.socket, asked: Answer) -> Answer | None:
+    def release(self, connection: socket.socket, request: Answer) -> Answer | None:
         """Release a lease; the last one takes the lab down, and is answered when the lab is gone."""
         self.leases.discard(connection)
         if self.leases:
             return {"kept": True}
-        self.down(connection, asked)
+        self.down(connection, request)
         return None
 
-    def take_lock(self, connection: socket.socket, asked: Answer) -> Answer:
+    def take_lock(self, connection: socket.socket, request: Answer) -> Answer:
         if self.lock and self.lock[0] is not connection and not _closed(self.lock[0]):
             return {"locked_by": self.lock[1]}
-        self.lock = (connection, str(asked.get("who", "a run")))
+        self.lock = (connection, str(request.get("who", "a run")))
         return {"ok": True}
 
-    def down(self, connection: socket.socket, _asked: Answer) -> None:
+    def down(self, connection: socket.socket, _request: Answer) -> None:
         self.asked_down = connection
         self.going = False
 
@@ -325,8 +325,8 @@ def in_background(work: Callable[[Callable[[Answer], None]], None]) -> None:
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
-        while words := os.read(reader, REQUEST_BYTES):
-            os.write(1, words)
+        while text := os.read(reader, REQUEST_BYTES):
+            os.write(1, text)
         return
     os.close(reader)
     os.setsid()
@@ -335,12 +335,12 @@ def in_background(work: Callable[[Callable[[Answer], None]], None]) -> None:
     for stream in (0, 1, 2):
         os.dup2(null, stream)
 
-    told = False
+    reported = False
 
     def say(answer: Answer) -> None:
-        nonlocal told
-        if not told:  # afterwards the pipe is closed, and its number may be a client's
-            told = True
+        nonlocal reported
+        if not reported:  # afterwards the pipe is closed, and its number may be a client's
+            reported = True
             os.write(writer, json.dumps(answer).encode() + b"\n")
             os.close(writer)
 

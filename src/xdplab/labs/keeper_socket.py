@@ -63,7 +63,7 @@ def file_name(kind: str, instance: str) -> str:
     return f"{kind}-{quote(instance, safe=':')}"
 
 
-def found(uid: int, kind: str) -> dict[str, Path]:
+def keepers_of(uid: int, kind: str) -> dict[str, Path]:
     """Return the sockets of a user's labs of one kind that are up or coming up, by instance.
 
     A dead keeper's files are removed, if they are this user's own.
@@ -201,8 +201,8 @@ def _is_locked(path: Path) -> bool:
     except OSError:
         return False
     try:
-        asked = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        return bool(struct.unpack(_LOCK, fcntl.fcntl(lock, fcntl.F_OFD_GETLK, asked))[0] != fcntl.F_UNLCK)
+        lock_request = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        return bool(struct.unpack(_LOCK, fcntl.fcntl(lock, fcntl.F_OFD_GETLK, lock_request))[0] != fcntl.F_UNLCK)
     finally:
         os.close(lock)
 

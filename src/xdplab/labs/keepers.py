@@ -59,7 +59,7 @@ class Keepers:
 
     def connect(self, uid: int, instance: str) -> control.Control | None:
         """Return a connection to a keeper, or None if no such lab is up. Raises LabError for an impostor."""
-        place = keeper_socket.found(uid, self.kind).get(instance)
+        place = keeper_socket.keepers_of(uid, self.kind).get(instance)
         trusted = (uid, 0) if self.users is None else self.users
         return None if place is None else control.connect_to(place, f"lab {self.title(instance)}", keepers=trusted)
 
@@ -83,12 +83,12 @@ class Keepers:
             if (connection := self.connect(uid, instance)) is not None:
                 connection.close()
                 return True
-            if instance not in keeper_socket.found(uid, self.kind):
+            if instance not in keeper_socket.keepers_of(uid, self.kind):
                 return False
             time.sleep(LOOK_S)
         raise LabError(f"lab {self.title(instance)}: it has been coming up for {self.coming_up_s:g} s and still is not")
 
-    def made(self, uid: int, instance: str, done: subprocess.CompletedProcess[str]) -> bool:
+    def came_up(self, uid: int, instance: str, done: subprocess.CompletedProcess[str]) -> bool:
         """Tell from a new keeper's output whether the lab was made (False if another process was faster).
 
         Raises LabError with the keeper's message.
@@ -96,8 +96,8 @@ class Keepers:
         try:
             answer: dict[str, Any] = json.loads(done.stdout)
         except ValueError:
-            words = done.stderr.strip()[-300:] or f"it ended with exit code {done.returncode} and said nothing"
-            raise LabError(f"the lab's keeper did not start: {words}") from None
+            message = done.stderr.strip()[-300:] or f"it ended with exit code {done.returncode} and said nothing"
+            raise LabError(f"the lab's keeper did not start: {message}") from None
         if answer.get("taken") and self.is_up(uid, instance):
             return False
         if "error" in answer:
@@ -117,17 +117,17 @@ class Keepers:
     def status(self, uid: int) -> list[dict[str, Any]]:
         """Return a row for each of a user's labs of this kind that are up."""
         rows = []
-        for instance in keeper_socket.found(uid, self.kind):
+        for instance in keeper_socket.keepers_of(uid, self.kind):
             if (connection := self.connect(uid, instance)) is not None:
                 with contextlib.closing(connection):
                     rows.append(self._row(instance, connection.ask("hello")))
         return rows
 
-    def _row(self, instance: str, known: dict[str, Any]) -> dict[str, Any]:
+    def _row(self, instance: str, facts: dict[str, Any]) -> dict[str, Any]:
         secret = "client_key"
-        shown = {name: {k: v for k, v in host.items() if k != secret} for name, host in known["hosts"].items()}
-        said = {"lab": self.title(instance), "kind": self.kind, "label": self.label(known)}
-        return {**said, "way": None, "why": None, **known, "hosts": shown}
+        shown = {name: {k: v for k, v in host.items() if k != secret} for name, host in facts["hosts"].items()}
+        row = {"lab": self.title(instance), "kind": self.kind, "label": self.label(facts)}
+        return {**row, "way": None, "why": None, **facts, "hosts": shown}
 
 
 class KeeperLab:
@@ -137,8 +137,8 @@ class KeeperLab:
     another: str
     """The name to use for another lab of this kind while this one is in use."""
 
-    def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
-        self._instance, self._uid, self._known = instance, uid, known
+    def __init__(self, instance: str, uid: int, facts: dict[str, Any]) -> None:
+        self._instance, self._uid, self._facts = instance, uid, facts
         self._made: list[hosts.SshHost] = []
         self.name = self.keepers.title(instance)
 
@@ -156,13 +156,13 @@ class KeeperLab:
         finally:
             holding.close()
 
-    def turn(self, told: Callable[[str | None], None]) -> contextlib.AbstractContextManager[None]:
-        return alone_on(self._machine_cpus, f"lab {self.name}", told)
+    def turn(self, tell: Callable[[str | None], None]) -> contextlib.AbstractContextManager[None]:
+        return alone_on(self._machine_cpus, f"lab {self.name}", tell)
 
     @property
     def _machine_cpus(self) -> Iterable[int]:
         """The CPUs of this machine that the lab may use: those of its keeper, which its children inherit."""
-        return map(int, self._known["machine_cpus"])
+        return map(int, self._facts["machine_cpus"])
 
     def second_link(self, *, make: bool = True) -> LinkEnds | None:
         return None
@@ -172,11 +172,11 @@ class KeeperLab:
 
     @property
     def label(self) -> str:
-        return self.keepers.label(self._known)
+        return self.keepers.label(self._facts)
 
     @property
     def leased(self) -> bool:
-        return bool(self._known["leases"])
+        return bool(self._facts["leases"])
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
@@ -202,18 +202,18 @@ class KeeperLab:
 
     def _address(self, name: str) -> hosts.SshAddress:
         """Return the connector of a host: a connection to the keeper that becomes one to its sshd."""
-        known = self._known["hosts"][name]
+        facts = self._facts["hosts"][name]
 
         def connect() -> socket.socket:
             connection = self._keeper()
             connection.ask("ssh", host=name)
             return connection.detach()
 
-        return hosts.SshAddress(name, key=known["client_key"], host_key=known["host_key"], connect=connect)
+        return hosts.SshAddress(name, key=facts["client_key"], host_key=facts["host_key"], connect=connect)
 
 
 @contextlib.contextmanager
-def alone_on(cpus: Iterable[int], who: str, told: Callable[[str | None], None]) -> Iterator[None]:
+def alone_on(cpus: Iterable[int], who: str, tell: Callable[[str | None], None]) -> Iterator[None]:
     """Hold CPUs of this machine exclusively among the user's processes; ``who`` begins the messages.
 
     Otherwise two real-time senders on one CPU would stop each other. Users also wait for root, and nobody for another
@@ -221,17 +221,17 @@ def alone_on(cpus: Iterable[int], who: str, told: Callable[[str | None], None]) 
     """
     with contextlib.ExitStack() as held:
         for cpu in sorted(cpus):  # the same order for all avoids a deadlock
-            _hold(cpu, held, who, told)
+            _hold(cpu, held, who, tell)
         yield
 
 
-def _hold(cpu: int, held: contextlib.ExitStack, who: str, told: Callable[[str | None], None]) -> None:
+def _hold(cpu: int, held: contextlib.ExitStack, who: str, tell: Callable[[str | None], None]) -> None:
     lock = _lock_of(cpu)
     held.callback(os.close, lock)
     until, waited = time.monotonic() + TURN_S, False
     while _root_holds(cpu) or not _locked(lock):
         if not waited:
-            told(f"{who}: another lab measures on CPU {cpu}")
+            tell(f"{who}: another lab measures on CPU {cpu}")
             waited = True
         if time.monotonic() > until:
             raise HostError(
@@ -240,7 +240,7 @@ def _hold(cpu: int, held: contextlib.ExitStack, who: str, told: Callable[[str | 
             )
         time.sleep(TURN_LOOK_S)
     if waited:
-        told(None)
+        tell(None)
 
 
 def _lock_of(cpu: int) -> int:

@@ -43,8 +43,8 @@ def pin_threads(host: Host, interface: str, cpus: Sequence[int], fifo: int) -> i
 
     A host that is a namespace of the controller's own machine does not see them: then the controller places them.
     """
-    found = _pinned(host, interface, cpus, fifo)
-    return found or (_pinned(hosts.LocalHost(), interface, cpus, fifo) if _is_here(host) else 0)
+    pinned = _pinned(host, interface, cpus, fifo)
+    return pinned or (_pinned(hosts.LocalHost(), interface, cpus, fifo) if _is_here(host) else 0)
 
 
 def _pinned(host: Host, interface: str, cpus: Sequence[int], fifo: int) -> int:

@@ -55,13 +55,13 @@ class Console:
         self.text = (self.text + chunk)[-(1 << 16) :]
         return bool(chunk)
 
-    def note(self, words: str) -> None:
-        self.file.write(f"\nxdplab: {words}\n".encode())
+    def note(self, text: str) -> None:
+        self.file.write(f"\nxdplab: {text}\n".encode())
 
     def last_words(self) -> str:
         """Return why the guest ended, as far as the console shows it."""
-        told = _LAST_WORDS.findall(self.text)
-        lines = told or [line for line in self.text.splitlines() if line.strip()][-1:]
+        notes = _LAST_WORDS.findall(self.text)
+        lines = notes or [line for line in self.text.splitlines() if line.strip()][-1:]
         return lines[0].decode(errors="replace").strip() if lines else "its console said nothing"
 
 
@@ -74,7 +74,7 @@ class GuestKeeper(lab_keeper.Keeper):
     def __init__(self, wanted: Answer) -> None:
         super().__init__(wanted["socket"], wanted["uid"], lease=wanted["lease"])
         self.wanted = wanted
-        self.known: Answer = {}
+        self.facts: Answer = {}
         self.heard = time.monotonic()
         self.guest: GuestProcess | None = None
         self.said = b""
@@ -96,26 +96,26 @@ class GuestKeeper(lab_keeper.Keeper):
         self.until = started + self.wanted["start_s"]
         self.guest = self.start()
         self.console = Console(_descriptor(self.guest.process), Path(self.wanted["console"]))
-        self.known = self.come_up()
-        self.known["boot_s"] = round(time.monotonic() - started, 2)
+        self.facts = self.come_up()
+        self.facts["boot_s"] = round(time.monotonic() - started, 2)
         self.reach()
 
     def hear(self) -> Answer:
         """Return the guest's next line while it comes up; store the console meanwhile."""
         assert self.guest is not None
-        door, said = self.guest.socket, b""
+        door, data = self.guest.socket, b""
         with selectors.DefaultSelector() as ready:
             ready.register(self.console.stream, selectors.EVENT_READ)
             ready.register(door, selectors.EVENT_READ)
-            while not said.endswith(b"\n"):
+            while not data.endswith(b"\n"):
                 keys = {key.fileobj for key, _ in ready.select(max(self.until - time.monotonic(), 0.0))}
                 if not keys:
                     raise self._failed(f"the guest was not up in {self.wanted['start_s']:g} s")
                 if self.console.stream in keys and not self.console.take():
                     raise self._failed("the guest ended while it came up")
                 if door in keys:
-                    said += door.recv(1 << 16)
-        answer: Answer = json.loads(said)
+                    data += door.recv(1 << 16)
+        answer: Answer = json.loads(data)
         if "error" in answer:
             raise self._failed("the guest's lab did not come up")
         return answer
@@ -139,11 +139,11 @@ class GuestKeeper(lab_keeper.Keeper):
             self.going = False
 
     def listen_pulse(self, connection: socket.socket) -> None:
-        said = connection.recv(1 << 12)
+        data = connection.recv(1 << 12)
         self.heard = time.monotonic()
-        if not said:
+        if not data:
             self.selector.unregister(connection)  # the console shows why
-        self.said += said
+        self.said += data
         *lines, self.said = self.said.split(b"\n")
         for line in lines:
             self.answered(line)
@@ -167,9 +167,9 @@ class GuestKeeper(lab_keeper.Keeper):
             self.guest.process.kill()
             self.guest.process.wait()
 
-    def hello(self, connection: socket.socket, asked: Answer) -> Answer:
-        known: Answer = self.wanted["known"]
-        return super().hello(connection, asked) | known | self.known
+    def hello(self, connection: socket.socket, request: Answer) -> Answer:
+        facts: Answer = self.wanted["known"]
+        return super().hello(connection, request) | facts | self.facts
 
 
 def _descriptor(process: "subprocess.Popen[bytes]") -> int:

@@ -67,7 +67,7 @@ class GuestKeepers(Keepers):
                 check=False,
                 pass_fds=script.descriptors,
             )
-        return self.made(uid, instance, done)
+        return self.came_up(uid, instance, done)
 
 
 def arrangement(_instance: str) -> Arrangement:

@@ -47,10 +47,10 @@ def compiler_for(kernel: str, config: str, cross: str = "") -> str:
     That is the kernel's own, else a newer one: an older one lacks options its Makefiles use. ``cross``: how the
     compiler's name begins where the kernel is of another architecture. Raises LabError.
     """
-    found = re.search(r"^CONFIG_GCC_VERSION=(\d+)$", config, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^CONFIG_GCC_VERSION=(\d+)$", config, re.MULTILINE)
+    if match is None:
         raise LabError(f"kernel {kernel}: it was not built by gcc: its modules cannot be built here")
-    wanted, gcc = int(found[1]) // 10000, f"{cross}gcc"
+    wanted, gcc = int(match[1]) // 10000, f"{cross}gcc"
     if shutil.which(f"{gcc}-{wanted}"):
         return f"{gcc}-{wanted}"
     here = _gcc_version(gcc)
@@ -67,8 +67,8 @@ def compiler_for(kernel: str, config: str, cross: str = "") -> str:
 def _gcc_version(gcc: str) -> int | None:
     if shutil.which(gcc) is None:
         return None
-    said = subprocess.run([gcc, "-dumpversion"], capture_output=True, text=True, check=False).stdout
-    return int(said.split(".")[0])
+    output = subprocess.run([gcc, "-dumpversion"], capture_output=True, text=True, check=False).stdout
+    return int(output.split(".")[0])
 
 
 def build(tree: BuildTree, name: str, sources: Mapping[str, bytes]) -> Path:
@@ -79,17 +79,17 @@ def build(tree: BuildTree, name: str, sources: Mapping[str, bytes]) -> Path:
     """
     _require(name, sources)
     with locked("modules") as root:
-        made = root / _key(tree, name, sources) / f"{name}.ko"
-        if not made.exists():
+        module = root / _key(tree, name, sources) / f"{name}.ko"
+        if not module.exists():
             require_space(root, f"module {name}", _SPACE_MB)
             with tempfile.TemporaryDirectory(dir=root, prefix=".fetch-") as work:
                 folder = Path(work)
                 _write(folder, name, sources)
                 _make(tree, name, folder)
-                made.parent.mkdir(exist_ok=True)
-                (folder / made.name).rename(made)
-        mark_used(made.parent)
-    return made
+                module.parent.mkdir(exist_ok=True)
+                (folder / module.name).rename(module)
+        mark_used(module.parent)
+    return module
 
 
 def _require(name: str, sources: Mapping[str, bytes]) -> None:
@@ -118,9 +118,9 @@ def _write(folder: Path, name: str, sources: Mapping[str, bytes]) -> None:
 
 def _require_plain(path: Path) -> None:
     """Raise LabError for a folder name with make's special characters: the kernel's Makefiles do not quote."""
-    if found := _MAKES_OWN.search(str(path)):
+    if match := _MAKES_OWN.search(str(path)):
         raise LabError(
-            f"no module can be built in {path}: {found[0]!r} is a special character of make",
+            f"no module can be built in {path}: {match[0]!r} is a special character of make",
             remedy="set XDG_CACHE_HOME to a folder without it",
         )
 
@@ -147,12 +147,12 @@ def _make(tree: BuildTree, name: str, folder: Path) -> None:
     if done.returncode == 124:
         raise ProgramError(f"module {name} for {tree.release}: its build has not ended in {BUILD_S:g} s")
     if done.returncode or not (folder / f"{name}.ko").exists():
-        words = _first_error(done.stderr + done.stdout).replace(f"{folder}/", "")
-        raise ProgramError(f"module {name} for {tree.release} does not build: {words}")
+        complaint = _first_error(done.stderr + done.stdout).replace(f"{folder}/", "")
+        raise ProgramError(f"module {name} for {tree.release} does not build: {complaint}")
 
 
-def _first_error(words: str) -> str:
+def _first_error(output: str) -> str:
     """Return the compiler's first error, or the last line of output."""
-    found = _ERROR.search(words)
-    lines = [found[0]] if found else words.strip().splitlines()[-1:]
+    match = _ERROR.search(output)
+    lines = [match[0]] if match else output.strip().splitlines()[-1:]
     return lines[0].strip()[:400] if lines else "no .ko was made, and nothing was said"

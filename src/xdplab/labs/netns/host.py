@@ -104,11 +104,11 @@ def replace_root_account() -> None:
     """Replace the machine's root account by the lab's own, only in this mount namespace."""
     for number, (path, root_line) in enumerate(ROOT_ACCOUNT.items()):
         others = [line for line in Path(path).read_text().splitlines() if not line.startswith("root:")]
-        own = RUN / f"account{number}"
-        own.touch(0o600)
-        own.write_text("\n".join([root_line, *others, ""]))
-        own.chmod(Path(path).stat().st_mode & 0o777)
-        command("mount", "--bind", str(own), path)
+        account = RUN / f"account{number}"
+        account.touch(0o600)
+        account.write_text("\n".join([root_line, *others, ""]))
+        account.chmod(Path(path).stat().st_mode & 0o777)
+        command("mount", "--bind", str(account), path)
 
 
 def settle(hostname: str) -> None:

@@ -63,16 +63,16 @@ class NetnsHost:
         )
         os.close(outside)
         theirs.close()
-        self.known: Answer = {}
+        self.facts: Answer = {}
 
     def listen(self) -> None:
         """Read the next line that PID 1 prints about itself, and remember it."""
-        self.known |= self.heard()
+        self.facts |= self.heard()
 
     def heard(self) -> Answer:
         """Return the next line that PID 1 prints. Raises KeeperError if it is an error."""
-        said = self.socket.recv(1 << 16)
-        answer: Answer = json.loads(said) if said else {"error": self._last_words()}
+        data = self.socket.recv(1 << 16)
+        answer: Answer = json.loads(data) if data else {"error": self._last_words()}
         if "error" in answer:
             raise KeeperError(f"host {self.name}: {answer['error']}", _remedy(answer["error"]))
         return answer
@@ -100,23 +100,23 @@ class NetnsHost:
 
 def _why(done: "subprocess.CompletedProcess[str]") -> str:
     """Return why a command failed: its message, or how it ended if it printed none."""
-    if words := done.stderr.strip():
-        return words
+    if message := done.stderr.strip():
+        return message
     command = f"`{' '.join(done.args[:3])} …`"
     if done.returncode < 0:
         return f"{command} was killed by signal {-done.returncode} ({signal.strsignal(-done.returncode)})"
     return f"{command} exited with {done.returncode} and said nothing"
 
 
-def _remedy(words: str) -> str | None:
+def _remedy(message: str) -> str | None:
     """Return the remedy for known failures."""
-    known = {
+    remedies = {
         "unshare failed": "this root may not make namespaces: use a machine or VM, not an unprivileged container",
         "Unknown device type": "the kernel lacks veth: `modprobe veth`, or a kernel with CONFIG_VETH",
         "mount -t bpf": "the kernel lacks BPF: one with CONFIG_BPF_SYSCALL is needed",
         "not found": "run `xdplab doctor`: it names the package",
     }
-    return next((remedy for sign, remedy in known.items() if sign in words), None)
+    return next((remedy for sign, remedy in remedies.items() if sign in message), None)
 
 
 class NetnsKeeper(lab_keeper.Keeper):
@@ -163,37 +163,37 @@ class NetnsKeeper(lab_keeper.Keeper):
         self.each(lambda host: host.socket.close())
         self.each(NetnsHost.wait_end)
 
-    def hello(self, connection: socket.socket, asked: Answer) -> Answer:
-        hosts = {name: host.known for name, host in self.hosts.items()}
-        return super().hello(connection, asked) | {"queues": QUEUES, "hosts": hosts}
+    def hello(self, connection: socket.socket, request: Answer) -> Answer:
+        hosts = {name: host.facts for name, host in self.hosts.items()}
+        return super().hello(connection, request) | {"queues": QUEUES, "hosts": hosts}
 
-    def ssh(self, connection: socket.socket, asked: Answer) -> Answer | None:
-        host = self.hosts.get(str(asked.get("host")))
+    def ssh(self, connection: socket.socket, request: Answer) -> Answer | None:
+        host = self.hosts.get(str(request.get("host")))
         if host is None:
-            return {"error": f"this lab has no host {asked.get('host')!r}; it has {' and '.join(HOSTS)}"}
+            return {"error": f"this lab has no host {request.get('host')!r}; it has {' and '.join(HOSTS)}"}
         self.reply(connection, {"ok": True})
         host.hand_over(connection)
         self.forget(connection)
         return None
 
-    def pin(self, _connection: socket.socket, asked: Answer) -> Answer:
+    def pin(self, _connection: socket.socket, request: Answer) -> Answer:
         """Give each NAPI thread of an interface a CPU and a real-time priority; only the keeper's namespace shows them.
 
         Labs of one machine distribute its CPUs in the same way, so an interface of the same name in another lab may be
         placed too.
         """
-        threads = _napi_threads(asked["interface"])
+        threads = _napi_threads(request["interface"])
         try:
             for place, thread in enumerate(threads):
-                os.sched_setaffinity(thread, {asked["cpus"][place % len(asked["cpus"])]})
-                os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(asked["fifo"]))
+                os.sched_setaffinity(thread, {request["cpus"][place % len(request["cpus"])]})
+                os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(request["fifo"]))
         except OSError as error:
-            return {"error": f"the softirq threads of {asked['interface']} cannot be placed: {error.strerror}"}
+            return {"error": f"the softirq threads of {request['interface']} cannot be placed: {error.strerror}"}
         return {"pinned": len(threads)}
 
-    def second_link(self, _connection: socket.socket, asked: Answer) -> Answer:
+    def second_link(self, _connection: socket.socket, request: Answer) -> Answer:
         """Return the ends of the second link by host; none if it was not made, and ``make`` is false."""
-        if self.second is None and asked.get("make"):
+        if self.second is None and request.get("make"):
             self.join(SECOND, first_index=20)
             self.each(lambda host: host.bring_up(SECOND[host.name]))
             self.second = {name: host.heard() for name, host in self.hosts.items()}
@@ -202,15 +202,15 @@ class NetnsKeeper(lab_keeper.Keeper):
 
 def _napi_threads(interface: str) -> list[int]:
     """Return the kernel threads that serve an interface's receive queues, in the queues' order."""
-    found = []
+    threads = []
     for comm in Path("/proc").glob("[0-9]*/comm"):
         try:
             name = comm.read_text().strip()
         except OSError:
             continue  # it ended meanwhile
         if name.startswith(f"napi/{interface}-"):
-            found.append((int(name.rpartition("-")[2]), int(comm.parent.name)))
-    return [thread for _, thread in sorted(found)]
+            threads.append((int(name.rpartition("-")[2]), int(comm.parent.name)))
+    return [thread for _, thread in sorted(threads)]
 
 
 if __name__ == "__main__":

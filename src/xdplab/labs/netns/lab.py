@@ -44,9 +44,9 @@ def full_name(instance: str) -> str:
     return "netns" if instance == DEFAULT else f"netns:{instance}"
 
 
-def label(known: dict[str, Any]) -> str:
+def label(facts: dict[str, Any]) -> str:
     """Return the lab's label in figures."""
-    cpus = len(known["cpus"])
+    cpus = len(facts["cpus"])
     return f"virtual lab, netns, {cpus} CPUs, {arrangement_for(cpus)}"
 
 
@@ -66,12 +66,12 @@ class NetnsLab(KeeperLab):
     another = "netns:NAME"
     keepers = KEEPERS
 
-    def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
-        super().__init__(instance, uid, known)
+    def __init__(self, instance: str, uid: int, facts: dict[str, Any]) -> None:
+        super().__init__(instance, uid, facts)
         self._threaded: bool | None = None
         self._second: LinkEnds | None = None
-        self.queues: int = known["queues"]
-        self.arrangement: Arrangement = arrangement_for(len(known["cpus"]))
+        self.queues: int = facts["queues"]
+        self.arrangement: Arrangement = arrangement_for(len(facts["cpus"]))
 
     @property
     def native_dir(self) -> Path:
@@ -80,7 +80,7 @@ class NetnsLab(KeeperLab):
     @property
     def _ends(self) -> dict[str, Any]:
         """The facts about the two hosts, by name."""
-        hosts: dict[str, Any] = self._known["hosts"]
+        hosts: dict[str, Any] = self._facts["hosts"]
         return hosts
 
     @property
@@ -102,10 +102,10 @@ class NetnsLab(KeeperLab):
     def second_link(self, *, make: bool = True) -> LinkEnds | None:
         if self._second is None:
             with contextlib.closing(self._keeper()) as connection:
-                made = connection.ask("second_link", make=make)
-            if not made:
+                link = connection.ask("second_link", make=make)
+            if not link:
                 return None
-            dut, tg = made["dut"], made["tg"]
+            dut, tg = link["dut"], link["tg"]
             self._second = LinkEnds(dut["interface"], tg["interface"], dut["mac"], tg["mac"])
             self._threaded = None
         return self._second
@@ -124,7 +124,7 @@ class NetnsLab(KeeperLab):
         return self.dut if name == "dut" else self.tg
 
     def cpus(self, arrangement: Arrangement | None = None) -> Cpus:
-        return share_out(self._known["cpus"], arrangement or self.arrangement)
+        return share_out(self._facts["cpus"], arrangement or self.arrangement)
 
     def work_dir(self, host: Host) -> str:
         return WORK_DIR
@@ -183,7 +183,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     _require_tools()
     script = Path(__file__).with_name("keeper.py")
     keeper = [sys.executable, "-I", "-B", str(script), "--socket", str(KEEPERS.address(uid, instance)), f"--uid={uid}"]
-    return KEEPERS.made(uid, instance, _start(keeper + ["--lease"] * lease, KEEPERS.title(instance)))
+    return KEEPERS.came_up(uid, instance, _start(keeper + ["--lease"] * lease, KEEPERS.title(instance)))
 
 
 def _require_tools() -> None:

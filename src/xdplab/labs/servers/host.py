@@ -62,11 +62,11 @@ def _through(name: str, proxy: Sequence[str]) -> socket.socket:
 
 
 def _require_sudo(host: SshHost, machine: Machine) -> None:
-    asked = host.run(["true"], check=False)
-    if not asked.ok:
+    result = host.run(["true"], check=False)
+    if not result.ok:
         host.close()
         raise HostError(
-            f"{host.name}: sudo refuses: {asked.error_text}",
+            f"{host.name}: sudo refuses: {result.error_text}",
             remedy=f"`xdplab lab sudoers INVENTORY` prints what {machine.host} needs in /etc/sudoers.d/xdplab; "
             "an update may need it anew",
         )

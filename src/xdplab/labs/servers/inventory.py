@@ -132,11 +132,15 @@ class Machine(_Strict):
     @classmethod
     def _without_the_host(cls, line: str | None) -> str | None:
         """Also accept ssh-keyscan's output: a comment before the line, and the host before the key's type."""
-        keys = [words.strip() for words in (line or "").splitlines() if words.strip() and not words.startswith("#")]
+        keys = [
+            line_words.strip()
+            for line_words in (line or "").splitlines()
+            if line_words.strip() and not line_words.startswith("#")
+        ]
         if line is not None and len(keys) != 1:
             raise ValueError("host_key is one line: the host's key of one type")
-        found = re.search(r"(?:^|\s)((?:ssh|ecdsa|sk-ssh|sk-ecdsa)-\S+\s+\S+)", keys[0]) if keys else None
-        return line if found is None else found[1]
+        match = re.search(r"(?:^|\s)((?:ssh|ecdsa|sk-ssh|sk-ecdsa)-\S+\s+\S+)", keys[0]) if keys else None
+        return line if match is None else match[1]
 
     @model_validator(mode="after")
     def _pinned(self) -> Machine:
@@ -206,17 +210,17 @@ def load_inventory(path: Path, *, for_sudo: bool = False) -> Inventory:
         raise LabError(f"lab {path} is not YAML: {yaml_words(error)}") from None
     _refuse_secrets(path, source.text, data)
     try:
-        found = Inventory.model_validate(data)
+        inventory = Inventory.model_validate(data)
     except ValidationError as error:
         raise LabError(
             f"lab {path}: {complaint(error, 'an inventory', _KEYS)}",
             remedy="docs/reference/inventory.schema.json has every key",
         ) from None
-    if found.dut.proxy or found.tg.proxy:
+    if inventory.dut.proxy or inventory.tg.proxy:
         source.require_trust("`proxy`, a command that runs here")
     if for_sudo:
         source.require_trust("users who get root's rights")
-    return _relative(found, source.folder)
+    return _relative(inventory, source.folder)
 
 
 def _relative(inventory: Inventory, folder: Path) -> Inventory:

@@ -164,7 +164,7 @@ class InventoryLab:
     def _let_go(self) -> None:
         self._locks.pop().close()
 
-    def turn(self, told: Callable[[str | None], None]) -> contextlib.AbstractContextManager[None]:
+    def turn(self, tell: Callable[[str | None], None]) -> contextlib.AbstractContextManager[None]:
         """There is nothing to wait for: the ports are locked, and the inventory chooses their CPUs."""
         return contextlib.nullcontext()
 
@@ -246,9 +246,11 @@ class InventoryLab:
     def _require_arrangement(self) -> None:
         boots = {host.get("/proc/sys/kernel/random/boot_id") for host in self._made.values()}
         if (len(boots) == 2) != (self.arrangement == "hosts"):
-            said = "two machines" if len(boots) == 2 else "one machine"
+            count = "two machines" if len(boots) == 2 else "one machine"
             remedy = f"write `arrangement: {'hosts' if len(boots) == 2 else 'shared'}`"
-            raise LabError(f"lab {self.name}: arrangement {self.arrangement}, but dut and tg are {said}", remedy=remedy)
+            raise LabError(
+                f"lab {self.name}: arrangement {self.arrangement}, but dut and tg are {count}", remedy=remedy
+            )
 
 
 def require_name(instance: str) -> None:

@@ -47,10 +47,10 @@ def find_port(host: Host, wanted: Interface) -> Port:
 
 def refuse_wrong_mac(host: Host, link: dict[str, Any], wanted: str) -> None:
     """Raise LabError unless the port's own MAC is the inventory's: another card may sit in the slot now."""
-    found = str(link.get("permaddr") or link.get("address"))
-    if found != wanted:
+    mac = str(link.get("permaddr") or link.get("address"))
+    if mac != wanted:
         raise LabError(
-            f"{host.name}: {link['ifname']} has MAC {found}, the inventory says {wanted}",
+            f"{host.name}: {link['ifname']} has MAC {mac}, the inventory says {wanted}",
             remedy="look which port is cabled (`ip -d link`), then correct `mac` or `pci`",
         )
 
@@ -61,10 +61,10 @@ def _name_of(host: Host, pci: str, mac: str) -> str | None:
     A virtio device's interface is one folder deeper. A port in switchdev mode has its representors beside it.
     """
     folder = f"/sys/bus/pci/devices/{pci}/"
-    there = host.run(["ls", folder], check=False)
-    if not there.ok:
+    listing = host.run(["ls", folder], check=False)
+    if not listing.ok:
         raise LabError(f"{host.name}: no PCI device {pci}", remedy="`lspci -D | grep -i ether` lists them")
-    folders = [folder, *(f"{folder}{entry}/" for entry in there.text.split() if entry.startswith("virtio"))]
+    folders = [folder, *(f"{folder}{entry}/" for entry in listing.text.split() if entry.startswith("virtio"))]
     names = [name for one in folders for name in host.run(["ls", f"{one}net/"], check=False).text.split()]
     if len(names) > 1:
         names = [name for name in names if mac in _text(host, f"/sys/class/net/{name}/address")] or names

@@ -88,7 +88,7 @@ def drop_in(machine: Machine, work_dir: str) -> str:
 
 def _literal(text: str) -> str:
     """Return a regular expression for a text. A dollar sign ends one in sudoers, a number sign the line."""
-    return re.sub(r"[^\w/ -]", lambda found: "." if found[0] in "\"'#$" else f"[{found[0]}]", text)
+    return re.sub(r"[^\w/ -]", lambda match: "." if match[0] in "\"'#$" else f"[{match[0]}]", text)
 
 
 def page() -> str:

@@ -66,29 +66,29 @@ def ssh_connections(host: Host) -> set[Connection]:
 
     Raises LabError if that cannot be seen.
     """
-    told = host.run(["sh", "-c", _ANCESTORS], check=False).text
-    parts = [part.partition("\n") for part in told.split("process ")[1:]]
+    output = host.run(["sh", "-c", _ANCESTORS], check=False).text
+    parts = [part.partition("\n") for part in output.split("process ")[1:]]
     inodes = {inode for _, _, files in parts for inode in re.findall(r"socket:\[(\d+)\]", files)}
-    found = {connection for inode, connection in _established(host) if inode in inodes}
+    connections = {connection for inode, connection in _established(host) if inode in inodes}
     seen = any(name.startswith(_SERVERS) and "closed\n" not in files for name, _, files in parts)
-    if not found and not seen:
+    if not connections and not seen:
         raise LabError(
             f"{host.name}: it cannot be told which port carries the SSH connection: no sshd is seen above our commands "
             f"(but {', '.join(name for name, _, _ in parts) or 'nothing'})",
             remedy="log in as root or with sudo, to an sshd of the same PID namespace, without hidepid on /proc",
         )
-    return found
+    return connections
 
 
 def _established(host: Host) -> list[tuple[str, Connection]]:
     """Return the inode and the addresses of each established TCP socket."""
     listed = host.run(["ss", "-Htne", "state", "established"]).text
-    found = []
+    connections = []
     for line in listed.splitlines():
         if inode := re.search(r"\bino:(\d+)", line):
             local, peer = (_address(word) for word in line.split()[2:4])
-            found.append((inode[1], Connection(local[0], peer[0], local[1] or peer[1])))
-    return found
+            connections.append((inode[1], Connection(local[0], peer[0], local[1] or peer[1])))
+    return connections
 
 
 def _address(word: str) -> tuple[str, str]:
@@ -102,7 +102,7 @@ def _address(word: str) -> tuple[str, str]:
 def _devices_of(host: Host, connection: Connection) -> set[str]:
     """Return the devices of a connection: the one with its own address, and the one that its answers leave by."""
     links = host.run(["ip", "-j", "addr", "show"]).rows("ifname")
-    found = {
+    devices = {
         link["ifname"]
         for link in links
         if any(address.get("local") == connection.local for address in link.get("addr_info", []))
@@ -110,7 +110,7 @@ def _devices_of(host: Host, connection: Connection) -> set[str]:
     if connection.zone:
         return {connection.zone}
     route = ["ip", "-j", "route", "get", connection.peer, "from", connection.local]
-    return found | _hops(_rows_if_any(host.run(route, check=False)))
+    return devices | _hops(_rows_if_any(host.run(route, check=False)))
 
 
 def _rows_if_any(listed: Result) -> list[dict[str, Any]]:
@@ -119,12 +119,12 @@ def _rows_if_any(listed: Result) -> list[dict[str, Any]]:
 
 
 def _devices_of_default(host: Host) -> set[str]:
-    found: set[str] = set()
+    devices: set[str] = set()
     for family in ("-4", "-6"):
         listed = host.run(["ip", "-j", family, "route", "show", "table", "all", "default"], check=False)
         routes = [route for route in _rows_if_any(listed) if route.get("type", "unicast") == "unicast"]
-        found |= _hops(routes)
-    return found
+        devices |= _hops(routes)
+    return devices
 
 
 def _hops(routes: Iterable[dict[str, Any]]) -> set[str]:
@@ -145,13 +145,13 @@ _NO_TUNNELS = ("bond", "bridge", "dummy", "ifb", "netkit", "openvswitch", "team"
 
 def _with_carriers(host: Host, device: str) -> set[str]:
     """Return a device, all devices below it, and those that may carry the packets of a tunnel among them."""
-    found: set[str] = set()
+    devices: set[str] = set()
     waiting = {device}
     while waiting:
-        below = _with_lowers(host, waiting.pop()) - found
-        found |= below
-        waiting |= {carrier for one in below for carrier in _carriers(host, one)} - found
-    return found
+        below = _with_lowers(host, waiting.pop()) - devices
+        devices |= below
+        waiting |= {carrier for one in below for carrier in _carriers(host, one)} - devices
+    return devices
 
 
 def _carriers(host: Host, device: str) -> set[str]:
@@ -166,8 +166,8 @@ def _carriers(host: Host, device: str) -> set[str]:
         return set()
     if len(_with_lowers(host, device)) > 1:
         return set()
-    told = about.get("info_data", {})
-    if peer := next((told[name] for name in ("remote", "remote6") if _is_one_host(told.get(name))), None):
+    fields = about.get("info_data", {})
+    if peer := next((fields[name] for name in ("remote", "remote6") if _is_one_host(fields.get(name))), None):
         return _hops(_rows_if_any(host.run(["ip", "-j", "route", "get", peer], check=False)))
     routes = [
         route
@@ -183,7 +183,7 @@ _ON_EACH_LINK = "fe80::/64"
 
 def _is_one_host(address: object) -> bool:
     try:
-        found = ipaddress.ip_address(str(address))
+        ip = ipaddress.ip_address(str(address))
     except ValueError:  # absent, or "any"
         return False
-    return not (found.is_multicast or found.is_unspecified)
+    return not (ip.is_multicast or ip.is_unspecified)

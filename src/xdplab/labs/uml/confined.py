@@ -24,8 +24,8 @@ def require(result: int, what: str) -> None:
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
-    words = [word.encode() if word else None for word in (source, target, kind)]
-    require(libc.mount(*words, ctypes.c_ulong(flags), options.encode()), f"mount {target}")
+    names = [word.encode() if word else None for word in (source, target, kind)]
+    require(libc.mount(*names, ctypes.c_ulong(flags), options.encode()), f"mount {target}")
 
 
 class MountAttr(ctypes.Structure):
@@ -50,12 +50,12 @@ def drop_all_capabilities() -> None:
     require(libc.prctl(PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), 0, 0, 0), "no_new_privs")
 
 
-def main(own: str, *command: str) -> None:
+def main(folder: str, *command: str) -> None:
     try:
         mount("", "/", "", MS_REC | MS_PRIVATE)
         make_all_read_only()
         mount("shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
-        mount("own", own, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700")
+        mount("own", folder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700")
         drop_all_capabilities()
         os.environ["TMPDIR"] = "/dev/shm"
         os.execvp(command[0], command)

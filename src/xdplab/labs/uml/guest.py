@@ -36,12 +36,12 @@ def main() -> None:
     try:
         sshd = netns_keeper.find_sshd()
         inside.prepare()
-        known = inside.become_host(HOST)
+        facts = inside.become_host(HOST)
     except (KeeperError, OSError, RuntimeError) as error:
         print(f"xdplab: guest: {error}", flush=True)  # noqa: T201  the console is all that is left
         os.write(line, json.dumps({"error": str(error)}).encode() + b"\n")
         return
-    hosts = {HOST: known}
+    hosts = {HOST: facts}
     os.write(line, json.dumps({"cpus": [0], "queues": 0, "hosts": hosts}).encode() + b"\n")
     serve(line, sshd)
 

@@ -72,9 +72,9 @@ class UmlKeeper(guest_keeper.GuestKeeper):
         self.line.attach(next(self.numbers), theirs)
         return ours
 
-    def ssh(self, connection: socket.socket, asked: Answer) -> Answer | None:
-        if str(asked.get("host")) not in self.known["hosts"]:
-            return {"error": f"this lab has no host {asked.get('host')!r}"}
+    def ssh(self, connection: socket.socket, request: Answer) -> Answer | None:
+        if str(request.get("host")) not in self.facts["hosts"]:
+            return {"error": f"this lab has no host {request.get('host')!r}"}
         self.reply(connection, {"ok": True})
         self.hand_off(connection)
         self.line.attach(next(self.numbers), connection)

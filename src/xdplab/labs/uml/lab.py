@@ -46,9 +46,9 @@ def full_name(instance: str) -> str:
     return "uml" if instance == DEFAULT else f"uml:{instance}"
 
 
-def label(known: dict[str, Any]) -> str:
+def label(facts: dict[str, Any]) -> str:
     """Return the lab's label in figures."""
-    return f"virtual lab, uml {known['kernel']}, user-mode Linux: times of its interpreter and modules"
+    return f"virtual lab, uml {facts['kernel']}, user-mode Linux: times of its interpreter and modules"
 
 
 KEEPERS = GuestKeepers("uml", full_name, label, START_S)
@@ -143,9 +143,9 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     return KEEPERS.start(script, uid, instance, lease=lease, facts=facts)
 
 
-def _argv(kernel: Package, own: Path) -> list[str]:
+def _argv(kernel: Package, folder: Path) -> list[str]:
     return [
-        *(str(kernel.kernel), f"mem={memory_mb()}M", f"uml_dir={own}/", "umid=guest"),
+        *(str(kernel.kernel), f"mem={memory_mb()}M", f"uml_dir={folder}/", "umid=guest"),
         *("rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1"),
         *("con=null", "con0=null,fd:1", "ssl=null", f"ssl0=fd:{LINE}"),
         *(f"{name}={value}" for name, value in xstate.ENVIRONMENT.items() if xstate.is_too_long()),

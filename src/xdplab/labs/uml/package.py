@@ -53,8 +53,8 @@ def package() -> Package:
         if not folder.exists():
             make(folder, functools.partial(_fill, root / "apt"), what="user-mode Linux", space_mb=_SPACE_MB)
         mark_used(folder)
-    said = json.loads((folder / _DESCRIPTION).read_text())
-    return Package(said["release"], said["version"], said["source"], folder)
+    description = json.loads((folder / _DESCRIPTION).read_text())
+    return Package(description["release"], description["version"], description["source"], folder)
 
 
 def _fill(apt_root: Path, folder: Path) -> None:
@@ -66,5 +66,5 @@ def _fill(apt_root: Path, folder: Path) -> None:
         release = subprocess.run([kernel, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
         raise LabError(f"user-mode Linux does not start here: {error}", remedy="it runs on x86-64 only") from error
-    said = {"release": release, "version": version, "source": archive.built_using(file, "linux")}
-    (folder / _DESCRIPTION).write_text(json.dumps(said) + "\n")
+    description = {"release": release, "version": version, "source": archive.built_using(file, "linux")}
+    (folder / _DESCRIPTION).write_text(json.dumps(description) + "\n")

@@ -48,27 +48,27 @@ def tree() -> BuildTree:
     or this machine no compiler for it.
     """
     _require_tools()
-    found = package()
-    config = _words(str(found.kernel), "--showconfig")
-    compiler = compiler_for(f"uml {found.release}", config)
-    name = f"linux-source-{found.series}"
+    kernel = package()
+    config = _words(str(kernel.kernel), "--showconfig")
+    compiler = compiler_for(f"uml {kernel.release}", config)
+    name = f"linux-source-{kernel.series}"
 
     def fill(folder: Path) -> None:
         with locked("uml-kernel") as apt_root:
-            options = archive.find_exactly(apt_root / "apt", name, found.source, SUITES)
-            (file,) = archive.download([f"{name}={found.source}"], options, folder.parent)
+            options = archive.find_exactly(apt_root / "apt", name, kernel.source, SUITES)
+            (file,) = archive.download([f"{name}={kernel.source}"], options, folder.parent)
         archive.extract(file, folder.parent)
         _unpack(folder.parent / "usr/src" / f"{name}.tar.xz", folder)
         _configure(folder, config)
         _prepare(folder, compiler)
-        (folder / "Module.symvers").write_text("".join(_symvers(found)))
+        (folder / "Module.symvers").write_text("".join(_symvers(kernel)))
 
     with locked("headers") as root:
-        path = root / f"uml-{found.release}_{found.source}+tests"
+        path = root / f"uml-{kernel.release}_{kernel.source}+tests"
         if not path.exists():
-            make(path, fill, what=f"the source of uml {found.release}", space_mb=_SPACE_MB)
+            make(path, fill, what=f"the source of uml {kernel.release}", space_mb=_SPACE_MB)
         mark_used(path)
-    return BuildTree(found.release, found.source, path, ARCH, compiler)
+    return BuildTree(kernel.release, kernel.source, path, ARCH, compiler)
 
 
 def tests_module() -> Path:
@@ -76,8 +76,8 @@ def tests_module() -> Path:
 
     Raises like `tree`, and ProgramError with the compiler's message.
     """
-    made = tree()
-    return build(made, "test_bpf", {"test_bpf.c": (made.path / _TESTS).read_bytes()})
+    headers = tree()
+    return build(headers, "test_bpf", {"test_bpf.c": (headers.path / _TESTS).read_bytes()})
 
 
 def _require_tools() -> None:
@@ -137,13 +137,13 @@ def _prepare(folder: Path, compiler: str) -> None:
         ["timeout", "--kill-after=5", f"{PREPARE_S:g}", *argv], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise LabError(f"the source of uml cannot be prepared: {words[0][:300]}")
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise LabError(f"the source of uml cannot be prepared: {lines[0][:300]}")
 
 
-def _symvers(found: Package) -> Iterator[str]:
+def _symvers(kernel: Package) -> Iterator[str]:
     """Yield a line of Module.symvers for each symbol the kernel exports to modules."""
-    with found.kernel.open("rb") as file:
+    with kernel.kernel.open("rb") as file:
         elf: Any = ELFFile(file)
         strings = elf.get_section_by_name("__ksymtab_strings")
         base, text = strings["sh_addr"], strings.data()

@@ -52,6 +52,6 @@ def hide() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     for option, *arguments in ((PR_SET_NO_NEW_PRIVS, 1), (PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program)):
         zeros = [ctypes.c_ulong(0)] * (4 - len(arguments))
-        words = [ctypes.c_ulong(a) if isinstance(a, int) else a for a in arguments]
-        if libc.prctl(option, *words, *zeros):
+        values = [ctypes.c_ulong(a) if isinstance(a, int) else a for a in arguments]
+        if libc.prctl(option, *values, *zeros):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

@@ -116,6 +116,6 @@ def parted(name: str) -> tuple[str, Architecture | None]:
     if architecture in WITHOUT_JIT:
         raise LabError(f"kernel {name}: {WITHOUT_JIT[architecture]}", remedy=f"there are {', '.join(KNOWN)}")
     if architecture not in KNOWN:
-        there = ", ".join(f"{plain}{ARCHITECTURE_MARK}{one}" for one in KNOWN)
-        raise LabError(f"kernel {name}: no guest has the architecture {architecture!r}", remedy=f"write {there}")
+        names = ", ".join(f"{plain}{ARCHITECTURE_MARK}{one}" for one in KNOWN)
+        raise LabError(f"kernel {name}: no guest has the architecture {architecture!r}", remedy=f"write {names}")
     return plain, KNOWN[architecture]

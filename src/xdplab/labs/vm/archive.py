@@ -93,8 +93,8 @@ def find(
             parts = _PARTS if ("binary", newest) in offered else (_WHOLE,)
             packages = tuple(part.format(newest) for part in parts)
             for one in broken:
-                words = f"kernel {name}: passed over, though it may be newer: {one.message}"
-                warnings.warn(words, ResultsWarning, stacklevel=2)
+                warning = f"kernel {name}: passed over, though it may be newer: {one.message}"
+                warnings.warn(warning, ResultsWarning, stacklevel=2)
             return Offer(newest, versions(options, packages[0])[0], packages, options)
     if broken:
         raise broken[0]
@@ -140,8 +140,8 @@ def find_newest(
     for suite in suites:
         base = suite.removesuffix("-backports")
         options = _update(root / suite, (suite, base) if with_base and base != suite else (suite,), architecture)
-        if found := versions(options, package):
-            return options, found[0]
+        if offered := versions(options, package):
+            return options, offered[0]
     raise LabError(f"{package} is not in Debian's archive (any more); looked in {', '.join(suites)}")
 
 
@@ -155,43 +155,43 @@ def needed(options: Sequence[str], package: str) -> list[str]:
     """Return the names of a package's dependencies; of alternatives the first."""
     shown = _apt("apt-cache", options, "show", "--no-all-versions", package)
     line = next((line for line in shown.splitlines() if line.startswith("Depends:")), "")
-    return [words.split()[0] for words in line.removeprefix("Depends:").split(",") if words.strip()]
+    return [need.split()[0] for need in line.removeprefix("Depends:").split(",") if need.strip()]
 
 
 def dependencies(options: Sequence[str], packages: Sequence[str]) -> dict[str, list[str]]:
     """Return the names of all direct and indirect dependencies of these packages, without virtual ones."""
     kinds = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
     argv = ("depends", "--recurse", *(f"--no-{kind}" for kind in kinds), *packages)
-    found: dict[str, list[str]] = {}
+    needs_of: dict[str, list[str]] = {}
     needs: list[str] = []
     for line in _apt("apt-cache", options, *argv).splitlines():
         if not line.startswith((" ", "<")):
-            found[line] = needs = []
+            needs_of[line] = needs = []
         elif line.startswith("<"):
             needs = []
         elif "Depends: " in line and not line.endswith(">"):
             needs.append(line.rpartition(": ")[2])
-    return found
+    return needs_of
 
 
 def download(packages: Sequence[str], options: Sequence[str], folder: Path) -> list[Path]:
     """Download packages (``NAME`` or ``NAME=VERSION``) into ``folder``; apt checks them by the archive's signature."""
     _apt("apt-get", options, "download", *packages, cwd=folder)
     names = [package.partition("=")[0] for package in packages]
-    found = [next(iter(folder.glob(f"{name}_*.deb")), None) for name in names]
-    if missing := [name for name, path in zip(names, found, strict=True) if path is None]:
+    paths = [next(iter(folder.glob(f"{name}_*.deb")), None) for name in names]
+    if missing := [name for name, path in zip(names, paths, strict=True) if path is None]:
         raise LabError(f"apt-get downloaded no {', '.join(missing)}")
-    return [path for path in found if path is not None]
+    return [path for path in paths if path is not None]
 
 
 def built_using(package: Path, source: str) -> str:
     """Return the version of a source package that was built into a package. Raises LabError if none was."""
     argv = ["dpkg-deb", "--field", str(package), "Built-Using"]
-    said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
-    found = re.search(rf"\b{re.escape(source)} \(= ([^)]+)\)", said)
-    if found is None:
+    output = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    match = re.search(rf"\b{re.escape(source)} \(= ([^)]+)\)", output)
+    if match is None:
         raise LabError(f"{package.name} does not say which {source} it was built of")
-    return found[1]
+    return match[1]
 
 
 def extract(package: Path, folder: Path) -> None:
@@ -237,12 +237,12 @@ def mirror() -> str:
     uris = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True, check=False
     ).stdout.splitlines()
-    found = next((uri.rstrip("/") for uri in uris if uri.rstrip("/").endswith(f"/{MAIN}")), None)
-    if found is None:
+    mirror_uri = next((uri.rstrip("/") for uri in uris if uri.rstrip("/").endswith(f"/{MAIN}")), None)
+    if mirror_uri is None:
         raise LabError(
             "no Debian mirror among this machine's apt sources", remedy="add one: kernels come from Debian's archive"
         )
-    return found.removesuffix(f"/{MAIN}")
+    return mirror_uri.removesuffix(f"/{MAIN}")
 
 
 def _update(root: Path, suites: Sequence[str], architecture: str = ARCHITECTURE) -> tuple[str, ...]:
@@ -284,9 +284,9 @@ def _apt(tool: str, options: Sequence[str], *argv: str, cwd: Path | None = None)
     except subprocess.TimeoutExpired:
         raise LabError(f"`{tool} {argv[0]}` has not ended in {DEADLINE_S:g} s", remedy="is the network up?") from None
     if done.returncode:
-        words = [line for line in done.stderr.splitlines() if line.startswith("E:")] or [done.stderr.strip()]
+        lines = [line for line in done.stderr.splitlines() if line.startswith("E:")] or [done.stderr.strip()]
         remedy = MIRROR_CHANGES if _MIRROR_CHANGES.search(done.stderr) else "is the network up?"
-        raise LabError(f"`{tool} {argv[-1]}`: {words[0][:300]}", remedy=remedy)
+        raise LabError(f"`{tool} {argv[-1]}`: {lines[0][:300]}", remedy=remedy)
     return done.stdout
 
 

@@ -146,8 +146,8 @@ class ForeignGuest:
 
     def _lost(self, how: str) -> HostError:
         last = self._words.decode(errors="replace").strip() or self._last
-        said = f"; its console's last line: {last[-200:]}" if last else ""
-        return HostError(f"{self.name}: the guest {how}{said}", remedy="--resume boots another one")
+        console = f"; its console's last line: {last[-200:]}" if last else ""
+        return HostError(f"{self.name}: the guest {how}{console}", remedy="--resume boots another one")
 
     def _unpacked(self, lines: Sequence[str]) -> bytes:
         try:
@@ -198,19 +198,19 @@ def booted(
     with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
         file.write(initramfs.console(kernel.file("busybox"), _INIT.read_bytes(), files, programs or {}))
         file.flush()
-        words = argv(architecture, tool, kernel, f"/proc/self/fd/{file.fileno()}")
-        guest = ForeignGuest(f"vm:{name}", words, (file.fileno(),))
+        command = argv(architecture, tool, kernel, f"/proc/self/fd/{file.fileno()}")
+        guest = ForeignGuest(f"vm:{name}", command, (file.fileno(),))
         with contextlib.closing(guest):
             guest.await_up()
-            yield guest, kernel, _around(architecture, tool, kernel, words)
+            yield guest, kernel, _around(architecture, tool, kernel, command)
 
 
-def _around(architecture: Architecture, tool: str, kernel: Kernel, words: Sequence[str]) -> dict[str, str]:
+def _around(architecture: Architecture, tool: str, kernel: Kernel, command: Sequence[str]) -> dict[str, str]:
     """Return what a number of such a guest depends on, in words."""
     version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False).stdout
     return {
         "architecture": architecture.name,
         OWN_QEMU: (version.splitlines() or ["not known"])[0],
-        "guest_options": shlex.join(words[1:]),
+        "guest_options": shlex.join(command[1:]),
         "kernel_packages": "; ".join(kernel.packages),
     }

@@ -35,21 +35,21 @@ def tree(kernel: str) -> BuildTree:
     """
     _, architecture = architectures.parted(kernel)
     cross = f"{architecture.triplet}-" if architecture else ""
-    found = kernels.kernel(kernel)
-    compiler = compiler_for(kernel, found.file("config").read_text(), cross)
+    chosen = kernels.kernel(kernel)
+    compiler = compiler_for(kernel, chosen.file("config").read_text(), cross)
     with locked("headers") as root:
-        folder = root / f"{found.release}_{found.version}"
+        folder = root / f"{chosen.release}_{chosen.version}"
         if not folder.exists():
             make(
                 folder,
-                functools.partial(_fill, found, architecture),
+                functools.partial(_fill, chosen, architecture),
                 what=f"the headers of {kernel}",
                 space_mb=_SPACE_MB,
             )
         mark_used(folder)
-    path = folder / "usr/src" / f"linux-headers-{found.release}"
+    path = folder / "usr/src" / f"linux-headers-{chosen.release}"
     _require_tools_run(kernel, path)
-    return BuildTree(found.release, found.version, path, _kbuild(architecture), compiler, cross)
+    return BuildTree(chosen.release, chosen.version, path, _kbuild(architecture), compiler, cross)
 
 
 def _kbuild(architecture: Architecture | None) -> str:
@@ -63,9 +63,9 @@ def _fill(kernel: kernels.Kernel, architecture: Architecture | None, folder: Pat
     for file in packages:
         archive.extract(file, folder)
     shutil.rmtree(folder / "usr/share", ignore_errors=True)
-    own = folder / "usr/src" / package
-    (own / "vmlinux").unlink(missing_ok=True)  # only for a module's BTF, which needs pahole
-    _adapt(own, kernel.release, _kbuild(architecture))
+    target = folder / "usr/src" / package
+    (target / "vmlinux").unlink(missing_ok=True)  # only for a module's BTF, which needs pahole
+    _adapt(target, kernel.release, _kbuild(architecture))
 
 
 def _of_architecture(
@@ -78,22 +78,22 @@ def _of_architecture(
     brought = [one for one in archive.needed(options, package) if _BROUGHT.fullmatch(one)]
     programs = [one for one in brought if one.startswith("linux-kbuild-")] if architecture else []
     rest = [one for one in brought if one not in programs]
-    found = archive.download([f"{package}={kernel.version}", *rest], options, folder)
+    packages = archive.download([f"{package}={kernel.version}", *rest], options, folder)
     if programs:
         here = archive.find_exactly(apt, programs[0], kernel.version, suites)
-        found += archive.download([f"{one}={kernel.version}" for one in programs], here, folder)
-    return found
+        packages += archive.download([f"{one}={kernel.version}" for one in programs], here, folder)
+    return packages
 
 
-def _adapt(own: Path, release: str, arch: str) -> None:
+def _adapt(folder: Path, release: str, arch: str) -> None:
     """Make the headers usable in their folder, with the compiler that `build` names."""
-    makefile = own / "Makefile"
+    makefile = folder / "Makefile"
     text = makefile.read_text()
     for pattern, moved in _MOVED:
         text = pattern.sub(moved, text)
     makefile.write_text(text)
     variables = {"override ARCH": arch, "override KERNELRELEASE": release, "DEBIAN_KERNEL_NO_CC_VERSION_CHECK": "y"}
-    (own / ".kernelvariables").write_text("".join(f"{name} = {value}\n" for name, value in variables.items()))
+    (folder / ".kernelvariables").write_text("".join(f"{name} = {value}\n" for name, value in variables.items()))
 
 
 def _require_tools_run(kernel: str, path: Path) -> None:

@@ -39,14 +39,14 @@ def version(content: bytes) -> str:
     offset, magic = _MAGIC
     if content[offset : offset + len(magic)] == magic:
         start = struct.unpack_from("<H", content, _VERSION)[0] + 512
-        said = content[start : content.find(b"\0", start)]
+        banner = content[start : content.find(b"\0", start)]
     else:
-        found = _BANNER.search(content) if content.startswith(_ELF) else None
-        said = found[1] if found else b""
-    words = said.decode("ascii", errors="replace").strip()
-    if not re.match(r"\d+\.\d+", words):
+        match = _BANNER.search(content) if content.startswith(_ELF) else None
+        banner = match[1] if match else b""
+    text = banner.decode("ascii", errors="replace").strip()
+    if not re.match(r"\d+\.\d+", text):
         raise ValueError("it is no x86 kernel image (bzImage or vmlinux) that names its version")
-    return words
+    return text
 
 
 def _decompressed(payload: bytes) -> bytes:

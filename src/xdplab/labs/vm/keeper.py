@@ -39,11 +39,11 @@ class Qemu:
         """``state``: where a saved state will come from; ``given``: descriptors, by the name they have in argv."""
         self.socket, control = socket.socketpair()
         self.door, monitor = socket.socketpair()
-        made = {"{control}": str(control.fileno()), "{monitor}": str(monitor.fileno())}
-        made["{initrd}"] = f"/proc/self/fd/{wanted['initrd']}"
-        made |= {f"{{{name}}}": ":".join(map(str, numbers)) for name, numbers in given.items()}
+        descriptors = {"{control}": str(control.fileno()), "{monitor}": str(monitor.fileno())}
+        descriptors["{initrd}"] = f"/proc/self/fd/{wanted['initrd']}"
+        descriptors |= {f"{{{name}}}": ":".join(map(str, numbers)) for name, numbers in given.items()}
         argv = wanted["argv"]
-        for name, value in made.items():
+        for name, value in descriptors.items():
             argv = [word.replace(name, value) for word in argv]
         states = [] if state is None else [state.fileno()]
         self.process = subprocess.Popen(
@@ -62,8 +62,8 @@ class Qemu:
 
     def forwards(self) -> dict[int, int]:
         """Return the loopback port that leads to each port inside."""
-        told = self.monitor.human("info usernet")
-        return {int(inside): int(outside) for outside, inside in _FORWARD.findall(told)}
+        output = self.monitor.human("info usernet")
+        return {int(inside): int(outside) for outside, inside in _FORWARD.findall(output)}
 
     def save(self, state: saved.Saved) -> None:
         """Save the guest's state; the guest is stopped meanwhile. Raises SavedError, but lets the guest continue even
@@ -129,17 +129,17 @@ class VmKeeper(guest_keeper.GuestKeeper):
                 self.qemu.go_on()
             except (saved.SavedError, qmp.MonitorError) as error:
                 self.qemu.process.kill()
-                words = self.qemu.process.communicate()[0].decode(errors="replace").split("\n")[0]
-                raise saved.SavedError(": ".join(filter(None, (words, str(error))))) from error
+                line = self.qemu.process.communicate()[0].decode(errors="replace").split("\n")[0]
+                raise saved.SavedError(": ".join(filter(None, (line, str(error))))) from error
         self.came = "restored"
         return self.qemu
 
     def come_up(self) -> Answer:
         """Bring the guest to the state that all guests of its kernel share, then give it its identity."""
         if self.came != "restored":
-            said = self.hear()
+            message = self.hear()
             if self.state is not None:
-                self.save(self.state, said["notices_restore"])
+                self.save(self.state, message["notices_restore"])
         self.qemu.socket.sendall(f"{time.time():.0f}\n".encode() + base64.b64decode(self.wanted["files"]))
         try:
             return super().come_up() | {"came_up": self.came}
@@ -159,7 +159,7 @@ class VmKeeper(guest_keeper.GuestKeeper):
 
     def reach(self) -> None:
         os.close(self.wanted["initrd"])
-        self.known |= self.wanted["guest"]
+        self.facts |= self.wanted["guest"]
         self.waiting: list[socket.socket] = []
         self.actions["link"] = self.link
         self.pulse = self.qemu.socket
@@ -168,12 +168,12 @@ class VmKeeper(guest_keeper.GuestKeeper):
 
     def add_ports(self) -> None:
         for name, port in self.wanted["ports"].items():
-            if name in self.known["hosts"]:
-                self.known["hosts"][name]["port"] = self.ports[port]
+            if name in self.facts["hosts"]:
+                self.facts["hosts"][name]["port"] = self.ports[port]
 
-    def link(self, connection: socket.socket, _asked: Answer) -> Answer | None:
+    def link(self, connection: socket.socket, _request: Answer) -> Answer | None:
         """Make the guest create the hosts and their link, which only some users need."""
-        if "dut" in self.known["hosts"]:
+        if "dut" in self.facts["hosts"]:
             return {"ok": True}
         if not self.waiting:
             self.pulse.send(b"link\n")
@@ -183,13 +183,13 @@ class VmKeeper(guest_keeper.GuestKeeper):
     def answered(self, line: bytes) -> None:
         if not line.startswith(b"{"):
             return
-        said = json.loads(line)
-        if "error" not in said:
-            guest = self.known["hosts"]["guest"]  # whose keys also open hosts without their own
-            self.known["hosts"] |= {name: guest | host for name, host in said["hosts"].items()}
+        message = json.loads(line)
+        if "error" not in message:
+            guest = self.facts["hosts"]["guest"]  # whose keys also open hosts without their own
+            self.facts["hosts"] |= {name: guest | host for name, host in message["hosts"].items()}
             self.add_ports()
         for connection in self.waiting:
-            self.reply(connection, said if "error" in said else {"ok": True})
+            self.reply(connection, message if "error" in message else {"ok": True})
         self.waiting.clear()
 
 

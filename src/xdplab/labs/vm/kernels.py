@@ -63,10 +63,10 @@ class Kernel:
         """Raise LabError unless the guest's boot files are those that were fetched."""
         for name, expected in self.sha256.items():
             try:
-                found = _sha256(self.file(name))
+                checksum = _sha256(self.file(name))
             except OSError as error:
-                found = str(error.strerror)
-            if found != expected:
+                checksum = str(error.strerror)
+            if checksum != expected:
                 raise LabError(
                     f"kernel {self.name}: {self.file(name)} is not what was fetched",
                     remedy=f"`xdplab lab kernels --again {self.name}`",
@@ -75,8 +75,8 @@ class Kernel:
 
 def cached() -> list[Kernel]:
     """Return the kernels in the cache, by release."""
-    found = sorted((cache_dir() / "kernels").glob(f"*/{_DESCRIPTION}"))
-    return sorted((_read(path.parent) for path in found), key=lambda kernel: natural(kernel.release))
+    descriptions = sorted((cache_dir() / "kernels").glob(f"*/{_DESCRIPTION}"))
+    return sorted((_read(path.parent) for path in descriptions), key=lambda kernel: natural(kernel.release))
 
 
 def kernel(name: str) -> Kernel:
@@ -86,10 +86,10 @@ def kernel(name: str) -> Kernel:
     """
     name = name.removesuffix(MITIGATED)
     _require_form(name)
-    found = _in_cache(name) or fetch(name)
-    found.check()
-    mark_used(found.folder)
-    return found
+    cached_kernel = _in_cache(name) or fetch(name)
+    cached_kernel.check()
+    mark_used(cached_kernel.folder)
+    return cached_kernel
 
 
 def _in_cache(name: str) -> Kernel | None:
@@ -116,10 +116,10 @@ def require_available(name: str) -> None:
     _require_form(plain)
     if plain in KNOWN or _in_cache(plain) or (why := _not_offered(plain)) is None:
         return
-    there = sorted({kernel.name for kernel in cached()})
+    names = sorted({kernel.name for kernel in cached()})
     raise LabError(
         f"kernel {plain}: {why}",
-        remedy=f"there are {', '.join(KNOWN)}; in the cache: {', '.join(there) or 'none'}",
+        remedy=f"there are {', '.join(KNOWN)}; in the cache: {', '.join(names) or 'none'}",
     )
 
 
@@ -172,7 +172,7 @@ def with_driver(kernel: Kernel, driver: str) -> Kernel:
 def _has_driver(kernel: Kernel, driver: str) -> bool:
     tree = kernel.file("lib/modules") / kernel.release
     lists = [path.read_text() for path in (tree / "modules.dep", tree / "modules.builtin") if path.exists()]
-    return any(f"/{driver}.ko" in known for known in lists)
+    return any(f"/{driver}.ko" in names for names in lists)
 
 
 def adopt(path: Path, modules: Path | None = None) -> Kernel:
@@ -196,8 +196,8 @@ def adopt(path: Path, modules: Path | None = None) -> Kernel:
         (folder / "vmlinux").write_bytes(content)
         (folder / "boot.cpio").write_bytes(boot)
         (folder / "lib/modules").mkdir(parents=True)
-        own = folder / "lib/modules" / release
-        own.symlink_to(tree) if tree else own.mkdir()
+        modules = folder / "lib/modules" / release
+        modules.symlink_to(tree) if tree else modules.mkdir()
         _describe(folder, name, release, name, [f"{version} sha256:{hashlib.sha256(content).hexdigest()}"])
 
     with locked("kernels") as root:
@@ -243,8 +243,8 @@ def _fill(offer: archive.Offer, name: str, folder: Path) -> None:
     (folder / "vmlinux").write_bytes(image.vmlinux((folder / "vmlinuz").read_bytes()))
     (folder / "vmlinuz").unlink()
     (folder / "boot.cpio").write_bytes(initramfs.modules(folder / "lib/modules" / offer.release))
-    said = [f"{package.name} sha256:{_sha256(package)}" for package in packages]
-    _describe(folder, name, offer.release, offer.version, said)
+    sources = [f"{package.name} sha256:{_sha256(package)}" for package in packages]
+    _describe(folder, name, offer.release, offer.version, sources)
 
 
 def _fill_foreign(offer: archive.Offer, name: str, architecture: Architecture, folder: Path) -> None:
@@ -262,8 +262,8 @@ def _fill_foreign(offer: archive.Offer, name: str, architecture: Architecture, f
     binary = next(path for path in (unpacked / "bin/busybox", unpacked / "usr/bin/busybox") if path.exists())
     binary.rename(folder / "busybox")
     shutil.rmtree(unpacked)
-    said = [f"{package.name} sha256:{_sha256(package)}" for package in packages]
-    _describe(folder, name, offer.release, offer.version, said)
+    sources = [f"{package.name} sha256:{_sha256(package)}" for package in packages]
+    _describe(folder, name, offer.release, offer.version, sources)
 
 
 def _describe(folder: Path, name: str, release: str, version: str, packages: Sequence[str]) -> None:
@@ -281,15 +281,22 @@ def _describe(folder: Path, name: str, release: str, version: str, packages: Seq
 def rows() -> list[dict[str, object]]:
     """Return a row for each kernel that is known or in the cache: name, release, version, folder (null: to fetch)."""
     have = cached()
-    known = {kernel.name for kernel in have}
+    names = {kernel.name for kernel in have}
     rows: list[dict[str, object]] = [asdict(kernel) | {"folder": str(kernel.folder)} for kernel in have]
-    rows += [{"name": name, "release": None, "version": None, "folder": None} for name in KNOWN if name not in known]
+    rows += [{"name": name, "release": None, "version": None, "folder": None} for name in KNOWN if name not in names]
     return sorted(rows, key=lambda row: natural(str(row["release"] or row["name"])))
 
 
 def _read(folder: Path) -> Kernel:
-    said = json.loads((folder / _DESCRIPTION).read_text())
-    return Kernel(said["name"], said["release"], said["version"], tuple(said["packages"]), said["sha256"], folder)
+    description = json.loads((folder / _DESCRIPTION).read_text())
+    return Kernel(
+        description["name"],
+        description["release"],
+        description["version"],
+        tuple(description["packages"]),
+        description["sha256"],
+        folder,
+    )
 
 
 def require_name(name: str) -> None:

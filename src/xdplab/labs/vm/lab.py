@@ -36,10 +36,10 @@ def full_name(instance: str) -> str:
     return f"vm:{instance}"
 
 
-def label(known: dict[str, Any]) -> str:
+def label(facts: dict[str, Any]) -> str:
     """Return the label of a guest in figures: its kernel, and the meaning of its clock."""
-    card = f", {known['card']}" if known.get("card") else ""
-    return f"virtual lab, vm {known['kernel']}, {known['way']}: {qemu.WAYS[known['way']].says}{card}"
+    card = f", {facts['card']}" if facts.get("card") else ""
+    return f"virtual lab, vm {facts['kernel']}, {facts['way']}: {qemu.WAYS[facts['way']].says}{card}"
 
 
 KEEPERS = GuestKeepers("vm", full_name, label, START_S)
@@ -52,8 +52,8 @@ class VmLab(NetnsLab):
     another = "vm:KERNEL"
     keepers = KEEPERS
 
-    def __init__(self, instance: str, uid: int, known: dict[str, Any]) -> None:
-        super().__init__(instance, uid, known)
+    def __init__(self, instance: str, uid: int, facts: dict[str, Any]) -> None:
+        super().__init__(instance, uid, facts)
         self.arrangement: Arrangement = "shared"
         self.clock: Clock | None = qemu.WAYS[self.way].clock
 
@@ -63,15 +63,15 @@ class VmLab(NetnsLab):
     @property
     def way(self) -> str:
         """``kvm``, ``count`` or ``functional``: the meaning of the guest's clock."""
-        return str(self._known["way"])
+        return str(self._facts["way"])
 
     @property
     def _ends(self) -> dict[str, Any]:
         """The facts about the two hosts with the link, which are made on first use."""
-        if "dut" not in self._known["hosts"]:
+        if "dut" not in self._facts["hosts"]:
             with contextlib.closing(self._keeper()) as connection:
                 connection.ask("link", within_s=START_S)
-            self._known = KEEPERS.hello(self._uid, self._instance)
+            self._facts = KEEPERS.hello(self._uid, self._instance)
         return super()._ends
 
     @cached_property
@@ -82,8 +82,8 @@ class VmLab(NetnsLab):
         return self.guest if name == "guest" else super().host(name)
 
     def _address(self, name: str) -> hosts.SshAddress:
-        known = self._known["hosts"][name] if name == "guest" else self._ends[name]
-        return hosts.SshAddress(LOOPBACK, port=known["port"], key=known["client_key"], host_key=known["host_key"])
+        facts = self._facts["hosts"][name] if name == "guest" else self._ends[name]
+        return hosts.SshAddress(LOOPBACK, port=facts["port"], key=facts["client_key"], host_key=facts["host_key"])
 
 
 def open_lab(instance: str, uid: int) -> VmLab:
@@ -99,8 +99,8 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     """
     if KEEPERS.is_up(uid, instance):
         return False
-    name, asked = parted(instance)
-    return boot(uid, instance, Guest.chosen(name, asked), lease=lease)
+    name, way = parted(instance)
+    return boot(uid, instance, Guest.chosen(name, way), lease=lease)
 
 
 def parted(instance: str) -> tuple[str, str]:
@@ -109,9 +109,9 @@ def parted(instance: str) -> tuple[str, str]:
     Guests of different names are different guests. Raises LabError for a name that cannot be used.
     """
     kernel, _, rest = instance.partition(":")
-    way, colon, own = rest.partition(":")
-    if colon and not _OWN_NAME.fullmatch(own):
-        raise LabError(f"vm:{instance}: {own!r} cannot name a guest", remedy="letters, digits, . _ - and at most 40")
+    way, colon, name = rest.partition(":")
+    if colon and not _OWN_NAME.fullmatch(name):
+        raise LabError(f"vm:{instance}: {name!r} cannot name a guest", remedy="letters, digits, . _ - and at most 40")
     return kernel, way
 
 
@@ -125,11 +125,11 @@ class Guest:
     tools: dict[str, str]
 
     @classmethod
-    def chosen(cls, name: str, asked: str) -> Guest:
+    def chosen(cls, name: str, way: str) -> Guest:
         """Return a guest of that kernel, run the way asked for. Raises LabError naming what is missing."""
         tools = qemu.require_tools()
         kernel = kernels.kernel(name)
-        return cls(name, kernel, tried.choose(asked, kernel, tools), tools)
+        return cls(name, kernel, tried.choose(way, kernel, tools), tools)
 
 
 @dataclass(frozen=True)
@@ -153,12 +153,12 @@ def boot(uid: int, instance: str, guest: Guest, *, lease: bool, spec: GuestSpec 
     """Start a guest's keeper. Returns as `up` does."""
     kernel, way = guest.kernel, guest.choice.way
     cpus = spec.cpus or qemu.cpus(way)
-    own, client = key_pair(), key_pair()
+    host_key, client = key_pair(), key_pair()
     machine = qemu.GuestMachine(guest.choice.cpu, cpus, mitigated=guest.name.endswith(MITIGATED))
     argv = [*qemu.argv(way, kernel, guest.tools, machine, native_dir()), *spec.devices]
     first_root = qemu.first_root(kernel, guest.tools)
     state = qemu.state(way, kernel, argv, first_root)
-    host = {"host_key": own.public, "client_key": client.private}  # the keeper gives it only to the owner
+    host = {"host_key": host_key.public, "client_key": client.private}  # the keeper gives it only to the owner
     with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
         file.write(first_root)
         file.flush()
@@ -170,7 +170,7 @@ def boot(uid: int, instance: str, guest: Guest, *, lease: bool, spec: GuestSpec 
             "argv": argv,
             "initrd": file.fileno(),
             "state": str(state) if state else None,
-            "files": base64.b64encode(qemu.files(kernel, guest.tools, own, client, spec.scripts[1])).decode(),
+            "files": base64.b64encode(qemu.files(kernel, guest.tools, host_key, client, spec.scripts[1])).decode(),
             "ports": dict(spec.ports),
             "ping_s": way.ping_s,
         }

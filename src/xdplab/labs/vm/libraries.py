@@ -33,28 +33,28 @@ _LEFT_OUT = "gconv"
 def folder(architecture: Architecture) -> Path:
     """Return a folder with ``include/bpf`` and ``lib``, fetched if it is not in the cache. Raises LabError."""
     with locked("libraries") as root:
-        found = root / architecture.name
-        if not found.exists():
+        path = root / architecture.name
+        if not path.exists():
             what = f"the libraries of {architecture.name}"
-            make(found, lambda made: _fill(root, architecture, made), what=what, space_mb=_SPACE_MB)
-        mark_used(found)
-    return found
+            make(path, lambda target: _fill(root, architecture, target), what=what, space_mb=_SPACE_MB)
+        mark_used(path)
+    return path
 
 
-def _fill(root: Path, architecture: Architecture, made: Path) -> None:
+def _fill(root: Path, architecture: Architecture, target: Path) -> None:
     options, _ = archive.find_newest(root / "apt", HEADERS, architecture.shells, architecture.name)
     needed = archive.dependencies(options, [LIBRARY])
-    tree = made.parent / "tree"
-    packages = archive.download([HEADERS, *needed], options, made.parent)
+    tree = target.parent / "tree"
+    packages = archive.download([HEADERS, *needed], options, target.parent)
     for package in packages:
         archive.extract(package, tree)
-    (made / PACKAGES).write_text("".join(f"{package.name}\n" for package in packages))
-    shutil.copytree(tree / "usr/include/bpf", made / "include/bpf")
-    (made / "lib").mkdir()
+    (target / PACKAGES).write_text("".join(f"{package.name}\n" for package in packages))
+    shutil.copytree(tree / "usr/include/bpf", target / "include/bpf")
+    (target / "lib").mkdir()
     for pattern in _KEPT:
         for path in sorted(tree.rglob(pattern)):
             if path.is_file() and path.parent.name != _LEFT_OUT:  # nor a link to what another package has
-                shutil.copyfile(path, made / "lib" / path.name)
+                shutil.copyfile(path, target / "lib" / path.name)
 
 
 def is_program(content: bytes) -> bool:
@@ -62,27 +62,27 @@ def is_program(content: bytes) -> bool:
     return content.startswith(b"\x7fELF") and _loader(ELFFile(io.BytesIO(content))) is not None
 
 
-def needed(program: bytes, there: Path) -> dict[str, bytes]:
+def needed(program: bytes, libraries: Path) -> dict[str, bytes]:
     """Return the files that a program of another architecture is started with, by their path in a guest.
 
-    ``there`` is their `folder`. None are needed by a program that has its libraries inside. Raises LabError naming a
+    ``libraries``: their `folder`. None are needed by a program that has its libraries inside. Raises LabError naming a
     library that is not there.
     """
     loader, names = _wants(program)
     if loader is None:
         return {}
-    files = {loader.lstrip("/"): _library(there, Path(loader).name)}
+    files = {loader.lstrip("/"): _library(libraries, Path(loader).name)}
     todo = list(names)
     while todo:
         if (path := f"lib/{todo.pop()}") not in files:
-            files[path] = _library(there, Path(path).name)
+            files[path] = _library(libraries, Path(path).name)
             todo += _wants(files[path])[1]
     return files
 
 
-def _library(there: Path, name: str) -> bytes:
+def _library(libraries: Path, name: str) -> bytes:
     try:
-        return (there / "lib" / name).read_bytes()
+        return (libraries / "lib" / name).read_bytes()
     except OSError as error:
         raise LabError(f"a program needs {name}, which no fetched package has: {error.strerror}") from error
 
@@ -96,5 +96,5 @@ def _wants(program: bytes) -> tuple[str | None, Iterable[str]]:
 
 
 def _loader(elf: ELFFile) -> str | None:
-    found: list[Any] = [segment for segment in elf.iter_segments() if segment["p_type"] == "PT_INTERP"]
-    return str(found[0].get_interp_name()) if found else None
+    segments: list[Any] = [segment for segment in elf.iter_segments() if segment["p_type"] == "PT_INTERP"]
+    return str(segments[0].get_interp_name()) if segments else None

@@ -55,7 +55,7 @@ class LinkKeeper(netns_keeper.NetnsKeeper):
     def serve(self) -> None:
         self.selector.register(OUTSIDE_IN, selectors.EVENT_READ, self.answer)
         signal.signal(signal.SIGCHLD, netns_host.reap)
-        tell(hosts={name: host.known for name, host in self.hosts.items()})
+        tell(hosts={name: host.facts for name, host in self.hosts.items()})
         super().serve()
 
     def answer(self, outside: int) -> None:
@@ -76,9 +76,9 @@ def enter(host: netns_keeper.NetnsHost, door: socket.socket) -> None:
     connection.close()
 
 
-def tell(**said: object) -> None:
+def tell(**facts: object) -> None:
     """Print one line for the keeper outside."""
-    os.write(OUTSIDE_OUT, json.dumps(said).encode() + b"\n")
+    os.write(OUTSIDE_OUT, json.dumps(facts).encode() + b"\n")
 
 
 def raise_softirqs() -> None:

@@ -114,14 +114,14 @@ CONTROL, MONITOR, INITRD = "{control}", "{monitor}", "{initrd}"
 
 def require_tools() -> dict[str, str]:
     """Return the paths of QEMU and of a static busybox. Raises LabError naming the packages that are missing."""
-    found = {QEMU: shutil.which(QEMU), "busybox": _static_busybox(), "setpriv": shutil.which("setpriv")}
+    paths = {QEMU: shutil.which(QEMU), "busybox": _static_busybox(), "setpriv": shutil.which("setpriv")}
     packages = {QEMU: "qemu-system-x86", "busybox": "busybox-static", "setpriv": "util-linux"}
-    found |= {tool: shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") for tool in _INSIDE}
+    paths |= {tool: shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") for tool in _INSIDE}
     packages |= _INSIDE
-    missing = sorted({packages[tool] for tool, path in found.items() if path is None})
+    missing = sorted({packages[tool] for tool, path in paths.items() if path is None})
     if missing:
         raise MissingToolError(f"a virtual lab needs {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
-    return {tool: path for tool, path in found.items() if path is not None}
+    return {tool: path for tool, path in paths.items() if path is not None}
 
 
 _INSIDE = {"modprobe": "kmod", "ip": "iproute2", "ethtool": "ethtool", "sshd": "openssh-server"}
@@ -152,15 +152,15 @@ def argv(way: Acceleration, kernel: Kernel, tools: dict[str, str], machine: Gues
     ``native`` is the folder of compiled tools. The guest can read it and this machine's root, but write to neither: the
     machine might run what a guest wrote.
     """
-    words = COMMAND_LINE.replace(NO_MITIGATIONS, MITIGATIONS) if machine.mitigated else COMMAND_LINE
-    words = f"{words} {way.clock_words}".rstrip()
+    kernel_words = COMMAND_LINE.replace(NO_MITIGATIONS, MITIGATIONS) if machine.mitigated else COMMAND_LINE
+    kernel_words = f"{kernel_words} {way.clock_words}".rstrip()
     forwards = ",".join(f"hostfwd=tcp:127.0.0.1:0-:{port}" for port in PORTS.values())
     root = "local,id=host,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
     built = f"local,id=native,path={native},mount_tag=native,security_model=none,readonly=on,multidevs=remap"
     return [
         *(tools[QEMU], "-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
         *(*way.accelerator, *way.clock_options, "-cpu", machine.model, "-smp", str(machine.cpus), "-m", str(MEMORY_MB)),
-        *("-kernel", str(kernel.file("vmlinux")), "-initrd", INITRD, "-append", words),
+        *("-kernel", str(kernel.file("vmlinux")), "-initrd", INITRD, "-append", kernel_words),
         *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={MONITOR}", "-mon", "chardev=monitor,mode=control"),
         *("-device", "virtio-serial-pci", "-chardev", f"socket,id=control,fd={CONTROL}"),
@@ -185,8 +185,8 @@ def state(way: Acceleration, kernel: Kernel, argv: list[str], first_root: bytes)
     return cache_dir() / "vm" / "states" / saved.name(argv, kernel.sha256["vmlinux"], first_root)
 
 
-def files(kernel: Kernel, tools: dict[str, str], own: KeyPair, client: KeyPair, script: str) -> bytes:
-    """Return the script that makes a guest a host with the key ``own`` that accepts ``client``.
+def files(kernel: Kernel, tools: dict[str, str], host_key: KeyPair, client: KeyPair, script: str) -> bytes:
+    """Return the script that makes a guest a host with the key ``host_key`` that accepts ``client``.
 
     ``script`` makes the link in the guest on request.
     """
@@ -216,7 +216,7 @@ def files(kernel: Kernel, tools: dict[str, str], own: KeyPair, client: KeyPair, 
             "answer.sh": (_HERE / "answer.sh").read_bytes(),
             "settings": "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items()).encode(),
             "sshd/sshd_config": (netns_host.sshd_config() + _SSHD_LISTENS).encode(),
-            "sshd/host_key": own.private.encode(),
+            "sshd/host_key": host_key.private.encode(),
             "sshd/authorized_keys": client.public.encode(),
         }
     )

@@ -36,15 +36,15 @@ class Monitor:
 
     def execute(self, command: str, *, descriptor: int | None = None, **arguments: Any) -> Any:
         """Return the answer to a command, given a descriptor if it wants one. Raises MonitorError."""
-        asked = json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n"
+        request = json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n"
         try:
-            socket.send_fds(self.connection, [asked], [] if descriptor is None else [descriptor])
+            socket.send_fds(self.connection, [request], [] if descriptor is None else [descriptor])
             for line in self.lines:
-                said = json.loads(line)
-                if "return" in said:
-                    return said["return"]
-                if "error" in said:
-                    raise MonitorError(f"QEMU, {command}: {said['error']['desc']}")
+                answer = json.loads(line)
+                if "return" in answer:
+                    return answer["return"]
+                if "error" in answer:
+                    raise MonitorError(f"QEMU, {command}: {answer['error']['desc']}")
         except OSError as error:
             raise MonitorError(f"QEMU, {command}: {error}") from error
         raise MonitorError(f"QEMU, {command}: it has ended")

@@ -82,15 +82,15 @@ class Saved:
 
     def prune(self) -> None:
         """Remove half-written files, and all states except those used last."""
-        known = []
+        states = []
         for path in self.path.parent.iterdir():
             with contextlib.suppress(FileNotFoundError):  # by another keeper, just now
                 used = path.stat().st_mtime
                 if not path.name.startswith("."):
-                    known.append((used, path))
+                    states.append((used, path))
                 elif used < time.time() - _LEFT_S:
                     path.unlink()
-        for _, path in sorted(known)[:-KEPT]:
+        for _, path in sorted(states)[:-KEPT]:
             path.unlink(missing_ok=True)
 
 

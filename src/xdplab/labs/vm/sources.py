@@ -22,12 +22,12 @@ def folder_of(kernel: str, folder: str) -> dict[str, bytes]:
     Fetched if it is not in the cache. Raises LabError if the archive has no source of just this kernel, or that has
     no such folder.
     """
-    found = kernels.kernel(kernel)
+    chosen = kernels.kernel(kernel)
     with locked("sources") as root:
         # Side by side: a folder inside its parent would be taken for a file of the parent, and the parent for complete.
-        kept = root / f"{found.release}_{found.version}+{folder.replace('/', '+')}"
+        kept = root / f"{chosen.release}_{chosen.version}+{folder.replace('/', '+')}"
         if not kept.exists():
-            make(kept, functools.partial(_fill, found, folder), what=f"source of {kernel}", space_mb=_SPACE_MB)
+            make(kept, functools.partial(_fill, chosen, folder), what=f"source of {kernel}", space_mb=_SPACE_MB)
         mark_used(kept)
     return {path.name: path.read_bytes() for path in sorted(kept.iterdir())}
 

@@ -87,8 +87,8 @@ class TapLab(lab.VmLab):
 
         A sender has the highest priority on its CPU. If it had all CPUs, the guest would stop during a burst.
         """
-        here = tuple(self._known["tg_cpus"])
-        return Cpus(dut=tuple(self._known["cpus"]), tg=here[: max(1, len(here) // 2)])
+        here = tuple(self._facts["tg_cpus"])
+        return Cpus(dut=tuple(self._facts["cpus"]), tg=here[: max(1, len(here) // 2)])
 
     def place(self, arrangement: Arrangement, queues: int) -> dict[str, Any]:
         """Two kernels each have their own softirq work; the guest's card gets a CPU per queue.
@@ -154,9 +154,9 @@ def _require_model(card: LinkCard, tools: dict[str, str]) -> None:
     if not card.qemu:
         return
     path = tools[qemu.QEMU]
-    asked = [path, "-M", "none", "-device", f"{card.driver},help"]
-    told = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
-    if f"{card.driver} options" not in told:  # 7.2 exits with 0 for a device that it lacks
+    argv = [path, "-M", "none", "-device", f"{card.driver},help"]
+    output = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
+    if f"{card.driver} options" not in output:  # 7.2 exits with 0 for a device that it lacks
         version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.split("\n")[0]
         raise MissingToolError(
             f"this machine's QEMU has no {card.driver}: {version}",

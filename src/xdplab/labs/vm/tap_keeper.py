@@ -63,8 +63,8 @@ class TapKeeper(keeper.VmKeeper):
         assert self.tg is not None
         for descriptor in self.queues:
             os.close(descriptor)
-        self.known["hosts"][TG] = self.tg.known
-        self.known["tg_cpus"] = sorted(os.sched_getaffinity(0))
+        self.facts["hosts"][TG] = self.tg.facts
+        self.facts["tg_cpus"] = sorted(os.sched_getaffinity(0))
 
     def serve(self) -> None:
         assert self.tg is not None
@@ -77,9 +77,9 @@ class TapKeeper(keeper.VmKeeper):
             self.tg.socket.close()
             self.tg.wait_end()
 
-    def ssh(self, connection: socket.socket, asked: Answer) -> Answer | None:
-        if asked.get("host") != TG:
-            return {"error": f"this lab has no host {asked.get('host')!r} with a socket; it has {TG}"}
+    def ssh(self, connection: socket.socket, request: Answer) -> Answer | None:
+        if request.get("host") != TG:
+            return {"error": f"this lab has no host {request.get('host')!r} with a socket; it has {TG}"}
         assert self.tg is not None
         self.reply(connection, {"ok": True})
         self.tg.hand_over(connection)

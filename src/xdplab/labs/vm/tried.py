@@ -36,20 +36,20 @@ class Choice:
     why: str
 
 
-def choose(asked: str, kernel: Kernel, tools: dict[str, str]) -> Choice:
+def choose(way: str, kernel: Kernel, tools: dict[str, str]) -> Choice:
     """Return the requested way (default: KVM if it works, else functional) and the CPU model with which a guest boots.
 
     Raises MissingToolError if KVM is requested but does not work, LabError for an unknown way, or a kernel that boots
     with no CPU model.
     """
-    if asked and asked not in WAYS:
-        raise LabError(f"a guest cannot be run {asked!r}", remedy=f"the ways are {', '.join(WAYS)}")
-    if asked in ("count", "functional"):
-        return _emulated(WAYS[asked], "asked for", kernel, tools)
+    if way and way not in WAYS:
+        raise LabError(f"a guest cannot be run {way!r}", remedy=f"the ways are {', '.join(WAYS)}")
+    if way in ("count", "functional"):
+        return _emulated(WAYS[way], "asked for", kernel, tools)
     cpu, refused = kvm(kernel, tools)
     if cpu is not None:
-        return Choice(WAYS["kvm"], cpu, "asked for" if asked else "KVM works here")
-    if asked:
+        return Choice(WAYS["kvm"], cpu, "asked for" if way else "KVM works here")
+    if way:
         raise MissingToolError(
             f"KVM does not work here: {refused}", remedy="leave kvm out of the lab's name, or write functional or count"
         )
@@ -79,23 +79,23 @@ def _remembered(way: Acceleration, kernel: Kernel, tools: dict[str, str]) -> tup
     """Return the CPU model that boots (None: none does), why each one before it does not, and the file that stores
     both."""
     memory = cache_dir() / "vm" / "tried" / f"{kernel.release}-{way.name}.json"
-    asked = {
+    current = {
         "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         "qemu": _version(tools),
         "kernel": kernel.sha256["vmlinux"],
         "models": list(way.models),
     }
     try:
-        known = json.loads(memory.read_text())
+        remembered = json.loads(memory.read_text())
     except (OSError, ValueError):
-        known = {}
-    failed_long_ago = known.get("cpu") is None and not 0 <= time.time() - known.get("tried_at", 0) < RETRY_S
-    if {name: known.get(name) for name in asked} != asked or failed_long_ago:
+        remembered = {}
+    failed_long_ago = remembered.get("cpu") is None and not 0 <= time.time() - remembered.get("tried_at", 0) < RETRY_S
+    if {name: remembered.get(name) for name in current} != current or failed_long_ago:
         cpu, refused = _first_that_boots(way, kernel, tools)
-        known = asked | {"cpu": cpu, "refused": refused, "tried_at": time.time()}
+        remembered = current | {"cpu": cpu, "refused": refused, "tried_at": time.time()}
         memory.parent.mkdir(parents=True, exist_ok=True)
-        memory.write_text(json.dumps(known) + "\n")
-    return known["cpu"], known["refused"], memory
+        memory.write_text(json.dumps(remembered) + "\n")
+    return remembered["cpu"], remembered["refused"], memory
 
 
 def _first_that_boots(way: Acceleration, kernel: Kernel, tools: dict[str, str]) -> tuple[str | None, str]:
@@ -130,9 +130,9 @@ def _boot(way: Acceleration, model: str, kernel: Kernel, tools: dict[str, str]) 
                 pass_fds=(file.fileno(),),
             )
         except subprocess.TimeoutExpired as error:
-            words = _last_line(error.stdout)
-            said = f"; its console's last line: {words}" if words else ", and its console said nothing"
-            return f"a guest had not started after {way.first_process_s:g} s{said}"
+            last = _last_line(error.stdout)
+            console = f"; its console's last line: {last}" if last else ", and its console said nothing"
+            return f"a guest had not started after {way.first_process_s:g} s{console}"
     if _MARK in done.stdout:
         return None
     return _last_line(done.stderr) or _last_line(done.stdout) or "a guest ended without a word"
