@@ -48,11 +48,11 @@ def program_does_as_said(row: Row) -> str | None:
     wanted = text(row, "action")
     if wanted is None or wanted == "mixed":
         return None
-    known = [(who, counts) for who, counts in _counts_of_actions(row) if sum(counts.values())]
-    for who, counts in known:
+    counted = [(who, counts) for who, counts in _counts_of_actions(row) if sum(counts.values())]
+    for who, counts in counted:
         if counts.get(wanted, 0) < ACTION_SHARE * sum(counts.values()):
             return f"the plan says that the program's action is {wanted}, and {who} counted {_decided(counts)}"
-    return None if known else _returned_as_said(row, wanted)
+    return None if counted else _returned_as_said(row, wanted)
 
 
 def other_actions(row: Row, tested: Mapping[str, int]) -> str | None:
@@ -92,14 +92,14 @@ def redirects_are_taken(row: Row) -> str | None:
 
 
 def _counts_of_actions(row: Row) -> list[tuple[str, dict[str, int]]]:
-    found = ((who, text(row, column)) for who, column in (("the driver", "xdp_actions"), *_COUNTED))
-    return [(who, json.loads(counts)) for who, counts in found if counts is not None]
+    texts = ((who, text(row, column)) for who, column in (("the driver", "xdp_actions"), *_COUNTED))
+    return [(who, json.loads(counts)) for who, counts in texts if counts is not None]
 
 
 def _targets(row: Row) -> list[dict[str, Any]]:
     """Name a target of redirect_targets."""
-    found = text(row, "redirect_targets")
-    return [] if found is None else json.loads(found)
+    targets_text = text(row, "redirect_targets")
+    return [] if targets_text is None else json.loads(targets_text)
 
 
 def _place(target: Mapping[str, Any]) -> str:
@@ -130,13 +130,13 @@ def _returned_as_said(row: Row, wanted: str) -> str | None:
 
 def say_decided(row: Row) -> str:
     """Return the end of a verdict's reason: the shares of each action, and where redirected frames arrived."""
-    known = _counts_of_actions(row)
-    if not known:
+    counted = _counts_of_actions(row)
+    if not counted:
         return "; no counter says what the program decided"
-    own = [f" {_decided(counts)}" for who, counts in known if who == "the driver"]
-    told = own or [f" in {who} {_decided(counts)}" for who, counts in known]
-    shares = f"; the program decided{','.join(told)}" if text(row, "action") == "mixed" else ""
-    return shares + (_say_arrived(row) if any(decided.get("redirect") for _, decided in known) else "")
+    by_driver = [f" {_decided(counts)}" for who, counts in counted if who == "the driver"]
+    parts = by_driver or [f" in {who} {_decided(counts)}" for who, counts in counted]
+    shares = f"; the program decided{','.join(parts)}" if text(row, "action") == "mixed" else ""
+    return shares + (_say_arrived(row) if any(decided.get("redirect") for _, decided in counted) else "")
 
 
 def _say_arrived(row: Row) -> str:
@@ -148,7 +148,7 @@ def _say_arrived(row: Row) -> str:
 
 
 def _arrived(target: Mapping[str, Any]) -> str:
-    asked = target["accepted"] + target["refused"]
+    redirects = target["accepted"] + target["refused"]
     parts = [("arrived", target["arrived"]), ("were dropped", target["dropped"]), ("were refused", target["refused"])]
-    told = [f"{count} {words}" for words, count in parts if count or (count == 0 and words == "arrived")]
-    return f"of {asked} redirected frames {', '.join(told) or 'arrivals were not counted'}"
+    counts = [f"{count} {words}" for words, count in parts if count or (count == 0 and words == "arrived")]
+    return f"of {redirects} redirected frames {', '.join(counts) or 'arrivals were not counted'}"

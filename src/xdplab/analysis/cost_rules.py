@@ -60,10 +60,10 @@ def checked(trials: pd.DataFrame) -> list[Checked]:
     A rate's noise is a share of the packet's time, so the spread is pooled over a series as that share; a point that
     spreads more keeps its own.
     """
-    known = valid(trials)
-    known = known[known["access_ns"].notna() & known["testrun_ns"].gt(0)]
-    found = []
-    for label, rows in by_series(known):
+    rows_with_both = valid(trials)
+    rows_with_both = rows_with_both[rows_with_both["access_ns"].notna() & rows_with_both["testrun_ns"].gt(0)]
+    points = []
+    for label, rows in by_series(rows_with_both):
         apart = (rows["access_ns"] - rows["testrun_ns"]).astype(float)
         packet_ns = (1e9 * rows["dut_cpus"].fillna(1) / rows["forwarded_pps"]).astype(float)
         by_n = [(group, apart[group.index], packet_ns[group.index].mean()) for _, group in rows.groupby("accesses")]
@@ -71,18 +71,18 @@ def checked(trials: pd.DataFrame) -> list[Checked]:
         squares = sum(((values - values.mean()) ** 2).sum() / scale**2 for _, values, scale in by_n)
         share = sqrt(squares / freedom) if freedom else inf
         for group, values, scale in by_n:
-            own = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-            se = max(share * scale, own) / sqrt(len(values))
+            sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+            se = max(share * scale, sd) / sqrt(len(values))
             n, alone = int(group["accesses"].iloc[0]), float(group["testrun_ns"].mean())
-            found.append(Checked(label, n, float(values.mean()), se, freedom, alone, group))
-    return found
+            points.append(Checked(label, n, float(values.mean()), se, freedom, alone, group))
+    return points
 
 
 def testrun_disagrees(trials: pd.DataFrame) -> Iterator[Finding]:
     """The whole interval of access_ns is outside the tolerance around testrun_ns: one of the two includes other
     costs."""
-    every = checked(trials)
-    far = [one for one in every if abs(one.apart) - one.half(len(every)) > one.tolerance]
+    checked_points = checked(trials)
+    far = [one for one in checked_points if abs(one.apart) - one.half(len(checked_points)) > one.tolerance]
     for label, points in groupby(far, key=lambda one: one.label):
         those = list(points)
         one = max(those, key=lambda point: abs(point.apart) / point.tolerance)
@@ -100,9 +100,9 @@ def testrun_contradicted(trials: pd.DataFrame) -> Iterator[Finding]:
 
     A test run has the kernel's loop around it, which statistics do not have; in traffic the caches are colder.
     """
-    known = valid(trials)
-    known = known[known["testrun_raw_ns"].notna() & known["program_run_ns"].notna()]
-    for _, rows in known.groupby("point_id", sort=False):
+    timed = valid(trials)
+    timed = timed[timed["testrun_raw_ns"].notna() & timed["program_run_ns"].notna()]
+    for _, rows in timed.groupby("point_id", sort=False):
         test, live = float(rows["testrun_raw_ns"].mean()), float(rows["program_run_ns"].mean())
         apart, allowed = test - live, STATS_TOLERANCE * live
         if -allowed - CLOCKS_NS <= apart <= allowed + LOOP_NS:
@@ -117,8 +117,8 @@ def testrun_contradicted(trials: pd.DataFrame) -> Iterator[Finding]:
 
 def cost_not_resolved(trials: pd.DataFrame) -> Iterator[Finding]:
     """The interval of access_ns is wider than the tolerance: the run cannot tell what so few accesses cost."""
-    every = checked(trials)
-    wide = [one for one in every if one.half() > one.tolerance]
+    points = checked(trials)
+    wide = [one for one in points if one.half() > one.tolerance]
     if not wide:
         return
     one = max(wide, key=lambda point: point.half() / point.tolerance)
@@ -126,7 +126,7 @@ def cost_not_resolved(trials: pd.DataFrame) -> Iterator[Finding]:
     width = f"is known to ±{three_digits(one.half())} ns" if one.freedom else "was measured once"
     counts = ", ".join(f"{n}" for n in sorted({point.accesses for point in wide}))
     what = (
-        f"access_ns cannot be checked at {len(wide)} of {len(every)} points (N = {counts}): {one.label}, "
+        f"access_ns cannot be checked at {len(wide)} of {len(points)} points (N = {counts}): {one.label}, "
         f"N = {one.accesses}: it {width}, and BPF_PROG_TEST_RUN says {three_digits(one.testrun_ns)} ns; more "
         "repetitions or more accesses would show it"
     )
@@ -150,10 +150,10 @@ def unequal_work(trials: pd.DataFrame) -> list[str]:
 
     Runs that recorded neither give no phrase.
     """
-    known = valid(trials[[name for name in OF_WORK if name in trials]])
-    known = known[known["accesses"].ge(BLOCK).fillna(False).astype(bool)]
+    counted = valid(trials[[name for name in OF_WORK if name in trials]])
+    counted = counted[counted["accesses"].ge(BLOCK).fillna(False).astype(bool)]
     phrases = []
-    for program, rows in known.groupby("program_name", sort=False):
+    for program, rows in counted.groupby("program_name", sort=False):
         is_user = rows["mode"].eq("af_xdp").fillna(False).astype(bool)
         kernel, user = _widest(rows[~is_user]), _widest(rows[is_user])
         if kernel is None or user is None or is_null(user["access_loads"]):

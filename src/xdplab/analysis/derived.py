@@ -85,9 +85,9 @@ def access_ns(trial: WithBaselines) -> float:
     shown = [base for base in trial.baselines if _costs_show(base)]
     if not shown:
         raise Absent("N = 0 is not limited by the DUT" if trial.baselines else _NO_BASELINE)
-    own, zeros = _known_cpu_ns(row), [cpu_ns(base) for base in shown]
-    known = [zero for zero in zeros if zero is not None]
-    return own - sum(known) / len(known) if known else own
+    with_work, zeros = _known_cpu_ns(row), [cpu_ns(base) for base in shown]
+    without_work = [zero for zero in zeros if zero is not None]
+    return with_work - sum(without_work) / len(without_work) if without_work else with_work
 
 
 def testrun_ns(trial: WithBaselines) -> float:
@@ -177,8 +177,8 @@ def derive(trials: pd.DataFrame, visits: Visits | None = None) -> pd.DataFrame:
     chosen = [_chosen(baselines, p, g) for p, g in zip(places, programs, strict=True)]
     answers = [ColumnValues(_BY_NAME, WithBaselines(row, own)) for row, own in zip(rows, chosen, strict=True)]
     if visits:
-        said = [_with_visit(row, own, visits) for row, own in zip(rows, chosen, strict=True)]
-        trials = trials.assign(reason=texts(said))
+        said_reasons = [_with_visit(row, own, visits) for row, own in zip(rows, chosen, strict=True)]
+        trials = trials.assign(reason=texts(said_reasons))
     columns = {name: pd.array([answer[name] for answer in answers], dtype="Float64") for name in _BY_NAME}
     reasons = [_merged(row, answer) for row, answer in zip(rows, answers, strict=True)]
     return trials.assign(**columns, null_reasons=texts(reasons))
@@ -187,31 +187,31 @@ def derive(trials: pd.DataFrame, visits: Visits | None = None) -> pd.DataFrame:
 def _baselines(trials: pd.DataFrame) -> dict[str, list[tuple[str, Row]]]:
     zeros = valid(trials)
     zeros = zeros[zeros["accesses"].eq(0).fillna(False)]
-    found: dict[str, list[tuple[str, Row]]] = defaultdict(list)
+    baselines: dict[str, list[tuple[str, Row]]] = defaultdict(list)
     keys = zip(key_of(zeros, BASELINE_KEY), key_of(zeros, PROGRAM), records(zeros), strict=True)
     for place, program, row in keys:
-        found[place].append((program, row))
-    return found
+        baselines[place].append((program, row))
+    return baselines
 
 
 def _chosen(baselines: dict[str, list[tuple[str, Row]]], place: str, program: str) -> list[Row]:
     """N = 0 of the same program if the plan measured it, else of the setting's first program: the code is the same."""
-    there = baselines.get(place, [])
-    names = [name for name, _ in there]
-    return [base for name, base in there if name == (program if program in names else names[0])]
+    candidates = baselines.get(place, [])
+    names = [name for name, _ in candidates]
+    return [base for name, base in candidates if name == (program if program in names else names[0])]
 
 
 def _with_visit(row: Row, baselines: Sequence[Row], visits: Visits) -> str | None:
     """Return the row's reason; with a remark if `--extend`, `resume` or a retry came between its N = 0 and itself."""
-    reason, own = text(row, "reason"), visits.get(_attempt(row))
-    told = [visits[_attempt(base)] for base in baselines if _attempt(base) in visits]
+    reason, own_visit = text(row, "reason"), visits.get(_attempt(row))
+    others = [visits[_attempt(base)] for base in baselines if _attempt(base) in visits]
     compared = text(row, "verdict") == "valid" and number(row, "accesses")
-    if not compared or own is None or not told or any(visit == own[0] for visit, _ in told):
+    if not compared or own_visit is None or not others or any(visit == own_visit[0] for visit, _ in others):
         return reason
-    apart = min((abs(own[1] - ended) for _, ended in told))
+    apart = min((abs(own_visit[1] - ended) for _, ended in others))
     time = f"{apart:.0f} s" if apart < 120 else f"{apart / 60:,.0f} minutes"
-    words = f"its N = 0 was measured in another visit of the block, {time} apart"
-    return reason if reason and words in reason else "; ".join(one for one in (reason, words) if one)
+    remark = f"its N = 0 was measured in another visit of the block, {time} apart"
+    return reason if reason and remark in reason else "; ".join(one for one in (reason, remark) if one)
 
 
 def _attempt(row: Row) -> tuple[str, int]:

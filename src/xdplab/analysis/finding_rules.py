@@ -49,7 +49,7 @@ class SeriesPoint:
     """One N of a series: its interval and the standard error of its mean."""
 
     accesses: int
-    found: Spread
+    spread: Spread
     se: float
     rows: pd.DataFrame
 
@@ -57,19 +57,19 @@ class SeriesPoint:
 def pooled_cv(rows: pd.DataFrame, value: str) -> float:
     """Return the relative SD between repetitions, pooled over the points; NaN without a repeated point."""
     samples = [Spread.of(group[value].astype(float)) for _, group in rows.groupby("accesses") if len(group) > 1]
-    spare = sum(found.n - 1 for found in samples)
-    return sqrt(sum((found.n - 1) * found.cv**2 for found in samples) / spare) if spare else nan
+    spare = sum(sample.n - 1 for sample in samples)
+    return sqrt(sum((sample.n - 1) * sample.cv**2 for sample in samples) / spare) if spare else nan
 
 
 def places(rows: pd.DataFrame, value: str) -> list[SeriesPoint]:
     """Return a series' N with their means; two lucky repetitions do not make an error smaller than the pooled one."""
-    known = rows[rows[value].notna()]
-    pooled = pooled_cv(known, value)
+    measured = rows[rows[value].notna()]
+    pooled = pooled_cv(measured, value)
     result = []
-    for accesses, group in known.groupby("accesses"):
-        found = of_one_point(group, value)
-        cv = max((c for c in (found.cv, pooled) if not isnan(c)), default=nan)
-        result.append(SeriesPoint(int(float(str(accesses))), found, found.mean * cv / sqrt(found.n), group))
+    for accesses, group in measured.groupby("accesses"):
+        spread = of_one_point(group, value)
+        cv = max((c for c in (spread.cv, pooled) if not isnan(c)), default=nan)
+        result.append(SeriesPoint(int(float(str(accesses))), spread, spread.mean * cv / sqrt(spread.n), group))
     return result
 
 
@@ -78,44 +78,44 @@ def rate_rises(trials: pd.DataFrame) -> Iterator[Finding]:
     for label, rows in by_series(valid(trials)):
         seen: list[SeriesPoint] = []
         for place in places(rows, "forwarded_pps"):
-            lowest = min(seen, key=lambda other: other.found.mean, default=None)
+            lowest = min(seen, key=lambda other: other.spread.mean, default=None)
             seen.append(place)
             if lowest is None:
                 continue
-            rise, error = place.found.mean - lowest.found.mean, hypot(place.se, lowest.se)
-            if not (rise > SIGMAS * error and rise > CHANGE * lowest.found.mean):
+            rise, error = place.spread.mean - lowest.spread.mean, hypot(place.se, lowest.se)
+            if not (rise > SIGMAS * error and rise > CHANGE * lowest.spread.mean):
                 continue
             both = pd.concat([lowest.rows, place.rows])
-            share = rise / lowest.found.mean
+            share = rise / lowest.spread.mean
             what = f"{label}: N = {place.accesses} forwards {share:.0%} more than N = {lowest.accesses}"
-            numbers = {"pps": place.found.mean, "pps_before": lowest.found.mean, "standard_errors": rise / error}
+            numbers = {"pps": place.spread.mean, "pps_before": lowest.spread.mean, "standard_errors": rise / error}
             yield Finding("rate rises with N", "warning", what, points_of(both), numbers, files_of(both))
 
 
 def off_the_line(trials: pd.DataFrame) -> Iterator[Finding]:
     """Points off the line t0 + c N through the others (only DUT-limited points), the worst one first."""
     for label, rows, _ in fits(trials):
-        there = places(rows, "ns_per_packet")
-        while len(there) >= 4:
-            misses = [_miss(there, place) for place in there]
-            worst = max(range(len(there)), key=lambda i: abs(misses[i][0]))
+        points = places(rows, "ns_per_packet")
+        while len(points) >= 4:
+            misses = [_miss(points, place) for place in points]
+            worst = max(range(len(points)), key=lambda i: abs(misses[i][0]))
             share, sigmas = misses[worst]
             if not (abs(share) > CHANGE and abs(sigmas) > SIGMAS):
                 break
-            place = there.pop(worst)
+            place = points.pop(worst)
             side = "above" if share > 0 else "below"
             what = f"{label}: N = {place.accesses} lies {abs(share):.0%} {side} the line of the other N"
-            numbers = {"ns_per_packet": place.found.mean, "share": share, "standard_errors": abs(sigmas)}
+            numbers = {"ns_per_packet": place.spread.mean, "share": share, "standard_errors": abs(sigmas)}
             yield Finding("off the line", "warning", what, points_of(place.rows), numbers, files_of(place.rows))
 
 
-def _miss(there: Sequence[SeriesPoint], place: SeriesPoint) -> tuple[float, float]:
+def _miss(points: Sequence[SeriesPoint], place: SeriesPoint) -> tuple[float, float]:
     """Return the distance of a point from the line through the others, as a share and in standard errors."""
-    others = pd.concat([other.rows for other in there if other is not place])
+    others = pd.concat([other.rows for other in points if other is not place])
     line = fit_line(others["accesses"].astype(float), others["ns_per_packet"].astype(float))
     if line is None or line.at(place.accesses) <= 0:
         return 0.0, 0.0
-    off = place.found.mean - line.at(place.accesses)
+    off = place.spread.mean - line.at(place.accesses)
     error = hypot(place.se, *(e for e in (line.t0_se, line.c_se * place.accesses) if not isnan(e)))
     return off / line.at(place.accesses), off / error if error > 0 else nan
 
@@ -124,8 +124,8 @@ def latency_is_a_ring(trials: pd.DataFrame) -> Iterator[Finding]:
     """Little's law: latency x rate is the number of frames in flight; if it equals a ring's depth, the ring causes the
     latency. Repetitions are looked at one by one: another may have had another depth."""
     for label, rows in by_series(valid(trials)):
-        known = rows[rows["latency_mean_ns"].gt(0) & rows["forwarded_pps"].gt(0)]
-        for fills in _same_rings(known):
+        filled = rows[rows["latency_mean_ns"].gt(0) & rows["forwarded_pps"].gt(0)]
+        for fills in _same_rings(filled):
             shown = pd.concat([fill.rows for fill in fills])
             entries = float(np.mean([fill.entries for fill in fills]))
             count = shown["accesses"].nunique()
@@ -150,7 +150,7 @@ class _Fill:
 
 def _same_rings(known: pd.DataFrame) -> list[list[_Fill]]:
     """Return the repetitions in which a ring was full, those with the same depth together."""
-    found: list[list[_Fill]] = []
+    rings: list[list[_Fill]] = []
     for repetition, group in known.groupby("repetition", dropna=False):
         queues = group["queues_reached"].fillna(group["queues"]).astype(float)
         in_flight = (group["latency_mean_ns"] * 1e-9 * group["forwarded_pps"]).astype(float) / queues
@@ -158,13 +158,13 @@ def _same_rings(known: pd.DataFrame) -> list[list[_Fill]]:
         if ring is None:
             continue
         fill = _Fill(float(str(repetition)), *ring)
-        for same in found:
+        for same in rings:
             if same[0].how == fill.how and abs(fill.entries / same[0].entries - 1) < RING_MATCH:
                 same.append(fill)
                 break
         else:
-            found.append([fill])
-    return found
+            rings.append([fill])
+    return rings
 
 
 def _ring(group: pd.DataFrame, in_flight: pd.Series) -> tuple[pd.DataFrame, float, str] | None:
@@ -186,26 +186,26 @@ def plateaus(trials: pd.DataFrame) -> Iterator[Finding]:
     for label, rows in by_series(valid(trials)):
         if rows["rate_requested_pps"].notna().any():
             continue
-        there = places(rows[rows["forwarded_pps"] > 0], "forwarded_pps")
-        flat = [place for place in there if abs(place.found.mean / there[0].found.mean - 1) <= FLAT]
-        if len(flat) < 2 or flat != there[: len(flat)]:
+        points = places(rows[rows["forwarded_pps"] > 0], "forwarded_pps")
+        flat = [place for place in points if abs(place.spread.mean / points[0].spread.mean - 1) <= FLAT]
+        if len(flat) < 2 or flat != points[: len(flat)]:
             continue
         shown = pd.concat([place.rows for place in flat])
         predicted = _predicted_drop(rows, flat)
         maker = _maker(shown)
-        known = maker is not None
-        if not known and not predicted > max(MOST_PREDICTED, SIGMAS * _error_of_ratio(flat[0], flat[-1])):
+        explained = maker is not None
+        if not explained and not predicted > max(MOST_PREDICTED, SIGMAS * _error_of_ratio(flat[0], flat[-1])):
             continue
         maker = maker or "something other than the DUT's work"
         what = f"{label}: N = {flat[0].accesses} to {flat[-1].accesses} forward the same: {maker} limits the rate"
-        numbers = {"pps": flat[0].found.mean} | ({} if isnan(predicted) else {"predicted_drop": predicted})
-        severity = "info" if known else "warning"
+        numbers = {"pps": flat[0].spread.mean} | ({} if isnan(predicted) else {"predicted_drop": predicted})
+        severity = "info" if explained else "warning"
         yield Finding("plateau", severity, what, points_of(shown), numbers, files_of(shown))  # type: ignore[arg-type]
 
 
 def _error_of_ratio(first: SeriesPoint, last: SeriesPoint) -> float:
     """Return the standard error of the ratio of two rates; 0 if no point of the series was repeated."""
-    error = hypot(first.se / first.found.mean, last.se / last.found.mean)
+    error = hypot(first.se / first.spread.mean, last.se / last.spread.mean)
     return 0.0 if isnan(error) else error
 
 
@@ -233,12 +233,12 @@ def missing_points(trials: pd.DataFrame) -> Iterator[Finding]:
     varied = ["queues", "frame_bytes", "accesses"]
     held = tuple(name for name in SERIES if name not in varied)
     last = settled(trials)
-    known = last[last["accesses"].notna()]
-    for _, rows in known.groupby(key_of(known, held), sort=False):
-        there = set(rows[varied].itertuples(index=False, name=None))
+    counted = last[last["accesses"].notna()]
+    for _, rows in counted.groupby(key_of(counted, held), sort=False):
+        measured = set(rows[varied].itertuples(index=False, name=None))
         grid = pd.MultiIndex.from_product([sorted(rows[name].dropna().unique()) for name in varied])
-        absent = [combination for combination in grid if combination not in there]
-        if not absent or len(absent) > len(there):  # a sparse plan suggests no further points
+        absent = [combination for combination in grid if combination not in measured]
+        if not absent or len(absent) > len(measured):  # a sparse plan suggests no further points
             continue
         examples = "; ".join(f"{q:g} queues, {size:g} B, N = {n:g}" for q, size, n in absent[:4])
         label = " ".join(str(rows[name].iloc[0]) for name in ("mode", "program_name", "engine"))
@@ -341,5 +341,5 @@ RULES: dict[str, Rule] = {
 def find(trials: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> list[Finding]:
     """Apply every rule to judged and derived trials; warnings first, then in the table's order."""
     lean = plain(trials, [*NEEDED, *([STAGE] if STAGE in trials else [])])
-    found = [finding for rule in rules.values() for finding in rule(lean)]
-    return sorted(found, key=lambda finding: finding.severity != "warning")
+    findings = [finding for rule in rules.values() for finding in rule(lean)]
+    return sorted(findings, key=lambda finding: finding.severity != "warning")

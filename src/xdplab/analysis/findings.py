@@ -34,9 +34,9 @@ def points_of(rows: pd.DataFrame) -> tuple[str, ...]:
 
 def files_of(rows: pd.DataFrame) -> tuple[str, ...]:
     """Return the folders of the rows' raw output in the run directory."""
-    known = rows[rows["trial_id"].notna()]
-    attempts = known["attempt"].fillna(1).astype(int)
-    return tuple(f"raw/{trial}/{attempt}" for trial, attempt in zip(known["trial_id"], attempts, strict=True))
+    named = rows[rows["trial_id"].notna()]
+    attempts = named["attempt"].fillna(1).astype(int)
+    return tuple(f"raw/{trial}/{attempt}" for trial, attempt in zip(named["trial_id"], attempts, strict=True))
 
 
 def to_frame(findings: Iterable[Finding]) -> pd.DataFrame:

@@ -107,8 +107,8 @@ def slope(accesses: pd.Series, times_ns: pd.Series, repetitions: pd.Series) -> S
 def limited_by_dut(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the valid trials whose rate is the DUT's: they have a service time, and the working stage limits them."""
     believed = valid(trials)
-    found = believed[believed["ns_per_packet"].notna()]
-    return found[found[STAGE].isna()] if STAGE in found else found
+    timed = believed[believed["ns_per_packet"].notna()]
+    return timed[timed[STAGE].isna()] if STAGE in timed else timed
 
 
 def fits(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, Line]]:

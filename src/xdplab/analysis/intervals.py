@@ -135,9 +135,9 @@ def of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> Spread:
 
 def summarise(trials: pd.DataFrame, value: str, by: str | list[str] = "point_id") -> pd.DataFrame:
     """Return one row per group with n, mean, median, sd, low, high, cv of ``value``; empty groups are left out."""
-    known = trials[trials[value].notna()]
+    measured = trials[trials[value].notna()]
     names = [by] if isinstance(by, str) else list(by)
     rows = []
-    for key, group in known.groupby(names, sort=False, dropna=False):
+    for key, group in measured.groupby(names, sort=False, dropna=False):
         rows.append(dict(zip(names, key, strict=True)) | vars(of_one_point(group, value)))
     return pd.DataFrame(rows, columns=[*names, "n", "mean", "median", "sd", "low", "high", "cv"])

@@ -39,10 +39,10 @@ class LabRatio:
 
 def in_several_labs(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the valid trials at maximum load of points that more than one lab has measured."""
-    known = valid(trials[trials["rate_requested_pps"].isna() & trials["lab"].notna()])
-    known = known[known["forwarded_pps"].gt(0).fillna(False).astype(bool)]
-    labs = known.groupby("point_id")["lab"].transform("nunique")
-    return known[labs > 1]
+    measured = valid(trials[trials["rate_requested_pps"].isna() & trials["lab"].notna()])
+    measured = measured[measured["forwarded_pps"].gt(0).fillna(False).astype(bool)]
+    labs = measured.groupby("point_id")["lab"].transform("nunique")
+    return measured[labs > 1]
 
 
 def by_lab(trials: pd.DataFrame) -> pd.DataFrame:
@@ -76,17 +76,17 @@ def lab_ratios(trials: pd.DataFrame) -> list[LabRatio]:
 def labs_differ(trials: pd.DataFrame) -> Iterator[Finding]:
     """The same points forward more in one lab than in another. Labs that differ by 5 % or more are not equal."""
     rows = in_several_labs(trials)
-    for found in lab_ratios(trials):
-        if not found.differs:
+    for ratio in lab_ratios(trials):
+        if not ratio.differs:
             continue
-        pair = rows[rows["lab"].isin([found.a, found.b])]
+        pair = rows[rows["lab"].isin([ratio.a, ratio.b])]
         pair = pair[pair.groupby("point_id")["lab"].transform("nunique") > 1]
         medians = {f"median_pps_{lab}": float(g["forwarded_pps"].median()) for lab, g in pair.groupby("lab")}
-        points = f"{many(found.points, 'point')} in common"
-        interval = f"{found.low:.1%} to {found.high:.1%}"
-        what = f"lab {found.b} forwards {found.ratio:.1%} of what lab {found.a} does ({interval}), over {points}"
-        numbers = {"ratio": found.ratio, "low": found.low, "high": found.high, **medians}
-        severity = "warning" if abs(found.ratio - 1) >= MATTERS else "info"
+        points = f"{many(ratio.points, 'point')} in common"
+        interval = f"{ratio.low:.1%} to {ratio.high:.1%}"
+        what = f"lab {ratio.b} forwards {ratio.ratio:.1%} of what lab {ratio.a} does ({interval}), over {points}"
+        numbers = {"ratio": ratio.ratio, "low": ratio.low, "high": ratio.high, **medians}
+        severity = "warning" if abs(ratio.ratio - 1) >= MATTERS else "info"
         yield Finding("labs differ", severity, what, points_of(pair), numbers, files_of(pair))  # type: ignore[arg-type]
 
 

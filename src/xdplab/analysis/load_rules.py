@@ -29,9 +29,9 @@ def paced_loss(trials: pd.DataFrame) -> Iterator[Finding]:
             continue
         low, high = (float(lost["loss_ratio"].astype(float).agg(end)) for end in ("min", "max"))
         whose = [all(map(rule, records(lost))) for rule in (verdicts.sender_bunched, verdicts.card_refused)]
-        words = ("as much as the sender sent late, in bursts", "as much as the TG's card refused")
+        causes = ("as much as the sender sent late, in bursts", "as much as the TG's card refused")
         why = next(
-            (text for text, holds in zip(words, whose, strict=True) if holds), "the DUT does not carry this load"
+            (text for text, holds in zip(causes, whose, strict=True) if holds), "the DUT does not carry this load"
         )
         share = ", though it is a share of a PDR" if str(rows["load"].iloc[0]).endswith("%") else ""
         losses = f"{low:.1%}" if low == high else f"{low:.1%} to {high:.1%}"
@@ -69,8 +69,8 @@ def clock_differs(trials: pd.DataFrame) -> Iterator[Finding]:
 
     The clock of a trial is compared with the median of those measured in the same way (by perf, or by additions).
     """
-    known = valid(trials[trials["cycles_per_ns"].notna()])
-    for _, rows in known.groupby(key_of(known, ("lab", "cycles_per_ns_from")), sort=False):
+    clocked = valid(trials[trials["cycles_per_ns"].notna()])
+    for _, rows in clocked.groupby(key_of(clocked, ("lab", "cycles_per_ns_from")), sort=False):
         clocks = rows["cycles_per_ns"].astype(float)
         usual = float(clocks.median())
         other = rows[(clocks / usual - 1).abs() > verdicts.CLOCK_CHANGE]
@@ -91,11 +91,11 @@ def drifts(trials: pd.DataFrame) -> Iterator[Finding]:
     does not cancel between runs, and it widens the intervals.
     """
     for _, rows in trials.groupby("run_id", sort=False):
-        found = drift(rows)
-        if found is None or not found.told:
+        trend = drift(rows)
+        if trend is None or not trend.told:
             continue
-        what = f"the rates changed by {found.share:+.1%} from the first to the last trial (p = {found.p:.1g})"
-        yield Finding("drift", "warning", what, (), {"share": found.share, "p": found.p})
+        what = f"the rates changed by {trend.share:+.1%} from the first to the last trial (p = {trend.p:.1g})"
+        yield Finding("drift", "warning", what, (), {"share": trend.share, "p": trend.p})
 
 
 DISTURBANCES: dict[str, Callable[[Row], str | None]] = {
@@ -137,11 +137,11 @@ def disturbed(name: str, says: Callable[[Row], str | None]) -> Rule:
 
     def rule(trials: pd.DataFrame) -> Iterator[Finding]:
         believed = valid(trials)
-        words = pd.Series([says(row) for row in records(believed)], index=believed.index, dtype="object")
-        rows = believed[words.notna()]
+        remarks = pd.Series([says(row) for row in records(believed)], index=believed.index, dtype="object")
+        rows = believed[remarks.notna()]
         if rows.empty:
             return
-        what = f"{len(rows)} of {many(len(believed), 'trial')}, such as {_point(rows)}: {words[rows.index[0]]}"
+        what = f"{len(rows)} of {many(len(believed), 'trial')}, such as {_point(rows)}: {remarks[rows.index[0]]}"
         numbers = {"trials": float(len(rows)), "of": float(len(believed))}
         yield Finding(name, "warning", what, points_of(rows), numbers, files_of(rows))
 

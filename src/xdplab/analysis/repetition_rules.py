@@ -39,14 +39,14 @@ def repetitions_differ(trials: pd.DataFrame) -> Iterator[Finding]:
 
     The ratio of a race by slices does not suffer: both sides share each moment. There it is no warning.
     """
-    known = _at_maximum(trials)
-    spread = spread_of_points(known)["spread"]
+    unpaced = _at_maximum(trials)
+    spread = spread_of_points(unpaced)["spread"]
     usual = _usual(spread)
     if not usual > NOISY:
         return
-    rates = known.groupby(OF_ONE_LAB, sort=False, dropna=False)["forwarded_pps"]
+    rates = unpaced.groupby(OF_ONE_LAB, sort=False, dropna=False)["forwarded_pps"]
     samples = [Spread.of(of_point) for _, of_point in rates if len(of_point) > 1]
-    half = median((found.high - found.mean) / found.mean for found in samples)
+    half = median((sample.high - sample.mean) / sample.mean for sample in samples)
     low, high = (float(spread.quantile(share)) for share in (0.25, 0.75))
     what = (
         f"at maximum load, the repetitions of a point differ by {usual:.0%} (standard deviation, median of "
@@ -54,9 +54,9 @@ def repetitions_differ(trials: pd.DataFrame) -> Iterator[Finding]:
         f"than ±{half:.0%}, and a smaller difference may be chance; a quieter machine or more repetitions help"
     )
     worst = [str(point) for point in spread[spread > NOISY].sort_values(ascending=False, kind="stable").index]
-    files = files_of(known[known["point_id"].isin(worst)])
+    files = files_of(unpaced[unpaced["point_id"].isin(worst)])
     numbers = {"sd_share": usual, "half_width_share": half, "points": float(len(spread))}
-    sliced = bool(known["slices_ratio"].notna().any())
+    sliced = bool(unpaced["slices_ratio"].notna().any())
     what += ". This does not concern the race's ratio: in slices both sides share each moment" if sliced else ""
     yield Finding("repetitions differ", "info" if sliced else "warning", what, tuple(worst), numbers, files)
 
@@ -94,12 +94,12 @@ def spread_of_points(rows: pd.DataFrame) -> pd.DataFrame:
     half are then above it, however few repetitions they have. Points with one repetition have none.
     """
     logs = rows[OF_ONE_LAB].assign(log=np.log(rows["forwarded_pps"].to_numpy(dtype=float)))
-    own = logs.groupby(OF_ONE_LAB, sort=False, dropna=False)["log"].agg(["var", "count"]).reset_index()
-    own = own[own["count"] > 1].assign(free=own["count"] - 1)
-    squares = (own["var"] * own["free"]).groupby(own["point_id"], sort=False).sum()
-    free = own["free"].groupby(own["point_id"], sort=False).sum()
-    found = pd.DataFrame({"sd": np.sqrt(squares / free), "free": free})
-    return found.assign(spread=found["sd"] / np.sqrt(2 * gammaincinv(found["free"] / 2, 0.5) / found["free"]))
+    by_point = logs.groupby(OF_ONE_LAB, sort=False, dropna=False)["log"].agg(["var", "count"]).reset_index()
+    by_point = by_point[by_point["count"] > 1].assign(free=by_point["count"] - 1)
+    squares = (by_point["var"] * by_point["free"]).groupby(by_point["point_id"], sort=False).sum()
+    free = by_point["free"].groupby(by_point["point_id"], sort=False).sum()
+    spreads = pd.DataFrame({"sd": np.sqrt(squares / free), "free": free})
+    return spreads.assign(spread=spreads["sd"] / np.sqrt(2 * gammaincinv(spreads["free"] / 2, 0.5) / spreads["free"]))
 
 
 def _usual(spread: pd.Series) -> float:
@@ -128,12 +128,12 @@ def repetition_apart(trials: pd.DataFrame) -> Iterator[Finding]:
 def _apart_of(alike: pd.DataFrame) -> Iterator[Finding]:
     spreads = spread_of_points(alike)
     for (point, _), rows in alike.groupby(OF_ONE_LAB, sort=False, dropna=False):
-        known = rows.sort_values("forwarded_pps", kind="stable")
-        found = _apart(known["forwarded_pps"].to_numpy(dtype=float), _elsewhere(spreads, {point}))
-        if found is None:
+        ordered = rows.sort_values("forwarded_pps", kind="stable")
+        apart = _apart(ordered["forwarded_pps"].to_numpy(dtype=float), _elsewhere(spreads, {point}))
+        if apart is None:
             continue
-        place, gap = found
-        one, others = known.iloc[[place]], known.drop(index=known.index[place])
+        place, gap = apart
+        one, others = ordered.iloc[[place]], ordered.drop(index=ordered.index[place])
         middle = float(others["forwarded_pps"].median())
         share = float(one["forwarded_pps"].iloc[0]) / middle - 1
         what = (
@@ -179,10 +179,10 @@ def _by_chance(others: Rates, elsewhere: pd.DataFrame) -> float:
 
 def _program_time(one: pd.DataFrame, others: pd.DataFrame) -> str:
     """Tell whether the program itself ran for another time, by the kernel's own count of its run time."""
-    there, usual = one["program_run_raw_ns"].iloc[0], others["program_run_raw_ns"].median()
-    if is_null(there) or is_null(usual):
+    time, usual = one["program_run_raw_ns"].iloc[0], others["program_run_raw_ns"].median()
+    if is_null(time) or is_null(usual):
         return ""
-    return f"; by BPF statistics its program took {three_digits(there)} ns per frame, theirs {three_digits(usual)}"
+    return f"; by BPF statistics its program took {three_digits(time)} ns per frame, theirs {three_digits(usual)}"
 
 
 def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:
@@ -199,10 +199,10 @@ def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:
         classes = _split(slopes, _usual(others) if len(others) >= OTHER_POINTS else 0.0)
         if len(classes) < 2:
             continue
-        words = "; ".join(
+        classes_text = "; ".join(
             f"{names_of(members)}: {three_digits(median(slopes[m][0] for m in members))} ns" for members in classes
         )
-        what = f"{label}: repetitions form classes by the cost of an access ({words})"
+        what = f"{label}: repetitions form classes by the cost of an access ({classes_text})"
         numbers = {f"c_ns_repetition_{repetition:g}": slope for repetition, (slope, _) in slopes.items()}
         yield Finding("repetitions form classes", "warning", what, points_of(rows), numbers, files_of(rows))
 

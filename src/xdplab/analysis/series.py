@@ -125,16 +125,16 @@ def with_baselines(trials: pd.DataFrame) -> pd.DataFrame:
     counted = frame["accesses"].gt(0).fillna(False).astype(bool)
     parts = [frame]
     for place, rows in frame[zero].groupby(setting[zero], sort=False):
-        there = setting.eq(place)
-        owners = set(program[there & counted])
+        in_setting = setting.eq(place)
+        owners = set(program[in_setting & counted])
         orphans = rows[~program[rows.index].isin(owners)]
-        heirs = sorted(owners - set(program[there & zero]))
+        heirs = sorted(owners - set(program[in_setting & zero]))
         if len(orphans) and owners:
             parts[0] = parts[0].drop(orphans.index)
             orphans = orphans[
                 program[orphans.index].eq(program[orphans.index[0]])
             ]  # two programs have no common baseline
-        parts += [_lend(orphans, frame[there & counted & program.eq(heir)]) for heir in heirs if len(orphans)]
+        parts += [_lend(orphans, frame[in_setting & counted & program.eq(heir)]) for heir in heirs if len(orphans)]
     return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
 
 
@@ -147,10 +147,10 @@ def _lend(orphans: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
 
 def by_series(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield (label, rows by N) of every series with known N; the label names the fixed columns."""
-    known = with_baselines(trials[trials["accesses"].notna()])
-    if known.empty:
+    counted = with_baselines(trials[trials["accesses"].notna()])
+    if counted.empty:
         return
-    for _, rows in known.groupby(key_of(known, SERIES), sort=False):
+    for _, rows in counted.groupby(key_of(counted, SERIES), sort=False):
         yield first_label(rows), rows.sort_values("accesses", kind="stable")
 
 
@@ -165,8 +165,8 @@ def label_of(row: Row) -> str:
         _word(row, "engine"),
         _word(row, "load"),
     ]
-    known = {name: value for name, value in row.items() if not is_null(value)}
-    more = changed(known, "mode", "program_name", "queues", "frame_bytes", "working_set_bytes", "accesses", "load")
+    factors = {name: value for name, value in row.items() if not is_null(value)}
+    more = changed(factors, "mode", "program_name", "queues", "frame_bytes", "working_set_bytes", "accesses", "load")
     return ", ".join([" ".join(part for part in parts if part), *more])
 
 

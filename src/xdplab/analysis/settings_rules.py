@@ -34,11 +34,11 @@ Values = dict[str, dict[str, list[object]]]
 
 def values_by_scope(trials: pd.DataFrame) -> list[Values]:
     """Return the values of each group of trials whose settings should be equal: ports' by point, machines' by lab."""
-    known = trials[trials["settings"].notna()]
-    parsed = {text: settings_of(text) for text in known["settings"].unique()}
+    recorded = trials[trials["settings"].notna()]
+    parsed = {text: settings_of(text) for text in recorded["settings"].unique()}
     names = list(dict.fromkeys(name for named in parsed.values() for name in named))
     scopes: dict[tuple[object, ...], Values] = {}
-    for (lab, point, text), rows in known.groupby(["lab", "point_id", "settings"], sort=False, dropna=False):
+    for (lab, point, text), rows in recorded.groupby(["lab", "point_id", "settings"], sort=False, dropna=False):
         for name in names:
             value = parsed[text].get(name, ABSENT)
             scope = scopes.setdefault((lab, point) if is_of_port(name) else (lab,), {})
@@ -50,21 +50,27 @@ def settings_differ(trials: pd.DataFrame) -> Iterator[Finding]:
     """What costs time on a host and can change is equal in all trials of a lab; of a port, in all repetitions of a
     point. `settings` has each trial's.
     """
-    found: dict[str, dict[str, set[object]]] = {}
+    values_of: dict[str, dict[str, set[object]]] = {}
     for scope in values_by_scope(trials):
         for name, values in scope.items():
             if len(values) > 1:
                 for value, labels in values.items():
-                    found.setdefault(name, {}).setdefault(value, set()).update(labels)
-    if not found:
+                    values_of.setdefault(name, {}).setdefault(value, set()).update(labels)
+    if not values_of:
         return
-    own = {name: values for name, values in found.items() if found.get(f"dut {name.partition('tg ')[2]}") != values}
-    told = [f"{name} is {_counts(values)}" for name, values in own.items()]
-    more = f" and {len(told) - TOLD} more" if len(told) > TOLD else ""
-    unlike: set[object] = set().union(*(labels for values in found.values() for labels in values.values()))
+    changed = {
+        name: values for name, values in values_of.items() if values_of.get(f"dut {name.partition('tg ')[2]}") != values
+    }
+    changes = [f"{name} is {_counts(values)}" for name, values in changed.items()]
+    more = f" and {len(changes) - TOLD} more" if len(changes) > TOLD else ""
+    unlike: set[object] = set().union(*(labels for values in values_of.values() for labels in values.values()))
     rows = trials[trials.index.isin(unlike)]
-    what = f"settings of the hosts differ between trials that are averaged or compared: {'; '.join(told[:TOLD])}{more}"
-    yield Finding("settings differ", "warning", what, points_of(rows), {"settings": float(len(own))}, files_of(rows))
+    what = (
+        f"settings of the hosts differ between trials that are averaged or compared: {'; '.join(changes[:TOLD])}{more}"
+    )
+    yield Finding(
+        "settings differ", "warning", what, points_of(rows), {"settings": float(len(changed))}, files_of(rows)
+    )
 
 
 def _counts(values: Mapping[str, set[object]]) -> str:
@@ -74,10 +80,10 @@ def _counts(values: Mapping[str, set[object]]) -> str:
 def settings_around(trials: pd.DataFrame, points: frozenset[str]) -> dict[str, str]:
     """Return each setting of a run's trials, all its values if they differ; ports' settings of ``points`` only."""
     shared = trials[trials["point_id"].isin(points)]
-    found: dict[str, dict[str, None]] = {}
+    settings: dict[str, dict[str, None]] = {}
     for rows, of_port in ((trials, False), (shared, True)):
         for text in rows["settings"].dropna().unique():
             for name, value in settings_of(text).items():
                 if is_of_port(name) == of_port:
-                    found.setdefault(name, {})[value] = None
-    return {name: _SEPARATOR.join(value or EMPTY for value in values) for name, values in found.items()}
+                    settings.setdefault(name, {})[value] = None
+    return {name: _SEPARATOR.join(value or EMPTY for value in values) for name, values in settings.items()}

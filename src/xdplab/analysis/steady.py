@@ -48,8 +48,8 @@ def course(ends_s: Sequence[float], frames: Sequence[int], window_s: float) -> C
     middles = np.array([(edges[i] + edges[i + 1]) / 2 for i in kept])
     if not rates.any():
         return Course("steady", 0.0)
-    _, found, sigmas = min(_step(rates, [edges[i] for i in kept]), _trend(rates, middles, window_s), key=_error)
-    return found if abs(found.change) > CHANGE and sigmas > SIGMAS else Course("steady", 0.0)
+    _, change, sigmas = min(_step(rates, [edges[i] for i in kept]), _trend(rates, middles, window_s), key=_error)
+    return change if abs(change.change) > CHANGE and sigmas > SIGMAS else Course("steady", 0.0)
 
 
 _Fit = tuple[float, Course, float]

@@ -26,7 +26,7 @@ _VALUES = {
 WORDS = {"mpps": "Mpps", "p50_us": "p50 µs", "p99_us": "p99 µs", "testrun_ns": "test run ns"}
 
 
-def varying(trials: pd.DataFrame, told: Sequence[str] = ()) -> list[str]:
+def varying(trials: pd.DataFrame, shown: Sequence[str] = ()) -> list[str]:
     """Return the factors' columns that distinguish the points, the best known first, without redundant ones.
 
     ``told``: columns that are shown in any case; only what distinguishes points beyond them is returned.
@@ -36,14 +36,14 @@ def varying(trials: pd.DataFrame, told: Sequence[str] = ()) -> list[str]:
     lacking = set(trials.columns[trials.isna().any()])
     columns = [factor.column for factor in FACTORS if factor.column in trials]
     cells = trials[columns].astype("string").fillna("")
-    chosen = list(told)
+    chosen = list(shown)
     groups = len(cells[chosen].drop_duplicates()) if chosen else 1
-    others = [column for column in columns if column not in told]
+    others = [column for column in columns if column not in shown]
     for name in sorted(others, key=lambda column: (order.get(column, len(order)), column in lacking)):
-        found = len(cells[[*chosen, name]].drop_duplicates())
-        if found > groups:
-            chosen, groups = [*chosen, name], found
-    return chosen[len(told) :]
+        count = len(cells[[*chosen, name]].drop_duplicates())
+        if count > groups:
+            chosen, groups = [*chosen, name], count
+    return chosen[len(shown) :]
 
 
 def points_summary(trials: pd.DataFrame) -> pd.DataFrame:
@@ -76,19 +76,19 @@ def _sortable(column: pd.Series) -> pd.Series:
 
 def _of_point(group: pd.DataFrame) -> dict[str, object]:
     valid = group[group["verdict"].eq("valid").fillna(False)]
-    found: dict[str, object] = {"n": len(valid)}
+    cells: dict[str, object] = {"n": len(valid)}
     for name, (column, unit) in _VALUES.items():
         shown = valid if not column.startswith("latency") else valid[valid["rate_requested_pps"].notna()]
         values = shown[column].dropna().astype(float) / unit
-        known = Spread.of(values) if len(values) else None
-        found[name] = None if known is None else known.mean
-        found[f"{name}_low"], found[f"{name}_high"] = (None, None) if known is None else (known.low, known.high)
-        found[f"{name}_n"] = known.n if known is not None and known.n < len(valid) else None
+        spread = Spread.of(values) if len(values) else None
+        cells[name] = None if spread is None else spread.mean
+        cells[f"{name}_low"], cells[f"{name}_high"] = (None, None) if spread is None else (spread.low, spread.high)
+        cells[f"{name}_n"] = spread.n if spread is not None and spread.n < len(valid) else None
     limits = valid["limited_by"].dropna().unique()
-    found["limited_by"] = ", ".join(map(str, limits)) or None
+    cells["limited_by"] = ", ".join(map(str, limits)) or None
     counts = group["verdict"].value_counts()
-    found["verdicts"] = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return found
+    cells["verdicts"] = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return cells
 
 
 def for_people(table: pd.DataFrame) -> pd.DataFrame:
@@ -104,8 +104,8 @@ def for_people(table: pd.DataFrame) -> pd.DataFrame:
             ends = f"{name}_low", f"{name}_high", f"{name}_n"
             low, high, n = (table[end] if end in table else pd.Series(math.nan, table.index) for end in ends)
             cells = [
-                words if words is None or pd.isna(own) else f"{words} (n = {own:g})"
-                for words, own in zip(map(_with_interval, table[name], low, high), n, strict=True)
+                cell if cell is None or pd.isna(count) else f"{cell} (n = {count:g})"
+                for cell, count in zip(map(_with_interval, table[name], low, high), n, strict=True)
             ]
             shown[WORDS[name]] = pd.Series(cells, table.index, dtype="object")
         else:
@@ -126,10 +126,10 @@ def _with_interval(mean: float | None, low: float | None, high: float | None) ->
 
 def constant_words(trials: pd.DataFrame, names: Sequence[str]) -> str:
     """Return the factors that are the same at all points, of those that a reader wants first."""
-    told = [("lab", "lab"), ("mode", "mode"), ("frame_bytes", "frame"), ("queues", "queues"), ("engine", "engine")]
-    told += [("load", "load"), ("arrangement", "arrangement")]
+    parts = [("lab", "lab"), ("mode", "mode"), ("frame_bytes", "frame"), ("queues", "queues"), ("engine", "engine")]
+    parts += [("load", "load"), ("arrangement", "arrangement")]
     measured = trials[trials["verdict"].isin(["valid", "invalid"])] if "verdict" in trials else trials
     shown = measured if len(measured) else trials
-    alike = {name for name, _ in told if shown[name].notna().all() and shown[name].nunique() == 1}
-    rest = [(name, word) for name, word in told if name not in names and name in alike]
+    alike = {name for name, _ in parts if shown[name].notna().all() and shown[name].nunique() == 1}
+    rest = [(name, word) for name, word in parts if name not in names and name in alike]
     return ", ".join(f"{word} {shown[name].iloc[0]}" for name, word in rest)

@@ -81,8 +81,8 @@ def loss_share(row: Row) -> float | None:
 
 def offered_share(row: Row) -> float | None:
     """Offered rate over the requested one, or None at max load; without frames that never were on the link."""
-    asked, offered = number(row, "rate_requested_pps"), number(row, "offered_pps")
-    return offered * (1 - never_on_the_link(row)) / asked if asked and offered is not None else None
+    requested, offered = number(row, "rate_requested_pps"), number(row, "offered_pps")
+    return offered * (1 - never_on_the_link(row)) / requested if requested and offered is not None else None
 
 
 def never_on_the_link(row: Row) -> float:
@@ -113,8 +113,8 @@ def _frames_one_way(row: Row) -> float | None:
     if text(row, "directions") != "both":
         return forwarded(row)
     ways = [number(row, f"{way}_rx_packets") for way, _ in DIRECTIONS]
-    known = [frames for frames in ways if frames is not None]
-    return max(known) if len(known) == len(ways) else None
+    counted = [frames for frames in ways if frames is not None]
+    return max(counted) if len(counted) == len(ways) else None
 
 
 def _forwarded_bytes(row: Row) -> float | None:
@@ -361,8 +361,8 @@ def say_foreign(row: Row) -> str | None:
         ("foreign frames at the DUT", number(row, "dut_foreign_packets")),
         ("of other runs or bursts, or altered", None if rewritten else number(row, "refused_packets")),
     )
-    told = [f"{count:.0f} {words}" for words, count in kinds if count]
-    return f"not only test frames were on the link: {', '.join(told)}" if told else None
+    remarks = [f"{count:.0f} {words}" for words, count in kinds if count]
+    return f"not only test frames were on the link: {', '.join(remarks)}" if remarks else None
 
 
 def say_duplicates(row: Row) -> str | None:
@@ -397,12 +397,12 @@ def say_load_missed(row: Row) -> str | None:
 
     A window with less than one frame of a slow load has one.
     """
-    share, asked, offered = offered_share(row), number(row, "rate_requested_pps"), number(row, "offered_pps")
-    if share is None or OFFERED_SHARE <= share <= 1 + COUNT_TOLERANCE or asked is None or offered is None:
+    share, requested, offered = offered_share(row), number(row, "rate_requested_pps"), number(row, "offered_pps")
+    if share is None or OFFERED_SHARE <= share <= 1 + COUNT_TOLERANCE or requested is None or offered is None:
         return None
     offered *= 1 - never_on_the_link(row)
-    words = "the load was not reached" if share < 1 else "more than the load was offered"
-    return f"{words}: {_rate(offered)} were offered, {share:.1%} of the {_rate(asked)} asked for"
+    remark = "the load was not reached" if share < 1 else "more than the load was offered"
+    return f"{remark}: {_rate(offered)} were offered, {share:.1%} of the {_rate(requested)} asked for"
 
 
 def say_answered(row: Row) -> str | None:
@@ -421,8 +421,8 @@ def say_lost_in_a_direction(row: Row) -> str | None:
     if any(not sent for _, sent, _ in lost):
         return None  # one direction's loss is the trial's
     shares = [(words, 1 - (got or 0.0) / (sent or 1.0)) for words, sent, got in lost]
-    told = [f"{words} {share:.2%} of the frames were lost" for words, share in shares if share > LOSS_FLOOR]
-    return ", ".join(told) or None
+    losses = [f"{words} {share:.2%} of the frames were lost" for words, share in shares if share > LOSS_FLOOR]
+    return ", ".join(losses) or None
 
 
 def say_late_sender(row: Row) -> str | None:
@@ -478,9 +478,11 @@ def say_device_refused(row: Row) -> str | None:
 def say_rounded(row: Row) -> str | None:
     """A driver may round a ring's size: the trial measured the obtained size."""
     settings = json.loads(text(row, "device_settings") or "{}").items()
-    other = [(name, own) for name, own in settings if own["obtained"] != own["requested"]]
-    words = [f"{name} is {own['obtained']} where the plan asks for {own['requested']}" for name, own in other]
-    return ", ".join(words) or None
+    other = [(name, values) for name, values in settings if values["obtained"] != values["requested"]]
+    remarks = [
+        f"{name} is {values['obtained']} where the plan asks for {values['requested']}" for name, values in other
+    ]
+    return ", ".join(remarks) or None
 
 
 def say_unsteady(row: Row) -> str | None:
@@ -513,10 +515,10 @@ def say_stolen(row: Row) -> str | None:
 
 def say_other_work(row: Row) -> str | None:
     """Other work on the CPUs at work, longer than a sender takes to begin a window."""
-    other, own, window = number(row, "other_busy_cores"), number(row, "tx_busy_cores"), number(row, "window_s")
-    if other is None or own is None or not window:
+    other, sender, window = number(row, "other_busy_cores"), number(row, "tx_busy_cores"), number(row, "window_s")
+    if other is None or sender is None or not window:
         return None
-    cpus = max(1, round(own + other))
+    cpus = max(1, round(sender + other))
     if other <= cpus * max(OTHER_SHARE, SENDER_START_S / window):
         return None
     return f"other work took {other / cpus:.0%} of the time of the CPUs at work"
@@ -533,14 +535,14 @@ def say_clock_changed(row: Row) -> str | None:
 def say_settings_changed(row: Row) -> str | None:
     """If a setting of a host or of its port differs before and after the window, the window has no single one."""
     changed = json.loads(text(row, "settings_changed") or "{}").items()
-    told = [f"{name} from {before or 'nothing'} to {after or 'nothing'}" for name, (before, after) in changed]
-    return f"settings changed within the window: {', '.join(told)}" if told else None
+    changes = [f"{name} from {before or 'nothing'} to {after or 'nothing'}" for name, (before, after) in changed]
+    return f"settings changed within the window: {', '.join(changes)}" if changes else None
 
 
 def say_slow_clock(row: Row) -> str | None:
     source = text(row, "clocksource")
-    known = source is None or source in FAST_CLOCKS
-    return None if known else f"time stamps come from the clock source {source}: each takes long to read"
+    is_fast = source is None or source in FAST_CLOCKS
+    return None if is_fast else f"time stamps come from the clock source {source}: each takes long to read"
 
 
 def say_scaled_counts(row: Row) -> str | None:

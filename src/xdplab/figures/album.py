@@ -45,11 +45,11 @@ def draw_all(
     source = provenance(trials) if source is None else source
     done: list[Drawn] = []
     for name in names or CATALOGUE:
-        for stem, found in views_of(name, trials):
-            if isinstance(found, View):
-                done.append(Drawn(name, stem, save(found, folder / stem, style=style, source=source)))
+        for stem, drawn in views_of(name, trials):
+            if isinstance(drawn, View):
+                done.append(Drawn(name, stem, save(drawn, folder / stem, style=style, source=source)))
             else:
-                done.append(Drawn(name, stem, (), found))
+                done.append(Drawn(name, stem, (), drawn))
     return done
 
 
@@ -111,5 +111,5 @@ def _at(rows: pd.DataFrame, name: str, level: object) -> pd.DataFrame:
 
 def slug(name: str, level: object) -> str:
     """Return a level as a part of a file name: ``64B``, ``chase-read``, ``8q``."""
-    words = {"frame_bytes": f"{level}B", "queues": f"{level}q", "accesses": f"N{level}", "arrangement": str(level)}
-    return re.sub(r"[^A-Za-z0-9.]+", "-", words.get(name, FACTORS[name].shown.short(str(level)))).strip("-")
+    labels = {"frame_bytes": f"{level}B", "queues": f"{level}q", "accesses": f"N{level}", "arrangement": str(level)}
+    return re.sub(r"[^A-Za-z0-9.]+", "-", labels.get(name, FACTORS[name].shown.short(str(level)))).strip("-")

@@ -43,17 +43,17 @@ def _judged(trials: pd.DataFrame) -> pd.DataFrame:
 def _each_once(trials: pd.DataFrame) -> pd.DataFrame:
     """Return each trial once: a table of quantiles, counters or queues has a row for each of them, and N = 0 stands in
     every series that it is lent to."""
-    known = [name for name in ("run_id", "trial_id") if name in trials]
-    if "trial_id" not in known or trials["trial_id"].isna().any():
+    keys = [name for name in ("run_id", "trial_id") if name in trials]
+    if "trial_id" not in keys or trials["trial_id"].isna().any():
         return trials
-    return trials.drop_duplicates(known)
+    return trials.drop_duplicates(keys)
 
 
 def _drawn(trials: pd.DataFrame, value: str) -> pd.DataFrame:
     """Return the trials that were measured and have the value; all that were measured if none has it."""
     judged = _judged(trials)
-    known = judged[value].notna().astype(bool) if value in judged else pd.Series(True, index=judged.index)
-    return rows_where(judged, known) if known.any() else judged
+    has_value = judged[value].notna().astype(bool) if value in judged else pd.Series(True, index=judged.index)
+    return rows_where(judged, has_value) if has_value.any() else judged
 
 
 def lab_words(lab: str) -> str:
@@ -76,10 +76,10 @@ def _repetitions(marks: pd.DataFrame, intervals: str) -> str:
     if counts.empty:
         return ""
     low, high = int(counts.min()), int(counts.max())
-    words = f"n = {many(low, 'repetition')}" if low == high else f"n = {low} to {high} repetitions"
+    text = f"n = {many(low, 'repetition')}" if low == high else f"n = {low} to {high} repetitions"
     if high < 2 or (intervals and marks["low"].isna().all()):
-        return f"{words}, no interval"
-    return f"{words}, error bars: {intervals}" if intervals else words
+        return f"{text}, no interval"
+    return f"{text}, error bars: {intervals}" if intervals else text
 
 
 def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, always: bool = False) -> str:
@@ -89,17 +89,17 @@ def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, alw
 
     A factor that one of the programs does not have, such as a working set, is left out.
     """
-    words = []
+    parts = []
     for name, factor in FACTORS.items():
-        own = factor.shown.caption == "own" and (name not in apart or name in OF_A_PLACE)
-        told = name in shown and name not in used and not own
-        told = told and not (of_program(factor) and shown[name].isna().any())
-        found = levels(shown, name) if told else []
-        if len(found) == 1 and (
-            name in apart or factor.shown.caption == "always" or (not always and str(found[0]) != factor.level)
+        said_elsewhere = factor.shown.caption == "own" and (name not in apart or name in OF_A_PLACE)
+        is_held = name in shown and name not in used and not said_elsewhere
+        is_held = is_held and not (of_program(factor) and shown[name].isna().any())
+        values = levels(shown, name) if is_held else []
+        if len(values) == 1 and (
+            name in apart or factor.shown.caption == "always" or (not always and str(values[0]) != factor.level)
         ):
-            words.append(factor.label(found[0]))
-    return ", ".join(words)
+            parts.append(factor.label(values[0]))
+    return ", ".join(parts)
 
 
 def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
@@ -149,11 +149,11 @@ def _absent(trials: pd.DataFrame, verdict: str, shown: pd.DataFrame) -> list[str
     chosen = trials[trials["verdict"].eq(verdict).fillna(False)]
     chosen = chosen[~chosen["point_id"].isin(shown["point_id"].dropna())]
     drawn = levels(shown, "mode")
-    words = []
+    parts = []
     for mode in levels(chosen, "mode"):
         count = chosen.loc[chosen["mode"].eq(str(mode)), "point_id"].nunique()
-        words.append(FACTORS["mode"].label(mode) + (f" ({many(count, 'point')})" if mode in drawn else ""))
-    return [f"{verdict.capitalize()}: {', '.join(words)}."] if words else []
+        parts.append(FACTORS["mode"].label(mode) + (f" ({many(count, 'point')})" if mode in drawn else ""))
+    return [f"{verdict.capitalize()}: {', '.join(parts)}."] if parts else []
 
 
 def _not_shown(trials: pd.DataFrame) -> list[str]:
@@ -186,8 +186,8 @@ def _one_count(shown: pd.DataFrame) -> str:
     judged = _each_once(shown[shown["verdict"].eq("valid") & returned])
     whose = (("the TG's", "dut_tx_packets"), ("the DUT's", "rx_packets"))
     alone = [(side, int(judged[other].isna().sum())) for side, other in whose]
-    words = [f"{count} of {many(len(judged), 'trial')}: {side}" for side, count in alone if count]
-    return f"One count only ({'; '.join(words)})." if words else ""
+    parts = [f"{count} of {many(len(judged), 'trial')}: {side}" for side, count in alone if count]
+    return f"One count only ({'; '.join(parts)})." if parts else ""
 
 
 MADE_OF = {"an_access_ns": "access_ns"}
@@ -211,10 +211,10 @@ def _without_value(trials: pd.DataFrame, value: str, *, why: bool) -> str:
     if value not in judged or "null_reasons" not in judged:
         return ""
     name = MADE_OF.get(value, value)
-    known = [json.loads(text).get(name) for text in judged["null_reasons"][judged[value].isna()].dropna()]
-    reasons = [reason for reason in known if reason]
-    words = f"{len(reasons)} of {many(len(judged), 'trial')} have no {name}"
-    return (f"{words}: {because(reasons)}." if why else f"{words}.") if reasons else ""
+    texts = [json.loads(text).get(name) for text in judged["null_reasons"][judged[value].isna()].dropna()]
+    reasons = [reason for reason in texts if reason]
+    sentence = f"{len(reasons)} of {many(len(judged), 'trial')} have no {name}"
+    return (f"{sentence}: {because(reasons)}." if why else f"{sentence}.") if reasons else ""
 
 
 def caption(

@@ -53,8 +53,8 @@ class FigureEntry:
 
 
 def _by_accesses(trials: pd.DataFrame, value: str) -> pd.DataFrame:
-    known = only(trials, trials["accesses"].notna(), "no program with a known number of accesses")
-    return _lines(need(with_baselines(known), value, f"no trial has {value}"), value)
+    counted = only(trials, trials["accesses"].notna(), "no program with a known number of accesses")
+    return _lines(need(with_baselines(counted), value, f"no trial has {value}"), value)
 
 
 def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
@@ -87,8 +87,8 @@ def _mixes_as_sizes(rows: pd.DataFrame) -> pd.DataFrame:
     mixed = rows["frame_bytes"].isna() & rows["imix"].notna()
     if not mixed.any():
         return rows
-    words = rows["imix"].astype("object").map(FACTORS["imix"].label)
-    return rows.assign(frame_bytes=rows["frame_bytes"].astype("object").where(~mixed, words), imix=None)
+    labels = rows["imix"].astype("object").map(FACTORS["imix"].label)
+    return rows.assign(frame_bytes=rows["frame_bytes"].astype("object").where(~mixed, labels), imix=None)
 
 
 def _at_max(trials: pd.DataFrame) -> pd.DataFrame:
@@ -153,8 +153,8 @@ def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str
 
 
 def _counters(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    known = only(trials, trials["accesses"].notna(), "no program with a known number of accesses")
-    rows = views_cost.melted_counters(with_baselines(_at_max(known)))
+    counted = only(trials, trials["accesses"].notna(), "no program with a known number of accesses")
+    rows = views_cost.melted_counters(with_baselines(_at_max(counted)))
     need(rows, "counter_value", "no counter has a value on this machine (see null_reasons)")
     return _lines(rows, "counter_value"), "counter_value"
 
@@ -240,11 +240,11 @@ def chosen(trials: pd.DataFrame, where: Mapping[str, object]) -> pd.DataFrame:
         if name not in trials:
             raise FigureError(f"where: no column {word!r}", remedy=f"for example {', '.join(FACTORS)}")
         wanted_all = list(wanted) if isinstance(wanted, list | tuple | set) else [wanted]
-        there = levels(trials, name)
+        values = levels(trials, name)
         trials = trials[trials[name].isin(wanted_all).fillna(False).astype(bool)]
         if trials.empty:
-            found = ", ".join(map(str, there)) or "only nulls"
-            raise FigureError(f"where: no trial has {word} = {wanted!r}", remedy=f"there is {found}")
+            listing = ", ".join(map(str, values)) or "only nulls"
+            raise FigureError(f"where: no trial has {word} = {wanted!r}", remedy=f"there is {listing}")
     return trials
 
 
@@ -258,8 +258,8 @@ def prepared(name: str, trials: pd.DataFrame, choice: FigureChoice) -> tuple[Fig
         raise FigureError(f"no column {value!r}", remedy="a rate, a time or a share of trials.parquet")
     others = VALUES.get(name, ())
     if value is not None and value not in others:
-        known = f"it shows {', '.join(others)}" if others else "it has its own values"
-        raise FigureError(f"{name} does not show {value}: {known}", remedy="run.plot draws any column")
+        values_text = f"it shows {', '.join(others)}" if others else "it has its own values"
+        raise FigureError(f"{name} does not show {value}: {values_text}", remedy="run.plot draws any column")
     rows, column = entry.select(settled(trials), value)
     shown = views.believable(rows, column)
     layout = arrange(shown, entry.x, choice, entry.hues, entry.panels)

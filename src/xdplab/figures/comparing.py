@@ -27,9 +27,9 @@ def compare_view(rows: pd.DataFrame, *, names: tuple[str, str] = ("a", "b"), met
     counted = bool(rows["accesses"].notna().all())
     x = "accesses" if counted else "program"
     judged = rows.assign(verdict="valid", limited_by=None, program=program_labels(rows))
-    known = judged[judged["ratio"].notna()]
-    layout = arrange(known, x, FigureChoice(), ("queues", "program_name", "frame_bytes", "mode"), ("mode",))
-    request = FigureRequest(COMPARE, judged, compound(known, layout), "ratio")
+    compared = judged[judged["ratio"].notna()]
+    layout = arrange(compared, x, FigureChoice(), ("queues", "program_name", "frame_bytes", "mode"), ("mode",))
+    request = FigureRequest(COMPARE, judged, compound(compared, layout), "ratio")
     note = f"{names[1]} over {names[0]}: ratio of geometric means, 95 % interval with the spread of runs as its floor."
     what = "rate" if metric == RATE else metric
     axes = Axes(
@@ -39,17 +39,17 @@ def compare_view(rows: pd.DataFrame, *, names: tuple[str, str] = ("a", "b"), met
         from_zero=False,
         rules={"": 1.0},
     )
-    marks = _marks(labelled(request), known)
+    marks = _marks(labelled(request), compared)
     return described(request, marks, Look(axes), note, *_without(rows), intervals="")
 
 
-def _marks(rows: pd.DataFrame, known: pd.DataFrame) -> Iterable[Mapping[str, object]]:
+def _marks(rows: pd.DataFrame, compared: pd.DataFrame) -> Iterable[Mapping[str, object]]:
     """A ratio is one number with its own interval, so this averages nothing."""
-    kind = "line" if known["accesses"].notna().all() else "point"
+    kind = "line" if compared["accesses"].notna().all() else "point"
     place = rows[["panel", "hue", "x", "value"]].assign(figure=COMPARE, file=COMPARE, kind=kind)
-    n = known[["n_a", "n_b"]].min(axis=1)
-    own = known[["low", "high"]].assign(n=n, verdict="valid", limited_by=None, points=known["point_id"])
-    return records(pd.concat([place, own], axis=1))
+    n = compared[["n_a", "n_b"]].min(axis=1)
+    interval = compared[["low", "high"]].assign(n=n, verdict="valid", limited_by=None, points=compared["point_id"])
+    return records(pd.concat([place, interval], axis=1))
 
 
 def _without(rows: pd.DataFrame) -> list[str]:

@@ -59,9 +59,9 @@ class Panels(np.ndarray[Any, Any]):
 
     @property
     def figure(self) -> Figure:
-        found = self.flat[0].figure
-        assert isinstance(found, Figure)
-        return found
+        sheet = self.flat[0].figure
+        assert isinstance(sheet, Figure)
+        return sheet
 
     def _repr_png_(self) -> bytes:
         stream = io.BytesIO()
@@ -98,9 +98,9 @@ def draw(
         hues = _paints(look, marks["hue"])
         cut, drawn = False, list[Group]()
         for ax, panel in zip(axes.flat, panels, strict=False):
-            own = marks[marks["panel"].fillna("") == panel]
-            drawn += _panel(ax, own, look, hues, _places(marks if look.axes.share_x else own, look))
-            _scale_y(ax, marks if look.axes.share_y else own, look)
+            in_panel = marks[marks["panel"].fillna("") == panel]
+            drawn += _panel(ax, in_panel, look, hues, _places(marks if look.axes.share_x else in_panel, look))
+            _scale_y(ax, marks if look.axes.share_y else in_panel, look)
             kinds.settle_values(ax)
             cut |= kinds.mark_cut_intervals(ax)
             if panel:
@@ -135,15 +135,15 @@ def _draw_onto(ax: Axes, view: View, panels: list[str], style: Style) -> Axes:
 
 def _order(given: tuple[str, ...], labels: pd.Series) -> list[str]:
     """Return the labels that occur, in the given order first; an empty panel or hue is not drawn."""
-    there = list(dict.fromkeys(labels.fillna("").astype(str)))
-    return [name for name in given if name in there] + [name for name in there if name not in given]
+    present = list(dict.fromkeys(labels.fillna("").astype(str)))
+    return [name for name in given if name in present] + [name for name in present if name not in given]
 
 
 def _paints(look: Look, labels: pd.Series) -> dict[str, kinds.Paint]:
     """Return the paint of each hue that occurs; it does not depend on which of the look's hues occur."""
-    there = _order(look.order.hues, labels)
-    paints = kinds.paint(list(dict.fromkeys((*look.order.hues, *there))), look.order.palette, look.order.things)
-    return {hue: paints[hue] for hue in there}
+    present = _order(look.order.hues, labels)
+    paints = kinds.paint(list(dict.fromkeys((*look.order.hues, *present))), look.order.palette, look.order.things)
+    return {hue: paints[hue] for hue in present}
 
 
 def _categories(marks: pd.DataFrame, look: Look) -> list[str]:
@@ -192,8 +192,8 @@ def _places(marks: pd.DataFrame, look: Look) -> dict[object, float]:
     """Map an x value to its place on the axis: itself on a scale of numbers, its rank on a categorical one."""
     if look.axes.x_scale != "category":
         return {x: float(x) for x in marks["x"].unique()}
-    there = list(dict.fromkeys(marks["x"]))
-    order = [x for x in look.order.x_values if x in there] + [x for x in there if x not in look.order.x_values]
+    present = list(dict.fromkeys(marks["x"]))
+    order = [x for x in look.order.x_values if x in present] + [x for x in present if x not in look.order.x_values]
     return {x: float(rank) for rank, x in enumerate(order)}
 
 
@@ -228,8 +228,8 @@ def _centered(marks: pd.DataFrame, places: dict[object, float], offsets: dict[st
     moved = dict(places)
     beside = marks[marks["kind"].isin(kinds.SIDE_BY_SIDE) & marks["hue"].fillna("").isin(list(offsets))]
     for x, group in beside.groupby("x", sort=False):
-        there = [offsets[hue] for hue in group["hue"].fillna("").unique()]
-        moved[x] = places[x] - (min(there) + max(there)) / 2
+        shifts = [offsets[hue] for hue in group["hue"].fillna("").unique()]
+        moved[x] = places[x] - (min(shifts) + max(shifts)) / 2
     return moved
 
 
@@ -308,8 +308,8 @@ def _reach(marks: pd.DataFrame, rules: list[float]) -> tuple[float, float]:
     low, high = kinds.near_interval(marks)
     low = low.clip(lower=0) if values.min() >= 0 else low
     ends = [values.min(), values.max(), low.min(), high.max(), *rules]
-    known = [float(end) for end in ends if not np.isnan(end)]
-    return min(known), max(known)
+    numbers = [float(end) for end in ends if not np.isnan(end)]
+    return min(numbers), max(numbers)
 
 
 def _write_notes(ax: Axes, notes: tuple[tuple[str, str], ...], hues: dict[str, kinds.Paint]) -> None:

@@ -31,33 +31,37 @@ def plot(trials: pd.DataFrame, y: str, x: str, hue: str | None, panel: str | Non
     if "verdict" in last:
         last = last[last["verdict"].eq("valid").fillna(False)]
     names = {"y": y, "x": x, "hue": hue, "col": panel, **{n: options.pop(n) for n in _NAMES if n in options}}
-    found = {place: column_of(last, name) for place, name in names.items() if name}
-    shown = _plain(last.dropna(subset=[found["y"], found["x"]]))
+    columns = {place: column_of(last, name) for place, name in names.items() if name}
+    shown = _plain(last.dropna(subset=[columns["y"], columns["x"]]))
     if shown.empty:
         raise FigureError(f"no valid trial has {y} and {x}", remedy="`run.trials` has the reasons in null_reasons")
-    _require_points(shown, found)
-    numeric = pd.api.types.is_numeric_dtype(shown[found["x"]]) and shown[found["x"]].nunique() > 1
-    made = _lines if numeric else _categories
-    return made(shown, found, options)
+    _require_points(shown, columns)
+    numeric = pd.api.types.is_numeric_dtype(shown[columns["x"]]) and shown[columns["x"]].nunique() > 1
+    grid_of = _lines if numeric else _categories
+    return grid_of(shown, columns, options)
 
 
-def _lines(shown: pd.DataFrame, found: dict[str, str], options: dict[str, Any]) -> FacetGrid:
+def _lines(shown: pd.DataFrame, columns: dict[str, str], options: dict[str, Any]) -> FacetGrid:
     kind = options.pop("kind", "line")
     usual = {"marker": "o"} if kind == "line" else {}
-    return _labelled(sns.relplot(data=_levels_as_words(shown, found), kind=kind, **found, **(usual | options)), found)
+    return _labelled(
+        sns.relplot(data=_levels_as_words(shown, columns), kind=kind, **columns, **(usual | options)), columns
+    )
 
 
-def _categories(shown: pd.DataFrame, found: dict[str, str], options: dict[str, Any]) -> FacetGrid:
+def _categories(shown: pd.DataFrame, columns: dict[str, str], options: dict[str, Any]) -> FacetGrid:
     kind = options.pop("kind", "point")
-    usual = {"linestyle": "none", "dodge": 0.3} if kind == "point" and "hue" in found else {}
-    return _labelled(sns.catplot(data=_levels_as_words(shown, found), kind=kind, **found, **(usual | options)), found)
+    usual = {"linestyle": "none", "dodge": 0.3} if kind == "point" and "hue" in columns else {}
+    return _labelled(
+        sns.catplot(data=_levels_as_words(shown, columns), kind=kind, **columns, **(usual | options)), columns
+    )
 
 
 def column_of(table: pd.DataFrame, name: str) -> str:
     """Return the column of that name, or of a plan's name for it. Raises FigureError naming columns that are alike."""
-    for known in (name, ALIASES.get(name, name)):
-        if known in table:
-            return known
+    for candidate in (name, ALIASES.get(name, name)):
+        if candidate in table:
+            return candidate
     near = [column for column in table if name.split("_")[0] in str(column)]
     raise FigureError(f"no column {name!r}", remedy=f"there is {', '.join(map(str, near or table.columns[:20]))}")
 
@@ -65,27 +69,27 @@ def column_of(table: pd.DataFrame, name: str) -> str:
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
     """Return columns in types that seaborn accepts: nullable numbers as float64, text as objects."""
     numbers = [c for c in table if pd.api.types.is_numeric_dtype(table[c]) and table[c].dtype != "boolean"]
-    made = table.astype({name: "object" for name in table if name not in numbers})
+    plain = table.astype({name: "object" for name in table if name not in numbers})
     for name in numbers:
-        made[name] = table[name].astype("Float64").to_numpy(dtype="float64", na_value=float("nan"))
-    return made
+        plain[name] = table[name].astype("Float64").to_numpy(dtype="float64", na_value=float("nan"))
+    return plain
 
 
-def _levels_as_words(shown: pd.DataFrame, found: dict[str, str]) -> pd.DataFrame:
+def _levels_as_words(shown: pd.DataFrame, columns: dict[str, str]) -> pd.DataFrame:
     """Make a numeric hue categorical, as its values are levels and not shades; a panel's title is 400, not 400.0."""
-    words = shown
+    table = shown
     for place in ("hue", "col", "row"):
-        name = found.get(place)
-        if name and name not in (found["x"], found["y"]) and pd.api.types.is_numeric_dtype(words[name]):
-            words = words.sort_values(name).assign(**{name: words[name].map("{:g}".format)})
-    return words
+        name = columns.get(place)
+        if name and name not in (columns["x"], columns["y"]) and pd.api.types.is_numeric_dtype(table[name]):
+            table = table.sort_values(name).assign(**{name: table[name].map("{:g}".format)})
+    return table
 
 
-def _labelled(grid: FacetGrid, found: dict[str, str]) -> FacetGrid:
+def _labelled(grid: FacetGrid, columns: dict[str, str]) -> FacetGrid:
     """Label the axes by column and unit; a rate is read as 8 M, not as 0.8 beside a distant 1e7."""
-    grid.set_axis_labels(_label(found["x"]), _label(found["y"]))
+    grid.set_axis_labels(_label(columns["x"]), _label(columns["y"]))
     for ax in grid.axes.flat:
-        if _unit(found["y"]) == "1/s":
+        if _unit(columns["y"]) == "1/s":
             ax.yaxis.set_major_formatter(EngFormatter())
     return grid
 
@@ -103,11 +107,11 @@ _OF_SAMPLES = {"rx_pps": "1/s", "tx_pps": "1/s", "t_s": "s", "latency_us": "µs"
 """Units of columns that no table of trials has."""
 
 
-def _require_points(shown: pd.DataFrame, found: dict[str, str]) -> None:
+def _require_points(shown: pd.DataFrame, columns: dict[str, str]) -> None:
     """Raise where one mark would join two points, or one point in two labs: their average has no meaning."""
     if "point_id" not in shown:
         return
-    places = list(dict.fromkeys(name for place, name in found.items() if place != "y"))
+    places = list(dict.fromkeys(name for place, name in columns.items() if place != "y"))
     ids = [name for name in ("point_id", "lab") if name in shown]
     joined = [group for _, group in shown.groupby(places, dropna=False) if len(group[ids].drop_duplicates()) > 1]
     if joined:

@@ -29,23 +29,23 @@ MAX_HUES, MAX_PANELS = 8, 9
 def factor_name(name: str, use: Literal["hue", "panel", "axis"]) -> str:
     """Return the column for a factor's name. Raises FigureError if the name is unknown or has no such use."""
     column = ALIASES.get(name, name)
-    known = [column for column, factor in FACTORS.items() if use in factor.shown.uses]
-    if column not in known:
-        raise FigureError(f"unknown factor {name!r} for a {use}", remedy=f"one of {', '.join(known)}")
+    usable = [column for column, factor in FACTORS.items() if use in factor.shown.uses]
+    if column not in usable:
+        raise FigureError(f"unknown factor {name!r} for a {use}", remedy=f"one of {', '.join(usable)}")
     return column
 
 
 def levels(trials: pd.DataFrame, name: str) -> list[object]:
     """Return the factor's levels in reading order: numbers by size, modes by their depth in the stack."""
-    found = trials[name].dropna().unique().tolist()
+    values = trials[name].dropna().unique().tolist()
     order = ORDERS.get(name, ())
-    return sorted(found, key=lambda v: (order.index(v) if v in order else len(order), isinstance(v, str), v))
+    return sorted(values, key=lambda v: (order.index(v) if v in order else len(order), isinstance(v, str), v))
 
 
 def free_factors(trials: pd.DataFrame, held: Sequence[str]) -> list[str]:
     """Return the factors with more than one level where ``held`` ones are the same, in order of the table."""
-    there = [name for name in FACTORS if name in trials and name not in held]
-    several = [name for name in there if trials[name].nunique() > 1]
+    names = [name for name in FACTORS if name in trials and name not in held]
+    several = [name for name in names if trials[name].nunique() > 1]
     if not held or not several:
         return several
     _, combinations = _combined(trials, [*held, *several])
@@ -131,8 +131,8 @@ def compound(trials: pd.DataFrame, layout: Layout) -> Layout:
         elif _combinations(trials, [*hue, name]) <= MAX_HUES:
             hue.append(name)
         else:
-            words = f"{', '.join(layout.rest)} vary, more than one figure can show"
-            raise FigureError(words, remedy=_choices(trials, layout.rest))
+            problem = f"{', '.join(layout.rest)} vary, more than one figure can show"
+            raise FigureError(problem, remedy=_choices(trials, layout.rest))
     return Layout(layout.x, tuple(hue), tuple(panel))
 
 
@@ -141,8 +141,8 @@ def _combinations(trials: pd.DataFrame, names: Sequence[str]) -> int:
 
 
 def _mixed_text(trials: pd.DataFrame, names: Sequence[str]) -> str:
-    found = "; ".join(f"{name}: {', '.join(map(str, levels(trials, name)))}" for name in names)
-    return f"one figure never mixes {' or '.join(names)} ({found})"
+    listing = "; ".join(f"{name}: {', '.join(map(str, levels(trials, name)))}" for name in names)
+    return f"one figure never mixes {' or '.join(names)} ({listing})"
 
 
 def _choices(trials: pd.DataFrame, names: Sequence[str]) -> str:
@@ -162,8 +162,8 @@ def _combined(trials: pd.DataFrame, names: Sequence[str]) -> tuple[npt.NDArray[n
     """Return each row's number of its combination, and the combinations: a million rows have a few."""
     numbers = np.zeros(len(trials), dtype=np.int64)
     for name in names:
-        place, found = pd.factorize(trials[name])
-        numbers, _ = pd.factorize(numbers * (len(found) + 1) + place + 1)  # the product alone could overflow
+        place, values = pd.factorize(trials[name])
+        numbers, _ = pd.factorize(numbers * (len(values) + 1) + place + 1)  # the product alone could overflow
     first = ~pd.Series(numbers).duplicated().to_numpy()
     combinations = trials.loc[first, list(names)]
     categories = combinations.select_dtypes("category").columns  # `map` would leave out their nulls
@@ -176,8 +176,8 @@ def _labels(combinations: pd.DataFrame, names: Sequence[str], *, alone: bool) ->
     for name in names:
         factor = FACTORS[name]
         label = factor.label if full else factor.shown.short
-        words = combinations[name].map(lambda v, label=label: "" if pd.isna(v) else label(str(v))).astype("object")
-        labels = [f"{a}, {b}" if a and b else a or b for a, b in zip(labels, words, strict=True)]
+        texts = combinations[name].map(lambda v, label=label: "" if pd.isna(v) else label(str(v))).astype("object")
+        labels = [f"{a}, {b}" if a and b else a or b for a, b in zip(labels, texts, strict=True)]
     return np.array(labels, dtype=object)
 
 

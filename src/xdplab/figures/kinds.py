@@ -203,15 +203,15 @@ class Series:
 
 def _errors(series: Series, color: Color) -> None:
     marks = series.marks
-    known = marks["low"].notna().to_numpy()
-    if not known.any():
+    has_interval = marks["low"].notna().to_numpy()
+    if not has_interval.any():
         return
-    value = series.values[known]
-    reach = np.vstack([value - marks["low"].to_numpy()[known], marks["high"].to_numpy()[known] - value])
+    value = series.values[has_interval]
+    reach = np.vstack([value - marks["low"].to_numpy()[has_interval], marks["high"].to_numpy()[has_interval] - value])
     thin = mpl.rcParams["lines.linewidth"] * 0.7
     cap = mpl.rcParams["lines.markersize"] * 0.45
     series.ax.errorbar(
-        series.x[known], value, yerr=reach, fmt="none", ecolor=color, elinewidth=thin, capsize=cap, capthick=thin
+        series.x[has_interval], value, yerr=reach, fmt="none", ecolor=color, elinewidth=thin, capsize=cap, capthick=thin
     )
 
 
@@ -402,9 +402,9 @@ def legend_entries(
     named = [(hue, paint) for hue, paint in hues.items() if hue]
     lined = set(marks.loc[marks["kind"].isin(("line", "fit")), "hue"])
     entries = [(_handle(paint, barred=bool(barred), lined=hue in lined), hue) for hue, paint in named]
-    found = set(statuses(marks))
+    shown = set(statuses(marks))
     for name in ("generator", "link", "invalid"):
-        if name in found:
+        if name in shown:
             entries.append(
                 (_status_handle(STATUSES[name], bool(barred)), look.words.legend.get(name, STATUSES[name].label))
             )

@@ -133,11 +133,11 @@ def marks_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
 
     Raises ValueError for a key that is no column: the mark's value would be lost without a word.
     """
-    made = [dict(row) for row in rows]
-    unknown = {key for row in made for key in row} - set(COLUMNS)
+    records = [dict(row) for row in rows]
+    unknown = {key for row in records for key in row} - set(COLUMNS)
     if unknown:
         raise ValueError(f"a mark has no {', '.join(sorted(unknown))}; its columns are {', '.join(COLUMNS)}")
-    table = pd.DataFrame(made, columns=list(COLUMNS))
+    table = pd.DataFrame(records, columns=list(COLUMNS))
     for name in ("value", "low", "high"):
         table[name] = pd.to_numeric(table[name]).astype(float)
     return table.astype(dict.fromkeys(("panel", "hue", "label"), object))
@@ -145,9 +145,9 @@ def marks_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
 
 def _limit(limits: pd.Series) -> str | None:
     """Return the limit of a mean: that of any of its repetitions, the generator or the link before the DUT."""
-    found = set(limits.dropna().unique())
+    kinds = set(limits.dropna().unique())
     order = ("generator", "link", "shared_cpu", "dut", "none")
-    return next((name for name in order if name in found), None)
+    return next((name for name in order if name in kinds), None)
 
 
 FEW = 10
@@ -180,5 +180,5 @@ def collect(
 
 
 def _size(values: pd.Series, middle: Middle) -> dict[str, object]:
-    found = Spread.of(values, "ranks" if middle == "median" else "linear")
-    return {"value": getattr(found, middle), "low": found.low, "high": found.high, "n": found.n}
+    spread = Spread.of(values, "ranks" if middle == "median" else "linear")
+    return {"value": getattr(spread, middle), "low": spread.low, "high": spread.high, "n": spread.n}

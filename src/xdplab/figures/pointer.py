@@ -72,8 +72,8 @@ def with_tooltips(svg: str, sheet: Figure, shown: OnSheet) -> str:
     """Return the SVG with an invisible disc over each mark, with its text as title; the legend has labels."""
     for number, hue in enumerate(shown.hues):
         svg = svg.replace(f'<g id="{LEGEND}-{number}-', f'<g aria-label={quoteattr(hue)} id="{LEGEND}-{number}-')
-    told = [one for one in shown.drawn if one.kind in TOLD]
-    discs = "".join(_discs(sheet, one, shown.hues.index(one.hue), shown.look) for one in told)
+    groups = [one for one in shown.drawn if one.kind in TOLD]
+    discs = "".join(_discs(sheet, one, shown.hues.index(one.hue), shown.look) for one in groups)
     end = svg.rindex("</svg>")
     return f'{svg[:end]}<g id="marks" fill="#ffffff" fill-opacity="0">\n{discs}</g>\n{svg[end:]}'
 
@@ -85,15 +85,15 @@ def _discs(sheet: Figure, drawn: Group, hue: int, look: Look) -> str:
         y = (y + marks["low"].to_numpy(dtype=float)) / 2
     width, height = sheet.get_size_inches() * 72
     places = sheet.transFigure.inverted().transform(drawn.ax.transData.transform(np.column_stack([drawn.x, y])))
-    made = []
+    discs = []
     cells = (marks[name].tolist() for name in marks)  # DataFrame.to_dict takes ten times as long
     records = (dict(zip(marks, row, strict=True)) for row in zip(*cells, strict=True))
     for (x, up), mark in zip(places.tolist(), records, strict=True):
         if isfinite(x) and isfinite(up):
             place = f'cx="{x * width:.1f}" cy="{(1 - up) * height:.1f}" r="{REACH_PT:g}"'
-            said = escape(tooltip(mark, look))
-            made.append(f'<circle class="{SERIES}-{hue}" {place}><title>{said}</title></circle>\n')
-    return "".join(made)
+            text = escape(tooltip(mark, look))
+            discs.append(f'<circle class="{SERIES}-{hue}" {place}><title>{text}</title></circle>\n')
+    return "".join(discs)
 
 
 def tooltip(mark: Mapping[Hashable, Any], look: Look) -> str:

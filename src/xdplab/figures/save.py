@@ -105,6 +105,6 @@ def sheet_of(axes: Axes | Panels) -> Figure:
     """Return the figure that holds one Axes or several."""
     from matplotlib.figure import Figure
 
-    found = axes.figure
-    assert isinstance(found, Figure)
-    return found
+    sheet = axes.figure
+    assert isinstance(sheet, Figure)
+    return sheet

@@ -127,8 +127,10 @@ def closed_loop(trials: pd.DataFrame) -> str:
     shares = []
     for mode in levels(zeros, "mode"):
         rows = zeros[zeros["mode"].eq(str(mode))]
-        own, whole = (_middle(rows, name, digits) for name, digits in (("testrun_raw_ns", 1), ("ns_per_packet", 0)))
-        shares.append(f"{own} of {whole} ns in {FACTORS['mode'].label(mode)} mode")
+        program_ns, whole = (
+            _middle(rows, name, digits) for name, digits in (("testrun_raw_ns", 1), ("ns_per_packet", 0))
+        )
+        shares.append(f"{program_ns} of {whole} ns in {FACTORS['mode'].label(mode)} mode")
     program = f" At N = 0 the program itself takes {', '.join(shares)}; the rest is the harness." if shares else ""
     return f"A closed loop: sender, link, DUT and receiver share the CPUs, and no NIC moves the payload.{program}"
 

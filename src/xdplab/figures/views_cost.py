@@ -102,8 +102,8 @@ def melted_counters(trials: pd.DataFrame) -> pd.DataFrame:
         values = trials[counter.column].astype("Float64")
         if counter.per is not None:
             values = values / trials[counter.per].astype("Float64").where(trials[counter.per].gt(0))
-        there = trials.assign(counter=counter.title, counter_value=values)
-        parts.append(there[values.notna()])
+        counter_rows = trials.assign(counter=counter.title, counter_value=values)
+        parts.append(counter_rows[values.notna()])
     return pd.concat(parts, ignore_index=True)
 
 

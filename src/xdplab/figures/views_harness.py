@@ -27,18 +27,20 @@ def pieces(trials: pd.DataFrame) -> pd.DataFrame:
     repetition, and the pass ``harness`` of both. Raises NotApplicableError without any, FigureError if several
     programs drop.
     """
-    known = valid(trials[trials["arrangement"].eq("shared").fillna(False)])
-    known = known[known[["ns_per_packet", "testrun_raw_ns", "sender_ns", "harness_ns"]].notna().all(axis=1)]
-    drops = known[known["action"].eq("drop").fillna(False)]
+    shared = valid(trials[trials["arrangement"].eq("shared").fillna(False)])
+    shared = shared[shared[["ns_per_packet", "testrun_raw_ns", "sender_ns", "harness_ns"]].notna().all(axis=1)]
+    drops = shared[shared["action"].eq("drop").fillna(False)]
     if drops["program_name"].nunique() > 1:
         names = ", ".join(sorted(drops["program_name"].unique()))
         raise FigureError(f"several programs drop: {names}", remedy="choose the trials with where=")
-    zeros = known[known["accesses"].eq(0).fillna(False)]
+    zeros = shared[shared["accesses"].eq(0).fillna(False)]
     zeros = zeros.assign(place=key_of(zeros, SETTING))
     first = zeros.groupby("place")["point_id"].transform("first")
     zeros = zeros[zeros["point_id"].eq(first)]  # N = 0 of any workload is the same code
-    there = drops.assign(place=key_of(drops, SETTING))[["place", "repetition", "ns_per_packet", "testrun_raw_ns"]]
-    both = zeros.merge(there, on=["place", "repetition"], suffixes=("", "_dropped"))
+    without_program = drops.assign(place=key_of(drops, SETTING))[
+        ["place", "repetition", "ns_per_packet", "testrun_raw_ns"]
+    ]
+    both = zeros.merge(without_program, on=["place", "repetition"], suffixes=("", "_dropped"))
     if both.empty:
         raise NotApplicableError(
             "no program that drops was measured beside N = 0 on shared CPUs, with pass harness: see plans/harness.yaml"
@@ -63,14 +65,14 @@ def harness(request: FigureRequest) -> View:
     for (panel, x), place in rows.groupby(["panel", "x"], sort=False):
         below = 0.0
         for hue in hues:
-            own = place[place["hue"] == hue]
-            if own.empty:
+            piece = place[place["hue"] == hue]
+            if piece.empty:
                 continue
-            values = values_of_one_point(own, "value")
+            values = values_of_one_point(piece, "value")
             top = below + float(values.mean())
             mark = {"figure": request.figure, "file": request.figure, "kind": "stack", "panel": panel, "hue": hue}
             size = {"x": x, "value": top, "low": below, "n": len(values), "verdict": "valid"}
-            marks.append(mark | size | _points(own))
+            marks.append(mark | size | _points(piece))
             below = top
     note = (
         f"N = 0: {PROGRAM} by BPF_PROG_TEST_RUN; {SENDER} and {RECEIVER} alone, without a link; {WAY_IN}: a program "
@@ -84,16 +86,16 @@ def harness(request: FigureRequest) -> View:
 def summed(rows: pd.DataFrame) -> str:
     """Return whether the pieces sum to the whole: at no point may one be below zero by more than its error."""
     below = []
-    for (panel, hue, x), own in rows.groupby(["panel", "hue", "x"], sort=False):
-        values = own["value"].astype(float)
+    for (panel, hue, x), piece in rows.groupby(["panel", "hue", "x"], sort=False):
+        values = piece["value"].astype(float)
         error = t_quantile(0.975, len(values) - 1) * values.std(ddof=1) / sqrt(len(values)) if len(values) > 1 else 0.0
         if values.mean() + error < 0:
             below.append(f"{hue} in {x} mode is {values.mean():.0f} ns{f' ({panel})' if panel else ''}")
     if below:
         return f"The pieces do not sum to the whole: {'; '.join(below)}."
     repeated = rows.groupby(["panel", "hue", "x"]).size().min() > 1
-    known = " by more than its 95 % interval" if repeated else ""
-    return f"The pieces sum to the whole: none is below zero{known}."
+    certainty = " by more than its 95 % interval" if repeated else ""
+    return f"The pieces sum to the whole: none is below zero{certainty}."
 
 
 def _points(rows: pd.DataFrame) -> dict[str, object]:

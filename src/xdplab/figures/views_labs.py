@@ -23,8 +23,8 @@ def relative_rates(trials: pd.DataFrame) -> pd.DataFrame:
 def labs(request: FigureRequest) -> View:
     """Rate by lab, relative to the mean of the same point over all labs."""
     rows = unlimited(labelled(request))
-    points = [own for _, own in rows.groupby("point_id", sort=False)]
-    marks = [mark for own in points for mark in collect(own, request.figure, "point")]
+    points = [point for _, point in rows.groupby("point_id", sort=False)]
+    marks = [mark for point in points for mark in collect(point, request.figure, "point")]
     note = "One mark per point and lab: its rate over the mean of the point in all labs, 1 where the labs are equal."
     axes = Axes("lab", "rate / mean of all labs", from_zero=False, rules={"": 1.0})
     order = Order(x_values=tuple(sorted(request.trials["lab"].dropna().unique())))

@@ -29,8 +29,8 @@ def load_labels(trials: pd.DataFrame) -> tuple[pd.Series, str]:
     rates = trials["rate_requested_pps"].astype("Float64").where(trials["load"].astype(str).str.endswith("pps"))
     size, unit = unit_of(rates.dropna(), "pps") if rates.notna().any() else (1.0, "")
     paced = {str(load): rate / size for load, rate in zip(trials["load"], rates, strict=True) if not pd.isna(rate)}
-    words = _apart(paced)
-    return pd.Series([_load_label(str(load), words) for load in trials["load"]], index=trials.index), unit
+    labels = _apart(paced)
+    return pd.Series([_load_label(str(load), labels) for load in trials["load"]], index=trials.index), unit
 
 
 ENOUGH_DIGITS, ALL_DIGITS = 3, 17
@@ -51,17 +51,17 @@ def _load_label(load: str, paced: Mapping[str, str]) -> str:
 
 def reached(trials: pd.DataFrame) -> pd.Series:
     """Return False for each paced load that was asked for and not offered: it has no place on an axis of loads."""
-    asked, offered = (trials[name].astype("Float64") for name in ("rate_requested_pps", "offered_pps"))
-    return ~(offered < OFFERED_SHARE * asked).fillna(False).astype(bool)
+    requested, offered = (trials[name].astype("Float64") for name in ("rate_requested_pps", "offered_pps"))
+    return ~(offered < OFFERED_SHARE * requested).fillna(False).astype(bool)
 
 
 def _not_reached(trials: pd.DataFrame) -> str:
     """Name what is left out: ``1Mpps (0.28 Mpps offered)``."""
-    words = [
+    loads = [
         f"{load} ({rows['offered_pps'].median() / 1e6:.2g} Mpps offered)"
         for load, rows in trials[~reached(trials)].groupby("load", sort=False)
     ]
-    return f"Not drawn, for the load was not reached: {', '.join(words)}." if words else ""
+    return f"Not drawn, for the load was not reached: {', '.join(loads)}." if loads else ""
 
 
 def _from_due(trials: pd.DataFrame) -> str:
@@ -116,7 +116,7 @@ def evenness(request: FigureRequest) -> View:
     marks = collect(unlimited(labelled(request)), request.figure, "bar")
     panels = labelled(request).assign(queues=request.trials["queues"])
     counts = {str(panel): sorted(group["queues"].unique()) for panel, group in panels.groupby("panel")}
-    rules = {panel: 100 / int(found[0]) for panel, found in counts.items() if len(found) == 1}
+    rules = {panel: 100 / int(queues[0]) for panel, queues in counts.items() if len(queues) == 1}
     axes = Axes("receive queue", "share of the frames (%)", share_x=False, share_y=False, rules=rules)
     order = Order(x_values=tuple(range(int(request.trials["queue"].max()) + 1)))
     return described(request, marks, Look(axes, order), "Dashed: an even share." if rules else "")

@@ -55,12 +55,12 @@ IN_SHORT = {
 }
 
 
-def kept(own: Sequence[Finding], common: Sequence[Finding]) -> list[Finding]:
+def kept(ours: Sequence[Finding], common: Sequence[Finding]) -> list[Finding]:
     """Return the import's findings and those of every run, each statement once."""
-    found: dict[tuple[str, str], Finding] = {}
-    for finding in (*own, *(f for f in common if f.rule not in SUPERSEDED)):
-        found.setdefault((finding.rule, finding.what), finding)
-    return list(found.values())
+    findings: dict[tuple[str, str], Finding] = {}
+    for finding in (*ours, *(f for f in common if f.rule not in SUPERSEDED)):
+        findings.setdefault((finding.rule, finding.what), finding)
+    return list(findings.values())
 
 
 def ordered(findings: Sequence[Finding], changes: Mapping[str, Changes]) -> list[str]:
@@ -92,19 +92,19 @@ def first_page(findings: Sequence[Finding], changes: Mapping[str, Changes], figu
         "| --- | --- | --- | --- |",
     ]
     for rule in rules[:LINES]:
-        own = [finding for finding in findings if finding.rule == rule]
-        short = IN_SHORT.get(rule) or own[0].what
-        lines.append(f"| {rule} | {_trials(own)} | {_changed(changes.get(rule))} | {short} |")
+        of_rule = [finding for finding in findings if finding.rule == rule]
+        short = IN_SHORT.get(rule) or of_rule[0].what
+        lines.append(f"| {rule} | {_trials(of_rule)} | {_changed(changes.get(rule))} | {short} |")
     if len(rules) > LINES:
         lines += ["", f"Further kinds: {', '.join(rules[LINES:])}."]
     return [*lines, ""]
 
 
-def _changed(found: Changes | None) -> str:
-    if found is None or not found.marks:
+def _changed(changes: Changes | None) -> str:
+    if changes is None or not changes.marks:
         return "no mark: what marks mean"
-    marks = sum(found.marks.values())
-    figures, most = many(len(found.marks), "figure"), max(found.most.values())
+    marks = sum(changes.marks.values())
+    figures, most = many(len(changes.marks), "figure"), max(changes.most.values())
     if not most:
         return f"{many(marks, 'mark')} at 0 left out, in {figures}"
     return f"{many(marks, 'mark')} in {figures}, by up to {_percent(most)} of the axis"

@@ -40,10 +40,10 @@ class Apart:
 
 def working(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the trials whose service time is mostly that of the accesses."""
-    known = trials[trials["ns_per_packet"].notna() & trials["accesses"].gt(0)]
-    times = known["ns_per_packet"].astype(float)
-    least = times.groupby([known[name] for name in ("mode", "queues", "frame_bytes")]).transform("min")
-    return known[times >= WORK_SHARE * least]
+    timed = trials[trials["ns_per_packet"].notna() & trials["accesses"].gt(0)]
+    times = timed["ns_per_packet"].astype(float)
+    least = times.groupby([timed[name] for name in ("mode", "queues", "frame_bytes")]).transform("min")
+    return timed[times >= WORK_SHARE * least]
 
 
 def apart(trials: pd.DataFrame) -> list[Apart]:
@@ -51,7 +51,7 @@ def apart(trials: pd.DataFrame) -> list[Apart]:
 
     A load of the program serves all frame sizes of one N, so that N are the independent observations.
     """
-    found = []
+    pairs = []
     for key, rows in working(trials).groupby(["mode", "queues"]):
         mode, queues = str(key[0]), int(str(key[1]))
         times = rows["ns_per_packet"].astype(float).map(log)
@@ -65,8 +65,8 @@ def apart(trials: pd.DataFrame) -> list[Apart]:
             error = max(float(loads.std(ddof=1)), LOAD_SD) / sqrt(len(loads))
             if abs(shift) > log(1 + SLOPE_SHARE) and abs(shift) > SIGMAS * error:
                 ratio, sigmas = float(np.exp(shift)), abs(shift) / error
-                found.append(Apart(mode, queues, int(a), int(b), ratio, sigmas, len(loads)))
-    return found
+                pairs.append(Apart(mode, queues, int(a), int(b), ratio, sigmas, len(loads)))
+    return pairs
 
 
 def program_classes(trials: pd.DataFrame) -> dict[str, list[tuple[int, ...]]]:
@@ -119,14 +119,14 @@ class Ring:
 def rings(trials: pd.DataFrame) -> dict[tuple[str, int], Ring]:
     """Return the ring by (mode or ``xdp``, repetition), where the frames in flight tell one."""
     flight = frames_in_flight(trials)
-    known = trials.assign(flight=flight)[trials["ns_per_packet"].notna() & flight.gt(0)]
-    known = known.assign(rings=known["mode"].map(rings_of))
-    found = {}
-    for key, rows in known.groupby(["rings", "repetition"]):
+    filled = trials.assign(flight=flight)[trials["ns_per_packet"].notna() & flight.gt(0)]
+    filled = filled.assign(rings=filled["mode"].map(rings_of))
+    rings_of_mode = {}
+    for key, rows in filled.groupby(["rings", "repetition"]):
         ring = _ring(rows)
         if ring is not None:
-            found[str(key[0]), int(str(key[1]))] = ring
-    return found
+            rings_of_mode[str(key[0]), int(str(key[1]))] = ring
+    return rings_of_mode
 
 
 def _ring(rows: pd.DataFrame) -> Ring | None:
@@ -166,8 +166,8 @@ def like_for_like(trials: pd.DataFrame, reference: dict[str, int]) -> dict[str, 
     classes, depths = program_classes(trials), ring_depths(trials)
     chosen = {}
     for mode, repetition in reference.items():
-        own = next((members for members in classes.get(mode, []) if repetition in members), (repetition,))
+        alike = next((members for members in classes.get(mode, []) if repetition in members), (repetition,))
         kind = rings_of(mode)
         depth = depths.get((kind, repetition))
-        chosen[mode] = tuple(r for r in own if depth is None or depths.get((kind, r), depth) == depth)
+        chosen[mode] = tuple(r for r in alike if depth is None or depths.get((kind, r), depth) == depth)
     return chosen

@@ -59,8 +59,8 @@ def telling(what: str) -> Callable[[int], None]:
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Its parent.")
 def thesis(paths: tuple[Path, ...], name: str, out: Path) -> None:
     """Import the raw logs of the thesis: a clone of its repository, a folder of it, or archives of it."""
-    made = imported.import_thesis(paths, out, name=name, progress=telling("logs read"))
-    say([f"imported into {made.run.path}", *made.summary()])
+    import_ = imported.import_thesis(paths, out, name=name, progress=telling("logs read"))
+    say([f"imported into {import_.run.path}", *import_.summary()])
 
 
 _EDITION = (

@@ -55,16 +55,16 @@ class Reading:
 
     def pps(self, mode: str, queues: int, frame_bytes: int, accesses: int) -> float:
         """Return a rate. Raises UntoldError if it is not known."""
-        found = self.rate.get((mode, queues, frame_bytes, accesses))
+        rate = self.rate.get((mode, queues, frame_bytes, accesses))
         if (mode, queues, frame_bytes, accesses) in self.apart:
             spread = self.apart[mode, queues, frame_bytes, accesses]
             raise UntoldError(
                 f"the repetitions of {mode}, {_queues(queues)}, {frame_bytes} B, N = {accesses} are {spread:.0%} apart "
                 "(standard deviation)"
             )
-        if found is None:
+        if rate is None:
             raise UntoldError(f"no rate of {mode}, {_queues(queues)}, {frame_bytes} B, N = {accesses}")
-        return found
+        return rate
 
     def clearly_above(self, point: Point, other: Point) -> bool:
         """True if a rate is above another one by more than the repetitions of the two leave open."""
@@ -104,34 +104,36 @@ def _mpps(rate: float) -> str:
 def reaches_zero(r: Reading) -> tuple[bool, str]:
     """The throughput is zero at the most accesses, 64 B, one queue."""
     rates = {mode: r.pps(mode, 1, 64, 12800) for mode in MODES}
-    words = ", ".join(f"{MODES[mode]} {rate:,.0f}" for mode, rate in rates.items())
-    return all(rate == 0 for rate in rates.values()), f"frames a second: {words}"
+    rates_text = ", ".join(f"{MODES[mode]} {rate:,.0f}" for mode, rate in rates.items())
+    return all(rate == 0 for rate in rates.values()), f"frames a second: {rates_text}"
 
 
 def baseline_is_best(r: Reading) -> tuple[bool, str]:
     """No N forwards more than N = 0."""
     pairs = [(at, rate, r.rate.get((*at[:3], 0))) for at, rate in r.rate.items() if at[3] > 0]
-    known = [(at, rate / base) for at, rate, base in pairs if base]
-    if not known:
+    shares = [(at, rate / base) for at, rate, base in pairs if base]
+    if not shares:
         raise UntoldError("no rate of N = 0 beside one of another N")
-    above = [(at, ratio) for at, ratio in known if ratio > 1 + SLACK]
-    most = max(known, key=lambda pair: pair[1])
-    words = (
-        f"{len(above)} of {len(known)} points are more than {SLACK:.0%} above their baseline; the most {most[1]:.2f} "
+    above = [(at, ratio) for at, ratio in shares if ratio > 1 + SLACK]
+    most = max(shares, key=lambda pair: pair[1])
+    text = (
+        f"{len(above)} of {len(shares)} points are more than {SLACK:.0%} above their baseline; the most {most[1]:.2f} "
         f"times it ({MODES[most[0][0]]}, {_queues(most[0][1])}, {most[0][2]} B, N = {most[0][3]})"
     )
     if above and not any(r.clearly_above(at, (*at[:3], 0)) for at, _ in above):
-        raise UntoldError(f"{words}; none by {CLEAR_ERRORS:.0f} standard errors")
-    return not above, words
+        raise UntoldError(f"{text}; none by {CLEAR_ERRORS:.0f} standard errors")
+    return not above, text
 
 
 def best_queues(r: Reading) -> tuple[bool, str]:
     """8 queues are best for native and generic, one for AF_XDP, at 64 B without accesses."""
     r.need_cpus(8)
     rates = {mode: {queues: r.pps(mode, queues, 64, 0) for queues in (1, 8)} for mode in MODES}
-    good = all(own[BEST_QUEUES[mode]] >= (1 - SLACK) * max(own.values()) for mode, own in rates.items())
+    good = all(
+        by_queues[BEST_QUEUES[mode]] >= (1 - SLACK) * max(by_queues.values()) for mode, by_queues in rates.items()
+    )
     return good, "Mpps with 1 and 8 queues: " + ", ".join(
-        f"{MODES[mode]} {_mpps(own[1])} and {_mpps(own[8])}" for mode, own in rates.items()
+        f"{MODES[mode]} {_mpps(by_queues[1])} and {_mpps(by_queues[8])}" for mode, by_queues in rates.items()
     )
 
 
@@ -142,16 +144,16 @@ def modes_in_order(r: Reading) -> tuple[bool, str]:
         raise UntoldError("no N at which all modes have a rate")
     rows = {n: [r.pps(mode, 1, 64, n) for mode in ("native", "generic", "af_xdp")] for n in shared}
     good = [n for n, (a, b, c) in rows.items() if a >= b * (1 - SLACK) and b >= c * (1 - SLACK)]
-    words = "; ".join(f"N = {n}: {' / '.join(map(_mpps, rates))}" for n, rates in rows.items())
-    words = f"at {len(good)} of {len(rows)} N (Mpps native / generic / AF_XDP: {words})"
+    text = "; ".join(f"N = {n}: {' / '.join(map(_mpps, rates))}" for n, rates in rows.items())
+    text = f"at {len(good)} of {len(rows)} N (Mpps native / generic / AF_XDP: {text})"
     pairs = (("generic", "native"), ("af_xdp", "generic"))
     clear = any(r.clearly_above((slow, 1, 64, n), (fast, 1, 64, n)) for n in rows for slow, fast in pairs)
     if len(good) < len(rows) and not clear:
-        raise UntoldError(f"{words}; at no N another order by {CLEAR_ERRORS:.0f} standard errors")
+        raise UntoldError(f"{text}; at no N another order by {CLEAR_ERRORS:.0f} standard errors")
     unknown = sorted({point[3] for point in r.apart if point[1:3] == (1, 64)})
     if unknown and len(good) == len(rows):
-        raise UntoldError(f"{words}; repetitions too far apart at N = {', '.join(map(str, unknown))}")
-    return len(good) == len(rows), words
+        raise UntoldError(f"{text}; repetitions too far apart at N = {', '.join(map(str, unknown))}")
+    return len(good) == len(rows), text
 
 
 def generic_costs_more(r: Reading) -> tuple[bool, str]:
@@ -189,8 +191,8 @@ def queues_scale(r: Reading) -> tuple[bool, str]:
     ratios = {mode: r.pps(mode, 8, 64, 3200) / rate for mode, rate in one.items() if rate}
     if len(ratios) < 2:
         raise UntoldError("a rate with one queue is 0")
-    words = ", ".join(f"{MODES[mode]} {ratio:.1f}" for mode, ratio in ratios.items())
-    return all(6 <= ratio <= 9 for ratio in ratios.values()), f"8 queues over 1 at N = 3200, 64 B: {words}"
+    text = ", ".join(f"{MODES[mode]} {ratio:.1f}" for mode, ratio in ratios.items())
+    return all(6 <= ratio <= 9 for ratio in ratios.values()), f"8 queues over 1 at N = 3200, 64 B: {text}"
 
 
 def free_accesses(r: Reading) -> tuple[bool, str]:
@@ -216,23 +218,23 @@ def size_does_not_matter(r: Reading) -> tuple[bool, str]:
     ratios = {mode: (r.pps(mode, 1, 64, 12800), r.pps(mode, 1, 1500, 12800)) for mode in MODES}
     if any(not small for small, _ in ratios.values()):
         raise UntoldError("a rate at 64 B is 0")
-    words = ", ".join(f"{MODES[mode]} {large / small:.2f}" for mode, (small, large) in ratios.items())
+    text = ", ".join(f"{MODES[mode]} {large / small:.2f}" for mode, (small, large) in ratios.items())
     good = all(abs(large / small - 1) <= 2 * SLACK for small, large in ratios.values())
-    return good, f"1500 B over 64 B at N = 12800, 1 queue: {words}"
+    return good, f"1500 B over 64 B at N = 12800, 1 queue: {text}"
 
 
 def latency_rises(r: Reading) -> tuple[bool, str]:
     """The latency at maximum load rises with N from 100 on, at each mode's best queue count."""
-    words, good = [], []
+    texts, good = [], []
     for mode, queues in BEST_QUEUES.items():
         r.need_cpus(queues)
-        found = {point[3]: seconds for point, seconds in r.latency.items() if point[:3] == (mode, queues, 64)}
-        known = [found[n] for n in sorted(found) if n >= 100]
-        if len(known) < 3:
+        by_n = {point[3]: seconds for point, seconds in r.latency.items() if point[:3] == (mode, queues, 64)}
+        latencies = [by_n[n] for n in sorted(by_n) if n >= 100]
+        if len(latencies) < 3:
             raise UntoldError(f"fewer than three latencies of {mode}, {_queues(queues)}, 64 B")
-        good.append(all(b >= a * (1 - SLACK) for a, b in pairwise(known)))
-        words.append(f"{MODES[mode]} {known[0] * 1e3:.3g} to {known[-1] * 1e3:.3g} ms")
-    return all(good), ", ".join(words)
+        good.append(all(b >= a * (1 - SLACK) for a, b in pairwise(latencies)))
+        texts.append(f"{MODES[mode]} {latencies[0] * 1e3:.3g} to {latencies[-1] * 1e3:.3g} ms")
+    return all(good), ", ".join(texts)
 
 
 def instructions_rise(r: Reading) -> tuple[bool, str]:
@@ -318,8 +320,8 @@ def _measured(rows: pd.DataFrame) -> PointValues:
 
 
 def _means(rows: pd.DataFrame, column: str, how: Literal["mean", "std", "count"] = "mean") -> dict[Point, float]:
-    known = rows[rows[column].notna()]
-    means = known.groupby(["mode", "queues", "frame_bytes", "accesses"])[column].agg(how).dropna()
+    measured = rows[rows[column].notna()]
+    means = measured.groupby(["mode", "queues", "frame_bytes", "accesses"])[column].agg(how).dropna()
     keys = means.index.to_frame(index=False)
     points = zip(keys["mode"], keys["queues"], keys["frame_bytes"], keys["accesses"], strict=True)
     return {
@@ -334,8 +336,8 @@ def conclusions(readings: list[Reading]) -> pd.DataFrame:
     for statement, (where, rule) in STATEMENTS.items():
         row = {"statement": statement, "where": where}
         for reading in readings:
-            found = answer(rule, reading)
-            row |= {reading.name: found.verdict, f"{reading.name}_numbers": found.numbers}
+            verdict = answer(rule, reading)
+            row |= {reading.name: verdict.verdict, f"{reading.name}_numbers": verdict.numbers}
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -106,8 +106,10 @@ def _digest(log: RawLog) -> LogDigest:
     text = data.replace(b"\r\n", b"\n") if b"\r" in data else data
     digest, anomalies = _PARSERS[log.name.kind](text, log.name)
     # A file that was cut is cut once, however many ways that shows.
-    first = {found.kind: found for found in reversed(anomalies)}
-    problems = tuple(Problem(log.name.path, kind, found.text, found.line) for kind, found in sorted(first.items()))
+    first = {anomaly.kind: anomaly for anomaly in reversed(anomalies)}
+    problems = tuple(
+        Problem(log.name.path, kind, anomaly.text, anomaly.line) for kind, anomaly in sorted(first.items())
+    )
     return LogDigest(log.name, hashlib.sha256(data).hexdigest(), digest, problems)
 
 
@@ -123,8 +125,8 @@ def _last_row_line(data: bytes) -> int | None:
     end = len(data)
     while end >= 0:
         start = data.rfind(b"\n", 0, end) + 1
-        words = data[start:end].replace(b",", b" ").split()
-        if len(words) > 8 and words[-2] == b"%d" % RX_CORE:
+        fields = data[start:end].replace(b",", b" ").split()
+        if len(fields) > 8 and fields[-2] == b"%d" % RX_CORE:
             return data.count(b"\n", 0, start) + 1
         end = start - 1
     return None
@@ -135,11 +137,11 @@ def _sar(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
     anomalies = text.anomalies
     samples = _whole_samples(text.cpus)
     if samples is None:
-        known, lost = _plausible(text.cpus[~np.isnan(text.cpus[:, _CPU])])
+        plausible, lost = _plausible(text.cpus[~np.isnan(text.cpus[:, _CPU])])
         anomalies += (Anomaly("damaged", f"{lost} rows of CPUs that cannot be", None),) if lost else ()
-        if not len(known):
+        if not len(plausible):
             return None, anomalies or (Anomaly("damaged", "no row of any CPU", None),)
-        samples = _cpu_samples(known)
+        samples = _cpu_samples(plausible)
     t_s, shares = samples
     interface, rx_pps, tx_pps = _busiest(text, t_s)
     return SarDigest(t_s, shares, interface, rx_pps, tx_pps, text.cpu_lines), anomalies
@@ -196,11 +198,11 @@ def _busiest(text: SarText, t_s: Array) -> tuple[str | None, Array, Array]:
         return None, nothing, nothing.copy()
     frames = np.bincount(rows[:, _INTERFACE].astype(int), rows[:, _RX_PPS] + rows[:, _TX_PPS])
     place = int(np.argmax(frames))
-    own = rows[rows[:, _INTERFACE] == place]
-    at = np.searchsorted(t_s, own[:, 0])
-    known = (at < len(t_s)) & (t_s[np.minimum(at, len(t_s) - 1)] == own[:, 0])
+    rows_of_interface = rows[rows[:, _INTERFACE] == place]
+    at = np.searchsorted(t_s, rows_of_interface[:, 0])
+    matched = (at < len(t_s)) & (t_s[np.minimum(at, len(t_s) - 1)] == rows_of_interface[:, 0])
     series = np.full((2, len(t_s)), np.nan)
-    series[:, at[known]] = own[known][:, [_RX_PPS, _TX_PPS]].T
+    series[:, at[matched]] = rows_of_interface[matched][:, [_RX_PPS, _TX_PPS]].T
     return text.interface_names[place], series[0], series[1]
 
 
@@ -209,9 +211,9 @@ def _perf(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
     if not text.counts:
         return None, text.anomalies
     named = {count.event.split(":")[0]: (count.value, line) for line, count in text.counts.items()}
-    known = {column: named[event] for event, column in EVENTS.items() if event in named}
-    counts = {column: known.get(column, (None, 0))[0] for column in EVENTS.values()}
-    return PerfDigest(text.target, counts, {column: line for column, (_, line) in known.items()}), text.anomalies
+    columns = {column: named[event] for event, column in EVENTS.items() if event in named}
+    counts = {column: columns.get(column, (None, 0))[0] for column in EVENTS.values()}
+    return PerfDigest(text.target, counts, {column: line for column, (_, line) in columns.items()}), text.anomalies
 
 
 _PARSERS: dict[str, Callable[[bytes, LogName], tuple[Digest, tuple[Anomaly, ...]]]] = {

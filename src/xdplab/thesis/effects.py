@@ -100,11 +100,13 @@ class _Places:
 
     def drawn(self, values: Array, scale: Array) -> Array:
         """Return the figure's marks, NaN if there is none: a mean over no value, or a bar of no height."""
-        own = values[self.rows] * scale[self.rows] if self.cpus is None else values[self.rows, self.cpus]
-        own = np.where(own < 0, np.nan, own) if self.spec.family == "latency" else own
-        known = ~np.isnan(own)
-        counts = np.bincount(self.marks[known], minlength=self.count)
-        sums = np.bincount(self.marks[known], own[known], minlength=self.count)
+        drawn_values = values[self.rows] * scale[self.rows] if self.cpus is None else values[self.rows, self.cpus]
+        drawn_values = (
+            np.where(drawn_values < 0, np.nan, drawn_values) if self.spec.family == "latency" else drawn_values
+        )
+        measured = ~np.isnan(drawn_values)
+        counts = np.bincount(self.marks[measured], minlength=self.count)
+        sums = np.bincount(self.marks[measured], drawn_values[measured], minlength=self.count)
         with np.errstate(invalid="ignore"):
             means = np.where(counts > 0, sums / counts, np.nan)
         return np.where(means == 0, np.nan, means) if self.spec.kind == "bar" else means
@@ -140,18 +142,18 @@ class Album:
     def changes(self, rule: str, trials: Iterable[str]) -> Changes:
         """Return what the figures would show without what ``rule`` found in ``trials`` (trial_id)."""
         concerned = np.array(sorted({self.place[name] for name in trials if name in self.place}), dtype=np.int64)
-        found = Changes()
+        of_rule = Changes()
         if not len(concerned):
-            return found
+            return of_rule
         for column, effect in EFFECTS.get(rule, {}).items():
             without = self.printed[column].copy()
             without[concerned] = effect(self.trials.iloc[concerned])
             for places in self.figures:
                 if _drawn_column(places.spec) == column and np.isin(places.rows, concerned).any():
-                    self._compare(places, column, without, found)
-        return found
+                    self._compare(places, column, without, of_rule)
+        return of_rule
 
-    def _compare(self, places: _Places, column: str, without: Array, found: Changes) -> None:
+    def _compare(self, places: _Places, column: str, without: Array, changes: Changes) -> None:
         scale = _column(self.trials, "frame_bytes") * 8 if column == _RATE else np.ones(len(self.trials))
         before, after = (places.drawn(values, scale) for values in (self.printed[column], without))
         span = float(np.nanmax(before)) if not np.isnan(before).all() else float(np.nanmax(after, initial=0))
@@ -159,8 +161,8 @@ class Album:
         changed = (np.isnan(before) != np.isnan(after)) | (share > SMALLEST)
         if changed.any():
             file = places.spec.file
-            found.marks[file] = int(changed.sum())
-            found.most[file] = float(share[changed].max())
+            changes.marks[file] = int(changed.sum())
+            changes.most[file] = float(share[changed].max())
 
 
 def _drawn_column(spec: Spec) -> str:

@@ -30,8 +30,8 @@ def by_repetition(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 def points_text(rows: pd.DataFrame, most: int = 4) -> str:
     """Return some of the points as text: ``8 queues, 64 B, N = 12800``."""
     columns = zip(rows["queues"], rows["frame_bytes"], rows["accesses"], strict=True)
-    words = list(dict.fromkeys(f"{q} queue{'' if q == 1 else 's'}, {size} B, N = {n}" for q, size, n in columns))
-    return "; ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+    points = list(dict.fromkeys(f"{q} queue{'' if q == 1 else 's'}, {size} B, N = {n}" for q, size, n in columns))
+    return "; ".join(points[:most]) + (f" and {len(points) - most} more" if len(points) > most else "")
 
 
 def finding_of(

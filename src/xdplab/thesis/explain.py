@@ -59,9 +59,9 @@ def _of_published(trials: pd.DataFrame, spec: Spec, mark: str, data: Sequence[Pa
         yield f"  as published: {'no mark' if value is None else f'{value:g}'}"
         yield from _trial_lines(_at(printed, spec, place), spec, by_trial, data)
         rows = _at(better.assign(value=better["value"] / VALUES[spec.family][1]), spec, place)
-        known = rows["value"].dropna()
+        values = rows["value"].dropna()
         unit = UNITS.get(spec.family, "counts")
-        yield f"  corrected: {f'{known.mean():g} {unit}, mean of {len(known)} trials' if len(known) else 'no mark'}"
+        yield f"  corrected: {f'{values.mean():g} {unit}, mean of {len(values)} trials' if len(values) else 'no mark'}"
         for row in rows.to_dict("records"):
             trial = by_trial.loc[[str(row["trial_id"])]].iloc[0]
             yield f"    {_said(row)}; {_logs(by_trial, str(row['trial_id']))}"
@@ -112,8 +112,8 @@ def _formula(row: Mapping[Hashable, Any], trial: pd.Series, spec: Spec, clock: f
 
 def _steady(trial: pd.Series, cpu: int | None) -> tuple[int, str]:
     """Return how many samples of sar lie within the traffic, and in words at which lines, those of ``cpu`` if given."""
-    known = trial.get("sar_lines")
-    lines = [line + (cpu or 0) for line in json.loads(known)] if isinstance(known, str) else []
+    line_numbers = trial.get("sar_lines")
+    lines = [line + (cpu or 0) for line in json.loads(line_numbers)] if isinstance(line_numbers, str) else []
     if not lines:
         return 0, "sar's samples within the traffic"
     at = "lines" if cpu is not None else "blocks of CPUs at lines"
@@ -126,14 +126,14 @@ def _values(source: Source, spec: Spec) -> Iterator[tuple[str, str, str, float]]
 
 
 def _places(rows: pd.DataFrame, spec: Spec) -> dict[Place, None]:
-    found = ranked(rows, spec)[RANKS].drop_duplicates().sort_values(RANKS)
-    return {place_names(spec, key): None for key in found.itertuples(index=False, name=None)}
+    places = ranked(rows, spec)[RANKS].drop_duplicates().sort_values(RANKS)
+    return {place_names(spec, key): None for key in places.itertuples(index=False, name=None)}
 
 
 def _at(rows: pd.DataFrame, spec: Spec, place: Place) -> pd.DataFrame:
-    found = ranked(rows, spec)
-    keys = [place_names(spec, key) for key in found[RANKS].itertuples(index=False, name=None)]
-    return found[[key == place for key in keys]]
+    rows_of_marks = ranked(rows, spec)
+    keys = [place_names(spec, key) for key in rows_of_marks[RANKS].itertuples(index=False, name=None)]
+    return rows_of_marks[[key == place for key in keys]]
 
 
 def _trial_lines(rows: pd.DataFrame, spec: Spec, by_trial: pd.DataFrame, data: Sequence[Path]) -> Iterator[str]:
@@ -147,8 +147,12 @@ def _trial_lines(rows: pd.DataFrame, spec: Spec, by_trial: pd.DataFrame, data: S
 
 
 def _column(spec: Spec) -> str:
-    words = {"throughput": "bit/s (average receive rate × size × 8)", "latency": "s (running mean)", "softirq": "%soft"}
-    return words.get(spec.family, f"{spec.family} of perf")
+    columns = {
+        "throughput": "bit/s (average receive rate × size × 8)",
+        "latency": "s (running mean)",
+        "softirq": "%soft",
+    }
+    return columns.get(spec.family, f"{spec.family} of perf")
 
 
 def file_and_line(trial: pd.Series, spec: Spec, cpu: int | None) -> tuple[str, int | None]:

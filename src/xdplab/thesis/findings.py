@@ -126,16 +126,16 @@ def negative_latency(evidence: Evidence) -> Iterator[Finding]:
 
 
 def ring_depth(evidence: Evidence) -> Iterator[Finding]:
-    told = rings(evidence.better)
+    by_mode = rings(evidence.better)
     kinds: dict[str, set[int]] = {}
-    for (kind, _), ring in told.items():
+    for (kind, _), ring in by_mode.items():
         kinds.setdefault(kind, set()).add(ring.entries)
-    for (kind, repetition), ring in sorted(told.items()):
+    for (kind, repetition), ring in sorted(by_mode.items()):
         modes = XDP_MODES if kind == "xdp" else (kind,)
         rows = evidence.better[evidence.better["mode"].isin(modes) & evidence.better["repetition"].eq(repetition)]
         name = "other ring depth" if len(kinds[kind]) > 1 else "ring-bound latency"
         others = [
-            f"{r.entries} in repetition {n}" for (k, n), r in sorted(told.items()) if k == kind and n != repetition
+            f"{r.entries} in repetition {n}" for (k, n), r in sorted(by_mode.items()) if k == kind and n != repetition
         ]
         what = f"{' and '.join(modes)}, repetition {repetition}: {_ring_words(ring)}" + (
             f" ({', '.join(others)})" if others else ""
@@ -166,14 +166,14 @@ def other_program(evidence: Evidence) -> Iterator[Finding]:
         if len(classes) < 2:
             continue
         rows = evidence.better[evidence.better["mode"].eq(mode)]
-        own = [pair for pair in pairs if pair.mode == mode]
+        of_mode = [pair for pair in pairs if pair.mode == mode]
         named = " and ".join("repetitions " + ", ".join(map(str, members)) for members in classes)
         ratios = "; ".join(
             f"{p.b} takes {p.ratio:.2f} times the service time of {p.a} at {p.queues} queues ({p.sigmas:.0f} SE)"
-            for p in own
+            for p in of_mode
         )
         what = f"{mode}: {named} ran different programs, by their service time ({ratios})"
-        numbers = {f"ratio_{p.b}_to_{p.a}_at_{p.queues}_queues": p.ratio for p in own}
+        numbers = {f"ratio_{p.b}_to_{p.a}_at_{p.queues}_queues": p.ratio for p in of_mode}
         yield finding_of("other program", "warning", what, rows, numbers)
 
 
@@ -183,8 +183,8 @@ def _counted(rows: pd.DataFrame) -> list[dict[str, int | None]]:
 
 def accesses_not_as_labelled(evidence: Evidence) -> Iterator[Finding]:
     """Of XDP programs with accesses: lookups that are not N, values that are not read."""
-    known = evidence.trials[evidence.trials["program_counts"].notna() & evidence.trials["accesses"].gt(0)]
-    for repetition, rows in known[known["mode"].isin(XDP_MODES)].groupby("repetition"):
+    counted = evidence.trials[evidence.trials["program_counts"].notna() & evidence.trials["accesses"].gt(0)]
+    for repetition, rows in counted[counted["mode"].isin(XDP_MODES)].groupby("repetition"):
         counts = _counted(rows)
         more = [int(c["lookups"] or 0) - int(n) for c, n in zip(counts, rows["accesses"], strict=True)]
         unread = sum(not c["value_accesses"] for c in counts)
@@ -201,8 +201,8 @@ def accesses_not_as_labelled(evidence: Evidence) -> Iterator[Finding]:
 
 def other_program_by_source(evidence: Evidence) -> Iterator[Finding]:
     """AF_XDP's application against N: what it repeats for each packet is no lookup, or nothing at all."""
-    known = evidence.trials[evidence.trials["program_counts"].notna() & evidence.trials["accesses"].gt(0)]
-    for repetition, rows in known[known["mode"].eq("af_xdp")].groupby("repetition"):
+    counted = evidence.trials[evidence.trials["program_counts"].notna() & evidence.trials["accesses"].gt(0)]
+    for repetition, rows in counted[counted["mode"].eq("af_xdp")].groupby("repetition"):
         counts = _counted(rows)
         stores = [int(c["repeated_stores"] or 0) for c in counts]
         done = (
@@ -271,11 +271,11 @@ def missing_trials(evidence: Evidence) -> Iterator[Finding]:
     """Points that another repetition of the mode has, and those that have logs but not the generator's."""
     for mode, rows in evidence.trials.groupby("mode"):
         points = rows.drop_duplicates("point_id").set_index("point_id")
-        for repetition, own in rows.groupby("repetition"):
-            there = own[own["generator_file"].notna()]
-            gone = points.loc[[point for point in points.index if point not in set(there["point_id"])]].reset_index()
+        for repetition, of_repetition in rows.groupby("repetition"):
+            logged = of_repetition[of_repetition["generator_file"].notna()]
+            gone = points.loc[[point for point in points.index if point not in set(logged["point_id"])]].reset_index()
             if len(gone):
-                lost = int(own["generator_file"].isna().sum())
+                lost = int(of_repetition["generator_file"].isna().sum())
                 what = (
                     f"{mode}, repetition {int(str(repetition))}: {len(gone)} of {len(points)} points that other "
                     f"repetitions have are missing ({points_text(gone)}); {lost} of them have other logs"
@@ -285,16 +285,16 @@ def missing_trials(evidence: Evidence) -> Iterator[Finding]:
 
 
 def last_sample(evidence: Evidence) -> Iterator[Finding]:
-    known = evidence.trials[evidence.trials["softirq_by_cpu_percent"].notna()]
+    sampled = evidence.trials[evidence.trials["softirq_by_cpu_percent"].notna()]
     off = [
         max(
             (abs((a or 0.0) - (b or 0.0)) for a, b in zip(json.loads(last), json.loads(mean), strict=False)),
             default=0.0,
         )
-        for last, mean in zip(known["published_softirq_percent"], known["softirq_by_cpu_percent"], strict=True)
+        for last, mean in zip(sampled["published_softirq_percent"], sampled["softirq_by_cpu_percent"], strict=True)
     ]
-    apart_by = pd.Series(off, index=known.index, dtype=float)
-    for label, rows in by_repetition(known[apart_by > SAMPLE_APART]):
+    apart_by = pd.Series(off, index=sampled.index, dtype=float)
+    for label, rows in by_repetition(sampled[apart_by > SAMPLE_APART]):
         most = float(apart_by[rows.index].max())
         what = (
             f"{label}: the last sample of a CPU, which was drawn, is off its steady mean by up to {most:.0f} "
@@ -365,15 +365,15 @@ def axis_unit(evidence: Evidence) -> Iterator[Finding]:
     drawn = {pair for spec in published_figures() if spec.family == "latency" for pair in spec.repetitions.items()}
     seconds, rate = (evidence.trials[name].astype("Float64") for name in ("published_latency_s", "forwarded_pps"))
     pairs = pd.MultiIndex.from_frame(evidence.trials[["mode", "repetition"]].astype({"repetition": int}))
-    known = (seconds.gt(0) & rate.gt(0)).fillna(False).astype(bool) & pairs.isin(drawn)
-    frames = (seconds * rate)[known].astype(float)
+    comparable = (seconds.gt(0) & rate.gt(0)).fillna(False).astype(bool) & pairs.isin(drawn)
+    frames = (seconds * rate)[comparable].astype(float)
     if len(frames) and frames.median() * 1e-9 < 1 <= frames.median():
         what = (
             f"the axes of the latency figures say nanoseconds and the values are seconds: latency × rate is "
             f"{frames.median():.0f} frames on their way in the median, as nanoseconds {frames.median() * 1e-9:.1g}"
         )
         numbers = {"frames_as_seconds": float(frames.median())}
-        yield finding_of("axis in another unit", "warning", what, evidence.trials[known], numbers)
+        yield finding_of("axis in another unit", "warning", what, evidence.trials[comparable], numbers)
 
 
 def two_latencies(evidence: Evidence) -> Iterator[Finding]:
@@ -403,9 +403,9 @@ def _problems(evidence: Evidence, rule: str, chosen: Callable[[str], bool]) -> I
     problems = [problem for text in named["anomalies"] for problem in json.loads(text)]
     counts = Counter(problem["kind"] for problem in problems if chosen(problem["kind"]))
     for kind, count in sorted(counts.items()):
-        own = [p for p in problems if p["kind"] == kind]
+        of_kind = [p for p in problems if p["kind"] == kind]
         rows = named[[any(p["kind"] == kind for p in json.loads(text)) for text in named["anomalies"]]]
-        examples = "; ".join(f"{p['file']}: {p['text']}" for p in own[:2])
+        examples = "; ".join(f"{p['file']}: {p['text']}" for p in of_kind[:2])
         what = f"{many(count, 'file')}: {kind.replace('_', ' ')} ({examples})"
         yield finding_of(rule, "warning", what, rows, {"files": float(count)})
 
@@ -484,5 +484,5 @@ RULES: dict[str, tuple[ImportRule, str]] = {
 def find_import(judged: pd.DataFrame, better: pd.DataFrame, rules: Sequence[str] = tuple(RULES)) -> list[Finding]:
     """Apply the rules to judged trials (all attempts) and the same as the better counter tells them; warnings first."""
     evidence = Evidence(settled(judged), settled(better), judged)
-    found = [finding for name in rules for finding in RULES[name][0](evidence)]
-    return sorted(found, key=lambda finding: finding.severity != "warning")
+    findings = [finding for name in rules for finding in RULES[name][0](evidence)]
+    return sorted(findings, key=lambda finding: finding.severity != "warning")

@@ -50,11 +50,11 @@ class LineLayout:
         digits, blanks = (text - np.uint8(ord("0"))) < 10, text == ord(" ")
         minuses = grid == ord("-")
         some_below = bool(minuses.any())
-        known = (digits & may.digit) | (blanks & may.blank) | (text == may.literal)
+        as_expected = (digits & may.digit) | (blanks & may.blank) | (text == may.literal)
         if some_below:
-            known |= minuses.ravel() & may.minus
+            as_expected |= minuses.ravel() & may.minus
         in_order = blanks[:-1] | digits[1:] | may.apart
-        if not (known.all() and in_order.all()):
+        if not (as_expected.all() and in_order.all()):
             return None
         # The low half of a digit's code is its value, that of a blank 0.
         numbers = self._whole_numbers((grid & np.uint8(15)) * ~minuses if some_below else grid & np.uint8(15))

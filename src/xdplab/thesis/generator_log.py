@@ -144,11 +144,11 @@ def _at_once(body: bytes, width: int) -> Table | None:
         return None
     table = np.zeros((len(lines), width))
     decimals: int | None = None
-    for own in kinds:
-        part = _even(b"".join(text for text in lines if len(text) == own), width)
+    for layout in kinds:
+        part = _even(b"".join(text for text in lines if len(text) == layout), width)
         if part is None:
             return None
-        table[widths == own] = part[0]
+        table[widths == layout] = part[0]
         decimals = decimals if part[1] is None else part[1]
     return table, decimals
 
@@ -170,10 +170,10 @@ def _by_word(body: bytes, width: int, line: int, anomalies: list[Anomaly]) -> Ta
     """Return the run's table a word at a time: of lines that are uneven, or some of them no rows."""
     if not _ALL_ROWS[width].fullmatch(body):
         body = _whole_lines(body, width, line, anomalies)
-    words = body.replace(b",", b" ").split()
-    table = np.array([float(word) for word in words]).reshape(-1, width)
+    fields = body.replace(b",", b" ").split()
+    table = np.array([float(word) for word in fields]).reshape(-1, width)
     table[np.isinf(table)] = np.nan
-    return table, _latency_decimals(words, table)
+    return table, _latency_decimals(fields, table)
 
 
 def _whole_lines(body: bytes, width: int, line: int, anomalies: list[Anomaly]) -> bytes:
@@ -192,11 +192,11 @@ def _whole_lines(body: bytes, width: int, line: int, anomalies: list[Anomaly]) -
     return b"\n".join(text for number, text in enumerate(lines) if number not in unusable)
 
 
-def _latency_decimals(words: list[bytes], table: Rows) -> int | None:
+def _latency_decimals(fields: list[bytes], table: Rows) -> int | None:
     """Return the digits behind the point of the receiver's first latency, None if there is none."""
     width = table.shape[1]
     places = np.flatnonzero(table[:, -2] == RX_CORE)
-    return len(words[places[0] * width + _LATENCY_PLACE].partition(b".")[2]) if width == 10 and len(places) else None
+    return len(fields[places[0] * width + _LATENCY_PLACE].partition(b".")[2]) if width == 10 and len(places) else None
 
 
 def _by_second(sender: Rows, receiver: Rows, line: int, anomalies: list[Anomaly]) -> Rows:
@@ -245,19 +245,19 @@ def swapped_labels(head: bytes, rows: Rows) -> list[tuple[str, str]]:
     labels, *lines = head.decode(errors="replace").splitlines()[:-1] or [""]  # the last line may be cut
     table = [_PARTS.split(line) for line in lines]
     titles = [title.strip().strip('"') for title in _PARTS.split(labels)]
-    found = {}
+    swaps = {}
     for place, title in enumerate(titles):
         if _RATE.search(title) and (kind := _kind(_numbers(table, place), rows)):
-            found[kind] = title
+            swaps[kind] = title
     pairs = [
-        (found[side, "mean"], found[side, "last"]) for side in _SIDES if {(side, "mean"), (side, "last")} <= {*found}
+        (swaps[side, "mean"], swaps[side, "last"]) for side in _SIDES if {(side, "mean"), (side, "last")} <= {*swaps}
     ]
     # A label that says average, above the rates of the last moment, and the other way round.
     return [(mean, last) for mean, last in pairs if _AVERAGE.search(last) and not _AVERAGE.search(mean)]
 
 
 def _numbers(table: list[list[str]], place: int) -> list[float]:
-    return [value for words in table if place < len(words) for value in _number(words[place]) if value]
+    return [value for fields in table if place < len(fields) for value in _number(fields[place]) if value]
 
 
 def _number(word: str) -> Iterator[float]:
@@ -271,10 +271,10 @@ def _kind(values: list[float], rows: Rows) -> tuple[str, str] | None:
     """Return whose rates these numbers are: the log's only column that holds them; None if none or several do."""
     if len(values) < LEAST_ROWS:
         return None
-    own = {
+    numbers_of = {
         (side, kind): set(rows[:, COLUMNS.index(f"{side}_{kind}_pps")].round(2))
         for side in _SIDES
         for kind in ("last", "mean")
     }
-    known = [key for key, numbers in own.items() if numbers.issuperset(values)]
-    return known[0] if len(known) == 1 else None
+    matching = [key for key, numbers in numbers_of.items() if numbers.issuperset(values)]
+    return matching[0] if len(matching) == 1 else None

@@ -60,13 +60,13 @@ def audit(name: str, trials: pd.DataFrame) -> Audit:
     # it loads matplotlib, which takes a second: `show` does not need it
     from xdplab.thesis.effects import Album, by_rule
 
-    common, found = audits.audit(name, trials), findings(trials)
+    common, ours = audits.audit(name, trials), findings(trials)
     album, files, places = Album(trials), files_by_trial(trials), audits.point_label(trials)
-    changes = by_rule(album, found)
-    rank = {rule: at for at, rule in enumerate(audit_page.ordered(found, changes))}
-    found.sort(key=lambda finding: rank[finding.rule])
-    entries = tuple(_entry(f, audits.entry(f, places), album.changes(f.rule, trials_of(f)), files) for f in found)
-    summary = tuple(audit_page.first_page(found, changes, len(album.figures)))
+    changes = by_rule(album, ours)
+    rank = {rule: at for at, rule in enumerate(audit_page.ordered(ours, changes))}
+    ours.sort(key=lambda finding: rank[finding.rule])
+    entries = tuple(_entry(f, audits.entry(f, places), album.changes(f.rule, trials_of(f)), files) for f in ours)
+    summary = tuple(audit_page.first_page(ours, changes, len(album.figures)))
     fits = tuple(audits.fits_by_repetition(corrected(trials)))
     return replace(common, entries=entries, fits=fits, summary=summary)
 

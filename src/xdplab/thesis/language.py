@@ -180,8 +180,8 @@ def reason_in(language: Language, reason: str) -> str:
     """Return why a mark is absent, in ``language``; a reason that has no translation is quoted."""
     if language == "en":
         return reason
-    found = ((pattern.fullmatch(reason), words) for pattern, words in _REASONS_PT)
-    return next((match.expand(words) for match, words in found if match), f"“{reason}”")
+    matches = ((pattern.fullmatch(reason), words) for pattern, words in _REASONS_PT)
+    return next((match.expand(words) for match, words in matches if match), f"“{reason}”")
 
 
 OWN = Phrase(

@@ -55,14 +55,14 @@ def latency(run: GeneratorRun) -> Latency:
     if run.latency_decimals is None:
         return Latency(None, "the log has no latency column")
     packets, mean = run.rows[:, _PACKETS], run.rows[:, _MEAN]
-    known = ~(np.isnan(packets) | np.isnan(mean))
-    if not known.any():
+    measured = ~(np.isnan(packets) | np.isnan(mean))
+    if not measured.any():
         return Latency(None, "nothing was received: a mean over no frame")
     seconds = run.seconds_s[SETTLING_ROWS:]
     readable = seconds[~np.isnan(seconds)]
     if len(readable) >= max(3, len(seconds) / 2) and _median(readable) > 0:
         return _of_seconds(readable, run.half_digit_s)
-    return _of_stretch(packets[known], mean[known], run)
+    return _of_stretch(packets[measured], mean[measured], run)
 
 
 def _of_seconds(seconds: Array, half_digit: float) -> Latency:
@@ -123,9 +123,9 @@ def _of_stretch(packets: Array, mean: Array, run: GeneratorRun) -> Latency:
         return Latency(None, f"{len(n)} rows with new frames: too few to undo the running mean")
     half_digit = run.half_digit_s * ROUNDING
     tried = [_one_latency(n, m, half_digit), _whole_run(n, m, half_digit)]
-    for found in tried:
-        if found is not None and 0 < found[1] <= DIGITS_SHARE * found[0]:
-            value, open_s, how = found
+    for attempt in tried:
+        if attempt is not None and 0 < attempt[1] <= DIGITS_SHARE * attempt[0]:
+            value, open_s, how = attempt
             return Latency(1e9 * value, how, 1e9 * open_s)
     if m[-1] < 0:
         return Latency(None, f"frames of others drove the running mean below zero; {few} to take them out")
@@ -154,9 +154,12 @@ def _one_latency(n: Array, m: Array, half_digit: float) -> tuple[float, float, s
         a_most, a_least = up[length - 1], down[length - 1]
         bottom = float((low[rows] - a_most * x[rows]).max())
         top = float((high[rows] - a_least * x[rows]).min())
-        found = ((bottom + top) / 2, (top - bottom) / 2)
-        if best is None or found[1] < best[1]:
-            best = (*found, f"running mean undone over {length} of {len(n)} rows: one latency fits every printed digit")
+        middle = ((bottom + top) / 2, (top - bottom) / 2)
+        if best is None or middle[1] < best[1]:
+            best = (
+                *middle,
+                f"running mean undone over {length} of {len(n)} rows: one latency fits every printed digit",
+            )
     return best
 
 

@@ -70,8 +70,10 @@ def read_thesis(
         )
     programs = counted_programs(found.programs)
     for trial in trials.values():
-        own = trial.measured
-        trial.program = programs.get(MeasuredProgram(own.mode == "af_xdp", own.repetition, own.accesses))
+        trial_key = trial.measured
+        trial.program = programs.get(
+            MeasuredProgram(trial_key.mode == "af_xdp", trial_key.repetition, trial_key.accesses)
+        )
         _check_twin(trial, found)
         trial.logs = dict(sorted(trial.logs.items()))  # the order in which they lie somewhere says nothing
     ordered = [trials[key] for key in sorted(trials, key=lambda m: tuple(vars(m).values()))]
@@ -82,7 +84,7 @@ def read_thesis(
 
 def counted_programs(texts: Mapping[str, str]) -> dict[MeasuredProgram, ProgramFound]:
     """Return what the proof counts in each C file; equal files are compiled once."""
-    found = {}
+    counted = {}
     for path, text in sorted(texts.items()):
         measured = parse_program(path)
         if measured is None:
@@ -92,8 +94,8 @@ def counted_programs(texts: Mapping[str, str]) -> dict[MeasuredProgram, ProgramF
             counts = count(text)
         except ProgramError as error:
             why = error.message
-        found[measured] = ProgramFound(path, hashlib.sha256(text.encode()).hexdigest(), counts, why)
-    return found
+        counted[measured] = ProgramFound(path, hashlib.sha256(text.encode()).hexdigest(), counts, why)
+    return counted
 
 
 def _join(trial: TrialLogs, digest: LogDigest, found: Found) -> None:

@@ -60,16 +60,16 @@ _NAMES = frozenset(_REASONS)
 
 def reasons_text(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
     """Return ``reasons`` as a JSON object, with one more reason for each column that is null and has none."""
-    known = frozenset(column for column, value in row.items() if value is not None)
-    return _text_of(known & _NAMES, frozenset(reasons.items()))
+    present = frozenset(column for column, value in row.items() if value is not None)
+    return _text_of(present & _NAMES, frozenset(reasons.items()))
 
 
 @lru_cache(maxsize=1024)
-def _text_of(known: frozenset[str], reasons: frozenset[tuple[str, str]]) -> str:
+def _text_of(present: frozenset[str], reasons: frozenset[tuple[str, str]]) -> str:
     """The same columns are null in most trials: thousands of trials share some dozens of texts."""
-    said = dict(reasons)
-    added = {column: _told(column, said) for column in _REASONS if column not in known and column not in said}
-    return json.dumps(said | added, sort_keys=True)
+    texts = dict(reasons)
+    added = {column: _told(column, texts) for column in _REASONS if column not in present and column not in texts}
+    return json.dumps(texts | added, sort_keys=True)
 
 
 def _told(column: str, reasons: Mapping[str, str]) -> str:

@@ -44,11 +44,11 @@ def parse_perf_text(data: bytes) -> PerfText:
     elapsed_s: float | None = None
     *lines, rest = text.split("\n")
     for number, line in enumerate(lines, start=1):
-        found = _read(line)
-        if isinstance(found, PerfCount):
-            counts[number] = found
-        elif found is not None:
-            elapsed_s = found
+        counter = _read(line)
+        if isinstance(counter, PerfCount):
+            counts[number] = counter
+        elif counter is not None:
+            elapsed_s = counter
         elif not _is_aftermath(line):
             bad.append(number)
     if rest:

@@ -307,16 +307,16 @@ def _draw_panel(ax: Axes, panel: str, content: _Content, floor: float) -> list[G
 
 
 def _scale_x(ax: Axes, look: Look, page: Page) -> None:
-    words = [str(value) for value in look.order.x_values]
-    ax.set_xlim(-0.5, len(words) - 0.5)
-    ax.set_xticks(range(len(words)), words)
-    if (size := _size_below(words, page.panel_width / max(1, len(words)))) < TEXT_PT:
+    labels = [str(value) for value in look.order.x_values]
+    ax.set_xlim(-0.5, len(labels) - 0.5)
+    ax.set_xticks(range(len(labels)), labels)
+    if (size := _size_below(labels, page.panel_width / max(1, len(labels)))) < TEXT_PT:
         ax.tick_params(axis="x", labelsize=size)
 
 
-def _size_below(words: Sequence[str], pitch: float) -> float:
+def _size_below(labels: Sequence[str], pitch: float) -> float:
     """Return the size at which neighbouring words, ``pitch`` points apart, do not touch: the printed one at most."""
-    needed = max((_width_pt(a) + _width_pt(b) for a, b in pairwise(words)), default=0.0) / 2
+    needed = max((_width_pt(a) + _width_pt(b) for a, b in pairwise(labels)), default=0.0) / 2
     return TEXT_PT * min(1.0, (pitch - GAP_PT) / needed) if needed else TEXT_PT
 
 
@@ -391,10 +391,12 @@ def _bars(ax: Axes, hue: _Hue, paint: kinds.Paint, slot: kinds.Slot, low: float)
 
 
 def _whiskers(ax: Axes, x: Array, hue: _Hue, color: kinds.Color) -> list[Artist]:
-    known = ~np.isnan(hue.low)
-    if not known.any():
+    has_interval = ~np.isnan(hue.low)
+    if not has_interval.any():
         return []
-    segments = [((a, b), (a, c)) for a, b, c in zip(x[known], hue.low[known], hue.high[known], strict=True)]
+    segments = [
+        ((a, b), (a, c)) for a, b, c in zip(x[has_interval], hue.low[has_interval], hue.high[has_interval], strict=True)
+    ]
     return [ax.add_collection(LineCollection(segments, colors=[color], linewidths=WHISKER_PT), autolim=False)]
 
 
@@ -409,11 +411,11 @@ def _mark_cut(ax: Axes, x: Array, hue: _Hue, color: kinds.Color) -> None:
             )  # fmt: skip
 
 
-def _write_empty(ax: Axes, words: str, *, numbers: bool) -> None:
+def _write_empty(ax: Axes, text: str, *, numbers: bool) -> None:
     """Let an empty panel say why; it keeps the numbers on its axis if the panels beside it are read by them."""
     if not numbers:
         ax.set_yticks([])
-    ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", color="0.4")
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color="0.4")
 
 
 def _write_label(sheet: Figure, page: Page, look: Look) -> None:

@@ -126,13 +126,13 @@ def _maps(data: bytes) -> Mapping[str, tuple[int, int]]:
     """Return the value's size (as the kernel pads it) and the entries of each map of the old form."""
     sections = list(ELFFile(io.BytesIO(data)).iter_sections())
     tables = [part for part in sections if isinstance(part, SymbolTableSection)]
-    found = {}
+    maps = {}
     for symbol in (one for table in tables for one in table.iter_symbols()):
         index = symbol["st_shndx"]
         if isinstance(index, int) and sections[index].name == "maps" and symbol.name:
             _, _, size, entries = struct.unpack_from("<4I", sections[index].data(), symbol["st_value"])
-            found[symbol.name] = ((size + 7) // 8 * 8, entries)
-    return found
+            maps[symbol.name] = ((size + 7) // 8 * 8, entries)
+    return maps
 
 
 def _in_user_space(text: str, folder: Path) -> PacketWork:

@@ -92,14 +92,14 @@ no numbers, and some exist twice."""
 def figure_named(name: str) -> Spec:
     """Return the figure of that path, path without suffix, or number. Raises FigureError naming what is like it."""
     name = PERF_FIGURES.get(name, name)
-    found = [s for s in published_figures() if name in (s.file, s.stem, s.figure) and name]
-    if not found:
+    named = [s for s in published_figures() if name in (s.file, s.stem, s.figure) and name]
+    if not named:
         similar = [spec.file for spec in published_figures() if name in spec.file][:5]
         raise FigureError(
             f"no published figure {name!r}",
             remedy=f"did you mean {', '.join(similar)}?" if similar else "use a path of the list, or a number from 18",
         )
-    return found[0]
+    return named[0]
 
 
 # --- which trials stand where ---
@@ -122,8 +122,8 @@ def axis(spec: Spec, place: str) -> Axis:
         prefix = "XDP " if place == "panel" else ""
         return Axis("mode", levels, lambda mode: prefix + MODES[str(mode)])
     if factor == "queues":
-        words = {True: " fila", False: " filas"}[spec.family == "softirq"] + " de processamento"
-        return Axis("queues", QUEUES, lambda queues: f"{queues}{words if place == 'panel' else ''}")
+        unit = {True: " fila", False: " filas"}[spec.family == "softirq"] + " de processamento"
+        return Axis("queues", QUEUES, lambda queues: f"{queues}{unit if place == 'panel' else ''}")
     if factor == "frame_bytes":
         prefix = "Pacotes de " if place == "panel" else ""
         return Axis("frame_bytes", spec.frame_bytes or FRAMES, lambda size: f"{prefix}{size}B")
@@ -138,10 +138,10 @@ FACTORS = ("mode", "queues", "frame_bytes", "accesses", "repetition")
 def lean(trials: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Return the settled trials' factors and ``columns``, numbers as floats: 110 figures choose among them."""
     names = dict.fromkeys((*FACTORS, "trial_id", "point_id", "attempt", *columns))
-    known = [name for name in names if name in trials]
+    present = [name for name in names if name in trials]
     # Chosen first: all columns of a trial have ten times as many bytes.
-    last = settled(trials[list(dict.fromkeys(["run_id", *known]))])
-    return pd.DataFrame({name: _plain(last[name]) for name in known})
+    last = settled(trials[list(dict.fromkeys(["run_id", *present]))])
+    return pd.DataFrame({name: _plain(last[name]) for name in present})
 
 
 def _plain(column: pd.Series) -> pd.Series:
@@ -171,21 +171,21 @@ def drawn_repetition(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
 
 def by_cpu(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return one row per trial and CPU 0 to 7, with the columns cpu and cpu_value (%), from a column of JSON lists."""
-    known = rows[rows[column].notna()]
-    lists = [json.loads(text)[: len(CPUS)] for text in known[column]]
-    long = known.loc[known.index.repeat([len(values) for values in lists])]
+    measured = rows[rows[column].notna()]
+    lists = [json.loads(text)[: len(CPUS)] for text in measured[column]]
+    long = measured.loc[measured.index.repeat([len(values) for values in lists])]
     cpus = [float(cpu) for values in lists for cpu in range(len(values))]
     return long.assign(cpu=cpus, cpu_value=np.array([v for values in lists for v in values], dtype=float))
 
 
 def ranked(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
     """Return the rows that have a place, with its rank along each axis in the columns at_panel, at_hue and at_x."""
-    found = {}
+    rank_columns = {}
     for place in PLACES:
         along = axis(spec, place)
-        found[f"at_{place}"] = rows[along.column].map({level: rank for rank, level in enumerate(along.levels)})
-    known = rows.assign(**found).dropna(subset=list(found))
-    return known.astype(dict.fromkeys(found, int))
+        rank_columns[f"at_{place}"] = rows[along.column].map({level: rank for rank, level in enumerate(along.levels)})
+    ranked_rows = rows.assign(**rank_columns).dropna(subset=list(rank_columns))
+    return ranked_rows.astype(dict.fromkeys(rank_columns, int))
 
 
 def place_names(spec: Spec, key: Any) -> tuple[str, str, str]:
@@ -201,8 +201,8 @@ RANKS = ["at_panel", "at_hue", "at_x"]
 
 def placed(rows: pd.DataFrame, spec: Spec) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
     """Yield ((panel, hue, x), rows) in the figure's order; combinations without a row are left out."""
-    for key, found in ranked(rows, spec).groupby(RANKS, sort=True):
-        yield place_names(spec, key), found
+    for key, group in ranked(rows, spec).groupby(RANKS, sort=True):
+        yield place_names(spec, key), group
 
 
 # --- as published ---
@@ -317,7 +317,10 @@ def read_marks(path: Path) -> pd.DataFrame:
 
 def check_marks(marks: pd.DataFrame, reference: pd.DataFrame, tolerance: float = TOLERANCE) -> list[Check]:
     """Compare each figure that ``reference`` has; figures that it lacks are not looked at."""
-    return [_check(str(file), marks[marks["file"] == file], own, tolerance) for file, own in reference.groupby("file")]
+    return [
+        _check(str(file), marks[marks["file"] == file], expected, tolerance)
+        for file, expected in reference.groupby("file")
+    ]
 
 
 def _check(file: str, marks: pd.DataFrame, reference: pd.DataFrame, tolerance: float) -> Check:
@@ -327,16 +330,16 @@ def _check(file: str, marks: pd.DataFrame, reference: pd.DataFrame, tolerance: f
         marks[[*KEY, "value"]], on=KEY, how="outer", suffixes=("_there", "_here"), indicator=True
     )
     bar = both["kind"] == "bar"
-    there = both["value_there"].mask(bar & both["value_there"].isna(), 0.0)
+    expected = both["value_there"].mask(bar & both["value_there"].isna(), 0.0)
     here = both["value_here"].mask(bar & both["value_here"].isna(), 0.0)
-    difference = (here - there).abs() / span
+    difference = (here - expected).abs() / span
     far = ~(difference <= tolerance)
-    known = both["_merge"] == "both"
+    in_both = both["_merge"] == "both"
     return Check(
         file,
         len(reference),
-        float(difference[known].max()) if known.any() else 0.0,
-        int((far & known).sum()),
+        float(difference[in_both].max()) if in_both.any() else 0.0,
+        int((far & in_both).sum()),
         int((far & (both["_merge"] == "left_only")).sum()),
         int((far & (both["_merge"] == "right_only")).sum()),
     )

@@ -73,12 +73,12 @@ def own_run(name: str, trials: pd.DataFrame) -> OwnRun:
         str(mode): tuple(sorted(int(n) for n in own["repetition"].unique())) for mode, own in values.groupby("mode")
     }
     held = ("lab", "arrangement", "engine", "program_name")
-    words = [str(rows[column].dropna().iloc[0]) for column in held if rows[column].notna().any()]
+    setting = [str(rows[column].dropna().iloc[0]) for column in held if rows[column].notna().any()]
     cpus = rows["dut_cpus"].dropna()
     return OwnRun(
         source=Source(str(rows["run_id"].iloc[0]), pd.DataFrame(), values, repetitions),
         name=name,
-        setting=", ".join(words),
+        setting=", ".join(setting),
         repetitions=max(len(numbers) for numbers in repetitions.values()),
         shared=bool(rows["arrangement"].eq("shared").any()),
         wired=bool(rows["link_bps"].notna().any()),
@@ -102,20 +102,20 @@ def own_view(own: OwnRun, spec: Spec, language: Language = "en", *, published: b
     rows = corrected_rows(own.source, spec)
     marks = corrected_marks(rows, spec) if len(rows) else marks_frame([])
     marks = marks[marks["value"] > 0] if spec.family == "latency" else marks
-    said = OWN.of(language).format(name=own.name, setting=own.setting, repetitions=own.repetitions)
+    measured_with = OWN.of(language).format(name=own.name, setting=own.setting, repetitions=own.repetitions)
     limits = [OWN_LIMITS[key].of(language) for key in limits_of(own, spec)]
     why = absent_words(rows, spec, language) if len(rows) else NOT_MEASURED.of(language)
-    notes = [said, *([OWN_BEHIND.of(language)] if published else []), *limits, *([why] if why else [])]
+    notes = [measured_with, *([OWN_BEHIND.of(language)] if published else []), *limits, *([why] if why else [])]
     label = CORRECTED_Y[spec.family].of(language).format(power="")
     return View(marks, look_of(spec, language, label, tuple(notes), scale_of(spec)))
 
 
 def limits_of(own: OwnRun, spec: Spec) -> list[str]:
     """Return what the lab cannot say of a figure, as keys of OWN_LIMITS."""
-    found = [] if own.wired else ["no NIC"]
-    found += ["shared"] if own.shared else []
+    limits = [] if own.wired else ["no NIC"]
+    limits += ["shared"] if own.shared else []
     queues = [spec.queues] if spec.queues not in (None, "best") else [str(8)]
-    return found + (["few CPUs"] if own.cpus is not None and own.cpus < max(int(str(q)) for q in queues) else [])
+    return limits + (["few CPUs"] if own.cpus is not None and own.cpus < max(int(str(q)) for q in queues) else [])
 
 
 def repeat(

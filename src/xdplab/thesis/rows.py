@@ -205,25 +205,25 @@ def _why(logs: TrialLogs, kind: Kind) -> str:
     log = logs.logs.get(kind)
     if log is None:
         return f"no {kind} log"
-    words = "; ".join(problem.text for problem in log.problems)
-    return f"the {kind} log cannot be used: {words}" if log.digest is None else f"the {kind} log does not tell"
+    problems = "; ".join(problem.text for problem in log.problems)
+    return f"the {kind} log cannot be used: {problems}" if log.digest is None else f"the {kind} log does not tell"
 
 
-def _counts(found: WindowCount, logs: TrialLogs, reasons: dict[str, str]) -> Row:
+def _counts(counts: WindowCount, logs: TrialLogs, reasons: dict[str, str]) -> Row:
     """Counts in the window both hosts saw: only over the same seconds can two counts be compared."""
     whole = {
-        "tx_packets": (found.tx, "generator"),
-        "rx_packets": (found.rx, "generator"),
-        "dut_rx_packets": (found.dut_rx, "sar"),
-        "dut_tx_packets": (found.dut_tx, "sar"),
+        "tx_packets": (counts.tx, "generator"),
+        "rx_packets": (counts.rx, "generator"),
+        "dut_rx_packets": (counts.dut_rx, "sar"),
+        "dut_tx_packets": (counts.dut_tx, "sar"),
     }
-    row: Row = {"window_s": found.seconds or None}
+    row: Row = {"window_s": counts.seconds or None}
     for name, (value, kind) in whole.items():
         row[name] = None if isnan(value) else round(value)
         if isnan(value):
             reasons[name] = _why(logs, kind)  # type: ignore[arg-type]
-    row["tg_count_pps"], row["dut_count_pps"] = _or_none(found.rx_pps), _or_none(found.dut_tx_pps)
-    row["offered_pps"] = _or_none(found.tx / found.seconds) if found.seconds else None
+    row["tg_count_pps"], row["dut_count_pps"] = _or_none(counts.rx_pps), _or_none(counts.dut_tx_pps)
+    row["offered_pps"] = _or_none(counts.tx / counts.seconds) if counts.seconds else None
     if row["tx_packets"] and row["rx_packets"] is not None:
         row["lost_packets"] = row["tx_packets"] - row["rx_packets"]
         row["loss_ratio"] = row["lost_packets"] / row["tx_packets"]
@@ -261,8 +261,8 @@ def _step(run: GeneratorRun | None, sar: SarDigest | None, busy: Busy | None) ->
         rates, begin_s = sar.tx_pps[busy.places], float(sar.t_s[busy.places[0]]) - length_s - busy.start_s
     else:
         return {}
-    found = step_in(rates)
-    return {} if found is None else {"rate_step_share": found.share, "rate_step_s": begin_s + found.place * length_s}
+    step = step_in(rates)
+    return {} if step is None else {"rate_step_share": step.share, "rate_step_s": begin_s + step.place * length_s}
 
 
 def _or_none(value: float) -> float | None:
@@ -273,14 +273,14 @@ def _latency(run: GeneratorRun | None, reasons: dict[str, str]) -> Row:
     if run is None:
         reasons["latency_mean_ns"] = "no generator log"
         return {}
-    found = latency(run)
-    if found.mean_ns is None:
-        reasons["latency_mean_ns"] = found.how
-    how = found.how if found.mean_ns is not None else None
-    levels = json.dumps([round(level) for level in found.levels_ns]) if found.levels_ns else None
+    undone = latency(run)
+    if undone.mean_ns is None:
+        reasons["latency_mean_ns"] = undone.how
+    how = undone.how if undone.mean_ns is not None else None
+    levels = json.dumps([round(level) for level in undone.levels_ns]) if undone.levels_ns else None
     return {
-        "latency_mean_ns": found.mean_ns,
-        "latency_open_ns": found.open_ns,
+        "latency_mean_ns": undone.mean_ns,
+        "latency_open_ns": undone.open_ns,
         "latency_levels_ns": levels,
         "latency_how": how,
         "latency_decimals": run.latency_decimals,
@@ -294,12 +294,12 @@ def _cpu(sar: SarDigest | None, busy: Busy | None, reasons: dict[str, str]) -> R
         reasons |= dict.fromkeys(("cpu_busy_cores", "cpu_softirq_cores"), why)
         return {}
     mean = _mean_of_known(sar.shares[busy.places])
-    known = np.where(np.isnan(mean), 0.0, mean)
+    shares = np.where(np.isnan(mean), 0.0, mean)
     return {
         "cpu_busy_cores": sum_of_known(100 - mean[:, _IDLE]) / 100,
-        "cpu_softirq_cores": float(known[:, _SOFT].sum() / 100),
+        "cpu_softirq_cores": float(shares[:, _SOFT].sum() / 100),
         "softirq_by_cpu_percent": json.dumps([round(value, 3) for value in mean[:, _SOFT].tolist()]),
-        "user_percent": float(known[:, (_USR, _SYS)].sum()),
+        "user_percent": float(shares[:, (_USR, _SYS)].sum()),
     }
 
 

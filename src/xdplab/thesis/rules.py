@@ -102,15 +102,15 @@ DERIVED = ("ns_per_packet", "access_ns", "testrun_ns", "null_reasons")
 
 def with_derived(trials: pd.DataFrame) -> pd.DataFrame:
     """Return ``trials`` with the columns of ``derive``, from the few columns that it needs: the rest costs seconds."""
-    found = derive(plain(trials, NEEDED))
-    return trials.assign(**{name: found[name].array for name in DERIVED})
+    derived = derive(plain(trials, NEEDED))
+    return trials.assign(**{name: derived[name].array for name in DERIVED})
 
 
 def judged_import(trials: pd.DataFrame) -> pd.DataFrame:
     """Return imported ``trials`` with their verdicts and the columns derived from several trials."""
-    found = [judge(row) for row in records(plain(trials, [n for n in NEEDED if n not in JUDGED]))]
-    columns = {name: [getattr(v, name) for v in found] for name in ("verdict", "reason", "limited_by")}
-    columns["rules_version"] = [RULES_VERSION] * len(found)
+    verdicts = [judge(row) for row in records(plain(trials, [n for n in NEEDED if n not in JUDGED]))]
+    columns = {name: [getattr(v, name) for v in verdicts] for name in ("verdict", "reason", "limited_by")}
+    columns["rules_version"] = [RULES_VERSION] * len(verdicts)
     table = trials.assign(**{name: pd.array(cells, dtype="string") for name, cells in columns.items()})
     # Until all are known, reasons of nulls are objects that thousands of rows share: as a column they have 20 MB.
     table["null_reasons"] = objects(table["null_reasons"])
@@ -136,13 +136,13 @@ def _with_stage(trials: pd.DataFrame) -> pd.DataFrame:
     """
     af_xdp = trials["mode"].eq("af_xdp") & trials["verdict"].eq("valid") & trials["limited_by"].eq("dut")
     names = (*SERIES_AND_REPETITION, "accesses", "forwarded_pps", "softirq_by_cpu_percent")
-    own = plain(trials[af_xdp.fillna(False).astype(bool)], names)
-    own = own[own["forwarded_pps"] > 0]
-    all_times, all_n = 1e9 / own["forwarded_pps"].to_numpy(), own["accesses"].to_numpy()
-    shares = own["softirq_by_cpu_percent"].to_numpy()
+    of_af_xdp = plain(trials[af_xdp.fillna(False).astype(bool)], names)
+    of_af_xdp = of_af_xdp[of_af_xdp["forwarded_pps"] > 0]
+    all_times, all_n = 1e9 / of_af_xdp["forwarded_pps"].to_numpy(), of_af_xdp["accesses"].to_numpy()
+    shares = of_af_xdp["softirq_by_cpu_percent"].to_numpy()
     stage = pd.Series(None, index=trials.index, dtype="object")
-    for found in own.groupby(list(SERIES_AND_REPETITION)).indices.values():
-        places = np.asarray(found)
+    for rows_of_series in of_af_xdp.groupby(list(SERIES_AND_REPETITION)).indices.values():
+        places = np.asarray(rows_of_series)
         times, n = all_times[places], all_n[places]
         least = float(times.min())
         cost = float((times[n.argmax()] - least) / n.max()) if n.max() > 0 else 0.0
@@ -150,7 +150,7 @@ def _with_stage(trials: pd.DataFrame) -> pd.DataFrame:
         # One N alone is no plateau: the accesses between the least and the most of them must cost something.
         if cost * float(n[near].max() - n[near].min()) >= STAGE_WORK * least:
             full = [place for place in places[near].tolist() if _a_core_is_full(shares[place])]
-            stage[own.index[np.array(full, dtype=np.intp)]] = SOFTIRQ_STAGE
+            stage[of_af_xdp.index[np.array(full, dtype=np.intp)]] = SOFTIRQ_STAGE
     return trials.assign(dut_stage=stage.astype("string"))
 
 
@@ -200,21 +200,21 @@ def _with_ceiling(trials: pd.DataFrame) -> pd.DataFrame:
         return trials
     alone = trials["dut_count_pps"].isna() & trials["tg_count_pps"].ge(ceiling).fillna(False)
     at = alone & trials["verdict"].eq("valid").fillna(False)
-    words = f"; at the TG's ceiling ({ceiling / 1e6:.1f} Mpps and more): the DUT may have forwarded more"
+    remark = f"; at the TG's ceiling ({ceiling / 1e6:.1f} Mpps and more): the DUT may have forwarded more"
     return trials.assign(
         limited_by=trials["limited_by"].mask(at, "generator"),
-        reason=trials["reason"].mask(at, trials["reason"] + words),
+        reason=trials["reason"].mask(at, trials["reason"] + remark),
     )
 
 
 def _with_signature(trials: pd.DataFrame) -> pd.DataFrame:
     """A TG that receives nothing is deaf if the same setting forwards at another N or in another repetition."""
     silent = deaf_by_signature(trials)
-    words = (
+    remark = (
         "the TG was deaf, by its signature: it sent all the time and counted 0 from the first row on, while the same "
         "setting forwarded at other N or in other repetitions; no count of the DUT tells the rate"
     )
-    return trials.assign(reason=trials["reason"].mask(silent, words))
+    return trials.assign(reason=trials["reason"].mask(silent, remark))
 
 
 def deaf_by_signature(trials: pd.DataFrame) -> pd.Series:
@@ -244,8 +244,8 @@ def clock_ratio(trials: pd.DataFrame) -> tuple[float, pd.Series]:
     fewer than ten trials have two counts that agree.
     """
     tg, dut = (trials[name].astype("Float64") for name in ("tg_count_pps", "dut_count_pps"))
-    known = (tg > 0) & (dut > 0)
-    agree = (known & ((tg - dut).abs() <= COUNTS_CLOSE * dut)).fillna(False).astype(bool)
+    both_counted = (tg > 0) & (dut > 0)
+    agree = (both_counted & ((tg - dut).abs() <= COUNTS_CLOSE * dut)).fillna(False).astype(bool)
     ratio = float((tg[agree] / dut[agree]).median()) if agree.sum() >= LEAST_FOR_CLOCK else 1.0
     return ratio, agree
 
@@ -259,10 +259,10 @@ def corrected(trials: pd.DataFrame) -> pd.DataFrame:
     missed = trials["verdict"].eq("invalid").fillna(False) & trials["forwarded_source"].eq("dut").fillna(False)
     missed &= trials["dut_tx_packets"].gt(0).fillna(False)
     alone = plain(trials.loc[missed, list(NEEDED)], NEEDED).assign(rx_packets=np.nan, tg_count_pps=np.nan)
-    found = [judge(row) for row in records(alone)]
+    verdicts = [judge(row) for row in records(alone)]
     table = trials.copy()
     for name in ("verdict", "limited_by"):
-        table.loc[missed, name] = [getattr(verdict, name) for verdict in found]
+        table.loc[missed, name] = [getattr(verdict, name) for verdict in verdicts]
     table.loc[missed, "reason"] = "by the DUT's count: " + table.loc[missed, "reason"]
     capped = table["limited_by"].eq("generator").fillna(False)
     by_tg = table["forwarded_source"].eq("tg").fillna(False)

@@ -97,11 +97,11 @@ def _table(parts: Sequence[TrialSamples]) -> pa.Table:
     named = {name for part in parts for name in part.columns}
     for field in SCHEMA:
         if field.name not in columns:
-            known = _column(parts, sizes, field.name) if field.name in named else None
+            column = _column(parts, sizes, field.name) if field.name in named else None
             columns[field.name] = (
                 pa.nulls(len(codes), field.type)
-                if known is None
-                else pa.array(known, from_pandas=True).cast(field.type, safe=False)
+                if column is None
+                else pa.array(column, from_pandas=True).cast(field.type, safe=False)
             )
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 

@@ -79,7 +79,7 @@ def _blocks(data: bytes, *, checked: bool) -> tuple[dict[bytes, list[bytes]], li
 
     ``checked``: each line is checked, and returned by itself; lines that are not rows are left out and reported.
     """
-    found: dict[bytes, list[bytes]] = {b"CPU": [], b"IFACE": []}
+    by_kind: dict[bytes, list[bytes]] = {b"CPU": [], b"IFACE": []}
     lines: list[int] = []
     anomalies: list[Anomaly] = []
     (heading, _), *blocks = _pieces(data)
@@ -93,7 +93,7 @@ def _blocks(data: bytes, *, checked: bool) -> tuple[dict[bytes, list[bytes]], li
             averages += 1
         elif kind := _kind(columns):
             good, bad = _rows(rows, kind) if checked else ([rows.rstrip(b"\n")], 0)
-            found[kind] += good
+            by_kind[kind] += good
             if kind == b"CPU":
                 lines.append(line + 2)
             cut = block is blocks[-1][0]  # its last line is the cut that `truncated` names
@@ -104,7 +104,7 @@ def _blocks(data: bytes, *, checked: bool) -> tuple[dict[bytes, list[bytes]], li
     if averages != 2 or not data.endswith(b"\n"):
         text = "no averages of CPUs and interfaces at the end"
         anomalies.append(Anomaly("truncated", text, data.count(b"\n") + 1))
-    return found, lines, anomalies
+    return by_kind, lines, anomalies
 
 
 def _pieces(data: bytes) -> list[tuple[bytes, int]]:
@@ -126,8 +126,8 @@ def _pieces(data: bytes) -> list[tuple[bytes, int]]:
 @lru_cache(maxsize=64)
 def _kind(columns: bytes) -> bytes | None:
     """Return whether a title's columns are those of CPUs or of interfaces, None if they are neither."""
-    words = columns.split()
-    return words[0] if words and _TITLES.get(words[0]) == words else None
+    names = columns.split()
+    return names[0] if names and _TITLES.get(names[0]) == names else None
 
 
 def _rows(rows: bytes, name: bytes) -> tuple[list[bytes], int]:
@@ -192,12 +192,12 @@ def _one_clock(rows: bytes) -> _Clocked:
 def _interfaces(blocks: list[bytes]) -> tuple[tuple[str, ...], Rows]:
     """Return the names and the table of rows of interfaces. Raises _NoRowError."""
     clocked = [_one_clock(block) for block in blocks]
-    found = [_interface(row) for _, rows in clocked for row in rows]
+    interfaces = [_interface(row) for _, rows in clocked for row in rows]
     places: dict[bytes, int] = {}
-    table = np.empty((len(found), len(INTERFACE_COLUMNS)))
+    table = np.empty((len(interfaces), len(INTERFACE_COLUMNS)))
     table[:, 0] = _times(clocked)
-    table[:, 1] = [places.setdefault(name, len(places)) for name, _ in found]
-    table[:, 2:] = np.frombuffer(b"".join([rates for _, rates in found])).reshape(-1, 2)
+    table[:, 1] = [places.setdefault(name, len(places)) for name, _ in interfaces]
+    table[:, 2:] = np.frombuffer(b"".join([rates for _, rates in interfaces])).reshape(-1, 2)
     return tuple(name.decode() for name in places), table
 
 

@@ -131,10 +131,10 @@ def _of_folder(folder: Path, found: Found) -> Iterator[RawLog]:
 
 def _kind_and_size(file: str) -> tuple[str, int]:
     try:
-        found = os.stat(file)  # noqa: PTH116 - a Path takes longer to make than to ask
+        status = os.stat(file)  # noqa: PTH116 - a Path takes longer to make than to ask
     except OSError:
         return "file", 0  # reading it will say why
-    return "file" if stat.S_ISREG(found.st_mode) else "other", found.st_size
+    return "file" if stat.S_ISREG(status.st_mode) else "other", status.st_size
 
 
 def _head(file: str) -> bytes:

@@ -128,7 +128,7 @@ def _ring_share(rows: pd.DataFrame, depths: dict[tuple[str, int], int]) -> pd.Se
 def published_view(source: Source, spec: Spec, language: Language = "en") -> View:
     """Return what the published figure shows: marks of published_marks, words in ``language``."""
     marks = published_marks(source.printed, spec)
-    words = PUBLISHED_Y[spec.family].of(language)
+    label_of = PUBLISHED_Y[spec.family].of(language)
     pooled = pools_sizes(spec)
     if pooled:
         marks = marks.merge(bootstrap(as_printed(source.printed, spec), spec), on=["panel", "hue", "x"], how="left")
@@ -139,7 +139,7 @@ def published_view(source: Source, spec: Spec, language: Language = "en") -> Vie
     caption += _empty_panels(marks, spec, language)
     # `marks` hold the axis' power of ten already; the words need it.
     power = power_of(source, spec) if FAMILIES[spec.family].unit is None else 1.0
-    label = words.format(power="" if power == 1 else f" (×10{_superscript(int(np.log10(power)))})")
+    label = label_of.format(power="" if power == 1 else f" (×10{_superscript(int(np.log10(power)))})")
     return View(
         marks_frame(cast(list[dict[str, object]], marks.to_dict("records"))),
         look_of(spec, language, label, (caption,)),
@@ -168,13 +168,13 @@ def bootstrap(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
     As seaborn's barplot draws it by default (Efron 1979), which uses no seed: this is one draw of it, with SEED.
     """
     rng = np.random.default_rng(SEED)
-    found = []
+    intervals = []
     for key, values in ranked(rows, spec).groupby(RANKS, sort=True)["printed"]:
-        own = values.to_numpy(dtype=float)
-        means = own[rng.integers(0, len(own), (RESAMPLES, len(own)))].mean(axis=1)
-        low, high = np.percentile(means, (2.5, 97.5)) if len(own) > 1 else (np.nan, np.nan)
-        found.append((*place_names(spec, key), low, high))
-    return pd.DataFrame(found, columns=["panel", "hue", "x", "low", "high"])
+        sample = values.to_numpy(dtype=float)
+        means = sample[rng.integers(0, len(sample), (RESAMPLES, len(sample)))].mean(axis=1)
+        low, high = np.percentile(means, (2.5, 97.5)) if len(sample) > 1 else (np.nan, np.nan)
+        intervals.append((*place_names(spec, key), low, high))
+    return pd.DataFrame(intervals, columns=["panel", "hue", "x", "low", "high"])
 
 
 def power_of(source: Source, spec: Spec) -> float:
@@ -249,8 +249,8 @@ def corrected_rows(source: Source, spec: Spec) -> pd.DataFrame:
     column, _ = VALUES[spec.family]
     believed = rows["verdict"] == "valid"
     value = rows[column].astype(float).where(believed)
-    told = ("verdict", "reason", "null_reasons", "limited_by")
-    cells = zip(value.isna().tolist(), zip(*(rows[name].tolist() for name in told), strict=True), strict=True)
+    columns = ("verdict", "reason", "null_reasons", "limited_by")
+    cells = zip(value.isna().tolist(), zip(*(rows[name].tolist() for name in columns), strict=True), strict=True)
     reasons = [_why(row, column) if missing else "" for missing, row in cells]
     return rows.assign(value=value, why=reasons).reset_index(drop=True)
 
@@ -286,9 +286,9 @@ def _null_reasons(text: str) -> dict[str, str]:
 
 def corrected_marks(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
     """Return the corrected figure's marks from ``corrected_rows``; a mark that nothing supports is absent."""
-    known = rows[rows["value"].notna()]
-    user = known["cpu"].eq(USER) if spec.hue == "cpu" else pd.Series(False, index=known.index)
-    parts = [_means(known[~user], spec, None), _means(known[user].assign(cpu=0), spec, USER)]
+    measured = rows[rows["value"].notna()]
+    user = measured["cpu"].eq(USER) if spec.hue == "cpu" else pd.Series(False, index=measured.index)
+    parts = [_means(measured[~user], spec, None), _means(measured[user].assign(cpu=0), spec, USER)]
     return marks_frame(mark for part in parts for mark in part)
 
 
@@ -303,11 +303,11 @@ def _means(rows: pd.DataFrame, spec: Spec, hue: str | None) -> Iterator[dict[str
     means = repetitions.to_numpy(dtype=float)
     limits, points = (_sets(at, name) for name in ("limited_by", "point_id"))
     for key, rows_of_key in groupby(range(len(keys)), keys.__getitem__):  # sorted; a Series each would take seconds
-        found = _on_its_scale(means[list(rows_of_key)], spec, unit)
-        panel, own, x = place_names(spec, key)
+        spread = _on_its_scale(means[list(rows_of_key)], spec, unit)
+        panel, label, x = place_names(spec, key)
         yield {
-            "figure": spec.figure, "file": spec.file, "kind": spec.kind, "panel": panel, "hue": hue or own, "x": x,
-            "value": found.mean, "low": found.low, "high": found.high, "n": found.n, "verdict": "valid",
+            "figure": spec.figure, "file": spec.file, "kind": spec.kind, "panel": panel, "hue": hue or label, "x": x,
+            "value": spread.mean, "low": spread.low, "high": spread.high, "n": spread.n, "verdict": "valid",
             "limited_by": _limit(limits[key]) if spec.family == "throughput" else None,
             "points": ",".join(sorted(map(str, points[key]))),
         }  # fmt: skip
@@ -320,17 +320,17 @@ def _places(at: pd.DataFrame) -> list[tuple[int, ...]]:
 
 def _sets(at: pd.DataFrame, column: str) -> dict[tuple[int, ...], set[object]]:
     """Return the values of a column at each place; pandas makes an array for each, in ten times the time."""
-    found: dict[tuple[int, ...], set[object]] = {}
+    sets: dict[tuple[int, ...], set[object]] = {}
     for place, value in zip(_places(at), at[column].tolist(), strict=True):
-        found.setdefault(place, set()).add(value)
-    return found
+        sets.setdefault(place, set()).add(value)
+    return sets
 
 
 def _on_its_scale(values: NDArray[np.float64], spec: Spec, unit: float) -> Spread:
     """Shares of a CPU lie between 0 and 100 %, everything else above 0; user time may be of several CPUs."""
     if spec.family == "softirq" and ((values >= 0) & (values <= 100)).all():
-        found = Spread.of(values / 100, "logit")
-        return replace(found, mean=100 * found.mean, low=100 * found.low, high=100 * found.high)
+        spread = Spread.of(values / 100, "logit")
+        return replace(spread, mean=100 * spread.mean, low=100 * spread.low, high=100 * spread.high)
     return Spread.of(values / unit, "log")
 
 
@@ -343,8 +343,8 @@ def corrected_view(source: Source, spec: Spec, language: Language = "en") -> Vie
     """Return the corrected version of a published figure; its caption says what the data cannot show."""
     rows = corrected_rows(source, spec)
     marks = corrected_marks(rows, spec)
-    said = (_what(source, spec, language), _of_the_ring(rows, spec, language), _by_dut(rows, language))
-    caption = [part for part in said if part]
+    remarks = (_what(source, spec, language), _of_the_ring(rows, spec, language), _by_dut(rows, language))
+    caption = [part for part in remarks if part]
     caption += [
         part
         for part in (
@@ -403,8 +403,8 @@ def _left_out(source: Source, spec: Spec, language: Language) -> str:
         mode: tuple(sorted(int(n) for n in measured.get(mode, ()) if n not in source.alike.get(mode, ())))
         for mode in spec.repetitions
     }
-    words = _repetitions(others, spec)
-    return LEFT_OUT.of(language).format(repetitions=words) if words else ""
+    repetitions_text = _repetitions(others, spec)
+    return LEFT_OUT.of(language).format(repetitions=repetitions_text) if repetitions_text else ""
 
 
 def absent_words(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
@@ -412,10 +412,10 @@ def absent_words(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
     shown = rows[rows["cpu"] != USER] if spec.hue == "cpu" else rows
     at = ranked(shown, spec)
     places, reasons = _places(at), at["why"].tolist()
-    known = {place for place, there in zip(places, at["value"].notna().tolist(), strict=True) if there}
+    measured = {place for place, there in zip(places, at["value"].notna().tolist(), strict=True) if there}
     empty: dict[tuple[int, ...], str] = {}
     for place, reason in zip(places, reasons, strict=True):
-        if place not in known:
+        if place not in measured:
             empty.setdefault(place, str(reason))
     missing = Counter(_brief(reason_in(language, empty[place])) for place in sorted(empty))
     parts = [POINTS.of(language).format(count=n, reason=reason) for reason, n in missing.most_common(MOST_REASONS)]
@@ -424,8 +424,8 @@ def absent_words(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
 
 def _brief(reason: str) -> str:
     """Reasons that differ in their numbers are one; those of perf and of the digits keep them."""
-    words = re.sub(r"\d[\d.,]{2,}", "n", reason).replace("; ", ", ")  # reasons are told apart by semicolons
-    return shorten(words, REASON_CHARS, placeholder=" …")
+    text = re.sub(r"\d[\d.,]{2,}", "n", reason).replace("; ", ", ")  # reasons are told apart by semicolons
+    return shorten(text, REASON_CHARS, placeholder=" …")
 
 
 def published_table(view: View) -> pd.DataFrame:

@@ -110,8 +110,8 @@ def _seen(sar: SarDigest, busy: Busy) -> tuple[NDArray[np.int64], list[tuple[flo
 
     What lies in a sample that was damaged or is missing was counted by one host alone.
     """
-    known = ~(np.isnan(sar.rx_pps[busy.places]) | np.isnan(sar.tx_pps[busy.places]))
-    places, step = busy.places[known], sar.step_s
+    counted_rows = ~(np.isnan(sar.rx_pps[busy.places]) | np.isnan(sar.tx_pps[busy.places]))
+    places, step = busy.places[counted_rows], sar.step_s
     ends = sar.t_s[places]
     apart = np.flatnonzero(np.diff(ends) > GAP_STEPS * step) + 1
     parts = [part for part in np.split(ends, apart) if len(part)]
@@ -139,8 +139,8 @@ def _known(values: Array) -> Array:
 
 def _growing(times: Array, frames: Array) -> tuple[Array, Array]:
     """Return the counter where it is known, and 0 before: it began with the traffic."""
-    known = ~(np.isnan(times) | np.isnan(frames))
-    return np.concatenate([_ZERO, times[known]]), np.concatenate([_ZERO, frames[known]])
+    counted_rows = ~(np.isnan(times) | np.isnan(frames))
+    return np.concatenate([_ZERO, times[counted_rows]]), np.concatenate([_ZERO, frames[counted_rows]])
 
 
 def _between(counter: tuple[Array, Array], span: tuple[float, float]) -> float:
@@ -182,8 +182,8 @@ def step_in(rates: ArrayLike) -> RateStep | None:
     deviations within the two sides. NaN are ignored.
     """
     all_rates = np.asarray(rates, dtype=float)
-    known = np.flatnonzero(~np.isnan(all_rates))
-    values = all_rates[known]
+    counted_rows = np.flatnonzero(~np.isnan(all_rates))
+    values = all_rates[counted_rows]
     n, least = len(values), max(LEAST_INTERVALS, int(np.ceil(LEAST_SHARE * len(values))))
     mean = values.mean() if n >= 2 * least else 0.0
     # Means of two sides lie between the least and the most: most rates are so even that no step can be.
@@ -198,4 +198,4 @@ def step_in(rates: ArrayLike) -> RateStep | None:
     spread = float(np.sqrt(((values - np.where(np.arange(n) < cut, low, high)) ** 2).sum() / (n - 2)))
     if abs(high - low) <= STEP_SHARE * mean or abs(high - low) <= SPREADS * spread:
         return None
-    return RateStep(int(known[cut]), low, high)
+    return RateStep(int(counted_rows[cut]), low, high)

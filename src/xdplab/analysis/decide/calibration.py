@@ -71,9 +71,9 @@ class Calibration:
 
     def detectable(self, repetitions: int) -> float:
         """Return the relative difference at one point that two runs with so many repetitions detect with 80 % power."""
-        between, own = 2 * self.between**2, self.within**2 / repetitions
-        variance = between + 2 * own
-        freedom = variance**2 / (between**2 / self.freedom + 2 * own**2 / (repetitions - 1))
+        between, within = 2 * self.between**2, self.within**2 / repetitions
+        variance = between + 2 * within
+        freedom = variance**2 / (between**2 / self.freedom + 2 * within**2 / (repetitions - 1))
         return exp((t_quantile(0.975, freedom) + t_quantile(0.8, freedom)) * sqrt(variance)) - 1
 
     @property
@@ -86,11 +86,11 @@ class Calibration:
 
     def lines(self) -> list[str]:
         """Return the result as text: the spreads, the detectable differences, fit or unfit and why."""
-        found = [f"{self.text}; {self.points} points, {self.repetitions} repetitions in each run"]
-        found.append(f"repetitions spread by {self.within:.1%}, runs over all points by {self.joint:.1%} (SD)")
+        text_lines = [f"{self.text}; {self.points} points, {self.repetitions} repetitions in each run"]
+        text_lines.append(f"repetitions spread by {self.within:.1%}, runs over all points by {self.joint:.1%} (SD)")
         shares = ", ".join(f"{self.detectable(n):.1%} with {n}" for n in (3, 10, 30))
-        found.append(f"two runs are told apart at one point with 80 % where they differ by {shares} repetitions")
-        return [*found, f"unfit to compare runs: {'; '.join(self.unfit)}" if self.unfit else "fit to compare runs"]
+        text_lines.append(f"two runs are told apart at one point with 80 % where they differ by {shares} repetitions")
+        return [*text_lines, f"unfit to compare runs: {'; '.join(self.unfit)}" if self.unfit else "fit to compare runs"]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"unfit": self.unfit}
@@ -98,8 +98,8 @@ class Calibration:
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Calibration:
         """Return what `to_json` wrote. Raises KeyError, TypeError for anything else."""
-        known = {name: data[name] for name in cls.__dataclass_fields__}
-        return cls(**{**known, "names": tuple(known["names"])})
+        fields = {name: data[name] for name in cls.__dataclass_fields__}
+        return cls(**{**fields, "names": tuple(fields["names"])})
 
 
 def calibration(

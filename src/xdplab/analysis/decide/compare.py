@@ -134,9 +134,9 @@ class Difference:
         quantile = t_quantile(1 - ALPHA / family, self.freedom)
 
         def power(repetitions: int) -> float:
-            own = 2 * self.within / repetitions
-            spare = log1p_of(margin) - quantile * sqrt(self.floor.estimate + own)
-            return 1 - 2 * float(ndtr(-spare / sqrt(self.floor.at_most + own))) if spare > 0 else 0.0
+            within = 2 * self.within / repetitions
+            spare = log1p_of(margin) - quantile * sqrt(self.floor.estimate + within)
+            return 1 - 2 * float(ndtr(-spare / sqrt(self.floor.at_most + within))) if spare > 0 else 0.0
 
         if power(_ENDLESS) < POWER:
             return None
@@ -177,13 +177,13 @@ class EqualRuns:
         """Return b minus a over ``points`` with equal weights. Every point has two repetitions or more on both
         sides."""
         shift = float(np.mean([b[p].mean() - a[p].mean() for p in points]))
-        own = [_spread_within(side, points) for side in (a, b)]
+        within = [_spread_within(side, points) for side in (a, b)]
         if not self.runs and self.calibration is not None:
-            return _summed(shift, own, self.calibration.spread(len(points)), self.calibration.freedom)
+            return _summed(shift, within, self.calibration.spread(len(points)), self.calibration.freedom)
         if not self.runs:
-            return _summed(shift, own, ASSUMED_SPREAD)
+            return _summed(shift, within, ASSUMED_SPREAD)
         means = np.array([np.mean([run[p].mean() for p in points]) for run in self.runs])
-        return _calibrated(shift, own, float(means.var(ddof=1)), [_spread_within(run, points) for run in self.runs])
+        return _calibrated(shift, within, float(means.var(ddof=1)), [_spread_within(run, points) for run in self.runs])
 
 
 @dataclass(frozen=True)
@@ -202,25 +202,25 @@ def _spread_within(side: Logs, points: Sequence[str]) -> Within:
     return Within(float((apart**2).sum()) / (len(apart) - 1), len(apart))
 
 
-def _summed(shift: float, own: Sequence[Within], sd: float, known_by: float = inf) -> Difference:
+def _summed(shift: float, within: Sequence[Within], sd: float, known_by: float = inf) -> Difference:
     """Welch and Satterthwaite: the runs' SD and that of the repetitions have separate degrees of freedom."""
     between = 2 * sd**2
-    parts = [one.variance / one.n for one in own]
+    parts = [one.variance / one.n for one in within]
     variance = between + sum(parts)
-    spent = between**2 / known_by + sum(part**2 / (one.n - 1) for part, one in zip(parts, own, strict=True))
+    spent = between**2 / known_by + sum(part**2 / (one.n - 1) for part, one in zip(parts, within, strict=True))
     freedom = variance**2 / spent
     floor = Floor(between, 0, known_by)
-    return Difference(shift, sqrt(variance), freedom, floor, sum(one.variance for one in own) / 2)
+    return Difference(shift, sqrt(variance), freedom, floor, sum(one.variance for one in within) / 2)
 
 
-def _calibrated(shift: float, own: Sequence[Within], means: float, equal: Sequence[Within]) -> Difference:
+def _calibrated(shift: float, compared: Sequence[Within], means: float, equal: Sequence[Within]) -> Difference:
     """The means of equal runs spread by ``means``, corrected for a different number of repetitions."""
-    every = [*own, *equal]
+    every = [*compared, *equal]
     within = sum(one.variance * (one.n - 1) for one in every) / sum(one.n - 1 for one in every)
     theirs = within * sum(1 / one.n for one in equal) / len(equal)
-    ours = within * sum(1 / one.n for one in own)
+    ours = within * sum(1 / one.n for one in compared)
     variance = (
-        2 * means if {one.n for one in own} == {one.n for one in equal} else max(2 * (means - theirs) + ours, ours)
+        2 * means if {one.n for one in compared} == {one.n for one in equal} else max(2 * (means - theirs) + ours, ours)
     )
     freedom = len(equal) - 1
     return Difference(shift, sqrt(variance), freedom, Floor(2 * means, 2 * theirs, freedom), within)
@@ -237,14 +237,14 @@ def same_points(*tables: pd.DataFrame) -> list[pd.DataFrame]:
     """
     names = tuple(name for name in NAMED if all(name in table for table in tables))
     ids: dict[str, object] = {}
-    found = []
+    renamed = []
     for table in tables:
         key = key_of(table, names)
         alone = table["point_id"].groupby(key).transform("nunique").eq(1)
         for name, point in dict(zip(key[alone], table["point_id"][alone], strict=True)).items():
             ids.setdefault(str(name), point)
-        found.append(table.assign(point_id=table["point_id"].where(~alone, key.map(ids).astype("string"))))
-    return found
+        renamed.append(table.assign(point_id=table["point_id"].where(~alone, key.map(ids).astype("string"))))
+    return renamed
 
 
 def decide(
@@ -268,20 +268,20 @@ def decide(
     both = _points(a, b)
     names = [str(point) for point in both["point_id"]]
     differences: dict[str, Difference] = {}
-    told: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for point in names:
         problem = _problem(point, sides, reasons, spread.runs)
         if problem is None:
             differences[point] = spread.difference(first, second, [point])
         else:
-            told[point] = problem
+            problems[point] = problem
     together = _together(list(differences), (a, b), value)
     whole = spread.difference(first, second, together) if len(together) > 1 else None
     family = [*differences.values(), *([whole] if whole else [])]
     answers = _answers(family, value, margin)
-    found = dict(zip(differences, answers, strict=False))
-    joint = answers[-1] if whole else found[together[0]] if len(differences) > 1 else None
-    rows = [_means(sides, point) | found.get(point, {"reason": told.get(point)}) for point in names]
+    by_point = dict(zip(differences, answers, strict=False))
+    joint = answers[-1] if whole else by_point[together[0]] if len(differences) > 1 else None
+    rows = [_means(sides, point) | by_point.get(point, {"reason": problems.get(point)}) for point in names]
     table = both[["point_id", *POINT]].reset_index(drop=True)
     table = pd.concat([table, pd.DataFrame(rows, columns=list(FOUND))], axis=1)
     joint = None if joint is None else joint | {"points": len(together)}
@@ -345,10 +345,10 @@ def holm(p: Sequence[float]) -> list[float]:
 def _logs(trials: pd.DataFrame, value: str) -> tuple[dict[str, pd.Series], dict[str, str]]:
     """Return each point's logarithms, or why it has none."""
     believed = valid(trials)
-    known = believed[believed[value].notna()]
+    measured = believed[believed[value].notna()]
     logs: dict[str, pd.Series] = {}
     reasons: dict[str, str] = {}
-    for point, group in known.groupby("point_id"):
+    for point, group in measured.groupby("point_id"):
         values = group[value].to_numpy(dtype=float)
         if (values <= 0).any():
             reasons[str(point)] = f"no ratio: {value} is at or below 0"

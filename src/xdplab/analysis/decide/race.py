@@ -62,8 +62,8 @@ class Standing:
     def to_json(self) -> dict[str, object]:
         """Return the answer, the ratio of b to a with its interval (null if there is none), pairs and margin;
         ``windows`` is null unless it contradicts the ratio by slices."""
-        found = {"verdict": self.answer, **_ratio(self.ratio), "pairs": self.ratio.n, "margin": self.margin}
-        return found | {"by": self.by, "windows": None if self.windows is None else _ratio(self.windows)}
+        record = {"verdict": self.answer, **_ratio(self.ratio), "pairs": self.ratio.n, "margin": self.margin}
+        return record | {"by": self.by, "windows": None if self.windows is None else _ratio(self.windows)}
 
     @property
     def text(self) -> str:
@@ -79,12 +79,12 @@ class Standing:
             )
         faster = "faster" if self.ratio.median > 0 else "slower"
         inside = abs(self.ratio.median) < log(1 + self.margin)
-        said = {
+        answer_text = {
             "equivalent": f"equivalent within {self.margin:.1%}",
             "differs": f"differs: b is {faster}" + (f", by less than {self.margin:.1%} in the middle" * inside),
             "undecided": f"undecided within {self.margin:.1%}",
         }[self.answer]
-        return f"{said}; b over a {_interval(self.ratio)} after {n} pairs, by {self.by}"
+        return f"{answer_text}; b over a {_interval(self.ratio)} after {n} pairs, by {self.by}"
 
 
 def _answer(ratio: Known, margin: float) -> Answer:
@@ -114,9 +114,9 @@ def standing(rates: Rates, slices: Rates, pairs: Sequence[tuple[str, str]], marg
     values, windows = [], []
     for repetition in sorted({repetition for _, repetition in rates}):
         logs = [_log_ratio(rates, slices if b in sliced else None, a, b, repetition) for a, b in pairs]
-        found = [value for value in logs if value is not None]
-        if len(found) == len(pairs):  # a mean over different pairs would describe different points
-            values.append(fmean(found))
+        ratios = [value for value in logs if value is not None]
+        if len(ratios) == len(pairs):  # a mean over different pairs would describe different points
+            values.append(fmean(ratios))
             windows.append(fmean(log(rates[b, repetition] / rates[a, repetition]) for a, b in pairs))
     by: set[By] = {"slices" if b in sliced else "windows" for _, b in pairs}
     apart = known(windows) if _contradict(values, windows, margin) else None
