@@ -6,11 +6,9 @@ if it is negative, one of the parts was measured wrongly.
 
 from __future__ import annotations
 
-from math import sqrt
-
 import pandas as pd
 
-from xdplab.analysis.intervals import t_quantile, values_of_one_point
+from xdplab.analysis.intervals import Spread, values_of_one_point
 from xdplab.analysis.series import SETTING, key_of, valid
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.factors import PIECES, FigureRequest, levels
@@ -87,10 +85,9 @@ def summed(rows: pd.DataFrame) -> str:
     """Return whether the pieces sum to the whole: at no point may one be below zero by more than its error."""
     below = []
     for (panel, hue, x), piece in rows.groupby(["panel", "hue", "x"], sort=False):
-        values = piece["value"].astype(float)
-        error = t_quantile(0.975, len(values) - 1) * values.std(ddof=1) / sqrt(len(values)) if len(values) > 1 else 0.0
-        if values.mean() + error < 0:
-            below.append(f"{hue} in {x} mode is {values.mean():.0f} ns{f' ({panel})' if panel else ''}")
+        spread = Spread.of(piece["value"])
+        if (spread.high if spread.n > 1 else spread.mean) < 0:
+            below.append(f"{hue} in {x} mode is {spread.mean:.0f} ns{f' ({panel})' if panel else ''}")
     if below:
         return f"The pieces do not sum to the whole: {'; '.join(below)}."
     repeated = rows.groupby(["panel", "hue", "x"]).size().min() > 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from xdplab.analysis.series import settled
+from xdplab.analysis.values import records
 from xdplab.errors import FigureError
 from xdplab.figures.factors import free_factors
 from xdplab.figures.marks import View, marks_frame
@@ -94,7 +94,7 @@ def behind(published: Source, spec: Spec) -> pd.DataFrame:
     """Return the published marks in the unit of one's own axis."""
     marks = published_marks(published.printed, spec)
     power = power_of(published, spec) if FAMILIES[spec.family].unit is None else IN_OWN_UNIT[spec.family]
-    return marks_frame(_records(marks.assign(value=marks["value"] * power)))
+    return marks_frame(records(marks.assign(value=marks["value"] * power)))
 
 
 def own_view(own: OwnRun, spec: Spec, language: Language = "en", *, published: bool = True) -> View:
@@ -151,9 +151,5 @@ def own_table(view: View, grey: pd.DataFrame | None) -> pd.DataFrame:
     own = corrected_table(view).assign(of="own")
     if grey is None:
         return own
-    table = marks_frame([*_records(own[list(own.columns.drop("of"))]), *_records(grey[list(MARK_COLUMNS)])])
+    table = marks_frame([*records(own[list(own.columns.drop("of"))]), *records(grey[list(MARK_COLUMNS)])])
     return corrected_table(replace(view, marks=table)).assign(of=["own"] * len(own) + ["published"] * len(grey))
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from xdplab.analysis.intervals import Spread
+from xdplab.analysis.values import records
 from xdplab.figures.marks import COLUMNS, Axes, Look, Order, View, Words, marks_frame
 from xdplab.thesis.classes import like_for_like, ring_depths, rings_of
 from xdplab.thesis.language import (
@@ -141,7 +142,7 @@ def published_view(source: Source, spec: Spec, language: Language = "en") -> Vie
     power = power_of(source, spec) if FAMILIES[spec.family].unit is None else 1.0
     label = label_of.format(power="" if power == 1 else f" (×10{_superscript(int(np.log10(power)))})")
     return View(
-        marks_frame(cast(list[dict[str, object]], marks.to_dict("records"))),
+        marks_frame(records(marks)),
         look_of(spec, language, label, (caption,)),
     )
 
