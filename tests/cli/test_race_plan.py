@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import xdplab as xl
 from xdplab import notebook
 from xdplab.cli import cli
-from xdplab.cli.race import race_plan
+from xdplab.cli.race import RaceRules, race_plan
 from xdplab.errors import LabError, PlanError
 from xdplab.plan import Plan, parse_plan
 from xdplab.studies.traffic import checks
@@ -23,10 +23,8 @@ from xdplab.studies.traffic.turns import labs_of
 
 
 def raced(first: str | Path, second: str | Path, labs: tuple[str, str] | None = None) -> Plan:
-    return race_plan(
-        str(first), str(second), mode="generic", action="tx", accesses=7, frame_bytes=128, load="max", window_s=0.5,
-        margin=None, at_least=None, at_most=30, by=None, name="r", labs=labs,
-    )  # fmt: skip
+    rules = RaceRules(mode="generic", accesses=7, frame_bytes=128, at_most=30, name="r")
+    return race_plan(str(first), str(second), rules, labs)
 
 
 def plan(folder: Path, name: str, **changes: Any) -> Path:

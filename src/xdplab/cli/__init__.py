@@ -10,7 +10,7 @@ import sys
 import warnings
 from pathlib import Path
 from types import FrameType
-from typing import TextIO
+from typing import Any
 
 import click
 from click.exceptions import NoArgsIsHelpError
@@ -150,19 +150,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _warn(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _warn(message: Warning | str, category: type[Warning], *where: Any, **into: Any) -> None:
     """Show xdplab's warnings on one line each, and those of libraries as Python does."""
     if issubclass(category, ResultsWarning):
         echo(f"xdplab: {message}", err=True)
     else:
-        _PYTHONS_OWN(message, category, filename, lineno, file, line)
+        _PYTHONS_OWN(message, category, *where, **into)
 
 
 _PYTHONS_OWN = warnings.showwarning

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from xdplab.cli.common import echo, show_frame, tell
+from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
 from xdplab.later import later
 from xdplab.studies.kinds import open_run
@@ -20,10 +21,32 @@ if TYPE_CHECKING:
 else:
     compare_programs = later("xdplab.studies.verifier.compare_programs")
 
-F = TypeVar("F", bound=Callable[..., Any])
 CSV = ".csv"
 
-_JUDGING = (
+
+@dataclass(frozen=True)
+class Judging:
+    """What of a comparison per program is shown, and which growth is allowed."""
+
+    metrics: str | None
+    filters: tuple[str, ...]
+    sort: str | None
+    top: int | None
+    thresholds: tuple[str, ...]
+
+    @property
+    def given(self) -> bool:
+        return any(astuple(self))
+
+    @property
+    def asked(self) -> Asked:
+        metrics = tuple(name.strip() for name in (self.metrics or "").split(",") if name.strip())
+        return compare_programs.Asked(metrics, self.filters, self.sort, self.top, self.thresholds)
+
+
+judging_options = options_as(
+    "judging",
+    Judging,
     click.option(
         "--show", "metrics", metavar="METRIC,…", help="Columns to show, such as processed_insns,memory_bytes."
     ),
@@ -42,43 +65,28 @@ _JUDGING = (
         help="Largest allowed growth; exit code 1 beyond it.",
     ),
 )
-_WHICH = (
+
+
+@dataclass(frozen=True)
+class Which:
+    """Whether a comparison is per program, and of which kernels."""
+
+    programs: bool
+    kernels: str | None
+
+    @property
+    def given(self) -> bool:
+        return self.programs or self.kernels is not None
+
+
+which_options = options_as(
+    "which",
+    Which,
     click.option(
         "--programs", is_flag=True, help="Study verifier: compare per program. Any option below means it too."
     ),
     click.option("--kernels", metavar="A,B", help="Study verifier: the kernel of each side, such as host,7.2."),
 )
-_NAMES = ("metrics", "filters", "sort", "top", "thresholds")
-
-
-def judging_options(command: F) -> F:
-    """Add the options for output and thresholds of a comparison per program."""
-    for option in reversed(_JUDGING):
-        command = option(command)
-    return command
-
-
-def versus_options(command: F) -> F:
-    """Add all options of a comparison per program of two given sides."""
-    for option in reversed((*_WHICH, *_JUDGING)):
-        command = option(command)
-    return command
-
-
-def taken(options: dict[str, Any]) -> dict[str, Any]:
-    """Take what `judging_options` added out of a command's options, and return it."""
-    return {name: options.pop(name) for name in _NAMES}
-
-
-def asked(options: Mapping[str, Any]) -> Asked:
-    """Return the options for output and thresholds."""
-    metrics = tuple(name.strip() for name in (options["metrics"] or "").split(",") if name.strip())
-    return compare_programs.Asked(metrics, options["filters"], options["sort"], options["top"], options["thresholds"])
-
-
-def asked_of(options: dict[str, Any]) -> Asked | None:
-    """Return the options of a comparison per program; None if none of them is given."""
-    return asked(options) if any(options.values()) else None
 
 
 def sides(first: Path, other: Path | None, kernels: str | None) -> tuple[Side, Side]:
@@ -100,9 +108,9 @@ def _side(path: Path, kernel: str | None) -> Side:
     return compare_programs.side_of_run(open_run(path), kernel)
 
 
-def show_programs(a: Side, b: Side, what: Asked, *, as_json: bool = False) -> int:
+def show_programs(a: Side, b: Side, judging: Judging, *, as_json: bool = False) -> int:
     """Show a comparison, and return its exit code."""
-    compared = compare_programs.compared(a, b, what)
+    compared = compare_programs.compared(a, b, judging.asked)
     if as_json:
         echo(json.dumps(compared.to_json(), indent=1))
         return compared.exit_code

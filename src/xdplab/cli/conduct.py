@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from xdplab.cli.common import echo, show_frame, tell
-from xdplab.errors import LabError, ResultsError, UnsupportedError
+from xdplab.errors import ResultsError, UnsupportedError
 from xdplab.later import later
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from xdplab.cli import screen
+    from xdplab.cli.options import StudyRun
     from xdplab.run import progress, rundir
     from xdplab.run.progress import Observer
     from xdplab.run.state import RunState
@@ -30,7 +30,6 @@ else:
     kinds, rundir = later("xdplab.studies.kind"), later("xdplab.run.rundir")
     openable = later("xdplab.studies.kinds")
 
-F = TypeVar("F", bound=Callable[..., Any])
 D = TypeVar("D", bound="DataclassInstance")
 
 MOST_ROWS = 100
@@ -48,57 +47,10 @@ def made_small(request: D, smallest: Callable[[D], D]) -> D:
     return replace(smallest(request), **{name: getattr(request, name) for name in chosen})
 
 
-_OPTIONS = (
-    click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Parent."),
-    click.option("--name", help="Name of the run directory; the study's by default."),
-    click.option(
-        "--resume",
-        type=click.Path(path_type=Path),
-        metavar="RUN",
-        help="Continue a run; all other options come from its plan.",
-    ),
-    click.option("--labs", metavar="A,B,…", help="Places that measure at the same time: guests that count."),
-    click.option("--json", "as_json", is_flag=True, help="Print the table's rows as JSON."),
-)
-
-
-def run_options(command: F) -> F:
-    """Add the options that all study commands have: --out, --name, --resume, --labs, --json."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-@dataclass(frozen=True)
-class RunChoices:
-    """The values of `run_options`. ``labs`` are the places that measure at the same time."""
-
-    out: Path
-    name: str | None = None
-    resume: Path | None = None
-    labs: tuple[str, ...] = ()
-    as_json: bool = False
-    figures: bool = True
-
-
-def run_choices(chosen: dict[str, Any]) -> RunChoices:
-    """Take the values of `run_options` out of those of a command."""
-    values = {field.name: chosen.pop(field.name) for field in fields(RunChoices) if field.name in chosen}
-    return RunChoices(**values | {"labs": labs_named(values["labs"])})
-
-
-def labs_named(labs: str | None, scheduler: str | None = None) -> tuple[str, ...]:
-    """Return the labs of --labs. Raises LabError for a scheduler without them."""
-    names = tuple(lab for lab in (labs or "").split(",") if lab)
-    if scheduler is not None and not names:
-        raise LabError("--scheduler says where, --labs says which: both are needed", remedy="--labs a.yaml,b.yaml")
-    return names
-
-
 Measure = Callable[["Observer"], "RunState"]
 
 
-def conduct_study(kind: Kind[Any], request: Callable[[], Any], choices: RunChoices) -> tuple[Run[Any], int]:
+def conduct_study(kind: Kind[Any], request: Callable[[], Any], choices: StudyRun) -> tuple[Run[Any], int]:
     """Start the requested run of a study, or continue ``choices.resume``; return it with the exit code."""
     old, where = choices.resume, kinds.Where(labs=choices.labs)
     if old is None:

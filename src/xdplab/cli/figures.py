@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,8 @@ import click
 from xdplab.analysis import MARGIN
 from xdplab.cli.common import FORMAT, SHARE, RunPath, echo, show_frame, tell
 from xdplab.cli.common import show as show_rows
-from xdplab.cli.compare_programs import asked_of, show_programs, sides, versus_options
+from xdplab.cli.compare_programs import Judging, Which, judging_options, show_programs, sides, which_options
+from xdplab.cli.options import PATH, options_as
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import STYLES
 from xdplab.later import later
@@ -85,53 +88,62 @@ def _traffic(run: Run[Any]) -> Run[Any]:
     return run
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """Which figures are drawn, in which style, and where."""
+
+    names: tuple[str, ...]
+    style: str | None
+    out: Path | None
+    gallery: bool
+
+
+drawing_options = options_as(
+    "drawing",
+    Drawing,
+    click.option(
+        "--only", "names", multiple=True, metavar="FIGURE", help="This figure; repeatable (default: all that apply)."
+    ),
+    click.option("--style", type=click.Choice(sorted(STYLES)), show_default="paper-1col"),
+    click.option("--out", type=PATH, help="Folder (default: RUN/figures)."),
+    click.option(
+        "--gallery", is_flag=True, help="Draw every style, and a page that shows them all (OUT/gallery.html)."
+    ),
+)
+
+
 @click.command()
 @RUN
-@click.option(
-    "--only", "names", multiple=True, metavar="FIGURE", help="This figure; repeatable (default: all that apply)."
-)
-@click.option("--style", type=click.Choice(sorted(STYLES)), show_default="paper-1col")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder (default: RUN/figures).")
-@click.option("--gallery", is_flag=True, help="Draw every style, and a page that shows them all (OUT/gallery.html).")
+@drawing_options
 @click.option(
     "--explain", "mark", nargs=2, metavar="FIGURE MARK", help="Show the files and lines behind a mark (PANEL|HUE|X)."
 )
-@click.option(
-    "--data", multiple=True, type=click.Path(path_type=Path), help="With --explain: the folder of an import's logs."
-)
-def figures(
-    directory: Path,
-    names: tuple[str, ...],
-    style: str | None,
-    out: Path | None,
-    gallery: bool,
-    mark: tuple[str, str] | None,
-    data: tuple[Path, ...],
-) -> None:
+@click.option("--data", multiple=True, type=PATH, help="With --explain: the folder of an import's logs.")
+def figures(directory: Path, drawing: Drawing, mark: tuple[str, str] | None, data: tuple[Path, ...]) -> None:
     """Draw RUN's figures as SVG, PDF and PNG, each with the table of its marks.
 
     RUN is of any kind: XDP traffic, a search, a study. --explain is for XDP traffic. A figure that --only names and
     that the run has no data for is an error.
     """
-    if mark is not None and (gallery or style or out or names):
+    if mark is not None and any(dataclasses.astuple(drawing)):
         raise PlanError("--explain prints lines", remedy="omit --gallery, --style, --out and --only")
-    if gallery and style:
+    if drawing.gallery and drawing.style:
         raise PlanError("--gallery draws every style", remedy="leave --style out, or --gallery")
     run = open_run(directory)
     if mark is not None:
         for line in run.kind.pictures.explain(run, *mark, data):
             tell(line)
         return
-    if gallery:
+    if drawing.gallery:
         page = pages.write_gallery(
             run.directory.name,
-            lambda style, folder: run.draw_figures(names=names, style=style, out=folder),
-            out or run.directory.figures,
+            lambda style, folder: run.draw_figures(names=drawing.names, style=style, out=folder),
+            drawing.out or run.directory.figures,
         )
         tell(f"written: {page}")
         return
-    lines = run.draw_figures(names=names, style=style or "paper-1col", out=out)
-    absent = [line for line in lines if names and line.startswith("no figure")]
+    lines = run.draw_figures(names=drawing.names, style=drawing.style or "paper-1col", out=drawing.out)
+    absent = [line for line in lines if drawing.names and line.startswith("no figure")]
     for line in lines:
         if line not in absent:
             tell(line)
@@ -139,52 +151,53 @@ def figures(
         raise FigureError("; ".join(absent), remedy=f"`xdplab figures {directory}` draws what the run has data for")
 
 
+@dataclass(frozen=True)
+class Versus:
+    """What RUN is compared with, by which column, how near is equal, and whether a script reads the answer."""
+
+    baseline: Path | None
+    save: Path | None
+    metric: str | None
+    margin: float
+    equal: tuple[Path, ...]
+    as_json: bool
+
+
+versus_options = options_as(
+    "versus",
+    Versus,
+    click.option(
+        "--baseline", type=PATH, metavar="FILE", help="Compare RUN with the baseline in FILE, instead of with OTHER."
+    ),
+    click.option("--save-baseline", "save", type=PATH, metavar="FILE", help="Write RUN's baseline into FILE and exit."),
+    click.option(
+        "--metric", help="Column to compare (default: forwarded_pps, pdr_pps, or a study's first column of numbers)."
+    ),
+    click.option(
+        "--margin",
+        default=MARGIN,
+        show_default=True,
+        type=SHARE,
+        help="Two runs whose ratio differs from 1 by less than this share (0.02 or 2%) are equivalent.",
+    ),
+    click.option(
+        "--equal",
+        multiple=True,
+        type=PATH,
+        metavar="RUN",
+        help="Runs that measured the same thing: they show how much equal runs differ. Give at least two.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="For a script."),
+)
+
+
 @click.command()
 @RUN
 @click.argument("other", required=False, type=RunPath())
+@which_options
+@judging_options
 @versus_options
-@click.option(
-    "--baseline",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Compare RUN with the baseline in FILE, instead of with OTHER.",
-)
-@click.option(
-    "--save-baseline",
-    "save",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write RUN's baseline into FILE and exit.",
-)
-@click.option(
-    "--metric", help="Column to compare (default: forwarded_pps, pdr_pps, or a study's first column of numbers)."
-)
-@click.option(
-    "--margin",
-    default=MARGIN,
-    show_default=True,
-    type=SHARE,
-    help="Two runs whose ratio differs from 1 by less than this share (0.02 or 2%) are equivalent.",
-)
-@click.option(
-    "--equal",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="RUN",
-    help="Runs that measured the same thing: they show how much equal runs differ. Give at least two.",
-)
-@click.option("--json", "as_json", is_flag=True, help="For a script.")
-def compare(
-    directory: Path,
-    other: Path | None,
-    baseline: Path | None,
-    save: Path | None,
-    metric: str | None,
-    margin: float,
-    equal: tuple[Path, ...],
-    as_json: bool,
-    **programs: Any,
-) -> None:
+def compare(directory: Path, other: Path | None, which: Which, judging: Judging, versus: Versus) -> None:
     """Did it change? Compare OTHER with RUN, point by point and overall: faster, slower, equivalent or undecided.
 
     Exit codes: 0 equivalent, 1 differs, 2 undecided. With --baseline, RUN is compared with a file that
@@ -193,26 +206,25 @@ def compare(
     --programs compares runs of study verifier, or CSVs that veristat wrote, per program; of one run alone its two
     kernels or two corpora. Exit codes: 0 within the thresholds, 1 beyond one or accepted no longer, 2 not judged.
     """
-    choice = asked_of(programs)
-    if choice is not None:
-        if baseline or save or metric or equal:
+    if which.given or judging.given:
+        if versus.baseline or versus.save or versus.metric or versus.equal:
             raise PlanError("--programs compares what --show names", remedy="omit --metric, --equal and baselines")
-        sys.exit(show_programs(*sides(directory, other, programs["kernels"]), choice, as_json=as_json))
-    if sum(given is not None for given in (other, baseline, save)) != 1:
+        sys.exit(show_programs(*sides(directory, other, which.kernels), judging, as_json=versus.as_json))
+    if sum(given is not None for given in (other, versus.baseline, versus.save)) != 1:
         raise PlanError("compare RUN with one of OTHER, --baseline FILE and --save-baseline FILE")
-    run, *same = (open_run(path) for path in (directory, *equal))
+    run, *same = (open_run(path) for path in (directory, *versus.equal))
     if other is not None:
-        compared = run.compare(open_run(other), metric, equal=same, margin=margin)
-    elif save is not None:
+        compared = run.compare(open_run(other), versus.metric, equal=same, margin=versus.margin)
+    elif versus.save is not None:
         first, *others = (_traffic(one) for one in (run, *same))
-        baselines.save(first, metric or run.metric, save, equal=others)
-        tell(f"written: {save}")
+        baselines.save(first, versus.metric or run.metric, versus.save, equal=others)
+        tell(f"written: {versus.save}")
         return
-    elif baseline is not None:
-        if metric or same:
+    elif versus.baseline is not None:
+        if versus.metric or same:
             raise PlanError("--baseline takes its metric and its equal runs from the file", remedy="omit them")
-        compared = baselines.against(baseline, _traffic(run), margin=margin)
-    if as_json:
+        compared = baselines.against(versus.baseline, _traffic(run), margin=versus.margin)
+    if versus.as_json:
         echo(json.dumps(compared.to_json(), indent=1, default=str))
     else:
         _show_comparison(compared)

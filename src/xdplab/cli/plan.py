@@ -6,12 +6,15 @@ import errno
 import json
 import os
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from xdplab.cli.common import echo, in_lab, parse_only, show, tell
+from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
 from xdplab.labs import default_arrangement, require_name
 from xdplab.later import later
@@ -19,7 +22,7 @@ from xdplab.resources import shipped
 
 if TYPE_CHECKING:
     import xdplab.plan as plans
-    from xdplab.plan import reference
+    from xdplab.plan import Trial, reference
     from xdplab.studies.traffic import planned
 else:
     plans, reference = later("xdplab.plan"), later("xdplab.plan.reference")
@@ -39,40 +42,56 @@ def find_plan(name: str) -> Path:
     raise PlanError(f"{name}: {os.strerror(errno.ENOENT)}", remedy="name a plan file; plans/ holds some")
 
 
+@dataclass(frozen=True)
+class PlanView:
+    """What is shown: a plan's blocks, or its trials, of some points; or what a plan file may say."""
+
+    dry_run: bool
+    only: str | None
+    schema: bool
+    factors: bool
+
+
+plan_view_options = options_as(
+    "view",
+    PlanView,
+    click.option("--dry-run", is_flag=True, help="List every trial in its order."),
+    click.option("--only", metavar="FACTOR=VALUE,…", help="As for `run`."),
+    click.option("--schema", is_flag=True, help="Print the JSON schema of a plan file."),
+    click.option("--factors", is_flag=True, help="Print every factor: values, default, unit, meaning (Markdown)."),
+)
+
+
 @click.command()
 @PLAN_OR_NAME
-@click.option("--dry-run", is_flag=True, help="List every trial in its order.")
-@click.option("--only", metavar="FACTOR=VALUE,…", help="As for `run`.")
-@click.option("--schema", is_flag=True, help="Print the JSON schema of a plan file.")
-@click.option("--factors", is_flag=True, help="Print every factor: values, default, unit, meaning (Markdown).")
+@plan_view_options
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @in_lab
-def plan(
-    lab_name: str | None, plan: str, dry_run: bool, only: str | None, schema: bool, factors: bool, as_json: bool
-) -> None:
+def plan(lab_name: str | None, plan: str, view: PlanView, as_json: bool) -> None:
     """Show the points of PLAN, its blocks, and the time it will take."""
-    if schema:
-        echo(json.dumps(plans.Plan.model_json_schema(), indent=1))
-        return
-    if factors:
-        echo(reference.table())
+    if view.schema or view.factors:
+        echo(json.dumps(plans.Plan.model_json_schema(), indent=1) if view.schema else reference.table())
         return
     file = find_plan(plan)
     chosen = plans.load_plan(file, to_measure=False)
     require_labs(lab_name, chosen)
-    trials = planned.plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(only))
+    trials = planned.plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(view.only))
     planned.require_frames(trials)
-    if dry_run:
-        rows = [
-            {"order": t.order, "block": t.block, "repetition": t.repetition, "point": str(t.point), "trial": t.trial_id}
-            for t in trials
-        ]
-    else:
-        points = Counter((t.point.mode, t.point.queues) for t in trials)
-        rows = [{"mode": m, "queues": q, "trials": n} for (m, q), n in sorted(points.items())]
-    show(rows, as_json=as_json)
+    show(_each(trials) if view.dry_run else _by_mode(trials), as_json=as_json)
     if not as_json:
         tell(plans.extent(chosen, trials))
+
+
+def _each(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+    return [
+        {"order": t.order, "block": t.block, "repetition": t.repetition, "point": str(t.point), "trial": t.trial_id}
+        for t in trials
+    ]
+
+
+def _by_mode(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+    points = Counter((t.point.mode, t.point.queues) for t in trials)
+    return [{"mode": m, "queues": q, "trials": n} for (m, q), n in sorted(points.items())]
 
 
 def require_labs(name: str | None, plan: plans.Plan) -> None:

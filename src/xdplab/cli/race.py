@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import click
 
 from xdplab.cli.common import SHARE, echo, in_lab
 from xdplab.cli.conduct import conduct
+from xdplab.cli.options import PATH, options_as
 from xdplab.cli.plan import require_labs
 from xdplab.errors import PlanError
 from xdplab.later import later
@@ -28,48 +31,90 @@ else:
     runs = later("xdplab.studies.traffic.runs")
 
 
+@dataclass(frozen=True)
+class RaceRules:
+    """How two sides race: a program's point and traffic, when the race ends, in which labs, and where its run is."""
+
+    mode: str = "native"
+    action: str = "tx"
+    function: str | None = None
+    cflags: str | None = None
+    accesses: int = 0
+    frame_bytes: int = 64
+    load: str = "max"
+    window_s: float = 0.5
+    margin: float | None = None
+    at_least: int | None = None
+    at_most: int | None = None
+    by: str | None = None
+    labs: str | None = None
+    name: str = "race"
+    out: Path = Path("results")
+
+    def side(self, word: str, trial: Mapping[str, Any]) -> Plan:
+        """Return the plan of a program or workload. Raises PlanError."""
+        points = {"mode": self.mode, "frame_bytes": self.frame_bytes} | self._program(word)
+        block = {"points": points, "traffic": {"load": self.load}}
+        return model.parse_plan({"name": self.name, "trial": trial, "blocks": [block]})
+
+    def _program(self, word: str) -> dict[str, Any]:
+        if word in WORKLOADS:
+            return {"workload": word, "accesses": self.accesses}
+        if not Path(word).is_file():
+            raise PlanError(f"{word} is neither a file nor a workload", remedy=f"workloads are {', '.join(WORKLOADS)}")
+        own: dict[str, Any] = {"action": self.action, "function": self.function, "cflags": self.cflags or []}
+        return {"program": {"file": str(Path(word).resolve()), **own}}
+
+
+race_options = options_as(
+    "rules",
+    RaceRules,
+    click.option("--mode", default="native", show_default=True),
+    click.option("--action", default="tx", show_default=True, help="Action of your own programs."),
+    click.option("--function", help="Function of your own programs, where their section has several."),
+    click.option("--cflags", metavar="FLAGS", help='Flags for the compiler of your own programs: "-Iinclude -DN=4".'),
+    click.option("--accesses", "-n", default=0, show_default=True, type=int, help="N of a workload."),
+    click.option("--frame-bytes", default=64, show_default=True, type=int),
+    click.option("--load", default="max", show_default=True),
+    click.option(
+        "--window",
+        "window_s",
+        default=0.5,
+        show_default=True,
+        type=float,
+        help="Length of each trial's window, in seconds.",
+    ),
+    click.option(
+        "--margin",
+        type=SHARE,
+        help="Two programs whose ratio differs from 1 by less than this share (0.02 or 2%) are equivalent.",
+    ),
+    click.option(
+        "--at-least",
+        type=int,
+        help="Minimum number of pairs. --margin, --at-least and --at-most have the defaults of a plan.",
+    ),
+    click.option("--at-most", type=int, help="Pairs."),
+    click.option(
+        "--by",
+        type=click.Choice(["slices", "windows"]),
+        help="slices (default): exchange the programs every 5 ms under one sender; windows: compare whole trials.",
+    ),
+    click.option(
+        "--labs", metavar="LAB,LAB", help="The lab of A and the lab of B: a race between kernels or machines."
+    ),
+    click.option("--name", default="race", show_default=True),
+    click.option("--out", type=PATH, default=Path("results"), show_default=True),
+)
+
+
 @click.command()
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@click.option("--mode", default="native", show_default=True)
-@click.option("--action", default="tx", show_default=True, help="Action of your own programs.")
-@click.option("--function", help="Function of your own programs, where their section has several.")
-@click.option("--cflags", metavar="FLAGS", help='Flags for the compiler of your own programs: "-Iinclude -DN=4".')
-@click.option("--accesses", "-n", default=0, show_default=True, type=int, help="N of a workload.")
-@click.option("--frame-bytes", default=64, show_default=True, type=int)
-@click.option("--load", default="max", show_default=True)
-@click.option(
-    "--window",
-    "window_s",
-    default=0.5,
-    show_default=True,
-    type=float,
-    help="Length of each trial's window, in seconds.",
-)
-@click.option(
-    "--margin",
-    type=SHARE,
-    help="Two programs whose ratio differs from 1 by less than this share (0.02 or 2%) are equivalent.",
-)
-@click.option(
-    "--at-least",
-    type=int,
-    help="Minimum number of pairs. --margin, --at-least and --at-most have the defaults of a plan.",
-)
-@click.option("--at-most", type=int, help="Pairs.")
-@click.option(
-    "--by",
-    type=click.Choice(["slices", "windows"]),
-    help="slices (default): exchange the programs every 5 ms under one sender; windows: compare whole trials.",
-)
-@click.option("--labs", metavar="LAB,LAB", help="The lab of A and the lab of B: a race between kernels or machines.")
-@click.option("--name", default="race", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+@race_options
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @in_lab
-def race(
-    lab_name: str | None, /, first: str, second: str, labs: str | None, out: Path, as_json: bool, **given: Any
-) -> None:
+def race(lab_name: str | None, /, first: str, second: str, rules: RaceRules, as_json: bool) -> None:
     """Which is faster, A or B (C files of yours, workloads, plans)? They take turns in one run, paired by repetition.
     Within each pair they swap every few milliseconds if they differ only in the program.
 
@@ -79,10 +124,10 @@ def race(
     The run stops when the ratio B/A is known to differ from 1, or to lie within the margin. `resume` continues after an
     interruption. Exit codes: 0 equivalent, 1 differs, 2 undecided. A plan with `race:` races any two blocks.
     """
-    plan = race_plan(first, second, labs=_two(labs, lab_name), **given)
+    plan = race_plan(first, second, rules, _two(rules.labs, lab_name))
     require_labs(lab_name, plan)
     with runs.lab_for(lab_name or plan.lab, plan) as lab:
-        run = kind.measured(plan, lab, out) if as_json else kind.TRAFFIC.run(runs.start(plan, lab, out))
+        run = kind.measured(plan, lab, rules.out) if as_json else kind.TRAFFIC.run(runs.start(plan, lab, rules.out))
         if not as_json:
             conduct(run, lambda seen: run.measure_at(runs.InLab(lab), seen), figures=False)
     standing = races.standing_of(run.directory)
@@ -101,45 +146,11 @@ def _two(labs: str | None, lab_name: str | None) -> tuple[str, str] | None:
     return names[0], names[1]
 
 
-def race_plan(
-    first: str,
-    second: str,
-    *,
-    labs: tuple[str, str] | None = None,
-    mode: str,
-    action: str,
-    accesses: int,
-    frame_bytes: int,
-    load: str,
-    window_s: float,
-    margin: float | None,
-    at_least: int | None,
-    at_most: int | None,
-    by: str | None,
-    name: str,
-    function: str | None = None,
-    cflags: str | None = None,
-) -> Plan:
+def race_plan(first: str, second: str, rules: RaceRules, labs: tuple[str, str] | None = None) -> Plan:
     """Return the plan of a race between two programs or plans, in the labs of A and of B. Raises PlanError."""
-    options: dict[str, Any] = {"action": action, "function": function, "cflags": cflags or []}
     plans = {word: model.load_plan(Path(word)) for word in (first, second) if model.is_plan_file(word)}
     trials = [plan.trial.model_dump() for plan in plans.values()]
-    trial = trials[0] if trials else {"warmup_s": 0.1, "window_s": window_s, "pause_s": 0.05}
-
-    def side(word: str) -> Plan:
-        points = {"mode": mode, "frame_bytes": frame_bytes} | _side(word, accesses, options)
-        return model.parse_plan(
-            {"name": name, "trial": trial, "blocks": [{"points": points, "traffic": {"load": load}}]}
-        )
-
-    sides = [plans.get(word) or side(word) for word in (first, second)]
-    limits = {"margin": margin, "at_least": at_least, "at_most": at_most, "by": by}
-    return model.race_of(name, sides, limits, labs or ())
-
-
-def _side(word: str, accesses: int, options: dict[str, Any]) -> dict[str, Any]:
-    if word in WORKLOADS:
-        return {"workload": word, "accesses": accesses}
-    if not Path(word).is_file():
-        raise PlanError(f"{word} is neither a file nor a workload", remedy=f"workloads are {', '.join(WORKLOADS)}")
-    return {"program": {"file": str(Path(word).resolve()), **options}}
+    trial = trials[0] if trials else {"warmup_s": 0.1, "window_s": rules.window_s, "pause_s": 0.05}
+    sides = [plans.get(word) or rules.side(word, trial) for word in (first, second)]
+    limits = {name: getattr(rules, name) for name in ("margin", "at_least", "at_most", "by")}
+    return model.race_of(rules.name, sides, limits, labs or ())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.cli.common import in_lab, tell
-from xdplab.cli.run import STEAL
+from xdplab.cli.options import STEAL
 from xdplab.labs import open_lab
 from xdplab.later import later
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from xdplab.cli.common import RunPath, in_lab, parse_only, show, tell
-from xdplab.cli.conduct import RunChoices, conduct, conduct_study, labs_named
+from xdplab.cli.conduct import conduct, conduct_study
+from xdplab.cli.options import PATH, Sharing, StudyRun, options_as, sharing_options
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs
 from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.later import later
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from xdplab.run import progress
     from xdplab.run.progress import Observer
     from xdplab.run.state import AnyTrial, Attempt
-    from xdplab.studies import kind
     from xdplab.studies.kind import Run
     from xdplab.studies.search import kind as search_kind
     from xdplab.studies.traffic import fleet, planned, runs
@@ -32,77 +33,80 @@ if TYPE_CHECKING:
 else:
     plans, planned = later("xdplab.plan"), later("xdplab.studies.traffic.planned")
     model, progress = later("xdplab.plan.model"), later("xdplab.run.progress")
-    kind, traffic_kind = later("xdplab.studies.kind"), later("xdplab.studies.traffic.kind")
+    traffic_kind = later("xdplab.studies.traffic.kind")
     search_kind = later("xdplab.studies.search.kind")
     fleet, runs = later("xdplab.studies.traffic.fleet"), later("xdplab.studies.traffic.runs")
 
 FIRST, LEFT_S = "throughput", 30.0
 """The figure drawn after a run's first repetition, and the minimum remaining time for which it is drawn."""
 
-LABS = click.option(
-    "--labs", metavar="A,B,…", help="Share the blocks among equal labs, which measure at the same time."
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """What `run` makes of a plan: the run's name and place, its points, what it is added to, and what is drawn."""
+
+    out: Path
+    name: str | None = None
+    only: str | None = None
+    extend: Path | None = None
+    draw: bool = True
+    pdr_from: Path | None = None
+
+    def of(self, file: Path) -> Plan:
+        chosen = model.load_plan(file)
+        return chosen if self.name is None else chosen.model_copy(update={"name": self.name})
+
+
+planned_run_options = options_as(
+    "new",
+    PlannedRun,
+    click.option("--name", help="Name of the run directory; the plan's name by default."),
+    click.option("--out", type=PATH, default=Path("results"), show_default=True, help="Its parent."),
+    click.option("--only", metavar="FACTOR=VALUE,…", help="Measure only these points, and their baselines."),
+    click.option("--extend", type=PATH, metavar="RUN", help="Add the plan's points to an old run."),
+    click.option(
+        "--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end."
+    ),
+    click.option("--pdr-from", type=PATH, metavar="RUN", help="The search whose PDR loads in % refer to."),
 )
-SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="With --labs: the Dask scheduler of their workers.")
-STEAL = click.option("--steal", is_flag=True, help="Take the servers from a run that has been silent for 60 s.")
 
 
 @click.command()
 @PLAN_OR_NAME
-@click.option("--name", help="Name of the run directory; the plan's name by default.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Its parent.")
-@click.option("--only", metavar="FACTOR=VALUE,…", help="Measure only these points, and their baselines.")
-@click.option("--extend", type=click.Path(path_type=Path), metavar="RUN", help="Add the plan's points to an old run.")
-@click.option("--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end.")
-@click.option(
-    "--pdr-from", type=click.Path(path_type=Path), metavar="RUN", help="The search whose PDR loads in % refer to."
-)
-@LABS
-@SCHEDULER
-@STEAL
+@planned_run_options
+@sharing_options
 @in_lab
-def run(
-    lab_name: str | None,
-    plan: str,
-    name: str | None,
-    out: Path,
-    only: str | None,
-    extend: Path | None,
-    draw: bool,
-    pdr_from: Path | None,
-    labs: str | None,
-    scheduler: str | None,
-    steal: bool,
-) -> int:
+def run(lab_name: str | None, plan: str, new: PlannedRun, sharing: Sharing) -> int:
     """Measure PLAN: a file, or one of quick (the default), smoke, thesis. A study's plan.yaml is measured again."""
     file = find_plan(plan)
     if study_request := request_in(file):
         study, request = study_request
-        if only or extend or pdr_from or scheduler:
+        if new.only or new.extend or new.pdr_from or sharing.scheduler:
             raise PlanError(
                 f"{file} is a plan of study {study.name}: it takes --name, --out, --labs and --no-figures only"
             )
-        choices = RunChoices(out, name, labs=labs_named(labs), figures=draw)
+        choices = StudyRun(new.out, new.name, labs=sharing.labs, figures=new.draw)
         return conduct_study(study, lambda: request, choices)[1]
-    chosen = model.load_plan(file)
-    if name is not None:
-        chosen = chosen.model_copy(update={"name": name})
-    wanted, old = parse_only(only), _extended(extend) if extend else None
-    files = search_kind.pdr_files(open_run(pdr_from)) if pdr_from else None
-    several = labs_named(labs, scheduler)
-    if several:
-        with fleet.joined(several, scheduler) as joined:
-            joined_run = traffic_kind.TRAFFIC.run(joined.start(chosen, out, only=wanted, extend=old, files=files))
-            return conduct(joined_run, lambda seen: joined_run.measure_at(joined, seen), figures=draw)
+    chosen = new.of(file)
+    details: dict[str, Any] = {
+        "only": parse_only(new.only),
+        "extend": _extended(new.extend) if new.extend else None,
+        "files": search_kind.pdr_files(open_run(new.pdr_from)) if new.pdr_from else None,
+    }
+    if sharing.labs:
+        with fleet.joined(sharing.labs, sharing.scheduler) as joined:
+            joined_run = traffic_kind.TRAFFIC.run(joined.start(chosen, new.out, **details))
+            return conduct(joined_run, lambda seen: joined_run.measure_at(joined, seen), figures=new.draw)
     require_labs(lab_name, chosen)
     with runs.lab_for(lab_name or chosen.lab, chosen) as lab:
-        joined_run = traffic_kind.TRAFFIC.run(runs.start(chosen, lab, out, only=wanted, extend=old, files=files))
-        early, where = draw and old is None, kind.Where(lab, steal=steal)
+        planned_run = traffic_kind.TRAFFIC.run(runs.start(chosen, lab, new.out, **details))
 
         def measure(seen: Observer) -> RunState:
-            tell(_extent(chosen, joined_run.directory))
-            return joined_run.measure(FirstFigure(seen, joined_run) if early else seen, where)
+            tell(_extent(chosen, planned_run.directory))
+            early = new.draw and new.extend is None
+            return planned_run.measure(FirstFigure(seen, planned_run) if early else seen, sharing.where(lab))
 
-        return conduct(joined_run, measure, figures=draw)
+        return conduct(planned_run, measure, figures=new.draw)
 
 
 def _extended(path: Path) -> RunDirectory:
@@ -161,25 +165,20 @@ class FirstFigure:
 @click.command()
 @click.argument("directory", metavar="RUN", type=RunPath())
 @click.option("--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end.")
-@LABS
-@SCHEDULER
-@STEAL
+@sharing_options
 @in_lab
-def resume(
-    lab_name: str | None, directory: Path, draw: bool, labs: str | None, scheduler: str | None, steal: bool
-) -> int:
+def resume(lab_name: str | None, directory: Path, draw: bool, sharing: Sharing) -> int:
     """Continue RUN, of any kind, after Ctrl-C, a kill, or failed trials. A finished run stays unchanged.
 
     It continues in its lab or labs; --lab or --labs choose others. A study uses the places of its plan; --labs names
     those that measure at the same time.
     """
     run = open_run(directory)
-    where = kind.Where(lab_name, labs_named(labs, scheduler), scheduler, steal)
     if not run.state.owed:
         done = run.complete()
         tell("; ".join([f"{directory}: {progress.ending(run.state)}; nothing is missing", *done]))
         return 0
-    return conduct(run, lambda seen: run.measure(seen, where), new=False, figures=draw)
+    return conduct(run, lambda seen: run.measure(seen, sharing.where(lab_name)), new=False, figures=draw)
 
 
 @click.command()

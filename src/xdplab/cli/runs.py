@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.cli.common import FORMAT, RunPath, show, show_frame, tell
+from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
 from xdplab.later import later
 from xdplab.run.rundir import RunDirectory
@@ -21,35 +22,49 @@ else:
     pd, listing = later("pandas"), later("xdplab.run.listing")
 
 
+@dataclasses.dataclass(frozen=True)
+class Marks:
+    """A note and tags that a run is to have or to lose: the run, and the text."""
+
+    note: tuple[Path, str] | None
+    tag: tuple[Path, str] | None
+    untag: tuple[Path, str] | None
+
+    def write(self) -> bool:
+        """Write them; return whether there were any."""
+        if self.note is not None:
+            listing.write_note(RunDirectory.open(self.note[0]), self.note[1])
+            tell(f"noted: {self.note[0]}")
+        for given, away in ((self.tag, False), (self.untag, True)):
+            if given is not None:
+                listing.write_tag(RunDirectory.open(given[0]), given[1], away=away)
+                tell(f"tags of {given[0]}: {' '.join(listing.tags_of(given[0])) or 'none'}")
+        return bool(self.note or self.tag or self.untag)
+
+
+marks_options = options_as(
+    "marks",
+    Marks,
+    click.option(
+        "--note", nargs=2, metavar="RUN TEXT", type=(RunPath(), str), help="Store TEXT as a note of RUN; '' clears it."
+    ),
+    click.option(
+        "--tag", nargs=2, metavar="RUN TAG", type=(RunPath(), str), help="Give RUN a tag, a word to find it by."
+    ),
+    click.option("--untag", nargs=2, metavar="RUN TAG", type=(RunPath(), str), help="Take a tag away from RUN."),
+)
+
+
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("results"), required=False)
-@click.option(
-    "--note", nargs=2, metavar="RUN TEXT", type=(RunPath(), str), help="Store TEXT as a note of RUN; '' clears it."
-)
-@click.option("--tag", nargs=2, metavar="RUN TAG", type=(RunPath(), str), help="Give RUN a tag, a word to find it by.")
-@click.option("--untag", nargs=2, metavar="RUN TAG", type=(RunPath(), str), help="Take a tag away from RUN.")
+@marks_options
 @click.option("--tagged", metavar="TAG", help="List only the runs that have this tag.")
 @FORMAT
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-def runs(
-    folder: Path,
-    note: tuple[Path, str] | None,
-    tag: tuple[Path, str] | None,
-    untag: tuple[Path, str] | None,
-    tagged: str | None,
-    form: str,
-    as_json: bool,
-) -> None:
+def runs(folder: Path, marks: Marks, tagged: str | None, form: str, as_json: bool) -> None:
     """List the runs in FOLDER (results), the latest first. Commands that take RUN accept `latest` for the first of
     them."""
-    if note is not None:
-        listing.write_note(RunDirectory.open(note[0]), note[1])
-        tell(f"noted: {note[0]}")
-    for given, away in ((tag, False), (untag, True)):
-        if given is not None:
-            listing.write_tag(RunDirectory.open(given[0]), given[1], away=away)
-            tell(f"tags of {given[0]}: {' '.join(listing.tags_of(given[0])) or 'none'}")
-    if note or tag or untag:
+    if marks.write():
         return
     known = [run for run in listing.known_runs(folder) if tagged is None or tagged in (run.tags or "").split()]
     rows = [dataclasses.asdict(run) for run in known]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from xdplab.cli.common import Verb, Verbs, said_once
+from xdplab.cli.options import StudyRun, study_run_options
 from xdplab.later import later
 
 if TYPE_CHECKING:
@@ -81,9 +82,9 @@ def _command(verb: StudyVerb) -> click.Command:
 
     @click.command(verb.module, help=verb.text)
     @request_options(request)
-    @conduct.run_options
-    def measure(**chosen: Any) -> int:
-        kind, choices = kinds.kind_named(verb.module), conduct.run_choices(chosen)
+    @study_run_options
+    def measure(choices: StudyRun, **chosen: Any) -> int:
+        kind = kinds.kind_named(verb.module)
         assert kind.planning is not None  # each study has one
         smallest = kind.planning.smallest
         return conduct.conduct_study(kind, lambda: requested(request, chosen, smallest), choices)[1]

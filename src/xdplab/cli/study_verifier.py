@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.cli.common import fail, show
-from xdplab.cli.compare_programs import asked, judging_options, show_programs, taken
-from xdplab.cli.conduct import conduct_study, run_choices, run_options
+from xdplab.cli.compare_programs import Judging, judging_options, show_programs
+from xdplab.cli.conduct import conduct_study
+from xdplab.cli.options import StudyRun, study_run_options
 from xdplab.cli.study import request_options, requested
 from xdplab.errors import PlanError, XdplabError
 from xdplab.labs.base import HOST
@@ -43,16 +44,17 @@ MODULES = click.option("--modules", type=FOLDER, help="Of a bzImage of yours.")
     help="Then compare two --kernel, or two OBJECTS, per program; exit code as for `compare`. No generated programs.",
 )
 @judging_options
-@run_options
-def verifier(objects: tuple[str, ...], modules: Path | None, compare: bool, **chosen: Any) -> int:
+@study_run_options
+def verifier(
+    objects: tuple[str, ...], modules: Path | None, compare: bool, judging: Judging, choices: StudyRun, **chosen: Any
+) -> int:
     """How long the kernel's verifier takes and how much memory it needs, by program size.
 
     OBJECTS are BPF objects, directories or archives of them, or `system`. Generated families are added.
     """
-    judged, choices = taken(chosen), run_choices(chosen)
     if choices.as_json and compare:
         raise PlanError("--json prints the rows", remedy="`xdplab compare RUN --programs --json` prints the comparison")
-    if any(judged.values()) and not compare:
+    if judging.given and not compare:
         raise PlanError("--show, --filter, --sort, --top and --threshold are of a comparison", remedy="add --compare")
 
     def request() -> VerifierRequest:
@@ -61,7 +63,7 @@ def verifier(objects: tuple[str, ...], modules: Path | None, compare: bool, **ch
         return _generating(requested(VerifierRequest, {"objects": objects} | chosen | sides | kernels, smallest))
 
     run, code = conduct_study(kind_named("verifier"), request, choices)
-    return show_programs(*compare_programs.sides_within(run), asked(judged)) if compare and not code else code
+    return show_programs(*compare_programs.sides_within(run), judging) if compare and not code else code
 
 
 def _generating(request: VerifierRequest) -> VerifierRequest:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.attempts import attempt_of
 
-from xdplab.cli.race import race_plan
+from xdplab.cli.race import RaceRules, race_plan
 from xdplab.compiler import sources_of
 from xdplab.errors import PlanError
 from xdplab.plan import load_plan, parse_plan
@@ -47,10 +47,7 @@ def test_the_trials_come_back_from_the_directory(tmp_path: Path) -> None:
     assert read_state(run).owed == [t.trial_id for t in run_trials_of(run)]
 
 
-RACE = {
-    "mode": "native", "action": "drop", "accesses": 0, "frame_bytes": 64, "load": "max", "window_s": 0.5,
-    "margin": None, "at_least": None, "at_most": 30, "by": None, "name": "r",
-}  # fmt: skip
+RACE = RaceRules(action="drop", at_most=30, name="r")
 LAYOUTS: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "a header beside it": ({"p.c": '#include "a.h"', "a.h": "int a;"}, {}),
     "of a subfolder, where the system has one of that name": (
@@ -236,13 +233,13 @@ def test_files_of_one_name_race_under_the_names_of_their_folders(tmp_path: Path,
         user_plan(tmp_path / folder / "src")
         (tmp_path / folder / "src/mine.h").write_text(text)
     sides = [str(tmp_path / folder / "src/mine.bpf.c") for folder in ("old", "new")]
-    plan = race_plan(*sides, **RACE)
+    plan = race_plan(*sides, RACE)
     assert race_sides(plan, "shared") == ("old/src/mine.bpf.c", "new/src/mine.bpf.c")
     run = create_run(plan, tmp_path / "out", lab="netns", arrangement="shared")
     assert race_sides(run_plan(run), "shared") == ("old/src/mine.bpf.c", "new/src/mine.bpf.c")
     assert len({trial.point.point_id for trial in run_trials_of(run)}) == 2
     with pytest.raises(PlanError, match="both sides measure mine"):
-        plan_trials(race_plan(sides[0], sides[0], **RACE), "shared")
+        plan_trials(race_plan(sides[0], sides[0], RACE), "shared")
 
 
 def test_a_run_that_ends_by_its_results_is_not_shared_among_labs(tmp_path: Path) -> None:
