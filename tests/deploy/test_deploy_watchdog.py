@@ -236,7 +236,7 @@ def test_what_a_watchdog_could_not_put_back_is_said_to_whoever_comes_next(
     left = device.left_by_the_dead(here, "lo", state)
     assert left is not None
     assert left.differing == {"features.gro": (False, True)}
-    assert left.said == "ethtool -K lo gro on: Cannot change generic-receive-offload", "the taken queues came free"
+    assert left.messages == "ethtool -K lo gro on: Cannot change generic-receive-offload", "the taken queues came free"
     with pytest.raises(HostError, match="watchdog was told: ethtool -K lo gro on: Cannot change"):
         GuardedDevice(here, "lo", state).take()
     lab = SimpleNamespace(name="netns:x", state_dir=lambda host: state)

@@ -118,8 +118,8 @@ def _rounded_weights(requested: Value, obtained: Value | None) -> bool:
     weights = [str(value).split() for value in (requested, obtained)]
     if any(table[:1] != ["weight"] for table in weights):
         return False
-    wanted, found = ([int(word) for word in table[1:]] for table in weights)
-    sizes = range(sum(found), RSS_ENTRIES[1] + 1, sum(found))
+    wanted, held = ([int(word) for word in table[1:]] for table in weights)
+    sizes = range(sum(held), RSS_ENTRIES[1] + 1, sum(held))
     return any(spread("weight", divided(wanted, size)) == obtained for size in sizes if size >= RSS_ENTRIES[0])
 
 
@@ -205,25 +205,25 @@ class Left:
 
     interface: str
     differing: dict[str, tuple[Value | None, Value]]
-    said: str
+    messages: str
 
     @property
     def text(self) -> str:
-        messages = "; ".join(self.said.splitlines())
+        messages = "; ".join(self.messages.splitlines())
         return f"{self.interface} is not as it was: {self.differing}; its host's watchdog was told: {messages}"
 
 
 def left_by_the_dead(host: Host, interface: str, state_dir: str) -> Left | None:
     """Return the settings that a watchdog failed to restore; None if there are none."""
-    said = _said(host, interface, state_dir)
-    kept = _kept(host, interface, state_dir) if said else None
+    messages = _read_messages(host, interface, state_dir)
+    kept = _kept(host, interface, state_dir) if messages else None
     differing = {} if kept is None else _differing(_now(host, interface, kept.of_device()), kept.of_device())
-    return Left(interface, differing, said) if differing else None
+    return Left(interface, differing, messages) if differing else None
 
 
-def _said(host: Host, interface: str, state_dir: str) -> str:
-    found = host.run(["cat", unrestored_path(interface, state_dir)], check=False)
-    return found.text.strip() if found.ok else ""
+def _read_messages(host: Host, interface: str, state_dir: str) -> str:
+    output = host.run(["cat", unrestored_path(interface, state_dir)], check=False)
+    return output.text.strip() if output.ok else ""
 
 
 def is_remembered(host: Host, interface: str, state_dir: str) -> bool:
@@ -242,10 +242,10 @@ def _settle(host: Host, interface: str, state_dir: str, kept: Snapshot | None) -
     try:
         restore(host, interface, kept)
     except HostError as error:
-        if not (said := _said(host, interface, state_dir)):
+        if not (messages := _read_messages(host, interface, state_dir)):
             raise
-        told = "; ".join(said.splitlines())
-        raise HostError(f"{error.message}; its host's watchdog was told: {told}", remedy=error.remedy) from error
+        one_line = "; ".join(messages.splitlines())
+        raise HostError(f"{error.message}; its host's watchdog was told: {one_line}", remedy=error.remedy) from error
     host.run(["rm", "-f", unrestored_path(interface, state_dir)])
 
 
@@ -278,11 +278,11 @@ def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot |
 
 def _kept(host: Host, interface: str, state_dir: str) -> Snapshot | None:
     """Return the stored snapshot, unless it belongs to another boot or to a former device of that name."""
-    found, link, boot = run_together(host, [["cat", _path(interface, state_dir)], *_identity_commands(interface)])
-    if not found.ok:
+    stored, link, boot = run_together(host, [["cat", _path(interface, state_dir)], *_identity_commands(interface)])
+    if not stored.ok:
         return None
     try:
-        kept = Snapshot.from_json(json.loads(found.text))
+        kept = Snapshot.from_json(json.loads(stored.text))
     except (ValueError, TypeError) as error:
         path = _path(interface, state_dir)
         raise HostError(
@@ -352,8 +352,8 @@ def _write_differences(
     setting: Setting, host: Host, interface: str, wanted: Mapping[str, Value], current: Mapping[str, Value]
 ) -> bool:
     """Write those values of one row that differ from the wanted ones, and return whether there were any."""
-    own = {key: value for key, value in wanted.items() if key.partition(".")[0] == setting.prefix}
-    changes = {key.partition(".")[2]: value for key, value in own.items() if current.get(key) != value}
+    of_row = {key: value for key, value in wanted.items() if key.partition(".")[0] == setting.prefix}
+    changes = {key.partition(".")[2]: value for key, value in of_row.items() if current.get(key) != value}
     if changes:
         write(setting, host, interface, changes)
     return bool(changes)
@@ -368,15 +368,15 @@ def _require_known(host: Host, interface: str, wanted: Iterable[str], present: M
     for key in wanted:
         # The same call may change which queues exist, so the kernel itself checks their masks.
         if key not in present and not key.startswith("xps."):
-            own = [name for name in present if name.partition(".")[0] == key.partition(".")[0]]
-            nearest = set(get_close_matches(key, own, n=NAMES_TOLD, cutoff=0.0))
-            told = ", ".join(name for name in own if name in nearest)
-            more = f" and {len(own) - NAMES_TOLD} more" if len(own) > NAMES_TOLD else ""
+            of_row = [name for name in present if name.partition(".")[0] == key.partition(".")[0]]
+            nearest = set(get_close_matches(key, of_row, n=NAMES_TOLD, cutoff=0.0))
+            names = ", ".join(name for name in of_row if name in nearest)
+            more = f" and {len(of_row) - NAMES_TOLD} more" if len(of_row) > NAMES_TOLD else ""
             row = BY_PREFIX[key.partition(".")[0]]
             strange = not_understood(row, host.run(row.question(interface), check=False))
             raise UnsupportedError(
                 f"{host.name}: {interface} has no setting {key}{f' ({strange})' if strange else ''}",
-                remedy=f"it has {told or 'none'}{more}",
+                remedy=f"it has {names or 'none'}{more}",
             )
 
 

@@ -68,7 +68,7 @@ def set_state(host: Host, wanted: DpdkState, *, sysfs: str = SYSFS) -> DpdkState
     now = read_state(host, wanted.pci, sysfs=sysfs)
     if now != wanted:
         raise UnsupportedError(
-            f"{host.name}: {_words(now)} instead of the requested {_words(wanted)}",
+            f"{host.name}: {_describe(now)} instead of the requested {_describe(wanted)}",
             remedy="hugepages need free memory, vfio-pci an IOMMU: `dmesg` on that host says which",
         )
     return before
@@ -95,7 +95,7 @@ def _pages(sysfs: str) -> str:
     return f"{sysfs}/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 
 
-def _words(state: DpdkState) -> str:
+def _describe(state: DpdkState) -> str:
     return f"{state.pci} has driver {state.driver or 'none'} and {state.hugepages} hugepages"
 
 

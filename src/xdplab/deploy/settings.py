@@ -223,12 +223,12 @@ class LinkSettings:
         return {"mtu": link["mtu"], "promisc": "PROMISC" in link["flags"], "up": "UP" in link["flags"]}
 
     def commands(self, interface: str, values: Mapping[str, Value]) -> list[Command]:
-        words = {
+        arguments = {
             "mtu": lambda value: ["mtu", str(value)],
             "promisc": lambda value: ["promisc", on_off(value)],
             "up": lambda value: ["up" if value else "down"],
         }
-        chosen = [word for name, value in values.items() for word in words[name](value)]
+        chosen = [word for name, value in values.items() for word in arguments[name](value)]
         return [Command(("ip", "link", "set", "dev", interface, *chosen))]
 
 

@@ -50,10 +50,10 @@ class Coalescing:
         """While adaptation is on, i40e, ice and iavf refuse other times: so it is switched on last."""
         first = [pair for pair in values.items() if pair[1] is not True]
         last = [pair for pair in values.items() if pair[1] is True]
-        return [one for pairs in (first, last) if pairs for one in ethtool("-C", interface, self._words(pairs))]
+        return [one for pairs in (first, last) if pairs for one in ethtool("-C", interface, self._flatten(pairs))]
 
     @staticmethod
-    def _words(pairs: Sequence[tuple[str, Value]]) -> list[str]:
+    def _flatten(pairs: Sequence[tuple[str, Value]]) -> list[str]:
         texts = ((name, on_off(value) if isinstance(value, bool) else str(value)) for name, value in pairs)
         return [word for text in texts for word in text]
 

@@ -59,20 +59,20 @@ class Client:
     """A connection, the received part of its first request, and the time when it is dropped."""
 
     def __init__(self) -> None:
-        self.said = b""
+        self.received = b""
         self.until: float | None = time.monotonic() + SILENT_S
 
     def request(self, data: bytes) -> Answer | None:
         """Add received bytes; return the request once it is complete. Raises KeeperError if it is not a request."""
-        self.said += data
-        if b"\n" not in self.said and len(self.said) < REQUEST_BYTES:
+        self.received += data
+        if b"\n" not in self.received and len(self.received) < REQUEST_BYTES:
             return None
         self.until = None
         try:
-            request = json.loads(self.said)
+            request = json.loads(self.received)
         except (ValueError, RecursionError):
             request = None
-        self.said = b""
+        self.received = b""
         if not isinstance(request, dict):
             raise KeeperError("a request is one JSON object on one line")
         return request

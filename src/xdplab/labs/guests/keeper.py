@@ -77,7 +77,7 @@ class GuestKeeper(lab_keeper.Keeper):
         self.facts: Answer = {}
         self.heard = time.monotonic()
         self.guest: GuestProcess | None = None
-        self.said = b""
+        self.received = b""
 
     def start(self) -> GuestProcess:
         """Start the guest."""
@@ -143,8 +143,8 @@ class GuestKeeper(lab_keeper.Keeper):
         self.heard = time.monotonic()
         if not data:
             self.selector.unregister(connection)  # the console shows why
-        self.said += data
-        *lines, self.said = self.said.split(b"\n")
+        self.received += data
+        *lines, self.received = self.received.split(b"\n")
         for line in lines:
             self.answered(line)
 

@@ -234,12 +234,12 @@ def _relative(inventory: Inventory, folder: Path) -> Inventory:
 
 def _refuse_secrets(path: Path, text: str, data: Any) -> None:
     """An inventory is shared and committed: it names keys, but never contains one."""
-    found = next((key for key in _keys(data) if _SECRET_WORDS.search(key)), None)
-    if found is None and _PRIVATE_KEY in text:
-        found = "a private key"
-    if found is not None:
+    secret = next((key for key in _keys(data) if _SECRET_WORDS.search(key)), None)
+    if secret is None and _PRIVATE_KEY in text:
+        secret = "a private key"
+    if secret is not None:
         raise LabError(
-            f"lab {path}: it holds {found}: an inventory holds no secret",
+            f"lab {path}: it holds {secret}: an inventory holds no secret",
             remedy="log in with a key file (`key: ~/.ssh/lab`), let sudo ask for none, and take it out of the file",
         )
 

@@ -49,7 +49,7 @@ def tree() -> BuildTree:
     """
     _require_tools()
     kernel = package()
-    config = _words(str(kernel.kernel), "--showconfig")
+    config = _run(str(kernel.kernel), "--showconfig")
     compiler = compiler_for(f"uml {kernel.release}", config)
     name = f"linux-source-{kernel.series}"
 
@@ -153,5 +153,5 @@ def _symvers(kernel: Package) -> Iterator[str]:
                 yield f"0x00000000\t{names[0]}\tvmlinux\t{export}\t{names[1]}\n"
 
 
-def _words(*argv: str) -> str:
+def _run(*argv: str) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout

@@ -51,7 +51,7 @@ class ForeignGuest:
 
     def __init__(self, name: str, argv: Sequence[str], descriptors: Sequence[int]) -> None:
         self.name = name
-        self._words, self._last = b"", ""
+        self._unread, self._last = b"", ""
         self._child = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *argv],
             stdin=subprocess.PIPE,
@@ -120,11 +120,11 @@ class ForeignGuest:
         """Return the console's lines up to the one that begins with ``mark``, which is the last."""
         lines: list[str] = []
         while True:
-            line, found, rest = self._words.partition(b"\n")
-            if not found:
-                self._words += self._more(end)
+            line, newline, rest = self._unread.partition(b"\n")
+            if not newline:
+                self._unread += self._more(end)
                 continue
-            self._words = rest
+            self._unread = rest
             lines.append(line.decode(errors="replace").strip())
             self._last = lines[-1] or self._last
             if lines[-1].startswith(mark):
@@ -145,7 +145,7 @@ class ForeignGuest:
         return bool(select.select([self._out], [], [], max(0.0, seconds))[0])
 
     def _lost(self, how: str) -> HostError:
-        last = self._words.decode(errors="replace").strip() or self._last
+        last = self._unread.decode(errors="replace").strip() or self._last
         console = f"; its console's last line: {last[-200:]}" if last else ""
         return HostError(f"{self.name}: the guest {how}{console}", remedy="--resume boots another one")
 
