@@ -209,8 +209,7 @@ class Left:
 
     @property
     def text(self) -> str:
-        messages = "; ".join(self.messages.splitlines())
-        return f"{self.interface} is not as it was: {self.differing}; its host's watchdog was told: {messages}"
+        return f"{self.interface} is not as it was: {self.differing}; its host's watchdog was told: {self.messages}"
 
 
 def left_by_the_dead(host: Host, interface: str, state_dir: str) -> Left | None:
@@ -223,7 +222,7 @@ def left_by_the_dead(host: Host, interface: str, state_dir: str) -> Left | None:
 
 def _read_messages(host: Host, interface: str, state_dir: str) -> str:
     output = host.run(["cat", unrestored_path(interface, state_dir)], check=False)
-    return output.text.strip() if output.ok else ""
+    return "; ".join(output.text.strip().splitlines()) if output.ok else ""
 
 
 def is_remembered(host: Host, interface: str, state_dir: str) -> bool:
@@ -244,8 +243,7 @@ def _settle(host: Host, interface: str, state_dir: str, kept: Snapshot | None) -
     except HostError as error:
         if not (messages := _read_messages(host, interface, state_dir)):
             raise
-        one_line = "; ".join(messages.splitlines())
-        raise HostError(f"{error.message}; its host's watchdog was told: {one_line}", remedy=error.remedy) from error
+        raise HostError(f"{error.message}; its host's watchdog was told: {messages}", remedy=error.remedy) from error
     host.run(["rm", "-f", unrestored_path(interface, state_dir)])
 
 
