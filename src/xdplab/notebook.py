@@ -118,7 +118,7 @@ def study(name: str, *, smallest: bool = False, **fields: Any) -> RunInHand:
     kind = kinds.kind_named(name)
     planning = kind.planning
     assert planning is not None  # each study has one
-    request = planning.asked(fields)
+    request = planning.request_of(fields)
     if smallest:
         chosen = {key: getattr(request, key) for key in fields}
         request = replace(planning.smallest(request), **chosen)

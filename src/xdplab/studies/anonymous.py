@@ -128,7 +128,7 @@ COMMON = {
 """Names that identify no person, and words of the formats."""
 
 
-def _words() -> set[str]:
+def _dictionary() -> set[str]:
     """Return the words that cannot be replaced in a run without changing its meaning."""
     columns = {word for name in COLUMN_NAMES for word in name.split("_")}
     return COMMON | columns | {word for factor in factors.FACTORS for word in factor.name.split("_")}
@@ -148,8 +148,8 @@ class TakenOut:
     def lines(self) -> list[str]:
         """Return a description of what was removed, and what was not."""
         counts = Counter(kind for kind, _ in self.names.values())
-        said = ", ".join(f"{kind}: {number}" for kind, number in sorted(counts.items()))
-        lines = [f"removed: {said or 'no names or addresses were found'}"]
+        counted = ", ".join(f"{kind}: {number}" for kind, number in sorted(counts.items()))
+        lines = [f"removed: {counted or 'no names or addresses were found'}"]
         if self.kept:
             lines.append(f"names that are common words stay: {', '.join(sorted(self.kept))}")
         for name, number in self.sources.items():
@@ -160,11 +160,11 @@ class TakenOut:
         """Give it a pseudonym: that of the same name in another case, else a new one."""
         if value in self.names:
             return
-        alike = [made for known, (_, made) in self.names.items() if known.lower() == value.lower()]
-        number = len({made for known, made in self.names.values() if known == kind}) + 1
+        alike = [pseudo for name, (_, pseudo) in self.names.items() if name.lower() == value.lower()]
+        number = len({seen for name, seen in self.names.values() if name == kind}) + 1
         while not alike:
-            made = pseudonym(value, number, fill)
-            alike = [made] if made not in self.names else []
+            candidate = pseudonym(value, number, fill)
+            alike = [candidate] if candidate not in self.names else []
             number += 1
         self.names[value] = kind, alike[0]
 
@@ -180,7 +180,7 @@ class TakenOut:
 
     def without(self, data: bytes) -> bytes:
         """Return the data with each identity replaced by its pseudonym."""
-        return self.pattern().sub(lambda found: self.names[found[0]][1], data)
+        return self.pattern().sub(lambda match: self.names[match[0]][1], data)
 
 
 def pseudonym(value: bytes, number: int, fill: bytes) -> bytes:
@@ -191,12 +191,12 @@ def pseudonym(value: bytes, number: int, fill: bytes) -> bytes:
     if fill == b".":
         return b" ".join(part if part == b"mitigations=off" else fill * len(part) for part in value.split(b" "))
     letters = [place for place, byte in enumerate(value) if chr(byte).isalnum()]
-    made = bytearray(value)
+    name = bytearray(value)
     for place in letters:
-        made[place] = fill[0]
+        name[place] = fill[0]
     for place, digit in zip(reversed(letters), reversed(f"{number}"), strict=False):
-        made[place] = ord(digit)
-    return bytes(made)
+        name[place] = ord(digit)
+    return bytes(name)
 
 
 def anonymous_copy(run: RunDirectory, chosen: Iterable[tuple[str, Path]], parent: Path) -> tuple[Path, TakenOut]:
@@ -205,58 +205,58 @@ def anonymous_copy(run: RunDirectory, chosen: Iterable[tuple[str, Path]], parent
     Raises ResultsError if one of them is still there.
     """
     files = {name: _data(path) for name, path in chosen}
-    found = identities(run.name, files)
+    taken = identities(run.name, files)
     sources = {name for name in files if SOURCES.fullmatch(name)}
-    pattern = found.pattern()
-    found.sources = {name: n for name in sorted(sources) if (n := len(set(pattern.findall(files[name]))))}
-    changed = {name: data if name in sources else found.without(data) for name, data in files.items()}
+    pattern = taken.pattern()
+    taken.sources = {name: n for name in sorted(sources) if (n := len(set(pattern.findall(files[name]))))}
+    changed = {name: data if name in sources else taken.without(data) for name, data in files.items()}
     changed = _with_sums(files, changed, sources)
     left = [name for name, data in changed.items() if name not in sources and pattern.search(data)]
     if left:
         raise ResultsError(f"{run.path}: {left[0]} still holds a name or an address", remedy="do not pass it on")
-    folder = parent / found.without(run.name.encode()).decode()
+    folder = parent / taken.without(run.name.encode()).decode()
     for name, data in changed.items():
-        path = folder / found.without(name.encode()).decode()
+        path = folder / taken.without(name.encode()).decode()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(gzip.compress(data, mtime=0) if name.endswith(".gz") else data)
-    return folder, found
+    return folder, taken
 
 
 def identities(name: str, files: dict[str, bytes]) -> TakenOut:
     """Return the names of people and machines in the files of a run, and those of this user and machine."""
-    found, common = TakenOut(), _words()
+    taken, common = TakenOut(), _dictionary()
     for form in FORMS:
         seen: dict[bytes, None] = {}
         for file, data in files.items():
             if not form.fields_only or file.endswith(FIELDS):
                 seen |= dict.fromkeys(match[match.lastindex or 0] for match in form.found.finditer(data))
         for value in seen:
-            _learn(found, common, form, value)
+            _learn(taken, common, form, value)
     everything = b"\n".join([name.encode(), *(file.encode() for file in files), *files.values()])
-    for form, word in _own():
+    for form, word in _controller_identities():
         value = word.encode()
         if re.search(rb"(?<![A-Za-z0-9])" + re.escape(value) + rb"(?![A-Za-z0-9])", everything):
-            _learn(found, common, form, value)
-    return found
+            _learn(taken, common, form, value)
+    return taken
 
 
-def _learn(found: TakenOut, common: set[str], form: Identity, value: bytes) -> None:
+def _learn(taken: TakenOut, common: set[str], form: Identity, value: bytes) -> None:
     text = value.decode(errors="replace")
     if not form.valid(text):
         return
     if form.kind not in NAMES:
-        found.add(form.kind, value, form.fill)
+        taken.add(form.kind, value, form.fill)
         return
     for part in dict.fromkeys((text, text.partition(".")[0])):  # a full name and its first label
         if _is_address(part):
             continue
         if part.lower() in common or len(part) < 3:
-            found.kept.add(part)
+            taken.kept.add(part)
         else:
-            found.add(form.kind, part.encode(), form.fill)
+            taken.add(form.kind, part.encode(), form.fill)
 
 
-def _own() -> Iterator[tuple[Identity, str]]:
+def _controller_identities() -> Iterator[tuple[Identity, str]]:
     """Names of this user and machine, which may occur anywhere in a run; root identifies no person."""
     by_kind = {form.kind: form for form in FORMS}
     yield by_kind["host"], socket.gethostname()
@@ -279,15 +279,15 @@ def _with_sums(before: dict[str, bytes], after: dict[str, bytes], sources: set[s
     now = dict(after)
     while True:
         pairs = {_sum(before[name]): _sum(now[name]) for name in now if now[name] != before[name]}
-        made = {name: data if name in sources else _with(pairs, after[name]) for name, data in now.items()}
-        if made == now:
+        changed = {name: data if name in sources else _with(pairs, after[name]) for name, data in now.items()}
+        if changed == now:
             return now
-        now = made
+        now = changed
 
 
 def _with(pairs: dict[bytes, bytes], data: bytes) -> bytes:
     old = re.compile(b"|".join(map(re.escape, pairs)) or rb"(?!)")
-    return old.sub(lambda found: pairs[found[0]], data)
+    return old.sub(lambda match: pairs[match[0]], data)
 
 
 def _sum(data: bytes) -> bytes:

@@ -61,10 +61,10 @@ class Taken:
 
 def export(run: Run[Any], path: Path, *, author: str | None = None, licence: str | None = None) -> Path:
     """Write a run of any kind as a zip file. Raises ResultsError for one that holds a link or a special file."""
-    files = {f"{RUN}/{name}": found for name, found in _files(run.directory.path)}
+    files = {f"{RUN}/{name}": source for name, source in _files(run.directory.path)}
     texts = _texts(run, author, licence)
     sums = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
-    sums |= {name: _sha256(found) for name, found in files.items()}
+    sums |= {name: _sha256(source) for name, source in files.items()}
     crate = _crate(run, {name: (sums[name], size) for name, size in _sizes(files, texts)}, licence)
     texts[CRATE] = json.dumps(crate, indent=1).encode() + b"\n"
     sums[CRATE] = hashlib.sha256(texts[CRATE]).hexdigest()
@@ -84,10 +84,10 @@ def export_anonymous(run: Run[Any], path: Path, *, author: str | None = None, li
     measurement.
     """
     with tempfile.TemporaryDirectory(prefix="xdplab-anonymous-") as scratch:
-        folder, found = anonymous_copy(run.directory, _files(run.directory.path), Path(scratch))
+        folder, taken = anonymous_copy(run.directory, _files(run.directory.path), Path(scratch))
         copy = open_run(folder)
         try:
-            same = rows_csv(copy) == found.without(rows_csv(run))
+            same = rows_csv(copy) == taken.without(rows_csv(run))
         except XdplabError:
             same = False
         if not same:
@@ -96,7 +96,7 @@ def export_anonymous(run: Run[Any], path: Path, *, author: str | None = None, li
                 remedy="its plan's factors hold one: export it without --anonymous, or measure it with other addresses",
             )
         export(copy, path, author=author, licence=licence)
-    return found
+    return taken
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -243,10 +243,10 @@ def _taken(
     if (parent / chosen).exists():
         raise ResultsError(f"{parent / chosen} already exists", remedy="give another name with --name")
     (scratch / RUN / BUNDLE).write_text(json.dumps({"bundle": path.name, "rules": rules}) + "\n")
-    made = open_run(scratch / RUN)
-    rows = made.rows()
+    copy_of_run = open_run(scratch / RUN)
+    rows = copy_of_run.rows()
     equal = _csv(rows) == (scratch / ROWS).read_bytes()
-    derived = made.directory.cache
+    derived = copy_of_run.directory.cache
     (scratch / RUN).rename(parent / chosen)
     cache = RunDirectory.open(parent / chosen).cache
     shutil.rmtree(cache, ignore_errors=True)  # of another run that had this name

@@ -58,7 +58,7 @@ class ComparedRuns:
             "metric": self.metric,
             "runs": list(self.names),
             "environment": [asdict(one) for one in self.unlike],
-            "doubts": {name: list(words) for name, words in self.doubts.items()},
+            "doubts": {name: list(doubts) for name, doubts in self.doubts.items()},
             "verdict": d.verdict,
             "margin": d.margin,
             "spread": d.spread,
@@ -70,7 +70,7 @@ class ComparedRuns:
         """Return the lines before the table of points, and the answer."""
         d = self.decision
         around = [f"  {one.text}" for one in self.unlike] or ["  nothing; all that was recorded is the same"]
-        doubted = [f"  {name}: {words}" for name, every in self.doubts.items() for words in every] or ["  nothing"]
+        doubted = [f"  {name}: {doubt}" for name, doubts in self.doubts.items() for doubt in doubts] or ["  nothing"]
         counts = d.points["verdict"].value_counts()
         points = ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "none could be compared"
         lines = ["What differs around the runs:", *around, "What to doubt:", *doubted]
@@ -86,13 +86,13 @@ def _joint_lines(d: Decision) -> list[str]:
     left_out = d.joint is not None and one["points"] < d.points["verdict"].notna().sum()
     over = f"over {many(one['points'], 'point')}" if d.joint else "at the one point in common"
     over += " at maximum load" if left_out else ""
-    words = [
+    parts = [
         f"  {over}: {one['verdict']}, ratio {one['ratio']:.4f} [{one['low']:.4f}, {one['high']:.4f}]; "
         f"a difference of {one['detectable']:.1%} would have been found with 80 % power"
     ]
     if one["verdict"] == "undecided":
         needed = one["needed"]
-        words.append(
+        parts.append(
             f"  needed to show that they are the same within {d.margin:.1%}: "
             + (
                 "no number of repetitions is enough: runs lie too far apart as wholes, or too few equal runs are known "
@@ -101,7 +101,7 @@ def _joint_lines(d: Decision) -> list[str]:
                 else f"{needed} repetitions per run"
             )
         )
-    return words
+    return parts
 
 
 def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Unlike]:
@@ -141,32 +141,32 @@ def compared_rows(
     runs: Sequence[RunDirectory],
     tables: Sequence[pd.DataFrame],
     metric: str,
-    words: Mapping[str, str],
+    labels: Mapping[str, str],
     margin: float,
     unlike: Sequence[Unlike] = (),
 ) -> ComparedRuns:
     """Compare the tables of two runs (the first two; the others are equal runs) row by row.
 
     A trial may have several rows: each is a separate point, identified by its position among the rows of its trial.
-    ``words`` names the points by their ids, ``unlike`` has the differences around the first two.
+    ``labels`` names the points by their ids, ``unlike`` has the differences around the first two.
     """
     first, second, *equal = runs
     check_runs(first, second, equal)
     for run, table in zip(runs, tables, strict=True):
         check_metric(table, metric, run)
-    made = [_rows_as_points(table, metric, words) for table in tables]
-    decision: Decision = comparison.decide(made[0], made[1], metric, equal=made[2:], margin=margin)
+    points = [_rows_as_points(table, metric, labels) for table in tables]
+    decision: Decision = comparison.decide(points[0], points[1], metric, equal=points[2:], margin=margin)
     names = names_of(first, second)
     return ComparedRuns(metric, names, tuple(unlike), dict.fromkeys(names, ()), decision)
 
 
-def _rows_as_points(table: pd.DataFrame, metric: str, words: Mapping[str, str]) -> pd.DataFrame:
+def _rows_as_points(table: pd.DataFrame, metric: str, labels: Mapping[str, str]) -> pd.DataFrame:
     """Return each row as a valid trial of its own point, without rows that have no value or one at or below 0."""
     if "trial_id" not in table:
         raise ResultsError("this study has no repetitions to compare")
     point = table["trial_id"].astype(str).str.rpartition("-r")
     place = (table.groupby("trial_id").cumcount() + 1).astype(str)
-    name = point[0].map(lambda one: words.get(one, one)).astype("string")
+    name = point[0].map(lambda one: labels.get(one, one)).astype("string")
     rows = pd.DataFrame(
         {
             "point_id": (point[0] + "/" + place).astype("string"),
@@ -176,8 +176,8 @@ def _rows_as_points(table: pd.DataFrame, metric: str, words: Mapping[str, str]) 
             metric: table[metric].astype("Float64"),
         }
     )
-    found: pd.DataFrame = comparison.as_points(rows[rows[metric].gt(0).fillna(False).astype(bool)])
-    return found.reset_index(drop=True)
+    measured: pd.DataFrame = comparison.as_points(rows[rows[metric].gt(0).fillna(False).astype(bool)])
+    return measured.reset_index(drop=True)
 
 
 def _short(value: str | None) -> str:

@@ -22,7 +22,7 @@ def around(run: RunDirectory) -> dict[str, str]:
             if name == SETTINGS:
                 facts |= {f"{place}: {setting}": value for setting, value in _settings(state).items()}
             elif name not in MOMENT:
-                facts |= flat(f"{place}: {name}", _said(answer))
+                facts |= flat(f"{place}: {name}", _text(answer))
     return facts
 
 
@@ -33,9 +33,9 @@ def _settings(state: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return parse_settings(shown) if shown else {}
 
 
-def _said(answer: Mapping[str, str]) -> str:
-    words = answer.get("value", answer.get("commit"))
-    return words if words is not None else f"absent: {answer.get('absent')}"
+def _text(answer: Mapping[str, str]) -> str:
+    text = answer.get("value", answer.get("commit"))
+    return text if text is not None else f"absent: {answer.get('absent')}"
 
 
 def _states(run: RunDirectory, when: str = "before") -> dict[str, defaultdict[str, Any]]:
@@ -52,18 +52,18 @@ def summary(run: RunDirectory, also: Iterable[str] = ()) -> str | None:
     here = states.get(CONTROLLER)
     if here is None:
         return None
-    cpu = flat("cpus", _said(here["cpus"])).get("cpus Model name", "CPU not known")
-    said = [f"{cpu}, Linux {_said(here['kernel'])}", *(_mitigated(*known) for known in states.items())]
+    cpu = flat("cpus", _text(here["cpus"])).get("cpus Model name", "CPU not known")
+    parts = [f"{cpu}, Linux {_text(here['kernel'])}", *(_mitigated(*state) for state in states.items())]
     hardened = {
         place: _settings(state).get("net.core.bpf_jit_harden", "not visible") for place, state in states.items()
     }
-    said += [f"bpf_jit_harden {level} ({place})" for place, level in hardened.items()]
+    parts += [f"bpf_jit_harden {level} ({place})" for place, level in hardened.items()]
     tools = [name for name in (*_TOOLS, *also) if "value" in here.get(name, {})]
-    said += [f"{name}: {_said(here[name]).splitlines()[0]}" for name in tools]
-    said += _emulators(states)
+    parts += [f"{name}: {_text(here[name]).splitlines()[0]}" for name in tools]
+    parts += _emulators(states)
     stolen = _stolen(here, _states(run, "after").get(CONTROLLER))
-    said += [f"{stolen:.1%} of the time stolen by the hypervisor"] if stolen is not None else []
-    return "; ".join(said)
+    parts += [f"{stolen:.1%} of the time stolen by the hypervisor"] if stolen is not None else []
+    return "; ".join(parts)
 
 
 def origin(run: RunDirectory) -> str:
@@ -73,18 +73,18 @@ def origin(run: RunDirectory) -> str:
     here: Mapping[str, Any] = _states(run).get(CONTROLLER, {})
     averages = here.get("load", {}).get("value")
     load = f"of {averages.split()[0]}" if averages else "that was not recorded"
-    version = _said(here.get("xdplab", {"absent": "not recorded"}))
+    version = _text(here.get("xdplab", {"absent": "not recorded"}))
     return f"run {run.run_id} of {day}, at a load {load}, xdplab {version}"
 
 
 def _emulators(states: Mapping[str, Mapping[str, Mapping[str, str]]]) -> list[str]:
     """Return which QEMU ran the guests: a guest of another architecture has its own, named with its place."""
     guests = {place: state for place, state in states.items() if place.startswith(_GUEST)}
-    others = [f"qemu: {_said(state[OWN_QEMU])} ({place})" for place, state in guests.items() if OWN_QEMU in state]
+    others = [f"qemu: {_text(state[OWN_QEMU])} ({place})" for place, state in guests.items() if OWN_QEMU in state]
     here = states[CONTROLLER]["qemu"]
     if len(others) == len(guests) or "value" not in here:
         return others
-    return [f"qemu: {_said(here).splitlines()[0]}", *others]
+    return [f"qemu: {_text(here).splitlines()[0]}", *others]
 
 
 _GUEST = "vm:"
@@ -94,8 +94,8 @@ def _mitigated(place: str, state: Mapping[str, Mapping[str, str]]) -> str:
     """The kernel's own list counts: a guest boots with ``mitigations=off``."""
     if "value" not in state["mitigations"]:
         return f"mitigations not known ({place})"
-    active = sum("Mitigation:" in line for line in _said(state["mitigations"]).splitlines())
-    off = " by mitigations=off" if "mitigations=off" in _said(state["command_line"]) else ""
+    active = sum("Mitigation:" in line for line in _text(state["mitigations"]).splitlines())
+    off = " by mitigations=off" if "mitigations=off" in _text(state["command_line"]) else ""
     return f"{active} CPU mitigations active{off} ({place})"
 
 
@@ -121,11 +121,11 @@ def flat(name: str, value: str) -> dict[str, str]:
         except (ValueError, LookupError, TypeError, AttributeError):  # truncated, or from another tool
             return {name: value}
         # A field stands once for each kind of core: a machine may have several models.
-        told: dict[str, dict[str, None]] = {}
+        by_title: dict[str, dict[str, None]] = {}
         for title, data in fields:
             if "MHz" not in title:
-                told.setdefault(f"{name} {title.rstrip(':')}", {})[data] = None
-        return {title: ", ".join(values) for title, values in told.items()}
+                by_title.setdefault(f"{name} {title.rstrip(':')}", {})[data] = None
+        return {title: ", ".join(values) for title, values in by_title.items()}
     lines = value.splitlines()
     if len(lines) < 2 or not all(":" in line for line in lines[1:]):
         return {name: value}

@@ -111,11 +111,9 @@ def joined(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
 
 
 def _paragraphs(part: Part, content: Content) -> Sequence[str]:
-    found = part if isinstance(part, str) else part(content)
-    paragraphs = [found] if isinstance(found, str) else list(found)
-    return [
-        words.replace("{places}", places_of(content.rows)) if "{places}" in words else words for words in paragraphs
-    ]
+    text = part if isinstance(part, str) else part(content)
+    paragraphs = [text] if isinstance(text, str) else list(text)
+    return [line.replace("{places}", places_of(content.rows)) if "{places}" in line else line for line in paragraphs]
 
 
 def places_of(rows: pd.DataFrame) -> str:

@@ -106,8 +106,8 @@ def linked_tool(name: str, tool: str, cache: str) -> Path:
     architecture = architecture_of(name)
     if architecture is None:
         return Path(native.build_tool(LocalHost(), tool, cache))
-    compiler, there = architecture.compiler(), libraries.folder(architecture)
-    return Path(native.build_tool(LocalHost(), tool, cache, compiler=compiler, libraries=there))
+    compiler, folder = architecture.compiler(), libraries.folder(architecture)
+    return Path(native.build_tool(LocalHost(), tool, cache, compiler=compiler, libraries=folder))
 
 
 def build_tree(place: str) -> trees.BuildTree:
@@ -178,8 +178,8 @@ def _require_foreign(name: str) -> None:
 def _foreign_kernel(name: str) -> str:
     """Return the kernel's name in ``vm:6.1@arm64`` and ``vm:6.1@arm64:count``. Raises LabError."""
     kind, _, rest = name.partition(":")
-    kernel, way, asked = rest.partition(":")
-    if kind != "vm" or (way and asked != foreign.WAY):
+    kernel, way, wanted_way = rest.partition(":")
+    if kind != "vm" or (way and wanted_way != foreign.WAY):
         raise LabError(f"{name}: a guest of another architecture counts, and no more", remedy="write vm:KERNEL@ARCH")
     return kernel
 
@@ -191,19 +191,19 @@ def _foreign(name: str, modules: Sequence[str], tools: Sequence[Path]) -> Iterat
     with foreign.booted(_foreign_kernel(name), modules, programs) as (guest, kernel, around):
         around |= _packages(architecture_of(name)) if len(programs) > len(tools) else {}
         release = guest.run(["uname", "-r"]).text.strip()
-        there = {one: foreign.module(kernel, one) for one in modules}
+        files = {one: foreign.module(kernel, one) for one in modules}
         label = _label(name, release, "instructions")
-        yield ForeignPlace(name, guest, "instructions", release, label, around, there, programs)
+        yield ForeignPlace(name, guest, "instructions", release, label, around, files, programs)
 
 
 def _libraries(architecture: Architecture | None, programs: Iterable[bytes]) -> dict[str, bytes]:
     """Return what these programs are started with, by path; other files ask for nothing."""
     assert architecture is not None
-    found: dict[str, bytes] = {}
+    needed: dict[str, bytes] = {}
     for program in programs:
         if libraries.is_program(program):
-            found |= libraries.needed(program, libraries.folder(architecture))
-    return found
+            needed |= libraries.needed(program, libraries.folder(architecture))
+    return needed
 
 
 def _packages(architecture: Architecture | None) -> dict[str, str]:

@@ -57,7 +57,7 @@ class Planning(Protocol):
     def smallest(self) -> Callable[[Any], Any]:
         """Makes a request as small as still shows everything: a minute or two."""
 
-    def asked(self, values: Mapping[str, Any], where: str = "") -> Any:
+    def request_of(self, values: Mapping[str, Any], where: str = "") -> Any:
         """Return the request with these fields. Raises PlanError for a name that is none."""
 
     def start(self, request: Any, parent: Path, name: str | None = None) -> RunDirectory: ...
@@ -214,10 +214,10 @@ class Run(Generic[P]):
 
     def rows(self, read: Reader | None = None) -> pd.DataFrame:
         """Return the measurements that count, a row each. Writes nothing into the run."""
-        found = self.attempts(read)
-        if not self.kind.one_row_a_trial or found.empty:
-            return found
-        return found.drop_duplicates("trial_id", keep="last", ignore_index=True)
+        attempts = self.attempts(read)
+        if not self.kind.one_row_a_trial or attempts.empty:
+            return attempts
+        return attempts.drop_duplicates("trial_id", keep="last", ignore_index=True)
 
     def samples(self) -> pd.DataFrame:
         """Return one row per interval of 100 ms. Raises ResultsError for a run without samples."""
@@ -227,7 +227,7 @@ class Run(Generic[P]):
 
     def tables(self) -> dict[str, Table]:
         """Return every printed table that has content, by name."""
-        return {name: made for name, made in self.kind.tables(self).items() if not made.frame.empty}
+        return {name: content for name, content in self.kind.tables(self).items() if not content.frame.empty}
 
     def summary(self) -> list[str]:
         return self.kind.summary(self)

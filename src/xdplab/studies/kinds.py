@@ -44,9 +44,9 @@ def name_of(directory: RunDirectory) -> str:
     name = "import" if directory.imported else directory.plan_data.get("study")
     if name is None:
         return "search" if (directory.path / SEARCHED).exists() else "traffic"
-    known = [kind for kind in PLACES if kind != "import" or find_spec("xdplab.thesis")]
-    if name not in known:
-        raise ResultsError(f"{directory.path} is a run of kind {name!r}", remedy=f"known are {', '.join(known)}")
+    installed = [kind for kind in PLACES if kind != "import" or find_spec("xdplab.thesis")]
+    if name not in installed:
+        raise ResultsError(f"{directory.path} is a run of kind {name!r}", remedy=f"known are {', '.join(installed)}")
     return str(name)
 
 
@@ -72,4 +72,4 @@ def request_in(plan: Path) -> tuple[Kind[Any], Any] | None:
     source.require_trust("programs that are compiled and run")
     kind = kind_named(written.pop("study"))
     assert kind.planning is not None  # each of `STUDIES` has one
-    return kind, kind.planning.asked(written, f"{plan}: ")
+    return kind, kind.planning.request_of(written, f"{plan}: ")

@@ -68,11 +68,11 @@ class Views:
 
 def lines(drawn: Sequence[Drawn]) -> list[str]:
     """Return a line per figure: where it is, or why it is not."""
-    found = []
+    lines = []
     for figure in drawn:
         where = next((file for file in figure.files if file.suffix == ".png"), None)
-        found.append(f"figure {figure.stem}: {where}" if where else f"no figure {figure.stem}: {figure.reason}")
-    return found
+        lines.append(f"figure {figure.stem}: {where}" if where else f"no figure {figure.stem}: {figure.reason}")
+    return lines
 
 
 def draw_views(

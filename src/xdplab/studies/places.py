@@ -98,9 +98,9 @@ class Place:
 
     def module(self, name: str) -> bytes:
         """Return the file of a kernel module that the place can load. Raises UnsupportedError if it has none."""
-        found = self.host.run(["modinfo", "-F", "filename", "-k", self.release, name], check=False)
-        path = found.text.strip()
-        if not found.ok or not path.startswith("/"):
+        result = self.host.run(["modinfo", "-F", "filename", "-k", self.release, name], check=False)
+        path = result.text.strip()
+        if not result.ok or not path.startswith("/"):
             raise UnsupportedError(f"{self.label}: there is no module {name}")
         return self.host.get(path)
 

@@ -43,10 +43,10 @@ class PlainJudge:
 PLAIN = PlainJudge()
 
 
-def write_audit(run: RunDirectory, found: RunAudit) -> list[Path]:
+def write_audit(run: RunDirectory, audit: RunAudit) -> list[Path]:
     """Write audit.md and audit.json where the outputs of the run go; return their paths."""
-    data = json.dumps(found.to_json(), indent=1, sort_keys=True) + "\n"
-    texts = {"audit.md": visible(found.to_markdown()), "audit.json": data}
+    data = json.dumps(audit.to_json(), indent=1, sort_keys=True) + "\n"
+    texts = {"audit.md": visible(audit.to_markdown()), "audit.json": data}
     for name, text in texts.items():
         with replacing(run.outputs / name) as scratch:
             scratch.write_text(text)
@@ -59,7 +59,7 @@ def not_measured(attempts: Iterable[Attempt], state: RunState) -> list[Finding]:
     for attempt in attempts:
         if attempt.status != "measured":
             by_reason.setdefault((attempt.status, str(attempt.reason)), []).append(attempt)
-    found = [
+    findings = [
         Finding(
             status,
             "warning" if status == "failed" else "info",
@@ -72,5 +72,5 @@ def not_measured(attempts: Iterable[Attempt], state: RunState) -> list[Finding]:
     ]
     if owed := [trial for trial in state.owed if trial not in state.last]:
         points = tuple(dict.fromkeys(trial.rpartition("-r")[0] for trial in owed))
-        found.append(Finding("owed", "warning", f"{len(owed)} trials were not tried yet", points))
-    return found
+        findings.append(Finding("owed", "warning", f"{len(owed)} trials were not tried yet", points))
+    return findings

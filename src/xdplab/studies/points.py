@@ -172,19 +172,19 @@ class StudyPlanning(Generic[R, P]):
             path = directory.path
             raise ResultsError(f"{path} is not a run of study {self.study}", remedy="its plan.yaml names its study")
 
-        def made(known: Any) -> StudyPlan[R, P]:
-            points = tuple(self.point(**fields) for fields in known["points"])
-            return StudyPlan(directory, self.asked(plan), points, tuple(known["notes"]))
+        def made(stored: Any) -> StudyPlan[R, P]:
+            points = tuple(self.point(**fields) for fields in stored["points"])
+            return StudyPlan(directory, self.request_of(plan), points, tuple(stored["notes"]))
 
         return read_json(directory.path / "points.json", made)
 
-    def asked(self, values: Mapping[str, Any], where: str = "") -> R:
+    def request_of(self, values: Mapping[str, Any], where: str = "") -> R:
         """Return the request with these fields; lists become tuples. Raises PlanError for a name that is none."""
-        known = {field.name for field in fields(self.request)}
+        names = {field.name for field in fields(self.request)}
         for name in values:
-            if name not in known:
+            if name not in names:
                 raise PlanError(
-                    f"{where}{name}: no field of study {self.study}", remedy=f"there are {', '.join(sorted(known))}"
+                    f"{where}{name}: no field of study {self.study}", remedy=f"there are {', '.join(sorted(names))}"
                 )
         tuples: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
         return self.request(**tuples)

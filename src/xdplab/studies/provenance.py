@@ -83,14 +83,14 @@ _MOST_HANGING = 6
 
 def answers(host: Host, questions: Mapping[str, tuple[str, ...]], *, deadline_s: float = _ANSWER_S) -> Answers:
     """Ask a host everything in one command; each answer is a ``value``, or ``absent`` with the last message."""
-    asked = "".join(f"ask {name} {shlex.join(argv)}\n" for name, argv in questions.items())
-    script = _SCRIPT.format(most_s=deadline_s / _MOST_HANGING) + asked
-    said = host.run(["sh", "-c", script], deadline_s=deadline_s, check=False).text
-    found: Answers = {}
-    for part in said.split(_SEPARATOR)[:-1]:
+    calls = "".join(f"ask {name} {shlex.join(argv)}\n" for name, argv in questions.items())
+    script = _SCRIPT.format(most_s=deadline_s / _MOST_HANGING) + calls
+    output = host.run(["sh", "-c", script], deadline_s=deadline_s, check=False).text
+    answered: Answers = {}
+    for part in output.split(_SEPARATOR)[:-1]:
         name, how, text = part.split("\n", 2)
-        found[name] = {how: text.strip()} if text.strip() else {"absent": "it printed nothing"}
-    return {name: found.get(name, {"absent": "the host did not answer"}) for name in questions}
+        answered[name] = {how: text.strip()} if text.strip() else {"absent": "it printed nothing"}
+    return {name: answered.get(name, {"absent": "the host did not answer"}) for name in questions}
 
 
 def own_version() -> dict[str, str]:
@@ -160,8 +160,8 @@ class Around:
             return
         self._places.add(place.name)
         state = answers(place.host, PLACE, deadline_s=_ANSWER_S * place.patience)
-        known = {name: {"value": it} for name, it in place.around.items()}
-        self._session.note("before", state | known, place=place.name)
+        values = {name: {"value": it} for name, it in place.around.items()}
+        self._session.note("before", state | values, place=place.name)
 
     def end(self) -> None:
         """Ask this machine what changed, and write the manifest."""

@@ -58,8 +58,8 @@ class Experiment:
 
 def experiments(study: str) -> Sequence[Experiment]:
     """Return the published experiments that a study repeats."""
-    found: Sequence[Experiment] = importlib.import_module(f"xdplab.studies.{study}.published").EXPERIMENTS
-    return found
+    rows: Sequence[Experiment] = importlib.import_module(f"xdplab.studies.{study}.published").EXPERIMENTS
+    return rows
 
 
 def rows(experiments: Sequence[Experiment], table: pd.DataFrame, run: str | None = None) -> list[dict[str, Any]]:
@@ -130,12 +130,12 @@ def page(rows: Iterable[Mapping[str, Any]], around: Sequence[str]) -> str:
         "each row's run in the list at the end, which has its request and its version of xdplab. Of an experiment that "
         "several runs measured at one place, the last run's row is shown.",
     ]
-    for name, words in SOURCES.items():
+    for name, title in SOURCES.items():
         of_source = shown[shown["source"].eq(name)]
         if len(of_source):
-            parts += [f"## {words}", markdown(of_source.drop(columns="source")).rstrip()]
+            parts += [f"## {title}", markdown(of_source.drop(columns="source")).rstrip()]
     parts.append("## Measured with")
-    numbered = "\n".join(f"{number}. {words}" for number, words in enumerate(around, 1))
+    numbered = "\n".join(f"{number}. {title}" for number, title in enumerate(around, 1))
     return "\n\n".join([*parts, numbered]) + "\n"
 
 

@@ -85,11 +85,11 @@ class Part:
 
 
 def write_report(
-    asked: Sequence[Run[Any]], path: Path, *, author: str | None = None, licence: str | None = None, margin: float
+    runs: Sequence[Run[Any]], path: Path, *, author: str | None = None, licence: str | None = None, margin: float
 ) -> Path:
     """Write the page of one or several runs; two of one kind are compared. Raises ResultsError."""
-    parts = [part_of(run) for run in asked]
-    both = compared(asked, margin)
+    parts = [part_of(run) for run in runs]
+    both = compared(runs, margin)
     page = html(parts, both, author=author, licence=licence)
     return write_whole(path, page.encode())
 
@@ -178,28 +178,28 @@ def ends(rows: pd.DataFrame) -> list[str]:
     if rows.empty:
         return []
     varied, at_max = varying(rows), rows[rows["rate_requested_pps"].isna()]
-    said = []
-    for part, value, unit, words in (
+    lines = []
+    for part, value, unit, ends_of in (
         (at_max, "mpps", "Mpps", ("Fastest", "Slowest")),
         (rows[rows["rate_requested_pps"].notna()], "p99_us", "µs (p99 round trip)", ("Longest", "Shortest")),
     ):
         points = points_summary(part) if len(part) else pd.DataFrame()
         if value not in points or points[value].notna().sum() == 0:
             continue
-        known = points[points[value].notna()].sort_values(value, ascending=False)
+        measured = points[points[value].notna()].sort_values(value, ascending=False)
         names = [name for name in varied if name != "load" or part is not at_max]
-        chosen = [(words[0], known.iloc[0])] + ([(words[1], known.iloc[-1])] if len(known) > 1 else [])
+        chosen = [(ends_of[0], measured.iloc[0])] + ([(ends_of[1], measured.iloc[-1])] if len(measured) > 1 else [])
         for word, row in chosen:
-            told = [name for name in names if name in row and not pd.isna(row[name])]
-            at = ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in told)
+            shown = [name for name in names if name in row and not pd.isna(row[name])]
+            at = ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in shown)
             low, high = row.get(f"{value}_low"), row.get(f"{value}_high")
             ends = [three_digits(end) for end in (low, high) if end is not None and not pd.isna(end)]
             interval = f" [{', '.join(ends)}]" if len(ends) == 2 else " (no interval)"
-            n = row["n"] if pd.isna(own := row.get(f"{value}_n", pd.NA)) else int(own)
-            of = f", n = {n}" + (f", of {len(known)} points" if len(known) > 1 else "")
+            n = row["n"] if pd.isna(count := row.get(f"{value}_n", pd.NA)) else int(count)
+            of = f", n = {n}" + (f", of {len(measured)} points" if len(measured) > 1 else "")
             limit = _limit(row) if value == "mpps" else ""
-            said.append(f"{word}: {three_digits(row[value])} {unit}{interval} at {at or 'the only point'}{of}{limit}.")
-    return said + ["Brackets are 95 % intervals over repetitions."] * bool(said)
+            lines.append(f"{word}: {three_digits(row[value])} {unit}{interval} at {at or 'the only point'}{of}{limit}.")
+    return lines + ["Brackets are 95 % intervals over repetitions."] * bool(lines)
 
 
 def _limit(point: pd.Series) -> str:
@@ -210,49 +210,49 @@ def _limit(point: pd.Series) -> str:
 
 def limits(rows: pd.DataFrame) -> list[str]:
     """Return what the run does not show."""
-    said = ["Repetitions of one run on one machine: the intervals say nothing of another machine or another day."]
+    texts = ["Repetitions of one run on one machine: the intervals say nothing of another machine or another day."]
     kinds = set(rows["arrangement"].dropna()) if "arrangement" in rows else set()
     if "shared" in kinds:
-        said.append(
+        texts.append(
             "Sender, DUT and receiver share CPUs (a closed loop): rates are costs of work, no NIC's, and loss says "
             "nothing about a DUT under overload."
         )
     if "split" in kinds:
-        said.append("The link is virtual: no NIC, no cable, no DMA took part.")
+        texts.append("The link is virtual: no NIC, no cable, no DMA took part.")
     if "slices_ratio" in rows and rows["slices_ratio"].notna().any():
-        said.append(
+        texts.append(
             "The race compared slices of a few milliseconds under one sender. The rates below are those of whole "
             "windows, which swing more: their ratio is not the answer."
         )
     if "verdict" in rows and (count := int((rows["verdict"] != "valid").sum())):
-        said.append(
+        texts.append(
             f"{count} of {len(rows)} trials are not valid: they are in no mean and no interval, and figures draw the "
             "invalid ones apart."
         )
-    return said
+    return texts
 
 
 def place(run: Run[Any], rows: pd.DataFrame) -> list[tuple[str, str]]:
     """Return where it was measured, by name."""
-    found = [("lab", ", ".join(sorted(set(rows["lab"].dropna()))))] if "lab" in rows else []
+    rows_of_place = [("lab", ", ".join(sorted(set(rows["lab"].dropna()))))] if "lab" in rows else []
     facts = {} if run.kind.planning else run.around()
-    known = {name: value for name, value in facts.items() if value and not value.startswith("absent: ")}
-    shown = [(name, value.splitlines()[0]) for name, value in known.items() if name.endswith(FACTS)]
-    if words := environment.summary(run.directory):
-        shown.append(("measured with", words))
-    return found + shown
+    values = {name: value for name, value in facts.items() if value and not value.startswith("absent: ")}
+    shown = [(name, value.splitlines()[0]) for name, value in values.items() if name.endswith(FACTS)]
+    if text := environment.summary(run.directory):
+        shown.append(("measured with", text))
+    return rows_of_place + shown
 
 
 def drawn(run: Run[Any]) -> tuple[list[Picture], list[str]]:
     """Return the run's figures, and why the others are missing."""
     with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:
         try:
-            said = run.draw_figures(out=Path(name))
+            lines = run.draw_figures(out=Path(name))
         except FigureError as error:
             return [], [str(error)]
         files = sorted(Path(name).rglob("*.svg"), key=lambda path: path.stat().st_mtime_ns)  # as the catalogue has them
         pictures = [picture(path) for path in files]
-    return pictures, [line.removeprefix("no figure ") for line in said if line.startswith("no figure ")]
+    return pictures, [line.removeprefix("no figure ") for line in lines if line.startswith("no figure ")]
 
 
 def picture(path: Path) -> Picture:
@@ -276,7 +276,7 @@ def inlined(svg: bytes) -> str:
 
     Ids begin with a sum of the figure, as two figures have shapes of the same name.
     """
-    root, own = ElementTree.fromstring(svg), hashlib.sha256(svg).hexdigest()[:8]
+    root, prefix = ElementTree.fromstring(svg), hashlib.sha256(svg).hexdigest()[:8]
     for parent in list(root.iter()):
         for child in list(parent):
             if not isinstance(child.tag, str) or child.tag.removeprefix(f"{{{_SVG}}}") not in _DRAWN:
@@ -285,14 +285,14 @@ def inlined(svg: bytes) -> str:
         for name, value in list(element.items()):
             if name == _LINK or name.startswith("on") or name in ("href", "class", "id"):
                 del element.attrib[name]
-            if name in ("id", "class") and (found := _NAMED.fullmatch(value)):
-                element.set(f"data-{found[1]}", found[2])
+            if name in ("id", "class") and (match := _NAMED.fullmatch(value)):
+                element.set(f"data-{match[1]}", match[2])
             elif name == "id":
-                element.set("id", f"{own}-{value}")
+                element.set("id", f"{prefix}-{value}")
             elif name in (_LINK, "href") and value.startswith("#"):
-                element.set("href", f"#{own}-{value[1:]}")
+                element.set("href", f"#{prefix}-{value[1:]}")
             elif "url(#" in value:
-                element.set(name, value.replace("url(#", f"url(#{own}-"))
+                element.set(name, value.replace("url(#", f"url(#{prefix}-"))
     for name in ("width", "height"):
         root.attrib.pop(name, None)
     root.set("style", "stroke-linejoin: round; stroke-linecap: butt")  # matplotlib's style for all elements
@@ -300,38 +300,38 @@ def inlined(svg: bytes) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def compared(asked: Sequence[Run[Any]], margin: float) -> Part | None:
+def compared(runs: Sequence[Run[Any]], margin: float) -> Part | None:
     """Return the comparison of two runs of one kind; None for any other number or for two kinds."""
-    if len(asked) != 2 or asked[0].kind.name != asked[1].kind.name:
+    if len(runs) != 2 or runs[0].kind.name != runs[1].kind.name:
         return None
-    found = asked[0].compare(asked[1], margin=margin)
-    picture, why = _ratios(found)
-    points = found.decision.points.dropna(axis=1, how="all")
-    told = [name for name in points if name not in ("point_id", "mean_a", "mean_b")]
+    comparison = runs[0].compare(runs[1], margin=margin)
+    picture, why = _ratios(comparison)
+    points = comparison.decision.points.dropna(axis=1, how="all")
+    columns = [name for name in points if name not in ("point_id", "mean_a", "mean_b")]
     return Part(
-        name=f"{found.names[1]} over {found.names[0]}",
+        name=f"{comparison.names[1]} over {comparison.names[0]}",
         kind="comparison",
         run_id="",
-        question=f"Did {found.metric} change from {found.names[0]} to {found.names[1]}?",
-        answer=[line.strip() for line in found.lines()[-3:]],
-        limits=[f"Around the runs, this differs: {one.text}" for one in found.unlike]
+        question=f"Did {comparison.metric} change from {comparison.names[0]} to {comparison.names[1]}?",
+        answer=[line.strip() for line in comparison.lines()[-3:]],
+        limits=[f"Around the runs, this differs: {one.text}" for one in comparison.unlike]
         or ["Nothing that was recorded differs around the two runs."],
         place=[],
         verdicts={str(k): int(v) for k, v in points["verdict"].value_counts().items()} if "verdict" in points else {},
         findings=[],
         pictures=picture,
         absent=why,
-        tables=[Table("Points that both runs have", points[told])],
+        tables=[Table("Points that both runs have", points[columns])],
         plan="",
         again=[],
     )
 
 
-def _ratios(found: ComparedRuns) -> tuple[list[Picture], list[str]]:
-    if "accesses" not in found.decision.points:
+def _ratios(comparison: ComparedRuns) -> tuple[list[Picture], list[str]]:
+    if "accesses" not in comparison.decision.points:
         return [], ["ratio: studies have no figure of it"]
     try:
-        view = compare_view(found.decision.points, names=found.names, metric=found.metric)
+        view = compare_view(comparison.decision.points, names=comparison.names, metric=comparison.metric)
     except (FigureError, NotApplicableError) as error:
         return [], [f"ratio: {error}"]
     with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:

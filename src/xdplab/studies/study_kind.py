@@ -197,7 +197,7 @@ def _compare(
     margin: float,
 ) -> ComparedRuns:
     runs = (first, second, *equal)
-    words = {point.point_id: str(point) for point in first.plan.points}
+    labels = {point.point_id: str(point) for point in first.plan.points}
     unlike = differences(first.around(), second.around())
     directories, tables = [run.directory for run in runs], [run.rows() for run in runs]
-    return compared_rows(directories, tables, metric, words, margin, unlike)
+    return compared_rows(directories, tables, metric, labels, margin, unlike)

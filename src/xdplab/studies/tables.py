@@ -47,10 +47,10 @@ class Table(NamedTuple):
         return self.frame if self.values is None else self.values
 
 
-def write_tables(made: Mapping[str, Table], folder: Path) -> list[Path]:
+def write_tables(tables: Mapping[str, Table], folder: Path) -> list[Path]:
     """Write each as Markdown and CSV. Raises ResultsError."""
     paths = []
-    for name, table in made.items():
+    for name, table in tables.items():
         csv = table.frame.to_csv(index=False, lineterminator="\n")
         paths.append(write_whole(folder / f"{name}.md", f"# {table.title}\n\n{markdown(table.frame)}".encode()))
         paths.append(write_whole(folder / f"{name}.csv", csv.encode()))

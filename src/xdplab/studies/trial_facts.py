@@ -183,12 +183,12 @@ def device_columns(device: Applied | None) -> dict[str, str]:
     """Return the columns on the plan's device settings; none where it sets nothing: the point's own word stands."""
     if device is None:
         return {}
-    pairs = {name: (asked, device.obtained.get(name)) for name, asked in sorted(device.requested.items())}
-    said = {name: {"requested": asked, "obtained": found} for name, (asked, found) in pairs.items()}
-    words = " ".join(f"{name}={_obtained(asked, found)}" for name, (asked, found) in pairs.items())
-    return {"device": words, "device_settings": json.dumps(said)}
+    pairs = {name: (wanted, device.obtained.get(name)) for name, wanted in sorted(device.requested.items())}
+    settings = {name: {"requested": wanted, "obtained": value} for name, (wanted, value) in pairs.items()}
+    text = " ".join(f"{name}={_obtained(wanted, value)}" for name, (wanted, value) in pairs.items())
+    return {"device": text, "device_settings": json.dumps(settings)}
 
 
-def _obtained(asked: DeviceValue, found: DeviceValue | None) -> str:
-    word = "none" if found is None else device_value(found)
-    return word if found == asked else f"{word} ({device_value(asked)} asked)"
+def _obtained(wanted: DeviceValue, value: DeviceValue | None) -> str:
+    word = "none" if value is None else device_value(value)
+    return word if value == wanted else f"{word} ({device_value(wanted)} asked)"

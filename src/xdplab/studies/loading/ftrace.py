@@ -55,8 +55,8 @@ def parse_function_graph(data: bytes | str) -> tuple[TracedCall, ...]:
     mark = ""
     for line, number in _lines(data):
         body, stack = line.body, stacks.setdefault(line.task, [])
-        if found := _MARK.fullmatch(body):
-            mark = found["text"]
+        if match := _MARK.fullmatch(body):
+            mark = match["text"]
         elif _END.fullmatch(body):
             if stack and line.duration_ns is not None:  # else it began before the trace
                 calls.append(TracedCall(stack.pop(), line.duration_ns, tuple(stack), mark))

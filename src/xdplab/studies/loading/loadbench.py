@@ -60,14 +60,14 @@ def parse_loadbench(data: bytes | str) -> LoadBench:
 
 
 def _counts(fields: dict[str, object], line: int) -> Counts:
-    found: dict[str, int | None] = {}
+    counts: dict[str, int | None] = {}
     for key, value in fields.items():
         if key in ("type", "name"):
             continue
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
             refuse(TOOL, f"no count in field `{key}`", line=line, text=repr(value))
-        found[key] = value
-    return found
+        counts[key] = value
+    return counts
 
 
 def _error(fields: dict[str, object], line: int) -> LoadError:

@@ -33,8 +33,8 @@ _STEPS = (
 
 def values(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that hold a duration, with it as ``value``: ns, or instructions where the clock counts those."""
-    found = table.assign(value=table["ns"].fillna(table["instructions"]))
-    return found.loc[found["value"].notna()]
+    valued = table.assign(value=table["ns"].fillna(table["instructions"]))
+    return valued.loc[valued["value"].notna()]
 
 
 def scaled(table: pd.DataFrame) -> pd.DataFrame:
@@ -43,12 +43,12 @@ def scaled(table: pd.DataFrame) -> pd.DataFrame:
     If the clock is time, two passes differ by more than the cost of tracing: a part is then its share of its own
     repetition's system call, times the median of the untraced calls. Counts stay unchanged.
     """
-    found = values(table)
-    wholes = found.loc[found["step"].isin(WHOLES)]
+    valued = values(table)
+    wholes = valued.loc[valued["step"].isin(WHOLES)]
     untraced = wholes["source"].eq(SYSTEM_CALL)
-    own = wholes.loc[~untraced, ["trial_id", "source", "repetition", "value"]].rename(columns={"value": "own"})
+    whole = wholes.loc[~untraced, ["trial_id", "source", "repetition", "value"]].rename(columns={"value": "own"})
     plain = wholes.loc[untraced].groupby("trial_id")["value"].median().rename("plain").reset_index()
-    joined = found.merge(own, on=["trial_id", "source", "repetition"], how="left").merge(
+    joined = valued.merge(whole, on=["trial_id", "source", "repetition"], how="left").merge(
         plain, on="trial_id", how="left"
     )
     watched = joined["clock"].eq("time") & joined["own"].notna()
@@ -68,8 +68,8 @@ def _middle(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     groups = rows.groupby(by, dropna=False, sort=False)["value"]
     keys = groups.size().index
     spreads = [vars(Spread.of(values, "ranks")) for _, values in groups]  # no row at all where no load was measured
-    found = pd.DataFrame(spreads, columns=["median", "n", "low", "high"], index=keys)
-    return found.astype(float).reset_index()
+    middle = pd.DataFrame(spreads, columns=["median", "n", "low", "high"], index=keys)
+    return middle.astype(float).reset_index()
 
 
 def wholes(table: pd.DataFrame) -> pd.DataFrame:
@@ -78,9 +78,9 @@ def wholes(table: pd.DataFrame) -> pd.DataFrame:
     The median of such sums differs from the sum of the steps' medians, which is ``whole`` of `parts`, where the
     repetitions spread.
     """
-    found = values(table)
-    rows = found.loc[
-        found["task"].eq("load") & found["step"].isin(_UNTRACED) & found["source"].isin((CLOCK, SYSTEM_CALL))
+    valued = values(table)
+    rows = valued.loc[
+        valued["task"].eq("load") & valued["step"].isin(_UNTRACED) & valued["source"].isin((CLOCK, SYSTEM_CALL))
     ]
     each = rows.pivot_table(index=[*SUBJECT, "repetition"], columns="step", values="value", dropna=False)
     each = each.reindex(columns=list(_UNTRACED)).dropna(how="all")
@@ -95,9 +95,11 @@ def parts(table: pd.DataFrame) -> pd.DataFrame:
     ``load``, ``insert`` and ``whole`` are the untraced pass's; "rest of load" (``copy`` for a module) is what the
     watched parts leave of the system call.
     """
-    own, first = _told(table)
+    chosen, first = _preferred_steps(table)
     wide = _wide(first).reindex(columns=list(_STEPS))
-    _divide_by_samples(wide, _wide(own.loc[own["source"].eq(SAMPLES)]).reindex(wide.index, columns=["verify", "jit"]))
+    _divide_by_samples(
+        wide, _wide(chosen.loc[chosen["source"].eq(SAMPLES)]).reindex(wide.index, columns=["verify", "jit"])
+    )
     return _completed(wide, _compiled(table)).reset_index().sort_values(SUBJECT, na_position="first", ignore_index=True)
 
 
@@ -107,18 +109,18 @@ def part_intervals(table: pd.DataFrame) -> pd.DataFrame:
     Only parts that were timed themselves have one: what remains of a whole was not timed, and a profiler has no
     repetitions.
     """
-    _, first = _told(table)
+    _, first = _preferred_steps(table)
     timed = first.loc[first["step"].isin((*BPF_PARTS, *MODULE_PARTS)) & first["low"].notna()]
     return timed[[*SUBJECT, "step", "low", "high"]]
 
 
-def _told(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _preferred_steps(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the `medians` of loads, and of these the one per step that is preferred."""
-    found = medians(table)
-    loads = found.loc[found["task"].eq("load")]
-    own = loads.loc[~(loads["step"].isin(WHOLES) & loads["source"].ne(SYSTEM_CALL))]
-    ranked = own.assign(rank=own["source"].map({name: at for at, name in enumerate(PREFERRED)}).fillna(-1))
-    return own, ranked.sort_values("rank", kind="stable").drop_duplicates([*SUBJECT, "step"])
+    middle = medians(table)
+    loads = middle.loc[middle["task"].eq("load")]
+    chosen = loads.loc[~(loads["step"].isin(WHOLES) & loads["source"].ne(SYSTEM_CALL))]
+    ranked = chosen.assign(rank=chosen["source"].map({name: at for at, name in enumerate(PREFERRED)}).fillna(-1))
+    return chosen, ranked.sort_values("rank", kind="stable").drop_duplicates([*SUBJECT, "step"])
 
 
 def _wide(rows: pd.DataFrame) -> pd.DataFrame:

@@ -47,16 +47,16 @@ class LoadRunner:
     def run(self, raw: Path, name: str, *options: str) -> LoadBench:
         """Run one pass; its lines go to the raw file ``name``. Raises UnsupportedError if the kernel refuses."""
         budget_ms = self.request.budget_s * 1000 * (_INSTRUCTIONS_SHARE if self.place.clock == "instructions" else 1)
-        asked = ["--repetitions", str(self.request.loads), "--budget-ms", str(int(budget_ms)), *options]
-        argv = [self.driver, *asked, self.mode, *([self.object] if self.object else []), *self.words]
+        options_given = ["--repetitions", str(self.request.loads), "--budget-ms", str(int(budget_ms)), *options]
+        argv = [self.driver, *options_given, self.mode, *([self.object] if self.object else []), *self.words]
         done = self.place.host.run(argv, deadline_s=DEADLINE_S * self.place.patience, check=False)
         if not done.stdout:
             done.require()
         (raw / name).write_bytes(done.stdout)
-        found = parse_loadbench(done.stdout)
-        if found.error and found.error.step != "trace":
-            raise UnsupportedError(f"{self.place.label}: {found.error.step}: {found.error.message}")
-        return found
+        result = parse_loadbench(done.stdout)
+        if result.error and result.error.step != "trace":
+            raise UnsupportedError(f"{self.place.label}: {result.error.step}: {result.error.message}")
+        return result
 
 
 def measure(bench: LoadRunner, raw: Path) -> tuple[str | None, str | None]:
@@ -82,17 +82,17 @@ def _ways(bench: LoadRunner) -> Sequence[str]:
 def _by_graph(bench: LoadRunner, raw: Path) -> str | None:
     """Only in guests: the tracer is the whole kernel's, and another user may be tracing this machine's."""
     path = "/tmp/xdplab-loading.trace"
-    found = bench.run(raw, TRACED, "--watch", "graph", "--trace", path)
-    if found.error:
-        return found.error.message
+    result = bench.run(raw, TRACED, "--watch", "graph", "--trace", path)
+    if result.error:
+        return result.error.message
     trace = bench.place.host.get(path)
     (raw / TRACE).write_bytes(trace)
     return None if parse_function_graph(trace) else "it traced no call"
 
 
 def _by_fentry(bench: LoadRunner, raw: Path) -> str | None:
-    found = bench.run(raw, TRACED, "--watch", "fentry")
-    return found.error.message if found.error else None
+    result = bench.run(raw, TRACED, "--watch", "fentry")
+    return result.error.message if result.error else None
 
 
 def _by_samples(bench: LoadRunner, raw: Path) -> str | None:
@@ -128,8 +128,8 @@ class Share:
     def interval(self) -> tuple[float, float]:
         from scipy.stats import binomtest  # only here: it takes a second to load
 
-        found = binomtest(self.samples, self.of).proportion_ci(method="wilson")
-        return float(found.low), float(found.high)
+        ci = binomtest(self.samples, self.of).proportion_ci(method="wilson")
+        return float(ci.low), float(ci.high)
 
 
 def shares(stacks: bytes) -> dict[str, Share]:

@@ -19,10 +19,10 @@ def parse_kernel_stacks(data: bytes | str) -> tuple[tuple[str, ...], ...]:
     stacks: list[tuple[str, ...]] = []
     frames: list[str] = []
     for number, line in enumerate([*lines_of(data, TOOL), ""], start=1):
-        found = _FRAME.fullmatch(line)
-        if found and _KERNEL.fullmatch(found["address"]):
-            frames.append(found["symbol"].split("+")[0])
-        elif not found and line.strip():
+        match = _FRAME.fullmatch(line)
+        if match and _KERNEL.fullmatch(match["address"]):
+            frames.append(match["symbol"].split("+")[0])
+        elif not match and line.strip():
             refuse(TOOL, "no frame of a stack", line=number, text=line)
         if not line.strip() and frames:
             stacks.append(tuple(frames))

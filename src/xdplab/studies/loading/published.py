@@ -17,11 +17,11 @@ _SCALE = {"time": (1000.0, "µs"), "instructions": (1000.0, "thousand instructio
 def _processes(kind: str) -> Callable[[pd.DataFrame], Iterator[Ours]]:
     def find(table: pd.DataFrame) -> Iterator[Ours]:
         rows = values(table[table["step"].eq("process")])
-        for label, there in rows.groupby("label", sort=False):
-            known = there.groupby("kind")["value"].median()
-            if {LIBBPF, kind} <= set(known.index):
-                scale, unit = _SCALE[str(there["clock"].iloc[0])]
-                yield ratio(label, float(known[LIBBPF]) / scale, float(known[kind]) / scale, unit)
+        for label, of_label in rows.groupby("label", sort=False):
+            medians_of = of_label.groupby("kind")["value"].median()
+            if {LIBBPF, kind} <= set(medians_of.index):
+                scale, unit = _SCALE[str(of_label["clock"].iloc[0])]
+                yield ratio(label, float(medians_of[LIBBPF]) / scale, float(medians_of[kind]) / scale, unit)
 
     return find
 
@@ -31,8 +31,8 @@ def _steps(table: pd.DataFrame) -> Iterator[tuple[str, float, float, pd.Series, 
     costs of the loader's process."""
     if not table["task"].eq("load").any():
         return
-    found = parts(table)
-    simple = found[found["kind"].eq(BPF) & found["program"].eq(_SIMPLE)].dropna(subset=["verify", "jit"])
+    shares = parts(table)
+    simple = shares[shares["kind"].eq(BPF) & shares["program"].eq(_SIMPLE)].dropna(subset=["verify", "jit"])
     processes = values(table[table["step"].eq("process") & table["kind"].eq(LIBBPF)])
     for row in simple.to_dict("records"):
         scale, unit = _SCALE[str(row["clock"])]

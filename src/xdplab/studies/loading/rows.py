@@ -92,9 +92,9 @@ def table_of(plan: StudyPlan[LoadingRequest, LoadingPoint]) -> pd.DataFrame:
 
 
 def _trial_rows(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
-    known = ("label", "clock", "kernel_release")
+    names = ("label", "clock", "kernel_release")
     facts = learnt(LoadingFacts, attempt)
-    base = asdict(point) | {name: getattr(facts, name) for name in known} | {"trial_id": attempt.trial_id}
+    base = asdict(point) | {name: getattr(facts, name) for name in names} | {"trial_id": attempt.trial_id}
     if attempt.status != "measured":
         yield base | {"step": _step_of(point), "reason": attempt.reason}
         return
@@ -142,9 +142,9 @@ def _cycles(path: Path) -> tuple[Counts, ...]:
 
 def _logged(cycles: Iterable[Counts]) -> Iterator[Value]:
     for rank, cycle in enumerate(cycles, start=1):
-        told, whole = cycle["logged_us"], cycle["load_ns"]
-        if told is not None and whole is not None:
-            yield ("verify", LOG, rank, told * 1000)
+        logged, whole = cycle["logged_us"], cycle["load_ns"]
+        if logged is not None and whole is not None:
+            yield ("verify", LOG, rank, logged * 1000)
             yield ("load", LOG, rank, whole)
 
 
@@ -153,7 +153,7 @@ def _parts(way: str | None, raw: Path) -> Iterator[Value]:
         yield from _graph_parts(raw)
     elif way == FENTRY:
         for rank, cycle in enumerate(_cycles(raw / TRACED), start=1):
-            yield from _known(
+            yield from _timed_parts(
                 FENTRY, rank, {"load": cycle["load_ns"], "verify": _verifying(cycle), "jit": cycle["jit_ns"]}
             )
 
@@ -163,13 +163,13 @@ def _sampled(plain: Iterable[Counts], raw: Path) -> Iterator[Row]:
     whole = statistics.median(ns for cycle in plain if (ns := cycle["load_ns"]) is not None)
     for step, share in shares((raw / STACKS).read_bytes()).items():
         low, high = share.interval
-        known = {"step": step, "source": SAMPLES, "repetition": 1}
-        yield known | {"ns": share.value * whole, "low": low * whole, "high": high * whole}
+        step_of = {"step": step, "source": SAMPLES, "repetition": 1}
+        yield step_of | {"ns": share.value * whole, "low": low * whole, "high": high * whole}
 
 
-def _known(source: str, rank: int, told: Mapping[str, float | None]) -> Iterator[Value]:
+def _timed_parts(source: str, rank: int, times: Mapping[str, float | None]) -> Iterator[Value]:
     """Give a value for each step that was reported."""
-    yield from ((step, source, rank, value) for step, value in told.items() if value is not None)
+    yield from ((step, source, rank, value) for step, value in times.items() if value is not None)
 
 
 def _verifying(cycle: Counts) -> int | None:
@@ -184,26 +184,26 @@ def _graph_parts(raw: Path) -> Iterator[Value]:
     for call in parse_function_graph((raw / TRACE).read_bytes()):
         calls[call.mark].append(call)
     for rank, cycle in enumerate(_cycles(raw / TRACED), start=1):
-        own = calls[f"cycle {rank - 1}"]
+        calls_of = calls[f"cycle {rank - 1}"]
         for key in ("load_ns", "init_ns"):
             if (whole := cycle.get(key)) is not None:
                 yield (STEPS[key][0], GRAPH, rank, whole)
-        yield from ((step, GRAPH, rank, ns) for step, ns in _graph_steps(own).items())
+        yield from ((step, GRAPH, rank, ns) for step, ns in _graph_steps(calls_of).items())
 
 
 def _graph_steps(calls: list[TracedCall]) -> dict[str, int]:
     """Return nanoseconds by step. From 7.2 on, and for subprograms before, the JIT runs inside the verifier."""
-    found: dict[str, int] = {}
+    times: dict[str, int] = {}
     for call in calls:
         if call.function in MODULE_CALLS:
             step = MODULE_CALLS[call.function]
-            found[step] = found.get(step, 0) + call.duration_ns
+            times[step] = times.get(step, 0) + call.duration_ns
         elif call.function == "bpf_int_jit_compile":
-            found["jit"] = found.get("jit", 0) + call.duration_ns
-            found["verify"] = found.get("verify", 0) - (call.duration_ns if "bpf_check" in call.inside else 0)
+            times["jit"] = times.get("jit", 0) + call.duration_ns
+            times["verify"] = times.get("verify", 0) - (call.duration_ns if "bpf_check" in call.inside else 0)
         elif call.function == "bpf_check":
-            found["verify"] = found.get("verify", 0) + call.duration_ns
-    return found
+            times["verify"] = times.get("verify", 0) + call.duration_ns
+    return times
 
 
 def _sizes(raw: Path) -> Iterator[tuple[str, str, int]]:

@@ -82,13 +82,13 @@ class LoadingStudy(PlacedSession):
         path = place.put(_module(point, raw, folder) if of_module else _bpf(point, raw))
         shell = [_OWN_SHELL] if is_foreign(point.place) else _tool("busybox") if point.kind == BUSYBOX else []
         pin = f"/sys/fs/bpf/xdplab-{secrets.token_hex(4)}"
-        words = {
+        command = {
             INSMOD: lambda: [*_tool("insmod"), path, NETWORK, THEN, *_tool("rmmod"), subjects.MODULE_NAME],
             BUSYBOX: lambda: [*shell, "insmod", path, NETWORK, THEN, *shell, "rmmod", subjects.MODULE_NAME],
             LIBBPF: lambda: [self.tool, "loader", path],
             BPFTOOL: lambda: [*_tool("bpftool"), "prog", "load", path, pin, THEN, *_tool("rm"), pin],
         }[point.kind]()
-        LoadRunner(place, self.tool, "process", "", self._request, tuple(words)).run(raw, PLAIN)
+        LoadRunner(place, self.tool, "process", "", self._request, tuple(command)).run(raw, PLAIN)
 
     def _compile(self, point: LoadingPoint, raw: Path, facts: LoadingFacts) -> None:
         tree = build_tree(f"vm:{point.kernel}") if point.kind == MODULE else None

@@ -65,12 +65,12 @@ def module_file(point: LoadingPoint, tree: BuildTree, folder: Path) -> Path:
 
 def sections(module: Path) -> dict[str, int]:
     """Return a module's bytes by what they become in memory: ``text``, ``rodata``, ``data``, ``bss``; and ``file``."""
-    found = dict.fromkeys(("text", "rodata", "data", "bss"), 0)
+    sizes = dict.fromkeys(("text", "rodata", "data", "bss"), 0)
     with module.open("rb") as file:
         for section in ELFFile(file).iter_sections():
             if section["sh_flags"] & _ALLOCATED:
-                found[_group(section["sh_flags"], section["sh_type"])] += section["sh_size"]
-    return found | {"file": module.stat().st_size}
+                sizes[_group(section["sh_flags"], section["sh_type"])] += section["sh_size"]
+    return sizes | {"file": module.stat().st_size}
 
 
 def _group(flags: int, kind: str) -> str:

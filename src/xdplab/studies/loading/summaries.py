@@ -34,13 +34,13 @@ NAMED = ["place", "program", "form", "accesses"]
 
 def parts_table(table: pd.DataFrame, kind: str) -> pd.DataFrame:
     """Return the parts of one kind, in µs or thousands of instructions, with their repetitions."""
-    found = parts(table)
-    own = found.loc[found["kind"].eq(kind)]
+    shares = parts(table)
+    of_kind = shares.loc[shares["kind"].eq(kind)]
     whole = "load" if kind == BPF else "insert"
     shown = [*(BPF_PARTS if kind == BPF else MODULE_PARTS), whole, "whole"]
-    out = own[NAMED].assign(unit=own["clock"].map(UNITS))
+    out = of_kind[NAMED].assign(unit=of_kind["clock"].map(UNITS))
     out = out.join(_repetitions(table, whole), on=NAMED)
-    out[shown] = (own[shown].astype(float) / 1000).round(2)
+    out[shown] = (of_kind[shown].astype(float) / 1000).round(2)
     return out.dropna(axis=1, how="all")
 
 
@@ -68,8 +68,8 @@ def versus(table: pd.DataFrame) -> pd.DataFrame:
 
 def crosscheck(table: pd.DataFrame) -> pd.DataFrame:
     """Return the verifying time from the log and from the tracer, and whether the parts are at most the whole."""
-    found = medians(table)
-    rows = found.loc[found["kind"].eq(BPF) & found["step"].isin(("verify", "jit", "load"))]
+    middle = medians(table)
+    rows = middle.loc[middle["kind"].eq(BPF) & middle["step"].isin(("verify", "jit", "load"))]
     keyed = rows.assign(who=rows["step"] + ", " + rows["source"])
     wide = keyed.pivot_table(index=SUBJECT, columns="who", values="median", dropna=False, sort=False).dropna(how="all")
     traced = next((name for name in (GRAPH, FENTRY, SAMPLES) if f"verify, {name}" in wide), None)
@@ -117,8 +117,8 @@ _SIZES = {
 
 def compiling(table: pd.DataFrame) -> pd.DataFrame:
     """Return milliseconds of this machine to compile each program: clang, or a module's make against a kernel."""
-    found = medians(table)
-    rows = found.loc[found["task"].eq("compile")].sort_values(["kind", *NAMED], na_position="first")
+    middle = medians(table)
+    rows = middle.loc[middle["task"].eq("compile")].sort_values(["kind", *NAMED], na_position="first")
     what = rows["kind"].where(rows["kind"].eq(BPF), "module for " + rows["kernel"])
     out = rows[["program", "form", "accesses"]].assign(compiled=what, ms=(rows["median"] / 1e6).round(1))
     return out.assign(n=rows["n"].astype(int))
@@ -126,8 +126,8 @@ def compiling(table: pd.DataFrame) -> pd.DataFrame:
 
 def starting(table: pd.DataFrame) -> pd.DataFrame:
     """Return the cost of a loader process that loads nothing."""
-    found = medians(table)
-    rows = found.loc[found["task"].eq("start")]
+    middle = medians(table)
+    rows = middle.loc[middle["task"].eq("start")]
     shown = rows[["place"]].assign(unit=rows["clock"].map(UNITS))
     for name in ("median", "low", "high"):
         shown[name] = (rows[name] / 1000).round(1)
@@ -144,8 +144,8 @@ def processes(table: pd.DataFrame) -> pd.DataFrame:
 
     Each ratio is of one place. The published numbers are below, in their published unit.
     """
-    found = medians(table)
-    rows = found.loc[found["task"].isin(("process", "start")) & found["step"].isin(PROCESS_STEPS)]
+    middle = medians(table)
+    rows = middle.loc[middle["task"].isin(("process", "start")) & middle["step"].isin(PROCESS_STEPS)]
     if not rows["task"].eq("process").any():
         return pd.DataFrame()
     named = process_names(rows).dropna()
@@ -182,17 +182,17 @@ PROCESS_STEPS = ("process", "undo", "start")
 def findings(table: pd.DataFrame) -> pd.DataFrame:
     """Return as text which statements hold over all programs of a place, and which do not."""
     checked = crosscheck(table)
-    said = []
+    lines = []
     for place, rows in checked.groupby("place", sort=False) if not checked.empty else ():
         worst = rows.iloc[int((rows["log / traced"] - 1).abs().argmax())]
-        said.append((place, f"the verifier's log and the trace of bpf_check() differ by at most {_percent(worst)}"))
+        lines.append((place, f"the verifier's log and the trace of bpf_check() differ by at most {_percent(worst)}"))
         over = rows.loc[rows["parts ≤ whole"].eq("NO")]
-        words = f"the parts exceed the whole for {len(over)} of {len(rows)} programs" if len(over) else _NO_EXCESS
-        said.append((place, words))
+        text = f"the parts exceed the whole for {len(over)} of {len(rows)} programs" if len(over) else _NO_EXCESS
+        lines.append((place, text))
     for place, rows in versus(table).groupby("place", sort=False) if not versus(table).empty else ():
         ratio = rows["BPF / module"]
-        said.append((place, f"BPF costs {ratio.min():.2f} to {ratio.max():.2f} times the module"))
-    return pd.DataFrame(said, columns=["place", "finding"])
+        lines.append((place, f"BPF costs {ratio.min():.2f} to {ratio.max():.2f} times the module"))
+    return pd.DataFrame(lines, columns=["place", "finding"])
 
 
 _NO_EXCESS = "verifying and JIT together are nowhere more than BPF_PROG_LOAD"

@@ -121,8 +121,8 @@ def _pile(row: Row, names: Sequence[str], ends: Mapping[tuple[object, ...], tupl
         top = at + max(size, 0.0) / whole * 100
         piece = place | {"hue": PART_WORDS[name], "value": top}
         pieces.append(piece | {"low": at, "drawn_as": "stack"})
-        if own := ends.get((*(row[column] for column in _PROGRAM), name)):
-            low, high = (at + end / whole * 100 for end in own)
+        if ends_of := ends.get((*(row[column] for column in _PROGRAM), name)):
+            low, high = (at + end / whole * 100 for end in ends_of)
             pieces.append(piece | {"low": low, "high": high, "drawn_as": "edge"})
         at = top
     return pieces
@@ -175,8 +175,8 @@ def compiling(table: pd.DataFrame) -> pd.DataFrame:
     headers = rows["kernel"].map(lambda kernel: f" for {kernel}" if kernel else "").astype("object")
     thing = rows["kind"].map(KIND_WORDS)
     hues, sizes = thing + headers + ", " + rows["form"], rows["accesses"].astype(float)
-    own = {"verdict": "valid", "limited_by": None, "point_id": rows["trial_id"]}
-    return rows.assign(panel="", hue=hues, x=sizes, thing=thing, **own)
+    columns = {"verdict": "valid", "limited_by": None, "point_id": rows["trial_id"]}
+    return rows.assign(panel="", hue=hues, x=sizes, thing=thing, **columns)
 
 
 def _medians(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:

@@ -49,8 +49,8 @@ def mode_shown(_bench: OffloadDevices, held: HeldProgram) -> Answer:
 
 @_of
 def device_shown(bench: OffloadDevices, held: HeldProgram) -> Answer:
-    found = next(p for p in bench.programs() if p.program_id == held.loaded.program_id)
-    return Answer("the port" if found.device == bench.port else str(found.device), f"dev {found.device}")
+    program = next(p for p in bench.programs() if p.program_id == held.loaded.program_id)
+    return Answer("the port" if program.device == bench.port else str(program.device), f"dev {program.device}")
 
 
 @_of
@@ -150,8 +150,8 @@ def unchecked(bench: OffloadDevices) -> Answer:
 def hook(bench: OffloadDevices) -> Answer:
     """The log comes only with a refusal."""
     with bench.switched("bpf_bind_verifier_accept", "N"):
-        words = bench.taken(bench.object()).words or ""
-    return Answer("there" if "[netdevsim] " in words else "not there", words)
+        text = bench.taken(bench.object()).words or ""
+    return Answer("there" if "[netdevsim] " in text else "not there", text)
 
 
 def delayed(bench: OffloadDevices) -> Answer:

@@ -54,7 +54,7 @@ class OffloadDevices:
     one: Card
     other: Card
     plain: str
-    said: list[dict[str, Any]] = field(default_factory=list)
+    transcript: list[dict[str, Any]] = field(default_factory=list)
     placed: set[str] = field(default_factory=set)
 
     @property
@@ -64,7 +64,9 @@ class OffloadDevices:
     def run(self, *argv: str, stdin: bytes = b"") -> Result:
         """Run a command in the guest and keep its output."""
         done = self.host.run(argv, stdin=stdin, check=False)
-        self.said.append({"argv": argv, "exit_code": done.exit_code, "stdout": done.text, "stderr": done.error_text})
+        self.transcript.append(
+            {"argv": argv, "exit_code": done.exit_code, "stdout": done.text, "stderr": done.error_text}
+        )
         return done
 
     def answer(self, *argv: str) -> Answer:
@@ -94,15 +96,15 @@ class OffloadDevices:
         try:
             loader = attach(self.host, self.xdpload, request, deadline_s=SESSION_S)
         except XdplabError as error:
-            self.said.append({"argv": request.argv(self.xdpload), "error": str(error)})
+            self.transcript.append({"argv": request.argv(self.xdpload), "error": str(error)})
             raise
         with loader:
-            found = verify(self.host, request.interface, program_id=loader.loaded.program_id, mode=mode)
+            attached = verify(self.host, request.interface, program_id=loader.loaded.program_id, mode=mode)
             assert loader.attached is not None  # mode none is not used here
-            yield HeldProgram(loader, loader.loaded, loader.attached, found)
+            yield HeldProgram(loader, loader.loaded, loader.attached, attached)
             with suppress(XdplabError):  # a question may have ended it
                 loader.detach()
-        self.said.append({"argv": loader.argv, "stdout": loader.raw})
+        self.transcript.append({"argv": loader.argv, "stdout": loader.raw})
 
     def taken(self, path: str, mode: str = "offload", **options: Any) -> Answer:
         """Return whether the project's own loader loads a program there; the words are its message for users."""
@@ -110,8 +112,8 @@ class OffloadDevices:
             with self.held(path, mode, **options):
                 return Answer(ACCEPTED)
         except XdplabError as error:
-            words = error.message.removeprefix(f"{self.host.name}: ")
-            return Answer(f"{REFUSED} at {words.partition(':')[0]}", words.partition(": ")[2])
+            text = error.message.removeprefix(f"{self.host.name}: ")
+            return Answer(f"{REFUSED} at {text.partition(':')[0]}", text.partition(": ")[2])
 
     @contextmanager
     def switched(self, name: str, value: str) -> Iterator[None]:
@@ -148,15 +150,15 @@ class OffloadDevices:
 
     def programs(self) -> tuple[bpftool_format.LoadedProgram, ...]:
         """Return the loaded XDP programs, from bpftool."""
-        found = bpftool_format.parse_programs(self.run("bpftool", "-j", "prog", "show").stdout or b"[]")
-        return tuple(program for program in found if program.type == "xdp")
+        programs = bpftool_format.parse_programs(self.run("bpftool", "-j", "prog", "show").stdout or b"[]")
+        return tuple(program for program in programs if program.type == "xdp")
 
     def attached(self, port: str | None = None) -> InKernel:
         return attached_program(self.host, port or self.port)
 
     def raw(self) -> bytes:
         """Return all commands and outputs since the last call, one JSON line each."""
-        lines, self.said = self.said, []
+        lines, self.transcript = self.transcript, []
         return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 

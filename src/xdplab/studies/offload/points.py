@@ -58,8 +58,8 @@ def gather(request: OffloadRequest) -> Gathered[OffloadPoint]:
     require_places(request.places)
     for place in request.places:
         kernel_of(place)
-    asked = [question.name for question in questions.QUESTIONS.values() if question.smallest or not request.smallest]
-    return Gathered([OffloadPoint(place, name) for place in request.places for name in asked])
+    names = [question.name for question in questions.QUESTIONS.values() if question.smallest or not request.smallest]
+    return Gathered([OffloadPoint(place, name) for place in request.places for name in names])
 
 
 def kernel_of(place: str) -> str:

@@ -126,19 +126,21 @@ _VERIFYING: tuple[_Line, ...] = (
 
 def _tables() -> list[Question]:
     groups = {"attach": _ATTACHING, "company": _COMPANY, "maps": _MAPS, "verifier": _VERIFYING}
-    made = [Question(line[0], group, *line[1:]) for group, lines in groups.items() for line in lines]
+    questions = [Question(line[0], group, *line[1:]) for group, lines in groups.items() for line in lines]
     for switch, value, what, mode, defines, expected in _SWITCHES:
         name = f"{switch.rpartition('/')[2]}={value}, {what}"
         ask = asking.switched(switch, value, mode, defines)
-        made.append(Question(name, "switches", f"{what} while {name.partition(',')[0]}", expected, DRIVER, ask))
+        questions.append(Question(name, "switches", f"{what} while {name.partition(',')[0]}", expected, DRIVER, ask))
     for switch, value, bound, expected in _TC:
         what = "a filter for hardware only" if bound else "a filter for software too"
         ask = asking_company.tc_filter(f"{_PORT}/{switch}", value, hardware_only=bound)
-        made.append(Question(f"{switch}={value}", "switches", f"{what} while {switch}={value}", expected, DRIVER, ask))
+        questions.append(
+            Question(f"{switch}={value}", "switches", f"{what} while {switch}={value}", expected, DRIVER, ask)
+        )
     for kind in asking_maps.REFUSED_TYPES:
         name = kind.lower()
-        made.append(Question(name, "maps", f"map type {name}", AT_MAP, CORE, asking_maps.of_type(kind)))
-    return made
+        questions.append(Question(name, "maps", f"map type {name}", AT_MAP, CORE, asking_maps.of_type(kind)))
+    return questions
 
 
 QUESTIONS: dict[str, Question] = {question.name: question for question in _tables()}

@@ -43,7 +43,7 @@ _NUMBER = re.compile(r"\d+")
 
 def table_of(plan: OffloadPlan) -> pd.DataFrame:
     """Return one row per question and place, in the questions' order."""
-    rows = [_row(plan.directory.run_id, *found) for found in plan.attempts()]
+    rows = [_row(plan.directory.run_id, *attempt) for attempt in plan.attempts()]
     order = {name: number for number, name in enumerate(QUESTIONS)}
     places = {place: number for number, place in enumerate(plan.request.places)}
     rows.sort(key=lambda row: (places[row["place"]], order[row["question"]]))
@@ -68,15 +68,15 @@ def _row(run_id: str, trial: StudyTrial[OffloadPoint], attempt: Attempt, raw: Pa
 
 def tables_of(_plan: OffloadPlan, table: pd.DataFrame) -> dict[str, Table]:
     """Return one row per kernel, what differs between kernels, and one table per place with every question."""
-    made = {
+    tables = {
         "kernels": Table("netdevsim, by kernel", _kernels(table)),
         "differing": Table("What differs between kernels, in words or in what came", _differing(table)),
     }
     for place, rows in table[table["obtained"].notna()].groupby("place", sort=False):
         shown = rows[list(_SHOWN)].rename(columns=_SHOWN)
         shown.insert(4, "as expected", rows["as_expected"].map({True: "yes", False: "no"}))
-        made[f"offload-{str(place).replace(':', '-')}"] = Table(f"XDP offload in {place}", shown)
-    return made
+        tables[f"offload-{str(place).replace(':', '-')}"] = Table(f"XDP offload in {place}", shown)
+    return tables
 
 
 def _kernels(table: pd.DataFrame) -> pd.DataFrame:
@@ -97,11 +97,11 @@ def _kernels(table: pd.DataFrame) -> pd.DataFrame:
 def _differing(table: pd.DataFrame) -> pd.DataFrame:
     """Return the answers that are not the same in all kernels; program ids and other numbers apart."""
     answered = table[table["obtained"].notna()]
-    said = answered["obtained"] + ": " + answered["words"].fillna("").str.replace(_NUMBER, "N", regex=True)
-    kinds = said.groupby(answered["question"]).transform("nunique")
+    answers = answered["obtained"] + ": " + answered["words"].fillna("").str.replace(_NUMBER, "N", regex=True)
+    kinds = answers.groupby(answered["question"]).transform("nunique")
     return answered[kinds > 1].sort_values(["question", "place"])[["asked", "kernel", "obtained", "words"]]
 
 
 def _first(column: pd.Series[Any]) -> str | None:
-    found = column.dropna()
-    return None if found.empty else str(found.iloc[0])
+    values = column.dropna()
+    return None if values.empty else str(values.iloc[0])

@@ -35,13 +35,13 @@ def largest_accesses(
         measured.append((n, throughput(n)))
         return measured[-1][1] >= share * measured[0][1]
 
-    enough, step = 0, 1
+    most_kept, step = 0, 1
     while step <= most and reaches(step):
-        enough, step = step, step * 2
+        most_kept, step = step, step * 2
     if step > most:
-        return Bisected(share, enough, None, tuple(measured))
+        return Bisected(share, most_kept, None, tuple(measured))
     too_many = step
-    while too_many - enough > max(1, width * too_many):
-        middle = (enough + too_many) // 2
-        enough, too_many = (middle, too_many) if reaches(middle) else (enough, middle)
-    return Bisected(share, enough, too_many, tuple(measured))
+    while too_many - most_kept > max(1, width * too_many):
+        middle = (most_kept + too_many) // 2
+        most_kept, too_many = (middle, too_many) if reaches(middle) else (most_kept, middle)
+    return Bisected(share, most_kept, too_many, tuple(measured))

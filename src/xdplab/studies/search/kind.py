@@ -53,9 +53,11 @@ class SearchRequest:
 
 def _rows_as_tables(run: Run[SearchRequest]) -> dict[str, Table]:
     rows = run.rows()
-    found = {"searches": Table("Rates without loss, with little loss, and the maximum", pd.DataFrame(shown(rows)))}
-    rfc = {name: pd.DataFrame(own) for name, own in rfc2544_tables(rows).items() if own}
-    return found | {f"rfc2544-{name}": Table(_RFC2544[name], frame) for name, frame in rfc.items()}
+    tables_by_name = {
+        "searches": Table("Rates without loss, with little loss, and the maximum", pd.DataFrame(shown(rows)))
+    }
+    rfc = {name: pd.DataFrame(rows_of) for name, rows_of in rfc2544_tables(rows).items() if rows_of}
+    return tables_by_name | {f"rfc2544-{name}": Table(_RFC2544[name], frame) for name, frame in rfc.items()}
 
 
 def _compare(
@@ -67,8 +69,8 @@ def _compare(
 ) -> ComparedRuns:
     runs = (first, second, *equal)
     tables = [run.rows() for run in runs]
-    words = {str(row["point_id"]): point_label(row) for table in tables for row in table.to_dict("records")}
-    return compared_rows([run.directory for run in runs], tables, metric, words, margin)
+    labels = {str(row["point_id"]): point_label(row) for table in tables for row in table.to_dict("records")}
+    return compared_rows([run.directory for run in runs], tables, metric, labels, margin)
 
 
 _RFC2544 = {
@@ -85,10 +87,10 @@ def _searched(run: RunDirectory, _before: Tables) -> Tables:
 
 @contextmanager
 def _session(
-    asked: SearchRequest, lab: Lab, run: RunDirectory, plan: Plan, trials: Sequence[Trial]
+    request: SearchRequest, lab: Lab, run: RunDirectory, plan: Plan, trials: Sequence[Trial]
 ) -> Iterator[SearchStudy]:
     with TrialBench(lab, run, plan, trials) as bench:
-        yield SearchStudy(bench, asked.profile, share=asked.share)
+        yield SearchStudy(bench, request.profile, share=request.share)
 
 
 def method(request: SearchRequest) -> TrafficMethod:

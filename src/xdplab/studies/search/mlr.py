@@ -40,15 +40,15 @@ class _Measurer:
     bursts: list[dict[str, Any]] = field(default_factory=list)
 
     def measure(self, intended_duration: float, intended_load: float) -> MLRsearch.MeasurementResult:
-        found = self.offer(intended_load, intended_duration)
-        self.bursts.append(_burst(intended_load, found))
+        offered = self.offer(intended_load, intended_duration)
+        self.bursts.append(_burst(intended_load, offered))
         return MLRsearch.MeasurementResult(
             intended_duration=intended_duration,
             intended_load=intended_load,
-            offered_count=found.sent,
-            forwarding_count=found.received,
-            intended_count=max(found.sent, round(intended_load * intended_duration)),
-            offered_duration=found.seconds,
+            offered_count=offered.sent,
+            forwarding_count=offered.received,
+            intended_count=max(offered.sent, round(intended_load * intended_duration)),
+            offered_duration=offered.seconds,
         )
 
 
@@ -110,6 +110,6 @@ def _bounds(goal: MLRsearch.SearchGoal, result: Any) -> Bounds:
     return Bounds(goal.loss_ratio, *(None if load is None else float(load) for load in loads))
 
 
-def _burst(load: float, found: Offered) -> dict[str, Any]:
-    counts = {"sent": found.sent, "received": found.received, "late": found.late}
-    return {"load_pps": load, "seconds": found.seconds, **counts}
+def _burst(load: float, offered: Offered) -> dict[str, Any]:
+    counts = {"sent": offered.sent, "received": offered.received, "late": offered.late}
+    return {"load_pps": load, "seconds": offered.seconds, **counts}

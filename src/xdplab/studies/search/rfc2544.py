@@ -91,32 +91,32 @@ def rfc2544(
     elif (latency := latency_at(offer, throughput_pps, profile.latency_s, profile.latency_repeats)) is None:
         missing["latency"] = "no frame was stamped"
     assert profile.rfc2544 is not None
-    asked = profile.rfc2544
-    loss = loss_curve(offer, max_pps, asked.loss_step, asked.loss_s)
-    found = back_to_back(
+    tests = profile.rfc2544
+    loss = loss_curve(offer, max_pps, tests.loss_step, tests.loss_s)
+    bursts = back_to_back(
         offer,
         throughput_pps,
-        longest_s=asked.burst_s,
-        repeats=asked.burst_repeats,
+        longest_s=tests.burst_s,
+        repeats=tests.burst_repeats,
         width=profile.width,
-        rest_s=asked.rest_s,
+        rest_s=tests.rest_s,
     )
-    if found is None:
-        missing["back_to_back"] = f"a burst of {asked.burst_s:g} s at the full rate lost no frame"
+    if bursts is None:
+        missing["back_to_back"] = f"a burst of {tests.burst_s:g} s at the full rate lost no frame"
     return Rfc2544(
         max_pps=max_pps,
         max_is="link" if medium_pps else "generator",
         latency=latency,
         loss=loss,
-        back_to_back=found,
+        back_to_back=bursts,
         missing=missing,
     )
 
 
 def latency_at(offer: Offer, rate_pps: float, seconds: float, repeats: int) -> MeanLatency | None:
     """Return the latency at a load (RFC 2544, 26.2); None if a repetition has no stamped frame."""
-    found = [offer(rate_pps, seconds).latencies for _ in range(repeats)]
-    means = [one.mean for one in found if one is not None and one.mean is not None]
+    histograms = [offer(rate_pps, seconds).latencies for _ in range(repeats)]
+    means = [one.mean for one in histograms if one is not None and one.mean is not None]
     if len(means) < repeats:
         return None
     return MeanLatency(rate_pps, repeats, mean(means), min(means), max(means))
@@ -124,15 +124,15 @@ def latency_at(offer: Offer, rate_pps: float, seconds: float, repeats: int) -> M
 
 def loss_curve(offer: Offer, max_pps: float, step: float, seconds: float) -> tuple[LossAt, ...]:
     """Offer 100 % of ``max_pps``, then ``step`` less each time, until two consecutive loads lose no frame (26.3)."""
-    found: list[LossAt] = []
+    losses: list[LossAt] = []
     for at in range(round(1 / step)):
         share = round(1 - at * step, 9)
         burst = offer(None if at == 0 else share * max_pps, seconds)
-        found.append(LossAt(share, burst.offered_pps, burst.sent, burst.received, burst.loss_ratio))
-        last = found[-LOSSLESS_IN_TURN:]
+        losses.append(LossAt(share, burst.offered_pps, burst.sent, burst.received, burst.loss_ratio))
+        last = losses[-LOSSLESS_IN_TURN:]
         if len(last) == LOSSLESS_IN_TURN and not any(one.loss_ratio for one in last):
             break
-    return tuple(found)
+    return tuple(losses)
 
 
 def back_to_back(
@@ -144,17 +144,17 @@ def back_to_back(
     then no burst fills its buffers (RFC 9004, 6.1).
     """
     searched = [_longest(offer, longest_s, width, rest_s) for _ in range(repeats)]
-    found = [one for one in searched if one is not None]
-    if len(found) < repeats:
+    lengths = [one for one in searched if one is not None]
+    if len(lengths) < repeats:
         return None
-    frames = tuple(good for good, _, _ in found)
-    rate = median(rate for _, _, rate in found)
+    frames = tuple(good for good, _, _ in lengths)
+    rate = median(rate for _, _, rate in lengths)
     implied_s = mean(frames) / rate
     return BackToBack(
         frames=frames,
         rate_pps=rate,
         longest_s=longest_s,
-        step_frames=max(bad - good for good, bad, _ in found),
+        step_frames=max(bad - good for good, bad, _ in lengths),
         buffer_s=None if throughput_pps is None else implied_s * (1 - min(1.0, throughput_pps / rate)),
     )
 

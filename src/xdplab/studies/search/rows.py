@@ -29,11 +29,11 @@ TABLE = "searches.parquet"
 def row_of(trial: Trial, attempt: Attempt) -> dict[str, Any]:
     """Return one attempt's row; rates in frames per second, latencies in ns, null if nothing was found."""
     facts = learnt(SearchFacts, attempt)
-    found = facts.search
+    search = facts.search
     flat: dict[str, Any] = {}
-    if found is not None:
-        flat = vars(found) | {"ndr_pps": found.ndr.lower_pps, "ndr_upper_pps": found.ndr.upper_pps}
-        flat |= {"pdr_pps": found.pdr.lower_pps, "pdr_upper_pps": found.pdr.upper_pps}
+    if search is not None:
+        flat = vars(search) | {"ndr_pps": search.ndr.lower_pps, "ndr_upper_pps": search.ndr.upper_pps}
+        flat |= {"pdr_pps": search.pdr.lower_pps, "pdr_upper_pps": search.pdr.upper_pps}
     return {
         "trial_id": trial.trial_id,
         "pdr_key": trial.point.pdr_key,
@@ -42,28 +42,28 @@ def row_of(trial: Trial, attempt: Attempt) -> dict[str, Any]:
         "repetition": trial.repetition,
         "lab": facts.lab,
         **{name: flat.get(name) for name in COLUMNS},
-        **(_latencies(found) if found else {}),
-        **(_rfc2544(found.rfc2544) if found and found.rfc2544 else {}),
-        "accesses_at_share": found.accesses.enough if found and found.accesses else None,
+        **(_latencies(search) if search else {}),
+        **(_rfc2544(search.rfc2544) if search and search.rfc2544 else {}),
+        "accesses_at_share": search.accesses.enough if search and search.accesses else None,
         "status": attempt.status,
         "reason": attempt.reason,
     }
 
 
-def _latencies(found: PointSearch) -> dict[str, Any]:
+def _latencies(search: PointSearch) -> dict[str, Any]:
     return {
         f"latency_{100 * at.pdr_share:.0f}pdr_{quantile}": getattr(at, quantile)
-        for at in found.latency or ()
+        for at in search.latency or ()
         for quantile in ("p50_ns", "p99_ns", "max_ns")
     }
 
 
-def _rfc2544(found: Rfc2544) -> dict[str, Any]:
+def _rfc2544(tests: Rfc2544) -> dict[str, Any]:
     """Return the columns of RFC 2544's tests: rates in frames per second, bursts in frames."""
-    latency, bursts = found.latency, found.back_to_back
-    row: dict[str, Any] = {"max_pps": found.max_pps, "max_is": found.max_is}
-    row["loss_curve"] = json.dumps([asdict(at) for at in found.loss])
-    row["rfc2544_missing"] = json.dumps(found.missing)
+    latency, bursts = tests.latency, tests.back_to_back
+    row: dict[str, Any] = {"max_pps": tests.max_pps, "max_is": tests.max_is}
+    row["loss_curve"] = json.dumps([asdict(at) for at in tests.loss])
+    row["rfc2544_missing"] = json.dumps(tests.missing)
     if latency is not None:
         row |= {f"latency_throughput_{name}": value for name, value in vars(latency).items()}
     if bursts is not None:
@@ -95,8 +95,8 @@ def shown(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def rfc2544_tables(table: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
     """Return the tables that RFC 2544 and RFC 9004 require, one row per frame size; empty without such a search."""
-    found = [row for row in _rows(table) if row.get("loss_curve") is not None]
-    rows = sorted(found, key=lambda row: (point_label(row, of_frames=False), row["frame_bytes"] or 0))
+    measured = [row for row in _rows(table) if row.get("loss_curve") is not None]
+    rows = sorted(measured, key=lambda row: (point_label(row, of_frames=False), row["frame_bytes"] or 0))
     shares = sorted({at["share"] for row in rows for at in json.loads(row["loss_curve"])}, reverse=True)
     return {
         "throughput": [_throughput(row) for row in rows],
@@ -116,11 +116,11 @@ _BURSTS = {"mean": "average frames", "min": "least", "max": "most", "sd": "SD", 
 
 
 def _throughput(row: Mapping[Hashable, Any]) -> dict[str, Any]:
-    found, most = row["ndr_pps"], row["max_pps"]
-    part = None if found is None else f"{found / most:.1%}"
+    ndr, most = row["ndr_pps"], row["max_pps"]
+    part = None if ndr is None else f"{ndr / most:.1%}"
     return {
         "point": point_label(row),
-        "throughput kpps": _between(found, row["ndr_upper_pps"]),
+        "throughput kpps": _between(ndr, row["ndr_upper_pps"]),
         "maximum kpps": _kpps(most),
         "maximum of the": row["max_is"],
         "share": part,
@@ -136,11 +136,11 @@ def _losses(row: Mapping[Hashable, Any], shares: list[float]) -> dict[str, str |
 
 
 def _bursts(row: Mapping[Hashable, Any]) -> dict[str, Any]:
-    frames = {words: row.get(f"back_to_back_{name}") for name, words in _BURSTS.items()}
+    frames = {title: row.get(f"back_to_back_{name}") for name, title in _BURSTS.items()}
     missing = json.loads(row["rfc2544_missing"])
     return {
         "point": point_label(row),
-        **{words: None if number is None else f"{number:.6g}" for words, number in frames.items()},
+        **{title: None if number is None else f"{number:.6g}" for title, number in frames.items()},
         "step": _number(row.get("back_to_back_step"), 1),
         "corrected buffer ms": _number(row.get("buffer_s"), 1e-3),
         "remark": missing.get("back_to_back", missing.get("buffer")),
@@ -153,8 +153,8 @@ def _number(value: float | None, unit: float) -> str | None:
 
 def remarks(table: pd.DataFrame) -> list[str]:
     """Return a line for each point that livelocks, and for each that was not searched, with the reason."""
-    found = ((point_label(row), _remark(row)) for row in _rows(table))
-    return [f"{point}: {words}" for point, words in found if words]
+    pairs = ((point_label(row), _remark(row)) for row in _rows(table))
+    return [f"{point}: {text}" for point, text in pairs if text]
 
 
 def _rows(table: pd.DataFrame) -> list[dict[Hashable, Any]]:
@@ -167,8 +167,8 @@ def point_label(row: Mapping[Any, Any], *, of_frames: bool = True) -> str:
     place = f"{row['program_name']}{accesses} {row['mode']} {row['queues']}q"
     of_one_size = of_frames and row["frame_bytes"] is not None
     size = f" {row['frame_bytes']} B" if of_one_size else ""
-    known = {str(name): value for name, value in row.items() if value is not None}
-    others = changed(known, "program_name", "accesses", "mode", "queues", "frame_bytes", "load")
+    values = {str(name): value for name, value in row.items() if value is not None}
+    others = changed(values, "program_name", "accesses", "mode", "queues", "frame_bytes", "load")
     return ", ".join([place + size, *others])
 
 

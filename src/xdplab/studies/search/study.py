@@ -117,14 +117,14 @@ class SearchStudy:
         with self._bench.attached(trial, raw, facts) as send:
             link_bps = facts.link.rate if facts.link else None
             carried = line_pps(link_bps, _mean_bytes(trial.point))
-            found = search_point(
+            result = search_point(
                 _offer(send, trial.point, cable=link_bps is not None), self._profile, limit or 0.0, carried
             )
-        found = replace(found, generator_pps=limit, profile=self._profile)
+        result = replace(result, generator_pps=limit, profile=self._profile)
         if self._share is not None and trial.point.program.accesses is not None:  # a user's program has no N
-            found = replace(found, accesses=self._bisected(trial, raw, self._share))
-        facts.search = found.short
-        (raw / "search.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
+            result = replace(result, accesses=self._bisected(trial, raw, self._share))
+        facts.search = result.short
+        (raw / "search.json").write_text(json.dumps(asdict(result), indent=1) + "\n")
 
     def _bisected(self, trial: Trial, raw: Path, share: float) -> Bisected:
         def throughput(accesses: int) -> float:
@@ -155,8 +155,8 @@ def require_frames_back(trial: Trial) -> None:
 
 
 def _offer(send: Send, point: Point, *, cable: bool) -> Offer:
-    own = point.program.file is not None
-    return lambda rate, seconds: Offered.of(send(rate, seconds), own_program=own, cable=cable)
+    is_users = point.program.file is not None
+    return lambda rate, seconds: Offered.of(send(rate, seconds), own_program=is_users, cable=cable)
 
 
 def _mean_bytes(point: Point) -> float:
@@ -179,8 +179,8 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
     merged, missing = _latencies(offer, profile, pdr, limit_pps)
     tests = None
     if profile.rfc2544:
-        found = searched.ndr.lower_pps
-        tests = rfc2544(offer, profile, throughput_pps=found, generator_pps=limit_pps, medium_pps=carried_pps)
+        ndr_pps = searched.ndr.lower_pps
+        tests = rfc2544(offer, profile, throughput_pps=ndr_pps, generator_pps=limit_pps, medium_pps=carried_pps)
     return PointSearch(
         mrr_pps=median(received),
         mrr_low_pps=min(received),
@@ -228,11 +228,11 @@ def _latencies(
 
 
 def _repeated(once: Callable[[], Histogram | None], times: int) -> Histogram | None:
-    found = [histogram for histogram in (once() for _ in range(times)) if histogram is not None]
-    if not found:
+    histograms = [histogram for histogram in (once() for _ in range(times)) if histogram is not None]
+    if not histograms:
         return None
-    whole = found[0]
-    for histogram in found[1:]:
+    whole = histograms[0]
+    for histogram in histograms[1:]:
         whole = whole.merge(histogram)
     return whole
 

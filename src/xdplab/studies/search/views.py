@@ -51,13 +51,13 @@ def throughput(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "value": float(row[column]) / 1e6,
-            "hue": f"{words} of the {LIMITS[row['max_is']]}{place}" if mixed and words == "maximum" else words + place,
+            "hue": f"{label} of the {LIMITS[row['max_is']]}{place}" if mixed and label == "maximum" else label + place,
             "x": row["frame_bytes"],
             "points": row["point_id"],
             "max_is": str(row["max_is"]),
         }
         for place, row in rows
-        for column, words in columns
+        for column, label in columns
         if pd.notna(row[column])
     )
 
@@ -92,25 +92,25 @@ def _rfc2544(table: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
     """Return each row of RFC 2544's tests, and the text that tells its point from others of the same frame size."""
     if "loss_curve" not in table:
         return []
-    own = table[table["loss_curve"].notna()].sort_values("frame_bytes")
-    rows: list[dict[str, Any]] = own.to_dict("records")  # type: ignore[assignment]
-    words = [point_label({k: v for k, v in row.items() if pd.notna(v)}, of_frames=False) for row in rows]
-    several = len(set(words)) > 1
-    return [(f", {word}" if several else "", row) for word, row in zip(words, rows, strict=True)]
+    tested = table[table["loss_curve"].notna()].sort_values("frame_bytes")
+    rows: list[dict[str, Any]] = tested.to_dict("records")  # type: ignore[assignment]
+    labels = [point_label({k: v for k, v in row.items() if pd.notna(v)}, of_frames=False) for row in rows]
+    several = len(set(labels)) > 1
+    return [(f", {word}" if several else "", row) for word, row in zip(labels, rows, strict=True)]
 
 
 def _points(table: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     if table.empty:
         return []
-    words = [point_label(row) for row in table.astype("object").where(table.notna(), None).to_dict("records")]
-    groups = table.assign(_words=words).groupby(["point_id", "_words"], sort=False)
+    labels = [point_label(row) for row in table.astype("object").where(table.notna(), None).to_dict("records")]
+    groups = table.assign(_words=labels).groupby(["point_id", "_words"], sort=False)
     return [((str(key[0]), str(key[1])), rows) for key, rows in groups]
 
 
 def _middle(values: pd.Series) -> dict[str, Any]:
-    known = [float(value) for value in values.dropna()]
-    ends = {"low": min(known), "high": max(known)} if len(known) > 1 else {}
-    return {"value": median(known), "n": len(known), **ends}
+    numbers = [float(value) for value in values.dropna()]
+    ends = {"low": min(numbers), "high": max(numbers)} if len(numbers) > 1 else {}
+    return {"value": median(numbers), "n": len(numbers), **ends}
 
 
 def _nothing(name: str) -> str:
