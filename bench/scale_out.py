@@ -29,7 +29,8 @@ from bounded import Aim, run, show
 from rich.console import Console
 
 from xdplab.plan import Trial, parse_plan, points_of, schedule
-from xdplab.run.fleet import NOTHING, BlockResult, pack, run_on_fleet
+from xdplab.run.engine import Policy, run_trials
+from xdplab.run.fleet import NOTHING, BlockResult, OnFleet, pack
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of
@@ -120,7 +121,7 @@ def simulated() -> tuple[list[Aim], dict[str, Any]]:
         (empty := Path(folder) / "empty").mkdir()
         fleet = SimulatedLabs(SIMULATED, empty)
         cpu = time.process_time()
-        run_on_fleet(made, trials, fleet, QUIET, retries=1)
+        run_trials(made, trials, OnFleet(fleet), QUIET, Policy(retries=1))
         cpu = time.process_time() - cpu
         often = Counter(attempt.trial_id for attempt in attempts_of(made))
         lost = sum(1 for _ in made.journal.events("lab_lost"))

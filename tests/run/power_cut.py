@@ -21,7 +21,7 @@ from rich.console import Console
 
 from xdplab.errors import XdplabError
 from xdplab.plan import Trial, parse_plan
-from xdplab.run.engine import run_trials
+from xdplab.run.engine import InTurn, run_trials
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
@@ -91,7 +91,7 @@ def look(image: Path, there: Path) -> dict[str, Any]:
         finished = len(state.attempts)
         with run.writer():
             session = Writing()
-            again = run_trials(run, trials, lambda _: session, QUIET, retries=0, pause_s=0)
+            again = run_trials(run, trials, InTurn(lambda _: session), QUIET)
         return {
             "finished": finished,
             "lost": lost,
@@ -114,7 +114,7 @@ def main(folder: Path, repetitions: int = 2) -> None:
     run = create_run(parse_plan({**POINTS, "repetitions": repetitions}), there, lab="netns", arrangement="shared")
     with run.writer():
         session = Writing()
-        run_trials(run, run_trials_of(run), lambda _: session, Cutting(disk, cuts), retries=0, pause_s=0)
+        run_trials(run, run_trials_of(run), InTurn(lambda _: session), Cutting(disk, cuts))
     for number, cut in enumerate(cuts):
         print(json.dumps(look(cut, folder / f"there-{number}")))  # noqa: T201
         cut.unlink()

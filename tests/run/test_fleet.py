@@ -20,7 +20,8 @@ from tests.attempts import attempt_of
 from xdplab.errors import HostLostError, LabError, ResultsError
 from xdplab.plan import Trial, parse_plan, points_of, schedule
 from xdplab.run import fleet_dask
-from xdplab.run.fleet import NOTHING, BlockResult, pack, run_on_fleet, unpack
+from xdplab.run.engine import Policy, run_trials
+from xdplab.run.fleet import NOTHING, BlockResult, OnFleet, pack, unpack
 from xdplab.run.fleet_dask import connected
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
@@ -73,7 +74,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def go(run: RunDirectory, labs: Labs, retries: int = 1) -> RunState:
-    return run_on_fleet(run, TRIALS, labs, PlainObserver(Console(quiet=True)), retries=retries)
+    return run_trials(run, TRIALS, OnFleet(labs), PlainObserver(Console(quiet=True)), Policy(retries))
 
 
 def test_every_lab_works_and_every_trial_is_measured_once(run: RunDirectory, tmp_path: Path) -> None:
@@ -200,6 +201,7 @@ def test_without_keys_no_scheduler_is_spoken_to() -> None:
 UNPACK = """
 import sys
 from pathlib import Path
+from xdplab.run.engine import Policy, run_trials
 from xdplab.run.fleet import pack, unpack
 unpack(pack(Path(sys.argv[1])), Path(sys.argv[2]))
 """

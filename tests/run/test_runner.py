@@ -28,7 +28,7 @@ from xdplab.errors import (
     UnsupportedError,
 )
 from xdplab.plan import Trial, parse_plan, points_of, schedule
-from xdplab.run.engine import CUTS, run_trials
+from xdplab.run.engine import CUTS, InTurn, Policy, run_trials
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import attempts_of, read_state, record_planned
@@ -70,7 +70,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def go(run: RunDirectory, study: Recorder, retries: int = 1) -> Any:
-    return run_trials(run, TRIALS, lambda _: study, PlainObserver(Console(quiet=True)), retries=retries, pause_s=0)
+    return run_trials(run, TRIALS, InTurn(lambda _: study), PlainObserver(Console(quiet=True)), Policy(retries))
 
 
 def test_every_trial_is_measured_once_in_order(run: RunDirectory) -> None:
@@ -140,7 +140,7 @@ def test_what_fails_alike_before_anything_is_measured_stops_the_run_with_the_rea
     """With clang 19 the generator could not be loaded: 144 trials failed one after the other for the same reason."""
     study, printed = Recorder(block=HostError("tg: the kernel refused 'receive'")), io.StringIO()
     with pytest.raises(StoppedError) as stopped:
-        run_trials(run, TRIALS, lambda _: study, PlainObserver(Console(file=printed)), retries=1, pause_s=0)
+        run_trials(run, TRIALS, InTurn(lambda _: study), PlainObserver(Console(file=printed)), Policy(retries=1))
     assert "each of 6 trials failed alike: tg: the kernel refused 'receive' (fix" in str(stopped.value)
     assert stopped.value.remedy == f"fix that, then `xdplab resume {run.path}`"
     assert printed.getvalue().count("the kernel refused") == 1
@@ -179,7 +179,7 @@ def test_a_few_trials_of_every_block_are_asked_before_a_run_is_stopped(tmp_path:
     session = Recorder(**bad)
     record_planned(run, trials)
     with pytest.raises(StoppedError, match="each of 6 trials failed alike: no such section"):
-        run_trials(run, trials, lambda _: session, PlainObserver(Console(quiet=True)), retries=0, pause_s=0)
+        run_trials(run, trials, InTurn(lambda _: session), PlainObserver(Console(quiet=True)))
 
 
 def test_a_block_that_waits_is_measured_once_another_one_can_be(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_block_that_waits_is_measured_once_another_one_can_be(tmp_path: Path) 
     run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
     record_planned(run, trials)
     study = Recorder(**{t.trial_id: HostError("no queues") for t in trials if t.block == first})
-    state = run_trials(run, trials, lambda _: study, PlainObserver(Console(quiet=True)), retries=0, pause_s=0)
+    state = run_trials(run, trials, InTurn(lambda _: study), PlainObserver(Console(quiet=True)))
     assert (len(state.attempts), len(state.failed)) == (len(trials), 27)
     groups = [t.block for t in trials if t.repetition == 1]
     second = groups[9]

@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.attempts import attempt_of
 
 from xdplab.run import rundir
-from xdplab.run.engine import run_trials
+from xdplab.run.engine import InTurn, Policy, run_trials
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state, record_planned
@@ -99,7 +99,7 @@ def counted(parent: Path, repetitions: int) -> float:
     watching = PlainObserver(Console(quiet=True))
     with instructions() as count:
         session = Nothing()
-        run_trials(run, trials, lambda _: session, watching, retries=1, pause_s=0)
+        run_trials(run, trials, InTurn(lambda _: session), watching, Policy(retries=1))
         read_state(run)
     return count[0] / len(trials)
 
@@ -131,7 +131,7 @@ def test_a_trial_s_bookkeeping_holds_little_memory(tmp_path: Path, monkeypatch: 
     tracemalloc.start()
     try:
         session = Facts()
-        run_trials(run, trials, lambda _: session, PlainObserver(Console(quiet=True)), retries=1, pause_s=0)
+        run_trials(run, trials, InTurn(lambda _: session), PlainObserver(Console(quiet=True)), Policy(retries=1))
     finally:
         tracemalloc.stop()
     grown = held[len(trials) - 1] - held[len(trials) // 2]

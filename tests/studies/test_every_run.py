@@ -23,7 +23,7 @@ from xdplab.cli import cli
 from xdplab.errors import FigureError, LabError, PlanError, ResultsError
 from xdplab.figures.marks import View
 from xdplab.plan import Trial, parse_plan
-from xdplab.run.engine import run_trials
+from xdplab.run.engine import InTurn, run_trials
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import kinds
@@ -84,7 +84,7 @@ def searched(parent: Path) -> Run[Any]:
     files = {SEARCHED: SearchRequest(QUICK).to_json()}
     directory = create_run(PLAN, parent, lab="netns", arrangement="split", files=files)
     session = Model()
-    run_trials(directory, run_trials_of(directory), lambda _: session, QUIET, retries=0, pause_s=0)
+    run_trials(directory, run_trials_of(directory), InTurn(lambda _: session), QUIET)
     return open_run(directory.path)
 
 

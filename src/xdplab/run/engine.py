@@ -1,7 +1,7 @@
-"""The loop: one trial at a time, block by block. An attempt is kept whole or not at all; failed trials are repeated.
+"""The loop: round by round, blocks go to workers. An attempt is kept whole or not at all; failed trials are repeated.
 
-Places that do not disturb each other, such as guests that count instructions, measure at the same time: each has a
-lane, a thread. Only one lane at a time writes the run directory, its journal and the run's state; a lane lets the
+`Workers` are of three kinds: this process (`InTurn`), its threads (`AtOnce`), and other processes, which hand back
+results (`run.fleet`). Only one thread at a time writes the run directory, its journal and the run's state; it lets the
 others go on while it measures.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -130,50 +131,77 @@ def name_what_runs(error: XdplabError, run: RunDirectory, *, and_its_path: bool 
         error.remedy = error.remedy.replace(f"`xdplab {short}`", f"`xdplab {whole}`")
 
 
+@dataclass(frozen=True)
+class Policy:
+    """How a run goes on: how often a trial that failed is tried again, the pause after each trial in seconds, and the
+    rule that releases trials, which is asked before the first block and after each one."""
+
+    retries: int = 0
+    pause_s: float = 0.0
+    stop: StopRule[Any] | None = None
+
+
+class Workers(Protocol[OfT]):
+    """Measure the trials of a round."""
+
+    def measure(self, engine: Engine[Any], trials: Sequence[OfT]) -> None:
+        """Try each of these trials once."""
+
+
 def run_trials(
-    run: RunDirectory,
-    trials: Sequence[T],
-    session_of: SessionOf[T],
-    observer: Observer,
-    *,
-    retries: int = 0,
-    pause_s: float = 0.0,
-    stop: StopRule[T] | None = None,
+    run: RunDirectory, trials: Sequence[T], workers: Workers[T], observer: Observer, policy: Policy = Policy()
 ) -> RunState:
-    """Measure every trial the run still owes and return its state. A trial that failed is tried ``retries`` more times.
+    """Measure every trial the run still owes and return its state.
 
-    ``stop`` is asked before the first block and after each one. KeyboardInterrupt (Ctrl-C, SIGTERM) leaves the attempt
-    under way absent, everything before it kept.
+    The journal records how the run ends, however it does. KeyboardInterrupt (Ctrl-C, SIGTERM) leaves the attempts under
+    way absent, everything before them kept. Raises StoppedError if nothing can be measured (`NothingWorks`).
     """
-    engine = Engine(run, trials, observer, pause_s=pause_s, stop=stop)
-    with engine.recorded():
-        for owed in engine.rounds(retries):
-            engine.measure(owed, session_of)
+    engine = Engine(run, trials, observer, policy)
+    try:
+        for _ in range(policy.retries + 1):
+            owed = set(engine.state.owed)
+            workers.measure(engine, [trial for trial in trials if trial.trial_id in owed])
+    except BaseException as error:
+        if isinstance(error, XdplabError):
+            name_what_runs(error, run)
+        how = "stopped" if isinstance(error, StoppedError) else "interrupted"
+        observer.interrupted(how)
+        with suppress(ResultsError):  # a full disk must not hide what happened first
+            run.journal.append("ended", how=how)
+        raise
+    run.journal.append("ended", how="complete")
+    observer.ended(engine.state)
     return engine.state
 
 
-def run_in_lanes(
-    run: RunDirectory,
-    trials: Sequence[T],
-    lane_of: Callable[[T], str | None],
-    session_of: SessionOf[T],
-    observer: Observer,
-) -> RunState:
-    """Measure every trial the run still owes and return its state, as `run_trials` does.
+@dataclass(frozen=True)
+class InTurn(Generic[T]):
+    """This process, one trial after the other."""
 
-    The trials of each lane are measured at the same time; afterwards those whose lane is None. After Ctrl-C or an error
-    in one lane, each other lane ends with its trial under way.
+    session_of: SessionOf[T]
+
+    def measure(self, engine: Engine[T], trials: Sequence[T]) -> None:
+        engine.measure(trials, self.session_of)
+
+
+@dataclass(frozen=True)
+class AtOnce(Generic[T]):
+    """Threads of this process, one per lane, for places that do not disturb each other, such as guests that count.
+
+    Trials whose lane is None are measured after the others. After Ctrl-C or an error in one lane, each other lane ends
+    with its trial under way.
     """
-    engine = Engine(run, trials, observer)
-    with engine.recorded():
-        for owed in engine.rounds(retries=0):
-            lanes: dict[str, list[T]] = {}
-            for trial in owed:
-                if (name := lane_of(trial)) is not None:
-                    lanes.setdefault(name, []).append(trial)
-            engine.measure_at_once(list(lanes.values()), session_of)
-            engine.measure([trial for trial in owed if lane_of(trial) is None], session_of)
-    return engine.state
+
+    lane_of: Callable[[T], str | None]
+    session_of: SessionOf[T]
+
+    def measure(self, engine: Engine[T], trials: Sequence[T]) -> None:
+        lanes: dict[str | None, list[T]] = {}
+        for trial in trials:
+            lanes.setdefault(self.lane_of(trial), []).append(trial)
+        alone = lanes.pop(None, [])
+        engine.measure_at_once(list(lanes.values()), self.session_of)
+        engine.measure(alone, self.session_of)
 
 
 def blocks_of(trials: Iterable[T]) -> deque[list[T]]:
@@ -186,45 +214,15 @@ class _Over(Exception):
 
 
 class Engine(Generic[T]):
-    """Measures what a run owes: round by round, block by block, attempt by attempt."""
+    """Measures block by block, attempt by attempt, and records what was measured."""
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        trials: Sequence[T],
-        observer: Observer,
-        *,
-        pause_s: float = 0.0,
-        stop: StopRule[T] | None = None,
-    ) -> None:
+    def __init__(self, run: RunDirectory, trials: Sequence[T], observer: Observer, policy: Policy) -> None:
         self.run, self.observer, self.state = run, observer, read_state(run)
-        self._trials, self._pause_s, self._stop = trials, pause_s, stop
+        self._pause_s, self._stop = policy.pause_s, policy.stop
         owed = set(self.state.owed)
-        self.nothing_works = NothingWorks(t for t in trials if t.trial_id in owed)
+        self.nothing_works = NothingWorks(trial for trial in trials if trial.trial_id in owed)
         self._writes = threading.Lock()
         self._over = threading.Event()
-
-    @contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Record in the journal how the run ends, however it does, and tell the observer."""
-        try:
-            yield
-        except BaseException as error:
-            if isinstance(error, XdplabError):
-                name_what_runs(error, self.run)
-            how = "stopped" if isinstance(error, StoppedError) else "interrupted"
-            self.observer.interrupted(how)
-            with suppress(ResultsError):  # a full disk must not hide what happened first
-                self.run.journal.append("ended", how=how)
-            raise
-        self.run.journal.append("ended", how="complete")
-        self.observer.ended(self.state)
-
-    def rounds(self, retries: int) -> Iterator[list[T]]:
-        """Give the trials that are owed, then ``retries`` times those that failed."""
-        for _ in range(retries + 1):
-            owed = set(self.state.owed)
-            yield [trial for trial in self._trials if trial.trial_id in owed]
 
     def measure(self, trials: Sequence[T], session_of: SessionOf[T]) -> None:
         """Try each of these trials once, block by block."""

@@ -11,14 +11,12 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Generic, Protocol
 
 from xdplab.errors import HostLostError, ResultsError
 from xdplab.run.disk import disk_errors
 from xdplab.run.engine import Engine, OfT, T, blocks_of
-from xdplab.run.progress import Observer
-from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, RunState
+from xdplab.run.state import Attempt
 
 
 @dataclass(frozen=True)
@@ -46,45 +44,37 @@ class Fleet(Protocol[OfT]):
         """Wait until any lab has finished its block."""
 
 
-def run_on_fleet(
-    run: RunDirectory, trials: Sequence[T], fleet: Fleet[T], observer: Observer, *, retries: int
-) -> RunState:
-    """Measure every trial the run still owes and return its state.
+class OnFleet(Generic[T]):
+    """The labs of a fleet as `Workers`: a free lab gets the next block."""
 
-    Raises HostLostError when the last lab is gone: finished trials are kept, and `resume` continues.
-    """
-    engine = Engine(run, trials, observer)
-    alive = list(fleet.labs)
-    with engine.recorded():
-        for owed in engine.rounds(retries):
-            _measure(engine, owed, fleet, alive)
-    return engine.state
+    def __init__(self, fleet: Fleet[T]) -> None:
+        self._fleet, self._alive = fleet, list(fleet.labs)
 
-
-def _measure(engine: Engine[T], trials: Sequence[T], fleet: Fleet[T], alive: list[str]) -> None:
-    """Try each of these trials once; labs that are lost are removed from ``alive``."""
-    waiting = blocks_of(trials)
-    busy: dict[str, list[T]] = {}
-    engine.state.labs = len(alive)
-    while waiting or busy:
-        for lab in [lab for lab in alive if lab not in busy]:
-            if waiting:
-                busy[lab] = waiting.popleft()
-                fleet.give(lab, busy[lab])
-        if not busy:
-            raise HostLostError("every lab of this run is gone", remedy="see `xdplab lab status`, then `xdplab resume`")
-        lab, result = fleet.take()
-        block = busy.pop(lab)
-        measured = _keep(engine, block, result)
-        if result.lost is not None:
-            alive.remove(lab)
-            engine.state.labs = len(alive)
-            engine.run.journal.append("lab_lost", lab=lab, reason=result.lost)
-            if left := [trial for trial in block if trial.trial_id not in measured]:
-                waiting.appendleft(left)
-        for trial in block:
-            if trial.trial_id in measured:
-                engine.nothing_works.ended(trial, engine.state.last[trial.trial_id])
+    def measure(self, engine: Engine[T], trials: Sequence[T]) -> None:
+        """Try each of these trials once. Raises HostLostError when the last lab is gone."""
+        waiting = blocks_of(trials)
+        busy: dict[str, list[T]] = {}
+        engine.state.labs = len(self._alive)
+        while waiting or busy:
+            for lab in [lab for lab in self._alive if lab not in busy]:
+                if waiting:
+                    busy[lab] = waiting.popleft()
+                    self._fleet.give(lab, busy[lab])
+            if not busy:
+                remedy = "see `xdplab lab status`, then `xdplab resume`"
+                raise HostLostError("every lab of this run is gone", remedy=remedy)
+            lab, result = self._fleet.take()
+            block = busy.pop(lab)
+            measured = _keep(engine, block, result)
+            if result.lost is not None:
+                self._alive.remove(lab)
+                engine.state.labs = len(self._alive)
+                engine.run.journal.append("lab_lost", lab=lab, reason=result.lost)
+                if left := [trial for trial in block if trial.trial_id not in measured]:
+                    waiting.appendleft(left)
+            for trial in block:
+                if trial.trial_id in measured:
+                    engine.nothing_works.ended(trial, engine.state.last[trial.trial_id])
 
 
 def _keep(engine: Engine[T], block: Sequence[T], result: BlockResult) -> set[str]:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from xdplab.errors import LabError
 from xdplab.run.derived import Recipe, Tables, all_gone, warn_gone
-from xdplab.run.engine import F, OfT, Session, run_in_lanes, run_trials
+from xdplab.run.engine import AtOnce, F, InTurn, OfT, Session, Workers, run_trials
 from xdplab.run.progress import Observer, ending
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState
@@ -112,11 +112,11 @@ class Places(Generic[R, P]):
             return sessions[lane_of(trial)]
 
         sessions = {lane: _Asking(self.session(plan), around) for lane in (*self.at_once, None)}
+        workers: Workers[StudyTrial[P]] = InTurn(session_of)
         if self.at_once:
             run.directory.journal.append("shared", labs=self.at_once, scheduler=None)
-            state = run_in_lanes(run.directory, trials, lane_of, session_of, observer)
-        else:
-            state = run_trials(run.directory, trials, session_of, observer)
+            workers = AtOnce(lane_of, session_of)
+        state = run_trials(run.directory, trials, workers, observer)
         around.end()
         return state
 

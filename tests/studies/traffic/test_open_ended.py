@@ -13,7 +13,7 @@ from rich.console import Console
 
 from xdplab.errors import PlanError
 from xdplab.plan import Plan, Trial, parse_plan
-from xdplab.run.engine import run_trials
+from xdplab.run.engine import InTurn, Policy, run_trials
 from xdplab.run.progress import PlainObserver, ending, to_go
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, read_state
@@ -64,7 +64,7 @@ def go(run: RunDirectory, kill_after: int | None = None) -> RunState:
     known = OpenEnded(run, run_plan(run), trials)
     observer = PlainObserver(Console(quiet=True))
     session = MadeUp(kill_after)
-    return run_trials(run, trials, lambda _: session, observer, retries=0, pause_s=0, stop=known)
+    return run_trials(run, trials, InTurn(lambda _: session), observer, Policy(stop=known))
 
 
 def by_mode(run: RunDirectory, state: RunState) -> dict[str, int]:

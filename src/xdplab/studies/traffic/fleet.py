@@ -15,8 +15,8 @@ from distributed import Client
 from xdplab.errors import HostLostError, LabError, PlanError
 from xdplab.labs import Arrangement, use_lab
 from xdplab.plan import Block, Plan, Point, Trial
-from xdplab.run.engine import run_trials
-from xdplab.run.fleet import BlockResult, pack, run_on_fleet
+from xdplab.run.engine import InTurn, Policy, run_trials
+from xdplab.run.fleet import BlockResult, OnFleet, pack
 from xdplab.run.fleet_dask import DaskFleet, connected, submit
 from xdplab.run.progress import Observer, silent
 from xdplab.run.rundir import RunDirectory
@@ -45,7 +45,7 @@ def measure_block(
         try:
             with use_lab(lab_name) as lab, lab.lock(f"run {run_id}"), way.session(lab, run, plan, block) as session:
                 run.write_json("programs/hosts.json", host_states(lab))
-                run_trials(run, block, lambda _: session, silent(), pause_s=way.pause_s(plan))
+                run_trials(run, block, InTurn(lambda _: session), silent(), Policy(pause_s=way.pause_s(plan)))
         except (HostLostError, LabError) as error:
             lost = str(error)
         # A trial that failed while its lab went down failed because of that: it is given back, and costs no retry.
@@ -123,7 +123,7 @@ class JoinedLabs:
         folder.journal.append("shared", labs=self._labs, scheduler=self._scheduler)
         block = partial(measure_block, method, folder.run_id, plan, known_pdr(folder))
         fleet = DaskFleet(self._client, self._labs, block)
-        return run_on_fleet(folder, trials, fleet, observer, retries=method.retries(plan))
+        return run_trials(folder, trials, OnFleet(fleet), observer, Policy(method.retries(plan)))
 
     def _look(self, plan: Plan) -> list[Looked]:
         tasks = [submit(self._client, lab, look, plan, lab) for lab in self._labs]

@@ -18,7 +18,7 @@ from xdplab.labs import Lab, use_lab
 from xdplab.later import later
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, all_gone, table, warn_gone
-from xdplab.run.engine import run_trials
+from xdplab.run.engine import InTurn, Policy, run_trials
 from xdplab.run.frames import frame
 from xdplab.run.manifest import SessionRecord, When
 from xdplab.run.progress import Observer
@@ -134,9 +134,9 @@ class InLab:
             with sessions_in(labs, owed, lambda lab, turn: method.session(lab, folder, plan, turn)) as session_of:
                 hosts = SessionRecord(folder)
                 _ask(hosts, "before", labs)
-                retries, pause_s = method.retries(plan), method.pause_s(plan)
                 stop = open_ended.OpenEnded(folder, plan, trials) if plan.open_ended else None
-                state = run_trials(folder, trials, session_of, observer, retries=retries, pause_s=pause_s, stop=stop)
+                policy = Policy(method.retries(plan), method.pause_s(plan), stop)
+                state = run_trials(folder, trials, InTurn(session_of), observer, policy)
                 _ask(hosts, "after", labs)
         return state
 
