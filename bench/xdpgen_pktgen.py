@@ -77,7 +77,7 @@ def dropped(host: Host, interface: str) -> int:
 
 def rounds(lab: VmLab, count: int, frames: int) -> dict[tuple[int, str], list[float]]:
     """Return the instructions per frame by (frame size, sender), one per round; each frame must reach the DUT."""
-    xdpgen = generator_of(lab)[1]
+    xdpgen = generator_of(lab).program
     with tempfile.TemporaryDirectory() as folder:
         lab.dut.put(build_bpf(Path(folder), "bare"), "/tmp/bare.bpf.o")
     link = ["ip", "link", "set", "dev", lab.dut_interface, "xdpdrv", "object", "/tmp/bare.bpf.o", "section", "xdp/drop"]

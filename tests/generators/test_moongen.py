@@ -10,16 +10,17 @@ import pytest
 
 from xdplab.errors import FormatError, HostError, UnsupportedError
 from xdplab.formats.generator import parse_line, parse_output
-from xdplab.generators import Generator, GeneratorSettings, moongen
-from xdplab.generators.moongen import dpdk_config, install, own_arguments
+from xdplab.generators import Generator, GeneratorSettings
+from xdplab.generators.moongen import dpdk_config, installed, moongen, own_arguments
 from xdplab.hosts import LocalHost
+from xdplab.labs.base import GeneratorPlace
 
 DOUBLE = Path(__file__).resolve().parents[1] / "moongen_lua" / "double"
 RECORDED = Path(__file__).parent / "recorded" / "moongen_af_packet.jsonl"
 
 
 @pytest.fixture
-def installed(tmp_path: Path) -> Path:
+def built(tmp_path: Path) -> Path:
     """A folder that looks like a built MoonGen: its binary is the double."""
     if shutil.which("luajit") is None:
         pytest.skip("needs luajit to run the Lua scripts")
@@ -64,14 +65,15 @@ def test_what_it_cannot_do_is_said_before_anything_starts() -> None:
         adapter.capability("moongen").require(GeneratorSettings("moongen", "0").changed(file="x.pcap"))
 
 
-def test_a_session_of_two_bursts(installed: Path, tmp_path: Path) -> None:
+def test_a_session_of_two_bursts(built: Path, tmp_path: Path) -> None:
     host, folder = LocalHost(), str(tmp_path / "room")
-    assert install(host, folder, str(installed), cores=(1, 0), eal=own_arguments(["--no-huge"], None)) == folder
+    place = GeneratorPlace("moongen", str(built), dpdk=("--no-huge",))
+    assert installed(host, folder, place, (1, 0)).program == folder
     config = (tmp_path / "room/dpdk.lua").read_text()
     prefix = r'"--no-huge", "--file-prefix", "xdplab-[0-9a-f]{12}"'
     assert re.fullmatch(rf"DPDKConfig {{ cores = {{0, 1}}, cli = {{{prefix}}} }}\n", config)
     settings = GeneratorSettings("moongen", "0").changed(rate_pps=10000, run_id="00ab")
-    with Generator(host, settings, folder, adapter=moongen(str(installed)), deadline_s=30) as generator:
+    with Generator(host, settings, folder, adapter=moongen(str(built)), deadline_s=30) as generator:
         assert generator.start().settings["run_id"] == "00ab"
         assert generator.burst("warmup", 0.1).summary.rx_packets == 1000
         assert generator.burst("rate", 0.2).summary.rx_packets == 2000
@@ -79,11 +81,11 @@ def test_a_session_of_two_bursts(installed: Path, tmp_path: Path) -> None:
     assert len(parse_output(generator.raw).bursts) == 2
 
 
-def test_a_task_that_dies_ends_the_session_with_its_message(installed: Path, tmp_path: Path) -> None:
+def test_a_task_that_dies_ends_the_session_with_its_message(built: Path, tmp_path: Path) -> None:
     host, folder = LocalHost(), str(tmp_path / "room")
-    install(host, folder, str(installed), cores=(0, 1))
+    installed(host, folder, GeneratorPlace("moongen", str(built)), (0, 1))
     settings = GeneratorSettings("moongen-hw", "0").changed(src_mac="no mac")
-    with Generator(host, settings, folder, adapter=moongen(str(installed)), deadline_s=30) as generator:
+    with Generator(host, settings, folder, adapter=moongen(str(built)), deadline_s=30) as generator:
         generator.start()
         with pytest.raises(HostError, match=r"script: .*not a MAC address"):
             generator.burst("rate", 0.1)
@@ -100,10 +102,11 @@ def test_a_run_has_files_of_its_own_and_opens_its_own_card_only() -> None:
 
 
 def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
+    place = GeneratorPlace("moongen", "/no/where")
     with pytest.raises(HostError, match=r"no MoonGen in /no/where \(build it there"):
-        install(LocalHost(), str(tmp_path), "/no/where", cores=(0, 1))
+        installed(LocalHost(), str(tmp_path), place, (0, 1))
     with pytest.raises(UnsupportedError, match="needs two CPUs"):
-        install(LocalHost(), str(tmp_path), "/no/where", cores=(0,))
+        installed(LocalHost(), str(tmp_path), place, (0,))
 
 
 @pytest.mark.parametrize("word", ['a"b', "a\\b", "a\nb"])
@@ -156,9 +159,10 @@ def test_a_missing_port_or_machine_feature_is_unsupported_with_the_cause(
         f"echo '{said}'\necho '{line}' >\"$out\"\nexit 1\n"
     )
     binary.chmod(0o755)
-    folder = install(LocalHost(), str(tmp_path / "room"), str(tmp_path), cores=(0, 1))
-    adapter, settings = moongen(str(tmp_path)), GeneratorSettings("moongen", "0")
-    generator = Generator(LocalHost(), settings, folder, adapter=adapter, deadline_s=30)
+    place = GeneratorPlace("moongen", str(tmp_path))
+    there = installed(LocalHost(), str(tmp_path / "room"), place, (0, 1))
+    settings = GeneratorSettings("moongen", "0")
+    generator = Generator(LocalHost(), settings, there.program, adapter=there.adapter, deadline_s=30)
     with generator, pytest.raises(UnsupportedError) as refused:
         generator.start()
     assert told in refused.value.message

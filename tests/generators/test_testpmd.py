@@ -21,8 +21,8 @@ from xdplab import labs
 from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Output, parse_output
 from xdplab.generators import GeneratorSettings
-from xdplab.generators import testpmd as adapter  # pytest would take the name for a test's
 from xdplab.generators.testpmd import ADDRESSES, CAPABILITIES, TOOL, eal_arguments
+from xdplab.generators.testpmd import testpmd as adapter  # pytest would take the name for a test's
 
 HERE = Path(__file__).parent
 SOURCE = Path(adapter.__code__.co_filename).with_name(TOOL)

@@ -18,8 +18,9 @@ from rack import rack, written
 from tests import forked
 
 from xdplab import labs
-from xdplab.generators import GeneratorSettings, moongen
-from xdplab.generators import testpmd as adapter_of_testpmd
+from xdplab.generators import GeneratorSettings
+from xdplab.generators.moongen import moongen
+from xdplab.generators.testpmd import testpmd as adapter_of_testpmd
 from xdplab.hosts.process import KILL_AFTER_S
 from xdplab.hosts.ssh import TELL_GROUP
 from xdplab.labs import Lab

@@ -3,24 +3,20 @@
 An adapter is an argument vector and a table of capabilities; the output is the same for all (`formats.generator`).
 """
 
-from xdplab.generators.adapter import XDPGEN, Adapter, xdpgen_argv
-from xdplab.generators.capabilities import Capabilities
-from xdplab.generators.moongen import CAPABILITIES as moongen_engines
-from xdplab.generators.moongen import moongen
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Protocol, cast
+
+from xdplab.generators.adapter import XDPGEN, Adapter, DpdkPlace, Installed, xdpgen_argv
+from xdplab.generators.capabilities import BY_DPDK, Capabilities
 from xdplab.generators.session import OUTPUT, OUTPUT_BACK, BothWays, Generator, Sender, Staying
 from xdplab.generators.settings import GeneratorSettings
-from xdplab.generators.testpmd import CAPABILITIES as testpmd_engines
-from xdplab.generators.testpmd import testpmd
-
-BY_DPDK = (*moongen_engines, *testpmd_engines)
-"""Engines whose generator is a DPDK program: it polls the TG's port, and no program of the kernel's is there."""
-
-ENGINES = {"xdpgen": XDPGEN.capabilities, "moongen": moongen_engines, "testpmd": testpmd_engines}
-"""The engines of each kind of generator, its usual one first."""
+from xdplab.hosts.base import Host
 
 __all__ = [
     "BY_DPDK",
-    "ENGINES",
     "OUTPUT",
     "OUTPUT_BACK",
     "XDPGEN",
@@ -29,9 +25,40 @@ __all__ = [
     "Capabilities",
     "Generator",
     "GeneratorSettings",
+    "Installed",
     "Sender",
     "Staying",
-    "moongen",
-    "testpmd",
+    "engines_of",
+    "installed",
     "xdpgen_argv",
 ]
+
+
+class DpdkGenerator(Protocol):
+    """The module of a generator that its user has installed."""
+
+    CAPABILITIES: Mapping[str, Capabilities]
+
+    def installed(self, host: Host, folder: str, place: DpdkPlace, cores: Sequence[int], /) -> Installed:
+        """Send what the generator needs to ``folder`` on the TG; ``cores``: the CPUs that it may poll on.
+
+        Raises UnsupportedError for fewer than two CPUs, HostError if the generator is not there.
+        """
+
+
+BY_NAME = {"moongen": "xdplab.generators.moongen", "testpmd": "xdplab.generators.testpmd"}
+"""Add a line here for a new generator."""
+
+
+def _module(kind: str) -> DpdkGenerator:
+    return cast("DpdkGenerator", importlib.import_module(BY_NAME[kind]))
+
+
+def engines_of(kind: str) -> Mapping[str, Capabilities]:
+    """Return the engines of a kind of generator, its usual one first. Nothing is built or installed."""
+    return XDPGEN.capabilities if kind == XDPGEN.name else _module(kind).CAPABILITIES
+
+
+def installed(kind: str, host: Host, folder: str, place: DpdkPlace, cores: Sequence[int]) -> Installed:
+    """Prepare a generator that its user has installed on the TG, as `DpdkGenerator.installed` says."""
+    return _module(kind).installed(host, folder, place, cores)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from xdplab.errors import UnsupportedError
 from xdplab.generators.capabilities import Capabilities
@@ -36,6 +37,29 @@ class Adapter:
             engines = ", ".join(self.capabilities)
             raise UnsupportedError(f"{self.name} has no engine {engine!r}", remedy=f"it has {engines}")
         return self.capabilities[engine]
+
+
+class DpdkPlace(Protocol):
+    """Where a user has installed a generator on the TG (`labs.base.GeneratorPlace`)."""
+
+    @property
+    def path(self) -> str | None: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def dpdk(self) -> Sequence[str]: ...
+    @property
+    def card(self) -> str | None:
+        """The PCI address of the one card that DPDK may open."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A generator on the TG: its adapter, the program that this starts, and its name of the TG's end of the link."""
+
+    adapter: Adapter
+    program: str
+    port: str
 
 
 def traffic_options(s: GeneratorSettings) -> dict[str, object]:

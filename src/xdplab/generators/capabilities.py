@@ -9,6 +9,10 @@ from typing import Any
 from xdplab.errors import UnsupportedError
 from xdplab.generators.settings import GeneratorSettings
 
+MOONGEN, TESTPMD = ("moongen", "moongen-hw"), ("testpmd",)
+BY_DPDK = (*MOONGEN, *TESTPMD)
+"""Engines whose generator is a DPDK program: it polls the TG's port, and no program of the kernel's is there."""
+
 
 def least_frame_bytes(settings: GeneratorSettings) -> int:
     """Return the smallest test frame with these headers, FCS included (native/common/payload.h)."""

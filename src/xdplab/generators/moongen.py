@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Sequence
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.generators.adapter import Adapter, as_words, traffic_options
-from xdplab.generators.capabilities import Capabilities
+from xdplab.generators.adapter import Adapter, DpdkPlace, Installed, as_words, traffic_options
+from xdplab.generators.capabilities import MOONGEN, Capabilities
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.hosts.base import Host
 from xdplab.resources import shipped
@@ -45,11 +45,11 @@ def _capabilities(engine: str) -> Capabilities:
     )
 
 
-CAPABILITIES = {engine: _capabilities(engine) for engine in ("moongen", "moongen-hw")}
+CAPABILITIES = {engine: _capabilities(engine) for engine in MOONGEN}
 
 
 def moongen(path: str) -> Adapter:
-    """Return the adapter of the MoonGen installed in ``path`` on the TG; its binary is the folder of `install`."""
+    """Return the adapter of the MoonGen installed in ``path`` on the TG; its program is the folder of `installed`."""
 
     def argv(settings: GeneratorSettings, folder: str) -> list[str]:
         script = [f"{folder}/moongen.sh", f"{path}/build/MoonGen", f"{folder}/traffic.lua"]
@@ -64,23 +64,18 @@ def _options(s: GeneratorSettings) -> list[str]:
     return as_words({"port": s.interface, **traffic_options(s), "stamps": stamps})
 
 
-def install(host: Host, folder: str, path: str, *, cores: Sequence[int], eal: Sequence[str] = ()) -> str:
-    """Send the scripts and DPDK's configuration to ``folder`` on the TG, and return it.
-
-    ``cores`` are the CPUs MoonGen may poll on, two at least: the first waits for commands, the others send and receive.
-    ``eal``: DPDK's arguments.
-    Raises UnsupportedError for fewer, HostError if there is no MoonGen in ``path``.
-    """
+def installed(host: Host, folder: str, place: DpdkPlace, cores: Sequence[int]) -> Installed:
+    """Send the scripts and DPDK's configuration to ``folder``; the first of ``cores`` waits for commands."""
     if len(cores) < 2:
         raise UnsupportedError(f"{host.name}: MoonGen needs two CPUs, one of them to itself, not {len(cores)}")
-    if not host.run(["test", "-x", f"{path}/build/MoonGen"], check=False).ok:
-        raise HostError(f"{host.name}: no MoonGen in {path}", remedy="build it there as its README says")
+    if not host.run(["test", "-x", f"{place.path}/build/MoonGen"], check=False).ok:
+        raise HostError(f"{host.name}: no MoonGen in {place.path}", remedy="build it there as its README says")
     source = shipped("moongen_lua")
     for file in (file for pattern in _PATTERNS for file in sorted(source.rglob(pattern))):
         name = file.relative_to(source).as_posix()
         host.put(file, f"{folder}/{name}", mode=0o755 if name.endswith(".sh") else 0o644)
-    host.put(dpdk_config(cores, eal).encode(), f"{folder}/{CONFIG}")
-    return folder
+    host.put(dpdk_config(cores, own_arguments(place.dpdk, place.card)).encode(), f"{folder}/{CONFIG}")
+    return Installed(moongen(str(place.path)), folder, str(place.port))
 
 
 def own_arguments(dpdk: Sequence[str], pci: str | None, *, allow: str = "-w") -> list[str]:

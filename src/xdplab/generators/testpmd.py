@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.generators.adapter import Adapter, as_words, traffic_options
+from xdplab.generators.adapter import Adapter, DpdkPlace, Installed, as_words, traffic_options
 from xdplab.generators.capabilities import Capabilities
 from xdplab.generators.moongen import REFUSALS, START_S, own_arguments
 from xdplab.generators.settings import GeneratorSettings
@@ -37,7 +37,7 @@ CAPABILITIES = {
 
 
 def testpmd(path: str, *, port: int, cores: Sequence[int], eal: Sequence[str]) -> Adapter:
-    """Return the adapter of the testpmd at ``path`` on the TG; its binary is the tool that `install` has sent."""
+    """Return the adapter of the testpmd at ``path`` on the TG; its program is the tool that `installed` has sent."""
 
     def argv(settings: GeneratorSettings, tool: str) -> list[str]:
         options = {
@@ -51,18 +51,17 @@ def testpmd(path: str, *, port: int, cores: Sequence[int], eal: Sequence[str]) -
     return Adapter("dpdk-testpmd", argv, CAPABILITIES, start_s=START_S, refusals=REFUSALS)
 
 
-def install(host: Host, folder: str, path: str, *, cores: Sequence[int]) -> str:
-    """Send the tool to ``folder`` on the TG and return its path.
-
-    ``cores`` are the CPUs for DPDK, two at least: the first waits for commands, the others send and receive.
-    Raises UnsupportedError for fewer, HostError if there is no testpmd in ``path``.
-    """
+def installed(host: Host, folder: str, place: DpdkPlace, cores: Sequence[int]) -> Installed:
+    """Send the tool to ``folder``; the first of ``cores`` waits for commands, the others send and receive."""
+    path = str(place.path)
     if len(cores) < 2:
         raise UnsupportedError(f"{host.name}: testpmd needs two CPUs, one of them to itself, not {len(cores)}")
     if not host.run(["test", "-x", path], check=False).ok:
         raise HostError(f"{host.name}: no testpmd at {path}", remedy="apt install dpdk")
-    host.put(Path(__file__).with_name(TOOL), f"{folder}/{TOOL}")
-    return f"{folder}/{TOOL}"
+    tool = f"{folder}/{TOOL}"
+    host.put(Path(__file__).with_name(TOOL), tool)
+    adapter = testpmd(path, port=place.port, cores=cores, eal=eal_arguments(place.dpdk, place.card))
+    return Installed(adapter, tool, str(place.port))
 
 
 def eal_arguments(dpdk: Sequence[str], pci: str | None) -> list[str]:

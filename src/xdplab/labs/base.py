@@ -70,6 +70,11 @@ class GeneratorPlace:
         """True if DPDK takes the TG's end from the kernel while it sends."""
         return self.kind != "xdpgen" and self.pci is not None
 
+    @property
+    def card(self) -> str | None:
+        """The PCI address of the card that DPDK opens; None if it opens none."""
+        return self.pci if self.by_dpdk else None
+
 
 class Lab(Protocol):
     """A lab that is up. Hosts are connected on first use."""

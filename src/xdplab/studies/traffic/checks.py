@@ -9,13 +9,12 @@ from typing import Protocol
 from xdplab.deploy.queues import queue_limit
 from xdplab.deploy.settings_table import require_in_plans
 from xdplab.errors import PlanError
-from xdplab.generators import Capabilities
+from xdplab.generators import Capabilities, engines_of
 from xdplab.labs import Arrangement, Lab
 from xdplab.plan import FACTORS, Plan, Point, points_of
 from xdplab.plan.factors import by_cable
 from xdplab.studies.traffic.columns import NAMES
 from xdplab.studies.traffic.limits import require_small_frames
-from xdplab.studies.traffic.prepare import engines_of
 from xdplab.studies.traffic.session import queue_ends
 from xdplab.studies.traffic.turns import THE_PLANS
 
@@ -76,7 +75,7 @@ def require_machines(arrangement: str, lab: Arranged) -> None:
 def _check_engines(points: Sequence[Point], lab: Lab) -> None:
     """A plan is refused if this lab's generator can send none of its traffic; if it can send a part, that is
     measured."""
-    has = engines_of(lab)
+    has = engines_of(lab.generator.kind)
     engines = sorted({point.engine for point in points})
     if engines and not set(engines) & set(has):
         raise PlanError(

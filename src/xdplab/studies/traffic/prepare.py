@@ -12,10 +12,7 @@ from typing import TypeVar
 
 from xdplab.deploy.native import build_tool, build_workload
 from xdplab.errors import HostError, HostLostError, ProgramError
-from xdplab.generators import ENGINES, XDPGEN, Adapter, Capabilities, moongen, testpmd
-from xdplab.generators.moongen import install, own_arguments
-from xdplab.generators.testpmd import eal_arguments
-from xdplab.generators.testpmd import install as install_testpmd
+from xdplab.generators import XDPGEN, Adapter, Installed, installed
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs import Lab
 from xdplab.plan import Point, ProgramFactors
@@ -98,7 +95,7 @@ def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     """Ship the C tools and build them where they run. Raises HostError naming a missing compiler or header."""
     with_sockets = any(point.mode == "af_xdp" for point in points)
     here = LocalHost()
-    adapter, generator, port = generator_of(lab, here)
+    generator = generator_of(lab, here)
     on_dut = partial(_build_tool, lab, here, lab.dut)
     return Tools(
         xdpload=on_dut("xdpload"),
@@ -106,34 +103,22 @@ def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
         sampler=on_dut("sampler"),
         reader=on_dut("reader"),
         reader_on_tg=_build_tool(lab, here, lab.tg, "reader"),
-        generator=generator,
+        generator=generator.program,
         afxdp_user=on_dut("afxdp_user") if with_sockets else None,
-        adapter=adapter,
-        port=port,
+        adapter=generator.adapter,
+        port=generator.port,
     )
 
 
-def generator_of(lab: Lab, here: Host | None = None) -> tuple[Adapter, str, str]:
-    """Put the generator on the TG; return its adapter, the program that it starts, and its name of the TG's end.
+def generator_of(lab: Lab, here: Host | None = None) -> Installed:
+    """Put the lab's generator on the TG, ready to start.
 
     ``here``: this machine, if its compilers have been asked for their versions already.
     """
     place = lab.generator
     if place.path is None:
-        return XDPGEN, _build_tool(lab, here or LocalHost(), lab.tg, "xdpgen"), lab.tg_interface
-    folder, cores = f"{lab.work_dir(lab.tg)}/{place.kind}", lab.cpus().tg
-    card = place.pci if place.by_dpdk else None
-    if place.kind == "testpmd":
-        tool = install_testpmd(lab.tg, folder, place.path, cores=cores)
-        adapter = testpmd(place.path, port=place.port, cores=cores, eal=eal_arguments(place.dpdk, card))
-        return adapter, tool, str(place.port)
-    install(lab.tg, folder, place.path, cores=cores, eal=own_arguments(place.dpdk, card))
-    return moongen(place.path), folder, str(place.port)
-
-
-def engines_of(lab: Lab) -> Mapping[str, Capabilities]:
-    """The engines of the generator that the lab names, its usual one first. Nothing is built or installed."""
-    return ENGINES[lab.generator.kind]
+        return Installed(XDPGEN, _build_tool(lab, here or LocalHost(), lab.tg, "xdpgen"), lab.tg_interface)
+    return installed(place.kind, lab.tg, f"{lab.work_dir(lab.tg)}/{place.kind}", place, lab.cpus().tg)
 
 
 def _build_tool(lab: Lab, here: Host, host: Host, name: str) -> str:

@@ -96,13 +96,12 @@ def try_generator(lab: Lab) -> GeneratorReady:
     Raises HostError or UnsupportedError with its own words, LabError if a run holds the lab.
     """
     with lab.lock("doctor"), _with_port(lab):
-        adapter, binary, port = generator_of(lab)
-        engine = next(iter(adapter.capabilities))
-        able = adapter.capabilities[engine]
-        settings = GeneratorSettings(engine, port, cpus=lab.cpus().tg[:1]).changed(
+        place = generator_of(lab)
+        engine, able = next(iter(place.adapter.capabilities.items()))
+        settings = GeneratorSettings(engine, place.port, cpus=lab.cpus().tg[:1]).changed(
             src_mac=lab.tg_mac, dst_mac=NOBODY, stamp="all" if "stamp" in able.can else "none", **able.addresses
         )
-        with Generator(lab.tg, settings, binary, adapter=adapter, deadline_s=TRY_S) as generator:
+        with Generator(lab.tg, settings, place.program, adapter=place.adapter, deadline_s=TRY_S) as generator:
             ready = generator.start()
             generator.stop()
         return ready
