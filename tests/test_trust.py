@@ -28,7 +28,7 @@ from xdplab.studies.kind import Where
 from xdplab.studies.kinds import kind_named
 from xdplab.studies.search.kind import SearchRequest
 from xdplab.studies.search.profile import profile
-from xdplab.studies.traffic.planned import create_run
+from xdplab.studies.traffic.run_files import create_run
 from xdplab.trust import StrangersFileError, ask_by, read_source, require_run
 
 PLAN = """

@@ -51,7 +51,7 @@ from xdplab.studies.traffic import race as traffic_race
 from xdplab.studies.traffic import runs as traffic_runs
 from xdplab.studies.traffic.kind import TRAFFIC, measured
 from xdplab.studies.traffic.latencies import latencies_of
-from xdplab.studies.traffic.planned import plan_trials
+from xdplab.studies.traffic.run_files import plan_trials
 from xdplab.text import many
 
 _COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE")

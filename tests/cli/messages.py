@@ -25,7 +25,7 @@ from tests.oracle.derive import SAMPLE, at
 from xdplab.plan import load_plan
 from xdplab.studies.execution.points import ExecutionRequest, smallest
 from xdplab.studies.kinds import kind_named
-from xdplab.studies.traffic.planned import create_run
+from xdplab.studies.traffic.run_files import create_run
 
 KEPT = Path(__file__).with_suffix(".txt")
 HEADING, LINE = "==== ", "$ "

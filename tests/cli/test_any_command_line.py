@@ -24,7 +24,7 @@ from xdplab.labs.uml import lab as uml
 from xdplab.labs.vm import kernels
 from xdplab.labs.vm import kind as vm
 from xdplab.plan import load_plan
-from xdplab.studies.traffic.planned import create_run
+from xdplab.studies.traffic.run_files import create_run
 
 KEYSCAN = """# 192.0.2.7:22 SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3
 192.0.2.7 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKYbeuCSMBcqZLd9/cCxGxCxc5sPSsNkyjnLPNbQ1J0Y

@@ -18,7 +18,7 @@ from xdplab.cli.race import RaceRules, race_plan
 from xdplab.errors import LabError, PlanError
 from xdplab.plan import Plan, parse_plan
 from xdplab.studies.traffic import checks
-from xdplab.studies.traffic.planned import plan_trials, race_pairs, why_not_sliced
+from xdplab.studies.traffic.run_files import plan_trials, race_pairs, why_not_sliced
 from xdplab.studies.traffic.turns import labs_of
 
 

@@ -18,7 +18,7 @@ from tests.end_to_end.conftest import needs_root, xdplab
 from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
-from xdplab.studies.traffic.planned import run_trials_of
+from xdplab.studies.traffic.run_files import run_trials_of
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 

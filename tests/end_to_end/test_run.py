@@ -20,8 +20,8 @@ from tests.run.nulls import unexplained
 from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import attempts_of
-from xdplab.studies.traffic.planned import run_trials_of
 from xdplab.studies.traffic.rows import attempt_rows
+from xdplab.studies.traffic.run_files import run_trials_of
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 

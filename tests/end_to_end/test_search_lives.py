@@ -13,7 +13,7 @@ from xdplab import labs
 from xdplab.errors import HostError
 from xdplab.plan import Trial, parse_plan
 from xdplab.studies.traffic.bench import TrialBench
-from xdplab.studies.traffic.planned import create_run, run_trials_of
+from xdplab.studies.traffic.run_files import create_run, run_trials_of
 from xdplab.studies.trial_facts import TrialFacts
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]

@@ -35,7 +35,7 @@ from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.run.state import attempts_of, read_state
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.kind import TRAFFIC
-from xdplab.studies.traffic.planned import create_run, run_plan, run_trials_of
+from xdplab.studies.traffic.run_files import create_run, run_plan, run_trials_of
 
 ONLY = {"mode": "native", "load": "20kpps"}
 ERRNO = {"kill": 0, "torn write": 0, "ENOSPC": errno.ENOSPC, "EIO": errno.EIO}

@@ -9,8 +9,8 @@ import pytest
 
 from xdplab.errors import PlanError
 from xdplab.plan import Plan, parse_plan, points_of
-from xdplab.studies.traffic.planned import why_not_sliced
 from xdplab.studies.traffic.prepare import program_of
+from xdplab.studies.traffic.run_files import why_not_sliced
 
 
 def plan_of(points: dict[str, Any], **traffic: Any) -> Plan:

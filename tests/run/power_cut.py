@@ -25,7 +25,7 @@ from xdplab.run.engine import InTurn, run_trials
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
-from xdplab.studies.traffic.planned import create_run, run_trials_of
+from xdplab.studies.traffic.run_files import create_run, run_trials_of
 
 POINTS = {"name": "cut", "blocks": [{"points": {"accesses": [0, 1, 2]}}]}
 FILES, BYTES = 21, 3000

@@ -11,7 +11,7 @@ from tests.attempts import attempt_of
 from xdplab.deploy.afxdp import QueueStats, Stats
 from xdplab.deploy.xdp import Decided, RunStats
 from xdplab.errors import ResultsError
-from xdplab.run.facts import as_json, learnt
+from xdplab.run.facts import as_json, facts_of
 from xdplab.run.state import Attempt
 from xdplab.studies.execution.study import ExecutionFacts, ExecutionStudy
 from xdplab.studies.jit.study import JitStudy
@@ -31,7 +31,7 @@ def attempt(facts: dict[str, object]) -> Attempt:
 
 
 def through_the_journal(facts: TrialFacts) -> TrialFacts:
-    return learnt(TrialFacts, attempt(json.loads(json.dumps(as_json(facts)))))
+    return facts_of(TrialFacts, attempt(json.loads(json.dumps(as_json(facts)))))
 
 
 def test_every_study_says_what_its_trials_learn_and_a_trial_may_have_learnt_nothing() -> None:
@@ -39,7 +39,7 @@ def test_every_study_says_what_its_trials_learn_and_a_trial_may_have_learnt_noth
     assert {kind_named(name).name for name in STUDIES} <= {kind.__module__.split(".")[2] for kind in EVERY}
     for kind in EVERY:
         assert as_json(kind.facts()) == {}
-        assert learnt(kind.facts, attempt({})) == kind.facts()
+        assert facts_of(kind.facts, attempt({})) == kind.facts()
         assert all(field.default is None for field in fields(kind.facts))
 
 
@@ -60,9 +60,9 @@ def test_what_went_in_comes_back_typed() -> None:
 
 def test_a_journal_that_was_edited_is_refused_by_the_fields_name() -> None:
     with pytest.raises(ResultsError, match=r"t-r1, attempt 2: facts\.cpus\.dut in the journal") as told:
-        learnt(TrialFacts, attempt({"cpus": {"dut": "all", "tg": [1], "working": [0]}}))
+        facts_of(TrialFacts, attempt({"cpus": {"dut": "all", "tg": [1], "working": [0]}}))
     assert "\n" not in str(told.value)
     with pytest.raises(ResultsError, match=r"facts\.work_steps"):
-        learnt(ExecutionFacts, attempt({"work_steps": "many"}))
+        facts_of(ExecutionFacts, attempt({"work_steps": "many"}))
     with pytest.raises(ResultsError, match=r"facts\.gone in the journal"):
-        learnt(TrialFacts, attempt({"gone": 1}))
+        facts_of(TrialFacts, attempt({"gone": 1}))

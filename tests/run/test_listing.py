@@ -14,7 +14,7 @@ from xdplab.cli import cli
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import parse_plan
 from xdplab.run.listing import known_runs, run_named
-from xdplab.studies.traffic.planned import create_run
+from xdplab.studies.traffic.run_files import create_run
 
 
 @pytest.fixture

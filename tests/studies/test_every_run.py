@@ -33,7 +33,7 @@ from xdplab.studies.points import StudyPlan
 from xdplab.studies.search.kind import SearchRequest, pdr_files
 from xdplab.studies.search.study import SearchFacts, search_point
 from xdplab.studies.study_kind import study_kind
-from xdplab.studies.traffic.planned import create_run, run_trials_of
+from xdplab.studies.traffic.run_files import create_run, run_trials_of
 
 RECORDED = Path(__file__).parents[1] / "run" / "recorded" / "tiny.tar.xz"
 PLAN = parse_plan(

@@ -11,7 +11,7 @@ import click
 from xdplab.cli.common import echo, in_lab, tell
 from xdplab.cli.plan import find_plan
 from xdplab.labs import require_name
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from xdplab.cli import screen
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from xdplab.run import progress
     from xdplab.studies.traffic import calibrating
 else:
-    progress, screen = later("xdplab.run.progress"), later("xdplab.cli.screen")
-    model = later("xdplab.plan.model")
-    calibrating = later("xdplab.studies.traffic.calibrating")
+    progress, screen = lazy("xdplab.run.progress"), lazy("xdplab.cli.screen")
+    model = lazy("xdplab.plan.model")
+    calibrating = lazy("xdplab.studies.traffic.calibrating")
 
 
 @click.command()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.errors import PlanError, XdplabError
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.text import visible
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from xdplab.run import listing
     from xdplab.studies import tables
 else:
-    screen, listing = later("xdplab.cli.screen"), later("xdplab.run.listing")
-    model, tables = later("xdplab.plan.model"), later("xdplab.studies.tables")
+    screen, listing = lazy("xdplab.cli.screen"), lazy("xdplab.run.listing")
+    model, tables = lazy("xdplab.plan.model"), lazy("xdplab.studies.tables")
 
 
 @dataclass(frozen=True)

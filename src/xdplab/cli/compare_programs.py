@@ -12,14 +12,14 @@ import click
 from xdplab.cli.common import echo, show_frame, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
     from xdplab.studies.verifier import compare_programs
     from xdplab.studies.verifier.compare_programs import Asked, Side
 else:
-    compare_programs = later("xdplab.studies.verifier.compare_programs")
+    compare_programs = lazy("xdplab.studies.verifier.compare_programs")
 
 CSV = ".csv"
 

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from xdplab.cli.common import echo, show_frame, tell
 from xdplab.errors import ResultsError, UnsupportedError
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from xdplab.studies import kinds as openable
     from xdplab.studies.kind import Kind, Run
 else:
-    progress, screen = later("xdplab.run.progress"), later("xdplab.cli.screen")
-    kinds, rundir = later("xdplab.studies.kind"), later("xdplab.run.rundir")
-    openable = later("xdplab.studies.kinds")
+    progress, screen = lazy("xdplab.run.progress"), lazy("xdplab.cli.screen")
+    kinds, rundir = lazy("xdplab.studies.kind"), lazy("xdplab.run.rundir")
+    openable = lazy("xdplab.studies.kinds")
 
 D = TypeVar("D", bound="DataclassInstance")
 

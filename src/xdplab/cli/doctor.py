@@ -14,7 +14,7 @@ from xdplab.doctor.checks import CheckedHost, Row, examine, examine_here, examin
 from xdplab.doctor.tune import tune as apply_tunings
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.labs import Lab, require_name, use_lab
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from xdplab.counters import drivers
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from xdplab.doctor import hardware
     from xdplab.studies.traffic import session
 else:
-    drivers, device = later("xdplab.counters.drivers"), later("xdplab.deploy.device")
-    hardware = later("xdplab.doctor.hardware")
-    session = later("xdplab.studies.traffic.session")
+    drivers, device = lazy("xdplab.counters.drivers"), lazy("xdplab.deploy.device")
+    hardware = lazy("xdplab.doctor.hardware")
+    session = lazy("xdplab.studies.traffic.session")
 
 PROBLEM = 1
 GUESTS = ("vm", "uml")

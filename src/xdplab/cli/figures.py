@@ -18,7 +18,7 @@ from xdplab.cli.compare_programs import Judging, Which, judging_options, show_pr
 from xdplab.cli.options import PATH, options_as
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import STYLES
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from xdplab.studies.kind import Run
     from xdplab.studies.traffic import baseline as baselines
 else:
-    pages = later("xdplab.figures.gallery")
-    comparison, plain_audit = later("xdplab.analysis.decide.compare"), later("xdplab.studies.plain_audit")
-    baselines = later("xdplab.studies.traffic.baseline")
+    pages = lazy("xdplab.figures.gallery")
+    comparison, plain_audit = lazy("xdplab.analysis.decide.compare"), lazy("xdplab.studies.plain_audit")
+    baselines = lazy("xdplab.studies.traffic.baseline")
 
 RUN = click.argument("directory", metavar="RUN", type=RunPath())
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.cli.common import Verb, Verbs, tell
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.text import many
 
 if TYPE_CHECKING:
     from xdplab.studies import bundle as bundles
 else:
-    bundles = later("xdplab.studies.bundle")
+    bundles = lazy("xdplab.studies.bundle")
 
 FORMATS = {
     "thesis": Verb("cli", "thesis", "Import the raw logs of the thesis.", package="xdplab.thesis"),

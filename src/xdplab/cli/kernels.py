@@ -10,7 +10,7 @@ import click
 
 from xdplab.cli.common import echo, show, tell
 from xdplab.labs.base import ARCHITECTURE_MARK
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from xdplab import labs
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from xdplab.labs.vm import architectures, qemu
     from xdplab.labs.vm import kernels as cache
 else:
-    labs, disk = later("xdplab.labs"), later("xdplab.labs.cache")
-    package = later("xdplab.labs.uml.package")
-    cache, qemu = later("xdplab.labs.vm.kernels"), later("xdplab.labs.vm.qemu")
-    architectures = later("xdplab.labs.vm.architectures")
+    labs, disk = lazy("xdplab.labs"), lazy("xdplab.labs.cache")
+    package = lazy("xdplab.labs.uml.package")
+    cache, qemu = lazy("xdplab.labs.vm.kernels"), lazy("xdplab.labs.vm.qemu")
+    architectures = lazy("xdplab.labs.vm.architectures")
 
 
 @click.command()

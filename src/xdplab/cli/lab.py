@@ -18,13 +18,13 @@ from xdplab.cli.common import ask_on_terminal, echo, in_lab
 from xdplab.cli.kernels import kernels
 from xdplab.errors import HostError, LabInUseError
 from xdplab.hosts import Process
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from xdplab.labs.servers import inventory as inventories
     from xdplab.labs.servers import root_commands
 else:
-    inventories, root_commands = later("xdplab.labs.servers.inventory"), later("xdplab.labs.servers.root_commands")
+    inventories, root_commands = lazy("xdplab.labs.servers.inventory"), lazy("xdplab.labs.servers.root_commands")
 
 _for_user = click.option("--for-user", metavar="UID|NAME", help="The lab's owner (by default you).")
 _as_json = click.option("--json", "as_json", is_flag=True, help="For scripts.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from xdplab.errors import LabError
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xdplab.labs import Lab
     from xdplab.studies import kind as kinds
 else:
-    kinds = later("xdplab.studies.kind")
+    kinds = lazy("xdplab.studies.kind")
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)

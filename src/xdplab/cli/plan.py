@@ -17,16 +17,16 @@ from xdplab.cli.common import echo, in_lab, parse_only, show, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
 from xdplab.labs import default_arrangement, require_name
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.resources import shipped
 
 if TYPE_CHECKING:
     import xdplab.plan as plans
     from xdplab.plan import Trial, reference
-    from xdplab.studies.traffic import planned
+    from xdplab.studies.traffic import run_files
 else:
-    plans, reference = later("xdplab.plan"), later("xdplab.plan.reference")
-    planned = later("xdplab.studies.traffic.planned")
+    plans, reference = lazy("xdplab.plan"), lazy("xdplab.plan.reference")
+    run_files = lazy("xdplab.studies.traffic.run_files")
 
 PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 
@@ -75,8 +75,8 @@ def plan(lab_name: str | None, plan: str, view: PlanView, as_json: bool) -> None
     file = find_plan(plan)
     chosen = plans.load_plan(file, to_measure=False)
     require_labs(lab_name, chosen)
-    trials = planned.plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(view.only))
-    planned.require_frames(trials)
+    trials = run_files.plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(view.only))
+    run_files.require_frames(trials)
     show(_each(trials) if view.dry_run else _by_mode(trials), as_json=as_json)
     if not as_json:
         tell(plans.extent(chosen, trials))

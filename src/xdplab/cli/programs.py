@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.cli.common import echo, in_lab, tell
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, ProgramSpec
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from xdplab.programs.program import Program
     from xdplab.studies.traffic import runs
 else:
-    native, runs = later("xdplab.deploy.native"), later("xdplab.studies.traffic.runs")
-    onhost, proof = later("xdplab.programs.onhost"), later("xdplab.programs.proof")
-    program = later("xdplab.programs.program")
+    native, runs = lazy("xdplab.deploy.native"), lazy("xdplab.studies.traffic.runs")
+    onhost, proof = lazy("xdplab.programs.onhost"), lazy("xdplab.programs.proof")
+    program = lazy("xdplab.programs.program")
 
 
 def _program_options(command: Any) -> Any:

@@ -16,7 +16,7 @@ from xdplab.cli.conduct import conduct
 from xdplab.cli.options import PATH, options_as
 from xdplab.cli.plan import require_labs
 from xdplab.errors import PlanError
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.programs.spec import WORKLOADS
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from xdplab.studies.traffic import kind, runs
     from xdplab.studies.traffic import race as races
 else:
-    model = later("xdplab.plan.model")
-    comparing, kind = later("xdplab.studies.comparing"), later("xdplab.studies.traffic.kind")
-    races = later("xdplab.studies.traffic.race")
-    runs = later("xdplab.studies.traffic.runs")
+    model = lazy("xdplab.plan.model")
+    comparing, kind = lazy("xdplab.studies.comparing"), lazy("xdplab.studies.traffic.kind")
+    races = lazy("xdplab.studies.traffic.race")
+    runs = lazy("xdplab.studies.traffic.runs")
 
 
 @dataclass(frozen=True)

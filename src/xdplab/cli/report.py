@@ -9,14 +9,14 @@ import click
 
 from xdplab.analysis import MARGIN
 from xdplab.cli.common import RunPath, tell
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
     from xdplab.studies import bundle as bundles
     from xdplab.studies import report as pages
 else:
-    pages, bundles = later("xdplab.studies.report"), later("xdplab.studies.bundle")
+    pages, bundles = lazy("xdplab.studies.report"), lazy("xdplab.studies.bundle")
 
 
 @click.command()

@@ -9,16 +9,16 @@ import click
 from xdplab.cli.common import in_lab, tell
 from xdplab.cli.options import STEAL
 from xdplab.labs import open_lab
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from xdplab.deploy import device, dpdk, kernel_settings
     from xdplab.doctor import tune as doctor_tune
     from xdplab.studies.traffic import session
 else:
-    device, dpdk = later("xdplab.deploy.device"), later("xdplab.deploy.dpdk")
-    kernel_settings = later("xdplab.deploy.kernel_settings")
-    doctor_tune, session = later("xdplab.doctor.tune"), later("xdplab.studies.traffic.session")
+    device, dpdk = lazy("xdplab.deploy.device"), lazy("xdplab.deploy.dpdk")
+    kernel_settings = lazy("xdplab.deploy.kernel_settings")
+    doctor_tune, session = lazy("xdplab.doctor.tune"), lazy("xdplab.studies.traffic.session")
 
 
 @click.command()

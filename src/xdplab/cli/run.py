@@ -13,7 +13,7 @@ from xdplab.cli.conduct import conduct, conduct_study
 from xdplab.cli.options import PATH, Sharing, StudyRun, options_as, sharing_options
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs
 from xdplab.errors import PlanError, ResultsError, XdplabError
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.run.disk import is_locked
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, is_beginning, read_state
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from xdplab.run.state import AnyTrial, Attempt
     from xdplab.studies.kind import Run
     from xdplab.studies.search import kind as search_kind
-    from xdplab.studies.traffic import fleet, planned, runs
+    from xdplab.studies.traffic import fleet, run_files, runs
     from xdplab.studies.traffic import kind as traffic_kind
 else:
-    plans, planned = later("xdplab.plan"), later("xdplab.studies.traffic.planned")
-    model, progress = later("xdplab.plan.model"), later("xdplab.run.progress")
-    traffic_kind = later("xdplab.studies.traffic.kind")
-    search_kind = later("xdplab.studies.search.kind")
-    fleet, runs = later("xdplab.studies.traffic.fleet"), later("xdplab.studies.traffic.runs")
+    plans, run_files = lazy("xdplab.plan"), lazy("xdplab.studies.traffic.run_files")
+    model, progress = lazy("xdplab.plan.model"), lazy("xdplab.run.progress")
+    traffic_kind = lazy("xdplab.studies.traffic.kind")
+    search_kind = lazy("xdplab.studies.search.kind")
+    fleet, runs = lazy("xdplab.studies.traffic.fleet"), lazy("xdplab.studies.traffic.runs")
 
 FIRST, LEFT_S = "throughput", 30.0
 """The figure drawn after a run's first repetition, and the minimum remaining time for which it is drawn."""
@@ -124,7 +124,7 @@ def _extended(path: Path) -> RunDirectory:
 
 def _extent(plan: Plan, run: RunDirectory) -> str:
     owed = set(read_state(run).owed)
-    return plans.extent(plan, [trial for trial in planned.run_trials_of(run) if trial.trial_id in owed])
+    return plans.extent(plan, [trial for trial in run_files.run_trials_of(run) if trial.trial_id in owed])
 
 
 class FirstFigure:

@@ -11,7 +11,7 @@ import click
 from xdplab.cli.common import FORMAT, RunPath, show, show_frame, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.run.rundir import RunDirectory
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xdplab.run import listing
 else:
-    pd, listing = later("pandas"), later("xdplab.run.listing")
+    pd, listing = lazy("pandas"), lazy("xdplab.run.listing")
 
 
 @dataclasses.dataclass(frozen=True)

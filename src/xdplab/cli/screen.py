@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.text import colour_system, visible
 
 if TYPE_CHECKING:
     from rich import cells as rich_cells
     from rich.console import Console
 else:
-    rich_cells = later("rich.cells")
+    rich_cells = lazy("rich.cells")
 
 WIDE = 10_000
 """Width of an output that is not a terminal: in a file or a pipe, lines are not broken."""

@@ -14,7 +14,7 @@ from xdplab.cli.options import PATH, Sharing, options_as, sharing_options
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan
 from xdplab.errors import ResultsError
 from xdplab.labs import require_name
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.studies.kinds import open_run
 from xdplab.studies.search.profile import PROFILES, profile
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from xdplab.studies.search import kind, rows
     from xdplab.studies.traffic import runs
 else:
-    kind = later("xdplab.studies.search.kind")
-    model = later("xdplab.plan.model")
-    rows, runs = later("xdplab.studies.search.rows"), later("xdplab.studies.traffic.runs")
+    kind = lazy("xdplab.studies.search.kind")
+    model = lazy("xdplab.plan.model")
+    rows, runs = lazy("xdplab.studies.search.rows"), lazy("xdplab.studies.traffic.runs")
 
 
 @dataclass(frozen=True)

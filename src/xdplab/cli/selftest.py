@@ -11,7 +11,7 @@ import click
 
 from xdplab.cli.common import echo, in_lab, show, tell
 from xdplab.labs import require_name
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.run.disk import replacing
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from xdplab.studies.traffic import runs
     from xdplab.studies.traffic import selftest as controls
 else:
-    progress, screen = later("xdplab.run.progress"), later("xdplab.cli.screen")
-    runs, controls = later("xdplab.studies.traffic.runs"), later("xdplab.studies.traffic.selftest")
+    progress, screen = lazy("xdplab.run.progress"), lazy("xdplab.cli.screen")
+    runs, controls = lazy("xdplab.studies.traffic.runs"), lazy("xdplab.studies.traffic.selftest")
 
 LAB = "netns:selftest"
 

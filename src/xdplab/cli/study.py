@@ -15,14 +15,14 @@ import click
 
 from xdplab.cli.common import Verb, Verbs, said_once
 from xdplab.cli.options import StudyRun, study_run_options
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from xdplab.cli import conduct
     from xdplab.studies import kinds
     from xdplab.studies.points import Option, R
 else:
-    kinds, conduct = later("xdplab.studies.kinds"), later("xdplab.cli.conduct")
+    kinds, conduct = lazy("xdplab.studies.kinds"), lazy("xdplab.cli.conduct")
 
 F = TypeVar("F", bound=Callable[..., Any])
 

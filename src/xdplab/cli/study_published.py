@@ -10,16 +10,16 @@ import click
 
 from xdplab.cli.common import echo
 from xdplab.errors import PlanError
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from xdplab.studies import environment, kinds, published
     from xdplab.studies.kind import Run
     from xdplab.studies.verifier import runs
 else:
-    kinds = later("xdplab.studies.kinds")
-    environment, published = later("xdplab.studies.environment"), later("xdplab.studies.published")
-    runs = later("xdplab.studies.verifier.runs")
+    kinds = lazy("xdplab.studies.kinds")
+    environment, published = lazy("xdplab.studies.environment"), lazy("xdplab.studies.published")
+    runs = lazy("xdplab.studies.verifier.runs")
 
 REPEATING = ("loading", "execution", "jit")
 """The studies whose published experiments share a page. The paper that study verifier repeats has a page of its own."""

@@ -18,16 +18,16 @@ from xdplab.cli.options import StudyRun, study_run_options
 from xdplab.cli.study import request_options, requested
 from xdplab.errors import PlanError, XdplabError
 from xdplab.labs.base import HOST
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.studies.kinds import kind_named
 from xdplab.studies.verifier.points import VerifierRequest, smallest
 
 if TYPE_CHECKING:
     from xdplab.studies.verifier import compare_programs, hotspots, machines
 else:
-    compare_programs = later("xdplab.studies.verifier.compare_programs")
-    machines = later("xdplab.studies.verifier.machines")
-    hotspots = later("xdplab.studies.verifier.hotspots")
+    compare_programs = lazy("xdplab.studies.verifier.compare_programs")
+    machines = lazy("xdplab.studies.verifier.machines")
+    hotspots = lazy("xdplab.studies.verifier.hotspots")
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 MODULES = click.option("--modules", type=FOLDER, help="Of a bzImage of yours.")

@@ -11,9 +11,9 @@ from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import HostChangedError, HostError
 from xdplab.hosts.base import Host
 from xdplab.hosts.held import Held
-from xdplab.later import later
+from xdplab.lazy import lazy
 
-dpdk = later("xdplab.deploy.dpdk")
+dpdk = lazy("xdplab.deploy.dpdk")
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 

@@ -23,7 +23,7 @@ from xdplab.figures.factors import (
 )
 from xdplab.figures.marks import View
 from xdplab.figures.views import need, only
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from xdplab.figures import draw as drawer
     from xdplab.figures.draw import Panels
 else:
-    drawer = later("xdplab.figures.draw")
+    drawer = lazy("xdplab.figures.draw")
 
 COMPARE = "compare"  # needs two runs: xdplab.figures.comparing
 

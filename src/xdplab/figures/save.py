@@ -12,7 +12,7 @@ import pandas as pd
 
 from xdplab.figures.marks import View
 from xdplab.figures.styles import FORMATS, Style, applied, style_named
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.text import visible
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xdplab.figures import pointer
     from xdplab.figures.draw import Panels
 else:
-    drawing, pointer = later("xdplab.figures.draw"), later("xdplab.figures.pointer")
+    drawing, pointer = lazy("xdplab.figures.draw"), lazy("xdplab.figures.pointer")
 
 # A date in the file would make equal figures differ.
 UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import FigureError
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     import matplotlib as mpl
 else:
-    mpl = later("matplotlib")
+    mpl = lazy("matplotlib")
 
 FORMATS = ("svg", "pdf", "png")
 """What a figure is written as."""

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from xdplab.errors import HostError
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from xdplab.formats import tool_error
 else:
-    tool_error = later("xdplab.formats.tool_error")
+    tool_error = lazy("xdplab.formats.tool_error")
 
 
 @dataclass(frozen=True)

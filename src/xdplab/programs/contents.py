@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.programs.source import hash_bits
 from xdplab.programs.spec import BLOCK, SLOT_BYTES, WORD_BYTES, ProgramSpec
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Words = npt.NDArray[np.uint64]
 else:
-    np = later("numpy")
+    np = lazy("numpy")
 
 SEED = 2022
 HEADER_BYTES = 64

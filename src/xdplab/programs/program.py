@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import PlanError
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.programs.spec import WORKLOADS, ProgramSpec, UserProgram
 from xdplab.resources import cache_root
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xdplab.programs.build import BuiltProgram
     from xdplab.programs.proof import Proof
 else:
-    build, proof = later("xdplab.programs.build"), later("xdplab.programs.proof")
+    build, proof = lazy("xdplab.programs.build"), lazy("xdplab.programs.proof")
 
 _SHOWN_LINES = 400
 

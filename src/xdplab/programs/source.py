@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.programs.spec import BLOCK, OUT_PORT, WORD_BYTES, ProgramSpec
 from xdplab.resources import shipped
 
 if TYPE_CHECKING:
     import jinja2
 else:
-    jinja2 = later("jinja2")
+    jinja2 = lazy("jinja2")
 
 USER_FLAGS = ("-O2", "-fPIC", "-shared")
 """Flags that compile the twin: ``cc`` with these, its source, ``-o workload.so``."""

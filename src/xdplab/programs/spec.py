@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from xdplab.errors import PlanError
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from xdplab import compiler
     from xdplab.plan import factors
 else:
-    compiler = later("xdplab.compiler")
-    factors = later("xdplab.plan.factors")
+    compiler = lazy("xdplab.compiler")
+    factors = lazy("xdplab.plan.factors")
 
 WORKLOADS = ("array", "packet", "chase", "lookup")
 OPS = ("read", "write")

@@ -25,7 +25,7 @@ def as_json(facts: DataclassInstance | dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def learnt(kind: type[F], attempt: Attempt) -> F:
+def facts_of(kind: type[F], attempt: Attempt) -> F:
     """Return an attempt's facts as ``kind``.
 
     Raises ResultsError naming a field that ``kind`` lacks, or whose value has the wrong type: the journal was edited.

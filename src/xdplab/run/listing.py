@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError, ResultsError
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 
 if TYPE_CHECKING:
     from xdplab.run import progress
 else:
-    progress = later("xdplab.run.progress")
+    progress = lazy("xdplab.run.progress")
 
 RESULTS = Path("results")
 LATEST = "latest"

@@ -49,7 +49,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Attempt(Ended):
-    """A full attempt: ``facts`` are those that its study recorded; `xdplab.run.facts.learnt` gives them types.
+    """A full attempt: ``facts`` are those that its study recorded; `xdplab.run.facts.facts_of` gives them types.
 
     ``files`` are its raw files: paths with sizes in bytes.
     """

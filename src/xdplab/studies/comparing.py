@@ -12,11 +12,11 @@ import pandas as pd
 from xdplab.analysis.decide import Decision
 from xdplab.analysis.values import records
 from xdplab.errors import PlanError, ResultsError
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.run.rundir import RunDirectory
 from xdplab.text import many
 
-comparison = later("xdplab.analysis.decide.compare")
+comparison = lazy("xdplab.analysis.decide.compare")
 
 EXIT_CODES = {"equivalent": 0, "differs": 1, "undecided": 2}
 LONGEST = 60

@@ -20,7 +20,7 @@ from xdplab.labs import Lab, require_name, use_lab
 from xdplab.labs.base import HOST, MITIGATED, OWN_KERNEL, Clock
 from xdplab.labs.vm import foreign, kernels
 from xdplab.labs.vm.architectures import Architecture, parted
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.run.waiting import WAITS
 from xdplab.studies.places import Place, is_foreign
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from xdplab.labs.uml import source as uml_source
     from xdplab.labs.vm import headers, libraries, sources
 else:  # only some studies build something for a guest
-    native, trees = later("xdplab.deploy.native"), later("xdplab.labs.guests.modules")
-    uml_source = later("xdplab.labs.uml.source")
-    headers, libraries = later("xdplab.labs.vm.headers"), later("xdplab.labs.vm.libraries")
-    sources = later("xdplab.labs.vm.sources")
+    native, trees = lazy("xdplab.deploy.native"), lazy("xdplab.labs.guests.modules")
+    uml_source = lazy("xdplab.labs.uml.source")
+    headers, libraries = lazy("xdplab.labs.vm.headers"), lazy("xdplab.labs.vm.libraries")
+    sources = lazy("xdplab.labs.vm.sources")
 
 MOST_GUESTS = 4
 """Number of counting guests of one kernel side by side; a further study waits for one of them."""

@@ -13,7 +13,7 @@ from xdplab.errors import FigureError, NotApplicableError, PlanError
 from xdplab.figures.album import Drawn
 from xdplab.figures.marks import View
 from xdplab.figures.save import save
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.studies import environment
 from xdplab.studies.kind import Run
@@ -22,7 +22,7 @@ from xdplab.studies.tables import markdown, write_tables
 if TYPE_CHECKING:
     from xdplab.figures import draw as drawer
 else:
-    drawer = later("xdplab.figures.draw")
+    drawer = lazy("xdplab.figures.draw")
 
 MakeView = Callable[[pd.DataFrame], View]
 

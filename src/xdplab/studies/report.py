@@ -29,7 +29,7 @@ from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.comparing import compare_view
 from xdplab.figures.save import save
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.run.listing import note_of
 from xdplab.studies import environment
@@ -43,7 +43,7 @@ from xdplab.text import visible
 if TYPE_CHECKING:
     import jinja2
 else:
-    jinja2 = later("jinja2")
+    jinja2 = lazy("jinja2")
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE, SCRIPT = "report.html.j2", "report.css", "report.js"

@@ -12,7 +12,7 @@ import click
 from xdplab.cli.common import echo, tell
 from xdplab.errors import FigureError
 from xdplab.figures.styles import DEFAULT_FORMATS, FORMATS
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.thesis.language import LANGUAGES
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from xdplab.thesis import album as thesis_album
     from xdplab.thesis import conclusions, imported, published, repeated, views
 else:
-    disk, views = later("xdplab.run.disk"), later("xdplab.thesis.views")
-    kinds = later("xdplab.studies.kinds")
-    conclusions, repeated = later("xdplab.thesis.conclusions"), later("xdplab.thesis.repeated")
-    thesis_album, imported = later("xdplab.thesis.album"), later("xdplab.thesis.imported")
-    published = later("xdplab.thesis.published")
+    disk, views = lazy("xdplab.run.disk"), lazy("xdplab.thesis.views")
+    kinds = lazy("xdplab.studies.kinds")
+    conclusions, repeated = lazy("xdplab.thesis.conclusions"), lazy("xdplab.thesis.repeated")
+    thesis_album, imported = lazy("xdplab.thesis.album"), lazy("xdplab.thesis.imported")
+    published = lazy("xdplab.thesis.published")
 
 F = TypeVar("F", bound=Callable[..., object])
 PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))

@@ -30,7 +30,7 @@ DOUBLED = (1.7, 2.3)
 Point = tuple[str, int, int, int]  # mode, queues, frame size in B, N
 
 
-class UntoldError(Exception):
+class UndecidedError(Exception):
     """The reading lacks what a statement needs; the message says what."""
 
 
@@ -54,16 +54,16 @@ class Reading:
     errors: Mapping[Point, float] = field(default_factory=dict)
 
     def pps(self, mode: str, queues: int, frame_bytes: int, accesses: int) -> float:
-        """Return a rate. Raises UntoldError if it is not known."""
+        """Return a rate. Raises UndecidedError if it is not known."""
         rate = self.rate.get((mode, queues, frame_bytes, accesses))
         if (mode, queues, frame_bytes, accesses) in self.apart:
             spread = self.apart[mode, queues, frame_bytes, accesses]
-            raise UntoldError(
+            raise UndecidedError(
                 f"the repetitions of {mode}, {_queues(queues)}, {frame_bytes} B, N = {accesses} are {spread:.0%} apart "
                 "(standard deviation)"
             )
         if rate is None:
-            raise UntoldError(f"no rate of {mode}, {_queues(queues)}, {frame_bytes} B, N = {accesses}")
+            raise UndecidedError(f"no rate of {mode}, {_queues(queues)}, {frame_bytes} B, N = {accesses}")
         return rate
 
     def clearly_above(self, point: Point, other: Point) -> bool:
@@ -77,9 +77,9 @@ class Reading:
         return sorted((point[3], rate) for point, rate in self.rate.items() if point[:3] == key)
 
     def need_cpus(self, queues: int) -> None:
-        """Raise UntoldError where the queues have no CPUs of their own."""
+        """Raise UndecidedError where the queues have no CPUs of their own."""
         if self.cpus is not None and self.cpus < queues:
-            raise UntoldError(f"{many(self.cpus, 'CPU')} for {queues} queues")
+            raise UndecidedError(f"{many(self.cpus, 'CPU')} for {queues} queues")
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def baseline_is_best(r: Reading) -> tuple[bool, str]:
     pairs = [(at, rate, r.rate.get((*at[:3], 0))) for at, rate in r.rate.items() if at[3] > 0]
     shares = [(at, rate / base) for at, rate, base in pairs if base]
     if not shares:
-        raise UntoldError("no rate of N = 0 beside one of another N")
+        raise UndecidedError("no rate of N = 0 beside one of another N")
     above = [(at, ratio) for at, ratio in shares if ratio > 1 + SLACK]
     most = max(shares, key=lambda pair: pair[1])
     text = (
@@ -121,7 +121,7 @@ def baseline_is_best(r: Reading) -> tuple[bool, str]:
         f"times it ({MODES[most[0][0]]}, {_queues(most[0][1])}, {most[0][2]} B, N = {most[0][3]})"
     )
     if above and not any(r.clearly_above(at, (*at[:3], 0)) for at, _ in above):
-        raise UntoldError(f"{text}; none by {CLEAR_ERRORS:.0f} standard errors")
+        raise UndecidedError(f"{text}; none by {CLEAR_ERRORS:.0f} standard errors")
     return not above, text
 
 
@@ -141,7 +141,7 @@ def modes_in_order(r: Reading) -> tuple[bool, str]:
     """Native is above generic, and generic above AF_XDP, with one queue at 64 B."""
     shared = [n for n, _ in r.known("native", 1, 64) if all((mode, 1, 64, n) in r.rate for mode in MODES)]
     if not shared:
-        raise UntoldError("no N at which all modes have a rate")
+        raise UndecidedError("no N at which all modes have a rate")
     rows = {n: [r.pps(mode, 1, 64, n) for mode in ("native", "generic", "af_xdp")] for n in shared}
     good = [n for n, (a, b, c) in rows.items() if a >= b * (1 - SLACK) and b >= c * (1 - SLACK)]
     text = "; ".join(f"N = {n}: {' / '.join(map(_mpps, rates))}" for n, rates in rows.items())
@@ -149,17 +149,17 @@ def modes_in_order(r: Reading) -> tuple[bool, str]:
     pairs = (("generic", "native"), ("af_xdp", "generic"))
     clear = any(r.clearly_above((slow, 1, 64, n), (fast, 1, 64, n)) for n in rows for slow, fast in pairs)
     if len(good) < len(rows) and not clear:
-        raise UntoldError(f"{text}; at no N another order by {CLEAR_ERRORS:.0f} standard errors")
+        raise UndecidedError(f"{text}; at no N another order by {CLEAR_ERRORS:.0f} standard errors")
     unknown = sorted({point[3] for point in r.apart if point[1:3] == (1, 64)})
     if unknown and len(good) == len(rows):
-        raise UntoldError(f"{text}; repetitions too far apart at N = {', '.join(map(str, unknown))}")
+        raise UndecidedError(f"{text}; repetitions too far apart at N = {', '.join(map(str, unknown))}")
     return len(good) == len(rows), text
 
 
 def generic_costs_more(r: Reading) -> tuple[bool, str]:
     """Without accesses generic takes at least twice the time of native."""
     if r.shared:
-        raise UntoldError("sender and receiver share the DUT's CPUs: most of a packet's time is theirs")
+        raise UndecidedError("sender and receiver share the DUT's CPUs: most of a packet's time is theirs")
     ratio = r.pps("native", 1, 64, 0) / r.pps("generic", 1, 64, 0)
     return ratio >= 2, f"native forwards {ratio:.1f} times as much at 64 B, 1 queue, N = 0"
 
@@ -168,7 +168,7 @@ def accesses_even_out(r: Reading) -> tuple[bool, str]:
     """With the most accesses native and generic are the same within a quarter."""
     ratio = r.pps("native", 1, 64, 12800) / (r.pps("generic", 1, 64, 12800) or float("nan"))
     if ratio != ratio:
-        raise UntoldError("the generic rate is 0")
+        raise UndecidedError("the generic rate is 0")
     return 0.8 <= ratio <= 1.25, f"native / generic = {ratio:.2f} at N = 12800, 64 B, 1 queue"
 
 
@@ -178,7 +178,7 @@ def halves(r: Reading) -> tuple[bool, str]:
     for mode in MODES:
         a, b = r.pps(mode, 1, 64, 3200), r.pps(mode, 1, 64, 12800)
         if not b:
-            raise UntoldError(f"the rate of {MODES[mode]} is 0 at N = 12800")
+            raise UndecidedError(f"the rate of {MODES[mode]} is 0 at N = 12800")
         parts.append((mode, a / b))
     good = all(DOUBLED[0] ** 2 <= ratio <= DOUBLED[1] ** 2 for _, ratio in parts)
     return good, "rate at N = 3200 over that at 12800: " + ", ".join(f"{MODES[m]} {ratio:.2f}" for m, ratio in parts)
@@ -190,7 +190,7 @@ def queues_scale(r: Reading) -> tuple[bool, str]:
     one = {mode: r.pps(mode, 1, 64, 3200) for mode in ("native", "generic")}
     ratios = {mode: r.pps(mode, 8, 64, 3200) / rate for mode, rate in one.items() if rate}
     if len(ratios) < 2:
-        raise UntoldError("a rate with one queue is 0")
+        raise UndecidedError("a rate with one queue is 0")
     text = ", ".join(f"{MODES[mode]} {ratio:.1f}" for mode, ratio in ratios.items())
     return all(6 <= ratio <= 9 for ratio in ratios.values()), f"8 queues over 1 at N = 3200, 64 B: {text}"
 
@@ -205,7 +205,7 @@ def free_accesses(r: Reading) -> tuple[bool, str]:
 def large_frames_fill_the_link(r: Reading) -> tuple[bool, str]:
     """Native with eight queues fills the link with 1500-byte frames up to N = 800."""
     if not r.wired:
-        raise UntoldError("a link without a NIC has no rate")
+        raise UndecidedError("a link without a NIC has no rate")
     rates = {n: r.pps("native", 8, 1500, n) for n in (0, 800)}
     shares = {n: rate * (1500 + 20) * 8 / LINE_BPS for n, rate in rates.items()}
     return all(share >= LINE_SHARE for share in shares.values()), "share of 10 Gbit/s at L1: " + ", ".join(
@@ -217,7 +217,7 @@ def size_does_not_matter(r: Reading) -> tuple[bool, str]:
     """Where accesses are the limit, the frame size does not change the rate."""
     ratios = {mode: (r.pps(mode, 1, 64, 12800), r.pps(mode, 1, 1500, 12800)) for mode in MODES}
     if any(not small for small, _ in ratios.values()):
-        raise UntoldError("a rate at 64 B is 0")
+        raise UndecidedError("a rate at 64 B is 0")
     text = ", ".join(f"{MODES[mode]} {large / small:.2f}" for mode, (small, large) in ratios.items())
     good = all(abs(large / small - 1) <= 2 * SLACK for small, large in ratios.values())
     return good, f"1500 B over 64 B at N = 12800, 1 queue: {text}"
@@ -231,7 +231,7 @@ def latency_rises(r: Reading) -> tuple[bool, str]:
         by_n = {point[3]: seconds for point, seconds in r.latency.items() if point[:3] == (mode, queues, 64)}
         latencies = [by_n[n] for n in sorted(by_n) if n >= 100]
         if len(latencies) < 3:
-            raise UntoldError(f"fewer than three latencies of {mode}, {_queues(queues)}, 64 B")
+            raise UndecidedError(f"fewer than three latencies of {mode}, {_queues(queues)}, 64 B")
         good.append(all(b >= a * (1 - SLACK) for a, b in pairwise(latencies)))
         texts.append(f"{MODES[mode]} {latencies[0] * 1e3:.3g} to {latencies[-1] * 1e3:.3g} ms")
     return all(good), ", ".join(texts)
@@ -242,7 +242,7 @@ def instructions_rise(r: Reading) -> tuple[bool, str]:
     pairs = [(at, r.instructions.get((*at[:3], 0)), count) for at, count in r.instructions.items() if at[3] == 12800]
     ratios = [count / base for at, base, count in pairs if base and at[2] == 64]
     if not ratios:
-        raise UntoldError("no count of the DUT's instructions: perf counted none, or a command of its own")
+        raise UndecidedError("no count of the DUT's instructions: perf counted none, or a command of its own")
     return min(ratios) > 1 + SLACK, f"N = 12800 over N = 0: {min(ratios):.2f} to {max(ratios):.2f}"
 
 
@@ -267,7 +267,7 @@ def answer(rule: Rule, reading: Reading) -> StatementVerdict:
     """Return the result of a statement for one data set."""
     try:
         holds, numbers = rule(reading)
-    except UntoldError as error:
+    except UndecidedError as error:
         return StatementVerdict(UNTOLD, str(error))
     return StatementVerdict(HOLDS if holds else NOT, numbers)
 

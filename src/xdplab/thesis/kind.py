@@ -10,7 +10,7 @@ import pandas as pd
 
 from xdplab.analysis.finding_rules import find
 from xdplab.analysis.findings import Finding
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.run.derived import Recipe
 from xdplab.studies.kind import Kind, Run
 from xdplab.studies.traffic import audits
@@ -42,7 +42,7 @@ IMPORT: Kind[Any] = replace(
     read=lambda _: None,
     recipe=lambda _: Recipe((TRIALS, SAMPLES), "", None, needs_raw=False),
     attempts=lambda run, _read: imported_trials(run.directory),
-    pictures=later("xdplab.thesis.pictures"),
+    pictures=lazy("xdplab.thesis.pictures"),
     around=lambda _: {},
     judge=ImportJudge(),
 )

@@ -19,7 +19,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, read_state
 from xdplab.studies.traffic import open_ended
 from xdplab.studies.traffic.open_ended import OpenEnded
-from xdplab.studies.traffic.planned import create_run, deciding_pairs, plan_trials, run_plan, run_trials_of
+from xdplab.studies.traffic.run_files import create_run, deciding_pairs, plan_trials, run_plan, run_trials_of
 
 POINTS = {"points": {"mode": ["native", "generic"], "accesses": [100]}}
 UNTIL = {"name": "u", "repetitions": {"until": "2%", "at_least": 4, "at_most": 12}, "blocks": [POINTS]}

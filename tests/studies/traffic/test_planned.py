@@ -20,7 +20,8 @@ from xdplab.run.state import read_state
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.fleet import JoinedLabs
 from xdplab.studies.traffic.kind import TRAFFIC
-from xdplab.studies.traffic.planned import (
+from xdplab.studies.traffic.prepare import require_content
+from xdplab.studies.traffic.run_files import (
     create_run,
     extend_run,
     plan_trials,
@@ -28,7 +29,6 @@ from xdplab.studies.traffic.planned import (
     run_plan,
     run_trials_of,
 )
-from xdplab.studies.traffic.prepare import require_content
 from xdplab.studies.traffic.runs import MEASURED
 
 PLAN = parse_plan({"name": "t", "blocks": [{"points": {"accesses": [0, 100]}}]})

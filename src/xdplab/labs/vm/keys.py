@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ed25519
 else:
-    serialization = later("cryptography.hazmat.primitives.serialization")
-    ed25519 = later("cryptography.hazmat.primitives.asymmetric.ed25519")
+    serialization = lazy("cryptography.hazmat.primitives.serialization")
+    ed25519 = lazy("cryptography.hazmat.primitives.asymmetric.ed25519")
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
 from xdplab.labs.base import HOST
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, Benchmark, all_benchmarks
 from xdplab.studies.places import harden_words, is_foreign
 
 if TYPE_CHECKING:
     from xdplab.studies.execution import backends
 else:
-    backends = later("xdplab.studies.execution.backends")
+    backends = lazy("xdplab.studies.execution.backends")
 from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
 
 BACKENDS = {"interpreter": BPF, "jit": BPF, "module": MODULE, "user": USER}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.run.facts import learnt
+from xdplab.run.facts import facts_of
 from xdplab.run.state import Attempt
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.execution.microbench import parse_microbench
@@ -79,7 +79,7 @@ _WORK = ("work_steps", "work_instructions")
 
 
 def _factors(request: ExecutionRequest, trial: Trial, attempt: Attempt) -> dict[str, Any]:
-    point, facts = trial.point, learnt(ExecutionFacts, attempt)
+    point, facts = trial.point, facts_of(ExecutionFacts, attempt)
     benchmark = None if point.own else all_benchmarks(request.accesses, executions=request.executions)[point.benchmark]
     known = ("label", "kernel_release", "clock", "jited_bytes", "xlated_bytes", "evicted_bytes", *_WORK)
     return {

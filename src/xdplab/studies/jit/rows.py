@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.analysis.intervals import Spread
-from xdplab.run.facts import learnt
+from xdplab.run.facts import facts_of
 from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
 from xdplab.studies.jit.classes import SIZES
@@ -82,7 +82,7 @@ def table_of(plan: StudyPlan[JitRequest, JitPoint]) -> pd.DataFrame:
 
 
 def _rows(point: JitPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
-    facts = learnt(PlaceFacts, attempt)
+    facts = facts_of(PlaceFacts, attempt)
     base = asdict(facts) | {"unit": UNITS[str(facts.clock)], "place": point.place, "mode": point.mode}
     base |= {"part": point.part, "subject": point.subject}
     rows = _amplified(raw, str(facts.clock)) if point.part == AMPLIFIED else _READERS[point.part](raw)

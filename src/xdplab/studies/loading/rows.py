@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.run.facts import learnt
+from xdplab.run.facts import facts_of
 from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
 from xdplab.studies.loading.ftrace import TracedCall, parse_function_graph
@@ -93,7 +93,7 @@ def table_of(plan: StudyPlan[LoadingRequest, LoadingPoint]) -> pd.DataFrame:
 
 def _trial_rows(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
     names = ("label", "clock", "kernel_release")
-    facts = learnt(LoadingFacts, attempt)
+    facts = facts_of(LoadingFacts, attempt)
     base = asdict(point) | {name: getattr(facts, name) for name in names} | {"trial_id": attempt.trial_id}
     if attempt.status != "measured":
         yield base | {"step": _step_of(point), "reason": attempt.reason}

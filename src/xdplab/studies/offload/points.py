@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.studies.guests import require_places
 
 if TYPE_CHECKING:
     from xdplab.studies.offload import questions
 else:
-    questions = later("xdplab.studies.offload.questions")
+    questions = lazy("xdplab.studies.offload.questions")
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, option
 
 PLACES = ("vm:5.10", "vm:6.1", "vm:6.12", "vm:7.2")

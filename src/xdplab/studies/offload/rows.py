@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.run.facts import learnt
+from xdplab.run.facts import facts_of
 from xdplab.run.state import Attempt
 from xdplab.studies.offload.bench import read
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
@@ -55,7 +55,7 @@ def _row(run_id: str, trial: StudyTrial[OffloadPoint], attempt: Attempt, raw: Pa
     question = QUESTIONS[point.question]
     row = {name: getattr(question, name) for name in ("group", "asked", "expected", "source")}
     row |= {"run_id": run_id, "trial_id": trial.trial_id, "place": point.place, "question": point.question}
-    row |= {"kernel": kernel_of(point.place), "kernel_release": learnt(OffloadFacts, attempt).kernel_release}
+    row |= {"kernel": kernel_of(point.place), "kernel_release": facts_of(OffloadFacts, attempt).kernel_release}
     if attempt.status != "measured":
         return row | {"reason": attempt.reason}
     answer = read(raw / ANSWER)

@@ -29,7 +29,7 @@ from xdplab.studies.tables import Table
 from xdplab.studies.traffic import pdr, runs
 from xdplab.studies.traffic.bench import TrialBench
 from xdplab.studies.traffic.kind import TRAFFIC, at
-from xdplab.studies.traffic.planned import Files, run_trials_of
+from xdplab.studies.traffic.run_files import Files, run_trials_of
 from xdplab.studies.traffic.runs import TrafficMethod
 
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import HostError
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.studies.search.offer import Offer, Offered
 from xdplab.studies.search.profile import Profile
 
 if TYPE_CHECKING:
     import MLRsearch
 else:
-    MLRsearch = later("MLRsearch")  # loading it takes 0.2 to 1 s, and reading any run loads this module
+    MLRsearch = lazy("MLRsearch")  # loading it takes 0.2 to 1 s, and reading any run loads this module
 
 MIN_SHARE = 1e-3
 """The lowest offered load, as a share of the highest. A DUT that loses frames there has no useful throughput."""

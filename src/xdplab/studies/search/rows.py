@@ -11,7 +11,7 @@ import pandas as pd
 
 from xdplab.plan import Trial
 from xdplab.plan.factors import changed
-from xdplab.run.facts import learnt
+from xdplab.run.facts import facts_of
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of
 from xdplab.studies.search.rfc2544 import Rfc2544
@@ -28,7 +28,7 @@ TABLE = "searches.parquet"
 
 def row_of(trial: Trial, attempt: Attempt) -> dict[str, Any]:
     """Return one attempt's row; rates in frames per second, latencies in ns, null if nothing was found."""
-    facts = learnt(SearchFacts, attempt)
+    facts = facts_of(SearchFacts, attempt)
     search = facts.search
     flat: dict[str, Any] = {}
     if search is not None:

@@ -16,10 +16,10 @@ from xdplab.plan.factors import by_cable
 from xdplab.studies.traffic.columns import NAMES
 from xdplab.studies.traffic.limits import require_small_frames
 from xdplab.studies.traffic.session import queue_ends
-from xdplab.studies.traffic.turns import THE_PLANS
+from xdplab.studies.traffic.turns import PLAN_LAB
 
 
-def check_plan(plan: Plan, lab: Lab, name: str = THE_PLANS) -> None:
+def check_plan(plan: Plan, lab: Lab, name: str = PLAN_LAB) -> None:
     """Raise PlanError naming the field of ``plan`` that this lab cannot have; nothing is changed.
 
     ``name`` is the lab's name in the plan's blocks; the points of other labs are not looked at.

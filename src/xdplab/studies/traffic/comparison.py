@@ -17,7 +17,7 @@ from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_r
 from xdplab.studies.environment import flat
 from xdplab.studies.kind import Run
 from xdplab.studies.provenance import MOMENT
-from xdplab.studies.traffic.planned import run_plan
+from xdplab.studies.traffic.run_files import run_plan
 from xdplab.text import many
 
 RATE = "forwarded_pps"

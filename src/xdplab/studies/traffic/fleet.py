@@ -25,9 +25,9 @@ from xdplab.studies.kind import Run
 from xdplab.studies.provenance import host_states
 from xdplab.studies.traffic.checks import check_plan, require_machines
 from xdplab.studies.traffic.pdr import FILE, known_pdr
-from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
+from xdplab.studies.traffic.run_files import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.runs import MEASURED, TrafficMethod
-from xdplab.studies.traffic.turns import THE_PLANS
+from xdplab.studies.traffic.turns import PLAN_LAB
 
 
 def measure_block(
@@ -150,7 +150,7 @@ def _require_a_number(plan: Plan) -> None:
 
 def _require_no_lab_of_their_own(places: Iterable[Block | Point]) -> None:
     """Raise PlanError if blocks or points name a lab: these can only be measured there."""
-    named = dict.fromkeys(place.lab for place in places if place.lab != THE_PLANS)
+    named = dict.fromkeys(place.lab for place in places if place.lab != PLAN_LAB)
     if named:
         raise PlanError(
             f"--labs: blocks of this plan name their own lab: {', '.join(named)}", remedy="leave --labs out"

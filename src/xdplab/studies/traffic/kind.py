@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.labs import Lab, use_lab
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.plan import Plan
 from xdplab.run.progress import Observer, silent
 from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
@@ -16,14 +16,14 @@ from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.kind import Kind, Run, Where, Workplace
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic import runs
-from xdplab.studies.traffic.planned import run_plan
+from xdplab.studies.traffic.run_files import run_plan
 from xdplab.studies.traffic.runs import MEASURED, InLab, TrafficMethod
 
-audits, comparison = later("xdplab.studies.traffic.audits"), later("xdplab.studies.traffic.comparison")
-calibrating = later("xdplab.studies.traffic.calibrating")
-pictures = later("xdplab.studies.traffic.pictures")
-fleet, race = later("xdplab.studies.traffic.fleet"), later("xdplab.studies.traffic.race")
-results = later("xdplab.analysis.summary")
+audits, comparison = lazy("xdplab.studies.traffic.audits"), lazy("xdplab.studies.traffic.comparison")
+calibrating = lazy("xdplab.studies.traffic.calibrating")
+pictures = lazy("xdplab.studies.traffic.pictures")
+fleet, race = lazy("xdplab.studies.traffic.fleet"), lazy("xdplab.studies.traffic.race")
+results = lazy("xdplab.analysis.summary")
 
 
 @contextmanager

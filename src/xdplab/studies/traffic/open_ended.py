@@ -14,8 +14,8 @@ from xdplab.plan import Plan, Trial
 from xdplab.plan.model import Race, Until
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
-from xdplab.studies.traffic.planned import deciding_pairs
 from xdplab.studies.traffic.rows import attempt_rows
+from xdplab.studies.traffic.run_files import deciding_pairs
 
 
 class OpenEnded:

@@ -10,7 +10,7 @@ from xdplab.analysis.decide.race import Standing, standing
 from xdplab.analysis.series import valid
 from xdplab.errors import ResultsError
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic.planned import deciding_pairs, race_sides, run_plan, why_not_sliced
+from xdplab.studies.traffic.run_files import deciding_pairs, race_sides, run_plan, why_not_sliced
 from xdplab.studies.traffic.runs import settled_trials
 
 

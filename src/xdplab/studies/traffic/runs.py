@@ -15,7 +15,7 @@ from xdplab.analysis.derived import Visits, derive
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import LabError
 from xdplab.labs import Lab, use_lab
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, all_gone, table, warn_gone
 from xdplab.run.engine import InTurn, Policy, run_trials
@@ -28,12 +28,12 @@ from xdplab.studies.kind import Run
 from xdplab.studies.provenance import host_states
 from xdplab.studies.traffic.checks import check_plan, require_machines
 from xdplab.studies.traffic.columns import NAMES, SAMPLES, columns_version, trials_frame
-from xdplab.studies.traffic.planned import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.rows import Row, attempt_rows
+from xdplab.studies.traffic.run_files import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.session import TrafficSession
-from xdplab.studies.traffic.turns import THE_PLANS, Labs, TrialSession, labs_of, sessions_in
+from xdplab.studies.traffic.turns import PLAN_LAB, Labs, TrialSession, labs_of, sessions_in
 
-open_ended = later("xdplab.studies.traffic.open_ended")
+open_ended = lazy("xdplab.studies.traffic.open_ended")
 
 
 @contextmanager
@@ -126,7 +126,7 @@ class InLab:
         ids = set(read_state(folder).owed)
         owed = [trial for trial in trials if trial.trial_id in ids]
         with ExitStack() as held:
-            labs = held.enter_context(labs_of([trial.point for trial in owed], self.lab)) or {THE_PLANS: self.lab}
+            labs = held.enter_context(labs_of([trial.point for trial in owed], self.lab)) or {PLAN_LAB: self.lab}
             for trial in owed:
                 require_machines(trial.point.arrangement, labs[trial.point.lab])
             for lab in labs.values():

@@ -30,12 +30,12 @@ from xdplab.run.waiting import WAITS
 from xdplab.studies.traffic.context import TrialContext
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
 from xdplab.studies.traffic.pdr import known_pdr
-from xdplab.studies.traffic.planned import rivals
 from xdplab.studies.traffic.prepare import Prepared, Tools, build_tools, generator_of, prepare_programs
+from xdplab.studies.traffic.routes import refuse_way_out
+from xdplab.studies.traffic.run_files import rivals
 from xdplab.studies.traffic.sending import NOBODY, generator_alone, pieces_alone, serving_cpus
 from xdplab.studies.traffic.trial import measure
 from xdplab.studies.traffic.two_ports import second_port
-from xdplab.studies.traffic.way_out import refuse_way_out
 from xdplab.studies.trial_facts import MachineFacts, Mended, TrialFacts
 
 # With GRO every mode has the same path into the DUT: by NAPI. Without it the generic path depends on the sender.

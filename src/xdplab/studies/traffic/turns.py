@@ -11,7 +11,7 @@ from xdplab.labs import Lab, use_lab
 from xdplab.plan import Block, Point, Trial
 from xdplab.run.engine import Session, SessionOf
 
-THE_PLANS = "auto"
+PLAN_LAB = "auto"
 """The value of a point's lab if it is measured in the plan's lab."""
 
 TrialSession = Session[Trial, Any]
@@ -27,7 +27,7 @@ def labs_of(places: Iterable[Block] | Iterable[Point], lab: Lab) -> Iterator[Lab
     """
     with ExitStack() as stack:
         names = dict.fromkeys(place.lab for place in places)
-        labs = {name: lab if name == THE_PLANS else stack.enter_context(use_lab(name)) for name in names}
+        labs = {name: lab if name == PLAN_LAB else stack.enter_context(use_lab(name)) for name in names}
         names_of: dict[str, str] = {}
         for name, one in labs.items():
             if one.arrangement != lab.arrangement:
@@ -37,7 +37,7 @@ def labs_of(places: Iterable[Block] | Iterable[Point], lab: Lab) -> Iterator[Lab
                 )
             if (other := names_of.setdefault(one.name, name)) != name:
                 raise LabError(
-                    f"a block's lab: {name} is {'the lab of the plan' if other == THE_PLANS else other} itself",
+                    f"a block's lab: {name} is {'the lab of the plan' if other == PLAN_LAB else other} itself",
                     remedy="remove `lab:` from that block, or name another lab",
                 )
         yield labs

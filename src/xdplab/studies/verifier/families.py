@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
-from xdplab.later import later
+from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     import jinja2
     from jinja2 import sandbox
 else:
-    jinja2, sandbox = later("jinja2"), later("jinja2.sandbox")
+    jinja2, sandbox = lazy("jinja2"), lazy("jinja2.sandbox")
 
 PROGRAMS = Path(__file__).parent / "programs"
 

@@ -14,7 +14,7 @@ import pandas as pd
 from xdplab.formats.reading import lines_of
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
 from xdplab.labs.base import OWN_KERNEL
-from xdplab.run.facts import learnt
+from xdplab.run.facts import facts_of
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
 from xdplab.studies.tables import StudyColumn, typed
@@ -174,7 +174,7 @@ def _programs(path: Path) -> tuple[VerifiedProgram, ...]:
 
 
 def _factors(trial: VerifierTrial, attempt: Attempt) -> dict[str, Any]:
-    point, facts = trial.point, learnt(VerifierFacts, attempt)
+    point, facts = trial.point, facts_of(VerifierFacts, attempt)
     known = {"trial_id": trial.trial_id, "repetition": trial.repetition, "clock": facts.clock}
     release = facts.kernel_release
     own = f" ({point.kernel})" if point.kernel.startswith(OWN_KERNEL) else ""

@@ -16,7 +16,7 @@ from xdplab.formats.generator import Burst, Summary, parse_output
 from xdplab.generators import OUTPUT, OUTPUT_BACK
 from xdplab.plan import Point, Trial
 from xdplab.run.columns import Column, ColumnValues
-from xdplab.run.facts import learnt
+from xdplab.run.facts import facts_of
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt
 from xdplab.studies.traffic.passes import PERF_FOLDER, SECOND_FOLDER
@@ -38,7 +38,7 @@ class TrialSource:
         self.trial = trial
         self.attempt = attempt
         self.window_s = window_s
-        self.facts = learnt(TrialFacts, attempt)
+        self.facts = facts_of(TrialFacts, attempt)
         self.raw = run.raw_dir(attempt.trial_id, attempt.attempt)
         self.row: ColumnValues[Any] = ColumnValues(columns, self)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from xdplab.compiler import of_system, place_of, placed, sources_of
 from xdplab.errors import FormatError, PlanError, ResultsError
 from xdplab.formats.pcap import frames_in
-from xdplab.later import later
+from xdplab.lazy import lazy
 from xdplab.plan import (
     Arrangement,
     Plan,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from xdplab.run.rundir import RunDirectory
     from xdplab.studies.traffic import pdr
 else:
-    rundir, state = later("xdplab.run.rundir"), later("xdplab.run.state")
-    pdr = later("xdplab.studies.traffic.pdr")
+    rundir, state = lazy("xdplab.run.rundir"), lazy("xdplab.run.state")
+    pdr = lazy("xdplab.studies.traffic.pdr")
 
 Files = Mapping[str, Mapping[str, Any]]
 """Files of a run by name, each written as JSON."""

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 
-class _Later:
+class _Lazy:
     """A stand-in for a module; it loads the module on first access and passes on its attributes."""
 
     def __init__(self, name: str) -> None:
@@ -16,9 +16,9 @@ class _Later:
         return getattr(importlib.import_module(self._name), attribute)
 
 
-def later(name: str) -> Any:
+def lazy(name: str) -> Any:
     """Return the module of that name; it is loaded on the first access to it.
 
     For readers and type checkers the same module is imported as usual, under ``TYPE_CHECKING``.
     """
-    return _Later(name)
+    return _Lazy(name)
