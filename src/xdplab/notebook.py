@@ -50,7 +50,7 @@ from xdplab.studies.search.views import VIEWS as SEARCH_VIEWS
 from xdplab.studies.traffic import race as traffic_race
 from xdplab.studies.traffic import runs as traffic_runs
 from xdplab.studies.traffic.kind import TRAFFIC, measured
-from xdplab.studies.traffic.latencies import latencies_of
+from xdplab.studies.traffic.rows import latencies_of
 from xdplab.studies.traffic.run_files import plan_trials
 from xdplab.text import many
 

@@ -16,7 +16,7 @@ from xdplab.errors import FigureError
 from xdplab.figures import explore
 from xdplab.figures.album import draw_all
 from xdplab.figures.catalogue import view
-from xdplab.studies.traffic.audit_labs import labs_compared
+from xdplab.studies.traffic.audits import labs_compared
 
 
 def run_in(labs: Mapping[str, float], *, points: int = 4, repetitions: int = 6) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from xdplab.figures.styles import STYLES
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import last_attempts
 from xdplab.studies.traffic import runs
-from xdplab.studies.traffic.latencies import latencies_of
+from xdplab.studies.traffic.rows import latencies_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "results" / "sample"

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.errors import FigureError
-from xdplab.studies.traffic.explain import Place, matches
+from xdplab.studies.traffic.pictures import Place, matches
 from xdplab.thesis.language import shown_label
 from xdplab.thesis.published import RANKS, Spec, as_printed, figure_named, place_names, ranked
 from xdplab.thesis.source import Found, raw_logs

@@ -27,9 +27,7 @@ from xdplab.studies.traffic.selftest import (
     page,
     slowdown_found,
 )  # fmt: skip
-from xdplab.studies.traffic.selftest_backlog import backlog_found
-from xdplab.studies.traffic.selftest_sampling import share_found
-from xdplab.studies.traffic.selftest_switch import SETTING, switch_found
+from xdplab.studies.traffic.selftest_cases import SETTING, backlog_found, share_found, switch_found
 
 
 def delayed(error_ns: float = 0.0, verdict: str = "valid") -> pd.DataFrame:

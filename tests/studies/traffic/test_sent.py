@@ -23,7 +23,7 @@ from xdplab.formats.generator import (
 from xdplab.studies.traffic.columns.latency import LATENCY
 from xdplab.studies.traffic.columns.rates import in_window, mean_forwarded
 from xdplab.studies.traffic.columns.sent import SENT
-from xdplab.studies.traffic.course import burst_course
+from xdplab.studies.traffic.passes import burst_course
 
 
 def histogram(of: str | None, *values: int) -> dict[str, Any]:

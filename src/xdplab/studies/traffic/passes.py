@@ -1,4 +1,5 @@
-"""The measured bursts of one trial: the headline, and separate ones for passes that change what they measure."""
+"""The measured bursts of one trial: the headline, and separate ones for passes that change what they measure; how the
+rate went within a burst."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from xdplab.analysis.steady import Course, course
 from xdplab.counters import CounterProbe, Recording
 from xdplab.counters.table import When
+from xdplab.formats.generator import Burst, GeneratorInterval
 from xdplab.generators import Sender
 from xdplab.plan import Plan
-from xdplab.studies.traffic.course import burst_course
 from xdplab.studies.traffic.dut import DutSide
 from xdplab.studies.trial_facts import ProgramRuns, TrialFacts, WarmedUp
 
@@ -138,3 +140,39 @@ def perf(trial: Running) -> None:
 
 
 PASSES: dict[str, Callable[[Running], None]] = {"rate": rate, "bpf_stats": bpf_stats, "perf": perf}
+
+
+def burst_course(burst: Burst) -> Course | None:
+    """Return the course of the received rate, or of the sent rate if no frame was received; None: too few intervals."""
+    sent = [interval.tx_packets for interval in burst.intervals]
+    back = _received(burst)
+    heard = back is not None and any(back)
+    intervals = burst.intervals if not heard or burst.summary.rx_window_packets is not None else burst.intervals[:-1]
+    frames = back if back is not None and heard else sent
+    return course([interval.t_s for interval in intervals], frames, _counted_for_s(burst, heard))
+
+
+def _counted_for_s(burst: Burst, heard: bool) -> float:
+    """The time in which the frames of a course were counted: those that came back, until the window ended.
+
+    The sender may have gone on until a slow kernel had taken its frames.
+    """
+    s = burst.summary
+    return (
+        min(s.duration_s, s.rx_window_s)
+        if heard and s.rx_window_packets is not None and s.rx_window_s
+        else s.duration_s
+    )
+
+
+def _received(burst: Burst) -> list[int] | None:
+    """Frames that came back by interval, until the window ended; the last interval is omitted if it was not counted."""
+    counts = [_back(interval) for interval in burst.intervals]
+    if not counts or any(count < 0 for count in counts):
+        return None
+    whole = burst.summary.rx_window_packets
+    return counts[:-1] if whole is None else [*counts[:-1], max(whole - sum(counts[:-1]), 0)]
+
+
+def _back(interval: GeneratorInterval) -> int:
+    return -1 if interval.rx_packets is None else interval.rx_packets

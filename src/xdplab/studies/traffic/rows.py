@@ -1,18 +1,25 @@
-"""One attempt → one row of trials.parquet and its samples, from the journal's facts and the raw files alone."""
+"""One attempt → one row of trials.parquet and its samples, from the journal's facts and the raw files alone; the
+histograms of a run's latencies."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from xdplab.absent import Absent
 from xdplab.counters import Readings, files_in, intervals, metrics
-from xdplab.formats.generator import Burst
+from xdplab.errors import FormatError
+from xdplab.formats.both_ways import both
+from xdplab.formats.generator import Burst, Histogram, parse_output
+from xdplab.generators import OUTPUT, OUTPUT_BACK
 from xdplab.plan import Trial
 from xdplab.run.columns import Column, ColumnValues, by_name
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt
+from xdplab.run.state import Attempt, last_attempts
 from xdplab.studies.traffic.columns import MEASURED, PREPARED
 from xdplab.studies.traffic.columns.source import COUNTERS_FOLDER, TrialSource
 from xdplab.studies.traffic.columns.verdict import LIMIT, VERDICT
@@ -75,3 +82,27 @@ def _bursts(source: TrialSource) -> dict[str, Burst]:
         return source.bursts
     except Absent:
         return {}
+
+
+def latencies_of(run: RunDirectory) -> pd.DataFrame:
+    """Return one row per bucket of each trial's headline histogram: trial_id, latency_ns (its lower end), count.
+
+    At a paced load latency counts from the time a frame was due. Of two directions, the frames of both are in it.
+    Trials whose raw files are gone have no rows.
+    """
+    rows: list[tuple[str, int, int]] = []
+    for trial_id, attempt in last_attempts(run).items():
+        try:
+            histogram = _latency(run.raw_dir(trial_id, attempt.attempt))
+        except (OSError, FormatError):
+            continue
+        rows += [(trial_id, lower, count) for lower, count in (histogram.buckets if histogram else ())]
+    return pd.DataFrame(rows, columns=["trial_id", "latency_ns", "count"])
+
+
+def _latency(raw: Path) -> Histogram | None:
+    files = [raw / OUTPUT, *(path for path in [raw / OUTPUT_BACK] if path.exists())]
+    bursts = [burst for file in files for burst in parse_output(file.read_bytes()).bursts if burst.name == "rate"]
+    if len(bursts) != len(files):
+        return None
+    return (bursts[0] if len(bursts) == 1 else both(*bursts)).latency

@@ -24,14 +24,20 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.tables import markdown
 from xdplab.studies.traffic import audits, kind, race, runs
 from xdplab.studies.traffic.comparison import around
-from xdplab.studies.traffic.latencies import latencies_of
-from xdplab.studies.traffic.selftest_backlog import SLOW, backlog_found, steering
-from xdplab.studies.traffic.selftest_sampling import ERROR, HELD_BACK, SHARE, TRAFFIC, share_found
-from xdplab.studies.traffic.selftest_switch import (
+from xdplab.studies.traffic.rows import latencies_of
+from xdplab.studies.traffic.selftest_cases import (
+    ERROR,
+    HELD_BACK,
     SETTING,
+    SHARE,
+    SLOW,
     SWITCHED_AFTER,
+    TRAFFIC,
     TRIALS,
     Switching,
+    backlog_found,
+    share_found,
+    steering,
     switch_blocks,
     switch_found,
 )

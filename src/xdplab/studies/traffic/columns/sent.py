@@ -14,7 +14,7 @@ from xdplab.generators import BY_DPDK
 from xdplab.run.columns import Column
 from xdplab.studies.traffic.columns.latency import NO_FRAME_DUE
 from xdplab.studies.traffic.columns.source import TrialSource
-from xdplab.studies.traffic.course import burst_course
+from xdplab.studies.traffic.passes import burst_course
 
 NO_RECEIVER = "this generator did not count what came back"
 NOT_COUNTED = "this generator did not count them"
