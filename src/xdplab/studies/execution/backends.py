@@ -39,8 +39,8 @@ def absent(place: str, host_module: bool = False) -> Mapping[str, str]:
 
 def left_out(places: Sequence[str], backends: Sequence[str], host_module: bool = False) -> list[str]:
     """Return notes on which backends are not measured at which place."""
-    found = ((place, backend, why) for place in places for backend, why in absent(place, host_module).items())
-    return [f"{place}: {backend} is left out: {why}" for place, backend, why in found if backend in backends]
+    pairs = ((place, backend, why) for place in places for backend, why in absent(place, host_module).items())
+    return [f"{place}: {backend} is left out: {why}" for place, backend, why in pairs if backend in backends]
 
 
 def _of_another(place: str) -> dict[str, str]:
@@ -52,14 +52,14 @@ def _of_another(place: str) -> dict[str, str]:
 
 def _of_this_machine() -> dict[str, str]:
     """Check optional features of a kernel: its interpreter (switched on briefly), headers for a module."""
-    found = {}
+    reasons = {}
     with place_of(HOST) as place:
         for backend, attempt in _ATTEMPTS.items():
             try:
                 attempt(place)
             except (UnsupportedError, HiddenSettingError) as error:
-                found[backend] = str(error)
-    return found
+                reasons[backend] = str(error)
+    return reasons
 
 
 def _interpreter(place: Place) -> None:

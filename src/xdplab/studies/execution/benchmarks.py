@@ -247,7 +247,7 @@ def all_benchmarks(
 
     ``executions``: how often each is executed between two looks at the clock.
     """
-    made = [
+    benchmarks = [
         Benchmark("empty", "nothing: the clock", "empty", TimedWork(), Task("instructions", 0)),
         Benchmark(
             "clock sum", "sum of 100 clock reads", "clock_sum", TimedWork(loop=True, clocks=1),
@@ -261,6 +261,6 @@ def all_benchmarks(
         *(accesses(workload, count) for workload in TESTBED for count in counts),
         *_TRAPS,
     ]  # fmt: skip
-    more = [repeated(one, n) for n in executions if n > 1 for one in made if can_repeat(one)]
-    kept = made if 1 in executions else [one for one in made if not can_repeat(one)]
+    more = [repeated(one, n) for n in executions if n > 1 for one in benchmarks if can_repeat(one)]
+    kept = benchmarks if 1 in executions else [one for one in benchmarks if not can_repeat(one)]
     return {benchmark.name: benchmark for benchmark in (*kept, *more)}

@@ -100,8 +100,8 @@ def _missing(flow: Flow, between: set[int], work: TimedWork, clock: str) -> Iter
         yield "there is no loop between the clocks"
     if work.divides and not any(step.kind == "divide" for step in steps):
         yield "there is no division between the clocks"
-    if (found := sum(step.loads for step in steps)) < work.loads:
-        yield f"there are {found} loads between the clocks instead of {work.loads} or more"
+    if (loads := sum(step.loads for step in steps)) < work.loads:
+        yield f"there are {loads} loads between the clocks instead of {work.loads} or more"
     if work.needs_call and work.needs_call not in called:
         yield f"{work.needs_call} is not called between the clocks"
     if strange := sorted(str(name) for name in called - work.calls - {work.needs_call, clock}):
@@ -114,8 +114,8 @@ def _strays(flow: Flow, outside: set[int], work: TimedWork) -> Iterator[str]:
         yield "there is a loop outside of the clocks"
     if any(step.kind == "divide" for step in steps):
         yield "there is a division outside of the clocks"
-    if (found := sum(step.loads for step in steps)) > MOST_LOADS_OUTSIDE:
-        yield f"there are {found} loads outside of the clocks"
+    if (loads := sum(step.loads for step in steps)) > MOST_LOADS_OUTSIDE:
+        yield f"there are {loads} loads outside of the clocks"
     called = {step.callee for step in steps if step.callee} - work.outside
     if called:
         yield f"{', '.join(sorted(called))} is called outside of the clocks"

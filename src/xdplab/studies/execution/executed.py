@@ -148,8 +148,8 @@ class _Looks:
         _, begin, end, result = struct.unpack("<4Q", record)
         looks = (self._time(0), self._time(len(self._then) - 1))
         counts = {name: last[name] - first[name] for name in first}
-        told = {"looks": looks, "recorded": (begin, end), "lines": len(self._lines)}
-        return Executed(clocks=len(self._then) - 2, result=result, **told, **counts, **self.whole)  # type: ignore[arg-type]
+        record_fields = {"looks": looks, "recorded": (begin, end), "lines": len(self._lines)}
+        return Executed(clocks=len(self._then) - 2, result=result, **record_fields, **counts, **self.whole)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=256)
@@ -173,12 +173,12 @@ class _Bytecode(Interpreter):
     def __init__(self, image: Image, benchmark: Benchmark, world: World) -> None:
         self._world, self._looks = world, _Looks(world)
         self._input, self._offset = benchmark.input, benchmark.task.least_offset
-        own = _STATE_BYTES * world.cpu if benchmark.spec else 0  # in .bss, each CPU has a state of its own
+        state_at = _STATE_BYTES * world.cpu if benchmark.spec else 0  # in .bss, each CPU has a state of its own
         changes = benchmark.task.changes
         self._may_change = {
             ".data.record": range(_RECORD_BYTES),
             "value of memory": range(changes),
-            ".bss": range(own, own + changes),
+            ".bss": range(state_at, state_at + changes),
         }
         state = benchmark.state
         sizes = {"table": (state[_STATE_BYTES:], 8), "links": (bytes(8), 8)}
@@ -327,8 +327,8 @@ class _MachineCode:
             self.uc.emu_start(self._entry, self._end, count=_MOST)
         except unicorn.unicorn.UcError as error:
             raise ProgramError(f"{self._benchmark.name}: the emulated call fails: {error}") from None
-        found = self._looks.between(bytes(self.uc.mem_read(self._record, _RECORD_BYTES)))
-        return replace(found, machine=self._machine.name)
+        counts = self._looks.between(bytes(self.uc.mem_read(self._record, _RECORD_BYTES)))
+        return replace(counts, machine=self._machine.name)
 
     def _prepare(self) -> None:
         self.uc.mem_write(self._frame, bytes(range(FRAME_BYTES)))
@@ -385,8 +385,9 @@ class _MachineCode:
             self.uc.reg_write(self._machine.result, _RANDOM)
         if name != self._clock:
             return
-        if name == "clock_gettime" and (asked := self.uc.reg_read(self._machine.arguments[0])) != time.CLOCK_MONOTONIC:
-            raise ProgramError(f"it looks at clock {asked}, not at CLOCK_MONOTONIC")
+        clock_id = self.uc.reg_read(self._machine.arguments[0])
+        if name == "clock_gettime" and clock_id != time.CLOCK_MONOTONIC:
+            raise ProgramError(f"it looks at clock {clock_id}, not at CLOCK_MONOTONIC")
         now_ns = looks.look()
         if name == "clock_gettime":
             self.uc.mem_write(self.uc.reg_read(self._machine.second), struct.pack("<2Q", *divmod(now_ns, 10**9)))
@@ -438,10 +439,10 @@ class _MachineCode:
         return list(table.iter_symbols())
 
     def _address_of(self, function: str) -> int:
-        found = next((s for s in self._symbols() if s.name == function and s["st_shndx"] != "SHN_UNDEF"), None)
-        if found is None:
+        symbol = next((s for s in self._symbols() if s.name == function and s["st_shndx"] != "SHN_UNDEF"), None)
+        if symbol is None:
             raise ProgramError(f"there is no function {function}")
-        return self._at(found)
+        return self._at(symbol)
 
 
 _SHF_ALLOC = 2

@@ -66,18 +66,18 @@ def parse_objdump(data: bytes | str, machine: str = "x86-64") -> dict[str, list[
     """Return the steps of each function of a machine in `DIALECTS`. Raises FormatError naming the line."""
     dialect = DIALECTS[machine]
     lines = lines_of(data, TOOL)
-    named = {int(found["at"], 16): _plain(found["name"]) for line in lines if (found := _FUNCTION.match(line))}
+    named = {int(match["at"], 16): _plain(match["name"]) for line in lines if (match := _FUNCTION.match(line))}
     functions: dict[str, list[CodeLine]] = {}
     reader = None
     for number, line in enumerate(lines, start=1):
-        if found := _FUNCTION.match(line):
-            reader = _Reader(_plain(found["name"]), named, dialect)
+        if match := _FUNCTION.match(line):
+            reader = _Reader(_plain(match["name"]), named, dialect)
             functions[reader.name] = reader.steps
-        elif found := _INSTRUCTION.match(line):
+        elif match := _INSTRUCTION.match(line):
             if reader is None:
                 refuse(TOOL, "an instruction outside of any function", line=number, text=line)
             relocations = takewhile(bool, map(_RELOCATION.match, islice(lines, number, None)))
-            reader.read(int(found["at"], 16), found["text"], relocations)
+            reader.read(int(match["at"], 16), match["text"], relocations)
     if not functions:
         refuse(TOOL, "no function", text=lines[0])
     return functions
@@ -104,47 +104,48 @@ class _Reader:
         symbol = self._relocated(at, relocations)
         target = _TARGET.search(text)
         callee = symbol or (_plain(target["symbol"]) if target else None)
-        words = _words(text, self.dialect.comment)
-        if words[0].startswith("call") and words[-1].startswith("*%"):
-            callee = self.registers.get(words[-1][1:], "?")
+        parts = _parts(text, self.dialect.comment)
+        if parts[0].startswith("call") and parts[-1].startswith("*%"):
+            callee = self.registers.get(parts[-1][1:], "?")
         self._remember(text, symbol)
-        self.steps.append(_step(at, text, words, target, callee, self.name, self.dialect))
+        self.steps.append(_step(at, text, parts, target, callee, self.name, self.dialect))
 
     def _relocated(self, at: int, relocations: Iterable[re.Match[str] | None]) -> str | None:
         """Return the symbol of this instruction's relocation; objdump also prints those of earlier ones beside it."""
-        found = next((r for r in relocations if r and int(r["at"], 16) - at in self.dialect.relocated), None)
-        if found is None:
+        relocation = next((r for r in relocations if r and int(r["at"], 16) - at in self.dialect.relocated), None)
+        if relocation is None:
             return None
-        if not found["symbol"].startswith("."):
-            return _plain(found["symbol"])
-        offset = int(found["offset"] or "0", 16)  # into a section; a relative one counts from behind its four bytes
+        if not relocation["symbol"].startswith("."):
+            return _plain(relocation["symbol"])
+        # into a section; a relative one counts from behind its four bytes
+        offset = int(relocation["offset"] or "0", 16)
         return self.named.get(offset) or self.named.get(offset + 4, "?")
 
     def _remember(self, text: str, symbol: str | None) -> None:
         written = text.split("#")[0].split(",")[-1].split()
         self.registers.pop(written[-1] if written else "", None)
-        found = _ADDRESS_TO.match(" ".join(text.split()))
-        if found and symbol:
-            self.registers[found["register"]] = symbol
+        match = _ADDRESS_TO.match(" ".join(text.split()))
+        if match and symbol:
+            self.registers[match["register"]] = symbol
 
 
-def _words(text: str, comment: str) -> list[str]:
-    words = text.split(comment)[0].split()
-    while len(words) > 1 and words[0] in _PREFIXES:
-        words.pop(0)
-    return words
+def _parts(text: str, comment: str) -> list[str]:
+    parts = text.split(comment)[0].split()
+    while len(parts) > 1 and parts[0] in _PREFIXES:
+        parts.pop(0)
+    return parts
 
 
 def _step(
     at: int,
     text: str,
-    words: list[str],
+    parts: list[str],
     target: re.Match[str] | None,
     callee: str | None,
     function: str,
     dialect: Dialect,
 ) -> CodeLine:
-    mnemonic = words[0]
+    mnemonic = parts[0]
     kind = dialect.kind(mnemonic)
     if mnemonic in dialect.indirect:
         callee, target = callee or "?", None
@@ -154,7 +155,7 @@ def _step(
         return CodeLine(at, kind, text)
     if kind in ("jump", "branch"):
         return _jump(at, text, kind, target, callee, function)
-    loads, stores = dialect.memory(mnemonic, " ".join(words[1:]))
+    loads, stores = dialect.memory(mnemonic, " ".join(parts[1:]))
     return CodeLine(at, kind, text, loads=loads, stores=stores)
 
 

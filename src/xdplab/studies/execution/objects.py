@@ -64,8 +64,8 @@ def build_module(tree: BuildTree, benchmarks: Iterable[Benchmark]) -> Path:
     sources["module/main.c"] = (shipped(NATIVE) / "module/main.c").read_bytes()
     sources["module/list.h"] = "".join(f"BENCHMARK({kernel})\n" for kernel in kernels).encode()
     for kernel in kernels:
-        words = f'#define NAME {kernel}\n#define KERNEL "../kernels/{kernel}.h"\n#include "module/bench.h"\n'
-        sources[f"bench_{kernel}.c"] = words.encode()
+        source = f'#define NAME {kernel}\n#define KERNEL "../kernels/{kernel}.h"\n#include "module/bench.h"\n'
+        sources[f"bench_{kernel}.c"] = source.encode()
     parts = " ".join(f"bench_{kernel}.o" for kernel in kernels)
     kbuild = f"ccflags-y := {_KBUILD_FLAGS}\nobj-m := {MODULE_NAME}.o\n{MODULE_NAME}-y := module/main.o {parts}\n"
     return modules.build(tree, MODULE_NAME, sources | {"Kbuild": kbuild.encode()})
@@ -75,8 +75,8 @@ def _sources(benchmarks: Iterable[Benchmark]) -> dict[str, bytes]:
     """Return the C of the benchmarks by relative path, generated kernels included."""
     folder = shipped(NATIVE)
     parts = ("kernels/*.h", "bpf/*", "user/*.c", "module/*.h", "record.h", "Makefile")
-    found = {p.relative_to(folder).as_posix(): p.read_bytes() for part in parts for p in sorted(folder.glob(part))}
-    return found | {f"kernels/{b.kernel}.h": b.header for b in benchmarks}
+    files = {p.relative_to(folder).as_posix(): p.read_bytes() for part in parts for p in sorted(folder.glob(part))}
+    return files | {f"kernels/{b.kernel}.h": b.header for b in benchmarks}
 
 
 def _common() -> dict[str, bytes]:

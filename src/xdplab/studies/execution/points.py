@@ -80,8 +80,8 @@ class ExecutionPoint(StudyPoint):
     @property
     def point_id(self) -> str:
         """Hash of the factors; one without a pause or a hardening is called as it was before there were any."""
-        later = ("pause_us", "harden")
-        factors = {name: value for name, value in asdict(self).items() if name not in later or value is not None}
+        optional = ("pause_us", "harden")
+        factors = {name: value for name, value in asdict(self).items() if name not in optional or value is not None}
         return hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
@@ -121,25 +121,25 @@ def smallest(request: ExecutionRequest) -> ExecutionRequest:
 
 def chosen(request: ExecutionRequest) -> dict[str, Benchmark]:
     """Return the benchmarks asked for. Raises PlanError for one that does not exist."""
-    known = all_benchmarks(request.accesses, executions=request.executions)
-    if unknown := [name for name in request.benchmarks if name not in known]:
-        raise PlanError(f"--benchmark: there is no {', '.join(unknown)}", remedy=f"there are {', '.join(known)}")
-    return {name: known[name] for name in request.benchmarks} if request.benchmarks else known
+    benchmarks = all_benchmarks(request.accesses, executions=request.executions)
+    if unknown := [name for name in request.benchmarks if name not in benchmarks]:
+        raise PlanError(f"--benchmark: there is no {', '.join(unknown)}", remedy=f"there are {', '.join(benchmarks)}")
+    return {name: benchmarks[name] for name in request.benchmarks} if request.benchmarks else benchmarks
 
 
 def points(request: ExecutionRequest, benchmarks: dict[str, Benchmark]) -> list[ExecutionPoint]:
     """Return every point: backends that a place cannot have are left out, what is only missing is found by trying."""
-    made = []
+    chosen_points = []
     for place in request.places:
         for benchmark in benchmarks.values():
             for backend in _backends(request, place):
                 if BACKENDS[backend] in benchmark.wrappers:
-                    made += [
+                    chosen_points += [
                         ExecutionPoint(place, backend, benchmark.name, cold, pause_us=pause_us, harden=harden)
                         for cold, pause_us in _states(request, place)
                         for harden in request.hardenings or (None,)
                     ]
-    return made
+    return chosen_points
 
 
 def own_points(request: ExecutionRequest, name: str) -> list[ExecutionPoint]:

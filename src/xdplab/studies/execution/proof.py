@@ -72,9 +72,9 @@ def examine(
     of ``path`` if not given. ``users``: that of user space, if it is of another architecture. Raises ProgramError if
     it cannot be disassembled, FormatError where the disassembly is not understood.
     """
-    found = _enclosed(benchmark, wrapper, path)
-    if found.wrong:
-        return found
+    examined = _enclosed(benchmark, wrapper, path)
+    if examined.wrong:
+        return examined
     try:
         content = path.read_bytes()
         calls = execute(benchmark, wrapper, content)
@@ -82,9 +82,9 @@ def examine(
         folder = objects or path.parent
         partner = _partner(benchmark, wrapper, {BPF: folder, USER: users or folder})
     except ProgramError as error:
-        return replace(found, wrong=(error.message,))
+        return replace(examined, wrong=(error.message,))
     wrong = [*_first_unequal(benchmark, calls, partner), *_by_its_world(benchmark, calls, elsewhere)]
-    return replace(found, executed=calls[0], wrong=tuple(wrong))
+    return replace(examined, executed=calls[0], wrong=tuple(wrong))
 
 
 def _by_its_world(benchmark: Benchmark, calls: Sequence[Executed], elsewhere: Sequence[Executed]) -> Iterator[str]:
@@ -102,8 +102,8 @@ def _first_unequal(
     """Return what is unequal in the first call with a difference, and which call it is unless it is the first."""
     others: Sequence[Executed | None] = partner or [None] * len(calls)
     for number, (one, other) in enumerate(zip(calls, others, strict=True), 1):
-        if found := list(unequal(benchmark, one, other)):
-            return found if number == 1 else [f"in call {number}, {words}" for words in found]
+        if differences := list(unequal(benchmark, one, other)):
+            return differences if number == 1 else [f"in call {number}, {difference}" for difference in differences]
     return []
 
 
@@ -120,7 +120,7 @@ def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) 
 
     Instructions of two machines are compared by what a step comes to on each.
     """
-    task, made = benchmark.task, executed.instructions
+    task, count = benchmark.task, executed.instructions
     here = share(executed.machine, benchmark.family)
     if executed.recorded != executed.looks:
         yield f"a call says that it began and ended at {executed.recorded}, and its clock said {executed.looks}"
@@ -128,8 +128,8 @@ def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) 
     if task.count and done != task.count:
         yield f"a call makes {done:,} {task.kind} between its clocks, and the algorithm {task.count:,}"
     expected, clocks = here * task.per_step * task.count, clock_instructions(executed.machine) * (1 + executed.clocks)
-    if not expected / MOST_APART <= made <= expected * MOST_APART + task.around + clocks:
-        yield f"a call executes {made:,} instructions between its clocks, and the algorithm about {expected:,.0f}"
+    if not expected / MOST_APART <= count <= expected * MOST_APART + task.around + clocks:
+        yield f"a call executes {count:,} instructions between its clocks, and the algorithm about {expected:,.0f}"
     products = task.products * task.count + executed.quotients + task.around
     if executed.products > products + 1 + executed.clocks:
         yield f"a call multiplies {executed.products:,} times between its clocks, and the algorithm {products:,.0f}"
@@ -140,14 +140,14 @@ def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) 
     yield from _beside_the_work(benchmark, executed)
     if partner is None:
         return
-    for kind, words in WITH_PARTNER.items():
+    for kind, noun in WITH_PARTNER.items():
         mine, other = getattr(executed, kind), getattr(partner, kind)
         if task.count and mine != other and not (kind in _OF_MEMORY and task.kind == "links"):
-            yield f"a call makes {mine:,} {words} between its clocks, and its partner {other:,}"
+            yield f"a call makes {mine:,} {noun} between its clocks, and its partner {other:,}"
     clocks = max(clocks, clock_instructions(partner.machine) * (1 + partner.clocks))
-    few, many = sorted((made / here, partner.instructions / share(partner.machine, benchmark.family)))
+    few, many = sorted((count / here, partner.instructions / share(partner.machine, benchmark.family)))
     if many > MOST_APART * few + clocks:
-        yield f"a call executes {made:,} instructions between its clocks, and its partner {partner.instructions:,}"
+        yield f"a call executes {count:,} instructions between its clocks, and its partner {partner.instructions:,}"
     if not benchmark.clock_result and executed.result != partner.result:
         yield f"it gives {executed.result}, and its partner {partner.result}"
 
@@ -169,8 +169,8 @@ def _beside_the_work(benchmark: Benchmark, executed: Executed) -> Iterator[str]:
 
 def _enclosed(benchmark: Benchmark, wrapper: str, path: Path) -> Examined:
     function = f"microbench_{benchmark.kernel}" if wrapper == MODULE else "microbench"
-    if found := unsealed(wrapper, _content(path), function):
-        return Examined("", tuple(found))
+    if changes := unsealed(wrapper, _content(path), function):
+        return Examined("", tuple(changes))
     if wrapper == BPF:
         return _examine_bpf(benchmark, path.read_bytes())
     symbols = [function, *([CHAIN_LINK] if benchmark.work.needs_call == CHAIN_LINK else [])]
@@ -180,8 +180,8 @@ def _enclosed(benchmark: Benchmark, wrapper: str, path: Path) -> Examined:
     for symbol in symbols:
         if not functions.get(symbol):
             return Examined(text, (f"there is no function {symbol}",))
-    found = complaints(Flow(functions[function]), 0, CLOCKS[wrapper], benchmark.work_of(wrapper))
-    return Examined(text, (*found, *_not_recursive(functions.get(CHAIN_LINK))))
+    changes = complaints(Flow(functions[function]), 0, CLOCKS[wrapper], benchmark.work_of(wrapper))
+    return Examined(text, (*changes, *_not_recursive(functions.get(CHAIN_LINK))))
 
 
 def _content(path: Path) -> bytes:

@@ -19,11 +19,11 @@ def _of(upper: tuple[str, str], lower: tuple[str, str]) -> Finder:
 
     def find(table: pd.DataFrame) -> Iterator[Ours]:
         warm = table[is_warm(table) & table["benchmark"].isin([upper[0], lower[0]])]
-        found = medians(warm) if len(warm) else warm
-        for label, there in found.groupby("label", sort=False) if len(found) else ():
-            costs = there.dropna(subset=["value"]).set_index(["benchmark", "backend"])["value"]
+        rows = medians(warm) if len(warm) else warm
+        for label, group in rows.groupby("label", sort=False) if len(rows) else ():
+            costs = group.dropna(subset=["value"]).set_index(["benchmark", "backend"])["value"]
             if upper in costs.index and lower in costs.index:
-                unit = _UNITS[str(there["clock"].iloc[0])]
+                unit = _UNITS[str(group["clock"].iloc[0])]
                 yield ratio(label, float(costs[upper]), float(costs[lower]), unit)
 
     return find
@@ -39,9 +39,9 @@ def _asleep(benchmark: str, backend: str) -> Finder:
     def find(table: pd.DataFrame) -> Iterator[Ours]:
         mine = table["benchmark"].eq(benchmark) & table["backend"].eq(backend) & table["clock"].eq("time")
         mine &= ~table["cold"].astype(bool)
-        found = medians(table[mine]) if mine.any() else table[mine]
-        for label, there in found.groupby("label", sort=False) if len(found) else ():
-            costs = there.dropna(subset=["value"]).set_index("pause_us")["value"].sort_index()
+        rows = medians(table[mine]) if mine.any() else table[mine]
+        for label, group in rows.groupby("label", sort=False) if len(rows) else ():
+            costs = group.dropna(subset=["value"]).set_index("pause_us")["value"].sort_index()
             for pause_us in (pause for pause in costs.index if pause and 0 in costs.index):
                 place = f"{label}, after {pause_us:,} µs asleep"
                 yield ratio(place, float(costs[pause_us]), float(costs[0]), "ns")

@@ -59,8 +59,8 @@ COLUMNS = (
 def table_of(plan: StudyPlan[ExecutionRequest, ExecutionPoint]) -> pd.DataFrame:
     """Return one row per call of each trial's last attempt, with `COLUMNS`."""
     run_id = plan.directory.run_id
-    measured = (found for found in plan.attempts() if found[1].status == "measured")
-    return typed(({"run_id": run_id} | row for found in measured for row in _rows(plan.request, *found)), COLUMNS)
+    measured = (attempt for attempt in plan.attempts() if attempt[1].status == "measured")
+    return typed(({"run_id": run_id} | row for attempt in measured for row in _rows(plan.request, *attempt)), COLUMNS)
 
 
 def _rows(request: ExecutionRequest, trial: Trial, attempt: Attempt, raw: Path) -> Iterator[dict[str, Any]]:
@@ -81,7 +81,7 @@ _WORK = ("work_steps", "work_instructions")
 def _factors(request: ExecutionRequest, trial: Trial, attempt: Attempt) -> dict[str, Any]:
     point, facts = trial.point, facts_of(ExecutionFacts, attempt)
     benchmark = None if point.own else all_benchmarks(request.accesses, executions=request.executions)[point.benchmark]
-    known = ("label", "kernel_release", "clock", "jited_bytes", "xlated_bytes", "evicted_bytes", *_WORK)
+    copied = ("label", "kernel_release", "clock", "jited_bytes", "xlated_bytes", "evicted_bytes", *_WORK)
     return {
         "trial_id": trial.trial_id,
         "repetition": trial.repetition,
@@ -96,5 +96,5 @@ def _factors(request: ExecutionRequest, trial: Trial, attempt: Attempt) -> dict[
         "work": str(benchmark.task) if benchmark else None,
         "cold": point.cold,
         "pause_us": request.pause_us if point.pause_us is None else point.pause_us,
-        **{name: getattr(facts, name) for name in known},
+        **{name: getattr(facts, name) for name in copied},
     }

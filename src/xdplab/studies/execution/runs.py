@@ -52,19 +52,19 @@ def gather(request: ExecutionRequest) -> Gathered[ExecutionPoint]:
             (Path(name) / file).write_bytes(content)
         expected = reference(benchmarks, Path(name), max(3, request.calls))
     files[REFERENCE] = json.dumps(expected).encode()
-    others = {found.name: found for place in request.places if (found := architecture_of(place))}
-    for architecture in (found for found in others.values() if is_known(found.name)):
+    others = {other.name: other for place in request.places if (other := architecture_of(place))}
+    for architecture in (other for other in others.values() if is_known(other.name)):
         theirs = build_for(architecture.compiler(), benchmarks.values())
         files |= {f"{architecture.name}/{name}": content for name, content in theirs.items()}
     return _gathered(points(request, benchmarks), files, notes)
 
 
 def _gathered(
-    found: Sequence[ExecutionPoint], files: Mapping[str, bytes], notes: Sequence[str]
+    chosen_points: Sequence[ExecutionPoint], files: Mapping[str, bytes], notes: Sequence[str]
 ) -> Gathered[ExecutionPoint]:
-    if not found:
+    if not chosen_points:
         raise PlanError(f"there is nothing to measure: {'; '.join(notes) or 'no benchmark is of this place'}")
-    return Gathered(found, {f"{OBJECTS}/{name}": content for name, content in files.items()}, notes)
+    return Gathered(chosen_points, {f"{OBJECTS}/{name}": content for name, content in files.items()}, notes)
 
 
 STUDY = study_kind(

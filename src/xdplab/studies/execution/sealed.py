@@ -35,8 +35,8 @@ def _of_shared_object(elf: Any, function: str) -> Iterator[str]:
     dynamic = elf.get_section_by_name(".dynamic")
     tags = list(dynamic.iter_tags()) if dynamic else []
     names = {tag.entry.d_tag for tag in tags}
-    if found := [tag for tag in _AT_START if tag in names]:
-        yield f"it has code that runs as it is loaded ({', '.join(found)})"
+    if at_start := [tag for tag in _AT_START if tag in names]:
+        yield f"it has code that runs as it is loaded ({', '.join(at_start)})"
     if names & set(_CHANGES_TEXT):
         yield "its code is changed as it is loaded (DT_TEXTREL)"
     if others := sorted({tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED"} - _LIBRARIES):
@@ -67,15 +67,15 @@ def _of_module(elf: Any, function: str) -> Iterator[str]:
     """Code of the function that a kernel replaces: alternatives, jump labels, static calls."""
     sections = list(elf.iter_sections())
     table = elf.get_section_by_name(".symtab")
-    own = next((s for s in table.iter_symbols() if s.name == function), None)
-    if own is None:
+    symbol = next((s for s in table.iter_symbols() if s.name == function), None)
+    if symbol is None:
         return
-    inside = range(own["st_value"], own["st_value"] + own["st_size"])
+    inside = range(symbol["st_value"], symbol["st_value"] + symbol["st_size"])
     for name in _CHANGED_SECTIONS:
         relocations = elf.get_section_by_name(f".rela{name}")
         for one in relocations.iter_relocations() if relocations else ():
             target = sections[relocations["sh_link"]].get_symbol(one["r_info_sym"])
-            if target["st_shndx"] == own["st_shndx"] and target["st_value"] + one["r_addend"] in inside:
+            if target["st_shndx"] == symbol["st_shndx"] and target["st_value"] + one["r_addend"] in inside:
                 yield f"the kernel changes its code as it is loaded ({name})"
                 break
 

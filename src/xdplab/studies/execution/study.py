@@ -68,13 +68,13 @@ class ExecutionStudy(PlacedSession):
 
     def _files(self, place: str, trials: Sequence[Trial]) -> Iterator[Path]:
         """Yield what the trials load: a guest of another architecture boots with it."""
-        made: dict[Path, None] = {}
+        files: dict[Path, None] = {}
         for point in (trial.point for trial in trials):
             with contextlib.suppress(XdplabError):  # what cannot be built is told by its trials
-                made[self._object(place, point)] = None
+                files[self._object(place, point)] = None
             state = self._objects / f"{self._benchmarks[point.benchmark].kernel}.state"
-            made |= {state: None} if state.exists() else {}
-        yield from made
+            files |= {state: None} if state.exists() else {}
+        yield from files
 
     def leave_block(self) -> None:
         try:
@@ -92,29 +92,29 @@ class ExecutionStudy(PlacedSession):
     def _call(self, trial: Trial, place: Place, raw: Path, facts: ExecutionFacts) -> None:
         point = trial.point
         argv = self._own_argv(place, point) if point.own else self._argv(place, point, raw, facts)
-        said = called(place, point.backend, [self.tool, *argv])
-        (raw / CALLS).write_bytes(said)
-        found = parse_microbench(said)
-        facts.jited_bytes, facts.xlated_bytes = found.jited_bytes, found.xlated_bytes
-        _require_backend(point, found)
+        output = called(place, point.backend, [self.tool, *argv])
+        (raw / CALLS).write_bytes(output)
+        bench = parse_microbench(output)
+        facts.jited_bytes, facts.xlated_bytes = bench.jited_bytes, bench.xlated_bytes
+        _require_backend(point, bench)
         if not point.own:
             expected = self._reference.get(point.benchmark, [])
-            require_results(self._benchmarks[point.benchmark], found.calls, expected, point.cold)
+            require_results(self._benchmarks[point.benchmark], bench.calls, expected, point.cold)
 
     def _argv(self, place: Place, point: ExecutionPoint, raw: Path, facts: ExecutionFacts) -> list[str]:
         """Prove the object, put it on the place, and return how the driver calls it."""
         benchmark, wrapper = self._benchmarks[point.benchmark], BACKENDS[point.backend]
         path = self._object(place.name, point)
-        found = examine(benchmark, wrapper, path, self._objects, self._users(place.name))
-        (raw / DISASSEMBLY).write_text(found.text)
-        executed = asdict(found.executed) if found.executed else None
-        proof = {"object": path.name, "must": str(benchmark.task), "executed": executed, "wrong": found.wrong}
+        examined = examine(benchmark, wrapper, path, self._objects, self._users(place.name))
+        (raw / DISASSEMBLY).write_text(examined.text)
+        executed = asdict(examined.executed) if examined.executed else None
+        proof = {"object": path.name, "must": str(benchmark.task), "executed": executed, "wrong": examined.wrong}
         (raw / PROOF).write_text(json.dumps(proof) + "\n")
-        if found.wrong:
-            raise ProgramError(f"{point.benchmark}, {wrapper}: its proof fails: {'; '.join(found.wrong)}")
-        if found.executed:
-            facts.work_steps = getattr(found.executed, benchmark.task.kind)
-            facts.work_instructions = found.executed.instructions
+        if examined.wrong:
+            raise ProgramError(f"{point.benchmark}, {wrapper}: its proof fails: {'; '.join(examined.wrong)}")
+        if examined.executed:
+            facts.work_steps = getattr(examined.executed, benchmark.task.kind)
+            facts.work_instructions = examined.executed.instructions
         state = self._objects / f"{benchmark.kernel}.state"
         argv = ["--backend", wrapper, "--benchmark", benchmark.kernel, "--object", place.put(path)]
         argv += ["--input", str(benchmark.input), "--calls", str(calls_of(self._plan.request, point))]
@@ -219,8 +219,8 @@ def _results(benchmark: Benchmark, folder: Path, calls: int) -> list[int]:
     return [call.result for call in parse_microbench(LocalHost().run(argv).stdout).calls]
 
 
-def _require_backend(point: ExecutionPoint, found: Microbench) -> None:
+def _require_backend(point: ExecutionPoint, bench: Microbench) -> None:
     """Raise ProgramError if a program is compiled that should be interpreted, or the reverse."""
-    if point.backend in _JIT and _JIT[point.backend] != bool(found.jited_bytes):
-        obtained = f"compiled ({found.jited_bytes} bytes)" if found.jited_bytes else "interpreted"
+    if point.backend in _JIT and _JIT[point.backend] != bool(bench.jited_bytes):
+        obtained = f"compiled ({bench.jited_bytes} bytes)" if bench.jited_bytes else "interpreted"
         raise ProgramError(f"{point}: the kernel has it {obtained}")

@@ -62,8 +62,8 @@ def settled(table: pd.DataFrame) -> pd.DataFrame:
 
 def clock_steps(table: pd.DataFrame) -> dict[str, int]:
     """Return the clock step of each place, by label: user-mode Linux' clock has steps of 256 ns."""
-    known = table.assign(looked=_looked(table)).groupby("label", sort=False)["looked"]
-    return {str(label): int(np.gcd.reduce(group.astype("int64").to_numpy())) or 1 for label, group in known}
+    groups = table.assign(looked=_looked(table)).groupby("label", sort=False)["looked"]
+    return {str(label): int(np.gcd.reduce(group.astype("int64").to_numpy())) or 1 for label, group in groups}
 
 
 def typical(calls: pd.Series, step: float) -> float:
@@ -87,12 +87,12 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
     ``ratio_high``: geometric mean and interval of the ratios within each repetition. Traps have no ratio, and calls
     that were all shorter than a step of their clock have neither value nor ratio.
     """
-    known = settled(values(table))
-    if known.empty:
+    calls = settled(values(table))
+    if calls.empty:
         return pd.DataFrame()
     keys = [*POINT, "backend", "repetition"]
     step = clock_steps(table)
-    groups = known.groupby(keys, sort=False, dropna=False)
+    groups = calls.groupby(keys, sort=False, dropna=False)
     each = groups.agg(calls=("value", "size"), trap=("trap", "first"))
     each["value"] = [
         typical(group["value"], step[str(group["label"].iloc[0])] / float(group["executions"].iloc[0]))
@@ -111,8 +111,8 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
 def rank(benchmark: str) -> tuple[int, int, str]:
     """Return the position of a benchmark among all; a user's own comes last."""
     kind, _, size = str(benchmark).partition(" x")[0].partition(" ")
-    known = [name.partition(" ")[0] for name in all_benchmarks()]
-    return (known.index(kind) if kind in known else len(known), int(size) if size.isdigit() else 0, str(benchmark))
+    kinds = [name.partition(" ")[0] for name in all_benchmarks()]
+    return (kinds.index(kind) if kind in kinds else len(kinds), int(size) if size.isdigit() else 0, str(benchmark))
 
 
 def _sorted_by(column: pd.Series) -> pd.Series:
@@ -131,9 +131,9 @@ def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) ->
     beside = wide.xs(tuple(factors[name] for name in POINT), level=POINT)
     reference = next((name for name in REFERENCE if name in beside and beside[name].notna().any()), None)
     if reference and group["trap"].isna().all():
-        own, others = beside[str(factors["backend"])], beside[reference]
-        if own.ne(0).all() and others.ne(0).all():  # a 0 was over before the clock's next step
-            ratios = (own / others).dropna()
+        times, others = beside[str(factors["backend"])], beside[reference]
+        if times.ne(0).all() and others.ne(0).all():  # a 0 was over before the clock's next step
+            ratios = (times / others).dropna()
     row |= {"reference": reference if len(ratios) else None}
     return row | _geometric(ratios, "ratio", "ratio_low", "ratio_high")
 
@@ -153,17 +153,17 @@ def _geometric(values: pd.Series, *names: str) -> dict[str, float | None]:
     """Return geometric mean and interval under these names; null where there is none."""
     if not len(values):
         return dict.fromkeys(names)
-    found = Spread.of(values, "geometric")
-    ends = zip(names, (found.mean, found.low, found.high), strict=True)
+    spread = Spread.of(values, "geometric")
+    ends = zip(names, (spread.mean, spread.low, spread.high), strict=True)
     return {name: None if isnan(end) else end for name, end in ends}
 
 
 def median_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return the medians to print: one row per place, benchmark, temperature; one column per backend, its ratio."""
-    found = medians(table[table["trap"].isna()])
+    points = medians(table[table["trap"].isna()])
     steps = clock_steps(table)
     rows = []
-    for key, group in found.groupby(POINT, sort=False, dropna=False) if len(found) else ():
+    for key, group in points.groupby(POINT, sort=False, dropna=False) if len(points) else ():
         place = dict(zip(POINT, key, strict=True))
         row = {
             "place": place["label"],
@@ -206,10 +206,10 @@ def primes(table: pd.DataFrame) -> pd.DataFrame:
 
     As the published table has it, which is the last row; places with fewer than fifteen calls are left out.
     """
-    known = values(table)
-    known = known[known["benchmark"].eq("primes") & is_warm(known) & known["repetition"].eq(1)]
+    calls = values(table)
+    calls = calls[calls["benchmark"].eq("primes") & is_warm(calls) & calls["repetition"].eq(1)]
     rows = []
-    for label, group in known.groupby("label", sort=False):
+    for label, group in calls.groupby("label", sort=False):
         cells = {backend: _ten(group[group["backend"] == backend]) for backend in BACKENDS}
         if any(len(ten) for ten in cells.values()):
             rows.append(_prime_row(str(label), str(group["clock"].iloc[0]), cells))
@@ -231,12 +231,12 @@ def _prime_row(label: str, clock: str, cells: dict[str, pd.Series]) -> dict[str,
 
 def chains(table: pd.DataFrame) -> pd.DataFrame:
     """Return one row per place and length: tail calls of BPF beside the recursion of module and user space, warm."""
-    found = medians(table[table["links"].notna() & is_warm(table)])
-    if found.empty:
-        return found
+    costs = medians(table[table["links"].notna() & is_warm(table)])
+    if costs.empty:
+        return costs
     links = table.drop_duplicates("benchmark").set_index("benchmark")["links"]
-    found = found.assign(links=found["benchmark"].map(links), unit=found["clock"].map(_unit))
-    wide = found.pivot_table(index=["label", "unit", "links"], columns="backend", values="value", sort=True)
+    costs = costs.assign(links=costs["benchmark"].map(links), unit=costs["clock"].map(_unit))
+    wide = costs.pivot_table(index=["label", "unit", "links"], columns="backend", values="value", sort=True)
     wide = wide[[name for name in BACKENDS if name in wide]].round(1)
     return wide.rename_axis(None, axis=1).reset_index().rename(columns={"label": "place"})
 
@@ -245,12 +245,12 @@ def traps(table: pd.DataFrame) -> pd.DataFrame:
     """Return what the random source alone does to one benchmark: each beside our own source, warm, without a ratio."""
     warm = table[is_warm(table)]
     places = set(warm.loc[warm["trap"].notna(), "label"])
-    found = medians(warm[warm["label"].isin(places) & warm["benchmark"].isin(_SOURCES)])
-    if found.empty:
-        return found
+    costs = medians(warm[warm["label"].isin(places) & warm["benchmark"].isin(_SOURCES)])
+    if costs.empty:
+        return costs
     why = table.drop_duplicates("benchmark").set_index("benchmark")["trap"]
-    sources = found.apply(lambda row: _SOURCES[row["benchmark"]][row["backend"]], axis=1)
-    shown = found.assign(source=sources, why=found["benchmark"].map(why), unit=found["clock"].map(_unit))
+    sources = costs.apply(lambda row: _SOURCES[row["benchmark"]][row["backend"]], axis=1)
+    shown = costs.assign(source=sources, why=costs["benchmark"].map(why), unit=costs["clock"].map(_unit))
     shown["value"] = shown["value"].round(0)
     return shown[["label", "backend", "source", "value", "unit", "why"]].rename(columns={"label": "place"})
 
@@ -271,11 +271,11 @@ def causes(table: pd.DataFrame) -> pd.DataFrame:
     prime = table[table["benchmark"].astype(str).str.match(r"primes(, |$)") & ~table["cold"].astype(bool)]
     if prime.empty:
         return pd.DataFrame()
-    found = medians(prime)
-    plain = found[found["benchmark"].eq("primes") & found["backend"].eq("user") & found["pause_us"].eq(0)]
+    costs = medians(prime)
+    plain = costs[costs["benchmark"].eq("primes") & costs["backend"].eq("user") & costs["pause_us"].eq(0)]
     base = plain.drop_duplicates("label").set_index("label")["value"]
     executed = prime.drop_duplicates(["label", "benchmark", "backend"]).set_index(["label", "benchmark", "backend"])
-    rows = [_cause(row, base, executed) for row in found.to_dict("records") if pd.notna(row["value"])]
+    rows = [_cause(row, base, executed) for row in costs.to_dict("records") if pd.notna(row["value"])]
     return pd.DataFrame(rows)
 
 
@@ -286,16 +286,16 @@ def kernels(table: pd.DataFrame) -> pd.DataFrame:
     architecture are left out: their instructions are other ones.
     """
     counted = table[table["clock"].eq("instructions") & ~table["place"].str.contains(ARCHITECTURE_MARK, regex=False)]
-    found = medians(counted[~counted["cold"].astype(bool)]) if len(counted) else counted
-    if found.empty or found["label"].nunique() < 2:
+    costs = medians(counted[~counted["cold"].astype(bool)]) if len(counted) else counted
+    if costs.empty or costs["label"].nunique() < 2:
         return pd.DataFrame()
-    wide = found.pivot_table("value", ["benchmark", "backend"], "label", sort=False)
+    wide = costs.pivot_table("value", ["benchmark", "backend"], "label", sort=False)
     ordered = sorted(wide.columns, key=lambda label: natural(str(label)))
     first, short = ordered[0], {label: str(label).removeprefix("vm, ").replace(_COUNTED, "") for label in ordered}
-    made = wide[ordered].round(1).rename(columns=short)
+    shown = wide[ordered].round(1).rename(columns=short)
     for label in ordered[1:]:
-        made[f"{short[label]} by {short[first]}"] = (wide[label] / wide[first]).round(3)
-    return made.reset_index().rename_axis(columns=None)
+        shown[f"{short[label]} by {short[first]}"] = (wide[label] / wide[first]).round(3)
+    return shown.reset_index().rename_axis(columns=None)
 
 
 _COUNTED = ", instructions counted"
@@ -303,7 +303,7 @@ _COUNTED = ", instructions counted"
 
 def _cause(row: Row, base: pd.Series, executed: pd.DataFrame) -> dict[str, object]:
     counted = executed["work_instructions"].get((row["label"], row["benchmark"], row["backend"]))
-    known = base.get(row["label"])
+    plain = base.get(row["label"])
     return {
         "place": row["label"],
         "form": row["benchmark"],
@@ -311,7 +311,7 @@ def _cause(row: Row, base: pd.Series, executed: pd.DataFrame) -> dict[str, objec
         "measured": state_words(bool(row["cold"]), int(row["pause_us"])),
         "value": round(row["value"], 1),
         "unit": _unit(row["clock"]),
-        "by user space's primes": round(row["value"] / known, 2) if known else None,
+        "by user space's primes": round(row["value"] / plain, 2) if plain else None,
         "instructions between the clocks": counted,
     }
 
@@ -323,20 +323,20 @@ def work(table: pd.DataFrame) -> pd.DataFrame:
     the machine (the interpreter's, or compiled ones) and its helpers, while the emulator executes bytecode. ``apart``:
     by how much the two differ where both count the same machine code.
     """
-    known = table[table["work_instructions"].notna()]
+    proved = table[table["work_instructions"].notna()]
     rows = []
-    for key, group in known.groupby(["benchmark", "label", "backend"], sort=False):
+    for key, group in proved.groupby(["benchmark", "label", "backend"], sort=False):
         benchmark, label, backend = map(str, key)
-        own = int(group["work_instructions"].iloc[0])
+        emulated = int(group["work_instructions"].iloc[0])
         row = {"benchmark": benchmark, "must do": group["work"].iloc[0], "place": label}
-        row |= {"backend": backend, "did": int(group["work_steps"].iloc[0]), "instructions": own}
-        here = known[known["label"].eq(label) & known["backend"].eq(backend) & is_warm(known)]
-        rows.append(row | _counted(here, benchmark, backend, own))
-    found = pd.DataFrame(rows)
-    return found if found.empty else found.sort_values("benchmark", key=_sorted_by, kind="stable", ignore_index=True)
+        row |= {"backend": backend, "did": int(group["work_steps"].iloc[0]), "instructions": emulated}
+        here = proved[proved["label"].eq(label) & proved["backend"].eq(backend) & is_warm(proved)]
+        rows.append(row | _counted(here, benchmark, backend, emulated))
+    result = pd.DataFrame(rows)
+    return result if result.empty else result.sort_values("benchmark", key=_sorted_by, kind="stable", ignore_index=True)
 
 
-def _counted(here: pd.DataFrame, benchmark: str, backend: str, own: int) -> dict[str, object]:
+def _counted(here: pd.DataFrame, benchmark: str, backend: str, emulated: int) -> dict[str, object]:
     """``here``: the calls of one label (a place with its setting) and backend. A call has one clock, however often it
     executes the work."""
     counts = settled(here.assign(value=_looked(here))).groupby("benchmark")
@@ -347,7 +347,7 @@ def _counted(here: pd.DataFrame, benchmark: str, backend: str, own: int) -> dict
     counted = middle[benchmark] - middle["empty"] + empty
     calls_others = benchmark == "clock sum" or here.loc[here["benchmark"].eq(benchmark), "trap"].notna().any()
     same = backend in REFERENCE and not calls_others
-    return {"counted": round(counted), "apart": f"{counted / own - 1:+.1%}" if same else None}
+    return {"counted": round(counted), "apart": f"{counted / emulated - 1:+.1%}" if same else None}
 
 
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {

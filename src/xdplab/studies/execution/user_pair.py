@@ -108,10 +108,10 @@ def _trusted(path: Path) -> bytes:
 
 
 def _sources(folder: Path, read: Callable[[Path], bytes]) -> dict[str, bytes]:
-    found = sorted({path for pattern in _SOURCES for path in folder.rglob(pattern)})
-    if not found:
+    paths = sorted({path for pattern in _SOURCES for path in folder.rglob(pattern)})
+    if not paths:
         raise PlanError(f"there is no C source in {folder}")
-    return {path.relative_to(folder).as_posix(): read(path) for path in found if not path.name.endswith(".mod.c")}
+    return {path.relative_to(folder).as_posix(): read(path) for path in paths if not path.name.endswith(".mod.c")}
 
 
 def _make(folder: Path, product: str) -> bytes:
@@ -126,6 +126,6 @@ def _make(folder: Path, product: str) -> bytes:
         argv = ["timeout", "--kill-after=5", f"{MAKE_S:g}", "make", f"CLANG={find_clang()}", product]
         done = subprocess.run(argv, cwd=work, capture_output=True, text=True, errors="replace")
         if done.returncode or not (work / product).is_file():
-            words = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"make made no {product}"]
-            raise ProgramError(f"{folder}: {product} is not made: {words[0]}")
+            last_line = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"make made no {product}"]
+            raise ProgramError(f"{folder}: {product} is not made: {last_line[0]}")
         return (work / product).read_bytes()

@@ -30,12 +30,12 @@ def times(kind: str, temperature: str, table: pd.DataFrame) -> pd.DataFrame:
     calls = _with_panels(values(table[named.eq(kind) & table["clock"].eq("time")]))
     chosen = calls["cold"].astype(bool) if temperature == "cold" else is_warm(calls)
     calls = calls[chosen & (calls["links"].isna() | calls["links"].eq(32))]
-    known = calls[calls["trap"].isna()]
-    seen = known["value"].gt(0)
-    highest = known[seen].groupby(["panel", "backend"])["value"].idxmax()
-    text = pd.Series({at: f"call {known.loc[at, 'call']}" for at in highest}, dtype=object)
-    samples = known.assign(value=known["value"].where(seen), n=1, x="", text=text, drawn_as="sample")
-    return pd.concat([samples, _unseen(known[~seen], table)])
+    comparable = calls[calls["trap"].isna()]
+    seen = comparable["value"].gt(0)
+    highest = comparable[seen].groupby(["panel", "backend"])["value"].idxmax()
+    text = pd.Series({at: f"call {comparable.loc[at, 'call']}" for at in highest}, dtype=object)
+    samples = comparable.assign(value=comparable["value"].where(seen), n=1, x="", text=text, drawn_as="sample")
+    return pd.concat([samples, _unseen(comparable[~seen], table)])
 
 
 def _unseen(calls: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
@@ -76,10 +76,10 @@ def pauses(table: pd.DataFrame) -> pd.DataFrame:
 def _medians(figure: Figure, rows: pd.DataFrame) -> Marks:
     """Return a mark per point and backend: the median of its calls."""
     links = rows.drop_duplicates("benchmark").set_index("benchmark")["links"]
-    known = medians(rows)
-    known = _with_panels(known[known["value"].notna()])
-    pause = known["pause_us"].map("{:,}".format)
-    return each_row(figure, known.assign(links=known["benchmark"].map(links).astype("Int64"), pause=pause))
+    points = medians(rows)
+    points = _with_panels(points[points["value"].notna()])
+    pause = points["pause_us"].map("{:,}".format)
+    return each_row(figure, points.assign(links=points["benchmark"].map(links).astype("Int64"), pause=pause))
 
 
 def _benchmarks(content: Content) -> Order:

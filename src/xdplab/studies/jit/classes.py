@@ -95,19 +95,19 @@ def _one(name: str, group: str, *body: Insn) -> InsnClass:
 
 
 def _arithmetic() -> list[InsnClass]:
-    found = []
+    classes = []
     for bits, group in ((64, "alu64"), (32, "alu32")):
         for word, operation in (("add", e.ADD), ("sub", e.SUB), ("and", e.AND), ("or", e.OR), ("xor", e.XOR)):
-            found.append(_one(f"{word}{bits} reg", group, e.alu(operation, A, B, bits)))
-        found.append(_one(f"add{bits} imm", group, e.alu_imm(e.ADD, A, 12345, bits)))
-        found.append(_one(f"mov{bits} reg", group, e.alu(e.MOV, A, B, bits)))
-        found.append(_one(f"neg{bits}", group, e.alu_imm(e.NEG, A, 0, bits)))
+            classes.append(_one(f"{word}{bits} reg", group, e.alu(operation, A, B, bits)))
+        classes.append(_one(f"add{bits} imm", group, e.alu_imm(e.ADD, A, 12345, bits)))
+        classes.append(_one(f"mov{bits} reg", group, e.alu(e.MOV, A, B, bits)))
+        classes.append(_one(f"neg{bits}", group, e.alu_imm(e.NEG, A, 0, bits)))
         for word, operation in (("mul", e.MUL), ("div", e.DIV), ("mod", e.MOD)):
-            found.append(_one(f"{word}{bits} reg", "mul, div", e.alu(operation, A, B, bits)))
+            classes.append(_one(f"{word}{bits} reg", "mul, div", e.alu(operation, A, B, bits)))
         for word, operation in (("lsh", e.LSH), ("rsh", e.RSH), ("arsh", e.ARSH)):
-            found.append(_one(f"{word}{bits} imm", "shift", e.alu_imm(operation, A, 1, bits)))
-        found.append(_one(f"rsh{bits} reg", "shift", e.alu(e.RSH, A, B, bits)))
-    return [*found, _one("load imm64", "alu64", *e.imm64(A, 0x1234567890ABCDEF))]
+            classes.append(_one(f"{word}{bits} imm", "shift", e.alu_imm(operation, A, 1, bits)))
+        classes.append(_one(f"rsh{bits} reg", "shift", e.alu(e.RSH, A, B, bits)))
+    return [*classes, _one("load imm64", "alu64", *e.imm64(A, 0x1234567890ABCDEF))]
 
 
 def _swaps() -> list[InsnClass]:
@@ -119,14 +119,14 @@ _SIZES = {8: e.BYTE, 16: e.HALF, 32: e.WORD, 64: e.DOUBLE}
 
 
 def _memory() -> list[InsnClass]:
-    found = []
+    classes = []
     for bits, size in _SIZES.items():
-        found.append(_one(f"packet load {bits}", "packet", e.load(size, A, PACKET, LOADED_AT)))
-        found.append(_one(f"packet store {bits}", "packet", e.store(size, PACKET, STORED_AT, B)))
+        classes.append(_one(f"packet load {bits}", "packet", e.load(size, A, PACKET, LOADED_AT)))
+        classes.append(_one(f"packet store {bits}", "packet", e.store(size, PACKET, STORED_AT, B)))
     for bits, size in _SIZES.items():
-        found.append(_one(f"stack store {bits}", "stack", e.store(size, STACK, -8, B)))
+        classes.append(_one(f"stack store {bits}", "stack", e.store(size, STACK, -8, B)))
     return [
-        *found,
+        *classes,
         _one("stack load 64", "stack", e.load(e.DOUBLE, A, STACK, -8)),
         _one("stack store imm", "stack", e.store_imm(e.DOUBLE, STACK, -8, 77)),
     ]
@@ -180,6 +180,6 @@ def _always(body: Body) -> Callable[[int], Body]:
 
 
 CLASSES: dict[str, InsnClass] = {
-    found.name: found for found in (*_arithmetic(), *_swaps(), *_memory(), *_jumps(), *_atomics(), *_calls(), *_maps())
+    each.name: each for each in (*_arithmetic(), *_swaps(), *_memory(), *_jumps(), *_atomics(), *_calls(), *_maps())
 }
 """Every class by name, in the order figures have."""

@@ -105,7 +105,7 @@ CACHED = (c.ret(ALLOW),)
 def _seccomp(last: int) -> tuple[Op, ...]:
     """Return a list of 64 system calls as sandboxes have it; getppid, the last, with argument ``last`` only."""
     begin = (c.load(c.WORD, _ARCH), c.equal(ARCH_X86_64, 1, 0), c.ret(REFUSE), c.load(c.WORD, _NR))
-    known = [c.equal(number, len(_OTHERS) - i + 2, 0) for i, number in enumerate(_OTHERS)]
+    jumps = [c.equal(number, len(_OTHERS) - i + 2, 0) for i, number in enumerate(_OTHERS)]
     end = (
         c.equal(GETPPID, 0, 3),
         c.load(c.WORD, _FIRST_ARGUMENT),
@@ -113,7 +113,7 @@ def _seccomp(last: int) -> tuple[Op, ...]:
         c.ret(ALLOW),
         c.ret(REFUSE),
     )
-    return (*begin, *known, *end)
+    return (*begin, *jumps, *end)
 
 
 GRANTED, REFUSED = 7, 8
@@ -144,6 +144,6 @@ def compiled(expression: str) -> tuple[Op, ...]:
         [command, "-y", "EN10MB", "-ddd", "--", expression], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        words = done.stderr.strip().splitlines() or ["no word"]
-        raise PlanError(f"{expression!r}: {words[-1]}", remedy="`man pcap-filter` explains expressions")
+        lines = done.stderr.strip().splitlines() or ["no word"]
+        raise PlanError(f"{expression!r}: {lines[-1]}", remedy="`man pcap-filter` explains expressions")
     return c.parse_ddd(done.stdout)

@@ -70,17 +70,17 @@ def _subject(fields: dict[str, object], line: int) -> JitTiming:
         name=text_field(fields, "name", TOOL, line=line),
         insns=count_field(fields, "insns", TOOL, line=line),
         verdict=count_field(fields, "verdict", TOOL, line=line),
-        xlated_bytes=_known(fields, "xlated_bytes", line),
-        jited_bytes=_known(fields, "jited_bytes", line),
+        xlated_bytes=_count_or_null(fields, "xlated_bytes", line),
+        jited_bytes=_count_or_null(fields, "jited_bytes", line),
         times=max(1, int(number_field(fields, "times", TOOL, line=line))),
         ns=ns,  # type: ignore[arg-type]
         failed=failed,
-        passed=_known(fields, "passed", line),
+        passed=_count_or_null(fields, "passed", line),
         **{name: _word(fields, name, line) for name in ("policy_requested", "policy")},
     )
 
 
-def _known(fields: dict[str, object], key: str, line: int) -> int | None:
+def _count_or_null(fields: dict[str, object], key: str, line: int) -> int | None:
     return None if fields.get(key) is None else count_field(fields, key, TOOL, line=line)
 
 
@@ -96,6 +96,6 @@ def _failure(fields: dict[str, object], line: int) -> str | None:
     if fields.get("error") is not None:
         parts.append(text_field(fields, "error", TOOL, line=line))
     if fields.get("words") is not None:
-        said = [word for word in text_field(fields, "words", TOOL, line=line).splitlines() if word.strip()]
-        parts += [word for word in said if not word.startswith("processed ")][-1:]
+        lines = [word for word in text_field(fields, "words", TOOL, line=line).splitlines() if word.strip()]
+        parts += [word for word in lines if not word.startswith("processed ")][-1:]
     return ": ".join(parts)

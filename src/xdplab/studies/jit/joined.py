@@ -104,7 +104,7 @@ def kinds(table: pd.DataFrame) -> pd.DataFrame:
     ratios = pd.concat([ratios, ratios.assign(kind=ALL)])
     ratios = ratios.assign(log=np.log(ratios[SPEED_UP].astype(float)))
     groups = ratios.groupby(["label", "kind"], sort=False)
-    made = pd.DataFrame(
+    means = pd.DataFrame(
         {
             "compared": groups.size(),
             "speed-up, geometric": np.exp(groups["log"].mean()).round(2),
@@ -113,7 +113,7 @@ def kinds(table: pd.DataFrame) -> pd.DataFrame:
             "most": groups[SPEED_UP].max().astype(float).round(2),
         }
     )
-    return made.join(_code(table), how="outer").reset_index()
+    return means.join(_code(table), how="outer").reset_index()
 
 
 def costs(table: pd.DataFrame) -> pd.DataFrame:
@@ -122,8 +122,8 @@ def costs(table: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["subject"].eq(SUITES[0])]
     rows = rows.assign(kind=_kinds(rows))
     groups = pd.concat([rows, rows.assign(kind=ALL)]).groupby([*_WHERE, "kind"], sort=False)
-    made = groups[list(MODES)].median().round(1)
-    return in_order(made.assign(tests=groups.size()).reset_index())
+    medians = groups[list(MODES)].median().round(1)
+    return in_order(medians.assign(tests=groups.size()).reset_index())
 
 
 def _code(table: pd.DataFrame) -> pd.DataFrame:
@@ -146,8 +146,8 @@ def _code(table: pd.DataFrame) -> pd.DataFrame:
 def _kinds(rows: pd.DataFrame) -> pd.Series:
     """Return the kind of each row's test. A test that the module does not call classic is eBPF."""
     classic = rows["classic"].fillna(False).astype(bool)
-    found = [kind_of(str(name), bool(is_classic)) for name, is_classic in zip(rows["name"], classic, strict=True)]
-    return pd.Series(found, index=rows.index, dtype=object)
+    names = [kind_of(str(name), bool(is_classic)) for name, is_classic in zip(rows["name"], classic, strict=True)]
+    return pd.Series(names, index=rows.index, dtype=object)
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:

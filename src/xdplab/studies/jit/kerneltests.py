@@ -54,23 +54,23 @@ def chosen_range(tests: str) -> tuple[int, int] | None:
     """Return first and last test of ``0-33``; None for all of them. Raises PlanError for anything else."""
     if not tests:
         return None
-    said = _RANGE.fullmatch(tests)
-    if said is None or int(said[1]) > int(said[2]):
+    match = _RANGE.fullmatch(tests)
+    if match is None or int(match[1]) > int(match[2]):
         raise PlanError(f"--tests {tests}: not a range", remedy="such as 0-33")
-    return int(said[1]), int(said[2])
+    return int(match[1]), int(match[2])
 
 
-def run_suite(place: Place, known: KernelTests, suite: str, tests: str) -> Iterator[str]:
+def run_suite(place: Place, kernel_tests: KernelTests, suite: str, tests: str) -> Iterator[str]:
     """Yield the kernel log of each run of the module, until the suite (or the range of it) is through.
 
     Raises UnsupportedError if the place's module has no such tests.
     """
-    count = sum(test.suite == suite for test in known.tests)
+    count = sum(test.suite == suite for test in kernel_tests.tests)
     first, last = chosen_range(tests) or (0, count - 1)
     if not count or last >= count:
         raise UnsupportedError(f"{place.label}: suite {suite} has {count} tests, {tests or 'one'} is wanted")
     for start in range(first, last + 1, CHUNK):
-        yield _run(place, known.load, suite, start, min(start + CHUNK - 1, last))
+        yield _run(place, kernel_tests.load, suite, start, min(start + CHUNK - 1, last))
 
 
 def _run(place: Place, load: tuple[str, ...], suite: str, first: int, last: int) -> str:
@@ -80,8 +80,8 @@ def _run(place: Place, load: tuple[str, ...], suite: str, first: int, last: int)
     command = [*load, f"test_suite={suite}", f"test_range={first},{last}"]
     loaded = host.run(command, deadline_s=DEADLINE_S * place.patience, check=False)
     host.run(["rmmod", MODULE], check=False)
-    _, found, log = host.run(["dmesg"]).text.rpartition(f"{mark}\n")
-    if not found:
+    _, mark_seen, log = host.run(["dmesg"]).text.rpartition(f"{mark}\n")
+    if not mark_seen:
         raise HostError(f"{place.label}: the kernel log does not reach back to before the tests")
     if f"{MODULE}: " not in log:
         loaded.require()

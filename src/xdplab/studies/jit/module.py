@@ -70,15 +70,15 @@ def _names(elf: ELFFile, section: int) -> dict[int, str]:
     """Return the texts that pointers of a section point at, by the pointer's place."""
     table: Any = _symbol_table(elf)
     part: Any
-    found = {}
+    names = {}
     for part in elf.iter_sections("SHT_RELA"):
         for relocation in part.iter_relocations() if part["sh_info"] == section else ():
             target = table.get_symbol(relocation["r_info_sym"])
             where = elf.get_section(target["st_shndx"])
             if where.name.startswith(_STRINGS):
                 text = where.data()[target["st_value"] + relocation["r_addend"] :].partition(b"\0")[0]
-                found[relocation["r_offset"]] = text.decode().strip()
-    return found
+                names[relocation["r_offset"]] = text.decode().strip()
+    return names
 
 
 def _classic(suite: str, data: bytes, at: int) -> bool | None:

@@ -21,10 +21,10 @@ def _mean(table: pd.DataFrame) -> Iterator[Ours]:
     chosen = costs[costs["subject"].eq(SUITES[0]) & costs["classic"].fillna(False).astype(bool)].dropna(
         subset=[SPEED_UP]
     )
-    for label, there in chosen.groupby("label", sort=False):
-        found = there[SPEED_UP].astype(float)
+    for label, group in chosen.groupby("label", sort=False):
+        ratios = group[SPEED_UP].astype(float)
         yield Ours(
-            str(label), float(found.mean()), f"× {found.mean():.3g} (arithmetic mean of {len(found)} classic tests)"
+            str(label), float(ratios.mean()), f"× {ratios.mean():.3g} (arithmetic mean of {len(ratios)} classic tests)"
         )
 
 
@@ -42,9 +42,9 @@ def _passed(table: pd.DataFrame) -> Iterator[Ours]:
     rows = joined.part(table, "test_bpf")
     rows = rows[rows["subject"].eq(SUITES[0])]
     each = rows.groupby(["label", "mode", "number"], sort=False)["passed"].min().reset_index()  # in every repetition
-    for (label, mode), there in each.groupby(["label", "mode"], sort=False):
-        passed = int(there["passed"].sum())
-        yield Ours(f"{label}, {mode}", passed / len(there), f"{passed} of {len(there)} pass")
+    for (label, mode), group in each.groupby(["label", "mode"], sort=False):
+        passed = int(group["passed"].sum())
+        yield Ours(f"{label}, {mode}", passed / len(group), f"{passed} of {len(group)} pass")
 
 
 def _filter(part: str, value: str) -> Finder:
@@ -54,9 +54,9 @@ def _filter(part: str, value: str) -> Finder:
         keys = ["subject", "name", "number"]
         rows = joined.part(table, part)
         cost, share = joined.side_by_side(rows, keys), joined.shares(rows, keys)
-        known = cost.assign(share=share[INTERPRETER]).dropna(subset=[SPEED_UP, "share"])
-        for label, there in known.groupby("label", sort=False):
-            best = there.sort_values("share").iloc[-1]
+        costs = cost.assign(share=share[INTERPRETER]).dropna(subset=[SPEED_UP, "share"])
+        for label, group in costs.groupby("label", sort=False):
+            best = group.sort_values("share").iloc[-1]
             note = f" ({best['subject']}, {best['name']}, {best['number']} bytes)"
             percent = 100 * float(best["share"])
             if value == "share":
@@ -79,8 +79,8 @@ EXPERIMENTS = (
     Experiment(_ELBRUS, "–", "test_bpf: tests that pass", "not said", 1.0, _passed, "tests failed"),
     Experiment(_ELBRUS, "mean", "test_bpf, classic: interpreter by JIT", "× 10.4; 8SV: × 10.3", 10.4, _mean, _WHY),
     *(
-        Experiment(_ELBRUS, "log", f"test {number}, {name}: interpreter by JIT", said, value, _test(number), _WHY)
-        for number, (name, said, value) in _TESTS.items()
+        Experiment(_ELBRUS, "log", f"test {number}, {name}: interpreter by JIT", times, value, _test(number), _WHY)
+        for number, (name, times, value) in _TESTS.items()
     ),
     Experiment(
         _ELBRUS, "netperf", "a filter's share of all work, interpreted: UDP", "6 % of netperf's CPU time", 6.0,

@@ -92,12 +92,12 @@ def _rows(point: JitPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
 
 def suite_rows(raw: Path) -> Iterator[Row]:
     """Yield a row per case of each test in a trial's logs, with the size of its compiled program."""
-    known = read_json(raw / TESTS, lambda tests: {test["number"]: test for test in tests})
+    module_tests = read_json(raw / TESTS, lambda tests: {test["number"]: test for test in tests})
     for path in sorted(raw.glob(LOG.format(0).replace("00", "*"))):
         tests = parse_test_bpf(path.read_bytes())
         sizes = _sizes(raw / SIZES_FILE.format(int(path.stem.rpartition("-")[2])), tests)
         for test in tests:
-            classic = known[test.number]["classic"] if known[test.number]["name"] == test.name else None
+            classic = module_tests[test.number]["classic"] if module_tests[test.number]["name"] == test.name else None
             yield from ({"classic": classic} | sizes.get(test.number, {}) | row for row in _cases(test))
 
 
@@ -110,19 +110,19 @@ def _sizes(path: Path, tests: Sequence[TestLine]) -> dict[int, Row]:
     compiled = [test.number for test in tests if test.jited]
     if not path.exists():
         return {}
-    found = parse_sizes(path.read_bytes())
-    if not isinstance(found, str) and len(found) != len(compiled):
-        found = f"{len(compiled)} tests ran compiled, and {len(found)} compiled programs were freed"
-    if isinstance(found, str):
-        return {number: {"reason": found} for number in compiled}
+    programs = parse_sizes(path.read_bytes())
+    if not isinstance(programs, str) and len(programs) != len(compiled):
+        programs = f"{len(compiled)} tests ran compiled, and {len(programs)} compiled programs were freed"
+    if isinstance(programs, str):
+        return {number: {"reason": programs} for number in compiled}
     return {
         number: {"insns": size.insns, "machine_bytes": float(size.machine_bytes)}
-        for number, size in zip(compiled, found, strict=True)
+        for number, size in zip(compiled, programs, strict=True)
     }
 
 
 def _cases(test: TestLine) -> Iterator[Row]:
-    base = {"number": test.number, "name": test.name, "jited": test.jited, "words": test.words, "passed": test.passed}
+    base = {"number": test.number, "name": test.name, "jited": test.jited, "words": test.ending, "passed": test.passed}
     if not test.ns:
         yield base
     for case, cost in enumerate(test.ns, 1):
@@ -131,8 +131,8 @@ def _cases(test: TestLine) -> Iterator[Row]:
 
 def _bench(raw: Path, end: str = "") -> tuple[dict[str, JitTiming], bool]:
     """Return the subjects of one call of jitbench, and whether they were compiled."""
-    found = parse_jitbench((raw / BENCH.format(end)).read_bytes())
-    return found.subjects, found.compiles
+    bench = parse_jitbench((raw / BENCH.format(end)).read_bytes())
+    return bench.subjects, bench.compiles
 
 
 def _class(raw: Path) -> Iterator[Row]:
@@ -147,18 +147,18 @@ def _class(raw: Path) -> Iterator[Row]:
 
 def _filter(raw: Path) -> Iterator[Row]:
     """The cost of the shortest filter compared with no filter is that of entering a filter."""
-    found, compiled = _bench(raw)
-    entering = found[SHORTEST].per_run - found[OPEN].per_run if OPEN in found else None
-    for name in (name for name in found if same(name) in found):
-        above = found[name].per_run - found[same(name)].per_run
+    timed, compiled = _bench(raw)
+    entering = timed[SHORTEST].per_run - timed[OPEN].per_run if OPEN in timed else None
+    for name in (name for name in timed if same(name) in timed):
+        above = timed[name].per_run - timed[same(name)].per_run
         cost = None if entering is None else above + entering
-        row = {"name": name, "insns": found[name].insns, "passed": True, "jited": compiled}
-        yield row | _resolved({"cost": cost, "above": above}, found, (name, same(name), SHORTEST, OPEN))
+        row = {"name": name, "insns": timed[name].insns, "passed": True, "jited": compiled}
+        yield row | _resolved({"cost": cost, "above": above}, timed, (name, same(name), SHORTEST, OPEN))
 
 
-def _resolved(values: Row, found: dict[str, JitTiming], names: tuple[str, ...]) -> Row:
+def _resolved(values: Row, timed: dict[str, JitTiming], names: tuple[str, ...]) -> Row:
     """Return the values, or null with the reason: a cost below the variation of its subjects is null."""
-    noise = sum(found[name].unsteady for name in names if name in found)
+    noise = sum(timed[name].unsteady for name in names if name in timed)
     cost = values["above"] if values["cost"] is None else values["cost"]
     if cost > noise:
         why = "the kernel runs every filter: nothing to compare with" if values["cost"] is None else None
@@ -167,18 +167,18 @@ def _resolved(values: Row, found: dict[str, JitTiming], names: tuple[str, ...]) 
 
 
 def _traffic(raw: Path) -> Iterator[Row]:
-    found, compiled = _bench(raw)
+    timed, compiled = _bench(raw)
     verdicts = {
         one["name"]: one["expected"] for one in map(json.loads, (raw / ASKED.format("")).read_text().splitlines())
     }
     for size in map(str, PAYLOADS):
-        entering = found[f"{size}/{SHORTEST}"].per_run - found[f"{size}/{OPEN}"].per_run
-        above = found[size].per_run - found[same(size)].per_run
-        cost, total = above + entering, found[size].per_run
-        row: Row = {"number": int(size), "name": "passed" if verdicts[size] else "refused", "insns": found[size].insns}
+        entering = timed[f"{size}/{SHORTEST}"].per_run - timed[f"{size}/{OPEN}"].per_run
+        above = timed[size].per_run - timed[same(size)].per_run
+        cost, total = above + entering, timed[size].per_run
+        row: Row = {"number": int(size), "name": "passed" if verdicts[size] else "refused", "insns": timed[size].insns}
         names = (size, same(size), f"{size}/{SHORTEST}", f"{size}/{OPEN}")
-        row |= {"total": total} | _resolved({"cost": cost, "above": above, "share": cost / total}, found, names)
-        yield row | {"untapped": found[f"{size}/{NONE}"].per_run, "passed": True, "jited": compiled}
+        row |= {"total": total} | _resolved({"cost": cost, "above": above, "share": cost / total}, timed, names)
+        yield row | {"untapped": timed[f"{size}/{NONE}"].per_run, "passed": True, "jited": compiled}
 
 
 def _amplified(raw: Path, clock: str) -> Iterator[Row]:
@@ -186,17 +186,17 @@ def _amplified(raw: Path, clock: str) -> Iterator[Row]:
 
     The subjects of a round follow each other, so that a disturbance that lasts is in both sides of a difference.
     """
-    found, compiled = _bench(raw)
-    runs = found[FILTER].times * MANY_TAPS
+    timed, compiled = _bench(raw)
+    runs = timed[FILTER].times * MANY_TAPS
     above, entering = (
-        [(one - other) / runs for one, other in zip(found[upper].ns, found[lower].ns, strict=True)]
+        [(one - other) / runs for one, other in zip(timed[upper].ns, timed[lower].ns, strict=True)]
         for upper, lower in ((FILTER, SAME), (SHORTEST, OPEN))
     )
-    row: Row = {"number": MANY_TAPS, "name": "passed" if found[FILTER].verdict else "refused", "passed": True}
-    row |= {"insns": found[FILTER].insns, "jited": compiled}
-    row |= {"policy_requested": found[FILTER].policy_requested, "policy": found[FILTER].policy}
+    row: Row = {"number": MANY_TAPS, "name": "passed" if timed[FILTER].verdict else "refused", "passed": True}
+    row |= {"insns": timed[FILTER].insns, "jited": compiled}
+    row |= {"policy_requested": timed[FILTER].policy_requested, "policy": timed[FILTER].policy}
     if clock == "instructions":
-        cost = [found[name].per_run / MANY_TAPS for name in (FILTER, SAME, SHORTEST, OPEN)]
+        cost = [timed[name].per_run / MANY_TAPS for name in (FILTER, SAME, SHORTEST, OPEN)]
         yield row | {"cost": cost[0] - cost[1] + cost[2] - cost[3], "above": cost[0] - cost[1]}
         return
     whole = [one + other for one, other in zip(above, entering, strict=True)]
@@ -209,14 +209,14 @@ def _amplified(raw: Path, clock: str) -> Iterator[Row]:
 
 def _tcp(raw: Path) -> Iterator[Row]:
     for kind, (_, payload) in TCP_KINDS.items():
-        found, compiled = _bench(raw, f"-{kind}")
-        entering = found[SHORTEST].per_run - found[OPEN].per_run
-        above = found[FILTER].per_run - found[SAME].per_run
-        cost, total = above + entering, found[FILTER].per_run
-        passes = "passed" if found[FILTER].verdict else "refused"
-        row: Row = {"number": payload, "name": f"{kind}, {passes}", "insns": found[FILTER].insns, "total": total}
-        row |= _resolved({"cost": cost, "above": above, "share": cost / total}, found, (FILTER, SAME, SHORTEST, OPEN))
-        row |= {"packets": (found[OPEN].passed or 0) / found[OPEN].times, "untapped": found[NONE].per_run}
+        timed, compiled = _bench(raw, f"-{kind}")
+        entering = timed[SHORTEST].per_run - timed[OPEN].per_run
+        above = timed[FILTER].per_run - timed[SAME].per_run
+        cost, total = above + entering, timed[FILTER].per_run
+        passes = "passed" if timed[FILTER].verdict else "refused"
+        row: Row = {"number": payload, "name": f"{kind}, {passes}", "insns": timed[FILTER].insns, "total": total}
+        row |= _resolved({"cost": cost, "above": above, "share": cost / total}, timed, (FILTER, SAME, SHORTEST, OPEN))
+        row |= {"packets": (timed[OPEN].passed or 0) / timed[OPEN].times, "untapped": timed[NONE].per_run}
         yield row | {"passed": True, "jited": compiled}
 
 

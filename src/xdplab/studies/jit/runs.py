@@ -61,33 +61,33 @@ def _check(request: JitRequest) -> None:
     for place in request.places:
         if set(parts_of(place, request)) - {TEST_BPF}:
             compiler_of(place)  # that it is missing is said before anything starts
-    for option, said, known in (
+    for option, chosen, choices in (
         ("--part", request.parts, PARTS),
         ("--suite", request.suites, SUITES),
         ("--class", request.classes, tuple(CLASSES)),
         ("--filter", request.filters, (*PACKET_FILTERS, *SECCOMP_FILTERS)),
     ):
-        if unknown := set(said) - set(known):
-            raise PlanError(f"{option}: no {', '.join(sorted(unknown))}", remedy=f"there are {', '.join(known)}")
+        if unknown := set(chosen) - set(choices):
+            raise PlanError(f"{option}: no {', '.join(sorted(unknown))}", remedy=f"there are {', '.join(choices)}")
 
 
 def _filters(request: JitRequest) -> tuple[dict[str, tuple[Op, ...]], list[str]]:
     """Return every filter of the run by name, and what is left out."""
-    own = PACKET_FILTERS | SECCOMP_FILTERS
-    chosen = {name: own[name] for name in request.filters or own}
+    shipped = PACKET_FILTERS | SECCOMP_FILTERS
+    chosen = {name: shipped[name] for name in request.filters or shipped}
     expressions, notes = request.expressions, []
     if not expressions and not request.filters:
         expressions = EXPRESSIONS if tcpdump() else ()
         if not expressions:
             notes.append("no tcpdump is here: no expression is compiled (apt install tcpdump)")
-    return chosen | {words: compiled(words) for words in expressions}, notes
+    return chosen | {expression: compiled(expression) for expression in expressions}, notes
 
 
 def _session(plan: JitPlan) -> JitStudy:
-    def made(kept: Any) -> JitStudy:
+    def session_of(kept: Any) -> JitStudy:
         return JitStudy({name: tuple(Op(*op) for op in code) for name, code in kept.items()}, _cache_dir())
 
-    return read_json(plan.directory.path / FILTERS_FILE, made)
+    return read_json(plan.directory.path / FILTERS_FILE, session_of)
 
 
 def _cache_dir() -> Path:

@@ -74,9 +74,9 @@ class Sizes:
 @contextmanager
 def watched(host: Host) -> Iterator[Sizes]:
     """Watch freed programs within this block. If the kernel does not allow it, the result has the reason."""
-    said = host.run(["sh", "-c", _WATCH], check=False)
-    if not said.ok:
-        yield Sizes(host, said.error_text.strip().splitlines()[-1] if said.error_text.strip() else "no tracefs")
+    started = host.run(["sh", "-c", _WATCH], check=False)
+    if not started.ok:
+        yield Sizes(host, started.error_text.strip().splitlines()[-1] if started.error_text.strip() else "no tracefs")
         return
     try:
         yield Sizes(host)
@@ -89,7 +89,7 @@ def parse_sizes(data: bytes | str) -> tuple[Size, ...] | str:
 
     Raises FormatError if the text is not such a trace, or if the kernel lost events.
     """
-    found: list[Size] = []
+    sizes: list[Size] = []
     written = None
     for number, line in enumerate(lines_of(data, TOOL), 1):
         if line.startswith(ABSENT):
@@ -105,7 +105,7 @@ def parse_sizes(data: bytes | str) -> tuple[Size, ...] | str:
             refuse(TOOL, "not an event of the probe", line=number, text=line)
         insns, size = (count_of(event[at], TOOL, line=number) for at in (2, 3))
         if event[1].strip() == _LOADER and size:
-            found.append(Size(insns, size))
+            sizes.append(Size(insns, size))
     if written is None:
         refuse(TOOL, "it has no number of events")
-    return tuple(found)
+    return tuple(sizes)

@@ -166,8 +166,8 @@ def _still(place: Place, mode: str) -> bool:
     return mode == JIT and place.jit_setting() == "1"
 
 
-def _ran(found: set[bool]) -> str:
-    return " and ".join({True: "compiled", False: "interpreted"}[one] for one in sorted(found))
+def _ran(modes: set[bool]) -> str:
+    return " and ".join({True: "compiled", False: "interpreted"}[one] for one in sorted(modes))
 
 
 _DOES = {True: "compiles", False: "interprets"}

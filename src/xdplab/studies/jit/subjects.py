@@ -45,8 +45,8 @@ class JitLoad:
 
     @property
     def line(self) -> str:
-        words = (self.name, self.code or "-", self.data or "-", str(self.number), *([self.map] if self.map else []))
-        return f"{' '.join(words)}\n"
+        fields = (self.name, self.code or "-", self.data or "-", str(self.number), *([self.map] if self.map else []))
+        return f"{' '.join(fields)}\n"
 
 
 def of_class(insn_class: InsnClass, encode: Callable[..., bytes]) -> list[JitLoad]:
@@ -69,12 +69,12 @@ def same(name: str) -> str:
 
 def of_filter(code: Sequence[Op]) -> list[JitLoad]:
     """Return the filter on each frame, with the shortest one that returns the same; and no filter at all."""
-    asked = []
+    loads = []
     for name, frame in FRAMES.items():
         passed = min(cbpf.run(code, frame), len(frame))
-        asked += [_classic(name, code, frame, 0, passed), _classic(same(name), (cbpf.ret(passed),), frame, 0, passed)]
+        loads += [_classic(name, code, frame, 0, passed), _classic(same(name), (cbpf.ret(passed),), frame, 0, passed)]
     frame = FRAMES["ipv4-udp"]
-    return [*asked, _classic(OPEN, (), frame, 0, len(frame)), _classic(SHORTEST, _ALL, frame, 0, len(frame))]
+    return [*loads, _classic(OPEN, (), frame, 0, len(frame)), _classic(SHORTEST, _ALL, frame, 0, len(frame))]
 
 
 _ALL = (cbpf.ret(f.ALL),)
@@ -82,18 +82,18 @@ _ALL = (cbpf.ret(f.ALL),)
 
 def of_traffic(code: Sequence[Op]) -> list[JitLoad]:
     """Return for each payload: no packet socket, one without a filter, the shortest filters, the filter."""
-    asked = []
+    loads = []
     for size in PAYLOADS:
         frame, payload = on_loopback(size), bytes(size)
         passed = min(cbpf.run(code, frame), len(frame))
-        asked += [
+        loads += [
             _classic(f"{size}/{NONE}", (), payload, 0, None),
             _classic(f"{size}/{OPEN}", (), payload, 1, len(frame)),
             _classic(f"{size}/{SHORTEST}", _ALL, payload, 1, len(frame)),
             _classic(same(str(size)), (cbpf.ret(passed),), payload, 1, passed),
             _classic(str(size), code, payload, 1, passed),
         ]
-    return asked
+    return loads
 
 
 MANY_TAPS = 256
@@ -133,13 +133,13 @@ def of_seccomp(code: Sequence[Op], place: str, release: str) -> list[JitLoad]:
     through, a filter that it therefore does not run is added.
     """
     granted, refused = f.seccomp_data(f.GRANTED), f.seccomp_data(f.REFUSED)
-    asked = [
+    loads = [
         _classic("granted", code, b"", f.GRANTED, _errno(code, granted)),
         _classic(same("granted"), f.LOOKS, b"", f.GRANTED, 0),
         _classic("refused", code, b"", f.REFUSED, _errno(code, refused)),
         _classic(SHORTEST, f.LOOKS, b"", 0, 0),
     ]
-    return [*asked, _classic(OPEN, f.CACHED, b"", 0, 0)] if _caches(place, release) else asked
+    return [*loads, _classic(OPEN, f.CACHED, b"", 0, 0)] if _caches(place, release) else loads
 
 
 def _errno(code: Sequence[Op], data: bytes) -> int:

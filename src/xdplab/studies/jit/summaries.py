@@ -47,8 +47,8 @@ def all_tests(table: pd.DataFrame) -> pd.DataFrame:
     """Return one row per test, also of those that are not run: cost and result in both modes, and the speed-up."""
     rows = joined.part(table, TEST_BPF)
     keys = ["label", "subject", "number", "name"]
-    said = rows.assign(result=_result(rows)).drop_duplicates([*keys, "mode", "result"])
-    results = said.groupby([*keys, "mode"], sort=False)["result"].agg("; ".join).unstack("mode").reset_index()
+    each = rows.assign(result=_result(rows)).drop_duplicates([*keys, "mode", "result"])
+    results = each.groupby([*keys, "mode"], sort=False)["result"].agg("; ".join).unstack("mode").reset_index()
     costs = joined.tests(table)
     out = results.merge(costs, on=keys, how="left", suffixes=(" says", "")).sort_values(["label", "subject", "number"])
     sets = out["classic"].map({True: "classic", False: "eBPF"})
@@ -69,16 +69,16 @@ def all_tests(table: pd.DataFrame) -> pd.DataFrame:
 
 def _result(rows: pd.DataFrame) -> pd.Series:
     """Return the kernel's message; for a program that the kernel had to refuse, and did, a text that says so."""
-    words = rows["words"].fillna("")
+    endings = rows["words"].fillna("")
     ran = rows["jited"].notna() | ~rows["passed"].fillna(False) | rows["subject"].ne(SUITES[0])
-    return words.where(ran, "PASS (refused, as it must be)")
+    return endings.where(ran, "PASS (refused, as it must be)")
 
 
 def results(table: pd.DataFrame) -> pd.DataFrame:
     """Return how each suite ended in each mode: tests, passed, failed, run, compiled; of every repetition together."""
     rows = joined.part(table, TEST_BPF).drop_duplicates(["trial_id", "number"])
     groups = rows.groupby(["label", "subject", "mode"], sort=False)
-    made = pd.DataFrame(
+    counted = pd.DataFrame(
         {
             "repetitions": groups["repetition"].nunique(),
             "tests": groups.size(),
@@ -89,8 +89,8 @@ def results(table: pd.DataFrame) -> pd.DataFrame:
         }
     )
     counts = ["tests", "passed", "failed", "run", "compiled"]
-    made[counts] = made[counts].astype(int)
-    return made.reset_index().rename(columns={"label": "place", "subject": "suite"})
+    counted[counts] = counted[counts].astype(int)
+    return counted.reset_index().rename(columns={"label": "place", "subject": "suite"})
 
 
 def failures(table: pd.DataFrame) -> pd.DataFrame:
@@ -108,10 +108,10 @@ def speed_up(table: pd.DataFrame) -> pd.DataFrame:
     groups.append(("own instruction classes", joined.side_by_side(joined.part(table, INSN_CLASSES), ["subject"])))
     groups.append(("classic filters", joined.side_by_side(joined.part(table, FILTERS), ["subject", "name"])))
     rows = [
-        {"set": name, "where": label} | _means(own.dropna(subset=[SPEED_UP]))
+        {"set": name, "where": label} | _means(group.dropna(subset=[SPEED_UP]))
         for name, rows in groups
-        for label, own in rows.groupby("label", sort=False)
-        if own[SPEED_UP].notna().any()
+        for label, group in rows.groupby("label", sort=False)
+        if group[SPEED_UP].notna().any()
     ]
     if not rows:
         return pd.DataFrame()
@@ -142,30 +142,30 @@ def architectures(table: pd.DataFrame) -> pd.DataFrame:
     if counted.empty:
         return pd.DataFrame()
     ratios = joined.kinds(table)
-    made = counted.merge(ratios, on=["label", "kind"], how="left")
-    shown = made.rename(columns={"label": "where", "kind": "kind of test"})
+    both = counted.merge(ratios, on=["label", "kind"], how="left")
+    shown = both.rename(columns={"label": "where", "kind": "kind of test"})
     whole = dict.fromkeys(["tests", *joined.FATES, "compared"], "Int64")
     below = pd.DataFrame([_published(one) for one in PUBLISHED[:2]])
     return pd.concat([shown, below], ignore_index=True).astype(whole)
 
 
-def _published(said: Mapping[str, object]) -> dict[str, object]:
-    return {"kind of test": said["set"], "where": said["where"], "speed-up, arithmetic": said["mean"]}
+def _published(row: Mapping[str, object]) -> dict[str, object]:
+    return {"kind of test": row["set"], "where": row["where"], "speed-up, arithmetic": row["mean"]}
 
 
 def kinds(table: pd.DataFrame) -> pd.DataFrame:
     """Return the median test's cost by kind and place, each place in its own unit: no ratio compares two places."""
     if joined.part(table, TEST_BPF).empty:
         return pd.DataFrame()
-    made = joined.costs(table)
-    return made[["label", "kind", "tests", "unit", *MODES]].rename(columns={"label": "place", "kind": "kind of test"})
+    costs = joined.costs(table)
+    return costs[["label", "kind", "tests", "unit", *MODES]].rename(columns={"label": "place", "kind": "kind of test"})
 
 
 def left(table: pd.DataFrame) -> pd.DataFrame:
     """Return each test that a JIT left to the interpreter."""
     rows = joined.part(table, TEST_BPF)
-    found = rows[rows["mode"].eq(JIT) & ~rows["jited"].fillna(True)].drop_duplicates(["label", "subject", "number"])
-    return found[["label", "subject", "number", "name"]].rename(
+    rows = rows[rows["mode"].eq(JIT) & ~rows["jited"].fillna(True)].drop_duplicates(["label", "subject", "number"])
+    return rows[["label", "subject", "number", "name"]].rename(
         columns={"label": "place", "subject": "suite", "name": "test"}
     )
 
@@ -173,13 +173,13 @@ def left(table: pd.DataFrame) -> pd.DataFrame:
 def classes(table: pd.DataFrame) -> pd.DataFrame:
     """Return what one body of each instruction class costs in both modes, and its machine code."""
     rows = joined.part(table, INSN_CLASSES)
-    made = joined.with_groups(joined.side_by_side(rows, ["subject"]))
+    costs = joined.with_groups(joined.side_by_side(rows, ["subject"]))
     code = rows.dropna(subset=["machine_bytes"]).groupby(["label", "subject"])["machine_bytes"].first()
-    found = [code.get((label, name)) for label, name in zip(made["label"], made["subject"], strict=True)]
-    made = made.assign(**{"machine code, bytes": pd.Series(found, index=made.index, dtype="Float64").round(1)})
+    sizes = [code.get((label, name)) for label, name in zip(costs["label"], costs["subject"], strict=True)]
+    costs = costs.assign(**{"machine code, bytes": pd.Series(sizes, index=costs.index, dtype="Float64").round(1)})
     names = {"label": "place", "subject": "class", SPEED_UP: "speed-up"}
     columns = ["label", "group", "subject", "unit", *MODES, SPEED_UP, "machine code, bytes"]
-    return _rounded(made[columns]).rename(columns=names)
+    return _rounded(costs[columns]).rename(columns=names)
 
 
 def filters(table: pd.DataFrame) -> pd.DataFrame:
@@ -195,30 +195,30 @@ def filters(table: pd.DataFrame) -> pd.DataFrame:
 
 def traffic(table: pd.DataFrame) -> pd.DataFrame:
     """Return the filter's share of all work for a datagram, interpreted (before) and compiled (after)."""
-    made = _of_all(joined.part(table, TRAFFIC), ["subject", "number", "name"], "datagram", "datagram's speed-up")
-    return made.rename(columns={"subject": "filter", "number": "payload, bytes", "name": "datagram is"})
+    shown = _of_all(joined.part(table, TRAFFIC), ["subject", "number", "name"], "datagram", "datagram's speed-up")
+    return shown.rename(columns={"subject": "filter", "number": "payload, bytes", "name": "datagram is"})
 
 
 def tcp(table: pd.DataFrame) -> pd.DataFrame:
     """Return the filter's share of a TCP transaction and of a send, as netperf's tests have them."""
     rows, keys = joined.part(table, TCP), ["subject", "name"]
-    made = _of_all(rows, keys, "in all", "speed-up of all")
+    shown = _of_all(rows, keys, "in all", "speed-up of all")
     runs = joined.side_by_side(rows, keys, "packets")[list(MODES)].max(axis=1).round(2)
-    made.insert(list(made.columns).index("unit") + 1, "filter runs", runs)
-    return made.rename(columns={"subject": "filter", "name": "test, segments are"})
+    shown.insert(list(shown.columns).index("unit") + 1, "filter runs", runs)
+    return shown.rename(columns={"subject": "filter", "name": "test, segments are"})
 
 
 def _of_all(rows: pd.DataFrame, keys: list[str], whole: str, speed_up_of_all: str) -> pd.DataFrame:
     """Return the cost of ``whole`` and of the filter in it, in each mode; the filter's share; both speed-ups."""
     cost, total = joined.side_by_side(rows, keys), joined.side_by_side(rows, keys, "total")
     share = joined.shares(rows, keys)
-    made = cost[["label", *keys, "unit"]].assign(
+    shown = cost[["label", *keys, "unit"]].assign(
         **{f"{mode}: {whole}": total[mode] for mode in MODES},
         **{f"{mode}: filter": cost[mode] for mode in MODES},
         **{f"{mode}: share, %": 100 * share[mode] for mode in MODES},
         **{"speed-up": cost[SPEED_UP], speed_up_of_all: total[INTERPRETER] / total[JIT]},
     )
-    return _rounded(made).rename(columns={"label": "place"})
+    return _rounded(shown).rename(columns={"label": "place"})
 
 
 def amplified(table: pd.DataFrame) -> pd.DataFrame:
@@ -226,19 +226,19 @@ def amplified(table: pd.DataFrame) -> pd.DataFrame:
     rows = joined.part(table, AMPLIFIED)
     keys = ["subject", "insns", "name", "number"]
     whole = joined.side_by_side(rows, keys)
-    policies = rows.groupby("label")["policy"].agg(lambda found: ", ".join(found.fillna("not recorded").unique()))
-    made = whole[["label", *keys, "unit", *MODES, SPEED_UP]].copy()
+    policies = rows.groupby("label")["policy"].agg(lambda each: ", ".join(each.fillna("not recorded").unique()))
+    shown = whole[["label", *keys, "unit", *MODES, SPEED_UP]].copy()
     for mode in MODES:
         ends = {end: joined.side_by_side(rows, keys, end)[mode] for end in ("low", "high", "above")}
         texts = [
             None if pd.isna(low) or pd.isna(cost) else f"{low:.2f}–{high:.2f}"
             for low, high, cost in zip(ends["low"], ends["high"], whole[mode], strict=True)
         ]
-        made[f"{mode}, 95 %"] = texts
-        made[f"{mode}, above the shortest"] = ends["above"]
-    made["scheduled as"] = made["label"].map(policies)
+        shown[f"{mode}, 95 %"] = texts
+        shown[f"{mode}, above the shortest"] = ends["above"]
+    shown["scheduled as"] = shown["label"].map(policies)
     names = {"label": "place", "subject": "filter", "insns": "instructions", "name": "datagram is"}
-    return _rounded(made).rename(columns=names | {"number": "packet sockets", SPEED_UP: "speed-up"})
+    return _rounded(shown).rename(columns=names | {"number": "packet sockets", SPEED_UP: "speed-up"})
 
 
 def _rounded(rows: pd.DataFrame) -> pd.DataFrame:
@@ -266,10 +266,10 @@ def tables_of(table: pd.DataFrame) -> dict[str, Table]:
     if table.empty:
         return {}
     labels = table["label"].unique()
-    made = {name: Table(title, build(table)) for name, (title, build) in TABLES.items()}
-    return {name: _of_one_place(found, labels[0]) for name, found in made.items()} if len(labels) == 1 else made
+    tables = {name: Table(title, build(table)) for name, (title, build) in TABLES.items()}
+    return {name: _of_one_place(each, labels[0]) for name, each in tables.items()} if len(labels) == 1 else tables
 
 
 def _of_one_place(table: Table, label: str) -> Table:
-    told = [name for name in ("place", "unit") if name in table.frame]
-    return Table(f"{table.title}: {label}", table.frame.drop(columns=told))
+    repeated = [name for name in ("place", "unit") if name in table.frame]
+    return Table(f"{table.title}: {label}", table.frame.drop(columns=repeated))

@@ -24,7 +24,7 @@ _CASE = re.compile(r"ret -?\d+ != -?\d+ \([^)]*\)|\d+", re.ASCII)
 class TestLine:
     """One test. ``jited`` is null and ``ns`` empty if nothing was run.
 
-    ``ns`` has one entry per case: nanoseconds of one run, or null if the result is wrong. ``words`` end the line.
+    ``ns`` has one entry per case: nanoseconds of one run, or null if the result is wrong. ``ending`` ends the line.
     """
 
     __test__ = False  # pytest must not collect it
@@ -35,7 +35,7 @@ class TestLine:
     jited: bool | None
     ns: tuple[int | None, ...]
     passed: bool
-    words: str
+    ending: str
 
 
 def parse_test_bpf(data: bytes | str) -> tuple[TestLine, ...]:
@@ -43,43 +43,43 @@ def parse_test_bpf(data: bytes | str) -> tuple[TestLine, ...]:
 
     Raises FormatError if a suite has no end, or its totals differ from its lines: then the log was truncated.
     """
-    found: list[TestLine] = []
+    closed: list[TestLine] = []
     open_suite: list[TestLine] = []
     for number, line in enumerate(lines_of(data, TOOL), 1):
-        said = _SAID.match(line)
-        if said is None:
+        match = _SAID.match(line)
+        if match is None:
             continue
-        if test := _TEST.match(said[1]):
+        if test := _TEST.match(match[1]):
             open_suite.append(_test(test, number))
-        elif summary := _SUMMARY.match(said[1].strip()):
-            found += _closed(open_suite, summary, number)
+        elif summary := _SUMMARY.match(match[1].strip()):
+            closed += _closed(open_suite, summary, number)
             open_suite = []
-    if open_suite or not found:
+    if open_suite or not closed:
         refuse(TOOL, "no suite has come to its end")
-    return tuple(found)
+    return tuple(closed)
 
 
 def _test(match: re.Match[str], line: int) -> TestLine:
-    number, name, jited, cases, words = match.groups()
-    found = _CASE.findall(cases or "")
-    ns = tuple(count_of(case, TOOL, line=line) if case.isdecimal() else None for case in found)
-    passed = words.strip() == "PASS"
+    number, name, jited, cases, ending = match.groups()
+    texts = _CASE.findall(cases or "")
+    ns = tuple(count_of(case, TOOL, line=line) if case.isdecimal() else None for case in texts)
+    passed = ending.strip() == "PASS"
     if passed and jited is not None and (not ns or None in ns):
         refuse(TOOL, "a test has passed without a result", line=line, text=match[0])
     return TestLine(
-        "", count_of(number, TOOL, line=line), name, None if jited is None else jited == "1", ns, passed, words
+        "", count_of(number, TOOL, line=line), name, None if jited is None else jited == "1", ns, passed, ending
     )
 
 
 def _closed(tests: list[TestLine], summary: re.Match[str], line: int) -> list[TestLine]:
-    suite, *said = summary.groups()
+    suite, *totals = summary.groups()
     seen = {
         "passed": sum(t.passed for t in tests),
         "failed": sum(not t.passed for t in tests),
         "compiled": sum(bool(t.jited) for t in tests),
         "run": sum(t.jited is not None for t in tests),
     }
-    for (name, count), word in zip(seen.items(), said, strict=True):
+    for (name, count), word in zip(seen.items(), totals, strict=True):
         if word is not None and count_of(word, TOOL, line=line) != count:
             refuse(TOOL, f"the suite counts {word[:20]} {name}, the log has {count}", line=line)
     return [replace(test, suite=suite or FIRST_SUITE) for test in tests]

@@ -83,11 +83,11 @@ def _speed_ups(table: pd.DataFrame) -> pd.DataFrame:
     return _panels(rows.assign(hue=hues, number=rows["number"].astype(float)))
 
 
-def _tests_of(words: str) -> Callable[[Content], str]:
+def _tests_of(suite: str) -> Callable[[Content], str]:
     def counted(content: Content) -> str:
         """Return the number of tests; if places measured different tests, the number of each."""
         counts = content.rows.groupby("label")["number"].nunique()
-        return f"{' and '.join(map(str, dict.fromkeys(counts)))} tests of {words}; {{places}}."
+        return f"{' and '.join(map(str, dict.fromkeys(counts)))} tests of {suite}; {{places}}."
 
     return counted
 
@@ -120,8 +120,8 @@ def _compared(content: Content) -> str:
 
 def _classes(groups: tuple[str, ...], table: pd.DataFrame) -> pd.DataFrame:
     """Return the classes of some groups; each group, of each place, has a panel."""
-    every = joined.with_groups(joined.side_by_side(joined.part(table, INSN_CLASSES), ["subject"]))
-    rows = every[every["group"].isin(groups)]
+    classes = joined.with_groups(joined.side_by_side(joined.part(table, INSN_CLASSES), ["subject"]))
+    rows = classes[classes["group"].isin(groups)]
     short = [
         _shortened("array" if subject == group else subject.removeprefix(f"{group} "))
         for subject, group in zip(rows["subject"], rows["group"], strict=True)
