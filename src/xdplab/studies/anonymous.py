@@ -8,6 +8,7 @@ their sums; what they hold of the names is told.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import ipaddress
@@ -128,6 +129,7 @@ COMMON = {
 """Names that identify no person, and words of the formats."""
 
 
+@functools.cache
 def _dictionary() -> set[str]:
     """Return the words that cannot be replaced in a run without changing its meaning."""
     columns = {word for name in COLUMN_NAMES for word in name.split("_")}
@@ -156,17 +158,21 @@ class TakenOut:
             lines.append(f"{name} is a program as it was measured, and holds {number} of these: look at it")
         return lines
 
-    def add(self, kind: str, value: bytes, fill: bytes) -> None:
-        """Give it a pseudonym: that of the same name in another case, else a new one."""
-        if value in self.names:
-            return
-        alike = [pseudo for name, (_, pseudo) in self.names.items() if name.lower() == value.lower()]
-        number = len({seen for name, seen in self.names.values() if name == kind}) + 1
-        while not alike:
-            candidate = pseudonym(value, number, fill)
-            alike = [candidate] if candidate not in self.names else []
-            number += 1
-        self.names[value] = kind, alike[0]
+    def rename(self, fills: dict[bytes, tuple[str, bytes]]) -> None:
+        """Give each identity, which has its kind and its fill, a pseudonym that is none of them.
+
+        The same name in another case gets the same pseudonym. In a copy without names the old pseudonyms are names.
+        """
+        for value, (kind, fill) in fills.items():
+            alike = [pseudo for name, (_, pseudo) in self.names.items() if name.lower() == value.lower()]
+            same_kind = {pseudo for name, pseudo in self.names.values() if name == kind}
+            number = len(same_kind) + 1
+            while not alike:
+                candidate = pseudonym(value, number, fill)
+                free = fill == b"." or candidate not in same_kind | fills.keys()  # dots have no number
+                alike = [candidate] if free else []
+                number += 1
+            self.names[value] = kind, alike[0]
 
     def pattern(self) -> re.Pattern[bytes]:
         """Return a pattern that finds each of them as a whole word, the longest first."""
@@ -224,36 +230,38 @@ def anonymous_copy(run: RunDirectory, chosen: Iterable[tuple[str, Path]], parent
 
 def identities(name: str, files: dict[str, bytes]) -> TakenOut:
     """Return the names of people and machines in the files of a run, and those of this user and machine."""
-    taken, common = TakenOut(), _dictionary()
+    taken, fills = TakenOut(), dict[bytes, tuple[str, bytes]]()
     for form in FORMS:
         seen: dict[bytes, None] = {}
         for file, data in files.items():
             if not form.fields_only or file.endswith(FIELDS):
                 seen |= dict.fromkeys(match[match.lastindex or 0] for match in form.found.finditer(data))
         for value in seen:
-            _learn(taken, common, form, value)
+            _learn(fills, taken.kept, form, value)
     everything = b"\n".join([name.encode(), *(file.encode() for file in files), *files.values()])
     for form, word in _controller_identities():
         value = word.encode()
         if re.search(rb"(?<![A-Za-z0-9])" + re.escape(value) + rb"(?![A-Za-z0-9])", everything):
-            _learn(taken, common, form, value)
+            _learn(fills, taken.kept, form, value)
+    taken.rename(fills)
     return taken
 
 
-def _learn(taken: TakenOut, common: set[str], form: Identity, value: bytes) -> None:
+def _learn(fills: dict[bytes, tuple[str, bytes]], kept: set[str], form: Identity, value: bytes) -> None:
+    """Add each name that is to be replaced to ``fills``, with its kind and fill, and common words to ``kept``."""
     text = value.decode(errors="replace")
-    if not form.valid(text):
+    if not form.valid(text) or (form.fill == b"." and pseudonym(value, 1, form.fill) == value):
         return
     if form.kind not in NAMES:
-        taken.add(form.kind, value, form.fill)
+        fills.setdefault(value, (form.kind, form.fill))
         return
     for part in dict.fromkeys((text, text.partition(".")[0])):  # a full name and its first label
         if _is_address(part):
             continue
-        if part.lower() in common or len(part) < 3:
-            taken.kept.add(part)
+        if part.lower() in _dictionary() or len(part) < 3:
+            kept.add(part)
         else:
-            taken.add(form.kind, part.encode(), form.fill)
+            fills.setdefault(part.encode(), (form.kind, form.fill))
 
 
 def _controller_identities() -> Iterator[tuple[Identity, str]]:
