@@ -147,7 +147,7 @@ def complaint(error: ValidationError, what: str, keys: Mapping[str, str]) -> str
         return f"{field} is not a key of {what}" + (f": did you mean {similar[0]}?" if similar else "")
     must = _MUST_BE.get(kind) or _MUST_BE.get(kind.partition("_")[0])
     message = f"must be {must.format(**first.get('ctx', {}))}" if must else first["msg"].removeprefix("Value error, ")
-    return f"{field}: {message} (got {_got(first['input'])})"
+    return f"{field}: {message} (got {_got(first['input'])})" if field else message  # else it is of the whole file
 
 
 _TAGS = ("number", "open", "word", "mix", "[key]")
@@ -160,7 +160,7 @@ def _field(place: tuple[int | str, ...]) -> str:
     if len(place) > 1 and isinstance(place[1], int) and place[0] in counted:
         which = f"{counted[str(place[0])]} {place[1] + 1}"
         return f"{which}, {_field(place[2:])}" if place[2:] else which
-    return ".".join(str(part) for part in place if not isinstance(part, int) and part not in _TAGS) or "it"
+    return ".".join(str(part) for part in place if not isinstance(part, int) and part not in _TAGS)
 
 
 def _got(value: object) -> str:

@@ -212,6 +212,8 @@ def _standing(run: RunDirectory, state: RunState) -> str:
     """A run that measures holds its folder; a run that does not, and has not recorded how it ended, was killed."""
     if is_locked(run.path):
         return "under way"
+    if not (run.path / "plan.yaml").exists():
+        return "without its plan.yaml (`resume` needs that file)"
     if is_beginning(run):
         return "beginning"
     if state.ended == "complete" and state.failed:

@@ -112,6 +112,7 @@ def replacing(target: Path, remedy: str = REMEDY, *, wait: bool = True) -> Itera
                 with suppress(FileNotFoundError):
                     os.unlink(scratch, dir_fd=folder)
     except OSError as error:
+        remedy = remedy if is_of_the_disk(error) else "name another file or folder"
         raise ResultsError(f"{target} cannot be written: {reason(error)}", remedy=remedy) from error
 
 

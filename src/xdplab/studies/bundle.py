@@ -27,7 +27,7 @@ import yaml
 
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import ResultsError, XdplabError
-from xdplab.run.disk import LOCK, disk_errors, replacing
+from xdplab.run.disk import LOCK, disk_errors, reason, replacing
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.anonymous import TakenOut, anonymous_copy
 from xdplab.studies.kind import Run
@@ -195,7 +195,8 @@ def import_bundle(path: Path, parent: Path, *, name: str | None = None, most_byt
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-        raise ResultsError(f"{path} cannot be read as a bundle: {' '.join(str(error).split())}") from error
+        why = reason(error) if isinstance(error, OSError) else " ".join(str(error).split())
+        raise ResultsError(f"{path} cannot be read as a bundle: {why}") from error
 
 
 def _checked(archive: zipfile.ZipFile, path: Path, most_bytes: int) -> dict[str, zipfile.ZipInfo]:

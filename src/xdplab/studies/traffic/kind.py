@@ -69,7 +69,8 @@ def _summary(run: Run[Any]) -> list[str]:
     settled = run.rows()
     counts = settled["verdict"].value_counts()
     lines = [race.race_line(run.directory)] if is_race(run) else []
-    lines += ["verdicts: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
+    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+    lines.append(f"verdicts: {verdicts}" if verdicts else "no trial has ended")
     others = settled[settled["verdict"] != "valid"]
     for (verdict, reason), rows in others.groupby(["verdict", "reason"], dropna=False):
         lines.append(f"  {verdict} ({len(rows)}): {reason}")

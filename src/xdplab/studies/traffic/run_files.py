@@ -30,6 +30,7 @@ from xdplab.plan import (
 from xdplab.plan.points import block_points, select, user_program
 from xdplab.plan.schedule import SLICES
 from xdplab.run.disk import disk_errors
+from xdplab.text import many
 
 if TYPE_CHECKING:
     from xdplab.run import rundir, state
@@ -59,11 +60,13 @@ def race_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]
     Baselines are left out if there are other points: N = 0 of both sides would say nothing about the difference.
     """
     sides = [list(block_points(block, arrangement)) for block in plan.blocks]
-    if any(point.program.accesses for side in sides for point in side):
+    without_baselines = any(point.program.accesses for side in sides for point in side)
+    if without_baselines:
         sides = [[point for point in side if point.program.accesses != 0] for side in sides]
     first, second = sides
     if len(first) != len(second):
-        raise PlanError(f"race: one block has {len(first)} points, the other {len(second)}: they cannot be paired")
+        counted = f"{many(len(first), 'point')}{' beside N = 0' if without_baselines else ''}, the other {len(second)}"
+        raise PlanError(f"race: one block has {counted}: they cannot be paired")
     ids = {point.point_id for point in second}
     if same := [point for point in first if point.point_id in ids]:
         raise PlanError(
