@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests import forked
 from tests.labs.rack import rack, written
+from tests.run.nulls import unexplained
 from xdplab import labs
 from xdplab.labs import Lab
 
@@ -27,6 +32,70 @@ def xdplab(
     if check and done.returncode:
         pytest.fail(f"xdplab {' '.join(argv)} ended {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     return done
+
+
+def plan(blocks: str, repetitions: int = 1, **trial: float) -> str:
+    """Return a plan of short trials; ``blocks`` is YAML, and ``trial`` has other times than usual."""
+    times = {"warmup_s": 0.05, "window_s": 0.2, "pause_s": 0.0} | trial
+    return f"name: t\nrepetitions: {repetitions}\ntrial: {json.dumps(times)}\nblocks: {blocks}\n"
+
+
+def run_of(lab_name: str, folder: Path, text: str, *options: str) -> Path:
+    """Measure a plan in a lab and return the run's directory; no figures are drawn."""
+    (folder / "plan.yaml").write_text(text)
+    xdplab("--lab", lab_name, "run", "plan.yaml", "--out", "out", "--no-figures", *options, cwd=folder)
+    return max((folder / "out").iterdir(), key=lambda path: path.stat().st_mtime)
+
+
+def trials_of(run: Path) -> pd.DataFrame:
+    """Return a run's table; each null of a measured trial must have its reason."""
+    trials = pd.read_parquet(run / "trials.parquet")
+    assert unexplained(trials) == []
+    return trials
+
+
+def measured(lab_name: str, folder: Path, text: str) -> pd.DataFrame:
+    """Measure a plan in a lab, and return the run's table."""
+    return trials_of(run_of(lab_name, folder, text))
+
+
+def source(name: str, body: str, maps: str = "") -> str:
+    """Return the C source of a program of this name. ``back(ctx)`` exchanges the MACs and answers XDP_TX."""
+    return f"""
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+char LICENSE[] SEC("license") = "GPL";
+static __always_inline int back(struct xdp_md *ctx) {{
+    __u16 *half = (void *)(long)ctx->data;
+    if ((void *)(half + 9) > (void *)(long)ctx->data_end)
+        return XDP_DROP;
+    for (int i = 0; i < 3; i++) {{
+        __u16 other = half[i];
+        half[i] = half[i + 3];
+        half[i + 3] = other;
+    }}
+    return XDP_TX;
+}}
+{maps}
+SEC("xdp") int {name}(struct xdp_md *ctx) {{ {body} }}
+"""
+
+
+def attached(host: Any, interface: str) -> bool:
+    """Whether the kernel says that a program is on the interface."""
+    return "xdp" in json.loads(host.run(["ip", "-j", "link", "show", "dev", interface]).text)[0]
+
+
+def until(holds: Callable[[], object], seconds: float, every_s: float = 0.05) -> bool:
+    """Wait until something holds; return whether it did in time."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(every_s)
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -7,16 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import needs_root, xdplab
+from tests.end_to_end.conftest import needs_root, plan, xdplab
 
 pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
-PLAN = """\
-name: tiny
-repetitions: 2
-trial: {warmup_s: 0, window_s: 0.1, pause_s: 0}
-blocks: [{points: {mode: native, workload: array, accesses: 0}}]
-"""
+PLAN = plan("[{points: {accesses: 0}}]", repetitions=2, warmup_s=0, window_s=0.1)
 
 
 def test_runs_of_this_machine_say_how_far_equal_runs_lie_apart(

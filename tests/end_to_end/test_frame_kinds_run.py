@@ -1,85 +1,49 @@
-"""Plans whose frames have a VLAN tag or are of IPv6, in every mode, with real traffic."""
+"""Plans whose frames have a VLAN tag, are of IPv6 or have several sizes (IMIX), in every mode, with real traffic."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import needs_root, xdplab
-from tests.run.nulls import unexplained
+from tests.end_to_end.conftest import measured, needs_root, plan, source
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 
-PLAN = """
-name: kinds
-repetitions: 1
-trial: {warmup_s: 0.05, window_s: 0.2, pause_s: 0.0}
-blocks:
-  - points: {mode: [native, generic, af_xdp], frame_bytes: 72, workload: packet, op: write, accesses: 16}
-    traffic: {load: 20kpps, vlan: [none, 5], ip_version: [4, 6]}
-"""
-OWN = """
-name: own
-repetitions: 1
-trial: {warmup_s: 0.05, window_s: 0.2, pause_s: 0.0}
-blocks:
-  - points: {mode: native, frame_bytes: 100, program: {file: six.bpf.c}}
-    traffic: {load: 20kpps, vlan: [none, 5], ip_version: 6}
+KINDS = """
+  - points: {mode: [native, generic, af_xdp], frame_bytes: %s, workload: packet, op: write, accesses: 16}
+    traffic: {load: 20kpps, vlan: [none, 5], ip_version: %s}
 """
 SIX = """
-#include <linux/bpf.h>
-#include <linux/if_ether.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
-char LICENSE[] SEC("license") = "GPL";
-SEC("xdp") int six(struct xdp_md *ctx) {
     __u16 *halves = (void *)(long)ctx->data;
     if ((void *)(halves + 9) > (void *)(long)ctx->data_end)
         return XDP_ABORTED;
     int type = bpf_ntohs(halves[6]), tagged = type == ETH_P_8021Q && bpf_ntohs(halves[7]) == 5;
-    if (tagged)
-        type = bpf_ntohs(halves[8]);
-    if (type != ETH_P_IPV6)
-        return XDP_DROP;
-    for (int i = 0; i < 3; i++) {
-        __u16 half = halves[i];
-        halves[i] = halves[i + 3];
-        halves[i + 3] = half;
-    }
-    return XDP_TX;
-}
+    return bpf_ntohs(halves[tagged ? 8 : 6]) == ETH_P_IPV6 ? back(ctx) : XDP_DROP;
 """
 
 
 @pytest.mark.thorough
 def test_tags_and_ipv6_are_factors_of_valid_trials_in_every_mode(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     before = snapshot(lab.dut, lab.dut_interface)
-    (tmp_path / "p.yaml").write_text(PLAN)
-    xdplab("--lab", lab_name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
+    trials = measured(lab_name, tmp_path, plan(KINDS % ("72", "[4, 6]")))
     assert len(trials) == 24
-    assert unexplained(trials) == []
-    for (ip, vlan), own in trials.groupby(["ip_version", "vlan"]):
-        if ip == 6:
-            assert own["verdict"].eq("unsupported").all()
-            assert own["reason"].str.contains("sends frames of 88 to 1518 bytes").all(), own["reason"].tolist()
-            continue
-        assert own["verdict"].eq("valid").all(), (ip, vlan, own["reason"].tolist())
-        assert own["dut_rx_packets"].eq(own["tx_packets"]).all()
-        assert own["rx_packets"].eq(own["tx_packets"]).all()
-        assert own["foreign_packets"].eq(0).all()
+    six, four = trials[trials["ip_version"] == 6], trials[trials["ip_version"] == 4]
+    assert six["verdict"].eq("unsupported").all(), "72 bytes are too few for it"
+    assert six["reason"].str.contains("88 to 1518 bytes").all(), six["reason"].tolist()
+    assert four["verdict"].eq("valid").all(), four["reason"].tolist()
+    assert four["dut_rx_packets"].eq(four["tx_packets"]).all()
+    assert four["rx_packets"].eq(four["tx_packets"]).all()
+    assert four["foreign_packets"].eq(0).all()
     assert snapshot(lab.dut, lab.dut_interface) == before
 
 
 @pytest.mark.thorough
 def test_ipv6_in_every_mode(lab_name: str, tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text(PLAN.replace("72", "[88, 1501]").replace("[4, 6]", "6"))
-    xdplab("--lab", lab_name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
+    trials = measured(lab_name, tmp_path, plan(KINDS % ("[88, 1501]", "6")))
     assert len(trials) == 24
     assert trials["verdict"].eq("valid").all(), trials["reason"].tolist()
     assert trials["rx_packets"].eq(trials["tx_packets"]).all()
@@ -89,10 +53,74 @@ def test_ipv6_in_every_mode(lab_name: str, tmp_path: Path) -> None:
 
 def test_a_users_program_sees_the_tag_and_ipv6(lab_name: str, tmp_path: Path) -> None:
     """Its test run gets the same frames: it would drop others, and have another action."""
-    (tmp_path / "six.bpf.c").write_text(SIX)
-    (tmp_path / "p.yaml").write_text(OWN)
-    xdplab("--lab", lab_name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
+    (tmp_path / "six.bpf.c").write_text(source("six", SIX))
+    points = "{mode: native, frame_bytes: 100, program: {file: six.bpf.c}}"
+    traffic = "{load: 20kpps, vlan: [none, 5], ip_version: 6}"
+    trials = measured(lab_name, tmp_path, plan(f"[{{points: {points}, traffic: {traffic}}}]"))
     assert trials["verdict"].eq("valid").all(), trials["reason"].tolist()
     assert trials["rx_packets"].eq(trials["tx_packets"]).all()
     assert set(trials["vlan"]) == {"none", "5"}
+
+
+SIMPLE = {"64": 7, "594": 4, "1518": 1}
+SIZES = """
+  - points: {mode: [native, generic, af_xdp], frame_bytes: [64, 1518], workload: packet, op: write, accesses: 16}
+    traffic: {load: [20kpps, 50Mbit/s], imix: [none, simple]}
+"""
+OF_USERS = """
+  - points: {mode: native, program: {file: big.bpf.c, action: mixed}}
+    traffic: {load: 12kpps, imix: {64: 7, 594: 4, 1518: 1}}
+  - points: {mode: [native, generic], program: {file: none.bpf.c, action: drop}}
+    traffic: {load: 12kpps, imix: {128: 3, 1000: 1}, engine: [live, afxdp]}
+"""
+
+
+@pytest.mark.thorough
+def test_several_sizes_are_a_factor_of_valid_trials_in_every_mode(lab_name: str, tmp_path: Path) -> None:
+    trials = measured(lab_name, tmp_path, plan(SIZES))
+    assert trials["verdict"].eq("valid").all(), trials[["mode", "imix", "reason"]].to_dict("records")
+    assert trials["rx_packets"].eq(trials["tx_packets"]).all()
+    assert trials["dut_rx_packets"].eq(trials["tx_packets"]).all()
+    assert trials.loc[trials["mode"] == "af_xdp", "dut_foreign_packets"].eq(0).all()
+    mixed, plain = trials[trials["imix"] == "simple"], trials[trials["imix"] == "none"]
+    assert (len(mixed), len(plain)) == (12, 24)  # each with its baseline
+    assert mixed["frame_bytes"].isna().all()
+    assert plain["tx_by_size"].isna().all()
+    for row in mixed.to_dict("records"):
+        sent = json.loads(row["tx_by_size"])
+        assert sent == json.loads(row["rx_by_size"])
+        assert sum(sent.values()) == row["tx_packets"]
+        for size, frames in SIMPLE.items():
+            assert abs(sent[size] - frames * row["tx_packets"] / 12) < frames
+        mean = sum(int(size) * frames for size, frames in sent.items()) / row["tx_packets"]
+        assert row["frame_mean_bytes"] == pytest.approx(mean)
+        assert row["forwarded_l2_bps"] == pytest.approx(row["forwarded_pps"] * mean * 8)
+    by_bits = mixed.loc[mixed["load"] == "50Mbit/s"]
+    assert by_bits["rate_requested_pps"].to_list() == pytest.approx([50e6 / 8 / (4342 / 12 + 20)] * len(by_bits))
+    asked = 50e6 * (4342 / 12) / (4342 / 12 + 20)  # of L2
+    for row in by_bits.to_dict("records"):
+        offered = row["frame_mean_bytes"] * row["tx_packets"] * 8 / row["window_s"]
+        assert offered < 1.02 * asked
+        assert offered > 0.98 * asked or "the load was not reached" in row["reason"], row["reason"]  # a busy machine
+
+
+@pytest.mark.thorough
+def test_a_program_may_drop_one_size(lab_name: str, tmp_path: Path) -> None:
+    """Its test run and its counted actions have all sizes too."""
+    drops_long = "return ctx->data_end - ctx->data > 1000 ? XDP_DROP : back(ctx);"
+    (tmp_path / "big.bpf.c").write_text(source("big", drops_long))
+    (tmp_path / "none.bpf.c").write_text(source("none", "return XDP_DROP;"))
+    trials = measured(lab_name, tmp_path, plan(OF_USERS))
+    assert trials["verdict"].eq("valid").all(), trials[["mode", "imix", "reason"]].to_dict("records")
+    own = trials[trials["imix"] == "simple"].iloc[0]
+    sent, back = json.loads(own["tx_by_size"]), json.loads(own["rx_by_size"])
+    assert back == sent | {"1518": 0}
+    assert own["forwarded_source"] == "dut"  # which processed them all
+    assert own["forwarded_l2_bps"] == pytest.approx(own["forwarded_pps"] * own["frame_mean_bytes"] * 8)
+    actions = json.loads(own["actions_counted"])
+    assert actions["drop"] * 11 == pytest.approx(actions["tx"], rel=0.02)
+    dropped = trials[trials["imix"] == "128:3 1000:1"]
+    assert len(dropped) == 4
+    assert dropped["frame_mean_bytes"].to_list() == pytest.approx([346] * 4, rel=1e-3)
+    bits = dropped["forwarded_pps"] * dropped["frame_mean_bytes"] * 8
+    assert dropped["forwarded_l2_bps"].to_list() == pytest.approx(bits.to_list())

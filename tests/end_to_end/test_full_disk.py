@@ -9,19 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import needs_root, xdplab
+from tests.end_to_end.conftest import needs_root, plan, xdplab
 from xdplab.errors import ResultsError
 from xdplab.run.journal import Journal
 
 pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
-PLAN = """
-name: full
-repetitions: 2
-trial: {warmup_s: 0.05, window_s: 0.1, pause_s: 0.0}
-blocks:
-  - points: {mode: [native, generic], workload: array, accesses: [0, 100], working_set_bytes: 4096}
-"""
+PLAN = plan("[{points: {mode: [native, generic], accesses: [0, 100]}}]", repetitions=2, window_s=0.1)
 TRIALS = 8
 
 

@@ -5,27 +5,21 @@ With XDPLAB_TEST_INVENTORY set, every other end-to-end test runs over such an in
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import _inventory_of, needs_root, xdplab
+from tests.end_to_end.conftest import _inventory_of, measured, needs_root, plan, xdplab
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
 
 pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
-PLAN = """
-name: rack
-repetitions: 1
-trial: {warmup_s: 0.05, window_s: 0.2, pause_s: 0.0}
-blocks:
-  - points: {mode: [native, generic, af_xdp], queues: 2, workload: array, accesses: 0}
+BLOCKS = """
+  - points: {mode: [native, generic, af_xdp], queues: 2, accesses: 0}
     traffic: {engine: afxdp}
-  - points: {mode: native, workload: array, accesses: 1600}
+  - points: {mode: native, accesses: 1600}
     traffic: {engine: afxdp, load: [max, 20kpps]}
     arrangement: split
 """
@@ -36,11 +30,8 @@ def test_servers_are_measured_and_put_back(lab: Lab, lab_name: str, tmp_path: Pa
     if lab.kind == "inventory":
         pytest.skip("XDPLAB_TEST_INVENTORY is set: all tests do this")
     rack = _inventory_of(lab_name, tmp_path)
-    (tmp_path / "rack-plan.yaml").write_text(PLAN)
     before = [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))]
-    xdplab("--lab", rack, "run", "rack-plan.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    (run,) = (tmp_path / "out").iterdir()
-    table = pd.read_parquet(run / "trials.parquet")
+    table = measured(rack, tmp_path, plan(BLOCKS))
     late = table["reason"].str.startswith("the sender had its own core")  # true if other work used that core
     assert not late.all()
     assert set(table.loc[~late, "verdict"]) == {"valid"}, table[["mode", "arrangement", "reason"]]
@@ -49,8 +40,6 @@ def test_servers_are_measured_and_put_back(lab: Lab, lab_name: str, tmp_path: Pa
     split = table[table["arrangement"] == "split"]
     assert (split["generator_pps"] > 1e5).all(), "tested alone, before the DUT had a program"
     assert table[table["arrangement"] == "shared"]["generator_pps"].isna().all()
-    reasons = json.loads(table["null_reasons"].iloc[0])
-    assert reasons["link_bps"] == "a virtual link has no rate, whatever its `speed` says"
     assert [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))] == before
     for _ in range(2):
         assert xdplab("--lab", rack, "restore").stdout.count("nothing to restore") == 2

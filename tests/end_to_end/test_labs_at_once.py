@@ -18,7 +18,7 @@ from distributed import Client
 from distributed.security import Security
 
 from tests import forked
-from tests.end_to_end.conftest import needs_root, xdplab
+from tests.end_to_end.conftest import needs_root, plan, run_of, trials_of, xdplab
 from xdplab import labs
 from xdplab.deploy.xdp import attached_program
 from xdplab.errors import LabError
@@ -29,22 +29,11 @@ from xdplab.studies.traffic.runs import shared_by
 
 pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
-PLAN = """
-name: shared
-repetitions: 5
-trial: {warmup_s: 0.05, window_s: 0.1, pause_s: 0.0}
-blocks: [{points: {mode: native, workload: array, accesses: [0, 100], working_set_bytes: 4096}}]
-"""
+BLOCK = "[{points: {accesses: [0, 100]}}]"
 TRIALS = 10
-
-
-TURNS = """
-name: turns
-lab: {0}
-repetitions: 2
-trial: {{warmup_s: 0.05, window_s: 0.1, pause_s: 0.0}}
-blocks: [{{points: {{mode: native}}}}, {{points: {{mode: native}}, lab: {1}}}, {{points: {{mode: generic}}, lab: {1}}}]
-"""
+TURNS = (
+    "[{{points: {{mode: native}}}}, {{points: {{mode: native}}, lab: {0}}}, {{points: {{mode: generic}}, lab: {0}}}]"
+)
 
 
 @pytest.fixture
@@ -64,7 +53,7 @@ def first_to_finish(folder: Path) -> str | None:
 
 
 def test_a_lab_that_goes_down_half_way_gives_its_block_back(three: list[str], tmp_path: Path) -> None:
-    (tmp_path / "shared.yaml").write_text(PLAN)
+    (tmp_path / "shared.yaml").write_text(plan(BLOCK, repetitions=5, window_s=0.1))
     options = ["--labs", ",".join(three), "--out", "out", "--no-figures"]
     run = forked.Started("run", "shared.yaml", *options, cwd=tmp_path)
     while (victim := first_to_finish(tmp_path / "out")) is None:
@@ -130,7 +119,7 @@ def cluster(three: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_cluster_that_runs_already_measures_and_resumes(cluster: str, three: list[str], tmp_path: Path) -> None:
-    (tmp_path / "shared.yaml").write_text(PLAN.replace("repetitions: 5", "repetitions: 2"))
+    (tmp_path / "shared.yaml").write_text(plan(BLOCK, repetitions=2, window_s=0.1))
     there = ["--scheduler", cluster]
     with pytest.raises(LabError, match=f"no worker has the lab {three[2]}") as refused, joined(three, cluster):
         pass
@@ -155,10 +144,8 @@ def test_a_cluster_that_runs_already_measures_and_resumes(cluster: str, three: l
 
 
 def test_blocks_of_one_run_are_measured_in_the_labs_that_they_name(three: list[str], tmp_path: Path) -> None:
-    (tmp_path / "turns.yaml").write_text(TURNS.format(*three))
-    xdplab("run", "turns.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    (path,) = (tmp_path / "out").iterdir()
-    trials = pd.read_parquet(path / "trials.parquet")
+    path = run_of(three[0], tmp_path, plan(TURNS.format(three[1]), repetitions=2, window_s=0.1))
+    trials = trials_of(path)
     assert trials["verdict"].eq("valid").all(), trials["reason"].tolist()
     assert trials.groupby(["lab", "mode"]).size().to_dict() == {
         (three[0], "native"): 2, (three[1], "native"): 2, (three[1], "generic"): 2

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.end_to_end.conftest import needs_root
+from tests.end_to_end.conftest import needs_root, source
 from xdplab import labs
 from xdplab.errors import HostError
 from xdplab.plan import Trial, parse_plan
@@ -18,19 +20,25 @@ from xdplab.studies.trial_facts import TrialFacts
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 
-POINTS = {"mode": "native", "workload": "array", "accesses": 0, "working_set_bytes": 4096}
-PLAN = parse_plan({"name": "s", "blocks": [{"points": POINTS, "traffic": {"load": "max"}}]})
 A_DAY_S = 86400.0
+
+
+@contextmanager
+def bench_of(points: dict[str, Any], folder: Path) -> Iterator[tuple[TrialBench, Trial]]:
+    """Yield the bench of a search of one point, in its block, and the point's trial."""
+    plan = parse_plan({"name": "s", "blocks": [{"points": points, "traffic": {"load": "max"}}]})
+    with labs.use_lab(f"netns:search-{os.getpid()}") as lab:
+        run = create_run(plan, folder / "runs", lab=lab.name, arrangement=lab.arrangement)
+        trials = run_trials_of(run)
+        with TrialBench(lab, run, plan, trials) as bench:
+            bench.enter_block(trials)
+            yield bench, trials[0]
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TrialBench, Trial]]:
-    with labs.use_lab(f"netns:search-{os.getpid()}") as lab:
-        run = create_run(PLAN, tmp_path_factory.mktemp("runs"), lab=lab.name, arrangement=lab.arrangement)
-        trials = run_trials_of(run)
-        with TrialBench(lab, run, PLAN, trials) as bench:
-            bench.enter_block(trials)
-            yield bench, trials[0]
+    with bench_of({"accesses": 0}, tmp_path_factory.mktemp("search")) as found:
+        yield found
 
 
 def test_its_program_is_held_for_longer_than_any_search(bench: tuple[TrialBench, Trial], tmp_path: Path) -> None:
@@ -61,31 +69,24 @@ def test_a_watchdog_that_is_gone_is_said_not_measured(bench: tuple[TrialBench, T
             send(1000.0, 0.05)
 
 
-ASKS = """
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
+MAP = """
 struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 1); __type(key, __u32); __type(value, __u32); }
     answers SEC(".maps");
-SEC("xdp") int asks(struct xdp_md *ctx)
-{
+"""
+ASKS = """
     __u32 zero = 0, *answer = bpf_map_lookup_elem(&answers, &zero);
     return answer && *answer == 7 ? XDP_TX : XDP_DROP;
-}
-char LICENSE[] SEC("license") = "GPL";
 """
 
 
 def test_a_users_setup_comes_before_the_first_burst_of_a_search(tmp_path: Path) -> None:
     """Without it, all frames are dropped."""
-    (tmp_path / "asks.bpf.c").write_text(ASKS)
+    (tmp_path / "asks.bpf.c").write_text(source("asks", ASKS, MAP))
     setup = [["sh", "-c", "bpftool map update name answers key 0 0 0 0 value 7 0 0 0"]]
     program = {"file": str(tmp_path / "asks.bpf.c"), "action": "tx", "setup": setup}
-    plan = parse_plan({"name": "s", "blocks": [{"points": {"program": program}, "traffic": {"load": "max"}}]})
-    with labs.use_lab(f"netns:search-{os.getpid()}") as lab:
-        run = create_run(plan, tmp_path / "runs", lab=lab.name, arrangement=lab.arrangement)
-        trials = run_trials_of(run)
-        with TrialBench(lab, run, plan, trials) as bench:
-            bench.enter_block(trials)
-            with bench.attached(trials[0], tmp_path, TrialFacts()) as send:
-                burst = send(1000.0, 0.1)
+    with (
+        bench_of({"program": program}, tmp_path) as (bench, trial),
+        bench.attached(trial, tmp_path, TrialFacts()) as send,
+    ):
+        burst = send(1000.0, 0.1)
     assert burst.summary.rx_packets == burst.summary.tx_packets > 0

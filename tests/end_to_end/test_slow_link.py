@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import needs_root, xdplab
+from tests.end_to_end.conftest import needs_root, plan, xdplab
 from tests.end_to_end.test_kill import leftovers
 from tests.labs.rack import rack, written
 from xdplab import labs
@@ -63,15 +63,7 @@ threading.Thread(target=line, args=(0, proxy.stdin.fileno(), 1), daemon=True).st
 line(proxy.stdout.fileno(), 1, 2)
 """
 
-PLAN = """
-name: far
-repetitions: 2
-trial: {warmup_s: 0.05, window_s: 0.3, pause_s: 0.0, retries: 0}
-blocks:
-  - points: {mode: [native, af_xdp], workload: array, accesses: 0, working_set_bytes: 4096, queues: 2}
-    traffic: {engine: afxdp, load: 5kpps}
-    passes: [rate]
-"""
+BLOCK = "[{points: {mode: [native, af_xdp], accesses: 0, queues: 2}, traffic: {engine: afxdp, load: 5kpps}}]"
 TRIALS = 2 * 2
 
 
@@ -99,7 +91,7 @@ def test_a_run_over_slow_links_measures_each_trial(lab: Lab, lab_name: str, tmp_
         carried_s = seconds(lambda: there.dut.run(["head", "-c", "500000", "/dev/zero"]))
     assert answer_s > 4 * ONE_WAY_S, "a channel and a command are two answers"
     assert carried_s > 8 * 500_000 / BITS_S
-    (tmp_path / "far.yaml").write_text(PLAN)
+    (tmp_path / "far.yaml").write_text(plan(BLOCK, repetitions=2, window_s=0.3, retries=0))
     before = [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))]
     argv = ["--lab", rack_file, "run", "far.yaml", "--out", "out", "--no-figures"]
     xdplab(*argv, cwd=tmp_path, timeout_s=1200)

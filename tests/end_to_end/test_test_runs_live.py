@@ -8,8 +8,7 @@ import os
 import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import needs_root, xdplab
-from tests.run.nulls import unexplained
+from tests.end_to_end.conftest import measured, needs_root, plan
 
 pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
 
@@ -47,20 +46,11 @@ PROGRAM(records, void *event = bpf_ringbuf_reserve(&events, 1000, 0);
     return XDP_DROP;)
 char LICENSE[] SEC("license") = "GPL";
 """
-PLAN = """
-name: paths
-repetitions: 1
-trial: {warmup_s: 0.05, window_s: 0.2, pause_s: 0.0}
-blocks:
-  - points:
-      mode: [native, generic]
-      program:
-%s
+BLOCKS = """
+  - points: {mode: [native, generic], program: [%s]}
     traffic: {engine: afxdp, load: max, flows: 64, src_ip_stride: 0.0.0.1, src_ip: 198.18.0.0}
     passes: [rate, bpf_stats]
-  - points:
-      mode: native
-      program: {file: paths.bpf.c, section: xdp/limits, action: pass}
+  - points: {mode: native, program: {file: paths.bpf.c, section: xdp/limits, action: pass}}
     traffic: {load: 10kpps}
 """
 NAMES = ("same", "decrements", "asks", "marks", "fourth", "records")
@@ -70,13 +60,9 @@ NAMES = ("same", "decrements", "asks", "marks", "fourth", "records")
 def trials(lab_name: str, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     folder = tmp_path_factory.mktemp("paths")
     (folder / "paths.bpf.c").write_text(PROGRAM)
-    programs = "".join(f"        - {{file: paths.bpf.c, section: xdp/{name}, action: drop}}\n" for name in NAMES)
-    (folder / "paths.yaml").write_text(PLAN % programs)
-    xdplab("--lab", lab_name, "run", "paths.yaml", "--out", "out", "--no-figures", cwd=folder)
-    (run,) = (folder / "out").iterdir()
-    table = pd.read_parquet(run / "trials.parquet")
+    programs = ", ".join(f"{{file: paths.bpf.c, section: xdp/{name}, action: drop}}" for name in NAMES)
+    table = measured(lab_name, folder, plan(BLOCKS % programs))
     assert set(table["verdict"]) == {"valid"}, list(table["reason"])
-    assert unexplained(table) == []
     return table.assign(does=table["section"].str.removeprefix("xdp/")).set_index(["does", "mode"])
 
 

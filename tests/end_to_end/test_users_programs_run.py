@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import needs_root, xdplab
+from tests.end_to_end.conftest import measured, needs_root, plan, xdplab
 from xdplab.errors import ProgramError
 from xdplab.labs import Lab
 
@@ -51,36 +52,32 @@ VETH += "ethtool -K $1p gro on"
 ROUTE = "ip addr replace 10.9.0.1/24 dev own1; ip route replace 198.19.0.0/16 via 10.9.0.2; "
 ROUTE += "ip neigh replace 10.9.0.2 lladdr 02:00:00:00:00:99 dev own1 nud permanent; "
 ROUTE += "echo 1 >/proc/sys/net/ipv4/ip_forward"
-NAMES = ("enter", "hand_on", "ask", "route")
-PLAN = {
-    "name": "own", "repetitions": 1, "trial": {"warmup_s": 0.05, "window_s": 0.2, "pause_s": 0.0},
-    "blocks": [{"points": {"mode": "native", "program": [
-        {"function": "enter", "action": "drop", "maps": {"jump": {1: "last"}}},
-        {"function": "hand_on", "action": "redirect", "maps": {"ports": {0: {"device": "own0", "program": "leave"}}},
-         "setup": [["sh", "veth.sh", "own0"]]},
-        {"function": "ask", "action": "drop", "rodata": {"limits": {"high": 7}}, "setup": [["sh", "fill.sh"]]},
-        {"function": "route", "action": "redirect", "setup": [["sh", "veth.sh", "own1"], ["sh", "-c", ROUTE]]},
-    ]}, "traffic": {"load": "20kpps"}}],
-}  # fmt: skip
+FILE = {"file": "src/own.bpf.c", "cflags": ["-Iinc", "-DVERDICT_IS=XDP_DROP"]}
+PORTS = {"ports": {0: {"device": "own0", "program": "leave"}}}
+KEYS: list[dict[str, Any]] = [
+    {"function": "enter", "action": "drop", "maps": {"jump": {1: "last"}}},
+    {"function": "hand_on", "action": "redirect", "maps": PORTS, "setup": [["sh", "veth.sh", "own0"]]},
+    {"function": "ask", "action": "drop", "rodata": {"limits": {"high": 7}}, "setup": [["sh", "fill.sh"]]},
+    {"function": "route", "action": "redirect", "setup": [["sh", "veth.sh", "own1"], ["sh", "-c", ROUTE]]},
+]
 
 
 @pytest.mark.thorough
 def test_programs_chosen_by_function_do_what_their_plan_says(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     """Each trial's counted actions must be the plan's, or it is invalid; `refused` is never loaded."""
-    for program in PLAN["blocks"][0]["points"]["program"]:  # type: ignore[index]
-        program |= {"file": "src/own.bpf.c", "cflags": ["-Iinc", "-DVERDICT_IS=XDP_DROP"]}
     (tmp_path / "src").mkdir()
     (tmp_path / "inc").mkdir()
     (tmp_path / "src/own.bpf.c").write_text(PROGRAMS)
     (tmp_path / "inc/verdict.h").write_text("#define VERDICT VERDICT_IS\n")
     (tmp_path / "veth.sh").write_text(VETH)
     (tmp_path / "fill.sh").write_text("bpftool map update name asked key 0 0 0 0 value 1 0 0 0")
-    (tmp_path / "plan.yaml").write_text(json.dumps(PLAN))
-    for number in (1, 2):  # in one lab: the first leaves it as it was
-        out = tmp_path / f"out{number}"
-        xdplab("--lab", lab_name, "run", str(tmp_path / "plan.yaml"), "--no-figures", "--out", str(out))
-        trials = pd.read_parquet(next(out.glob("*/trials.parquet"))).set_index("function")
-        assert trials["verdict"].to_dict() == dict.fromkeys(NAMES, "valid"), trials["reason"]
+    points = {"mode": "native", "program": [FILE | keys for keys in KEYS]}
+    text = plan(json.dumps([{"points": points, "traffic": {"load": "20kpps"}}]))
+    for _ in range(2):  # in one lab: the first leaves it as it was
+        trials = measured(lab_name, tmp_path, text).set_index("function")
+        assert trials["verdict"].to_dict() == dict.fromkeys((keys["function"] for keys in KEYS), "valid"), trials[
+            "reason"
+        ]
         counted = trials["actions_counted"].map(json.loads)
         assert counted["enter"]["drop"] == sum(counted["enter"].values()) > 0
         assert counted["route"]["redirect"] == sum(counted["route"].values()) > 0
@@ -103,8 +100,8 @@ def test_what_is_no_program_for_the_link_is_told_with_the_users_file(
 ) -> None:
     (tmp_path / "own.bpf.c").write_text(PROGRAMS)
     (tmp_path / "verdict.h").write_text("#define VERDICT XDP_DROP\n")
-    plan = {"name": "own", "blocks": [{"points": {"program": {"file": "own.bpf.c", "action": "drop", **program}}}]}
-    (tmp_path / "plan.yaml").write_text(json.dumps(plan))
+    points = {"program": {"file": "own.bpf.c", "action": "drop", **program}}
+    (tmp_path / "plan.yaml").write_text(plan(json.dumps([{"points": points}])))
     done = xdplab("--lab", lab_name, "run", str(tmp_path / "plan.yaml"), "--out", str(tmp_path / "out"), check=False)
     told = [line for line in done.stderr.splitlines() if line.startswith("xdplab: ") and "waiting" not in line]
     assert done.returncode == ProgramError.exit_code
