@@ -13,15 +13,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from tests.run.sessions import Session, gone_through
 
 from xdplab.errors import XdplabError
 from xdplab.plan import Trial, parse_plan
-from xdplab.run.engine import InTurn, run_trials
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
@@ -29,24 +28,15 @@ from xdplab.studies.traffic.run_files import create_run, run_trials_of
 
 POINTS = {"name": "cut", "blocks": [{"points": {"accesses": [0, 1, 2]}}]}
 FILES, BYTES = 21, 3000
-QUIET = PlainObserver(Console(quiet=True))
 
 
-class Writing:
-    """A study whose trials write as many raw files as those of the testbed."""
-
-    facts = dict
-
-    def enter_block(self, trials: Sequence[Trial]) -> None:
-        pass
+class Writing(Session):
+    """Its trials write as many raw files as those of the testbed."""
 
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
         (raw / "counters").mkdir()
         for number in range(FILES):
             (raw / ("counters" if number % 2 else "") / f"{number}.txt").write_text(trial.trial_id[0] * BYTES)
-
-    def leave_block(self) -> None:
-        pass
 
 
 class Cutting(PlainObserver):
@@ -81,19 +71,16 @@ def look(image: Path, there: Path) -> dict[str, Any]:
         (path,) = (p for p in there.iterdir() if (p / "journal.jsonl").exists())
         run = RunDirectory.open(path)
         trials, state = run_trials_of(run), read_state(run)
-        lost = []
-        for attempt in state.attempts:
-            files = [
-                p for p in run.raw_dir(attempt.trial_id, attempt.attempt).rglob("*.txt") if p.stat().st_size == BYTES
-            ]
-            if len(files) != FILES:
-                lost.append(attempt.trial_id)
-        finished = len(state.attempts)
+        folders = {attempt.trial_id: run.raw_dir(attempt.trial_id, attempt.attempt) for attempt in state.attempts}
+        lost = [
+            trial_id
+            for trial_id, folder in folders.items()
+            if sum(path.stat().st_size == BYTES for path in folder.rglob("*.txt")) != FILES
+        ]
         with run.writer():
-            session = Writing()
-            again = run_trials(run, trials, InTurn(lambda _: session), QUIET)
+            again = gone_through(run, trials, Writing())
         return {
-            "finished": finished,
+            "finished": len(folders),
             "lost": lost,
             "owed": len(again.owed),
             "planned": len(again.planned),
@@ -113,8 +100,7 @@ def main(folder: Path, repetitions: int = 2) -> None:
     mounted(disk, there)
     run = create_run(parse_plan({**POINTS, "repetitions": repetitions}), there, lab="netns", arrangement="shared")
     with run.writer():
-        session = Writing()
-        run_trials(run, run_trials_of(run), InTurn(lambda _: session), Cutting(disk, cuts))
+        gone_through(run, run_trials_of(run), Writing(), watch=Cutting(disk, cuts))
     for number, cut in enumerate(cuts):
         print(json.dumps(look(cut, folder / f"there-{number}")))  # noqa: T201
         cut.unlink()

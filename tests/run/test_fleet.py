@@ -9,12 +9,12 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 from distributed.exceptions import WorkerStartTimeoutError
-from rich.console import Console
 from tests.attempts import attempt_of
 
 from xdplab.errors import HostLostError, LabError, ResultsError
@@ -23,7 +23,7 @@ from xdplab.run import fleet_dask
 from xdplab.run.engine import Policy, run_trials
 from xdplab.run.fleet import NOTHING, BlockResult, OnFleet, pack, unpack
 from xdplab.run.fleet_dask import connected
-from xdplab.run.progress import PlainObserver
+from xdplab.run.progress import silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, attempts_of, read_state, record_planned
 
@@ -74,13 +74,14 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def go(run: RunDirectory, labs: Labs, retries: int = 1) -> RunState:
-    return run_trials(run, TRIALS, OnFleet(labs), PlainObserver(Console(quiet=True)), Policy(retries))
+    return run_trials(run, TRIALS, OnFleet(labs), silent(), Policy(retries))
 
 
 def test_every_lab_works_and_every_trial_is_measured_once(run: RunDirectory, tmp_path: Path) -> None:
     labs = Labs(["a", "b", "c"], tmp_path)
     state = go(run, labs)
     assert sorted(a.trial_id for a in state.attempts) == sorted(t.trial_id for t in TRIALS)
+    assert [block for _, block in labs.asked] == list(dict.fromkeys((t.repetition, t.block) for t in TRIALS))
     assert {a.facts["lab"] for a in attempts_of(run)} == {"a", "b", "c"}
     assert labs.most_at_once == 3
     assert read_state(run).attempts == state.attempts
@@ -115,60 +116,25 @@ def test_a_trial_that_failed_is_tried_again_under_another_number(run: RunDirecto
     assert [(a.attempt, a.status) for a in state.attempts if a.trial_id == broken] == [(1, "failed"), (2, "measured")]
 
 
-def test_blocks_go_out_in_the_runs_order(run: RunDirectory, tmp_path: Path) -> None:
-    labs = Labs(["a"], tmp_path)
-    go(run, labs)
-    order = list(dict.fromkeys((t.repetition, t.block) for t in TRIALS))
-    assert [block for _, block in labs.asked] == order
+PAGES = ("", "info/main/workers.html", "health", "metrics", "json/counts.json", "info/logs.html")
 
 
-def test_a_tar_that_leads_out_of_its_folder_is_refused(tmp_path: Path) -> None:
-    import tarfile
-
-    path = tmp_path / "bad.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        info = tarfile.TarInfo("../outside")
-        archive.addfile(info)
-    with pytest.raises(ResultsError, match="which is not a file of an attempt"):
-        unpack(path.read_bytes(), tmp_path / "inside")
+def answer_of(port: int, page: str) -> int:
+    """Return a port's answer to a request for one of Dask's pages; 0 if it uses TLS, and closes."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    with suppress(http.client.HTTPException, OSError), closing(connection):
+        connection.request("GET", f"/{page}")
+        return connection.getresponse().status
+    return 0
 
 
-def test_our_own_workers_listen_on_this_machine_only_and_show_no_page() -> None:
+def test_our_own_workers_listen_on_this_machine_only_and_show_no_local_user_a_page() -> None:
     with connected(["a"], None):
         family = [psutil.Process(), *psutil.Process().children(recursive=True)]
         places = {c.laddr for p in family for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN}
-    assert places
+        answers = {answer_of(place.port, page) for place in places for page in PAGES}
     assert {place.ip for place in places} == {"127.0.0.1"}
-
-
-def pages_of(port: int) -> list[int]:
-    """Return a port's answer to a request for Dask's pages."""
-    codes = []
-    for page in (
-        "",
-        "info/main/workers.html",
-        "health",
-        "metrics",
-        "json/counts.json",
-        "info/logs.html",
-    ):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-        try:
-            connection.request("GET", f"/{page}")
-            codes.append(connection.getresponse().status)
-        except (http.client.HTTPException, OSError):
-            codes.append(0)  # it uses TLS, and closes
-        finally:
-            connection.close()
-    return codes
-
-
-def test_no_local_user_reads_their_pages() -> None:
-    with connected(["a"], None):
-        family = [psutil.Process(), *psutil.Process().children(recursive=True)]
-        ports = {c.laddr.port for p in family for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN}
-        answers = {port: pages_of(port) for port in ports}
-    assert {code for codes in answers.values() for code in codes} <= {0, 404}, answers
+    assert answers <= {0, 404}
 
 
 class LateClient:
@@ -187,21 +153,21 @@ def test_workers_that_do_not_start_are_counted_in_the_error() -> None:
         fleet_dask._await_workers(LateClient(), 3)
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "127.0.0.1:8786", "ws://x:1"])
-def test_a_scheduler_is_spoken_to_by_tls_only(address: str) -> None:
-    with pytest.raises(LabError, match="the address of a scheduler must be tls://"), connected(["a"], address):
-        pass
-
-
-def test_without_keys_no_scheduler_is_spoken_to() -> None:
-    with pytest.raises(LabError, match="this user has no TLS keys for Dask"), connected(["a"], "tls://127.0.0.1:1"):
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        *((address, "must be tls://") for address in ("tcp://127.0.0.1:8786", "127.0.0.1:8786", "ws://x:1")),
+        ("tls://127.0.0.1:1", "this user has no TLS keys for Dask"),
+    ],
+)
+def test_a_scheduler_is_spoken_to_by_tls_and_with_keys_only(address: str, words: str) -> None:
+    with pytest.raises(LabError, match=words), connected(["a"], address):
         pass
 
 
 UNPACK = """
 import sys
 from pathlib import Path
-from xdplab.run.engine import Policy, run_trials
 from xdplab.run.fleet import pack, unpack
 unpack(pack(Path(sys.argv[1])), Path(sys.argv[2]))
 """

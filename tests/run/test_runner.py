@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.run.sessions import Session, gone_through
 
 from xdplab.errors import (
     CutOffError,
@@ -28,19 +29,17 @@ from xdplab.errors import (
     UnsupportedError,
 )
 from xdplab.plan import Trial, parse_plan, points_of, schedule
-from xdplab.run.engine import CUTS, InTurn, Policy, run_trials
+from xdplab.run.engine import CUTS, Policy
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import attempts_of, read_state, record_planned
+from xdplab.run.state import RunState, attempts_of, read_state, record_planned
 
 PLAN = parse_plan({"name": "t", "blocks": [{"points": {"queues": [1, 2], "accesses": [0, 1, 2]}}]})
 TRIALS = schedule(PLAN, points_of(PLAN, "shared"))
 
 
-class Recorder:
-    """A study that measures nothing and records its calls."""
-
-    facts = dict
+class Recorder(Session):
+    """Records its calls."""
 
     def __init__(self, **errors: Exception) -> None:
         self.errors = errors
@@ -69,8 +68,18 @@ def run(tmp_path: Path) -> RunDirectory:
     return run
 
 
-def go(run: RunDirectory, study: Recorder, retries: int = 1) -> Any:
-    return run_trials(run, TRIALS, InTurn(lambda _: study), PlainObserver(Console(quiet=True)), Policy(retries))
+def go(run: RunDirectory, study: Recorder, retries: int = 1) -> RunState:
+    return gone_through(run, TRIALS, study, Policy(retries))
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> tuple[RunDirectory, list[Trial]]:
+    """A run of three blocks with ten trials each in a repetition."""
+    plan = parse_plan({"name": "t", "blocks": [{"points": {"queues": [1, 2, 4], "accesses": list(range(9))}}]})
+    trials = schedule(plan, points_of(plan, "shared"))
+    run = RunDirectory.create(tmp_path, "long", run_id="ab12", plan_yaml="")
+    record_planned(run, trials)
+    return run, trials
 
 
 def test_every_trial_is_measured_once_in_order(run: RunDirectory) -> None:
@@ -83,6 +92,8 @@ def test_every_trial_is_measured_once_in_order(run: RunDirectory) -> None:
     assert (first.facts, first.files) == ({"seen": TRIALS[0].trial_id}, {"out": len(TRIALS[0].trial_id)})
     assert read_state(run).attempts == state.attempts
     assert read_state(run).ended == "complete"
+    again = Recorder()
+    assert (go(run, again).owed, again.log) == ([], []), "a resume measures nothing"
 
 
 def test_a_failed_trial_is_tried_again_and_its_raw_kept(run: RunDirectory) -> None:
@@ -140,8 +151,8 @@ def test_what_fails_alike_before_anything_is_measured_stops_the_run_with_the_rea
     """With clang 19 the generator could not be loaded: 144 trials failed one after the other for the same reason."""
     study, printed = Recorder(block=HostError("tg: the kernel refused 'receive'")), io.StringIO()
     with pytest.raises(StoppedError) as stopped:
-        run_trials(run, TRIALS, InTurn(lambda _: study), PlainObserver(Console(file=printed)), Policy(retries=1))
-    assert "each of 6 trials failed alike: tg: the kernel refused 'receive' (fix" in str(stopped.value)
+        gone_through(run, TRIALS, study, Policy(retries=1), watch=PlainObserver(Console(file=printed)))
+    assert "each of 6 trials failed alike: tg: the kernel refused 'receive'" in str(stopped.value)
     assert stopped.value.remedy == f"fix that, then `xdplab resume {run.path}`"
     assert printed.getvalue().count("the kernel refused") == 1
     assert sorted(study.log) == ["enter 0", "enter 1", "leave", "leave"]
@@ -151,46 +162,37 @@ def test_what_fails_alike_before_anything_is_measured_stops_the_run_with_the_rea
 
 
 def test_a_hint_names_the_run_and_its_lab(run: RunDirectory) -> None:
-    """The code that finds a host lost knows neither plan nor lab, but a command that is pasted must work."""
+    """The code that finds a host lost knows neither plan nor lab, but a command that is pasted must work.
+
+    A trial's reason has no path of the run, which may be moved.
+    """
     record_planned(run, TRIALS, lab="netns")
     lost = HostLostError("dut: gone", remedy="see `xdplab lab status` and `xdplab doctor`, then `xdplab resume`")
     with pytest.raises(HostLostError) as told:
         go(run, Recorder(block=lost))
     commands = f"see `xdplab lab status --lab netns` and `xdplab doctor --lab netns`, then `xdplab resume {run.path}`"
     assert told.value.remedy == commands
-
-
-def test_a_hint_in_the_reason_of_a_trial_names_the_lab_too(run: RunDirectory) -> None:
-    """A run does not record its own path, because it may be moved."""
-    record_planned(run, TRIALS, lab="netns:user-stu")
     lossy = HostError("tg: no frame", remedy="see `xdplab doctor`, then `xdplab resume`")
     go(run, Recorder(**{TRIALS[0].trial_id: lossy}))
     (failed,) = {a.reason for a in read_state(run).attempts if a.status == "failed"}
-    assert failed == "tg: no frame (see `xdplab doctor --lab netns:user-stu`, then `xdplab resume`)"
+    assert failed == "tg: no frame (see `xdplab doctor --lab netns`, then `xdplab resume`)"
 
 
-def test_a_few_trials_of_every_block_are_asked_before_a_run_is_stopped(tmp_path: Path) -> None:
-    plan = parse_plan({"name": "t", "blocks": [{"points": {"queues": [1, 2, 4], "accesses": list(range(9))}}]})
-    trials = schedule(plan, points_of(plan, "shared"))
+def test_a_few_trials_of_every_block_are_asked_before_a_run_is_stopped(long: tuple[RunDirectory, list[Trial]]) -> None:
+    run, trials = long
     unsupported = trials[0].block
     bad: dict[str, Exception] = {t.trial_id: ProgramError("no such section") for t in trials if t.block != unsupported}
     bad |= {t.trial_id: UnsupportedError("not here") for t in trials if t.block == unsupported}
-    run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
-    session = Recorder(**bad)
-    record_planned(run, trials)
     with pytest.raises(StoppedError, match="each of 6 trials failed alike: no such section"):
-        run_trials(run, trials, InTurn(lambda _: session), PlainObserver(Console(quiet=True)))
+        gone_through(run, trials, Recorder(**bad))
 
 
-def test_a_block_that_waits_is_measured_once_another_one_can_be(tmp_path: Path) -> None:
+def test_a_block_that_waits_is_measured_once_another_one_can_be(long: tuple[RunDirectory, list[Trial]]) -> None:
     """If only the first block fails that way, the run continues with the postponed trials, then with the rest."""
-    plan = parse_plan({"name": "t", "blocks": [{"points": {"queues": [1, 2, 4], "accesses": list(range(9))}}]})
-    trials = schedule(plan, points_of(plan, "shared"))
+    run, trials = long
     first = trials[0].block
-    run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
-    record_planned(run, trials)
     study = Recorder(**{t.trial_id: HostError("no queues") for t in trials if t.block == first})
-    state = run_trials(run, trials, InTurn(lambda _: study), PlainObserver(Console(quiet=True)))
+    state = gone_through(run, trials, study)
     assert (len(state.attempts), len(state.failed)) == (len(trials), 27)
     groups = [t.block for t in trials if t.repetition == 1]
     second = groups[9]
@@ -202,8 +204,7 @@ def test_a_block_that_waits_is_measured_once_another_one_can_be(tmp_path: Path) 
 @pytest.mark.parametrize("fine", [0, 1, 3])
 def test_where_anything_was_measured_the_rest_goes_on(run: RunDirectory, fine: int) -> None:
     bad = {t.trial_id: HostError("the wire was cut") for place, t in enumerate(TRIALS) if place != fine}
-    state = go(run, Recorder(**bad))
-    assert len(state.failed) == len(TRIALS) - 1
+    assert len(go(run, Recorder(**bad)).failed) == len(TRIALS) - 1
 
 
 def test_different_reasons_or_one_block_alone_do_not_stop_a_run(run: RunDirectory) -> None:
@@ -213,36 +214,23 @@ def test_different_reasons_or_one_block_alone_do_not_stop_a_run(run: RunDirector
     assert len(go(run, Recorder(**first), retries=0).failed) == len(first)
 
 
-def test_a_tool_that_this_machine_lacks_ends_the_run_at_once(run: RunDirectory) -> None:
-    """Without QEMU, 49 of 56 trials of the execution study failed in the same way; trials measured before are kept."""
-    missing = MissingToolError("no virtual lab without qemu-system-x86", remedy="apt install qemu-system-x86")
-    study = Recorder(**{TRIALS[4].trial_id: missing})
-    with pytest.raises(MissingToolError):
-        go(run, study)
-    state = read_state(run)
-    assert ([a.status for a in state.attempts], state.failed) == (["measured"] * 4, [])
-
-
-def test_an_interrupt_keeps_what_was_measured(run: RunDirectory) -> None:
-    study = Recorder(**{TRIALS[7].trial_id: KeyboardInterrupt()})  # type: ignore[arg-type]
-    with pytest.raises(KeyboardInterrupt):
+@pytest.mark.parametrize(
+    "ending",
+    [
+        MissingToolError("no qemu-system-x86"),  # 49 of 56 trials once failed in the same way
+        ResultsError("No space left on device"),
+        KeyboardInterrupt(),
+    ],
+    ids=type,
+)
+def test_what_ends_a_run_at_once_keeps_what_was_measured(run: RunDirectory, ending: Exception) -> None:
+    study = Recorder(**{TRIALS[7].trial_id: ending})
+    with pytest.raises(type(ending)):
         go(run, study)
     assert study.log[-1] == "leave"
     state = read_state(run)
-    assert (state.ended, len(state.attempts), len(state.owed)) == ("interrupted", 7, len(TRIALS) - 7)
-
-
-def test_a_full_disk_ends_the_run(run: RunDirectory) -> None:
-    with pytest.raises(ResultsError):
-        go(run, Recorder(**{TRIALS[2].trial_id: ResultsError("No space left on device")}))
-    assert len(read_state(run).attempts) == 2
-
-
-def test_a_resume_of_a_finished_run_measures_nothing(run: RunDirectory) -> None:
-    go(run, Recorder())
-    study = Recorder()
-    assert go(run, study).owed == []
-    assert study.log == []
+    assert ([a.status for a in state.attempts], state.failed) == (["measured"] * 7, [])
+    assert (state.ended, len(state.owed)) == ("interrupted", len(TRIALS) - 7)
 
 
 def test_a_released_trial_is_not_owed_and_one_with_an_attempt_stays(run: RunDirectory) -> None:
@@ -258,7 +246,7 @@ def test_a_released_trial_is_not_owed_and_one_with_an_attempt_stays(run: RunDire
 CHILD = """
 import pathlib, sys, time
 sys.path.insert(0, sys.argv[2])
-from test_runner import *
+from tests.run.test_runner import *
 class Slow(Recorder):
     def measure(self, trial, raw, facts):
         super().measure(trial, raw, facts)
@@ -271,7 +259,7 @@ with run.writer():
 
 def test_ten_kills_at_random_moments_lose_and_double_nothing(run: RunDirectory) -> None:
     rng = random.Random(7)
-    argv = [sys.executable, "-c", textwrap.dedent(CHILD), str(run.path), str(Path(__file__).parent)]
+    argv = [sys.executable, "-c", textwrap.dedent(CHILD), str(run.path), str(Path(__file__).parents[2])]
     for _ in range(10):
         child = subprocess.Popen(argv)
         deadline = time.monotonic() + 20

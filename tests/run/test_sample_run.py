@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -17,8 +16,6 @@ from xdplab.cli import cli
 from xdplab.errors import FigureError, ResultsError
 from xdplab.figures.styles import STYLES
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import last_attempts
-from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.rows import latencies_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,20 +47,6 @@ def test_it_has_modes_accesses_a_paced_load_and_three_repetitions(copy: Path) ->
     assert trials.groupby("point_id").size().tolist() == [3] * 7
 
 
-def test_its_rows_are_what_its_raw_files_say(copy: Path) -> None:
-    """Counts and rates come from the lines themselves: a rate is over the obtained window."""
-    run = RunDirectory.open(copy)
-    rows = runs.trials_table(run).set_index("trial_id")
-    for trial_id, attempt in last_attempts(run).items():
-        lines = (run.raw_dir(trial_id, attempt.attempt) / "xdpgen.jsonl").read_text().splitlines()
-        said = [json.loads(line) for line in lines]
-        (summary,) = [line for line in said if line["type"] == "summary" and line["burst"] == "rate"]
-        row = rows.loc[trial_id]
-        assert (row["tx_packets"], row["rx_packets"]) == (summary["tx_packets"], summary["rx_packets"])
-        assert row["forwarded_pps"] == pytest.approx(summary["rx_window_packets"] / summary["rx_window_s"], rel=1e-12)
-        assert (row["window_requested_s"], row["forwarded_window_s"]) == (0.5, summary["rx_window_s"])
-
-
 def test_latencies_of_two_directions_are_those_of_both(copy: Path) -> None:
     """The histogram was of the first direction only, beside quantiles that are of both."""
     run = RunDirectory.open(copy)
@@ -73,13 +56,6 @@ def test_latencies_of_two_directions_are_those_of_both(copy: Path) -> None:
     shutil.copy(output, output.with_name("xdpgen_back.jsonl"))
     twice = before["count"].where(before["trial_id"].ne(name), 2 * before["count"])
     pd.testing.assert_frame_equal(latencies_of(run), before.assign(count=twice))
-
-
-def test_figures_are_drawn_from_it(copy: Path, tmp_path: Path) -> None:
-    drawn = CliRunner().invoke(cli, ["figures", str(copy), "--only", "throughput", "--out", str(tmp_path / "out")])
-    assert drawn.exit_code == 0, drawn.output
-    marks = pd.read_csv(tmp_path / "out" / "throughput.csv")
-    assert len(marks) >= 6
 
 
 def test_a_page_shows_a_figure_in_every_style(copy: Path, tmp_path: Path) -> None:
@@ -93,31 +69,13 @@ def test_a_page_shows_a_figure_in_every_style(copy: Path, tmp_path: Path) -> Non
     assert all((tmp_path / "out" / image).is_file() for image in images)
 
 
-def test_a_figure_asked_for_by_name_that_is_not_there_is_an_error(copy: Path, tmp_path: Path) -> None:
-    drawn = CliRunner().invoke(cli, ["figures", str(copy), "--only", "evenness", "--out", str(tmp_path / "out")])
+def test_figures_are_asked_for_by_name_and_what_is_not_there_is_an_error(copy: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    names = [word for name in ("throughput", "evenness", "baseline") for word in ("--only", name)]
+    drawn = CliRunner().invoke(cli, ["figures", str(copy), *names, "--out", str(out)])
+    assert {path.stem for path in out.glob("*.png")} == {"throughput", "baseline"}
     assert isinstance(drawn.exception, FigureError)
     assert "only one queue was used" in str(drawn.exception)
-
-
-def test_several_figures_are_asked_for_by_name(copy: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    names = ("throughput", "evenness", "baseline")
-    asked = [word for name in names for word in ("--only", name)]
-    drawn = CliRunner().invoke(cli, ["figures", str(copy), *asked, "--out", str(out)])
-    assert {path.stem for path in out.glob("*.png")} == {"throughput", "baseline"}
-    assert all(f"figure {name}," in drawn.output for name in ("throughput", "baseline"))
-    assert "only one queue was used" in str(drawn.exception)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--gallery", "--style", "slides"), "--gallery draws every style"),
-        (("--explain", "throughput", "x", "--gallery"), "--explain prints lines"),
-    ],
-)
-def test_options_that_exclude_each_other_are_refused(copy: Path, options: tuple[str, ...], words: str) -> None:
-    assert words in str(CliRunner().invoke(cli, ["figures", str(copy), *options]).exception)
 
 
 def test_a_mark_is_explained_by_its_value_its_repetitions_and_each_raw_file_once(copy: Path) -> None:

@@ -13,12 +13,11 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from rich.console import Console
 from tests.attempts import attempt_of
+from tests.run.sessions import Session, gone_through
 
 from xdplab.run import rundir
-from xdplab.run.engine import InTurn, Policy, run_trials
-from xdplab.run.progress import PlainObserver
+from xdplab.run.engine import Policy
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state, record_planned
 
@@ -55,16 +54,6 @@ def made(repetitions: int, *, a_block: int = 10, seed: int = 1) -> list[Made]:
     return trials
 
 
-class Nothing:
-    facts = dict
-
-    def enter_block(self, trials: Sequence[Made]) -> None: ...
-
-    def measure(self, trial: Made, raw: Path, facts: dict[str, Any]) -> None: ...
-
-    def leave_block(self) -> None: ...
-
-
 @contextmanager
 def instructions() -> Iterator[list[int]]:
     """Count the bytecode instructions that the package `run` executes: seconds would depend on the machine."""
@@ -96,10 +85,8 @@ def counted(parent: Path, repetitions: int) -> float:
     """Return the instructions per trial of a whole run that a user watches, and of reading its state."""
     trials = made(repetitions)
     run = run_of(parent, trials)
-    watching = PlainObserver(Console(quiet=True))
     with instructions() as count:
-        session = Nothing()
-        run_trials(run, trials, InTurn(lambda _: session), watching, Policy(retries=1))
+        gone_through(run, trials, Session(), Policy(retries=1))
         read_state(run)
     return count[0] / len(trials)
 
@@ -120,7 +107,7 @@ def test_a_trial_s_bookkeeping_holds_little_memory(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(rundir, "sync", lambda path: None)
     held: dict[int, int] = {}
 
-    class Facts(Nothing):
+    class Facts(Session):
         def measure(self, trial: Made, raw: Path, facts: dict[str, Any]) -> None:
             facts["of the trial"] = [trial.trial_id] * 1000
             (raw / "file").write_bytes(bytes(1000))
@@ -130,8 +117,7 @@ def test_a_trial_s_bookkeeping_holds_little_memory(tmp_path: Path, monkeypatch: 
     run = run_of(tmp_path, trials)
     tracemalloc.start()
     try:
-        session = Facts()
-        run_trials(run, trials, InTurn(lambda _: session), PlainObserver(Console(quiet=True)), Policy(retries=1))
+        gone_through(run, trials, Facts(), Policy(retries=1))
     finally:
         tracemalloc.stop()
     grown = held[len(trials) - 1] - held[len(trials) // 2]
@@ -162,13 +148,11 @@ def after_a_tenth(repetitions: int, seed: int, *, planned: bool) -> float:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_time_left_is_right_after_a_tenth_where_each_block_was_visited(seed: int) -> None:
-    assert after_a_tenth(10, seed, planned=False) == pytest.approx(1, abs=0.1)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_and_where_most_blocks_were_not_since_the_plan_knows_their_bursts(seed: int) -> None:
-    assert after_a_tenth(3, seed, planned=True) == pytest.approx(1, abs=0.1)
+@pytest.mark.parametrize(
+    ("repetitions", "planned"), [(10, False), (3, True)], ids=["each block was visited", "the plan knows the bursts"]
+)
+def test_the_time_left_is_right_after_a_tenth(seed: int, repetitions: int, planned: bool) -> None:
+    assert after_a_tenth(repetitions, seed, planned=planned) == pytest.approx(1, abs=0.1)
 
 
 def test_a_failed_trial_is_owed_and_counted_once_more() -> None:
@@ -181,21 +165,22 @@ def test_a_failed_trial_is_owed_and_counted_once_more() -> None:
     assert state.next_attempt("a") == 3
 
 
-def test_the_first_trial_of_a_block_tells_little_of_the_others() -> None:
-    """A guest starts for 48 s, then each trial takes 0.2 s: 3 h 48 min were shown where 2 were left."""
+@pytest.mark.parametrize(
+    ("took", "labs", "left_s"),
+    [
+        ((48.2, 0.2, 0.2), 1, 97 * 0.2),  # a guest starts: 3 h 48 min were shown where 2 were left
+        ((3.0,), 2, 99 * 3.0 / 2),
+    ],
+)
+def test_the_time_left_goes_by_a_usual_trial_and_is_shared_by_labs(
+    took: tuple[float, ...], labs: int, left_s: float
+) -> None:
     state = RunState("ab12")
     state.plan([f"t{n}" for n in range(100)], [0] * 100)
-    for number, took in enumerate((48.2, 0.2, 0.2)):
-        state.add(attempt_of(f"t{number}", took_s=took))
-    assert state.eta_s == pytest.approx(97 * 0.2)
-
-
-def test_labs_share_the_time_that_is_left() -> None:
-    state = RunState("ab12")
-    state.plan(["a", "b", "c"], [0, 0, 0])
-    state.add(attempt_of("a", took_s=3.0))
-    state.labs = 2
-    assert state.eta_s == 3.0
+    state.labs = labs
+    for number, one in enumerate(took):
+        state.add(attempt_of(f"t{number}", took_s=one))
+    assert state.eta_s == pytest.approx(left_s)
 
 
 def test_a_run_that_is_extended_keeps_the_blocks_of_its_plans_apart(tmp_path: Path) -> None:

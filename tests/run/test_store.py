@@ -34,39 +34,40 @@ def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="name: t\n")
 
 
-def test_a_run_has_its_name_in_its_own_folder_too(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_do_not_collide_and_are_known_within_a_run_too(
+    tmp_path: Path, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert RunDirectory.create(tmp_path, "t", run_id="cd34", plan_yaml="").path.name == run.path.name + "-2"
     monkeypatch.chdir(run.path)
     assert RunDirectory.open(Path()).name == run.path.name
 
 
-def test_names_do_not_collide(tmp_path: Path, run: RunDirectory) -> None:
-    again = RunDirectory.create(tmp_path, "t", run_id="cd34", plan_yaml="")
-    assert again.path.name == run.path.name + "-2"
-
-
-def killed_while_made(parent: Path, after: str) -> None:
-    """Make a run in another process, which is killed after it has written line ``after`` of its journal."""
-    code = """
-        import os, pathlib, sys
-        from xdplab.run.journal import Journal
-        from xdplab.run.rundir import RunDirectory
-        append = Journal.append
-        def kill(self, event, **facts):
-            if sys.argv[2] != "nothing":
-                append(self, event, **facts)
-            if sys.argv[2] in ("nothing", event):
-                os.kill(os.getpid(), 9)
-        Journal.append = kill
-        RunDirectory.create(pathlib.Path(sys.argv[1]), "t", run_id="ab12", plan_yaml="name: t\\n",
-                            fill=lambda run: run.record("planned", trials=["x-r1"], blocks=[0]))
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(parent), after], check=False)
+def killed(code: str, *argv: str) -> None:
+    """Run this code in another process, which ends with a kill."""
+    head = (
+        "import os, pathlib, sys\nfrom xdplab.run.journal import Journal\nfrom xdplab.run.rundir import RunDirectory\n"
+    )
+    done = subprocess.run([sys.executable, "-c", head + textwrap.dedent(code), *argv], check=False)
     assert done.returncode == -9
+
+
+MAKING = """
+    append = Journal.append
+    def kill(self, event, **facts):
+        if sys.argv[2] != "nothing":
+            append(self, event, **facts)
+        if sys.argv[2] in ("nothing", event):
+            os.kill(os.getpid(), 9)
+    Journal.append = kill
+    RunDirectory.create(pathlib.Path(sys.argv[1]), "t", run_id="ab12", plan_yaml="name: t\\n",
+                        fill=lambda run: run.record("planned", trials=["x-r1"], blocks=[0]))
+"""
 
 
 @pytest.mark.parametrize("after", ["nothing", "created", "planned"])
 def test_a_run_that_was_killed_before_it_was_whole_is_none_and_in_no_ones_way(tmp_path: Path, after: str) -> None:
-    killed_while_made(tmp_path, after)
+    """``after``: the line of its journal after which it was killed."""
+    killed(MAKING, str(tmp_path), after)
     assert [p for p in tmp_path.iterdir() if not p.name.startswith(".")] == []
     run = RunDirectory.create(tmp_path, "t", run_id="cd34", plan_yaml="")
     assert list(tmp_path.iterdir()) == [run.path], "the remains of the kill are removed"
@@ -125,26 +126,33 @@ def test_an_edited_middle_line_is_named(run: RunDirectory) -> None:
         list(run.journal.events())
 
 
-def test_an_attempt_that_raises_leaves_nothing(run: RunDirectory) -> None:
-    def broken() -> None:
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (RuntimeError(), RuntimeError),
+        *((OSError(number, os.strerror(number)), ResultsError) for number in (errno.ENOSPC, errno.EIO, errno.EDQUOT)),
+    ],
+)
+def test_an_attempt_that_fails_is_absent_and_a_disks_failure_is_named(
+    run: RunDirectory, error: Exception, shown: type[Exception]
+) -> None:
+    def failing() -> None:
         with run.attempt("t-r1", 1) as raw:
             (raw / "half").write_text("x")
-            raise RuntimeError
+            raise error
 
-    with pytest.raises(RuntimeError):
-        broken()
+    with pytest.raises(shown, match=os.strerror(error.errno) if isinstance(error, OSError) else None):
+        failing()
     assert list((run.path / "raw" / "t-r1").iterdir()) == []
 
 
 def test_a_killed_attempt_is_swept_by_the_next_writer(run: RunDirectory) -> None:
     code = """
-        import os, pathlib, sys
-        from xdplab.run.rundir import RunDirectory
         with RunDirectory(pathlib.Path(sys.argv[1])).attempt("t-r1", 1) as raw:
             (raw / "half").write_text("x")
             os.kill(os.getpid(), 9)
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(run.path)], check=False)
+    killed(code, str(run.path))
     assert list((run.path / "raw").glob("*/.*")) != []
     with run.writer():
         assert list((run.path / "raw").glob("*/.*")) == []
@@ -168,27 +176,18 @@ def test_half_written_files_are_swept_and_a_persons_own_hidden_files_stay(run: R
         assert all(p.exists() for p in own)
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-def test_a_disk_that_fails_in_an_attempt_is_one_error_and_the_attempt_absent(run: RunDirectory, number: int) -> None:
-    def failing() -> None:
-        with run.attempt("t-r1", 1) as raw:
-            (raw / "whole").write_text("x")
-            raise OSError(number, os.strerror(number))
-
-    with pytest.raises(ResultsError, match=os.strerror(number)) as told:
-        failing()
-    assert told.value.exit_code == 7
-    assert list((run.path / "raw" / "t-r1").iterdir()) == []
-
-
-def test_a_copy_that_fails_says_why(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="No space left"), disk_errors(tmp_path / "programs"):
-        raise shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")])
-
-
-def test_an_error_that_is_not_the_disks_stays_what_it_is(tmp_path: Path) -> None:
-    with pytest.raises(ConnectionResetError), disk_errors(tmp_path):
-        raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+@pytest.mark.parametrize(
+    ("error", "shown", "words"),
+    [
+        (shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")]), ResultsError, "No space left"),
+        (ConnectionResetError(errno.ECONNRESET, "reset by peer"), ConnectionResetError, "reset"),
+    ],
+)
+def test_only_errors_of_the_disk_are_the_results(
+    tmp_path: Path, error: Exception, shown: type[Exception], words: str
+) -> None:
+    with pytest.raises(shown, match=words), disk_errors(tmp_path / "programs"):
+        raise error
 
 
 def test_a_second_writer_is_refused(run: RunDirectory) -> None:
@@ -209,13 +208,10 @@ def test_a_run_directory_can_be_moved(tmp_path: Path, run: RunDirectory) -> None
     run.path.rename(moved)
     again = RunDirectory.open(moved)
     assert again.run_id == "ab12"
+    with pytest.raises(ResultsError, match="not a run directory"):
+        RunDirectory.open(run.path)
     assert json.loads((moved / "manifest.json").read_text()) == {"kernel": "6.18"}
     assert str(tmp_path) not in "".join(p.read_text() for p in moved.rglob("*") if p.is_file())
-
-
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="not a run directory"):
-        RunDirectory.open(tmp_path)
 
 
 def test_tables_keep_null_apart_from_zero(run: RunDirectory) -> None:
@@ -232,23 +228,17 @@ def test_a_column_without_description_is_refused() -> None:
         trials_frame([{"mystery": 1}])
 
 
-def test_a_column_of_texts_keeps_nulls_and_has_each_text_as_often_as_it_stands() -> None:
-    """Reasons of nulls are long, and thousands of trials share them: the column is made from each text once."""
+def test_a_column_of_texts_keeps_nulls_and_takes_no_more_memory_than_its_texts() -> None:
+    """Reasons of nulls are long, and thousands of trials share them. Arrow's own builder took twice as much."""
     cells = ["{}", None, "é" * 5000, "{}", None]
     column = texts(cells)
     assert column.dtype == "string"
     assert [None if cell is pd.NA else cell for cell in column] == cells
     assert pd.Series(texts([None, None]), dtype="string").isna().all()
-
-
-def test_a_column_of_texts_takes_no_more_memory_than_its_texts() -> None:
-    """Arrow's own builder took twice as much where the frequent texts are longer than the others."""
     before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
     pa.set_memory_pool(pool)
     try:
-        column = texts(["a" * 9000, *["b" * 10000] * 999])
-        kept = pa.array(column).nbytes
-        del column
+        kept = pa.array(texts(["a" * 9000, *["b" * 10000] * 999])).nbytes
     finally:
         pa.set_memory_pool(before)
     assert max(kept, pool.max_memory()) <= 1.01 * 10_000_000
@@ -303,11 +293,10 @@ def test_only_ones_own_links_lead_to_where_a_file_is_written(tmp_path: Path, vic
         pass
 
 
-@pytest.mark.parametrize("part", ["journal.jsonl", "run.log"])
-def test_no_file_of_a_run_is_opened_through_a_link(tmp_path: Path, part: str) -> None:
+def test_no_file_of_a_run_is_opened_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
-    (tmp_path / part).symlink_to(tmp_path / "precious")
-    with pytest.raises(OSError, match="symbolic"), open_file(tmp_path / part, "w"):
+    (tmp_path / "run.log").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic"), open_file(tmp_path / "run.log", "w"):
         pass
     assert (tmp_path / "precious").read_text() == "x"
 
@@ -339,19 +328,18 @@ def test_a_line_of_a_journal_that_is_no_event_is_said(tmp_path: Path, line: str)
         list(run.journal.events())
 
 
-def standing(run: RunDirectory) -> str:
-    done = CliRunner().invoke(cli, ["status", str(run.path), "--json"], catch_exceptions=False)
-    return str(json.loads(done.output)[0]["state"])
-
-
-def finished(run: RunDirectory, trial_id: str) -> None:
-    run.journal.append("finished", **vars(attempt_of(trial_id)))
-
-
 def test_status_tells_a_run_under_way_from_a_killed_and_from_a_complete_one(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All three once had the state "under way, or killed"."""
+
+    def standing(run: RunDirectory) -> str:
+        done = CliRunner().invoke(cli, ["status", str(run.path), "--json"], catch_exceptions=False)
+        return str(json.loads(done.output)[0]["state"])
+
+    def finished(run: RunDirectory, trial_id: str) -> None:
+        run.journal.append("finished", **vars(attempt_of(trial_id)))
+
     run.record("planned", trials=["a-r1", "b-r1"], blocks=[0, 0])
     assert standing(run) == "beginning"
     with monkeypatch.context() as later:

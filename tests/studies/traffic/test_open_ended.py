@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rich.console import Console
+from tests.run.sessions import Session, gone_through
 
 from xdplab.errors import PlanError
 from xdplab.plan import Plan, Trial, parse_plan
-from xdplab.run.engine import InTurn, Policy, run_trials
-from xdplab.run.progress import PlainObserver, ending, to_go
+from xdplab.run.engine import Policy
+from xdplab.run.progress import ending, to_go
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, read_state
 from xdplab.studies.traffic import open_ended
@@ -26,17 +26,11 @@ UNTIL = {"name": "u", "repetitions": {"until": "2%", "at_least": 4, "at_most": 1
 SPREAD = {"native": 0.003, "generic": 0.03}
 
 
-class MadeUp:
+class MadeUp(Session):
     """Rates of 1 Mpps in native mode and 0.3 in generic; native's spread is a tenth of generic's."""
-
-    facts = dict
 
     def __init__(self, kill_after: int | None = None) -> None:
         self.left = kill_after
-
-    def enter_block(self, trials: Sequence[Trial]) -> None: ...
-
-    def leave_block(self) -> None: ...
 
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
         if self.left == 0:
@@ -61,23 +55,13 @@ def made(tmp_path: Path, plan: dict[str, Any] = UNTIL) -> RunDirectory:
 
 def go(run: RunDirectory, kill_after: int | None = None) -> RunState:
     trials = run_trials_of(run)
-    known = OpenEnded(run, run_plan(run), trials)
-    observer = PlainObserver(Console(quiet=True))
-    session = MadeUp(kill_after)
-    return run_trials(run, trials, InTurn(lambda _: session), observer, Policy(stop=known))
-
-
-def by_mode(run: RunDirectory, state: RunState) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for trial in run_trials_of(run):
-        counts[trial.point.mode] = counts.get(trial.point.mode, 0) + (trial.trial_id in state.last)
-    return counts
+    return gone_through(run, trials, MadeUp(kill_after), Policy(stop=OpenEnded(run, run_plan(run), trials)))
 
 
 def test_a_quiet_point_is_known_soon_and_a_noisy_one_goes_on(tmp_path: Path) -> None:
     run = made(tmp_path)
     state = go(run)
-    counts = by_mode(run, state)
+    counts = Counter(trial.point.mode for trial in run_trials_of(run) if trial.trial_id in state.last)
     # N = 0 continues as long as any N does: a cost needs the baseline of the same repetition.
     assert 12 + 8 <= counts["native"] < 12 + 12  # fewer than eight values have no interval
     assert counts["generic"] == 2 * 12
