@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import FormatError
-from xdplab.studies.jit.jitbench import parse_jitbench
+from xdplab.studies.jit.subjects import parse_jitbench
 from xdplab.studies.jit.testbpf_log import parse_test_bpf
 
 LOG = (Path(__file__).parent / "recorded" / "test_bpf.txt").read_text()
@@ -34,7 +34,7 @@ def test_a_wrong_result_is_no_time():
     log += "[ 1.1] test_bpf: #4 Y FAIL to prog_create err=-22 len=3\n"
     log += "[ 1.2] test_bpf: Summary: 0 PASSED, 2 FAILED, [1/1 JIT'ed]\n"
     wrong, refused = parse_test_bpf(log)
-    assert (wrong.ns, wrong.passed, wrong.jited, wrong.words) == ((12, None), False, True, "FAIL (1 times)")
+    assert (wrong.ns, wrong.passed, wrong.jited, wrong.ending) == ((12, None), False, True, "FAIL (1 times)")
     assert (refused.name, refused.ns, refused.passed, refused.jited) == ("Y", (), False, None)
 
 

@@ -14,7 +14,7 @@ from tests.thesis.thesis_logs import generator_log, perf_log, sar_log
 from xdplab.counters.samples import parse_samples
 from xdplab.errors import FormatError
 from xdplab.formats import ethtool, iplink, perf, procstat, sar, softnet
-from xdplab.studies.jit import jitbench, sizes
+from xdplab.studies.jit import subjects
 from xdplab.studies.jit import testbpf_log as test_bpf
 from xdplab.studies.offload import bpftool
 from xdplab.thesis.generator_log import parse_generator_log
@@ -43,9 +43,9 @@ PARSERS: dict[str, tuple[Parser, bytes]] = {
     "bpftool prog": (bpftool.parse_programs, (RECORDED / "bpftool_programs.json").read_bytes()),
     "bpftool net": (bpftool.parse_net, (RECORDED / "bpftool_net.json").read_bytes()),
     "test_bpf": (test_bpf.parse_test_bpf, (RECORDED / "test_bpf.txt").read_bytes()),
-    "jitbench": (jitbench.parse_jitbench, (RECORDED / "jitbench.jsonl").read_bytes()),
+    "jitbench": (subjects.parse_jitbench, (RECORDED / "jitbench.jsonl").read_bytes()),
     "samples": (parse_samples, SAMPLES),
-    "bpf_prog_free": (sizes.parse_sizes, FREED),
+    "bpf_prog_free": (test_bpf.parse_sizes, FREED),
 }
 
 THESIS: dict[str, tuple[Callable[[bytes], object], bytes]] = {

@@ -30,8 +30,8 @@ def every() -> dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], .
     from xdplab.labs.servers.inventory import load_inventory
     from xdplab.plan.model import load_plan
     from xdplab.run.journal import Journal
+    from xdplab.studies.execution.codelines import parse_objdump
     from xdplab.studies.execution.microbench import parse_microbench
-    from xdplab.studies.execution.objdump import parse_objdump
     from xdplab.studies.jit.cbpf import parse_ddd
     from xdplab.studies.loading.ftrace import parse_function_graph
     from xdplab.studies.loading.loadbench import parse_loadbench

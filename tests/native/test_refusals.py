@@ -23,7 +23,7 @@ from xdplab.programs.build import compile_command
 from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.userspace import compile_user
 from xdplab.resources import shipped
-from xdplab.studies.jit.jitbench import parse_jitbench
+from xdplab.studies.jit.subjects import parse_jitbench
 from xdplab.studies.loading.loadbench import parse_loadbench
 
 pytestmark = pytest.mark.root

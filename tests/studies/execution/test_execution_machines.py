@@ -16,8 +16,8 @@ from xdplab.labs.vm import headers
 from xdplab.labs.vm.architectures import KNOWN
 from xdplab.resources import shipped
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
+from xdplab.studies.execution.codelines import parse_objdump
 from xdplab.studies.execution.machines import MACHINES
-from xdplab.studies.execution.objdump import parse_objdump
 from xdplab.studies.execution.objects import build, build_for, build_module, object_name
 from xdplab.studies.execution.proof import examine
 

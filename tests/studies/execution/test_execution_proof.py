@@ -17,9 +17,9 @@ from xdplab.labs.guests import modules
 from xdplab.labs.vm import headers
 from xdplab.resources import shipped
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
+from xdplab.studies.execution.codelines import CodeLine, parse_objdump
 from xdplab.studies.execution.enclosure import Flow, TimedWork, complaints
 from xdplab.studies.execution.microbench import TimedCall
-from xdplab.studies.execution.objdump import CodeLine, parse_objdump
 from xdplab.studies.execution.objects import build, build_module, object_name
 from xdplab.studies.execution.points import ExecutionRequest
 from xdplab.studies.execution.proof import examine, require_results

@@ -18,17 +18,16 @@ from xdplab.programs.image import Image
 from xdplab.programs.machine import Interpreter
 from xdplab.studies.jit import cbpf, ebpf, filters, joined, subjects, summaries
 from xdplab.studies.jit.classes import A_AT, B_AT, CLASSES, FRAME, SIZES, STACK, STORED_AT
-from xdplab.studies.jit.frames import FRAMES
-from xdplab.studies.jit.kerneltests import chosen_range
-from xdplab.studies.jit.kinds import KINDS, kind_of
-from xdplab.studies.jit.module import read_module
+from xdplab.studies.jit.filters import FRAMES
+from xdplab.studies.jit.joined import KINDS, kind_of
+from xdplab.studies.jit.kerneltests import chosen_range, read_module
 from xdplab.studies.jit.points import MODES, PARTS, JitPoint, JitRequest, smallest
 from xdplab.studies.jit.published import EXPERIMENTS
 from xdplab.studies.jit.rows import COLUMNS, _amplified, suite_rows
 from xdplab.studies.jit.runs import STUDY
-from xdplab.studies.jit.sizes import Size, parse_sizes, watched
 from xdplab.studies.jit.study import LOG, TESTS
 from xdplab.studies.jit.study import SIZES as SIZES_FILE
+from xdplab.studies.jit.testbpf_log import Size, parse_sizes, watched
 from xdplab.studies.jit.views import VIEWS, possible
 from xdplab.studies.points import schedule
 

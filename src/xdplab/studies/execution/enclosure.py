@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdplab.studies.execution.objdump import CodeLine
+from xdplab.studies.execution.codelines import CodeLine
 
 MOST_LOADS_OUTSIDE = 8
 """What a wrapper itself reads: its arguments, the packet's bounds, the input."""

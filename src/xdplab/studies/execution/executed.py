@@ -23,7 +23,7 @@ from xdplab.programs.image import Image, read_image
 from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.steps import Registers
 from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, CLOCKS, MODULE, Benchmark
-from xdplab.studies.execution.bytecode import HELPERS, divides, gives_quotient, multiplies, widely
+from xdplab.studies.execution.codelines import HELPERS, divides, gives_quotient, multiplies, widely
 from xdplab.studies.execution.machines import PAGE, machine_of
 
 FRAME_BYTES = 256

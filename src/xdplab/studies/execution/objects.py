@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from xdplab.compiler import find_clang
@@ -102,9 +102,3 @@ def _make(folder: Path, wanted: Iterable[str]) -> None:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-1:]
         raise ProgramError(f"a benchmark does not compile: {lines[0] if lines else 'make said nothing'}")
-
-
-def states(files: Mapping[str, bytes], benchmark: Benchmark) -> str | None:
-    """Return the name of the file with the working set's first contents; None if it begins with zeros."""
-    name = f"{benchmark.kernel}.state"
-    return name if name in files else None

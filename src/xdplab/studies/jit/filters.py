@@ -1,16 +1,71 @@
-"""The measured classic filters: xdplab's own, those that tcpdump compiles, and one of system calls."""
+"""The measured classic filters: our own, those that tcpdump compiles, and one of system calls; the packets they see."""
 
 from __future__ import annotations
 
 import shutil
+import socket
 import struct
 import subprocess
 from collections.abc import Mapping, Sequence
 
 from xdplab.errors import PlanError
 from xdplab.studies.jit import cbpf as c
-from xdplab.studies.jit import frames as f
 from xdplab.studies.jit.cbpf import Op
+
+ETHER_IPV4, ETHER_ARP, ETHER_IPV6, ETHER_PTP, ETHER_VLAN = 0x0800, 0x0806, 0x86DD, 0x88F7, 0x8100
+TCP, UDP = 6, 17
+PTP_PORT, DHCP_CLIENT, DHCP_SERVER = 319, 68, 67
+_PTP_V2_SYNC = bytes([0x00, 0x02]) + bytes(42)
+
+
+def ethernet(kind: int, payload: bytes, *, vlan: bool = False) -> bytes:
+    """Return a frame without FCS, padded to its least length."""
+    tag = struct.pack(">HH", ETHER_VLAN, 7) if vlan else b""
+    frame = bytes.fromhex("02000000000102000000000a") + tag + struct.pack(">H", kind) + payload
+    return frame.ljust(60, b"\0")
+
+
+def ipv4(protocol: int, payload: bytes, source: str = "192.0.2.1", target: str = "192.0.2.2") -> bytes:
+    header = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(payload), 1, 0x4000, 64, protocol, 0)
+    return header + socket.inet_aton(source) + socket.inet_aton(target) + payload
+
+
+def ipv6(protocol: int, payload: bytes) -> bytes:
+    addresses = socket.inet_pton(socket.AF_INET6, "2001:db8::1") + socket.inet_pton(socket.AF_INET6, "2001:db8::2")
+    return struct.pack(">IHBB", 6 << 28, len(payload), protocol, 64) + addresses + payload
+
+
+def udp(source: int, target: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">HHHH", source, target, 8 + len(payload), 0) + payload
+
+
+def tcp(source: int, target: int, flags: int = 0x02) -> bytes:
+    return struct.pack(">HHIIBBHHH", source, target, 1, 0, 5 << 4, flags, 1000, 0, 0)
+
+
+FRAMES: dict[str, bytes] = {
+    "arp": ethernet(ETHER_ARP, bytes.fromhex("0001080006040001") + bytes(20)),
+    "ipv4-tcp": ethernet(ETHER_IPV4, ipv4(TCP, tcp(40000, 22))),
+    "ipv4-udp": ethernet(ETHER_IPV4, ipv4(UDP, udp(40000, 53, bytes(18)))),
+    "ipv4-dhcp": ethernet(ETHER_IPV4, ipv4(UDP, udp(DHCP_SERVER, DHCP_CLIENT, bytes(240)))),
+    "ipv4-ptp": ethernet(ETHER_IPV4, ipv4(UDP, udp(PTP_PORT, PTP_PORT, _PTP_V2_SYNC))),
+    "ipv6-udp": ethernet(ETHER_IPV6, ipv6(UDP, udp(40000, 53, bytes(18)))),
+    "ipv6-ptp": ethernet(ETHER_IPV6, ipv6(UDP, udp(PTP_PORT, PTP_PORT, _PTP_V2_SYNC))),
+    "ptp": ethernet(ETHER_PTP, _PTP_V2_SYNC),
+    "vlan-ptp": ethernet(ETHER_PTP, _PTP_V2_SYNC, vlan=True),
+}
+"""Frames by name, as a filter gets them: from the Ethernet header on."""
+
+
+def on_loopback(payload_bytes: int) -> bytes:
+    """Return a UDP datagram as a packet socket sees it on the loopback device."""
+    inner = ipv4(UDP, udp(40000, 40001, bytes(payload_bytes)), "127.0.0.1", "127.0.0.1")
+    return bytes(12) + struct.pack(">H", ETHER_IPV4) + inner
+
+
+TCP_ON_LOOPBACK = bytes(12) + struct.pack(">H", ETHER_IPV4) + ipv4(TCP, tcp(40000, 40001, 0x10), *(["127.0.0.1"] * 2))
+"""A segment of a TCP connection as a packet socket sees it on the loopback device."""
+
 
 ALL, NOTHING = 262144, 0
 """The result of tcpdump's filters for a matching packet, in bytes; 0 for all others."""
@@ -18,19 +73,19 @@ ALL, NOTHING = 262144, 0
 V2, IPV4, IPV6, L2, VLAN = 0x02, 0x10, 0x20, 0x40, 0x80
 """Classes of PTP packets, as linux/ptp_classify.h numbers them; the lowest four bits are the version."""
 
-IP = (c.load(c.HALF, 12), c.equal(f.ETHER_IPV4, 0, 1), c.ret(ALL), c.ret(NOTHING))
+IP = (c.load(c.HALF, 12), c.equal(ETHER_IPV4, 0, 1), c.ret(ALL), c.ret(NOTHING))
 """The filter of `tcpdump ip`."""
 
 DHCP = (
     c.load(c.HALF, 12),
-    c.equal(f.ETHER_IPV4, 0, 8),
+    c.equal(ETHER_IPV4, 0, 8),
     c.load(c.BYTE, 23),
-    c.equal(f.UDP, 0, 6),
+    c.equal(UDP, 0, 6),
     c.load(c.HALF, 20),
     c.any_bit(0x1FFF, 4, 0),
     c.header_length(14),
     c.load_after_header(c.HALF, 16),
-    c.equal(f.DHCP_CLIENT, 0, 1),
+    c.equal(DHCP_CLIENT, 0, 1),
     c.ret(ALL),
     c.ret(NOTHING),
 )
@@ -47,29 +102,27 @@ def _ptp() -> tuple[Op, ...]:
     on_ethernet = _classified(L2, c.load(c.BYTE, 15))
     on_vlan = (
         c.load(c.HALF, 16),
-        c.equal(f.ETHER_PTP, 0, 4),
+        c.equal(ETHER_PTP, 0, 4),
         *_classified(L2 | VLAN, c.load(c.BYTE, 19)),
     )
     on_ipv4 = (
         c.load(c.BYTE, 23),
-        c.equal(f.UDP, 0, 9),
+        c.equal(UDP, 0, 9),
         c.load(c.HALF, 20),
         c.any_bit(0x1FFF, 7, 0),
         c.header_length(14),
         c.load_after_header(c.HALF, 16),
-        c.equal(f.PTP_PORT, 0, 4),
+        c.equal(PTP_PORT, 0, 4),
         *_classified(IPV4, c.load_after_header(c.BYTE, 23)),
     )
     on_ipv6 = (
         c.load(c.BYTE, 20),
-        c.equal(f.UDP, 0, 6),
+        c.equal(UDP, 0, 6),
         c.load(c.HALF, 56),
-        c.equal(f.PTP_PORT, 0, 4),
+        c.equal(PTP_PORT, 0, 4),
         *_classified(IPV6, c.load(c.BYTE, 63)),
     )
-    return _by_ether_type(
-        {f.ETHER_PTP: on_ethernet, f.ETHER_VLAN: on_vlan, f.ETHER_IPV4: on_ipv4, f.ETHER_IPV6: on_ipv6}
-    )
+    return _by_ether_type({ETHER_PTP: on_ethernet, ETHER_VLAN: on_vlan, ETHER_IPV4: on_ipv4, ETHER_IPV6: on_ipv6})
 
 
 def _by_ether_type(parts: Mapping[int, Sequence[Op]]) -> tuple[Op, ...]:

@@ -16,13 +16,23 @@ from xdplab.run.facts import facts_of
 from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
 from xdplab.studies.jit.classes import SIZES
-from xdplab.studies.jit.jitbench import JitTiming, parse_jitbench
 from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, TCP, TEST_BPF, TRAFFIC, JitPoint, JitRequest
-from xdplab.studies.jit.sizes import parse_sizes
 from xdplab.studies.jit.study import ASKED, BENCH, LOG, TESTS
 from xdplab.studies.jit.study import SIZES as SIZES_FILE
-from xdplab.studies.jit.subjects import FILTER, MANY_TAPS, NONE, OPEN, PAYLOADS, SAME, SHORTEST, TCP_KINDS, same
-from xdplab.studies.jit.testbpf_log import TestLine, parse_test_bpf
+from xdplab.studies.jit.subjects import (
+    FILTER,
+    MANY_TAPS,
+    NONE,
+    OPEN,
+    PAYLOADS,
+    SAME,
+    SHORTEST,
+    TCP_KINDS,
+    JitTiming,
+    parse_jitbench,
+    same,
+)
+from xdplab.studies.jit.testbpf_log import TestLine, parse_sizes, parse_test_bpf
 from xdplab.studies.places import PlaceFacts
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import StudyColumn, typed

@@ -16,11 +16,10 @@ from xdplab.studies.guests import compiler_of
 from xdplab.studies.jit import ebpf, subjects
 from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import CLASSES
-from xdplab.studies.jit.jitbench import parse_jitbench
 from xdplab.studies.jit.kerneltests import MODULE, KernelTests, find_tests, run_suite
 from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, JIT, TCP, TEST_BPF, TRAFFIC, JitPoint
-from xdplab.studies.jit.sizes import Sizes, watched
-from xdplab.studies.jit.testbpf_log import FIRST_SUITE, parse_test_bpf
+from xdplab.studies.jit.subjects import parse_jitbench
+from xdplab.studies.jit.testbpf_log import FIRST_SUITE, Sizes, parse_test_bpf, watched
 from xdplab.studies.placed import PlacedSession
 from xdplab.studies.places import Place, PlaceFacts
 from xdplab.studies.points import StudyTrial

@@ -12,8 +12,7 @@ from xdplab.figures.caption import because
 from xdplab.figures.marks import NO_BACKENDS, Axes, Order, Words
 from xdplab.studies.figure_table import Content, Figure, several_places, views
 from xdplab.studies.jit import joined
-from xdplab.studies.jit.joined import SPEED_UP
-from xdplab.studies.jit.kinds import CLASSIC
+from xdplab.studies.jit.joined import CLASSIC, SPEED_UP
 from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, MODES, TCP, TEST_BPF, TRAFFIC, JitPoint
 from xdplab.studies.jit.summaries import PUBLISHED_MEAN
 

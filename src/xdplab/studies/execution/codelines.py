@@ -1,14 +1,19 @@
-"""``objdump -dr --no-show-raw-insn``: one step per instruction, with its jump target and callee."""
+"""Compiled code as lines of one form, each with its jump target and callee: what `enclosure` decides on.
+
+They are read from ``objdump -dr --no-show-raw-insn`` of machine code, and from the instructions of a BPF object.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Literal
 
 from xdplab.formats.reading import lines_of, refuse
+from xdplab.programs.disassembly import disassemble
+from xdplab.programs.image import Image, Insn, read_image
 
 TOOL = "objdump"
 Kind = Literal["call", "jump", "branch", "return", "divide", "other"]
@@ -224,3 +229,75 @@ DIALECTS: dict[str, Dialect] = {
     ),
 }  # fmt: skip
 """By the names of `machines`."""
+
+
+HELPERS = {
+    1: "bpf_map_lookup_elem",
+    5: "bpf_ktime_get_ns",
+    7: "bpf_get_prandom_u32",
+    8: "bpf_get_smp_processor_id",
+    12: "bpf_tail_call",
+    195: "bpf_map_lookup_percpu_elem",
+}
+_LD_IMM64, _JUMPS, _WIDE = 0x18, (5, 6), 7
+_ARITHMETIC = (4, _WIDE)
+_GOTO, _CALL, _EXIT, _DIVIDE, _REMAINDER, _MULTIPLIES = 0x00, 0x80, 0x90, 0x30, 0x90, 0x20
+
+
+def lines_of_bpf(content: bytes) -> tuple[list[CodeLine], dict[str, int], str]:
+    """Return the steps of an object's XDP programs and subprograms, where each function begins, and all as text."""
+    image = read_image(content, several=True)  # the chain has two, and is loaded by name
+    return _bpf_lines(image), {name: at for at, name in image.functions.items()}, disassemble(image)
+
+
+def _bpf_lines(image: Image) -> list[CodeLine]:
+    steps, skip = [], False
+    for at, insn in enumerate(image.insns):
+        if not skip:
+            steps.append(_bpf_line(image, at, insn))
+        skip = insn.code == _LD_IMM64 and not skip
+    return steps
+
+
+def _bpf_line(image: Image, at: int, insn: Insn) -> CodeLine:
+    kind = insn.code & 7
+    if kind in _JUMPS:
+        return _bpf_branch(image, at, insn)
+    memory = insn.code & 0xE0 == 0x60
+    return CodeLine(at, "divide" if divides(insn) else "other", "", loads=kind == 1 and memory, stores=kind in (2, 3))
+
+
+def divides(insn: Insn) -> bool:
+    """Tell whether an instruction is a division or takes a remainder."""
+    return insn.code & 7 in _ARITHMETIC and insn.code & 0xF0 in (_DIVIDE, _REMAINDER)
+
+
+def gives_quotient(insn: Insn) -> bool:
+    """Tell whether an instruction divides and gives no remainder: a program that wants it has to multiply."""
+    return insn.code & 7 in _ARITHMETIC and insn.code & 0xF0 == _DIVIDE
+
+
+def multiplies(insn: Insn) -> bool:
+    return insn.code & 7 in _ARITHMETIC and insn.code & 0xF0 == _MULTIPLIES
+
+
+def widely(insn: Insn) -> bool:
+    """Tell whether an instruction of arithmetic works on 64 bits."""
+    return insn.code & 7 == _WIDE
+
+
+def _bpf_branch(image: Image, at: int, insn: Insn) -> CodeLine:
+    operation = insn.code & 0xF0
+    if operation == _EXIT:
+        return CodeLine(at, "return", "")
+    if operation == _CALL:
+        inside = image.functions.get(at + 1 + insn.imm, "?")
+        return CodeLine(at, "call", "", callee=inside if insn.src == 1 else HELPERS.get(insn.imm, f"helper {insn.imm}"))
+    offset = insn.imm if insn.code == 0x06 else insn.off  # the long jump of -mcpu=v4
+    kind: Kind = "jump" if operation == _GOTO else "branch"
+    return CodeLine(at, kind, "", target=at + 1 + offset)
+
+
+def entry_of(steps: Sequence[CodeLine], at: int) -> int:
+    """Return the index of the step at an instruction's place."""
+    return next(i for i, step in enumerate(steps) if step.at == at)
