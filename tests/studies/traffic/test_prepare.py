@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,25 +33,22 @@ class Dying:
         return "prepared"
 
 
-def test_a_loader_that_is_killed_is_tried_again() -> None:
-    work = Dying(KILLED)
-    assert tried_again(1, work) == "prepared"
-    assert work.calls == 2
-
-
-def test_as_often_as_the_plan_says_and_no_more() -> None:
-    work = Dying(KILLED, KILLED, KILLED)
-    with pytest.raises(HostError, match="Killed"):
-        tried_again(1, work)
-    assert work.calls == 2
-
-
-@pytest.mark.parametrize("error", [HostLostError("dut is gone"), ProgramError("too complex")])
-def test_a_host_that_is_gone_and_a_program_that_is_refused_are_not(error: XdplabError) -> None:
-    work = Dying(error)
-    with pytest.raises(type(error)):
-        tried_again(3, work)
-    assert work.calls == 1
+@pytest.mark.parametrize(
+    ("errors", "retries", "calls", "shown"),
+    [
+        ([KILLED], 1, 2, None),
+        ([KILLED] * 3, 1, 2, HostError),  # as often as the plan says and no more
+        ([HostLostError("dut is gone")], 3, 1, HostLostError),
+        ([ProgramError("too complex")], 3, 1, ProgramError),
+    ],
+)
+def test_only_a_loader_that_is_killed_is_tried_again(
+    errors: list[XdplabError], retries: int, calls: int, shown: type[XdplabError] | None
+) -> None:
+    work = Dying(*errors)
+    with pytest.raises(shown) if shown else nullcontext():
+        assert tried_again(retries, work) == "prepared"
+    assert work.calls == calls
 
 
 def test_a_file_that_is_not_the_plans_is_not_measured(tmp_path: Path) -> None:

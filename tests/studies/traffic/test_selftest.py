@@ -38,16 +38,19 @@ def delayed(error_ns: float = 0.0, verdict: str = "valid") -> pd.DataFrame:
     ])  # fmt: skip
 
 
-def test_a_delay_is_recovered_within_1_us_and_1_percent() -> None:
-    assert [control.holds for control in delays_found(delayed())] == [True] * 3
-    assert [control.holds for control in delays_found(delayed(1500))] == [False, True, True]
-    assert [control.holds for control in delays_found(delayed(-12_000))] == [False] * 3
-    assert delays_found(delayed(1500))[0].found.startswith("11.50 µs (+1.50 µs), n = 3 at 5000pps")
-
-
-def test_a_delay_without_a_valid_trial_does_not_hold() -> None:
-    found = delays_found(delayed(verdict="invalid"))
-    assert [(c.holds, c.found) for c in found] == [(False, "no valid trial: the TG was deaf")] * 3
+@pytest.mark.parametrize(
+    ("trials", "holds", "words"),
+    [
+        (delayed(), [True] * 3, "10.00 µs (+0.00 µs), n = 3 at 5000pps"),
+        (delayed(1500), [False, True, True], "11.50 µs (+1.50 µs), n = 3 at 5000pps"),
+        (delayed(-12_000), [False] * 3, ""),
+        (delayed(verdict="invalid"), [False] * 3, "no valid trial: the TG was deaf"),
+    ],
+)
+def test_a_delay_is_recovered_within_1_us_and_1_percent(trials: pd.DataFrame, holds: list[bool], words: str) -> None:
+    found = delays_found(trials)
+    assert [control.holds for control in found] == holds
+    assert found[0].found.startswith(words)
 
 
 COLUMNS = ("lost_packets", "duplicate_packets", "reordered_packets", "foreign_packets")
@@ -71,32 +74,21 @@ def events(**other: Any) -> pd.DataFrame:
     return table
 
 
-def test_events_are_counted_exactly() -> None:
-    found = events_found(events())
-    assert [(c.control, c.holds) for c in found] == [
-        ("no event", True), ("loss", True), ("duplicates", True), ("reordering", True),
-        ("changed length", True),
-    ]  # fmt: skip
-    assert found[1].found == "50 in each of 3; by the DUT's driver 50 in each of 3"
-
-
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "loss"),
     [
-        {"lost_packets": 49},
-        {"reordered_packets": 1},
-        {"lost_packets": None},
-        {"xdp_actions": json.dumps({"drop": 49})},
-        {"xdp_actions": None},
+        ({}, True),
+        ({"lost_packets": 49}, False),
+        ({"reordered_packets": 1}, False),
+        ({"lost_packets": None}, False),
+        ({"xdp_actions": json.dumps({"drop": 49})}, False),
+        ({"xdp_actions": None}, False),
     ],
 )
-def test_one_count_that_is_off_or_missing_does_not_hold(wrong: dict[str, Any]) -> None:
+def test_events_are_counted_exactly_and_one_count_that_is_off_does_not_hold(wrong: dict[str, Any], loss: bool) -> None:
     found = {control.control: control.holds for control in events_found(events(**wrong))}
-    assert found == {"no event": True, "loss": False, "duplicates": True, "reordering": True, "changed length": True}
-
-
-def test_without_a_trial_nothing_holds() -> None:
-    assert not any(control.holds for control in events_found(events().iloc[:0]))
+    assert found == {"no event": True, "loss": loss, "duplicates": True, "reordering": True, "changed length": True}
+    assert not any(control.holds for control in events_found(events().iloc[:0])), "without a trial nothing holds"
 
 
 @pytest.mark.parametrize(

@@ -230,18 +230,12 @@ def test_a_generator_that_knows_no_due_times_has_no_headline_at_a_paced_load() -
     assert "did not count the frames as the window ended" in reasons["drained_packets"]
 
 
-def test_what_drained_after_the_window_is_left_out_of_the_rate() -> None:
-    one = burst()
-    row, _ = columns(one)
-    assert row["drained_packets"] == 20
-    assert in_window(one, 420) == (400, 0.4001)
-
-
 def test_a_rate_is_over_the_window_obtained_with_a_drain_or_without() -> None:
     """A watcher that is 2.7 ms late also counts the frames of these 2.7 ms: both kinds of row divide by its time."""
-    for rx in ((100, 100, 100, 120), (100, 100, 100, 100)):
-        late = burst(rx=rx, rx_window_s=0.4027)
-        assert in_window(late, sum(rx)) == (400, 0.4027)
+    for drained in (20, 0):
+        late = burst(rx=(100, 100, 100, 100 + drained), rx_window_s=0.4027)
+        assert columns(late)[0]["drained_packets"] == drained
+        assert in_window(late, 400 + drained) == (400, 0.4027)
 
 
 def test_counts_at_rest_are_over_the_time_in_which_frames_were_sent() -> None:
@@ -251,10 +245,19 @@ def test_counts_at_rest_are_over_the_time_in_which_frames_were_sent() -> None:
     assert in_window(less, 420) == (420, 0.4)
 
 
-def test_the_drain_is_no_step_of_the_rate() -> None:
-    found = burst_course(burst(rx=(100, 100, 100, 160)))
-    assert found is not None
-    assert (found.kind, found.change) == ("steady", 0.0)
+@pytest.mark.parametrize(
+    ("rx", "window", "kind", "change"),
+    [
+        ((100, 100, 100, 160), 400, "steady", 0.0),  # the drain is no step
+        ((0, 0, 0, 0), 0, "steady", 0.0),  # nothing comes back: the sent frames tell
+        ((60, 62, 130, 168), 400, "step", 78 / 100),
+    ],
+)
+def test_a_rate_that_changes_within_the_window_is_said(
+    rx: tuple[int, ...], window: int, kind: str, change: float
+) -> None:
+    row, _ = columns(burst(rx=rx, rx_window_packets=window))
+    assert (row["rate_change_kind"], row["rate_change"]) == (kind, pytest.approx(change))
 
 
 def test_the_course_of_what_came_back_ends_with_its_window() -> None:
@@ -264,17 +267,6 @@ def test_the_course_of_what_came_back_ends_with_its_window() -> None:
     found = burst_course(replace(one, intervals=(*before, replace(last, t_s=0.8))))
     assert found is not None
     assert (found.kind, found.change) == ("step", pytest.approx(78 / 100, rel=1e-3))
-
-
-def test_a_rate_that_doubles_within_the_window_is_said() -> None:
-    row, _ = columns(burst(rx=(60, 62, 130, 168)))
-    assert (row["rate_change_kind"], row["rate_change"]) == ("step", pytest.approx(78 / 100))
-
-
-def test_where_nothing_comes_back_the_sent_frames_tell() -> None:
-    found = burst_course(burst(rx=(0, 0, 0, 0), rx_window_packets=0))
-    assert found is not None
-    assert found.kind == "steady"
 
 
 def test_no_stamp_no_latency() -> None:

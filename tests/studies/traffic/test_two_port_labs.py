@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,21 +37,22 @@ def point_of(directions: str, **points: Any) -> Point:
     return points_of(plan, "shared")[0]
 
 
-@pytest.mark.parametrize("directions", ["one", "both"])
-def test_a_lab_of_one_link_is_named(directions: str) -> None:
-    with pytest.raises(
-        UnsupportedError, match=f"{directions} needs two links between TG and DUT, and lab rack has one"
-    ):
-        require(lab_with(8), None, point_of(directions))
-    require(lab_with(8), None, point_of("back"))
-
-
-def test_each_direction_has_cpus_of_its_own() -> None:
-    """Two real-time senders on one CPU would send one after the other."""
-    with pytest.raises(UnsupportedError, match="needs 4 CPUs of the TG, 2 for each direction, and it has 3"):
-        require(lab_with(3), SECOND, point_of("both", queues=2))
-    require(lab_with(4), SECOND, point_of("both", queues=2))
-    require(lab_with(1), SECOND, point_of("one", queues=2))
+@pytest.mark.parametrize(
+    ("cpus", "second", "directions", "words"),
+    [
+        (8, None, "one", "one needs two links between TG and DUT, and lab rack has one"),
+        (8, None, "both", "both needs two links"),
+        (8, None, "back", None),
+        (3, SECOND, "both", "needs 4 CPUs of the TG, 2 for each direction, and it has 3"),  # its senders are real-time
+        (4, SECOND, "both", None),
+        (1, SECOND, "one", None),
+    ],
+)
+def test_what_a_lab_lacks_for_two_ports_is_named(
+    cpus: int, second: SecondPort | None, directions: str, words: str | None
+) -> None:
+    with pytest.raises(UnsupportedError, match=words) if words else nullcontext():
+        require(lab_with(cpus), second, point_of(directions, queues=2))
 
 
 @pytest.mark.parametrize(("directions", "cpus"), [("back", (0, 1)), ("one", (0, 1)), ("both", (0, 1, 2, 3))])
@@ -95,22 +97,16 @@ def test_a_search_knows_one_port_only(tmp_path: Path) -> None:
         pass
 
 
+MTUS = {"": "1500", " (second port)": "9000"}
+
+
 def test_settings_of_the_second_ports_say_so_and_the_link_that_changed_more_counts() -> None:
     def found(mtu: str, changed: dict[str, Any], links: int) -> dict[str, Any]:
         shown = {"dut port.mtu": mtu, "tg port.mtu": mtu, "dut kernel.watchdog": "1"}
-        return {
-            "settings": json.dumps(shown),
-            "settings_changed": json.dumps(changed),
-            "link_changes": links,
-        }
+        return {"settings": json.dumps(shown), "settings_changed": json.dumps(changed), "link_changes": links}
 
     row = row_of(ports=[found("1500", {}, 0), found("9000", {"dut port.mtu": ["9000", "1500"]}, 2)], two_ports=True)
-    assert json.loads(row["settings"]) == {
-        "dut port.mtu": "1500",
-        "tg port.mtu": "1500",
-        "dut kernel.watchdog": "1",
-        "dut port.mtu (second port)": "9000",
-        "tg port.mtu (second port)": "9000",
-    }
+    first, second = ({f"{host} port.mtu{of}": mtu for host in ("dut", "tg")} for of, mtu in MTUS.items())
+    assert json.loads(row["settings"]) == first | second | {"dut kernel.watchdog": "1"}
     assert json.loads(row["settings_changed"]) == {"dut port.mtu (second port)": ["9000", "1500"]}
     assert row["link_changes"] == 2
