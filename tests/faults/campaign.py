@@ -30,16 +30,13 @@ from typing import IO, Any
 
 from tests.faults import page
 from tests.faults.page import CAMPAIGN, Row, today
+from tests.run import power_cut
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RECORD = ROOT / "results" / "sample"
-CUTS = ROOT / "tests" / "run" / "power_cut.py"
-_NAMES = (
-    (r"^[0-9-]+-sample(-\d+)?/|^\.[0-9a-f]{16}\.new/?", ""),
-    (r"[0-9a-f]{8}\.partial", "X"),
-    (r"\d+\.partial", "N"),
-)
+_RUN = r"^[0-9-]+-sample(-\d+)?/|^\.[0-9a-f]{16}\.new/?"
+_NAMES = ((_RUN, ""), (r"[0-9a-f]{8}\.partial", "X"), (r"\d+\.partial", "N"))
 
 FIRST, SEED = 600, 20261122
 
@@ -165,25 +162,15 @@ def power_cuts(repetitions: int) -> list[Point]:
     if os.geteuid() or shutil.which("mkfs.ext4") is None:
         return []
     with tempfile.TemporaryDirectory(prefix="xdplab-cuts-") as name:
-        done = subprocess.run(
-            ["unshare", "--mount", sys.executable, str(CUTS), name, str(repetitions)],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
-            capture_output=True,
-            text=True,
-        )
-    if done.returncode:
-        print(f"no power cuts: {done.stderr.strip().splitlines()[-1]}")  # noqa: T201
-    cuts = [json.loads(line) for line in done.stdout.splitlines()]
+        try:
+            cuts = power_cut.cuts(Path(name), repetitions)
+        except RuntimeError as error:
+            print(f"no power cuts: {error}")  # noqa: T201
+            return []
     return [
-        {
-            "fault": "power cut",
-            "call": "",
-            "path": "",
-            "lost": cut.get("lost", ["the run"]) + ["owed"] * bool(cut.get("owed", 1)),
-            "left": [],
-            "words": [cut["error"]] if "error" in cut else [],
-            "recover_s": cut.get("took_s"),
-        }
+        {"fault": "power cut", "call": "", "path": "", "left": [], "recover_s": cut.get("took_s")}
+        | {"lost": cut.get("lost", ["the run"]) + ["owed"] * bool(cut.get("owed", 1))}
+        | {"words": [cut["error"]] if "error" in cut else []}
         for cut in cuts
     ]
 
@@ -230,7 +217,7 @@ def real_runs(wanted: re.Pattern[str]) -> list[Point]:
     from tests.faults import real
 
     points = real.kills() + real.stops() + real.others()
-    return real.struck([point for point in points if wanted.search(f"{CAMPAIGN}{point.fault}")])
+    return real.struck([point for point in points if wanted.search(f"{CAMPAIGN}{point.fault} {point.detail}")])
 
 
 PARTS = ("replay", "real", "tests")

@@ -118,18 +118,8 @@ def _times(case: ElementTree.Element) -> int:
 def _report(row: Row, lab: bool, report: Path) -> list[ElementTree.Element]:
     """Run the tests with real traffic in their own network namespace, as shell/check.sh does, or the other tests."""
     marked = f"{'' if lab else 'not '}lab{'' if row.nightly else ' and not nightly'}"
-    argv = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        marked,
-        f"--junitxml={report}",
-        *row.files,
-    ]
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    argv = [*pytest, "-m", marked, f"--junitxml={report}", *row.files]
     if lab and not os.geteuid() and shutil.which("unshare"):
         argv = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *argv]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)

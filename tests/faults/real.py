@@ -1,8 +1,8 @@
 """Real runs with a fault in a process that a replay lacks (SSH, keeper, generator, loader, holder).
 
-`python -m tests.faults.real [REGEX]`: each fault strikes one process of a run in a lab of namespaces. Then `resume`
-runs, and the finished trials, the remains and the time are compared with the expected ones. strace kills a process at
-its N-th system call that writes.
+`python -m tests.faults.campaign --only real [--rows REGEX]`: each fault strikes one process of a run in a lab of
+namespaces. Then `resume` runs, and the finished trials, the remains and the time are compared with the expected ones.
+strace kills a process at its N-th system call that writes.
 """
 
 from __future__ import annotations
@@ -43,12 +43,8 @@ TRIALS = 6
 WRITING = "write,writev,pwrite64,sendto,sendmsg,rename,unlink,mkdir,fsync,ftruncate,chmod,fchmod,bpf,ioctl,execve,kill"
 RUN_S, CLEAN_S, APPEAR_S = 240.0, 30.0, 60.0
 PR_SET_CHILD_SUBREAPER = 36
-SYSCTLS = (
-    "net/core/bpf_jit_enable",
-    "net/core/bpf_jit_harden",
-    "kernel/bpf_stats_enabled",
-    "kernel/sched_rt_runtime_us",
-)
+SYSCTLS = [f"net/core/bpf_jit_{name}" for name in ("enable", "harden")]
+SYSCTLS += ["kernel/bpf_stats_enabled", "kernel/sched_rt_runtime_us"]
 XDPLAB = (sys.executable, "-m", "xdplab")
 
 Strike = Callable[[int, int], None]
@@ -475,13 +471,3 @@ def struck(points: Sequence[Point]) -> list[dict[str, Any]]:
             if bad:
                 print(outcome["said"], flush=True)  # noqa: T201
     return outcomes
-
-
-def main() -> int:
-    wanted = re.compile(sys.argv[1]) if len(sys.argv) > 1 else None
-    points = [p for p in kills() + stops() + others() if wanted is None or wanted.search(f"{p.fault} {p.detail}")]
-    return int(any(outcome["lost"] or outcome["left"] or outcome["words"] for outcome in struck(points)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

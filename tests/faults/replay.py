@@ -25,6 +25,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from tests.run.sessions import Session
 from xdplab.errors import XdplabError
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import is_owed
@@ -88,17 +89,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-class Replayed:
-    """A study that repeats the measurements of the recorded run."""
-
-    facts = dict
+class Replayed(Session):
+    """A session that repeats the measurements of the recorded run."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
-
-    def enter_block(self, trials: Sequence[Trial]) -> None: ...
-
-    def leave_block(self) -> None: ...
 
     def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
         for name, content in self._record.files[trial.trial_id].items():
@@ -180,14 +175,8 @@ class Campaign:
 
     def __init__(self, shim: str, record: Path, folder: Path) -> None:
         self._shim = ctypes.CDLL(shim)
-        self._shim.fault_arm.argtypes = [
-            ctypes.c_char_p,
-            ctypes.c_long,
-            ctypes.c_long,
-            ctypes.c_int,
-            ctypes.c_int,
-            ctypes.c_char_p,
-        ]
+        text, long, integer = ctypes.c_char_p, ctypes.c_long, ctypes.c_int
+        self._shim.fault_arm.argtypes = [text, long, long, integer, integer, text]
         self.replay = Replay(Record(record), folder / "results")
         self.folder = folder
         self._clean()

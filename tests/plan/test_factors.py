@@ -227,35 +227,6 @@ def test_no_average_ever_joins_two_points() -> None:
     assert [mark["n"] for mark in marks if mark["kind"] == "line"] == [2]
 
 
-def test_programs_that_differ_in_a_constant_are_two_bars(tmp_path: Path) -> None:
-    """They were once drawn as one bar, n = 6."""
-    factor = next(f for f in FACTORS if f.name == "rodata")
-    points = [points_of(plan, "shared") for plan in two_plans(factor, tmp_path)]
-    table = derive(judged(trials_frame(measured(points[0], 1.0) + measured(points[1], 0.5))))
-    marks = view("programs", table).marks.query("kind == 'bar'")
-    assert marks["n"].tolist() == [3, 3]
-    assert set(marks["x"]) == {"lb.bpf.c, rodata none", "lb.bpf.c, rodata backends=64"}
-    assert view("programs", table, hue="rodata").look.order.hues == ("backends=64", "none")
-
-
-def test_stamps_have_their_own_baselines_and_rows() -> None:
-    """Stamping every frame costs a closed loop 50 ns: N = 0 of one setting is not the baseline of the other."""
-    plan = {"name": "p9", "blocks": [
-        {"points": {"workload": "chase", "accesses": [0, 100]}, "traffic": {"stamp": [16, "all"]}},
-    ]}  # fmt: skip
-    points = points_of(parse_plan(plan), "shared")
-    rows = [row for p in points for row in measured([p], 1.0 if p.stamp == "16" else 0.6)]
-    table = derive(judged(trials_frame(rows)))
-    costs = table[table["accesses"] == 100].groupby("stamp")["access_ns"].mean()
-    alone = {
-        stamp: derive(judged(trials_frame([r for r in rows if r["stamp"] == stamp])))["access_ns"].dropna().mean()
-        for stamp in ("16", "all")
-    }
-    assert costs.to_dict() == pytest.approx(alone)
-    marks = pd.concat([found.marks for found in _views("throughput", table)])
-    assert marks.query("kind == 'line'")["n"].tolist() == [3, 3, 3, 3]
-
-
 def test_loads_that_look_alike_keep_their_digits() -> None:
     rates = [("1999kpps", 1.999e6), ("2001kpps", 2.001e6), ("2500kpps", 2.5e6)]
     runs = [

@@ -9,6 +9,7 @@ Prints one JSON line per cut. Runs in its own mount namespace, so nothing stays 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from xdplab.studies.traffic.run_files import create_run, run_trials_of
 
 POINTS = {"name": "cut", "blocks": [{"points": {"accesses": [0, 1, 2]}}]}
 FILES, BYTES = 21, 3000
+ROOT = Path(__file__).parents[2]
 
 
 class Writing(Session):
@@ -92,16 +94,26 @@ def look(image: Path, there: Path) -> dict[str, Any]:
         subprocess.run(["umount", str(there)], check=True)
 
 
+def cuts(folder: Path, repetitions: int = 2) -> list[dict[str, Any]]:
+    """Measure in a mount namespace of its own; return what each cut left. Raises RuntimeError with the last words."""
+    paths = f"{ROOT}:{ROOT / 'src'}"
+    argv = ["unshare", "--mount", sys.executable, __file__, str(folder), str(repetitions)]
+    done = subprocess.run(argv, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1])
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def main(folder: Path, repetitions: int = 2) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500m", "xdplab-cut", str(folder)], check=True)
-    disk, there, cuts = folder / "disk", folder / "there", []
+    disk, there, copies = folder / "disk", folder / "there", []
     subprocess.run(["truncate", "-s", "16m", str(disk)], check=True)
     subprocess.run(["mkfs.ext4", "-q", str(disk)], check=True)
     mounted(disk, there)
     run = create_run(parse_plan({**POINTS, "repetitions": repetitions}), there, lab="netns", arrangement="shared")
     with run.writer():
-        gone_through(run, run_trials_of(run), Writing(), watch=Cutting(disk, cuts))
-    for number, cut in enumerate(cuts):
+        gone_through(run, run_trials_of(run), Writing(), watch=Cutting(disk, copies))
+    for number, cut in enumerate(copies):
         print(json.dumps(look(cut, folder / f"there-{number}")))  # noqa: T201
         cut.unlink()
 

@@ -1,0 +1,173 @@
+"""Factors with rules of their own: a device's settings, stamps of the TG's device, several sizes, two ports, flows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xdplab.errors import PlanError
+from xdplab.generators import XDPGEN
+from xdplab.plan import Plan, Point, parse_plan, points_of, schedule
+from xdplab.plan.imix import SIMPLE, cycle_of
+from xdplab.studies.traffic.prepare import program_of
+from xdplab.studies.traffic.run_files import why_not_sliced
+from xdplab.yaml_file import read_yaml
+
+WHOLE = {"engine": "afxdp", "tx_stamp": "device", "tx_bind": "zerocopy", "rx_stamp": "device"}
+BY_COPY, TWO_CLOCKS = "by copy, the kernel writes a time of its own", "a latency between two clocks would not hold"
+
+
+def plan_of(points: dict[str, Any], **traffic: Any) -> Plan:
+    return parse_plan({"name": "t", "repetitions": 2, "blocks": [{"points": points, "traffic": traffic}]})
+
+
+def points(given: dict[str, Any] | None = None, **traffic: Any) -> list[Point]:
+    return points_of(plan_of({"accesses": 0} | (given or {}), **traffic), "shared")
+
+
+@pytest.mark.parametrize(
+    ("given", "traffic"),
+    [
+        ({"device": {}}, {}),
+        ({}, {"engine": "afxdp", "tx_stamp": "software"}),
+        ({}, {"imix": "none"}),
+        ({"accesses": 5}, {"directions": "back"}),
+    ],
+    ids=["device", "tx_stamp", "imix", "directions"],
+)
+def test_a_default_that_is_written_out_is_the_same_point(given: dict[str, Any], traffic: dict[str, Any]) -> None:
+    left_out = {name: value for name, value in traffic.items() if name == "engine"}
+    plain = points({name: value for name, value in given.items() if name == "accesses"}, **left_out)
+    assert points(given, **traffic) == plain
+    assert {point.program.action for point in plain} == {"tx"}
+
+
+@pytest.mark.parametrize(
+    ("given", "traffic", "words"),
+    [
+        *(({"device": wrong}, {}, "device") for wrong in ({"gro": False}, {"rings.rx": None}, {"rings.rx": 0.5}, 512)),
+        ({"device": {"rings.rx": [1, 2]}}, {}, "device"),
+        ({}, WHOLE | {"tx_bind": "copy"}, BY_COPY),
+        ({}, WHOLE | {"tx_bind": ["copy", "zerocopy"]}, BY_COPY),
+        ({}, WHOLE | {"engine": ["live", "afxdp"], "tx_bind": "copy"}, BY_COPY),
+        ({}, WHOLE | {"rx_stamp": "software"}, TWO_CLOCKS),
+        ({}, WHOLE | {"rx_stamp": ["software", "device"]}, TWO_CLOCKS),
+        ({}, WHOLE | {"stamp": ["none", 16]}, "`stamp` is none"),
+        ({}, {"imix": {64: 1}}, "traffic.imix: a mix has two sizes at least"),
+        ({}, {"imix": {63: 1, 128: 1}}, r"traffic.imix: must be at least 64 \(got 63\)"),
+        ({}, {"imix": {64: 1, 1519: 1}}, r"traffic.imix: must be at most 1518 \(got 1519\)"),
+        ({}, {"imix": {64: 0, 128: 1}}, "traffic.imix: must be at least 1 "),
+        ({}, {"imix": {64: 33, 128: 32}}, "traffic.imix: 65 frames in a cycle; at most 64 are possible"),
+        ({}, {"imix": "complex"}, "traffic.imix: must be 'none' or 'simple'"),
+        ({"mode": ["native", "af_xdp"]}, {"directions": "one"}, "mode af_xdp forwards to no other port"),
+        ({"mode": "offload"}, {"directions": ["back", "both"]}, "mode offload forwards to no other port"),
+        ({"device": {"features.gro": False}}, {"directions": "one"}, "`device` sets the first port only"),
+    ],
+)
+def test_what_would_mean_nothing_is_refused(given: dict[str, Any], traffic: dict[str, Any], words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        points(given, **traffic)
+
+
+def test_a_list_of_settings_is_a_factor_and_each_is_a_block() -> None:
+    text = "[{}, {rings.rx: 512, features.gro: off}, {features.gro: off, rings.rx: 512}, {rings.rx: 500}]"
+    asked = plan_of({"device": read_yaml(text)})
+    found = points_of(asked, "shared")
+    assert [p.factors()["device"] for p in found] == ["none", "features.gro=off rings.rx=512", "rings.rx=500"]
+    trials = schedule(asked, found)
+    assert len({(trial.block, trial.point.device) for trial in trials}) == len({trial.block for trial in trials}) == 3
+    (alone,) = points({"device": read_yaml('{coalesce.adaptive-rx: on, coalesce.rx-usecs: 50, x.key: "6d:5a"}')})
+    assert dict(alone.device) == {"coalesce.adaptive-rx": True, "coalesce.rx-usecs": 50, "x.key": "6d:5a"}
+
+
+@pytest.mark.parametrize(
+    ("given", "traffic"),
+    [({"device": [{}, {"rings.rx": 512}]}, {}), ({}, {"imix": ["none", {64: 7, 1518: 1}]})],
+    ids=["device", "imix"],
+)
+def test_a_resolved_plan_can_be_read_back(given: dict[str, Any], traffic: dict[str, Any]) -> None:
+    plan = plan_of(given, **traffic)
+    assert parse_plan(read_yaml(plan.to_yaml())) == plan
+
+
+def test_stamps_of_sending_are_a_factor_of_engine_afxdp_only() -> None:
+    found = points(**WHOLE | {"engine": ["live", "afxdp"], "tx_stamp": ["software", "device"]})
+    assert sorted((point.engine, point.tx_stamp or "-") for point in found) == [
+        ("afxdp", "device"),
+        ("afxdp", "software"),
+        ("live", "-"),
+    ]
+
+
+def test_the_simple_imix_is_7_4_1_of_40_576_and_1500_byte_packets() -> None:
+    assert [(size - 18, frames) for size, frames in SIMPLE] == [(46, 7), (576, 4), (1500, 1)]  # 40 is padded to 46
+    (point,) = points(imix="simple")
+    assert point.frame_sizes == (64, 594, 64, 64, 594, 64, 1518, 594, 64, 64, 594, 64)
+    assert point.mean_frame_bytes == pytest.approx(4342 / 12)
+
+
+@pytest.mark.parametrize("imix", [((64, 7), (594, 4), (1518, 1)), ((64, 1), (1518, 1)), ((100, 63), (1500, 1))])
+def test_a_cycle_has_the_frames_asked_for_spread_evenly(imix: tuple[tuple[int, int], ...]) -> None:
+    cycle = cycle_of(imix)
+    assert Counter(cycle) == dict(imix)
+    for size, frames in imix:
+        places = [place for place, own in enumerate(cycle * 2) if own == size]
+        gaps = {second - first for first, second in pairwise(places)}
+        assert max(gaps) <= -(-len(cycle) // frames) + len(imix) - 1, (size, gaps)
+
+
+def test_equal_mixes_are_one_point_and_others_are_not() -> None:
+    mixes = ["simple", {64: 7, 594: 4, 1518: 1}, {"1518": 2, "594": 8, "64": 14}, {1518: 1, 128: 3}]
+    assert [point.factors()["imix"] for point in points(imix=mixes)] == ["simple", "128:3 1518:1"]
+
+
+def test_a_frame_size_does_not_apply_to_several_sizes() -> None:
+    found = points({"frame_bytes": [64, 512]}, imix=["none", "simple"])
+    assert {(p.factors()["imix"], p.factors()["frame_bytes"]): str(p) for p in found} == {
+        ("none", 64): "array-read N=0, native, 64 B, 1 queue, live max, shared",
+        ("none", 512): "array-read N=0, native, 512 B, 1 queue, live max, shared",
+        ("simple", None): "array-read N=0, native, 1 queue, live max, shared, simple IMIX",
+    }
+
+
+@pytest.mark.parametrize(
+    ("imix", "load", "pps"),
+    [
+        ("simple", "100Mbit/s", 100e6 / (8 * (4342 / 12 + 20))),
+        ("none", "100Mbit/s", 100e6 / (8 * 84)),
+        ("simple", "20kpps", 20_000),
+    ],
+)
+def test_a_bit_rate_goes_by_the_mean_size(imix: str, load: str, pps: float) -> None:
+    assert points(imix=imix, load=load)[0].rate_pps == pytest.approx(pps)
+
+
+def test_a_users_program_knows_one_port(tmp_path: Path) -> None:
+    (tmp_path / "lb.bpf.c").write_text("int x;")
+    given = {"program": {"file": str(tmp_path / "lb.bpf.c")}}
+    assert len(points_of(plan_of(given | {"device": {"features.gro": False}}, directions="back"), "shared")) == 1
+    with pytest.raises(PlanError, match="a user's program does not know the other port"):
+        plan_of(given, directions="one")
+
+
+def test_between_two_ports_the_baseline_redirects_too() -> None:
+    found = points({"accesses": 5}, directions=["back", "one", "both"])
+    assert {(p.directions, p.program.action, p.ways, p.two_ports, p.program.accesses) for p in found} == {
+        (*way, accesses)
+        for way in (("back", "tx", 1, False), ("one", "redirect", 1, True), ("both", "redirect", 2, True))
+        for accesses in (0, 5)
+    }
+    assert {program_of(p.program).action for p in found if p.two_ports} == {"redirect"}
+    first, second = (points({"op": op}, directions="both")[0] for op in ("read", "write"))
+    assert why_not_sliced(first, second) == "with two ports the program would be exchanged on one of them only"
+
+
+def test_a_plan_allows_the_flows_of_the_generator_that_has_most() -> None:
+    most = max(able.max_flows for able in XDPGEN.capabilities.values())
+    points(flows=most)
+    with pytest.raises(PlanError, match="flows"):
+        points(flows=most + 1)
