@@ -19,10 +19,9 @@ from xdplab.run.frames import frame
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.digest import digest_logs
 from xdplab.thesis.made_logs import generator, names, perf, sar
-from xdplab.thesis.names import below_folder, parse_name
 from xdplab.thesis.rows import TrialLogs, trial_rows
 from xdplab.thesis.rules import corrected, judged_import
-from xdplab.thesis.source import Found, RawLog, raw_logs
+from xdplab.thesis.source import Found, RawLog, below_folder, parse_name, raw_logs
 
 PLACE = names("resultados1", "xdpdrv", 2, 100, 128)
 TOGETHER = 10

@@ -12,9 +12,8 @@ import pytest
 
 from xdplab.thesis.digest import SarDigest, digest_logs
 from xdplab.thesis.made_logs import names, sar
-from xdplab.thesis.names import parse_name
 from xdplab.thesis.samples import sar_parts
-from xdplab.thesis.source import MOST_BYTES, Found, RawLog, raw_logs
+from xdplab.thesis.source import MOST_BYTES, Found, RawLog, parse_name, raw_logs
 
 PLACE = names("resultados1", "xdpdrv", 2, 100, 128)
 WHOLE = sar(1000.0, 900.0, {0: 9.0}, samples=9)

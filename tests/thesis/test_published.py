@@ -15,8 +15,8 @@ from xdplab.errors import FigureError
 from xdplab.run.frames import frame
 from xdplab.thesis.album import Edition, regenerate
 from xdplab.thesis.columns import TRIAL_COLUMNS
+from xdplab.thesis.imported import read_thesis
 from xdplab.thesis.language import Language
-from xdplab.thesis.logs import read_thesis
 from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import (

@@ -23,7 +23,7 @@ from xdplab.thesis.conclusions import (
     own_reading,
     published_reading,
 )
-from xdplab.thesis.logs import read_thesis
+from xdplab.thesis.imported import read_thesis
 from xdplab.thesis.made_logs import tree, write
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import figure_named, published_figures, published_marks

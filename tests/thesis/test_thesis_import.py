@@ -15,10 +15,10 @@ from tests.run.nulls import unexplained
 from xdplab.errors import ResultsError
 from xdplab.run.frames import frame
 from xdplab.thesis.columns import TRIAL_COLUMNS
-from xdplab.thesis.logs import Imported, read_thesis
+from xdplab.thesis.imported import Imported, read_thesis
 from xdplab.thesis.made_logs import SAR_LEADS_S, generator, names, perf, rate_pps, sar, tree, write
-from xdplab.thesis.names import parse_name
 from xdplab.thesis.rules import judged_import
+from xdplab.thesis.source import parse_name
 
 
 def imported(folder: Path, files: dict[str, str | bytes]) -> Imported:

@@ -22,9 +22,8 @@ from xdplab.thesis.classes import like_for_like, program_classes, ring_depths
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.explain import explain
 from xdplab.thesis.findings import find_import
-from xdplab.thesis.imported import import_or_open, import_thesis, imported_trials
+from xdplab.thesis.imported import import_or_open, import_thesis, imported_trials, read_thesis
 from xdplab.thesis.kind import IMPORT, how_found
-from xdplab.thesis.logs import read_thesis
 from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
 from xdplab.thesis.rules import corrected, generator_ceiling_pps, judged_import
 

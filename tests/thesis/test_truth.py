@@ -27,9 +27,8 @@ from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdow
 from xdplab.thesis.explain import explain
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.generator_log import parse_generator_log
-from xdplab.thesis.imported import import_thesis, imported_trials
+from xdplab.thesis.imported import import_thesis, imported_trials, read_thesis
 from xdplab.thesis.latency import Latency, latency, two_levels
-from xdplab.thesis.logs import read_thesis
 from xdplab.thesis.made_logs import generator, names, rate_pps, sar, write
 from xdplab.thesis.printed import GREY, page_of, printed_sheet
 from xdplab.thesis.programs import count

@@ -10,7 +10,7 @@ from xdplab.run.frames import frame
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.generator_log import parse_generator_log, swapped_labels
-from xdplab.thesis.logs import read_thesis
+from xdplab.thesis.imported import read_thesis
 from xdplab.thesis.made_logs import generator, names, rate_pps, sar, write
 from xdplab.thesis.rules import corrected, judged_import
 

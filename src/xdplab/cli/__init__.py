@@ -33,11 +33,11 @@ VERBS = {
     "run": Verb("run", "run", "Measure PLAN: a file, or one of quick (the default), smoke, thesis."),
     "resume": Verb("run", "resume", "Continue RUN after Ctrl-C, a kill, or failed trials."),
     "status": Verb("run", "status", "Show how far RUN is, what failed, and how long the rest will take."),
-    "restore": Verb("restore", "restore", "Restore the settings of both ends of the lab's link."),
+    "restore": Verb("lab", "restore", "Restore the settings of both ends of the lab's link."),
     "search": Verb("search", "search", "Search every point of PLAN: MRR, NDR and PDR by MLRsearch, latency."),
     "race": Verb("race", "race", "Which is faster, A or B? They take turns in one run until the answer is known."),
     "calibrate": Verb(
-        "calibrate", "calibrate", "How much do equal runs of this machine differ? Is it fit to compare runs?"
+        "selftest", "calibrate", "How much do equal runs of this machine differ? Is it fit to compare runs?"
     ),
     "selftest": Verb("selftest", "selftest", "Inject known events and check that each is found: negative controls."),
     "runs": Verb("runs", "runs", "List the runs in FOLDER (results), the latest first."),
@@ -48,7 +48,7 @@ VERBS = {
     "export": Verb("report", "export", "Write RUN as one file that another machine imports and checks."),
     "compare": Verb("figures", "compare", "Did it change? Compare OTHER with RUN, point by point and overall."),
     "audit": Verb("figures", "audit", "List what in RUN is not trustworthy, and how it was found."),
-    "import": Verb("imports", "import_", "Turn published raw measurements into a run directory."),
+    "import": Verb("report", "import_", "Turn published raw measurements into a run directory."),
     "regenerate": Verb("cli", "regenerate", "Draw each published figure of the thesis.", package="xdplab.thesis"),
     "study": Verb("study", "study", "Studies of the execution side: what BPF costs to verify, to load and to run."),
 }

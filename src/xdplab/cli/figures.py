@@ -23,13 +23,13 @@ from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
     from xdplab.analysis.decide import compare as comparison
-    from xdplab.figures import gallery as pages
+    from xdplab.figures import album
     from xdplab.studies import plain_audit
     from xdplab.studies.comparing import ComparedRuns
     from xdplab.studies.kind import Run
     from xdplab.studies.traffic import baseline as baselines
 else:
-    pages = lazy("xdplab.figures.gallery")
+    album = lazy("xdplab.figures.album")
     comparison, plain_audit = lazy("xdplab.analysis.decide.compare"), lazy("xdplab.studies.plain_audit")
     baselines = lazy("xdplab.studies.traffic.baseline")
 
@@ -135,7 +135,7 @@ def figures(directory: Path, drawing: Drawing, mark: tuple[str, str] | None, dat
             tell(line)
         return
     if drawing.gallery:
-        page = pages.write_gallery(
+        page = album.write_gallery(
             run.directory.name,
             lambda style, folder: run.draw_figures(names=drawing.names, style=style, out=folder),
             drawing.out or run.directory.figures,

@@ -1,4 +1,4 @@
-"""`xdplab lab`: bring a lab up and down, see what is up, run a command on one of its hosts."""
+"""`xdplab lab`: bring a lab up and down, see what is up, run a command on one of its hosts; `restore` its devices."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from xdplab import labs
-from xdplab.cli.common import ask_on_terminal, echo, in_lab
+from xdplab.cli.common import ask_on_terminal, echo, in_lab, tell
 from xdplab.cli.kernels import kernels
+from xdplab.cli.options import STEAL
 from xdplab.errors import HostError, LabInUseError
 from xdplab.hosts import Process
 from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
+    from xdplab.deploy import device, dpdk, kernel_settings
+    from xdplab.doctor import tune as doctor_tune
     from xdplab.labs.servers import inventory as inventories
     from xdplab.labs.servers import root_commands
+    from xdplab.studies.traffic import session
 else:
     inventories, root_commands = lazy("xdplab.labs.servers.inventory"), lazy("xdplab.labs.servers.root_commands")
+    device, dpdk = lazy("xdplab.deploy.device"), lazy("xdplab.deploy.dpdk")
+    kernel_settings = lazy("xdplab.deploy.kernel_settings")
+    doctor_tune, session = lazy("xdplab.doctor.tune"), lazy("xdplab.studies.traffic.session")
 
 _for_user = click.option("--for-user", metavar="UID|NAME", help="The lab's owner (by default you).")
 _as_json = click.option("--json", "as_json", is_flag=True, help="For scripts.")
@@ -161,3 +168,26 @@ def _forward_stdin(process: Process, deadline_s: float) -> None:
         while data := os.read(0, 1 << 16):
             process.send(data, within_s=deadline_s)
     process.close_stdin()
+
+
+@click.command()
+@STEAL
+@in_lab
+def restore(lab_name: str | None, steal: bool) -> None:
+    """Restore the settings that the ends of the lab's links had before a run died."""
+    lab = labs.open_lab(lab_name or "netns")
+    with lab.lock("restore", steal=steal):
+        for end in session.all_endpoints(lab):
+            restored = device.restore_remembered(end.host, end.interface, lab.state_dir(end.host))
+            outcome = "restored" if restored else "nothing to restore"
+            tell(f"{end.host.name} {end.interface}: {outcome}")
+        if lab.generator.by_dpdk and (pci := lab.generator.pci) is not None:
+            found_port = dpdk.give_back(lab.tg, pci, lab.state_dir(lab.tg))
+            outcome = f"given back to {found_port.driver}" if found_port else "was not bound to DPDK"
+            tell(f"{lab.tg.name} {pci}: {outcome}")
+        for host in {id(h): h for h in (lab.dut, lab.tg)}.values():
+            if kernel_settings.put_back(host):
+                tell(f"{host.name}: real-time throttling is restored")
+            if doctor_tune.undo(host, lab.state_dir(host)):
+                tell(f"{host.name}: the changes of `doctor --tune` are undone")
+    lab.close()

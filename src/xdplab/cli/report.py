@@ -1,4 +1,4 @@
-"""`report` and `export`: one HTML page for a colleague, one file for another machine."""
+"""`report`, `export`, `import`: one HTML page for a colleague, one file for another machine, and its way back."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.analysis import MARGIN
-from xdplab.cli.common import RunPath, tell
+from xdplab.cli.common import RunPath, Verb, Verbs, tell
 from xdplab.lazy import lazy
 from xdplab.studies.kinds import open_run
+from xdplab.text import many
 
 if TYPE_CHECKING:
     from xdplab.studies import bundle as bundles
     from xdplab.studies import report as pages
 else:
     pages, bundles = lazy("xdplab.studies.report"), lazy("xdplab.studies.bundle")
+    bundles = lazy("xdplab.studies.bundle")
 
 
 @click.command()
@@ -61,3 +63,32 @@ def export(directory: Path, out: Path | None, author: str | None, licence: str |
         path = out or Path(f"{run.directory.name}.zip")
         bundles.export(run, path, author=author, licence=licence)
     tell(f"exported: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+FORMATS = {
+    "thesis": Verb("cli", "thesis", "Import the raw logs of the thesis.", package="xdplab.thesis"),
+    "bundle": Verb("report", "bundle", "Import a run that `xdplab export` wrote."),
+}
+
+
+@click.command(name="import", cls=Verbs, verbs=FORMATS)
+def import_() -> None:
+    """Turn published raw measurements into a run directory."""
+
+
+@click.command()
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--name", help="Name of the run directory; the bundle's by default.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Its parent.")
+def bundle(path: Path, name: str | None, out: Path) -> int:
+    """Import a run that `xdplab export` wrote: every checksum is checked, its rows are derived again and compared.
+
+    Ends with exit code 1 if the rows differ from the exported ones.
+    """
+    taken = bundles.import_bundle(path, out, name=name)
+    equality = (
+        "they are byte-equal to the exported ones" if taken.equal else f"they differ from the exported: {taken.why}"
+    )
+    files, rows = many(taken.files, "file"), many(taken.rows, "row")
+    tell(f"imported into {taken.path}: {files}, every checksum is right; {rows} derived here: {equality}")
+    return 0 if taken.equal else 1

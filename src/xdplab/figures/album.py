@@ -1,10 +1,14 @@
-"""Draws every figure that a run has data for, split so that no values are mixed; gives the reason for every other."""
+"""Draws every figure that a run has data for, split so that no values are mixed; gives the reason for every other.
+
+The gallery is a page with each of them in every style, to review before printing.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 import pandas as pd
@@ -16,8 +20,9 @@ from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, FigureChoice,
 from xdplab.figures.marks import View
 from xdplab.figures.reading import narrowed
 from xdplab.figures.save import provenance, save
-from xdplab.figures.styles import Style
+from xdplab.figures.styles import STYLES, Style
 from xdplab.figures.views import believable
+from xdplab.run.disk import write_whole
 
 MOST_FIGURES = 12  # per name: more are not looked at
 
@@ -113,3 +118,42 @@ def slug(name: str, level: object) -> str:
     """Return a level as a part of a file name: ``64B``, ``chase-read``, ``8q``."""
     labels = {"frame_bytes": f"{level}B", "queues": f"{level}q", "accesses": f"N{level}", "arrangement": str(level)}
     return re.sub(r"[^A-Za-z0-9.]+", "-", labels.get(name, FACTORS[name].shown.short(str(level)))).strip("-")
+
+
+DrawIn = Callable[[str, Path], list[str]]
+"""Draws all figures in a style into a folder; returns a line per figure: where it is, or why it is not there."""
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Figures of {name}</title>
+<style>body {{ font-family: sans-serif; margin: 1rem; }}
+figure {{ display: inline-block; margin: 0 1rem 1rem 0; vertical-align: top; }}
+img {{ border: 1px solid #ccc; max-width: 100%; }} figcaption {{ color: #444; }}</style></head>
+<body><h1>Figures of {name}</h1>
+{body}</body></html>
+"""
+
+
+def write_gallery(name: str, draw_in: DrawIn, folder: Path) -> Path:
+    """Draw every figure in each style into ``folder/STYLE`` and return the page that shows them, by figure.
+
+    Images have the size at which they are printed. Raises ResultsError where a file cannot be written.
+    """
+    absent: dict[str, None] = {}
+    for style in STYLES:
+        absent |= dict.fromkeys(line for line in draw_in(style, folder / style) if line.startswith("no figure"))
+    stems = {path.stem: None for style in STYLES for path in sorted((folder / style).glob("*.svg"))}
+    parts = [_in_each_style(stem, folder) for stem in stems]
+    parts += ["<h2>Not there</h2>", "<ul>", *(f"<li>{escape(line)}</li>" for line in absent), "</ul>"] if absent else []
+    page = PAGE.format(name=escape(name), body="\n".join(parts))
+    return write_whole(folder / "gallery.html", page.encode())
+
+
+def _in_each_style(stem: str, folder: Path) -> str:
+    """Return a heading with the figure in each style that has it."""
+    shown = [style for style in STYLES if (folder / style / f"{stem}.svg").is_file()]
+    images = "\n".join(
+        f'<figure><img src="{escape(style)}/{escape(stem)}.svg" alt="{escape(stem)}, {escape(style)}">'
+        f"<figcaption>{escape(style)}</figcaption></figure>"
+        for style in shown
+    )
+    return f"<h2>{escape(stem)}</h2>\n{images}"

@@ -10,7 +10,7 @@ import pandas as pd
 
 from xdplab.analysis.series import SERIES, key_of, rows_where, settled, with_baselines
 from xdplab.errors import FigureError, NotApplicableError
-from xdplab.figures import views, views_cost, views_harness, views_labs, views_traffic
+from xdplab.figures import views, views_cost, views_harness, views_traffic
 from xdplab.figures.factors import (
     ALIASES,
     FACTORS,
@@ -174,7 +174,7 @@ def _harness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str
 
 def _labs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     """Separate the modes only: rates relative to their own point are comparable otherwise."""
-    rows = views_labs.relative_rates(trials)
+    rows = views_traffic.relative_rates(trials)
     alike = [name for name in FACTORS if name in rows and name not in ("lab", "mode", "arrangement", "engine")]
     return rows.astype(dict.fromkeys(alike, "object")).assign(**dict.fromkeys(alike, None)), "lab_ratio"
 
@@ -212,7 +212,7 @@ CATALOGUE: dict[str, FigureEntry] = {
         panels=("queues", "frame_bytes"),
     ),
     "labs": FigureEntry(
-        "the labs of one run side by side, over the points that several measured", _labs, views_labs.labs, x="lab",
+        "the labs of one run side by side, over the points that several measured", _labs, views_traffic.labs, x="lab",
         hues=("mode",), panels=(), across=("lab", "kernel"),
     ),
 }  # fmt: skip

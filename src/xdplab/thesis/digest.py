@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xdplab.formats.perf import Target
-from xdplab.thesis.anomalies import Anomaly
 from xdplab.thesis.generator_log import RX_CORE, GeneratorRun, parse_generator_log
-from xdplab.thesis.names import LogName
+from xdplab.thesis.log_text import Anomaly
 from xdplab.thesis.perf_log import parse_perf_text
 from xdplab.thesis.sar_log import CPU_COLUMNS, INTERFACE_COLUMNS, SarText, parse_sar_text
-from xdplab.thesis.source import Problem, RawLog
+from xdplab.thesis.source import LogName, Problem, RawLog
 
 Array = NDArray[np.float64]
 CPU_SHARES = ("usr", "sys", "irq", "soft", "idle")

@@ -15,8 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from xdplab.thesis.anomalies import Anomaly, unreadable
-from xdplab.thesis.fixed_width import grid_of, layout_of
+from xdplab.thesis.log_text import Anomaly, grid_of, layout_of, unreadable
 
 Rows = NDArray[np.float64]
 COLUMNS = (

@@ -1,25 +1,163 @@
-"""Runs that were measured elsewhere: imported once, then judged and audited by the current rules like any other."""
+"""The thesis' raw logs → a run: found, digested in processes of their own, joined by trial, judged by today's rules.
+
+A log that is not whole never ends an import: what is wrong with it is named, counted, and kept with its trial.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import secrets
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import yaml
 
-from xdplab.errors import ResultsError
+from xdplab.errors import ProgramError, ResultsError
 from xdplab.run.frames import completed, frame
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.columns import COLUMNS
 from xdplab.thesis.columns import TRIAL_COLUMNS
-from xdplab.thesis.logs import Imported, read_thesis
+from xdplab.thesis.digest import LogDigest, digest_logs
+from xdplab.thesis.generator_log import swapped_labels
+from xdplab.thesis.programs import count
+from xdplab.thesis.rows import ProgramFound, TrialLogs, trial_id_of, trial_rows
 from xdplab.thesis.rules import judged_import
-from xdplab.thesis.samples import SCHEMA
+from xdplab.thesis.samples import SCHEMA, TrialSamples, generator_part, samples_tables, sar_parts
+from xdplab.thesis.source import Found, Measured, MeasuredProgram, Problem, RawLog, parse_program, raw_logs
+
+BATCH = 48
+WAITING_BATCHES = 4  # a process: an archive is read no faster than it is digested
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """``rows`` of trials.parquet, not yet judged; what was read, and what is wrong with it."""
+
+    rows: list[dict[str, Any]]
+    trials: tuple[TrialLogs, ...]
+    logs: int
+    twins: int
+    others: int
+    problems: tuple[Problem, ...]
+
+    def samples(self) -> Iterator[pa.Table]:
+        """Yield samples.parquet in parts."""
+        return samples_tables(part for trial in self.trials for part in _parts(trial))
+
+
+def read_thesis(
+    paths: Sequence[Path], run_id: str, *, processes: int | None = None, progress: Callable[[int], None] | None = None
+) -> Imported:
+    """Read all logs below ``paths`` (folders, archives). Raises ResultsError if there is none.
+
+    ``progress`` is told, log by log, how many were read.
+    """
+    found = Found()
+    trials: dict[Measured, TrialLogs] = {}
+    logs = 0
+    for digest in digested(raw_logs(paths, found), processes or min(os.cpu_count() or 1, 4)):
+        logs += 1
+        if progress is not None:
+            progress(logs)
+        trial = trials.setdefault(digest.name.measured, TrialLogs(digest.name.measured))
+        _join(trial, digest, found)
+    if not trials:
+        raise ResultsError(
+            f"no log of the thesis below {', '.join(map(str, paths))}",
+            remedy="name the folder that holds resultados*/, its parent, or an archive of it",
+        )
+    programs = counted_programs(found.programs)
+    for trial in trials.values():
+        trial_key = trial.measured
+        trial.program = programs.get(
+            MeasuredProgram(trial_key.mode == "af_xdp", trial_key.repetition, trial_key.accesses)
+        )
+        _check_twin(trial, found)
+        trial.logs = dict(sorted(trial.logs.items()))  # the order in which they lie somewhere says nothing
+    ordered = [trials[key] for key in sorted(trials, key=lambda m: tuple(vars(m).values()))]
+    rows = [row for trial in ordered for row in trial_rows(trial, run_id)]
+    problems = [p for trial in ordered for log in trial.logs.values() for p in log.problems]
+    return Imported(rows, tuple(ordered), logs, found.twins, found.others, (*problems, *found.problems))
+
+
+def counted_programs(texts: Mapping[str, str]) -> dict[MeasuredProgram, ProgramFound]:
+    """Return what the proof counts in each C file; equal files are compiled once."""
+    counted = {}
+    for path, text in sorted(texts.items()):
+        measured = parse_program(path)
+        if measured is None:
+            continue
+        counts, why = None, ""
+        try:
+            counts = count(text)
+        except ProgramError as error:
+            why = error.message
+        counted[measured] = ProgramFound(path, hashlib.sha256(text.encode()).hexdigest(), counts, why)
+    return counted
+
+
+def _join(trial: TrialLogs, digest: LogDigest, found: Found) -> None:
+    """The same log may come twice (from a folder and an archive of it); two that differ are a problem."""
+    before = trial.logs.setdefault(digest.name.kind, digest)
+    if before is not digest and before.sha256 != digest.sha256:
+        text = f"{before.name.path} says otherwise of the same trial, and came first"
+        found.problems.append(Problem(digest.name.path, "conflict", text))
+
+
+def _check_twin(trial: TrialLogs, found: Found) -> None:
+    """A CSV twin whose labels are swapped is a problem of its log."""
+    log, generator = trial.logs.get("generator"), trial.generator
+    head = found.twin_heads.get(log.name.stem) if log else None
+    if log is None or generator is None or head is None:
+        return
+    pairs = [f"{a!r} and {b!r}" for run in generator.runs[:1] for a, b in swapped_labels(head, run.rows)]
+    if pairs:
+        problem = Problem(
+            f"{log.name.stem}.csv", "swapped_labels", f"{', '.join(pairs)} are above each other's numbers", 1
+        )
+        trial.logs["generator"] = replace(log, problems=(*log.problems, problem))
+
+
+def _parts(trial: TrialLogs) -> Iterator[TrialSamples]:
+    name = trial_id_of(trial.measured)
+    runs = trial.generator.runs if trial.generator else ()
+    for attempt, run in enumerate(runs, 1):
+        yield generator_part(name, attempt, run)
+    if trial.sar is not None:
+        yield from sar_parts(name, max(len(runs), 1), trial.sar, trial.busy)
+
+
+def _batches(logs: Iterator[RawLog]) -> Iterator[list[RawLog]]:
+    while batch := list(islice(logs, BATCH)):
+        yield batch
+
+
+def digested(logs: Iterable[RawLog], processes: int) -> Iterator[LogDigest]:
+    """Digest logs in batches, in order; with one process in this one."""
+    batches = _batches(iter(logs))
+    if processes < 2:
+        for batch in batches:
+            yield from digest_logs(batch)
+        return
+    # Forked, a worker has everything imported already; no thread runs here that a fork could catch holding a lock.
+    with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as pool:
+        waiting: deque[Future[list[LogDigest]]] = deque()
+        for batch in batches:
+            waiting.append(pool.submit(digest_logs, batch))
+            while len(waiting) > WAITING_BATCHES * processes:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
+
 
 TRIALS, SAMPLES = "trials.parquet", "samples.parquet"
 

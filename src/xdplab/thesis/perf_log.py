@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from xdplab.errors import FormatError
 from xdplab.formats.perf import PerfCount, Target, target_of_header
-from xdplab.thesis.anomalies import Anomaly, unreadable
+from xdplab.thesis.log_text import Anomaly, unreadable
 
 _COUNT = re.compile(
     r"\s*(?P<value>[0-9]{1,3}(?:\.[0-9]{3})*(?:,[0-9]+)?|[0-9]+(?:,[0-9]+)?|<not counted>|<not supported>)"

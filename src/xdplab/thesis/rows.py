@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from xdplab.errors import FormatError
 from xdplab.formats.perf import require_system_wide
 from xdplab.plan.points import Point, ProgramFactors
+from xdplab.thesis.columns import reasons_text
 from xdplab.thesis.digest import CPU_SHARES, EVENTS, GeneratorDigest, LogDigest, PerfDigest, SarDigest
 from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
 from xdplab.thesis.latency import SETTLING_ROWS, latency
-from xdplab.thesis.names import Kind, Measured
-from xdplab.thesis.nulls import reasons_text
 from xdplab.thesis.programs import PacketWork as ProgramCounts
+from xdplab.thesis.source import Kind, Measured
 from xdplab.thesis.window import (
     Busy,
     Counters,

@@ -11,8 +11,7 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from xdplab.thesis.anomalies import Anomaly, unreadable
-from xdplab.thesis.fixed_width import grid_of, layout_of
+from xdplab.thesis.log_text import Anomaly, grid_of, layout_of, unreadable
 
 Rows = NDArray[np.float64]
 CPU_COLUMNS = ("t_s", "cpu", "usr", "nice", "sys", "iowait", "steal", "irq", "soft", "guest", "gnice", "idle")
