@@ -17,7 +17,7 @@ from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
     from xdplab.studies.verifier import compare_programs
-    from xdplab.studies.verifier.compare_programs import Asked, Side
+    from xdplab.studies.verifier.compare_programs import ComparisonOptions, Side
 else:
     compare_programs = lazy("xdplab.studies.verifier.compare_programs")
 
@@ -39,9 +39,9 @@ class Judging:
         return any(astuple(self))
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> ComparisonOptions:
         metrics = tuple(name.strip() for name in (self.metrics or "").split(",") if name.strip())
-        return compare_programs.Asked(metrics, self.filters, self.sort, self.top, self.thresholds)
+        return compare_programs.ComparisonOptions(metrics, self.filters, self.sort, self.top, self.thresholds)
 
 
 judging_options = options_as(

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from xdplab.cli import cli
 from xdplab.errors import FormatError, PlanError, ResultsError
 from xdplab.formats.veristat_csv import parse_veristat
-from xdplab.studies.verifier.compare_programs import Asked, compared, side_of_csv, side_of_run, sides_within
+from xdplab.studies.verifier.compare_programs import ComparisonOptions, compared, side_of_csv, side_of_run, sides_within
 from xdplab.studies.verifier.rows import COLUMNS
 from xdplab.studies.verifier.runs import STUDY, VerifierRequest
 
@@ -43,7 +43,7 @@ def run_of(*rows: dict[str, Any], kernels: tuple[str, ...] = ("host",), name: st
 
 
 def of(a: Any, b: Any, **asked: Any) -> Any:
-    return compared(side_of_run(a), side_of_run(b), Asked(**asked))
+    return compared(side_of_run(a), side_of_run(b), ComparisonOptions(**asked))
 
 
 def test_what_veristat_wrote_is_read_in_our_units():
@@ -117,7 +117,7 @@ def test_two_tables_of_veristat_in_one_line(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_run_and_a_table_of_veristat_join_by_file_and_function():
     run = run_of(row("count", processed_insns=210, object="deep/demo.o"), row("late", object="deep/demo.o"))
-    found = compared(side_of_csv(OLD), side_of_run(run), Asked())
+    found = compared(side_of_csv(OLD), side_of_run(run), ComparisonOptions())
     programs = found.programs.set_index("program")
     assert programs.loc["count", "processed_insns_diff"] == 0
     assert pd.isna(programs.loc["pass", "verdict_b"])
@@ -129,7 +129,7 @@ def test_equal_names_in_several_folders_join_by_their_path_and_are_said_where_th
     found = of(run_of(*both), run_of(*both))
     assert len(found.programs) == 2
     assert found.programs["processed_insns_diff"].eq(0).all()
-    against = compared(side_of_csv(OLD), side_of_run(run_of(*both, row("q", object="x/b.o"))), Asked())
+    against = compared(side_of_csv(OLD), side_of_run(run_of(*both, row("q", object="x/b.o"))), ComparisonOptions())
     assert "1 names that a side has more than once are left out, such as a.o/p" in against.notes
 
 
@@ -171,7 +171,7 @@ def test_one_run_has_two_sides_by_kernel_or_by_corpus():
     a, b = sides_within(run_of(*rows, kernels=("host", "7.2")))
     assert (a.rows["processed_insns"].tolist(), b.rows["processed_insns"].tolist()) == ([1], [2])
     versions = [row("p", corpus="B: new.o", object="new.o"), row("p", corpus="A: old.o", object="old.o")]
-    found = compared(*sides_within(run_of(*versions)), Asked())
+    found = compared(*sides_within(run_of(*versions)), ComparisonOptions())
     assert len(found.programs) == 1, "one object on each side needs no equal name"
     assert found.names == ("run, Linux 6.18, A: old.o", "run, Linux 6.18, B: new.o")
     with pytest.raises(ResultsError, match="two sides are two of either"):
@@ -229,5 +229,5 @@ def test_two_versions_of_an_object_in_one_line(compile_member, tmp_path):
     request = VerifierRequest(1, objects=(paths[0], paths[2]), families=(), testbed=False, largest=False, apart=True)
     run = STUDY.start(replace(request, loads=1), tmp_path / "equal")
     run.measure()
-    equal = compared(*sides_within(run), Asked(thresholds=("processed_insns=0",)))
+    equal = compared(*sides_within(run), ComparisonOptions(thresholds=("processed_insns=0",)))
     assert (len(equal.programs), equal.exit_code) == (1, 0), "objects of equal bytes are two sides too"

@@ -81,7 +81,7 @@ def _require_told_apart(usual: Path, given: Path, words: str) -> None:
     assert named == f"{plain} ({words})"
     a, b = (open_run(run) for run in (usual, given))
     found = compare_programs.compared(
-        compare_programs.side_of_run(a), compare_programs.side_of_run(b), compare_programs.Asked()
+        compare_programs.side_of_run(a), compare_programs.side_of_run(b), compare_programs.ComparisonOptions()
     )
     assert [words in name for name in found.names] == [False, True]
     assert len(found.programs) == 1

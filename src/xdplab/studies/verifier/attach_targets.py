@@ -43,12 +43,12 @@ def gathered(path: Path, names: Collection[str]) -> dict[str, bytes]:
                 f"{where}: no object matches {target.object}",
                 remedy=f"objects have names such as {next(iter(names), 'none')}",
             )
-        found = path.parent / target.path
+        target_path = path.parent / target.path
         try:
-            content = found.read_bytes()
+            content = target_path.read_bytes()
         except OSError as error:
-            raise PlanError(f"{where}: {found}: {error.strerror}") from error
-        stem = found.stem.replace(" ", "-")[:60]
+            raise PlanError(f"{where}: {target_path}: {error.strerror}") from error
+        stem = target_path.stem.replace(" ", "-")[:60]
         name = f"target-{stem}-{hashlib.sha256(content).hexdigest()[:12]}.o"
         files[name] = content
         lines.append(" ".join(astuple(replace(target, path=name))) + "\n")
@@ -64,9 +64,9 @@ def put(path: Path, place: Place) -> str:
 
 def _read(path: Path) -> Iterator[tuple[int, AttachTarget]]:
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
+        parts = line.split()
+        if not parts or parts[0].startswith("#"):
             continue
-        if len(words) != 5:
+        if len(parts) != 5:
             raise PlanError(f"--targets {path}, line {number}: not a rule: {line.strip()}", remedy=f"write {_FORM}")
-        yield number, AttachTarget(*words)
+        yield number, AttachTarget(*parts)

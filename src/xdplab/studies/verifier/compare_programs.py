@@ -31,7 +31,7 @@ SHOWN = ("processed_insns", "total_states", "verify_ns", "verify_instructions", 
 """The default metrics, if either side has them."""
 
 ACCEPTED, FAILURE = "accepted", "failure"
-_TOLD = ["object", "section", "program", "verdict", "stack_depths"]
+_IDENTITY = ["object", "section", "program", "verdict", "stack_depths"]
 _CONDITION = re.compile(r"\s*(\w+)\s*(<=|>=|!=|<|>|=)\s*(.+?)\s*")
 _COMPARE = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "!=": operator.ne,
@@ -40,14 +40,14 @@ _COMPARE = {
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: its name, and one row per program: `_TOLD` and `METRICS`. veristat gives no section: it is ''."""
+    """One of the two: its name, and one row per program: `_IDENTITY` and `METRICS`. veristat gives no section: ''."""
 
     name: str
     rows: pd.DataFrame
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonOptions:
     """The options for output and thresholds.
 
     ``filters``: conditions on columns such as ``processed_insns_b>1000`` or ``program=xdp_*``, which all hold;
@@ -90,8 +90,8 @@ class ComparedPrograms:
     def readable(self) -> pd.DataFrame:
         """The same for a reader: each metric as ``A → B`` with the change in percent."""
         rows = records(self.table)
-        told = {name: [_arrow(row, name) for row in rows] for name in ("verdict", *self.metrics)}
-        return pd.DataFrame({name: self.table[name].tolist() for name in ("object", "program")} | told)
+        cells = {name: [_arrow(row, name) for row in rows] for name in ("verdict", *self.metrics)}
+        return pd.DataFrame({name: self.table[name].tolist() for name in ("object", "program")} | cells)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, for a script; ``programs`` are those shown."""
@@ -116,13 +116,13 @@ class ComparedPrograms:
         )
         for metric in self.metrics:
             a, b = (both.loc[present, f"{metric}_{side}"].astype("Float64") for side in "ab")
-            known = a.notna() & b.notna()
-            if known.any():
-                total = b[known].sum() - a[known].sum()
-                equal = int((a[known] == b[known]).sum())
+            shared = a.notna() & b.notna()
+            if shared.any():
+                total = b[shared].sum() - a[shared].sum()
+                equal = int((a[shared] == b[shared]).sum())
                 lines.append(
-                    f"{metric}: {a[known].sum():.0f} → {b[known].sum():.0f} ({total:+.0f}"
-                    f"{_percent(a[known].sum(), b[known].sum())}) over {int(known.sum())} programs, {equal} equal"
+                    f"{metric}: {a[shared].sum():.0f} → {b[shared].sum():.0f} ({total:+.0f}"
+                    f"{_percent(a[shared].sum(), b[shared].sum())}) over {int(shared.sum())} programs, {equal} equal"
                 )
         lines += [*self.notes, *(f"beyond: {one}" for one in self.beyond), *(f"open: {one}" for one in self.open)]
         return lines
@@ -149,8 +149,8 @@ def side_of_run(run: Run[Any], kernel: str | None = None, corpus: str | None = N
     kept = rows if kernel is None else rows[rows["kernel"] == kernel]
     kept = kept if corpus is None else kept[kept["corpus"] == corpus]
     label = next(iter(kept["label"].dropna()), "no program")
-    words = [run.directory.name, label, *([corpus] if corpus else [])]
-    return Side(", ".join(words), _one_each(kept))
+    parts = [run.directory.name, label, *([corpus] if corpus else [])]
+    return Side(", ".join(parts), _one_each(kept))
 
 
 def side_of_csv(path: Path) -> Side:
@@ -180,31 +180,31 @@ def sides_within(run: Run[Any]) -> tuple[Side, Side]:
     )
 
 
-def compared(a: Side, b: Side, asked: Asked) -> ComparedPrograms:
+def compared(a: Side, b: Side, options: ComparisonOptions) -> ComparedPrograms:
     """Compare two sides program by program. Raises PlanError for a column, metric or threshold that does not exist."""
-    thresholds = dict(_threshold(words) for words in asked.thresholds)
-    metrics = tuple(dict.fromkeys([*(asked.metrics or _present(a, b)), *thresholds]))
+    thresholds = dict(_threshold(threshold) for threshold in options.thresholds)
+    metrics = tuple(dict.fromkeys([*(options.metrics or _present(a, b)), *thresholds]))
     for metric in metrics:
         if metric not in METRICS:
             raise PlanError(f"there is no metric {metric}", remedy=f"there are {', '.join(METRICS)}")
     frame, notes = _joined(a.rows, b.rows)
     frame = _with_differences(frame, METRICS)
-    for condition in asked.filters:
+    for condition in options.filters:
         frame = frame[_holds(frame, condition)]
-    frame = _sorted(frame, asked.sort, metrics)
+    frame = _sorted(frame, options.sort, metrics)
     beyond, unjudged = _judged(frame, thresholds)
-    told = [name for metric in metrics for name in (f"{metric}_a", f"{metric}_b", f"{metric}_diff", f"{metric}_pct")]
-    shown = frame[["object", "program", "verdict_a", "verdict_b", *told]].reset_index(drop=True)
-    return ComparedPrograms((a.name, b.name), metrics, shown, asked.top, beyond, unjudged, notes)
+    columns = [name for metric in metrics for name in (f"{metric}_a", f"{metric}_b", f"{metric}_diff", f"{metric}_pct")]
+    shown = frame[["object", "program", "verdict_a", "verdict_b", *columns]].reset_index(drop=True)
+    return ComparedPrograms((a.name, b.name), metrics, shown, options.top, beyond, unjudged, notes)
 
 
 def _one_each(rows: pd.DataFrame) -> pd.DataFrame:
-    whole = rows.reindex(columns=[*_TOLD, *METRICS])
+    whole = rows.reindex(columns=[*_IDENTITY, *METRICS])
     names = ["object", "section", "program"]
     whole[names] = whole[names].astype("string").fillna("")
     whole["stack_depths"] = whole["stack_depths"].astype("string")
     numbers = whole[list(METRICS)].apply(pd.to_numeric).astype("Float64")
-    groups = pd.concat([whole[_TOLD], numbers], axis=1).groupby(names, sort=False)
+    groups = pd.concat([whole[_IDENTITY], numbers], axis=1).groupby(names, sort=False)
     ways = dict.fromkeys(("verdict", "stack_depths", *COUNTS), "first") | dict.fromkeys(MEDIANS, "median")
     one: pd.DataFrame = groups.agg(ways).reset_index()
     return one
@@ -237,12 +237,12 @@ def _keys(side: pd.DataFrame, *, sections: bool, alone: bool) -> pd.Series:
 
 
 def _with_differences(frame: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
-    made = {}
+    changes = {}
     for metric in metrics:
         a, b = frame[f"{metric}_a"].astype("Float64"), frame[f"{metric}_b"].astype("Float64")
-        made[f"{metric}_diff"] = b - a
-        made[f"{metric}_pct"] = ((b - a) / a.where(a > 0) * 100).mask((a == 0) & (b == 0), 0.0)
-    return frame.assign(**made)
+        changes[f"{metric}_diff"] = b - a
+        changes[f"{metric}_pct"] = ((b - a) / a.where(a > 0) * 100).mask((a == 0) & (b == 0), 0.0)
+    return frame.assign(**changes)
 
 
 def _present(a: Side, b: Side) -> list[str]:
@@ -326,13 +326,13 @@ def _judged(frame: pd.DataFrame, thresholds: Mapping[str, float]) -> tuple[tuple
     return tuple(beyond), tuple(unjudged if both else [*unjudged, "no program is on both sides"])
 
 
-def _threshold(words: str) -> tuple[str, float]:
-    metric, equals, value = words.partition("=")
+def _threshold(setting: str) -> tuple[str, float]:
+    metric, equals, value = setting.partition("=")
     if not equals:
-        raise PlanError(f"--threshold {words!r} is not METRIC=PERCENT", remedy="such as processed_insns=5")
-    most = _float(value.removesuffix("%"), f"--threshold {words}")
+        raise PlanError(f"--threshold {setting!r} is not METRIC=PERCENT", remedy="such as processed_insns=5")
+    most = _float(value.removesuffix("%"), f"--threshold {setting}")
     if not 0 <= most < float("inf"):
-        raise PlanError(f"--threshold {words}: the most growth is 0 % or more")
+        raise PlanError(f"--threshold {setting}: the most growth is 0 % or more")
     return metric.strip(), most
 
 
@@ -349,11 +349,11 @@ def _percent(a: float, b: float) -> str:
 
 def _arrow(row: Row, name: str) -> str:
     a, b = (row[f"{name}_{side}"] for side in "ab")
-    words = [_word(value) for value in (a, b)]
-    if words[0] == words[1]:
-        return words[0]
+    values = [_word(value) for value in (a, b)]
+    if values[0] == values[1]:
+        return values[0]
     percent = number(row, f"{name}_pct") if name in METRICS else None
-    return " → ".join(words) + ("" if percent is None else f" ({percent:+.1f} %)")
+    return " → ".join(values) + ("" if percent is None else f" ({percent:+.1f} %)")
 
 
 def _word(value: object) -> str:

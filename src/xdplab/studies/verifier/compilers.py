@@ -54,12 +54,12 @@ def find_compilers() -> tuple[Compiler, ...]:
         commands.append((sys.executable, "-m", "ziglang", "clang"))
     elif shutil.which("zig"):
         commands.append(("zig", "clang"))
-    found: dict[int, Compiler] = {}
+    by_release: dict[int, Compiler] = {}
     for command in commands:
         compiler = compiler_of(command)
         if compiler is not None:
-            found.setdefault(compiler.release, compiler)
-    return tuple(found[release] for release in sorted(found))
+            by_release.setdefault(compiler.release, compiler)
+    return tuple(by_release[release] for release in sorted(by_release))
 
 
 def compiler_of(command: Sequence[str]) -> Compiler | None:
@@ -68,8 +68,8 @@ def compiler_of(command: Sequence[str]) -> Compiler | None:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r"clang version (\d+)\.", done.stdout)
-    return Compiler(int(found[1]), tuple(command), done.stdout.splitlines()[0]) if found else None
+    match = re.search(r"clang version (\d+)\.", done.stdout)
+    return Compiler(int(match[1]), tuple(command), done.stdout.splitlines()[0]) if match else None
 
 
 def compile_object(text: str, compiler: Compiler, mcpu: str, cache_dir: Path) -> Path:
@@ -105,7 +105,7 @@ def _compile(text: str, command: Sequence[str], target: Path) -> None:
             raise ProgramError(f"{command[0]} did not end within {COMPILE_DEADLINE_S:.0f} s") from None
     if done.returncode:
         Path(partial).unlink(missing_ok=True)
-        words = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-300:].strip())
-        raise ProgramError(f"{' '.join(command[:1])} refuses the program: {words}")
+        message = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-300:].strip())
+        raise ProgramError(f"{' '.join(command[:1])} refuses the program: {message}")
     Path(partial).chmod(0o644)
     Path(partial).replace(target)

@@ -154,8 +154,8 @@ def _system() -> Iterator[CorpusObject]:
     """Return the objects of this system's packages."""
     for pattern in (*SYSTEM_FOLDERS, *SYSTEM_TOOLS):
         for folder in sorted(Path("/").glob(pattern.lstrip("/"))):
-            found = ((f"{folder.name}/{name}", content) for name, content in _files(folder) if is_bpf(content))
-            yield from _subjects(SYSTEM, found)
+            objects = ((f"{folder.name}/{name}", content) for name, content in _files(folder) if is_bpf(content))
+            yield from _subjects(SYSTEM, objects)
 
 
 def generated(

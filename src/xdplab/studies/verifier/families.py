@@ -71,14 +71,14 @@ class Member:
         """Every option of the family with its value. Raises PlanError for an unknown family, option or value."""
         if self.template is None and self.family not in FAMILIES:
             raise PlanError(f"no family {self.family!r}", remedy=f"families are {', '.join(FAMILIES)}")
-        known = FAMILIES[self.family].options if self.template is None else {}
+        options = FAMILIES[self.family].options if self.template is None else {}
         given = dict(self.options)
         for name, value in given.items():
-            if value not in known.get(name, ()):
+            if value not in options.get(name, ()):
                 raise PlanError(
-                    f"{self.family}: {name}={value} is not one of its options", remedy=f"it takes {dict(known)}"
+                    f"{self.family}: {name}={value} is not one of its options", remedy=f"it takes {dict(options)}"
                 )
-        return {name: given.get(name, values[0]) for name, values in known.items()}
+        return {name: given.get(name, values[0]) for name, values in options.items()}
 
     @property
     def label(self) -> str:

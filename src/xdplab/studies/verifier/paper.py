@@ -129,17 +129,17 @@ def _acceptance(rows: pd.DataFrame) -> Iterator[BesidePaper]:
         yield BesidePaper("programs accepted as found", as_found, "", why)
         yield BesidePaper("programs accepted, environment apart", mended, "", why)
     lacking = _lacking(rows)
-    for label, found in _by_kernel(rows):
-        accepted = int(found["verdict"].eq("accepted").sum())
-        stopped = found[found["verdict"].isin(ENVIRONMENT)]
-        refused = found[~found["verdict"].isin((*ENVIRONMENT, "accepted"))]
+    for label, programs in _by_kernel(rows):
+        accepted = int(programs["verdict"].eq("accepted").sum())
+        stopped = programs[programs["verdict"].isin(ENVIRONMENT)]
+        refused = programs[~programs["verdict"].isin((*ENVIRONMENT, "accepted"))]
         stops = ((len(stopped), "stopped before a verifier saw it"), (len(refused), "refused by the verifier"))
         missing = ", ".join(f"{count} {what}" for count, what in stops if count)
         why = f"no: {missing}" if missing else "yes"
         yield BesidePaper(
-            f"programs accepted as found, {label}", as_found, f"{accepted} of {len(found)}", why, "acceptance"
+            f"programs accepted as found, {label}", as_found, f"{accepted} of {len(programs)}", why, "acceptance"
         )
-        reached = len(found) - len(stopped)
+        reached = len(programs) - len(stopped)
         verdict = "yes" if not len(refused) else f"no: {_causes(refused)}"
         if label in lacking:
             verdict += f"; left out: {lacking[label]}"
@@ -156,9 +156,9 @@ def _lacking(rows: pd.DataFrame) -> dict[str, str]:
         str(label): "; ".join(
             f"{r['programs']} × {r['cause']}: "
             + (f"{r['accepted elsewhere']} accepted by {r['by']}" if r["accepted elsewhere"] else f"try {r['remedy']}")
-            for _, r in found.iterrows()
+            for _, r in stops.iterrows()
         )
-        for label, found in (causes.groupby("kernel", sort=False) if len(causes) else ())
+        for label, stops in (causes.groupby("kernel", sort=False) if len(causes) else ())
     }
 
 
@@ -177,24 +177,24 @@ def _mended(rows: pd.DataFrame, published: str) -> BesidePaper:
 
 def _newer_costs(rows: pd.DataFrame) -> BesidePaper:
     """The oldest kernel of the run against its newest, over the programs that both accept."""
-    name, said = "cost of a newer kernel, same programs", "less from 5.0 on; no regression found"
+    name, paper = "cost of a newer kernel, same programs", "less from 5.0 on; no regression found"
     kernels = list(_by_kernel(rows))
     if len(kernels) < 2:
-        return BesidePaper(name, said, "", "unknown: needs OBJECTS on two kernels")
+        return BesidePaper(name, paper, "", "unknown: needs OBJECTS on two kernels")
     (old, before), (new, after) = kernels[0], kernels[-1]
     key = ["sha256", "section", "program"]
     accepted = (part[part["verdict"].eq("accepted")] for part in (before, after))
     both = next(accepted).merge(next(accepted), on=key, suffixes=("_a", "_b"))
     ratios = {m: _mean_ratio(both[f"{m}_a"], both[f"{m}_b"]) for m in BOTH_WORK}
-    known = {m: ratio for m, ratio in ratios.items() if ratio is not None}
-    if not known:
-        return BesidePaper(name, said, "", "unknown: no program was accepted by both kernels")
-    counts = {m: len(_ratios(both[f"{m}_a"], both[f"{m}_b"])) for m in known}
-    ours = ", ".join(f"{m} × {ratio:.3f} of {many(counts[m], 'program')}" for m, ratio in known.items())
-    more = [m for m, ratio in known.items() if ratio > MORE]
+    ratio_of = {m: ratio for m, ratio in ratios.items() if ratio is not None}
+    if not ratio_of:
+        return BesidePaper(name, paper, "", "unknown: no program was accepted by both kernels")
+    counts = {m: len(_ratios(both[f"{m}_a"], both[f"{m}_b"])) for m in ratio_of}
+    ours = ", ".join(f"{m} × {ratio:.3f} of {many(counts[m], 'program')}" for m, ratio in ratio_of.items())
+    more = [m for m, ratio in ratio_of.items() if ratio > MORE]
     verdict = f"no: more {' and '.join(more)}" if more else "yes"
-    words = f"{new} against {old}: {ours} (geometric means)"
-    return BesidePaper(name, said, words, verdict, "processed")
+    ours_words = f"{new} against {old}: {ours} (geometric means)"
+    return BesidePaper(name, paper, ours_words, verdict, "processed")
 
 
 def _ratios(before: pd.Series, after: pd.Series) -> pd.Series:
@@ -211,21 +211,21 @@ def _mean_ratio(before: pd.Series, after: pd.Series) -> float | None:
 def _prevail_grows(rows: pd.DataFrame) -> Iterator[BesidePaper]:
     sized = rows[(rows["verifier"] != LINUX) & ~rows["form"].fillna("").eq("rolled")]
     prevail = sized[_came_to_an_end(sized)]
-    for column, words, figure in (("load_ns", "time", "prevail-time"), ("memory_bytes", "memory", "prevail-memory")):
-        name, said = f"PREVAIL's {words} against instructions", "grows with the instructions"
+    for column, cost, figure in (("load_ns", "time", "prevail-time"), ("memory_bytes", "memory", "prevail-memory")):
+        name, paper = f"PREVAIL's {cost} against instructions", "grows with the instructions"
         if prevail.empty:
-            yield BesidePaper(name, said, "", _NO_PREVAIL)
-        for label, found in prevail.groupby("label", sort=False):
-            known = found.dropna(subset=["insns", column])
-            rank = known["insns"].rank().corr(known[column].rank()) if len(known) >= FEWEST else float("nan")
+            yield BesidePaper(name, paper, "", _NO_PREVAIL)
+        for label, runs in prevail.groupby("label", sort=False):
+            both = runs.dropna(subset=["insns", column])
+            rank = both["insns"].rank().corr(both[column].rank()) if len(both) >= FEWEST else float("nan")
             if pd.isna(rank):
-                yield BesidePaper(f"{name}, {label}", said, "", f"unknown: {many(len(known), 'program')} with both")
+                yield BesidePaper(f"{name}, {label}", paper, "", f"unknown: {many(len(both), 'program')} with both")
                 continue
             verdict = "yes" if rank > 0.5 else "no: the two hardly rise together"
-            ours = f"rank correlation {rank:.2f}, n = {len(known)}"
-            if over := int(sized["label"].eq(label).sum()) - len(found):
+            ours = f"rank correlation {rank:.2f}, n = {len(both)}"
+            if over := int(sized["label"].eq(label).sum()) - len(runs):
                 ours += f"; {over} broken or over a limit are left out"
-            yield BesidePaper(f"{name}, {label}", said, ours, verdict, figure)
+            yield BesidePaper(f"{name}, {label}", paper, ours, verdict, figure)
 
 
 def _came_to_an_end(rows: pd.DataFrame) -> pd.Series:
@@ -234,60 +234,60 @@ def _came_to_an_end(rows: pd.DataFrame) -> pd.Series:
 
 
 def _prevail_accepts(rows: pd.DataFrame) -> Iterator[BesidePaper]:
-    name, said = "programs accepted by PREVAIL", "143 of 144 (of 2019), 140 of 144 (latest)"
+    name, paper = "programs accepted by PREVAIL", "143 of 144 (of 2019), 140 of 144 (latest)"
     if rows.empty:
-        yield BesidePaper(name, said, "", _NO_PREVAIL)
-    for label, found in rows.groupby("label", sort=False):
-        judged = found[~found["verdict"].isin(ENVIRONMENT)]
+        yield BesidePaper(name, paper, "", _NO_PREVAIL)
+    for label, programs in rows.groupby("label", sort=False):
+        judged = programs[~programs["verdict"].isin(ENVIRONMENT)]
         refused = judged[judged["verdict"].ne("accepted")]
         ours = f"{len(judged) - len(refused)} of {len(judged)}"
-        if len(judged) < len(found):
-            ours += f"; it cannot read {len(found) - len(judged)}"
+        if len(judged) < len(programs):
+            ours += f"; it cannot read {len(programs) - len(judged)}"
         verdict = "yes" if len(refused) <= PREVAIL_REFUSES * len(judged) else f"no: it refuses {_causes(refused)}"
         verdict = verdict if len(judged) else "unknown: it could read none"
-        yield BesidePaper(f"{name}, {label}", said, ours, verdict, "acceptance")
+        yield BesidePaper(f"{name}, {label}", paper, ours, verdict, "acceptance")
 
 
 def _causes(rows: pd.DataFrame, most: int = 3) -> str:
     """Return the causes of these rows, the most frequent first."""
     counts = rows["cause"].fillna("?").map(general).value_counts()
-    told = [f"{n} × {cause}" for cause, n in counts.head(most).items()]
+    parts = [f"{n} × {cause}" for cause, n in counts.head(most).items()]
     rest = int(counts.iloc[most:].sum())
-    return "; ".join([*told, *([f"{rest} × other causes"] if rest else [])])
+    return "; ".join([*parts, *([f"{rest} × other causes"] if rest else [])])
 
 
 _NO_PREVAIL = "unknown: the run has no PREVAIL (--prevail PATH)"
 
 
 def _disagreements(rows: pd.DataFrame) -> BesidePaper:
-    name, said = "programs that one verifier refuses and the other accepts", "at most 4 of 144 per pair"
+    name, paper = "programs that one verifier refuses and the other accepts", "at most 4 of 144 per pair"
     if judged_together(rows).empty or not rows["verifier"].ne(LINUX).any():
-        return BesidePaper(name, said, "", _NO_PREVAIL)
+        return BesidePaper(name, paper, "", _NO_PREVAIL)
     judged = rows[~rows["verdict"].isin(ENVIRONMENT)]
     wide = judged.pivot_table(index="program_id", columns="label", values="verdict", aggfunc="first")
     refused, accepted = wide.notna() & (wide != "accepted"), wide == "accepted"
     pairs = [(a, b) for a in wide.columns for b in wide.columns if a != b]
     most, pair = max((int((refused[a] & accepted[b]).sum()), f"{a} refuses, {b} accepts") for a, b in pairs)
     verdict = "yes" if most <= 4 else "no: more programs, and other versions"
-    return BesidePaper(name, said, f"at most {most} ({pair})", verdict, "confusion")
+    return BesidePaper(name, paper, f"at most {most} ({pair})", verdict, "confusion")
 
 
 def _fixpoint(rows: pd.DataFrame) -> BesidePaper:
-    name, said = "rolled loops: PREVAIL against Linux", "PREVAIL is faster: it reaches a fixpoint"
+    name, paper = "rolled loops: PREVAIL against Linux", "PREVAIL is faster: it reaches a fixpoint"
     loops = rows[rows["form"].eq("rolled") & rows["clock"].eq("time") & rows["load_ns"].notna()]
     loops = loops[loops["n"].ge(LOOP_IS_WHOLE) & loops["exit"].fillna("<").eq("<")]
     ours, theirs = loops[loops["verifier"] == LINUX], loops[loops["verifier"] != LINUX]
     if rows["verifier"].eq(LINUX).all():
-        return BesidePaper(name, said, "", _NO_PREVAIL)
+        return BesidePaper(name, paper, "", _NO_PREVAIL)
     theirs = theirs[_came_to_an_end(theirs)]
     both = _newest_build(ours[ours["verdict"].eq("accepted")]).merge(theirs, on="sha256", suffixes=("", "_b"))
     if both.empty:
-        return BesidePaper(name, said, "", "unknown: needs a loop from N = 3 on that Linux accepts and PREVAIL ends")
+        return BesidePaper(name, paper, "", "unknown: needs a loop from N = 3 on that Linux accepts and PREVAIL ends")
     last = both.iloc[-1]
     ratio = float(last["load_ns"]) / float(last["load_ns_b"])
-    words = f"N = {last['n']}: Linux takes × {ratio:.2f} of {last['label_b']}'s time (its whole process)"
+    result = f"N = {last['n']}: Linux takes × {ratio:.2f} of {last['label_b']}'s time (its whole process)"
     verdict = "yes" if ratio > 1 else "no: N is small, or the process costs more"
-    return BesidePaper(name, said, words, verdict + _unless_accepted([last["verdict_b"]]), "prevail-loops")
+    return BesidePaper(name, paper, result, verdict + _unless_accepted([last["verdict_b"]]), "prevail-loops")
 
 
 def _unless_accepted(verdicts: Iterable[str]) -> str:
@@ -298,28 +298,28 @@ def _unless_accepted(verdicts: Iterable[str]) -> str:
 
 def _prevail_loops(rows: pd.DataFrame) -> Iterator[BesidePaper]:
     """Yield PREVAIL's cost of a rolled loop from N = 3 on, in the newest compiler's newest build."""
-    said = "hardly grows with N: it reaches a fixpoint"
-    found = rows[rows["verifier"].ne(LINUX) & rows["family"].eq("double_strcmp") & rows["form"].eq("rolled")]
-    whole = found[found["n"].ge(LOOP_IS_WHOLE) & found["exit"].fillna("<").eq("<")]
-    for column, words, scale, figure in (
+    paper = "hardly grows with N: it reaches a fixpoint"
+    loops = rows[rows["verifier"].ne(LINUX) & rows["family"].eq("double_strcmp") & rows["form"].eq("rolled")]
+    whole = loops[loops["n"].ge(LOOP_IS_WHOLE) & loops["exit"].fillna("<").eq("<")]
+    for column, cost, scale, figure in (
         ("load_ns", "PREVAIL's time, ms", 1e6, "prevail-loops"),
         ("memory_bytes", "PREVAIL's memory, kB", 1e3, "prevail-loops-memory"),
     ):
-        name = f"double_strcmp rolled: {words}"
+        name = f"double_strcmp rolled: {cost}"
         if whole.empty:
-            yield BesidePaper(name, said, "", _NO_PREVAIL)
+            yield BesidePaper(name, paper, "", _NO_PREVAIL)
         for label, mine in whole.groupby("label", sort=False):
             one = _newest_build(mine[mine[column].notna() & _came_to_an_end(mine)])
             if len(one) < 2:
                 why = "unknown: needs two sizes from N = 3 on that PREVAIL ends"
-                yield BesidePaper(f"{name}, {label}", said, "", why)
+                yield BesidePaper(f"{name}, {label}", paper, "", why)
                 continue
             n, most = one["n"].iloc[[0, -1]]
             first, last = one[column].astype(float).iloc[[0, -1]] / scale
             ours = f"{first:,.1f} at N = {n}, {last:,.1f} at N = {most} (× {last / first:.2f})"
             verdict = "yes" if last <= STEADY * first else "no: it grows"
             verdict += _unless_accepted(one["verdict"])
-            yield BesidePaper(f"{name}, {label}", said, ours, verdict, figure)
+            yield BesidePaper(f"{name}, {label}", paper, ours, verdict, figure)
 
 
 def _newest_build(rows: pd.DataFrame) -> pd.DataFrame:
@@ -333,27 +333,27 @@ def _newest_build(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _constant_instructions(loops: pd.DataFrame) -> BesidePaper:
     """Rolled loops: the number of instructions does not depend on N once the loop is whole."""
-    name, said = "double_strcmp rolled: instructions against N", "the same from N = 3 on, with every compiler"
+    name, paper = "double_strcmp rolled: instructions against N", "the same from N = 3 on, with every compiler"
     whole = loops[loops["form"].eq("rolled") & loops["exit"].fillna("<").eq("<") & loops["n"].ge(LOOP_IS_WHOLE)]
     counts = whole.dropna(subset=["insns"]).groupby(["compiler", "mcpu"])
     sizes, different = counts["n"].nunique(), counts["insns"].nunique()
     several = sizes.index[sizes.ge(2)]
     if not len(several):
-        return BesidePaper(name, said, "", "unknown: no build of the run has two sizes from N = 3 on")
+        return BesidePaper(name, paper, "", "unknown: no build of the run has two sizes from N = 3 on")
     grows = [" + ".join(build) for build in several if different[build] > 1]
     ours = f"{len(several) - len(grows)} of {len(several)} builds, N = {whole['n'].min()} to {whole['n'].max()}"
-    return BesidePaper(name, said, ours, f"no: {', '.join(grows)}" if grows else "yes", "loops-insns")
+    return BesidePaper(name, paper, ours, f"no: {', '.join(grows)}" if grows else "yes", "loops-insns")
 
 
-def _growth(loops: pd.DataFrame, column: str, words: str, figure: str) -> Iterator[BesidePaper]:
+def _growth(loops: pd.DataFrame, column: str, cost: str, figure: str) -> Iterator[BesidePaper]:
     """The power of N with which a cost grows, from the newest compiler's two largest accepted N."""
     expected = {"rolled": "grows with N, unlike PREVAIL's", "unrolled": "grows with N; much less from 5.3 on"}
     accepted = loops[loops["verdict"].eq("accepted") & loops["exit"].fillna("<").eq("<") & loops[column].notna()]
-    for form, said in expected.items():
-        said = "the more iterations the more" if column == "memory_bytes" else said
-        name, shown = f"double_strcmp {form}: {words}", 0
-        for label, found in _by_kernel(accepted[accepted["form"].eq(form)]):
-            one = _newest_build(found)
+    for form, paper in expected.items():
+        paper = "the more iterations the more" if column == "memory_bytes" else paper
+        name, shown = f"double_strcmp {form}: {cost}", 0
+        for label, of_kernel in _by_kernel(accepted[accepted["form"].eq(form)]):
+            one = _newest_build(of_kernel)
             if len(one) < 2:
                 continue
             build = one[["compiler", "mcpu"]].iloc[0]
@@ -364,9 +364,9 @@ def _growth(loops: pd.DataFrame, column: str, words: str, figure: str) -> Iterat
             ours = f"{value:,.0f} at N = {n}, {at_most:,.0f} at N = {most} (power {power:.2f}; {' '.join(build)})"
             verdict = "yes" if power > 0 else "no: it does not grow"
             shown += 1
-            yield BesidePaper(f"{name}, {label}", said, ours, verdict, figure)
+            yield BesidePaper(f"{name}, {label}", paper, ours, verdict, figure)
         if not shown:
-            yield BesidePaper(name, said, "", "unknown: no kernel of the run has it for two sizes")
+            yield BesidePaper(name, paper, "", "unknown: no kernel of the run has it for two sizes")
 
 
 def _number(compiler: str) -> int:
@@ -374,43 +374,43 @@ def _number(compiler: str) -> int:
 
 
 def _branches(linux: pd.DataFrame) -> Iterator[BesidePaper]:
-    said = "4.19 makes more than 5.0"
-    for label, found in _by_kernel(linux):
-        known = found[found["branches"].notna() & found["insns"].notna() & found["insns"].gt(0)]
+    paper = "4.19 makes more than 5.0"
+    for label, programs in _by_kernel(linux):
+        counted = programs[programs["branches"].notna() & programs["insns"].notna() & programs["insns"].gt(0)]
         name = f"branches (push_stack calls) against instructions, {label}"
-        if known.empty:
-            reasons = found["branches_reason"].dropna()
+        if counted.empty:
+            reasons = programs["branches_reason"].dropna()
             yield BesidePaper(
-                name, said, "", f"unknown: {reasons.mode().iloc[0] if len(reasons) else 'nothing counted'}"
+                name, paper, "", f"unknown: {reasons.mode().iloc[0] if len(reasons) else 'nothing counted'}"
             )
             continue
-        each = float(known["branches"].sum() / known["insns"].sum())
-        ours = f"{each:.3f} per instruction, n = {len(known)}"
-        yield BesidePaper(name, said, ours, "unknown: neither 4.19 nor 5.0 is available here", "branches")
+        each = float(counted["branches"].sum() / counted["insns"].sum())
+        ours = f"{each:.3f} per instruction, n = {len(counted)}"
+        yield BesidePaper(name, paper, ours, "unknown: neither 4.19 nor 5.0 is available here", "branches")
 
 
 def _most_iterations(largest: pd.DataFrame) -> BesidePaper:
-    name, said = "loop iterations that are accepted, by compiler", "most with clang 8"
-    found = largest.dropna(subset=["largest_n"]) if len(largest) else largest
-    if found.empty:
-        return BesidePaper(name, said, "", "unknown: the run did not look for the largest N")
-    best = found[found["form"].eq("rolled")].groupby("compiler")["largest_n"].max()
+    name, paper = "loop iterations that are accepted, by compiler", "most with clang 8"
+    answers = largest.dropna(subset=["largest_n"]) if len(largest) else largest
+    if answers.empty:
+        return BesidePaper(name, paper, "", "unknown: the run did not look for the largest N")
+    best = answers[answers["form"].eq("rolled")].groupby("compiler")["largest_n"].max()
     ours = ", ".join(f"{compiler}: {int(n)}" for compiler, n in best.items())
     if "clang 8" not in best:
-        return BesidePaper(name, said, ours, "unknown: no clang 8 here", "largest")
-    return BesidePaper(name, said, ours, "yes" if best.idxmax() == "clang 8" else "no: another has more", "largest")
+        return BesidePaper(name, paper, ours, "unknown: no clang 8 here", "largest")
+    return BesidePaper(name, paper, ours, "yes" if best.idxmax() == "clang 8" else "no: another has more", "largest")
 
 
 def _instructions(loops: pd.DataFrame) -> Iterator[BesidePaper]:
     rolled = loops[loops["form"].eq("rolled") & loops["exit"].fillna("<").eq("<")]
     sizes = rolled.pivot_table(index=["compiler", "mcpu"], columns="n", values="insns", aggfunc="first")
-    for build, published in INSTRUCTIONS.items():
+    for build, counts in INSTRUCTIONS.items():
         name = f"instructions with 1, 2, ≥ 3 iterations, {' + '.join(build)}"
-        said = ", ".join(map(str, published))
+        paper = ", ".join(map(str, counts))
         if build not in sizes.index or not {1, 2, 3} <= set(sizes.columns):
-            yield BesidePaper(name, said, "", "unknown: this build is not in the run")
+            yield BesidePaper(name, paper, "", "unknown: this build is not in the run")
             continue
         ours = [int(count) - WIDE_LOADS for count in sizes[[1, 2, 3]].loc[[build]].iloc[0]]
-        off = ", ".join(f"{mine - theirs:+d}" for mine, theirs in zip(ours, published, strict=True))
-        verdict = "yes" if tuple(ours) == published else f"no: {off}"
-        yield BesidePaper(name, said, ", ".join(map(str, ours)), verdict, "instructions")
+        off = ", ".join(f"{mine - theirs:+d}" for mine, theirs in zip(ours, counts, strict=True))
+        verdict = "yes" if tuple(ours) == counts else f"no: {off}"
+        yield BesidePaper(name, paper, ", ".join(map(str, ours)), verdict, "instructions")

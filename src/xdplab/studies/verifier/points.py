@@ -135,8 +135,8 @@ class VerifierPoint(StudyPoint):
         The table of types knows objects by their corpus, the project's folder (``cilium``).
         """
         path = self.object if self.family else f"{self.corpus}/{self.object}"
-        words = re.sub(r"[^A-Za-z0-9_.]+", "-", path.removesuffix(".o"))
-        return f"{words[-100:]}-{self.sha256[:12]}.o"
+        name = re.sub(r"[^A-Za-z0-9_.]+", "-", path.removesuffix(".o"))
+        return f"{name[-100:]}-{self.sha256[:12]}.o"
 
     def __str__(self) -> str:
         where = f"Linux {self.kernel}" if self.verifier == LINUX else self.verifier

@@ -67,8 +67,8 @@ def find_prevails(given: Sequence[str] = ()) -> list[Prevail]:
         if twice:
             raise PlanError(f"--prevail: {', '.join(twice)} is named twice", remedy="write NAME=PATH for each")
         return named
-    found = [(command, shutil.which(command)) for command in COMMANDS]
-    answers = [_identify(command, path) for command, path in found if path]
+    commands = [(command, shutil.which(command)) for command in COMMANDS]
+    answers = [_identify(command, path) for command, path in commands if path]
     return [prevail for prevail in answers if prevail is not None]
 
 
@@ -85,8 +85,8 @@ def version_of(prevail: Prevail) -> str:
 
 def _named(text: str) -> Prevail:
     name, _, path = text.rpartition("=")
-    found = shutil.which(path)
-    prevail = _identify(name, found) if found else None
+    command = shutil.which(path)
+    prevail = _identify(name, command) if command else None
     if prevail is None:
         raise PlanError(
             f"--prevail: {path} is not a PREVAIL", remedy="give the path of its `prevail` or `check` command"

@@ -51,9 +51,9 @@ def parse_answer(generation: Generation, stdout: str, stderr: str, exit_code: in
 
 
 def _old_answer(stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
-    found = _ROW.search(stdout)
-    if found:
-        passed, seconds, memory = found.groups()
+    match = _ROW.search(stdout)
+    if match:
+        passed, seconds, memory = match.groups()
         cause = None if passed == "1" else "PREVAIL's own finding"
         return PrevailAnswer("accepted" if passed == "1" else "rejected", cause, _seconds(seconds), int(memory))
     return _no_answer(stdout, stderr, exit_code)
@@ -67,19 +67,19 @@ def _seconds(text: str) -> float:
 
 
 def _new_answer(stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
-    found = _VERDICT.search(stdout)
-    if found is None:
+    match = _VERDICT.search(stdout)
+    if match is None:
         return _no_answer(stdout, stderr, exit_code)
-    passed = found[1] == "PASS"
+    passed = match[1] == "PASS"
     if passed != (exit_code == 0):
-        refuse(TOOL, f"it says {found[1]} and exits with {exit_code}", text=stdout)
+        refuse(TOOL, f"it says {match[1]} and exits with {exit_code}", text=stdout)
     return PrevailAnswer("accepted" if passed else "rejected", None if passed else _first_error(stdout), None, None)
 
 
 def _first_error(stdout: str) -> str:
-    said = stdout[stdout.index("FAIL:") :].splitlines()[1:]
-    words = next((line.strip() for line in said if line.strip() and not line.startswith("Hint:")), "")
-    return words[:200] or "PREVAIL's own finding"
+    after_verdict = stdout[stdout.index("FAIL:") :].splitlines()[1:]
+    error = next((line.strip() for line in after_verdict if line.strip() and not line.startswith("Hint:")), "")
+    return error[:200] or "PREVAIL's own finding"
 
 
 def _no_answer(stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
@@ -88,6 +88,6 @@ def _no_answer(stdout: str, stderr: str, exit_code: int) -> PrevailAnswer:
         refuse(TOOL, "it exits with 0 and says nothing of a verdict", text=stdout)
     if exit_code == _NO_PROGRAM_EXIT:
         return PrevailAnswer("loader", "PREVAIL finds no such program", None, None)
-    words = next((line.strip() for line in (stderr or stdout).splitlines() if line.strip()), "it said nothing")
+    first_line = next((line.strip() for line in (stderr or stdout).splitlines() if line.strip()), "it said nothing")
     prefix = "PREVAIL's own bug: " if exit_code == _BUG_EXIT else ""
-    return PrevailAnswer("loader", (prefix + _FILE.sub("", words))[:200], None, None)
+    return PrevailAnswer("loader", (prefix + _FILE.sub("", first_line))[:200], None, None)

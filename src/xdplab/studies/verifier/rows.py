@@ -175,13 +175,13 @@ def _programs(path: Path) -> tuple[VerifiedProgram, ...]:
 
 def _factors(trial: VerifierTrial, attempt: Attempt) -> dict[str, Any]:
     point, facts = trial.point, facts_of(VerifierFacts, attempt)
-    known = {"trial_id": trial.trial_id, "repetition": trial.repetition, "clock": facts.clock}
+    identity = {"trial_id": trial.trial_id, "repetition": trial.repetition, "clock": facts.clock}
     release = facts.kernel_release
-    own = f" ({point.kernel})" if point.kernel.startswith(OWN_KERNEL) else ""
+    own_kernel = f" ({point.kernel})" if point.kernel.startswith(OWN_KERNEL) else ""
     given = f" ({point.given})" if point.given else ""
-    label = f"Linux {release}{own}{given}" if point.verifier == LINUX else point.verifier
+    label = f"Linux {release}{own_kernel}{given}" if point.verifier == LINUX else point.verifier
     fields = asdict(point) | {"kernel": point.kernel or None, "kernel_release": release, "label": label}
-    return known | {k: v for k, v in fields.items() if k != "task"}
+    return identity | {k: v for k, v in fields.items() if k != "task"}
 
 
 def _median(values: Iterable[int]) -> float | None:
@@ -192,12 +192,12 @@ def _median(values: Iterable[int]) -> float | None:
 def _program(program: VerifiedProgram, clock: str, release: str) -> dict[str, Any]:
     stats, load = program.stats, _median(program.load_ns)
     verifying = [None if us is None else us * 1000 for us in program.verify_us]
-    known = [ns for ns in verifying if ns is not None]
-    verify = _median(known) if len(known) == len(program.load_ns) else None  # of the same loads as load_ns, or null
+    measured = [ns for ns in verifying if ns is not None]
+    verify = _median(measured) if len(measured) == len(program.load_ns) else None  # of the loads of load_ns, or null
     timed = clock == "time"
     together = _version(release) >= JIT_INSIDE_SINCE
-    whole = zip(program.load_ns, known, strict=True) if verify is not None and not together else ()
-    rest = _median(ns - own for ns, own in whole)
+    whole = zip(program.load_ns, measured, strict=True) if verify is not None and not together else ()
+    rest = _median(ns - verified for ns, verified in whole)
     return {
         "section": program.section,
         "program": program.name,
@@ -229,12 +229,12 @@ def stack_columns(program: VerifiedProgram) -> dict[str, Any]:
     if depths is None:
         why = "the verifier's log says none" if program.load_ns else "it came to no verifier"
         return {"stack_reason": why, "stack_chain_reason": why}
-    known: dict[str, Any] = {"stack_depths": "+".join(map(str, depths)), "stack_sum_bytes": sum(depths)}
+    columns: dict[str, Any] = {"stack_depths": "+".join(map(str, depths)), "stack_sum_bytes": sum(depths)}
     if chain is None:
-        return known | {"stack_chain_reason": "this kernel's log does not say it (that of 7.2 does)"}
+        return columns | {"stack_chain_reason": "this kernel's log does not say it (that of 7.2 does)"}
     if chain == 0 and program.verdict != "accepted":
-        return known | {"stack_chain_reason": "the verifier stopped before it followed the calls"}
-    return known | {"stack_chain_bytes": chain}
+        return columns | {"stack_chain_reason": "the verifier stopped before it followed the calls"}
+    return columns | {"stack_chain_bytes": chain}
 
 
 def _version(release: str) -> tuple[int, ...]:

@@ -74,9 +74,9 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     points = [*_points(request, subjects, prevails), *searches(request, compilers)]
     if not points:
         raise PlanError("there is nothing to verify", remedy="name objects, or leave the families in")
-    own = Path(request.types).read_text() if request.types else ""
+    own_types = Path(request.types).read_text() if request.types else ""
     files = {f"objects/{point_of(subject, '', '').file_name}": subject.content for subject in subjects}
-    files["known.types"] = (own + known_types()).encode()
+    files["known.types"] = (own_types + known_types()).encode()
     names = {point.file_name for point in points if point.task != "largest"}
     if request.variables:
         require_matches(Path(request.variables), names)
@@ -93,32 +93,32 @@ def given_words(request: VerifierRequest, files: Mapping[str, bytes]) -> str | N
 
     ``files``: those of the run. A table is named by its content, as in the manifest.
     """
-    words = sorted(set(request.flags))
-    words += [f"types {digest(Path(request.types).read_bytes())}"] if request.types else []
-    words += [f"globals {digest(files[GLOBALS])}"] if request.variables else []
-    words += [f"targets {digest(files[attach_targets.TARGETS])}"] if request.attached else []
-    words += [f"module {name}" for name in sorted(set(request.loaded))]
-    return ", ".join(words) or None
+    parts = sorted(set(request.flags))
+    parts += [f"types {digest(Path(request.types).read_bytes())}"] if request.types else []
+    parts += [f"globals {digest(files[GLOBALS])}"] if request.variables else []
+    parts += [f"targets {digest(files[attach_targets.TARGETS])}"] if request.attached else []
+    parts += [f"module {name}" for name in sorted(set(request.loaded))]
+    return ", ".join(parts) or None
 
 
 def tools(plan: VerifierPlan) -> dict[str, str]:
     """Return the full version of each installed compiler and verifier, of users' own kernels, and what the user set."""
-    found = {compiler.name: compiler.version for compiler in find_compilers()}
-    found |= own_kernels(plan.request.kernels)
-    found |= {PROGRAM_FLAGS_TOOL: ", ".join(plan.request.flags)} if plan.request.flags else {}
-    found |= (
+    versions = {compiler.name: compiler.version for compiler in find_compilers()}
+    versions |= own_kernels(plan.request.kernels)
+    versions |= {PROGRAM_FLAGS_TOOL: ", ".join(plan.request.flags)} if plan.request.flags else {}
+    versions |= (
         {VARIABLES_TOOL: f"sha256 {digest((plan.directory.path / GLOBALS).read_bytes())}"}
         if plan.request.variables
         else {}
     )
     attached, loaded = plan.request.attached, plan.request.loaded
-    found |= (
+    versions |= (
         {attach_targets.TARGETS_TOOL: f"sha256 {digest((plan.directory.path / attach_targets.TARGETS).read_bytes())}"}
         if attached
         else {}
     )
-    found |= {MODULES_TOOL: ", ".join(loaded)} if loaded else {}
-    return found | {prevail.name: version_of(prevail) for prevail in find_prevails(plan.request.prevails)}
+    versions |= {MODULES_TOOL: ", ".join(loaded)} if loaded else {}
+    return versions | {prevail.name: version_of(prevail) for prevail in find_prevails(plan.request.prevails)}
 
 
 def session(plan: VerifierPlan) -> VerifierStudy:
@@ -150,8 +150,8 @@ def _table(plan: VerifierPlan) -> pd.DataFrame:
 
 def _tables(plan: VerifierPlan, table: pd.DataFrame) -> dict[str, Table]:
     largest = largest_of(plan.directory, plan.trials)
-    made = tables_of(table, largest)
-    return made | {"paper": paper_table(table, largest)} if len(table) else made
+    tables = tables_of(table, largest)
+    return tables | {"paper": paper_table(table, largest)} if len(table) else tables
 
 
 def paper_page(run: Run[VerifierPlan]) -> str:
@@ -160,10 +160,10 @@ def paper_page(run: Run[VerifierPlan]) -> str:
     others = table.loc[table["verifier"] != LINUX, "verifier"]
     named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *_GIVEN]
     around = environment.summary(plan.directory, named) or "tools that the run does not name"
-    told = page(table, largest_of(plan.directory, plan.trials), around)
+    text = page(table, largest_of(plan.directory, plan.trials), around)
     lacking = not_measured_of(plan)
     parts = ", ".join(f"{many(count, 'trial')} of {place}" for place, count in lacking.items())
-    return f"{told}\nNot measured: {parts}; `xdplab audit RUN` says why.\n" if lacking else told
+    return f"{text}\nNot measured: {parts}; `xdplab audit RUN` says why.\n" if lacking else text
 
 
 def not_measured_of(plan: VerifierPlan) -> Counter[str]:
@@ -192,8 +192,8 @@ def _chosen_compilers(request: VerifierRequest) -> list[Compiler]:
     return [*chosen[:1], *chosen[-1:]][: len(chosen)] if request.smallest else chosen
 
 
-def _names(found: Sequence[Compiler]) -> str:
-    return ", ".join(c.name for c in found) or "none"
+def _names(compilers: Sequence[Compiler]) -> str:
+    return ", ".join(c.name for c in compilers) or "none"
 
 
 def members(request: VerifierRequest) -> list[Member]:
@@ -210,8 +210,8 @@ def members(request: VerifierRequest) -> list[Member]:
     members += [
         Member(family, n) for family in request.families if family in growing for n in request.sizes or growing[family]
     ]
-    own = [Path(family) for family in dict.fromkeys(request.families) if is_file(family)]
-    return members + own_members(own, request.sizes)
+    templates = [Path(family) for family in dict.fromkeys(request.families) if is_file(family)]
+    return members + own_members(templates, request.sizes)
 
 
 def _subjects(request: VerifierRequest, compilers: Sequence[Compiler]) -> list[corpora.CorpusObject]:

@@ -104,10 +104,10 @@ class VerifierStudy(PlacedSession):
         path = self._path(machine, point)
         if path not in self._watched:
             rank = self._to_come.index(point) if point in self._to_come else 0
-            later = self._to_come[rank : rank + WATCHED_TOGETHER]
-            paths = list(dict.fromkeys([path, *(self._path(machine, one) for one in later)]))
-            said = machine.verify(paths, "--watch", deadline_s=OBJECT_DEADLINE_S)
-            self._watched = lines_by_object(said)
+            next_points = self._to_come[rank : rank + WATCHED_TOGETHER]
+            paths = list(dict.fromkeys([path, *(self._path(machine, one) for one in next_points)]))
+            output = machine.verify(paths, "--watch", deadline_s=OBJECT_DEADLINE_S)
+            self._watched = lines_by_object(output)
         try:
             return self._watched.pop(path)
         except KeyError:

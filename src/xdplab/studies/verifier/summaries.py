@@ -92,15 +92,15 @@ def environment(table: pd.DataFrame) -> pd.DataFrame:
     accepted_by = linux[linux["verdict"].eq("accepted")].groupby(PROGRAM, dropna=False)["label"].agg(list).to_dict()
     stopped = linux[linux["verdict"].isin(ENVIRONMENT)]
     rows: list[dict[str, object]] = []
-    for (label, cause), found in stopped.groupby(
+    for (label, cause), programs in stopped.groupby(
         ["label", stopped["cause"].fillna("?").map(general)], sort=False, dropna=False
     ):
-        helped = [by for key in found[PROGRAM].itertuples(index=False, name=None) if (by := accepted_by.get(key))]
+        helped = [by for key in programs[PROGRAM].itertuples(index=False, name=None) if (by := accepted_by.get(key))]
         rows.append(
             {
                 "kernel": label,
                 "cause": cause,
-                "programs": len(found),
+                "programs": len(programs),
                 "remedy": remedy(str(cause)),
                 "accepted elsewhere": len(helped),
                 "by": ", ".join(dict.fromkeys(name for names in helped for name in names)) or pd.NA,
@@ -111,7 +111,7 @@ def environment(table: pd.DataFrame) -> pd.DataFrame:
 
 def remedy(cause: str) -> str:
     """Return what a user can change to get a program past a cause."""
-    return next((words for part, words in REMEDIES if part in cause), NO_REMEDY)
+    return next((advice for part, advice in REMEDIES if part in cause), NO_REMEDY)
 
 
 _PLACES = (
@@ -164,9 +164,9 @@ def judged_together(table: pd.DataFrame) -> pd.DataFrame:
     wide, labels = _judged(table)
     if len(labels) < 2:
         return pd.DataFrame()
-    there = wide[labels].notna()
-    counts = {column: [int((there[row] & there[column]).sum()) for row in labels] for column in labels}
-    alone = [int((there[row] & (there.sum(axis=1) == 1)).sum()) for row in labels]
+    has_verdict = wide[labels].notna()
+    counts = {column: [int((has_verdict[row] & has_verdict[column]).sum()) for row in labels] for column in labels}
+    alone = [int((has_verdict[row] & (has_verdict.sum(axis=1) == 1)).sum()) for row in labels]
     frame = pd.DataFrame(counts | {"alone": alone}, index=pd.Index(labels, name="judged by"), dtype="Int64")
     return frame.reset_index()
 
@@ -180,10 +180,10 @@ def instruction_counts(table: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["form"].eq("rolled") & rows["exit"].eq("<") & rows["n"].isin(list(ITERATIONS))]
     wide = rows.pivot_table(index=["compiler", "mcpu"], columns="n", values="insns", aggfunc="first")
     out = pd.DataFrame({"compiled by": [f"{compiler} + {mcpu}" for compiler, mcpu in wide.index]})
-    for n, words in ITERATIONS.items():
+    for n, heading in ITERATIONS.items():
         if n in wide:
             base = wide[n].dropna().iloc[0]
-            out[words] = [_against(value, base) for value in wide[n]]
+            out[heading] = [_against(value, base) for value in wide[n]]
     return out
 
 
@@ -228,10 +228,10 @@ def _by_corpus(build: Callable[[pd.DataFrame], pd.DataFrame], table: pd.DataFram
     parts = {str(name): rows for name, rows in table.groupby("corpus", sort=False, dropna=False)}
     if len(parts) < 2:
         return build(table)
-    made = {name: build(rows) for name, rows in parts.items()}
-    for name, frame in made.items():
+    frames = {name: build(rows) for name, rows in parts.items()}
+    for name, frame in frames.items():
         frame.insert(0, "corpus", name)
-    return pd.concat(made.values(), ignore_index=True)
+    return pd.concat(frames.values(), ignore_index=True)
 
 
 def tables_of(table: pd.DataFrame, largest: pd.DataFrame) -> dict[str, Table]:
@@ -240,17 +240,17 @@ def tables_of(table: pd.DataFrame, largest: pd.DataFrame) -> dict[str, Table]:
     Corpora and generated programs have separate acceptance tables, because generated sizes are chosen to reach the
     limits. Each of several corpora, or families, has its own rows.
     """
-    own = is_generated(table)
-    made = {}
+    generated = is_generated(table)
+    tables = {}
     for name, (title, build) in TABLES.items() if len(table) else ():
         if name not in APART:
-            made[name] = Table(title, build(table))
+            tables[name] = Table(title, build(table))
             continue
-        if not own.all():
-            made[name] = Table(title, _by_corpus(build, table[~own]))
-        if own.any():
-            made[f"{name}-generated"] = Table(f"{title}: generated programs", _by_corpus(build, table[own]))
-    return made | {
+        if not generated.all():
+            tables[name] = Table(title, _by_corpus(build, table[~generated]))
+        if generated.any():
+            tables[f"{name}-generated"] = Table(f"{title}: generated programs", _by_corpus(build, table[generated]))
+    return tables | {
         "largest": Table(
             "Largest N of double_strcmp that is accepted (limit of processed instructions)", headline(largest)
         )

@@ -18,20 +18,20 @@ _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 
 def require_matches(path: Path, names: Iterable[str]) -> None:
     """Raise PlanError for a line that is not a rule, and for one that no object's file name of the run matches."""
-    known = list(names)
+    object_names = list(names)
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
+        parts = line.split()
+        if not parts or parts[0].startswith("#"):
             continue
-        if len(words) != 3 or not _INTEGER.fullmatch(words[2]):
+        if len(parts) != 3 or not _INTEGER.fullmatch(parts[2]):
             raise PlanError(
                 f"--globals {path}, line {number}: not a rule: {line.strip()}",
                 remedy="write OBJECT-PATTERN VARIABLE INTEGER",
             )
-        if not any(fnmatchcase(name, words[0]) for name in known):
+        if not any(fnmatchcase(name, parts[0]) for name in object_names):
             raise PlanError(
-                f"--globals {path}, line {number}: no object matches {words[0]}",
-                remedy=f"objects have names such as {known[0] if known else 'none'}",
+                f"--globals {path}, line {number}: no object matches {parts[0]}",
+                remedy=f"objects have names such as {object_names[0] if object_names else 'none'}",
             )
 
 

@@ -71,13 +71,13 @@ def _native_loops(table: pd.DataFrame) -> pd.DataFrame:
 
 def _one_build(table: pd.DataFrame) -> pd.DataFrame:
     """The newest compiler's v3 programs (or its newest set): one line per verifier."""
-    made = table.loc[table["compiler"].notna()]
-    if made.empty:
-        return made
-    newest = max(made["compiler"].unique(), key=lambda name: int(name.split()[-1]))
-    own: pd.DataFrame = made.loc[made["compiler"] == newest]
-    mcpu = "v3" if "v3" in set(own["mcpu"]) else max(own["mcpu"])
-    return own.loc[own["mcpu"] == mcpu]
+    compiled = table.loc[table["compiler"].notna()]
+    if compiled.empty:
+        return compiled
+    newest = max(compiled["compiler"].unique(), key=lambda name: int(name.split()[-1]))
+    of_newest: pd.DataFrame = compiled.loc[compiled["compiler"] == newest]
+    mcpu = "v3" if "v3" in set(of_newest["mcpu"]) else max(of_newest["mcpu"])
+    return of_newest.loc[of_newest["mcpu"] == mcpu]
 
 
 def _versus(table: pd.DataFrame) -> pd.DataFrame:
@@ -105,8 +105,8 @@ def _versus_loops(table: pd.DataFrame) -> pd.DataFrame:
 
 def _programs(figure: Figure, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the programs that were judged and have every value of the figure."""
-    known = rows.dropna(subset=[figure.x, figure.y, *figure.hue, *figure.panel])
-    return known[~known["verdict"].isin(ENVIRONMENT)]
+    complete = rows.dropna(subset=[figure.x, figure.y, *figure.hue, *figure.panel])
+    return complete[~complete["verdict"].isin(ENVIRONMENT)]
 
 
 def _on_axes(figure: Figure, rows: pd.DataFrame) -> pd.DataFrame:
@@ -157,9 +157,9 @@ def _panels(figure: Figure, rows: pd.DataFrame) -> pd.Series:
     """Each corpus has a panel, and so have generated programs, whose sizes were chosen."""
     if figure.kind != "point":
         return joined(rows, figure.panel)
-    own, corpora = is_generated(rows), rows["corpus"].astype(str)
-    several = own.any() or corpora.nunique() > 1
-    return corpora.mask(own, "generated programs") if several else joined(rows, figure.panel)
+    generated, corpora = is_generated(rows), rows["corpus"].astype(str)
+    several = generated.any() or corpora.nunique() > 1
+    return corpora.mask(generated, "generated programs") if several else joined(rows, figure.panel)
 
 
 def _each_repetition(figure: Figure, rows: pd.DataFrame) -> Marks:
@@ -186,8 +186,8 @@ def _means_and_trends(figure: Figure, rows: pd.DataFrame) -> Marks:
 
 def _hues(content: Content) -> Order:
     """Return those of the whole run, so that a kernel has one colour in all its figures."""
-    every = content.table.dropna(subset=list(content.figure.hue))
-    return Order(tuple(sorted(set(joined(every, content.figure.hue)))))
+    complete = content.table.dropna(subset=list(content.figure.hue))
+    return Order(tuple(sorted(set(joined(complete, content.figure.hue)))))
 
 
 def _how_many(content: Content) -> str:
@@ -195,8 +195,8 @@ def _how_many(content: Content) -> str:
     repetitions = {str(label): int(rows["repetition"].nunique()) for label, rows in shown.groupby("label", sort=False)}
     most = max(repetitions.values(), default=0)
     fewer = ", ".join(f"{count} of {label}" for label, count in repetitions.items() if count < most)
-    words = many(most, "repetition") + (f" ({fewer})" if fewer else "")
-    return f"{_count(shown)}, {' and '.join(dict.fromkeys(shown['label']))}; n = {words}."
+    repetitions_text = many(most, "repetition") + (f" ({fewer})" if fewer else "")
+    return f"{_count(shown)}, {' and '.join(dict.fromkeys(shown['label']))}; n = {repetitions_text}."
 
 
 def _intervals(content: Content) -> str:
@@ -217,9 +217,9 @@ def _not_drawn(content: Content) -> list[str]:
     figure, rows = content.figure, content.rows
     unknown = rows[rows[figure.y].isna() & ~rows["verdict"].isin(ENVIRONMENT)]
     parts = [
-        f"{label}: {_count(own)} without a value: {because(reasons)}."
-        for label, own in unknown.groupby("label", sort=False)
-        if (reasons := _reasons(figure, own))
+        f"{label}: {_count(programs)} without a value: {because(reasons)}."
+        for label, programs in unknown.groupby("label", sort=False)
+        if (reasons := _reasons(figure, programs))
     ]
     zero = _programs(figure, rows).drop(_on_axes(figure, rows).index)
     return parts + ([f"{_count(zero)} with 0 not drawn: the axes are logarithmic."] if len(zero) else [])
