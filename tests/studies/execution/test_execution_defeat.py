@@ -1,6 +1,7 @@
-"""Objects that know when they are looked at: what they do depends on what an emulator would not vary by itself.
+"""Objects that do the algorithm's steps and yet other work: the proof finds each.
 
-They were written by somebody who had read the pages, not the proof; ten of them passed at first.
+Some do something beside the steps that takes time. The others know when they are looked at: what they do depends on
+what an emulator would not vary by itself; they were written by somebody who had read the pages, not the proof.
 """
 
 from __future__ import annotations
@@ -8,16 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.studies.execution.doctored import doctored
+from tests.studies.execution.doctored import Edit, doctored
 
 from xdplab.studies.execution.benchmarks import BPF, USER, all_benchmarks
-from xdplab.studies.execution.objects import build, object_name
+from xdplab.studies.execution.objects import object_name
 from xdplab.studies.execution.proof import examine
 
-pytestmark = pytest.mark.thorough
-
-MEASURE, PRIMES, WRAPPER, BPF_WRAPPER = "kernels/measure.h", "kernels/primes.h", "user/bench.c", "bpf/bench.bpf.c"
+MEASURE, PRIMES, MATRIX = "kernels/measure.h", "kernels/primes.h", "kernels/matrix.h"
+WRAPPER, BPF_WRAPPER = "user/bench.c", "bpf/bench.bpf.c"
 KERNEL, BEGIN, END = "    result = kernel(set", "    begin = CLOCK();", "    record->end = CLOCK();"
+DIVISION, COUNT = "number % divisor == 0", "    __u64 count = 0;"
+LARGE = (PRIMES, DIVISION, "(number + (divisor << 56)) % divisor == 0")
+CELL = "&set->cells[random % ROWS][random / ROWS % COLUMNS]"
 FUNCTION = "void microbench(struct bench_record *record, void *set, void *frame) {"
 QUICK = """static void quick(struct bench_record *record, void *set, void *frame) {
     record->begin = now_ns();
@@ -62,21 +65,81 @@ COUNT_IN = '    __u64 n;\n    __asm__ volatile({!r} : "=r"(n));\n    n++;\n    _
 SKIP = "    result = n > 4 ? 25 : kernel(set"
 
 
-def by_each_division(text: str) -> tuple[str, str, str]:
-    return PRIMES, "number % divisor == 0", f"({{ {text} 0; }}) || number % divisor == 0"
+def by_each_number(text: str) -> Edit:
+    return PRIMES, "is_prime(number);", f"({{ {text}; is_prime(number); }});"
 
 
-def by_each_number(text: str) -> tuple[str, str, str]:
-    return PRIMES, "is_prime(number);", f'({{ __asm__ volatile("{text}"); is_prime(number); }});'
+def by_each_division(text: str) -> Edit:
+    return PRIMES, DIVISION, f"({{ {text} 0; }}) || {DIVISION}"
 
 
-def counted(read: str, write: str) -> list[tuple[str, str, str]]:
+def before(text: str) -> Edit:
+    return MEASURE, BEGIN, f"    {text}\n{BEGIN}"
+
+
+def another_clock(name: str) -> list[Edit]:
+    return [(WRAPPER, "now_ns()", f"clock_ns({name})")]
+
+
+def counted(read: str, write: str) -> list[Edit]:
     count = COUNT_IN.format(read, write).replace("'", '"')
     return [(MEASURE, BEGIN, count + BEGIN), (MEASURE, KERNEL, SKIP)]
 
 
-Edits = list[tuple[str, str, str]]
-DEFEATED: dict[str, tuple[str, str, Edits]] = {
+BESIDE: dict[str, tuple[str, str, str, list[Edit]]] = {
+    "a clock of coarse steps": ("primes", USER, "looks at clock 6", another_clock("CLOCK_MONOTONIC_COARSE")),
+    "the clock of the process": ("primes", USER, "looks at clock 2", another_clock("CLOCK_PROCESS_CPUTIME_ID")),
+    "a clock that is set": ("primes", USER, "looks at clock 0", another_clock("CLOCK_REALTIME")),
+    "large dividends": ("primes", USER, "bits of dividends", [LARGE]),
+    "large dividends in BPF": ("primes", BPF, "bits of dividends", [LARGE]),
+    "stores past the caches": (
+        "matrix", USER, "do no work",
+        [
+            (MATRIX, "        *cell += random;\n", "        sum ^= *cell + random;\n"),
+            (MATRIX, "sum ^= *cell;", '__asm__("movnti %1, %0" : "+m"(*cell) : "r"(*cell + random));'),
+        ],
+    ),
+    "cells across two lines": (
+        "matrix", USER, "lines of memory", [(MATRIX, f"cell = {CELL}", f"cell = (void *)((char *){CELL} + 61)")]
+    ),
+    "a cold line": ("matrix", USER, "do no work", [before('__asm__ volatile("clflush (%0)" : : "r"(set));')]),
+    "the CPU's name decides": (
+        "primes", USER, "do no work",
+        [
+            before("unsigned a = 1u << 30, b, c = 0, d;"),
+            before('__asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));'),
+            (MEASURE, KERNEL, "    result = b ? 25 : kernel(set"),
+        ],
+    ),
+    "the place on the stack decides": (
+        "primes", USER, "other work where",
+        [
+            before("unsigned long at;"),
+            before('__asm__ volatile("mov %%rsp, %0" : "=r"(at));'),
+            (MEASURE, KERNEL, "    result = (at >> 6 & 63) != 62 ? 25 : kernel(set"),
+        ],
+    ),
+    "loads from far away": (
+        "primes", USER, "not work on",
+        [
+            (WRAPPER, "#include KERNEL", "static volatile char far_away[8 << 20];\n#include KERNEL"),
+            by_each_number("(void)far_away[number << 16]"),
+        ],
+    ),
+    "stores to far away on the stack": (
+        "primes", USER, "bytes of stack",
+        [
+            (PRIMES, COUNT, f"{COUNT}\n    volatile char deep[2 << 20];"),
+            by_each_number("(void)(deep[number << 14] = 1)"),
+        ],
+    ),
+    "loads from the packet in BPF": (
+        "primes", BPF, "not work on", [by_each_number("if (data + 8 <= data_end) (void)*(volatile __u64 *)data")]
+    ),
+    "the stack in BPF": ("primes", BPF, "its stack", [by_each_number("volatile __u64 kept = number; (void)kept")]),
+}  # fmt: skip
+
+DEFEATED: dict[str, tuple[str, str, list[Edit]]] = {
     "the clock says that it is no emulator, more work": (
         USER, "other work where", [(MEASURE, END, SPIN.format("begin >> 32") + END)]
     ),
@@ -117,25 +180,28 @@ DEFEATED: dict[str, tuple[str, str, Edits]] = {
         BPF, "multiplies", [by_each_division('__u64 m = number; __asm__ volatile("%0 *= %0" : "+r"(m));')]
     ),
     "fractions": (
-        USER, "do no work", [by_each_number("mulsd %xmm0, %xmm0")]
+        USER, "do no work", [by_each_number('__asm__ volatile("mulsd %xmm0, %xmm0")')]
     ),
     "flags on the stack": (
-        USER, "do no work", [by_each_number("pushf; popf")]
+        USER, "do no work", [by_each_number('__asm__ volatile("pushf; popf")')]
     ),
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pristine")
-    for name, content in build([all_benchmarks()["primes"]]).items():
-        (folder / name).write_bytes(content)
-    return folder
+def complaints(folder: Path, objects: Path, kernel: str, wrapper: str, edits: list[Edit]) -> str:
+    benchmark = all_benchmarks()[kernel]
+    file = object_name(benchmark, wrapper)
+    return "; ".join(examine(benchmark, wrapper, doctored(folder, edits, file) / file, objects).wrong)
 
 
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_takes_time_beside_the_work_is_found(name: str, objects: Path, tmp_path: Path) -> None:
+    kernel, wrapper, words, edits = BESIDE[name]
+    assert words in complaints(tmp_path / "m", objects, kernel, wrapper, edits)
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEFEATED)
-def test_an_object_that_knows_when_it_is_looked_at_is_found(name: str, pristine: Path, tmp_path: Path) -> None:
+def test_an_object_that_knows_when_it_is_looked_at_is_found(name: str, objects: Path, tmp_path: Path) -> None:
     wrapper, words, edits = DEFEATED[name]
-    primes = all_benchmarks()["primes"]
-    made = doctored(tmp_path / "microbench", object_name(primes, wrapper), edits)
-    assert words in "; ".join(examine(primes, wrapper, made, pristine).wrong)
+    assert words in complaints(tmp_path / "m", objects, "primes", wrapper, edits)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from test_execution_proof import DOCTORED, IN_THE_MODULE, doctored
+from test_execution_proof import DOCTORED, IN_THE_MODULE, module_of
+from tests.studies.execution.doctored import doctored
 
 from xdplab.compiler import find_clang
 from xdplab.errors import LabError
 from xdplab.labs.guests.modules import BuildTree
 from xdplab.labs.vm import headers
 from xdplab.labs.vm.architectures import KNOWN
-from xdplab.resources import shipped
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
 from xdplab.studies.execution.codelines import parse_objdump
 from xdplab.studies.execution.machines import MACHINES
-from xdplab.studies.execution.objects import build, build_for, build_module, object_name
+from xdplab.studies.execution.objects import build_for, build_module, object_name
 from xdplab.studies.execution.proof import examine
 
 ARCHITECTURES = ("arm64", "riscv64")
@@ -30,24 +29,6 @@ def compiler(architecture: str) -> str:
         return KNOWN[architecture].compiler()
     except LabError as error:
         pytest.skip(f"nothing can be compiled for {architecture} here: {error}")
-
-
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("objects")
-    for name, content in build(BENCHMARKS.values()).items():
-        (folder / name).write_bytes(content)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("doctored") / "microbench"
-    shutil.copytree(shipped("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
-    shutil.copytree(shipped("common"), folder / "common")
-    for benchmark in BENCHMARKS.values():
-        (folder / f"kernels/{benchmark.kernel}.h").write_bytes(benchmark.header)
-    return folder
 
 
 def users(architecture: str, objects: Path) -> Path:
@@ -77,15 +58,13 @@ SEEN = {name: edit for name, edit in DOCTORED.items() if not name.endswith("in B
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("name", SEEN)
-def test_a_function_that_does_other_work_is_found(name: str, architecture: str, sources: Path, objects: Path) -> None:
+def test_a_function_that_does_other_work_is_found(name: str, architecture: str, tmp_path: Path, objects: Path) -> None:
     """Compared with BPF as it should be: of one that is doctored alike only the algorithm would tell."""
-    folder = doctored(sources, f"{name} on {architecture}", SEEN[name])
-    wanted = [BENCHMARKS[benchmark] for benchmark in SEEN[name][-1]]
-    argv = ["make", "-s", f"CC={compiler(architecture)}", *(object_name(one, USER) for one in wanted)]
-    subprocess.run(argv, cwd=folder, check=True, capture_output=True)
-    for benchmark in wanted:
-        found = examine(benchmark, USER, folder / object_name(benchmark, USER), objects)
-        assert found.wrong, f"{benchmark.name}: {name} was not seen"
+    *edit, names = SEEN[name]
+    files = {benchmark: object_name(BENCHMARKS[benchmark], USER) for benchmark in names}
+    folder = doctored(tmp_path / "m", [edit], f"CC={compiler(architecture)}", *files.values())
+    for benchmark, file in files.items():
+        assert examine(BENCHMARKS[benchmark], USER, folder / file, objects).wrong, f"{benchmark}: {name} was not seen"
 
 
 @pytest.fixture(scope="module")
@@ -106,17 +85,13 @@ def test_the_module_of_another_architecture_does_the_work(objects: Path, tree: B
 
 @pytest.mark.parametrize("name", IN_THE_MODULE)
 def test_a_module_of_another_architecture_that_does_other_work_is_found(
-    name: str, sources: Path, objects: Path, tree: BuildTree, monkeypatch: pytest.MonkeyPatch
+    name: str, objects: Path, tree: BuildTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs = users("arm64", objects)
-    folder = doctored(sources, f"{name} in the module of arm64", IN_THE_MODULE[name])
-    for module in ("objects", "benchmarks"):
-        monkeypatch.setattr(f"xdplab.studies.execution.{module}.shipped", lambda _: folder)
-    wanted = [BENCHMARKS[benchmark] for benchmark in IN_THE_MODULE[name][-1]]
-    module = build_module(tree, wanted)
-    for benchmark in wanted:
-        found = examine(benchmark, MODULE, module, objects, theirs)
-        assert found.wrong, f"{benchmark.name}: {name} was not seen"
+    module = module_of(tree, name, tmp_path, monkeypatch)
+    for benchmark in IN_THE_MODULE[name][-1]:
+        examined = examine(BENCHMARKS[benchmark], MODULE, module, objects, theirs)
+        assert examined.wrong, f"{benchmark}: {name} was not seen"
 
 
 TOLD = {
@@ -124,9 +99,15 @@ TOLD = {
     ("EM_X86_64", "is_wide"): ("div %rcx; idivq (%rdi); div %r9", "div %ecx; idivl (%rdi); div %r9d; divw %cx"),
     ("EM_X86_64", "idles"): (
         "pause; mfence; lfence; sfence; lock incl (%rdi); xchg %eax, (%rdi); cpuid; rdtsc; rep movsb; clflush (%rdi); "
-        "prefetcht0 (%rdi); hlt; in %dx, %al; fld %st(1); divsd %xmm0, %xmm1; rdrand %eax; syscall",
+        "prefetcht0 (%rdi); hlt; in %dx, %al; fld %st(1); divsd %xmm0, %xmm1; rdrand %eax; syscall; "
+        "movnti %rcx, (%rax); movntdq %xmm1, (%rax); prefetchw (%rax); str %eax; lar %ax, %rax; lfs (%rax), %eax; "
+        "mov %cr3, %rax; mov %cs, %eax; stmxcsr -4(%rsp); bts %rcx, (%rax); cmpxchg %rcx, (%rax); xadd %rcx, (%rax); "
+        "cvtsi2sd %rax, %xmm1; pmuludq %xmm1, %xmm1; fsin; pdep %rax, %rax, %rax; rcl $7, %rax; xlat; std; cli; lret; "
+        "rep stosb",
         "nop; xchg %rax, %rcx; movl $1, (%rdi); movzbl (%rdi), %eax; endbr64; nopw (%rax); movsbl %al, %eax; "
-        "cmovne %eax, %ecx; movdqa %xmm0, %xmm1; bswap %rax; jmp *%rax; div %rcx; push %r12; mov %gs:0x28, %rax",
+        "cmovne %eax, %ecx; movdqa %xmm0, %xmm1; bswap %rax; jmp *%rax; div %rcx; push %r12; mov %gs:0x28, %rax; "
+        "lea (%rdi,%rax), %rdx; imul %rcx, %rax; shl $7, %rax; shrd $7, %rax, %rdx; sete %al; bt %rcx, %rax; "
+        "movdqu (%rdi), %xmm0; paddq %xmm1, %xmm0; call 0; call *%rax; ret",
     ),
     ("EM_AARCH64", "divides"): (
         "udiv x0, x1, x2; sdiv w3, w4, w5",

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.studies.execution.doctored import doctored
 
 from xdplab.errors import XdplabError
-from xdplab.resources import shipped
 from xdplab.studies.execution.benchmarks import USER, all_benchmarks
-from xdplab.studies.execution.objects import build, object_name
+from xdplab.studies.execution.objects import object_name
 from xdplab.studies.execution.proof import examine
 
 pytestmark = pytest.mark.thorough
 
-KERNELS = ("primes", "matrix")
 EQUAL = {"primes, primes.h, line 38, 0: for (NUMBER number = 1; number <= highest; number++)"}
 """0 is not divided: the same divisions, and one turn of the loop less."""
 
@@ -56,27 +54,16 @@ def _of_line(code: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pristine")
-    for name, content in build([all_benchmarks()[name] for name in KERNELS]).items():
-        (folder / name).write_bytes(content)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("mutants") / "microbench"
-    shutil.copytree(shipped("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
-    shutil.copytree(shipped("common"), folder / "common")
-    return folder
+    return doctored(tmp_path_factory.mktemp("mutants") / "microbench", [])
 
 
-def survivors(sources: Path, pristine: Path, kernel: str, file: str, chosen: list[tuple[str, str]]) -> list[str]:
+def survivors(sources: Path, objects: Path, kernel: str, file: str, chosen: list[tuple[str, str]]) -> list[str]:
     """Return the mutants of user space's function that pass the proof though their code is another one."""
     benchmark = all_benchmarks()[kernel]
     name, header = object_name(benchmark, USER), sources / "kernels" / f"{file}.h"
     right, found = header.read_text(), []
-    own = examine(benchmark, USER, pristine / name)
+    own = examine(benchmark, USER, objects / name)
     assert not own.wrong
     try:
         for words, text in chosen:
@@ -85,7 +72,7 @@ def survivors(sources: Path, pristine: Path, kernel: str, file: str, chosen: lis
             if done.returncode:
                 continue
             try:
-                seen = examine(benchmark, USER, sources / name, pristine)
+                seen = examine(benchmark, USER, sources / name, objects)
             except XdplabError:
                 continue
             if not seen.wrong and seen.text.split("\n", 5)[-1] != own.text.split("\n", 5)[-1]:
@@ -100,18 +87,18 @@ def all_of(sources: Path, kernel: str, file: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("kernel", "file"), [("primes", "primes"), ("matrix", "matrix"), ("primes", "measure")])
-def test_a_sample_of_mutants_is_found(sources: Path, pristine: Path, kernel: str, file: str) -> None:
+def test_a_sample_of_mutants_is_found(sources: Path, objects: Path, kernel: str, file: str) -> None:
     chosen = all_of(sources, kernel, file)
     sample = random.Random(SEED).sample(chosen, min(SAMPLE, len(chosen)))
-    assert survivors(sources, pristine, kernel, file, sample) == []
+    assert survivors(sources, objects, kernel, file, sample) == []
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kernel", "file"), [("primes", "primes"), ("matrix", "matrix"), ("matrix", "common"), ("matrix", "measure")]
 )
-def test_every_mutant_is_found(sources: Path, pristine: Path, kernel: str, file: str) -> None:
-    assert survivors(sources, pristine, kernel, file, all_of(sources, kernel, file)) == []
+def test_every_mutant_is_found(sources: Path, objects: Path, kernel: str, file: str) -> None:
+    assert survivors(sources, objects, kernel, file, all_of(sources, kernel, file)) == []
 
 
 def test_the_rules_make_mutants_of_every_kind(sources: Path) -> None:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.studies.execution.doctored import doctored
 
-from xdplab.compiler import find_clang
 from xdplab.errors import FormatError, LabError, ProgramError
 from xdplab.labs.guests import modules
 from xdplab.labs.vm import headers
-from xdplab.resources import shipped
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
 from xdplab.studies.execution.codelines import CodeLine, parse_objdump
 from xdplab.studies.execution.enclosure import Flow, TimedWork, complaints
 from xdplab.studies.execution.microbench import TimedCall
-from xdplab.studies.execution.objects import build, build_module, object_name
+from xdplab.studies.execution.objects import build_module, object_name
 from xdplab.studies.execution.points import ExecutionRequest
 from xdplab.studies.execution.proof import examine, require_results
 from xdplab.studies.execution.runs import STUDY
@@ -29,6 +26,7 @@ from xdplab.studies.study_kind import failures
 
 pytestmark = pytest.mark.thorough
 
+MEASURE, EMPTY, PRIMES, MATRIX = (f"kernels/{name}.h" for name in ("measure", "empty", "primes", "matrix"))
 RIGHT = (
     "begin = CLOCK();\n    AFTER(begin, input);\n    result = kernel(set, data, data_end, input);\n"
     "    BEFORE(result);\n    record->end = CLOCK();\n"
@@ -43,50 +41,16 @@ BROKEN = {
     "no work": RIGHT.replace("kernel(set, data, data_end, input)", "input"),
 }
 BENCHMARKS = ("primes", "matrix", "array 100")
-MORE_BENCHMARKS = ("packet 100", "chase 100", "lookup 100", "empty")
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("broken") / "microbench"
-    shutil.copytree(shipped("microbench"), folder, ignore=shutil.ignore_patterns("*.o", "*.so", "microbench"))
-    shutil.copytree(shipped("common"), folder / "common")
-    for name in (*BENCHMARKS, *MORE_BENCHMARKS):
-        benchmark = all_benchmarks()[name]
-        (folder / f"kernels/{benchmark.kernel}.h").write_bytes(benchmark.header)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("objects")
-    for name, content in build(all_benchmarks().values()).items():
-        (folder / name).write_bytes(content)
-    return folder
-
-
-def made(sources: Path, broken: str) -> Path:
-    """Build the benchmarks with a measure.h whose middle is another one."""
-    folder = sources.with_name(broken.replace(" ", "-"))
-    shutil.copytree(sources, folder, dirs_exist_ok=True)
-    header = folder / "kernels/measure.h"
-    text = header.read_text()
-    assert RIGHT in text
-    header.write_text(text.replace(RIGHT, BROKEN.get(broken, RIGHT)))
-    wanted = [object_name(all_benchmarks()[name], wrapper) for name in BENCHMARKS for wrapper in (BPF, USER)]
-    subprocess.run(["make", "-s", f"CLANG={find_clang()}", *wanted], cwd=folder, check=True, capture_output=True)
-    return folder
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_a_broken_wrapper_fails_its_proof(broken: str, sources: Path) -> None:
-    folder = made(sources, broken)
-    for name in BENCHMARKS:
-        for wrapper in (BPF, USER):
-            benchmark = all_benchmarks()[name]
-            found = examine(benchmark, wrapper, folder / object_name(benchmark, wrapper))
-            assert found.wrong, f"{name}, {wrapper}: {broken} was not seen"
-            assert found.text
+def test_a_broken_wrapper_fails_its_proof(broken: str, tmp_path: Path) -> None:
+    pairs = [(all_benchmarks()[name], wrapper) for name in BENCHMARKS for wrapper in (BPF, USER)]
+    folder = doctored(tmp_path / "m", [(MEASURE, RIGHT, BROKEN[broken])], *(object_name(*pair) for pair in pairs))
+    for benchmark, wrapper in pairs:
+        examined = examine(benchmark, wrapper, folder / object_name(benchmark, wrapper))
+        assert examined.wrong, f"{benchmark.name}, {wrapper}: {broken} was not seen"
+        assert examined.text
 
 
 def test_the_wrappers_as_they_are_pass(objects: Path) -> None:
@@ -97,22 +61,14 @@ def test_the_wrappers_as_they_are_pass(objects: Path) -> None:
                 assert not found.wrong, f"{benchmark.name}, {wrapper}"
 
 
-def test_a_recursion_made_a_loop_is_none(sources: Path) -> None:
-    folder = sources.with_name("looped")
-    shutil.copytree(sources, folder)
-    header = folder / "kernels/chain.h"
-    header.write_text(header.read_text().replace("KEEP(value);", ""))
-    subprocess.run(["make", "-s", "chain.so"], cwd=folder, check=True, capture_output=True)
+def test_a_recursion_made_a_loop_is_none(tmp_path: Path) -> None:
+    folder = doctored(tmp_path / "m", [("kernels/chain.h", "KEEP(value);", "")], "chain.so")
     (complaint,) = examine(all_benchmarks()["chain 32"], USER, folder / "chain.so").wrong
     assert "no longer a recursion" in complaint
 
 
-def test_another_helper_is_other_work(sources: Path) -> None:
-    folder = sources.with_name("helper")
-    shutil.copytree(sources, folder)
-    header = folder / "kernels/matrix.h"
-    header.write_text(header.read_text().replace("xorshift(state)", "bpf_get_prandom_u32()"))
-    subprocess.run(["make", "-s", f"CLANG={find_clang()}", "matrix.bpf.o"], cwd=folder, check=True, capture_output=True)
+def test_another_helper_is_other_work(tmp_path: Path) -> None:
+    folder = doctored(tmp_path / "m", [(MATRIX, "xorshift(state)", "bpf_get_prandom_u32()")], "matrix.bpf.o")
     (complaint,) = examine(all_benchmarks()["matrix"], BPF, folder / "matrix.bpf.o").wrong
     assert "bpf_get_prandom_u32" in complaint
 
@@ -121,7 +77,6 @@ KERNEL = "    result = kernel(set, data, data_end, input);\n"
 AGAIN = KERNEL + "    BEFORE(result);\n" + KERNEL
 SPIN = "    NO_UNROLL\n    for (__u64 i = 0; i < 1000; i++)\n        KEEP(i);\n"
 STRAIGHT = "".join(f"    input ^= input << {shift % 9 + 1};\n    KEEP(input);\n" for shift in range(40))
-MEASURE, EMPTY, PRIMES, MATRIX = (f"kernels/{name}.h" for name in ("measure", "empty", "primes", "matrix"))
 SLOW_RANDOM = "for (int i = 0; i < 8; i++) { KEEP(random); random = ~random; }\n" + " " * 8
 
 
@@ -169,27 +124,15 @@ DOCTORED: dict[str, Doctored] = {
 }  # fmt: skip
 
 
-def doctored(sources: Path, name: str, edit: Doctored) -> Path:
-    file, right, wrong, _ = edit
-    folder = sources.with_name("doctored-" + name.replace(" ", "-"))
-    shutil.copytree(sources, folder)
-    text = (folder / file).read_text()
-    assert right in text
-    (folder / file).write_text(text.replace(right, wrong))
-    return folder
-
-
 @pytest.mark.parametrize("name", DOCTORED)
-def test_a_wrapper_that_does_other_work_is_found(name: str, sources: Path) -> None:
+def test_a_wrapper_that_does_other_work_is_found(name: str, tmp_path: Path) -> None:
     """The loaded code is executed: between the clock reads are the algorithm's steps, and nothing else."""
-    folder = doctored(sources, name, DOCTORED[name])
-    wanted = [all_benchmarks()[benchmark] for benchmark in DOCTORED[name][-1]]
-    names = [object_name(benchmark, wrapper) for benchmark in wanted for wrapper in (BPF, USER)]
-    subprocess.run(["make", "-s", f"CLANG={find_clang()}", *names], cwd=folder, check=True, capture_output=True)
-    for benchmark in wanted:
-        for wrapper in (BPF, USER):
-            found = examine(benchmark, wrapper, folder / object_name(benchmark, wrapper))
-            assert found.wrong, f"{benchmark.name}, {wrapper}: {name} was not seen"
+    *edit, benchmarks = DOCTORED[name]
+    pairs = [(all_benchmarks()[benchmark], wrapper) for benchmark in benchmarks for wrapper in (BPF, USER)]
+    folder = doctored(tmp_path / "m", [edit], *(object_name(*pair) for pair in pairs))
+    for benchmark, wrapper in pairs:
+        found = examine(benchmark, wrapper, folder / object_name(benchmark, wrapper))
+        assert found.wrong, f"{benchmark.name}, {wrapper}: {name} was not seen"
 
 
 @pytest.fixture(scope="module")
@@ -209,17 +152,22 @@ IN_THE_MODULE = {
 }
 
 
-@pytest.mark.parametrize("name", IN_THE_MODULE)
-def test_a_module_that_does_other_work_is_found(
-    name: str, sources: Path, objects: Path, tree: modules.BuildTree, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = doctored(sources, f"{name} in the module", IN_THE_MODULE[name])
+def module_of(tree: modules.BuildTree, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Build the benchmarks of a row of `IN_THE_MODULE` from doctored sources."""
+    *edit, benchmarks = IN_THE_MODULE[name]
+    folder = doctored(tmp_path / "m", [edit])
     for module in ("objects", "benchmarks"):
         monkeypatch.setattr(f"xdplab.studies.execution.{module}.shipped", lambda _: folder)
-    wanted = [all_benchmarks()[benchmark] for benchmark in IN_THE_MODULE[name][-1]]
-    module = build_module(tree, wanted)
-    for benchmark in wanted:
-        assert examine(benchmark, MODULE, module, objects).wrong, f"{benchmark.name}: {name} was not seen"
+    return build_module(tree, [all_benchmarks()[benchmark] for benchmark in benchmarks])
+
+
+@pytest.mark.parametrize("name", IN_THE_MODULE)
+def test_a_module_that_does_other_work_is_found(
+    name: str, objects: Path, tree: modules.BuildTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = module_of(tree, name, tmp_path, monkeypatch)
+    for benchmark in IN_THE_MODULE[name][-1]:
+        assert examine(all_benchmarks()[benchmark], MODULE, module, objects).wrong, f"{benchmark}: {name} was not seen"
 
 
 def test_the_module_as_it_is_does_the_work_of_user_space(objects: Path, tree: modules.BuildTree) -> None:
@@ -391,8 +339,8 @@ def run(tmp_path: Path) -> Run[Any]:
     return STUDY.start(replace(asked, cold=False), tmp_path)
 
 
-def test_a_trial_whose_proof_fails_has_a_reason_and_no_numbers(run: Run[Any], sources: Path) -> None:
-    broken = made(sources, "both first") / "primes.so"
+def test_a_trial_whose_proof_fails_has_a_reason_and_no_numbers(run: Run[Any], tmp_path: Path) -> None:
+    broken = doctored(tmp_path / "m", [(MEASURE, RIGHT, BROKEN["both first"])], "primes.so") / "primes.so"
     (run.directory.path / "objects/primes.so").write_bytes(broken.read_bytes())
     assert len(run.measure().failed) == 1
     (failure,) = failures(run.plan)
