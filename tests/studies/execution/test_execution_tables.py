@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from collections.abc import Callable
 from itertools import product
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -15,7 +14,7 @@ from xdplab.errors import NotApplicableError, PlanError
 from xdplab.labs.cpu_caches import largest_cache_bytes
 from xdplab.studies.execution import points, user_pair
 from xdplab.studies.execution.backends import absent, left_out
-from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest, chosen, smallest
+from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest
 from xdplab.studies.execution.rows import COLUMNS
 from xdplab.studies.execution.summaries import (
     chains,
@@ -29,28 +28,43 @@ from xdplab.studies.execution.summaries import (
     work,
 )
 from xdplab.studies.execution.views import VIEWS
-from xdplab.studies.pictures import draw_views
 
+COUNTS = "vm:6.1:count"
 LABELS = {"uml": "uml, Linux 6.1, time", "vm:6.1:count": "vm, Linux 6.1, instructions counted"}
 COSTS = {"interpreter": 400, "jit": 110, "module": 100, "user": 130}
 
 
-def calls(place: str, backend: str, benchmark: str, repetition: int = 1, **factors: object) -> list[dict[str, object]]:
-    """Return twenty calls around the backend's cost: the first five take ten times as long, the last is a maximum."""
+Cost = Callable[[int], float]
+
+
+def calls(
+    place: str, backend: str, benchmark: str, repetition: int = 1, cost: Cost | None = None, **factors: object
+) -> list[dict[str, object]]:
+    """Return twenty calls, each with the ``cost`` of its index. By default these are around the backend's: the first
+    five take ten times as long, the last is a maximum."""
+
+    def usual(index: int) -> int:
+        return COSTS[backend] * (10 if index < 5 else 20 if index == 19 else 1) + index % 3 + repetition
+
     clock = "instructions" if place.endswith("count") else "time"
     base = {"run_id": "r", "trial_id": f"{place}-{backend}-{benchmark}-{factors}-r{repetition}", "place": place}
     base |= {"label": LABELS[place], "clock": clock, "backend": backend, "benchmark": benchmark, "cold": False}
     base |= {"repetition": repetition, "own": False, "pause_us": 0, "executions": 1, **factors}
-    rows = []
-    for index in range(20):
-        value = COSTS[backend] * (10 if index < 5 else 20 if index == 19 else 1) + index % 3 + repetition
-        rows.append(base | {"call": index, ("elapsed_ns" if clock == "time" else "instructions"): value})
-    return rows
+    column = "elapsed_ns" if clock == "time" else "instructions"
+    return [base | {"call": index, column: (cost or usual)(index)} for index in range(20)]
 
 
 def table(*groups: list[dict[str, object]]) -> pd.DataFrame:
     rows = [row for group in groups for row in group]
     return pd.DataFrame(rows, columns=[c.name for c in COLUMNS]).astype({c.name: c.dtype for c in COLUMNS})
+
+
+def counted(
+    place: str, label: str, backend: str, benchmark: str, cost: float, **factors: object
+) -> list[dict[str, object]]:
+    """Return calls whose instructions were counted, all alike, of a place that figures give this label."""
+    at = {"place": place, "label": label, "trial_id": f"{label}, {backend}, {benchmark}"}
+    return [row | at for row in calls("vm:6.1:count", backend, benchmark, cost=lambda _: cost, **factors)]
 
 
 @pytest.fixture
@@ -80,17 +94,13 @@ def test_a_coarse_clock_is_read_between_its_steps() -> None:
     assert typical(pd.Series(seen, dtype=float), 256) == pytest.approx(700, abs=1)
     assert typical(pd.Series([256.0, 4096.0]), 256) == 2176  # two modes, and nothing between them
     assert typical(pd.Series([6000.0, 6100.0, 6200.0]), 256) == 6100
-    rows = calls("uml", "jit", "empty")
-    for row in rows:
-        row["elapsed_ns"] = 256 * (int(str(row["call"])) % 4)
+    rows = calls("uml", "jit", "empty", cost=lambda index: 256 * (index % 4))
     assert clock_steps(table(rows)) == {LABELS["uml"]: 256}
     assert "steps of 256" in tables_of(table(rows))["medians"].frame["unit"].iloc[0]
 
 
 def test_what_is_over_before_the_clocks_next_step_is_no_zero() -> None:
-    unseen, seen = calls("uml", "module", "empty"), calls("uml", "interpreter", "empty")
-    for row in unseen:
-        row["elapsed_ns"] = 0
+    unseen, seen = calls("uml", "module", "empty", cost=lambda _: 0), calls("uml", "interpreter", "empty")
     found = medians(table(unseen, seen)).set_index("backend")
     assert found["value"].isna().to_dict() == {"interpreter": False, "module": True}
     assert found["ratio"].isna().all()
@@ -99,13 +109,6 @@ def test_what_is_over_before_the_clocks_next_step_is_no_zero() -> None:
     assert again["value"].notna().all()
     cells = tables_of(table(unseen, seen))["medians"].frame.iloc[0]
     assert (cells["module"], cells["interpreter"][:3]) == ("less than a step of the clock", "402")
-
-
-def test_one_repetition_has_no_interval(measured: pd.DataFrame) -> None:
-    found = medians(measured)
-    counted = found[found["place"] == "vm:6.1:count"]
-    assert counted["low"].isna().all()
-    assert counted["ratio"].notna().all()
 
 
 def test_without_a_module_user_space_is_the_reference() -> None:
@@ -131,31 +134,18 @@ def test_a_trap_has_no_ratio_and_a_table_of_its_own(measured: pd.DataFrame) -> N
     assert tables_of(measured)["trap"].frame.empty
 
 
-def test_primes_are_shown_as_they_were_published(measured: pd.DataFrame) -> None:
-    found = primes(measured).set_index("where")
-    ours = found.loc[f"here: {LABELS['uml']}"]
-    ten = pd.Series([110 + i % 3 + 1 for i in range(5, 15)])
-    assert ours["jit"] == f"{ten.mean():,.1f} ± {ten.std(ddof=1):,.1f}"
-    theirs = found.iloc[-1]
-    assert (theirs["jit"], theirs["user"]) == ("14,879.1 ± 1,190.0", "984.0 ± 46.2")
-    assert "i3-10110U" in found.index[-1]
-    assert "5.15" in found.index[-1]
-
-
 def test_what_an_object_does_stands_beside_what_a_guest_counted_of_it() -> None:
     """The counted clock is that of `empty`: the rest of a count is due to the emulator, for the same machine code."""
     place = "vm:6.1:count"
-    made = [
-        *calls(place, "user", "empty", work="nothing", work_steps=6, work_instructions=6),
-        *calls(place, "user", "primes", work="236 divisions", work_steps=236, work_instructions=3119),
-        *calls(place, "jit", "primes", work="236 divisions", work_steps=236, work_instructions=3666),
-    ]
-    for row in made:
-        row["instructions"] = {"empty": 75, "primes": 3188}[str(row["benchmark"])]
-    shown = work(table(made)).set_index(["benchmark", "backend"])
-    assert shown.loc[("primes", "user"), ["must do", "did", "instructions", "counted", "apart"]].tolist() == [
-        *("236 divisions", 236, 3119, 3119, "+0.0%")
-    ]
+    of_primes = {"cost": lambda _: 3188, "work": "236 divisions", "work_steps": 236}
+    rows = table(
+        calls(place, "user", "empty", cost=lambda _: 75, work="nothing", work_steps=6, work_instructions=6),
+        calls(place, "user", "primes", **of_primes, work_instructions=3119),
+        calls(place, "jit", "primes", **of_primes, work_instructions=3666),
+    )
+    shown = work(rows).set_index(["benchmark", "backend"])
+    columns = ["must do", "did", "instructions", "counted", "apart"]
+    assert shown.loc[("primes", "user"), columns].tolist() == ["236 divisions", 236, 3119, 3119, "+0.0%"]
     assert pd.isna(shown.loc[("primes", "jit"), "counted"])  # that backend has no `empty`
     assert work(table()).empty
 
@@ -164,19 +154,9 @@ def test_too_few_calls_make_no_prime_table(measured: pd.DataFrame) -> None:
     assert primes(measured[measured["call"] < 14]).empty
 
 
-def test_every_maximum_bears_the_index_of_its_call(measured: pd.DataFrame) -> None:
-    marks = VIEWS["times-uml"](measured).marks
-    labelled = marks[marks["label"].notna()]
-    assert set(labelled["label"]) == {"call 19"}
-    assert len(labelled) == len(COSTS) * 3  # primes, empty, chain 32
-    assert marks.groupby("panel").size().to_dict() == dict.fromkeys(("primes", "empty", "chain 32"), 4 * 3 * 20)
-
-
 def test_an_interval_of_times_does_not_reach_below_nothing() -> None:
     """Two repetitions far apart: on a plain scale the interval of 400 and 1,224 would be cut at 0."""
-    far = [calls("uml", "module", "empty", repetition) for repetition in (1, 2)]
-    for row in far[1]:
-        row["elapsed_ns"] = 12 * int(str(row["elapsed_ns"]))
+    far = [calls("uml", "module", "empty", n, cost=lambda _, n=n: 100 * 12**n) for n in (1, 2)]
     (row,) = medians(table(*far)).to_dict("records")
     assert 0 < row["low"] < row["value"] < row["high"]
     assert row["value"] / row["low"] == pytest.approx(row["high"] / row["value"])
@@ -184,9 +164,7 @@ def test_an_interval_of_times_does_not_reach_below_nothing() -> None:
 
 def test_calls_below_a_step_of_the_clock_are_drawn_as_such() -> None:
     """They are triangles at the step, with their number: without them, the figure would show only the slow calls."""
-    seen = calls("uml", "module", "primes")
-    for row in seen:
-        row["elapsed_ns"] = 256 * (int(str(row["call"])) % 2)
+    seen = calls("uml", "module", "primes", cost=lambda index: 256 * (index % 2))
     view = VIEWS["times-uml"](table(seen))
     (censored,) = view.marks[view.marks["kind"] == "below"].to_dict("records")
     assert (censored["value"], censored["label"], censored["n"]) == (256, "10 calls", 10)
@@ -194,40 +172,13 @@ def test_calls_below_a_step_of_the_clock_are_drawn_as_such() -> None:
     assert one["label"] == "1 call"
     assert view.marks["kind"].eq("sample").sum() == 10
     assert "shorter than one step" in view.look.words.legend["below"]
-    unseen = calls("uml", "module", "empty")
-    for row in unseen:
-        row["elapsed_ns"] = 0
+    unseen = calls("uml", "module", "empty", cost=lambda _: 0)
     assert set(VIEWS["times-uml"](table(seen, unseen)).marks["panel"]) == {"primes", "empty"}
-
-
-def test_no_bar_stands_on_a_logarithmic_axis(measured: pd.DataFrame) -> None:
-    for name in ("times-uml", "counts", "chains-counts", "chains-times"):
-        view = VIEWS[name](measured)
-        assert view.look.axes.y_scale != "log" or not view.marks["kind"].isin(["bar", "stack"]).any(), name
-
-
-def test_counts_are_never_drawn_as_times(measured: pd.DataFrame) -> None:
-    counted = VIEWS["counts"](measured)
-    assert set(counted.marks["panel"]) == {LABELS["vm:6.1:count"]}
-    assert "instructions" in counted.look.axes.y_label
-    assert set(VIEWS["chains-times"](measured).marks["panel"]) == {LABELS["uml"]}
-    assert sorted(set(VIEWS["chains-counts"](measured).marks["x"])) == [1, 32]
 
 
 def test_a_chain_beside_nothing_else_is_named_on_its_axis(measured: pd.DataFrame) -> None:
     look = VIEWS["counts"](measured[measured["benchmark"].eq("chain 32")]).look
     assert (look.axes.x_scale, look.order.x_values) == ("category", ("chain 32",))
-
-
-def test_what_it_was_measured_with_stands_beside_the_figure(measured: pd.DataFrame, tmp_path: Path) -> None:
-    around = "kernel 6.18; " * 30
-    (drawn,) = draw_views({"counts": VIEWS["counts"]}, measured, tmp_path, style="paper-1col", run="r", around=around)
-    whole = (tmp_path / "counts.txt").read_text()
-    assert f"Measured with {around}." in whole
-    assert "Counted by the emulator" in whole
-    (picture,) = [file.read_text() for file in drawn.files if file.suffix == ".svg"]
-    assert "Counted by the emulator" in picture
-    assert "kernel 6.18" not in picture
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -246,34 +197,47 @@ def test_benchmarks_stand_in_their_order() -> None:
     ]
 
 
+def points_of(**options: object) -> list[ExecutionPoint]:
+    request = ExecutionRequest(**{"benchmarks": ("empty",)} | options)  # type: ignore[arg-type]
+    return points.points(request, points.chosen(request))
+
+
+def test_each_state_of_a_call_is_a_point_and_a_counting_guest_has_no_pauses() -> None:
+    host = points_of(places=("host",), backends=("user",), pauses_us=(0, 1000))
+    assert [str(p).partition(": ")[2] for p in host] == ["empty, warm", "empty, after 1,000 µs asleep", "empty, cold"]
+    assert len({p.point_id for p in host}) == 3
+    guest = points_of(places=(COUNTS,), backends=("user",), pauses_us=(0, 1000))
+    assert [(p.cold, p.pause_us) for p in guest] == [(False, 0), (True, 0)]
+
+
 def test_a_counting_guest_is_asked_once_and_with_few_calls() -> None:
-    request = ExecutionRequest(places=("vm:6.1:count", "uml"), calls=100)
-    made = points.points(request, points.chosen(request))
-    counted = [p for p in made if p.place.endswith("count")]
-    assert all(p.once for p in counted)
-    assert not any(p.once for p in made if p.place == "uml")
-    assert {points.calls_of(request, p) for p in counted} == {3, 15}
-    assert {points.calls_of(request, p) for p in made if p.place == "uml"} == {10, 100}
-    assert {p.backend for p in made if p.place == "uml"} == {"interpreter", "module"}
+    guest, uml = (points_of(places=(place,)) for place in (COUNTS, "uml"))
+    assert ({p.once for p in guest}, {p.once for p in uml}) == ({True}, {False})
+    request = ExecutionRequest(calls=100)
+    assert {points.calls_of(request, p) for p in guest} == {3, 15}
+    assert {points.calls_of(request, p) for p in uml} == {10, 100}
+    assert {p.backend for p in uml} == {"interpreter", "module"}
+
+
+def test_hardening_is_a_factor_and_ids_of_points_stay() -> None:
+    jit = {"places": (COUNTS,), "backends": ("jit",), "cold": False}
+    (plain,), (weak, strong) = points_of(**jit), points_of(**jit, hardenings=(0, 2))
+    assert (plain.harden, weak.harden, strong.harden) == (None, 0, 2)
+    assert len({p.point_id for p in (plain, weak, strong)}) == 3
+    factors = {"place": COUNTS, "backend": "jit", "benchmark": "empty", "cold": False, "own": False, "pause_us": 0}
+    assert plain.point_id == hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
+    assert ExecutionPoint("host", "user", "empty").point_id == "026d2f76d309"
 
 
 def test_this_machines_kernel_gets_no_module_unasked() -> None:
     assert "--host-module" in absent("host")["module"]
     assert "--host-module" not in absent("host", host_module=True).get("module", "")
-    assert all("module" not in words for words in left_out(("host",), ("user",)))
-
-
-def test_the_smallest_has_every_backend_once_and_warm() -> None:
-    request = smallest(ExecutionRequest(places=("vm:6.1:count",)))
-    made = points.points(request, points.chosen(request))
-    assert {p.backend for p in made} == set(COSTS)
-    assert not any(p.cold for p in made)
-    assert len(made) == 4 * len(points.SMALLEST)
+    assert all("module" not in note for note in left_out(("host",), ("user",)))
 
 
 def test_an_unknown_benchmark_is_refused() -> None:
-    with pytest.raises(PlanError, match="no bubble sort"):
-        points.chosen(ExecutionRequest(benchmarks=("bubble sort",)))
+    with pytest.raises(PlanError, match="bubble sort"):
+        points_of(benchmarks=("bubble sort",))
 
 
 def test_the_largest_cache_is_found(tmp_path) -> None:
@@ -317,23 +281,9 @@ def test_a_pause_is_a_factor_and_warm_means_back_to_back() -> None:
     assert sorted(set(marks["x"])) == ["0", "1,000"]
 
 
-def test_points_of_pauses_are_apart_and_those_of_earlier_runs_keep_their_name() -> None:
-    request = ExecutionRequest(places=("host",), backends=("user",), pauses_us=(0, 1000), cold=True)
-    made = points.points(request, chosen(replace(request, benchmarks=("empty",))))
-    assert [str(p).partition(": ")[2] for p in made] == ["empty, warm", "empty, after 1,000 µs asleep", "empty, cold"]
-    assert len({p.point_id for p in made}) == 3
-    assert ExecutionPoint("host", "user", "empty").point_id == "026d2f76d309"
-    assert [p.pause_us for p in points.points(replace(request, places=("vm:6.1:count",)), chosen(request))][:2] == [
-        0,
-        0,
-    ]
-
-
 def test_what_is_executed_several_times_counts_once_and_goes_below_the_clocks_step() -> None:
     """Sixteen executions that take 512 ns together take 32 each, of a clock with steps of 256 ns."""
-    rows = calls("uml", "module", "primes x16", executions=16)
-    for row in rows:
-        row["elapsed_ns"] = 512 if int(str(row["call"])) % 2 else 256
+    rows = calls("uml", "module", "primes x16", cost=lambda index: 512 if index % 2 else 256, executions=16)
     found = medians(table(rows)).iloc[0]
     assert found["value"] == pytest.approx(384 / 16, rel=0.1)
     assert clock_steps(table(rows)) == {LABELS["uml"]: 256}
@@ -358,17 +308,14 @@ def test_every_cause_of_a_published_ratio_is_a_factor_to_user_space() -> None:
 
 def test_kernels_and_mitigations_are_factors_to_the_oldest_and_other_architectures_are_not_compared() -> None:
     label = "vm, Linux {}, instructions counted{}"
-    places = {
-        "vm:6.12:count": label.format("6.12.117-amd64", ""),
-        "vm:5.10:count": label.format("5.10.0-46-amd64", ""),
-        "vm:6.1+mitigations:count": label.format("6.1.0-56-amd64", ", mitigations on"),
-        "vm:6.1@arm64": label.format("6.1.0-56-arm64", ""),
-    }
-    rows = []
-    for factor, (place, words) in enumerate(places.items(), 1):
-        for row in calls("vm:6.1:count", "jit", "primes"):
-            rows.append(row | {"place": place, "label": words, "trial_id": place, "instructions": 1000 * factor})
-    found = tables_of(table(rows))["kernels"].frame
+    places = [
+        ("vm:6.12:count", label.format("6.12.117-amd64", ""), 1000),
+        ("vm:5.10:count", label.format("5.10.0-46-amd64", ""), 2000),
+        ("vm:6.1+mitigations:count", label.format("6.1.0-56-amd64", ", mitigations on"), 3000),
+        ("vm:6.1@arm64", label.format("6.1.0-56-arm64", ""), 4000),
+    ]
+    rows = [counted(place, label, "jit", "primes", cost) for place, label, cost in places]
+    found = tables_of(table(*rows))["kernels"].frame
     newest, oldest, guarded = "Linux 6.12.117-amd64", "Linux 5.10.0-46-amd64", "Linux 6.1.0-56-amd64, mitigations on"
     factors = [f"{guarded} by {oldest}", f"{newest} by {oldest}"]
     assert list(found) == ["benchmark", "backend", oldest, guarded, newest, *factors]
@@ -376,49 +323,39 @@ def test_kernels_and_mitigations_are_factors_to_the_oldest_and_other_architectur
     assert tables_of(table(calls("vm:6.1:count", "jit", "primes")))["kernels"].frame.empty
 
 
-def test_hardening_is_a_factor_and_old_points_keep_their_ids() -> None:
-    request = ExecutionRequest(places=("vm:6.1:count",), benchmarks=("primes",), backends=("jit",), cold=False)
-    (plain,) = points.points(request, chosen(request))
-    both = points.points(replace(request, hardenings=(0, 2)), chosen(request))
-    assert [point.harden for point in both] == [0, 2]
-    assert len({point.point_id for point in (plain, *both)}) == 3
-    old = {"place": "vm:6.1:count", "backend": "jit", "benchmark": "primes", "cold": False, "own": False, "pause_us": 0}
-    assert plain.point_id == hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def hardened(level: int, cost: float, **factors: object) -> list[dict[str, object]]:
-    """Calls of the JIT on this machine, of a program that was hardened to that level."""
-    made = calls("uml", "jit", "primes", **factors)
-    at = {"place": "host", "label": f"host, time, bpf_jit_harden {level}", "trial_id": f"harden-{level}-{factors}"}
-    return [row | at | {"elapsed_ns": cost} for row in made]
-
-
 def test_a_count_beside_the_proof_is_of_one_setting() -> None:
     """The hardened program has more instructions: a median of both settings would be that of neither."""
-    made = []
-    for level, cost in ((0, 4000), (2, 7000)):
-        for name, looked in (("empty", 100), ("primes", cost)):
-            for row in calls("vm:6.1:count", "jit", name, work=name, work_steps=0, work_instructions=6):
-                at = {"label": f"vm, harden {level}", "trial_id": f"{level} {name}", "instructions": looked}
-                made.append(row | at)
-    shown = work(table(made)).query("benchmark == 'primes'").set_index("place")["counted"]
+    proved = {"work": "w", "work_steps": 0, "work_instructions": 6}
+    rows = table(
+        *(
+            counted("vm:6.1:count", f"vm, harden {level}", "jit", name, cost, **proved)
+            for level, name, cost in ((0, "empty", 100), (0, "primes", 4000), (2, "empty", 100), (2, "primes", 7000))
+        )
+    )
+    shown = work(rows).query("benchmark == 'primes'").set_index("place")["counted"]
     assert shown.to_dict() == {"vm, harden 0": 3906, "vm, harden 2": 6906}
 
 
 def test_a_count_of_many_executions_has_one_clock() -> None:
     """Sixteen executions between two looks: what the emulator and the guest count is the work of all of them."""
-    made = []
-    for name, looked, emulated in (("empty", 75, 6), ("primes x16", 75 + 16 * 3113, 6 + 16 * 3113)):
-        factors = {"work": name, "work_steps": 0, "work_instructions": emulated, "executions": 16 if "x" in name else 1}
-        made += [row | {"instructions": looked} for row in calls("vm:6.1:count", "user", name, **factors)]
-    shown = work(table(made)).set_index("benchmark").loc["primes x16"]
+    place, whole = "vm:6.1:count", 16 * 3113
+    factors = {"work": "w", "work_steps": 0}
+    rows = table(
+        counted(place, place, "user", "empty", 75, **factors, work_instructions=6),
+        counted(place, place, "user", "primes x16", 75 + whole, **factors, work_instructions=6 + whole, executions=16),
+    )
+    shown = work(rows).set_index("benchmark").loc["primes x16"]
     assert (shown["counted"], shown["apart"]) == (49814, "+0.0%")
 
 
+def hardened(level: int, pause_us: int) -> list[dict[str, object]]:
+    """Calls of the JIT on this machine, of a program that was hardened to that level."""
+    at = {"place": "host", "label": f"host, time, bpf_jit_harden {level}", "trial_id": f"harden-{level}-{pause_us}"}
+    return [row | at for row in calls("uml", "jit", "primes", cost=lambda _: 100 + 50 * level, pause_us=pause_us)]
+
+
 def test_no_distribution_and_no_line_is_of_two_settings() -> None:
-    made = table(
-        *(hardened(level, 100.0 + 50 * level, pause_us=pause) for level in (0, 2) for pause in (0, 1000)),
-    )
+    made = table(*(hardened(level, pause) for level in (0, 2) for pause in (0, 1000)))
     marks = VIEWS["times-host"](made).marks
     assert marks.groupby("panel")["value"].agg(["min", "max"]).to_numpy().tolist() == [[100, 100], [200, 200]]
     view = VIEWS["pauses"](made)
