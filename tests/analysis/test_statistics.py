@@ -12,7 +12,7 @@ from scipy import stats
 
 from xdplab.analysis.decide.compare import compare
 from xdplab.analysis.fit import fit_line, fits, slope
-from xdplab.analysis.intervals import Spread, summarise
+from xdplab.analysis.intervals import Scale, Spread, summarise
 
 
 def test_interval_of_three_is_students() -> None:
@@ -20,6 +20,21 @@ def test_interval_of_three_is_students() -> None:
     assert (found.n, found.mean, found.median, found.sd) == (3, 12.0, 12.0, 2.0)
     assert found.high - found.mean == pytest.approx(4.302653 * 2 / sqrt(3), rel=1e-6)  # t(0.975, 2 degrees of freedom)
     assert found.cv == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize(
+    ("scale", "values"), [("log", [1.0, 9.0]), ("logit", [0.02, 0.3]), ("logit", [0.999, 0.9]), ("log", [2.0, 2.0])]
+)
+def test_an_interval_stays_where_its_quantity_lives(scale: Scale, values: list[float]) -> None:
+    found = Spread.of(values, scale)
+    assert 0 < found.low <= found.mean <= found.high
+    assert scale == "log" or found.high < 1
+
+
+@pytest.mark.parametrize("scale", ["log", "logit"])
+def test_a_narrow_interval_is_the_same_on_every_scale(scale: Scale) -> None:
+    linear, other = (Spread.of([0.500, 0.501, 0.499, 0.5005], name) for name in ("linear", scale))
+    assert (other.low, other.high) == pytest.approx((linear.low, linear.high), rel=1e-4)
 
 
 def test_one_repetition_has_no_interval_and_none_no_mean() -> None:

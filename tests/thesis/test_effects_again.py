@@ -16,12 +16,12 @@ from importlib import resources
 from itertools import pairwise
 from statistics import fmean, median
 
+import pandas as pd
 import pytest
-from tests.thesis.test_published import DATA, needs_data
+from tests.thesis.thesis_logs import DATA, needs_data
 
 from xdplab.thesis.effects import Album, by_rule
 from xdplab.thesis.findings import find_import
-from xdplab.thesis.imported import import_thesis, imported_trials
 from xdplab.thesis.rules import corrected
 
 Key = tuple[str, int, int, int, int]
@@ -199,9 +199,8 @@ def changed(logs: Logs, family: Callable[[str], bool], without: dict[Key, list[f
 
 
 @pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
-    trials = imported_trials(import_thesis([DATA], tmp_path_factory.mktemp("again")).run)
-    found = by_rule(Album(trials), find_import(trials, corrected(trials)))
+def audited(published: pd.DataFrame) -> dict[str, dict[str, int]]:
+    found = by_rule(Album(published), find_import(published, corrected(published)))
     return {rule: changes.marks for rule, changes in found.items()}
 
 

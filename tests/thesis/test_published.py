@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from pathlib import Path
 
 import matplotlib as mpl
 import pandas as pd
 import pytest
+from tests.thesis.thesis_logs import DATA, judged, needs_data
 
 from xdplab.errors import FigureError
-from xdplab.run.frames import frame
 from xdplab.thesis.album import Edition, regenerate
-from xdplab.thesis.columns import TRIAL_COLUMNS
-from xdplab.thesis.imported import read_thesis
 from xdplab.thesis.language import Language
-from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
+from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import (
     MARK_COLUMNS,
@@ -29,21 +26,7 @@ from xdplab.thesis.published import (
     published_marks,
     read_marks,
 )
-from xdplab.thesis.rules import judged_import
 from xdplab.thesis.views import _brief, corrected_view, published_view, source_of, translated
-
-BESIDE = Path(__file__).resolve().parents[3] / "shared" / "data"
-DATA = Path(os.environ.get("XDPLAB_THESIS_DATA", BESIDE))
-needs_data = pytest.mark.skipif(
-    not (DATA / "figures-dev.csv").is_file(),
-    reason="the thesis' raw logs are not here (../shared/data beside the checkout, or XDPLAB_THESIS_DATA)",
-)
-
-
-@pytest.fixture(scope="module")
-def published() -> pd.DataFrame:
-    """Judged trials of the published data beside the checkout."""
-    return judged_import(frame(read_thesis([DATA], "0a0b").rows, TRIAL_COLUMNS))
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
             files[place["generator"]] = generator(rate, latency_s=4096 * queues / rate)
             files[place["sar"]] = sar(rate, rate, dict.fromkeys(range(queues), 80.0 + size / 8))
             files[place["perf"]] = perf(1_200_000 + size)
-    folder = write(tmp_path_factory.mktemp("made"), files)
-    return judged_import(frame(read_thesis([folder], "0a0b", processes=1).rows, TRIAL_COLUMNS))
+    return judged(tmp_path_factory.mktemp("made"), files)
 
 
 def marks_of(trials: pd.DataFrame, name: str) -> pd.DataFrame:

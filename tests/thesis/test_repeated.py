@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from tests.thesis.thesis_logs import judged
 
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError
-from xdplab.run.frames import frame
 from xdplab.studies.traffic.columns import trials_frame
 from xdplab.thesis.album import Edition
-from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.conclusions import (
     STATEMENTS,
     Reading,
@@ -23,12 +22,10 @@ from xdplab.thesis.conclusions import (
     own_reading,
     published_reading,
 )
-from xdplab.thesis.imported import read_thesis
-from xdplab.thesis.made_logs import tree, write
+from xdplab.thesis.made_logs import tree
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import figure_named, published_figures, published_marks
 from xdplab.thesis.repeated import OwnRun, behind, own_run, own_view, repeat
-from xdplab.thesis.rules import judged_import
 from xdplab.thesis.views import Source, source_of
 
 T0_NS = {"native": 500.0, "generic": 1500.0, "af_xdp": 2000.0}
@@ -65,8 +62,7 @@ def own() -> OwnRun:
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Source:
-    folder = write(tmp_path_factory.mktemp("made"), tree())
-    return source_of(judged_import(frame(read_thesis([folder], "0a0b", processes=1).rows, TRIAL_COLUMNS)))
+    return source_of(judged(tmp_path_factory.mktemp("made"), tree()))
 
 
 def test_each_published_figure_can_be_drawn_from_ones_own_trials(own: OwnRun, tmp_path: Path) -> None:

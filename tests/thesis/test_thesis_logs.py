@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import numpy as np
 import pytest
-from thesis_logs import generator_log, perf_log, sar_log
+from tests.thesis.thesis_logs import ARCHIVES, DATA, generator_log, needs_data, perf_log, sar_log
 
 from xdplab.formats.perf import require_system_wide
 from xdplab.thesis import generator_log as generator_log_module
@@ -181,14 +181,7 @@ def test_logs_of_one_tool_are_foreign_to_the_others(name: str) -> None:
         assert kinds(PARSERS[other](WHOLE[name]).anomalies) == ["foreign"]
 
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-ARCHIVES = ("thesis-dev.tar.xz", "thesis-rep3.tar.xz")
-
-
-@pytest.mark.skipif(
-    not all((DATA / name).is_file() for name in ARCHIVES),
-    reason="the thesis' raw logs are not beside the checkout (../shared/data); they have no licence to travel with it",
-)
+@needs_data
 def test_the_published_logs() -> None:
     found: Counter[str] = Counter()
     for path, data in published():

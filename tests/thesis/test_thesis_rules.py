@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tests.thesis import thesis_logs
+from tests.thesis.thesis_logs import needs_data
 
 from xdplab.analysis.findings import Finding
 from xdplab.cli import cli
 from xdplab.errors import XdplabError
-from xdplab.run.frames import frame
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.plain_audit import write_audit
 from xdplab.studies.traffic import audits
 from xdplab.thesis.classes import like_for_like, program_classes, ring_depths
-from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.explain import explain
 from xdplab.thesis.findings import find_import
-from xdplab.thesis.imported import import_or_open, import_thesis, imported_trials, read_thesis
+from xdplab.thesis.imported import import_or_open, import_thesis, imported_trials
 from xdplab.thesis.kind import IMPORT, how_found
 from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
-from xdplab.thesis.rules import corrected, generator_ceiling_pps, judged_import
+from xdplab.thesis.rules import corrected, generator_ceiling_pps
 
-BESIDE = Path(__file__).resolve().parents[3] / "shared" / "data"
-DATA = Path(os.environ.get("XDPLAB_THESIS_DATA", BESIDE))
-needs_data = pytest.mark.skipif(
-    not (DATA / "thesis-dev.tar.xz").is_file(),
-    reason="the thesis' raw logs are not here (../shared/data beside the checkout, or XDPLAB_THESIS_DATA)",
-)
 Files = dict[str, str]
 
 
@@ -43,8 +36,7 @@ def judged(folder: Path, files: Files) -> pd.DataFrame:
     """Equal logs are read once."""
     key = frozenset(files.items())
     if key not in _judged:
-        rows = read_thesis([write(folder, files)], "0a0b", processes=1).rows
-        _judged[key] = judged_import(frame(rows, TRIAL_COLUMNS))
+        _judged[key] = thesis_logs.judged(folder, files)
     return _judged[key].copy()
 
 
@@ -272,17 +264,10 @@ def test_commands_on_imported_data(run: RunDirectory, tmp_path: Path, arguments:
     assert code == (undecided if arguments[0] == "compare" else 0), result.output
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The trials of the published data, as imported and corrected."""
-    trials = import_thesis([DATA], tmp_path_factory.mktemp("published")).trials
-    return trials, corrected(trials)
-
-
 @needs_data
-def test_the_published_data_show_what_went_wrong(published: tuple[pd.DataFrame, pd.DataFrame]) -> None:
-    trials, better = published
-    findings = find_import(trials, better)
+def test_the_published_data_show_what_went_wrong(published: pd.DataFrame) -> None:
+    better = corrected(published)
+    findings = find_import(published, better)
     rules = {finding.rule for finding in findings}
     assert {
         "deaf generator", "deaf generator by signature", "counts disagree", "generator-limited plateau",
@@ -311,8 +296,8 @@ HEADLINE_MPPS = {  # facts of the published data: mean of the like-for-like repe
 
 
 @needs_data
-def test_the_headline_numbers(published: tuple[pd.DataFrame, pd.DataFrame]) -> None:
-    _, better = published
+def test_the_headline_numbers(published: pd.DataFrame) -> None:
+    better = corrected(published)
     alike = like_for_like(better, {"native": 3, "generic": 3, "af_xdp": 3})
     rows = better[better["verdict"].eq("valid") & better["forwarded_pps"].gt(0)]
     for (mode, queues, size), wanted in HEADLINE_MPPS.items():

@@ -11,18 +11,15 @@ import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
 from tests.thesis.doc_tables import block, quoted
-from tests.thesis.test_published import DATA, needs_data
+from tests.thesis.thesis_logs import DATA, judged, needs_data
 
-from xdplab.analysis.intervals import Spread
 from xdplab.analysis.series import settled
 from xdplab.figures.marks import View, marks_frame
 from xdplab.figures.save import render
 from xdplab.figures.styles import style_named
-from xdplab.run.frames import frame
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import audits
 from xdplab.thesis import kind
-from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, published_reading
 from xdplab.thesis.explain import explain
 from xdplab.thesis.findings import find_import
@@ -33,15 +30,11 @@ from xdplab.thesis.made_logs import generator, names, rate_pps, sar, write
 from xdplab.thesis.printed import GREY, page_of, printed_sheet
 from xdplab.thesis.programs import count
 from xdplab.thesis.published import figure_named, published_figures
-from xdplab.thesis.rules import clock_ratio, corrected, judged_import
+from xdplab.thesis.rules import clock_ratio, corrected
 from xdplab.thesis.views import corrected_view, look_of, pools_sizes, published_view, source_of
 from xdplab.thesis.window import step_in
 
 pytestmark = pytest.mark.thorough
-
-
-def judged(folder: Path, files: dict[str, str]) -> pd.DataFrame:
-    return judged_import(frame(read_thesis([write(folder, files)], "0a0b", processes=1).rows, TRIAL_COLUMNS))
 
 
 # --- latency ---
@@ -175,41 +168,12 @@ def test_clocks_that_agree_are_no_finding(tmp_path: Path) -> None:
     assert find_import(trials, corrected(trials), ["clocks"]) == []
 
 
-# --- intervals ---
-
-
-@pytest.mark.parametrize(
-    ("scale", "values"), [("log", [1.0, 9.0]), ("logit", [0.02, 0.3]), ("logit", [0.999, 0.9]), ("log", [2.0, 2.0])]
-)
-def test_an_interval_stays_where_its_quantity_lives(scale: str, values: list[float]) -> None:
-    found = Spread.of(values, scale)  # type: ignore[arg-type]
-    assert 0 < found.low <= found.mean <= found.high
-    assert scale == "log" or found.high < 1
-
-
-def test_a_narrow_interval_is_the_same_on_every_scale() -> None:
-    values = [0.500, 0.501, 0.499, 0.5005]
-    linear, *others = (Spread.of(values, scale) for scale in ("linear", "log", "logit"))  # type: ignore[arg-type]
-    for other in others:
-        assert (other.low, other.high) == (pytest.approx(linear.low, rel=1e-4), pytest.approx(linear.high, rel=1e-4))
-
-
 # --- the published data ---
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    return import_thesis([DATA], tmp_path_factory.mktemp("published")).run
-
-
-@pytest.fixture(scope="module")
-def trials(run: RunDirectory) -> pd.DataFrame:
-    return imported_trials(run)
-
-
-@pytest.fixture(scope="module")
-def audit(run: RunDirectory, trials: pd.DataFrame) -> audits.Audit:
-    return kind.audit(run.name, trials)
+def audit(published_run: RunDirectory, published: pd.DataFrame) -> audits.Audit:
+    return kind.audit(published_run.name, published)
 
 
 FAMILY = {spec.file: spec.family for spec in published_figures()}
@@ -233,11 +197,11 @@ def test_a_finding_changes_the_figures_that_draw_it_and_no_other(audit: audits.A
 
 @needs_data
 def test_a_clock_that_is_off_changes_every_rate_that_the_generator_counted(
-    audit: audits.Audit, trials: pd.DataFrame
+    audit: audits.Audit, published: pd.DataFrame
 ) -> None:
-    """Those without a second count too: the trials that tell the clock's error are fewer."""
+    """Those without a second count too: the published that tell the clock's error are fewer."""
     (found,) = (entry for entry in audit.entries if entry.rule == "clocks")
-    counted = settled(trials)["tg_count_pps"].gt(0).fillna(False)
+    counted = settled(published)["tg_count_pps"].gt(0).fillna(False)
     assert found.numbers["compared"] < found.numbers["trials"] == counted.sum()
 
 
@@ -254,10 +218,10 @@ def test_the_first_page_has_ten_lines_and_nothing_is_said_twice(audit: audits.Au
 
 
 @needs_data
-def test_the_tables_in_the_docs_are_those_that_the_commands_make(audit: audits.Audit, trials: pd.DataFrame) -> None:
+def test_the_tables_in_the_docs_are_those_that_the_commands_make(audit: audits.Audit, published: pd.DataFrame) -> None:
     """``make thesis`` writes them; the last column needs the user's own run, which is not here."""
     assert block("audit") == quoted(audit.summary)
-    source = source_of(trials)
+    source = source_of(published)
     table = in_markdown(conclusions([published_reading(source), corrected_reading(source)]))
     written = block("conclusions")
     assert len(written) == len(table)
@@ -266,28 +230,32 @@ def test_the_tables_in_the_docs_are_those_that_the_commands_make(audit: audits.A
 
 
 @needs_data
-def test_no_rate_exceeds_the_link_once_the_clock_is_corrected(trials: pd.DataFrame) -> None:
-    better = corrected(trials)
+def test_no_rate_exceeds_the_link_once_the_clock_is_corrected(published: pd.DataFrame) -> None:
+    better = corrected(published)
     rows = better[better["verdict"].eq("valid") & better["forwarded_pps"].notna()]
     share = rows["forwarded_pps"] * (rows["frame_bytes"] + 20) * 8 / 10e9
     assert (share <= 1.0005).all()
 
 
 @needs_data
-def test_no_latency_is_taken_as_printed_and_xdp_fills_its_ring(trials: pd.DataFrame) -> None:
-    known = trials[trials["latency_mean_ns"].notna()]
+def test_no_latency_is_taken_as_printed_and_xdp_fills_its_ring(published: pd.DataFrame) -> None:
+    known = published[published["latency_mean_ns"].notna()]
     assert known["latency_how"].str.startswith("running mean undone").all()
     few = known[known["latency_decimals"].eq(2) & known["mode"].ne("af_xdp") & known["accesses"].ge(6400)]
     flight = few["latency_mean_ns"] * 1e-9 * few["forwarded_pps"] / few["dut_cpus"]
     assert len(few) > 15
     assert flight.astype(float).between(0.95 * 4096, 1.06 * 4096).all()
-    saved = trials["published_latency_s"].lt(0) & trials["latency_mean_ns"].notna() & trials["latency_decimals"].eq(2)
+    saved = (
+        published["published_latency_s"].lt(0)
+        & published["latency_mean_ns"].notna()
+        & published["latency_decimals"].eq(2)
+    )
     assert saved.sum() > 40
 
 
 @needs_data
-def test_intervals_of_corrected_figures_stay_in_range(trials: pd.DataFrame) -> None:
-    source = source_of(trials)
+def test_intervals_of_corrected_figures_stay_in_range(published: pd.DataFrame) -> None:
+    source = source_of(published)
     for spec in published_figures():
         if spec.family not in ("latency", "softirq") or spec.mode:
             continue
@@ -301,8 +269,8 @@ def test_intervals_of_corrected_figures_stay_in_range(trials: pd.DataFrame) -> N
 
 
 @needs_data
-def test_the_latency_axis_promises_no_full_ring_and_the_caption_counts(trials: pd.DataFrame) -> None:
-    look = corrected_view(source_of(trials), figure_named("23")).look
+def test_the_latency_axis_promises_no_full_ring_and_the_caption_counts(published: pd.DataFrame) -> None:
+    look = corrected_view(source_of(published), figure_named("23")).look
     assert "full" not in look.axes.y_label
     assert re.search(r"the latency is the fill of a ring .*: \d+ of \d+; in the others", " ".join(look.words.caption))
 
@@ -318,25 +286,27 @@ def test_the_socket_ring_of_af_xdp_is_what_fits_where_the_accesses_make_the_time
 
 
 @needs_data
-def test_af_xdp_is_two_cores_and_a_plateau_of_the_link_is_the_links(audit: audits.Audit, trials: pd.DataFrame) -> None:
+def test_af_xdp_is_two_cores_and_a_plateau_of_the_link_is_the_links(
+    audit: audits.Audit, published: pd.DataFrame
+) -> None:
     said = [entry.what for entry in audit.entries if entry.rule == "plateau"]
     assert said
     assert not any("something other" in what for what in said), [w for w in said if "something other" in w]
     assert any("the softirq core" in what for what in said)
-    waiting = trials[trials["dut_stage"].notna()]
+    waiting = published[published["dut_stage"].notna()]
     assert set(waiting["mode"]) == {"af_xdp"}
     assert waiting["accesses"].max() < 800
 
 
 @needs_data
-def test_the_c_files_beside_the_logs_are_compiled_and_counted(audit: audits.Audit, trials: pd.DataFrame) -> None:
+def test_the_c_files_beside_the_logs_are_compiled_and_counted(audit: audits.Audit, published: pd.DataFrame) -> None:
     rules = {entry.rule: entry for entry in audit.entries}
     assert "N+1 lookups" in rules["accesses not as labelled"].what
     said = " ".join(e.what for e in audit.entries if e.rule == "other program, by its source")
     assert "empty loop" in said
     assert "N more stores of the source MAC address" in said
-    assert trials.loc[trials["mode"].eq("af_xdp"), ["workload", "op", "map_type"]].isna().all().all()
-    assert trials.loc[trials["mode"].ne("af_xdp"), "workload"].eq("lookup").all()
+    assert published.loc[published["mode"].eq("af_xdp"), ["workload", "op", "map_type"]].isna().all().all()
+    assert published.loc[published["mode"].ne("af_xdp"), "workload"].eq("lookup").all()
 
 
 def test_an_old_program_is_executed_and_its_lookups_are_counted() -> None:
@@ -385,9 +355,9 @@ def test_panels_stand_where_they_were_printed() -> None:
 
 
 @needs_data
-def test_a_sheet_has_its_panels_in_these_boxes_whatever_is_noted_below(trials: pd.DataFrame) -> None:
+def test_a_sheet_has_its_panels_in_these_boxes_whatever_is_noted_below(published: pd.DataFrame) -> None:
     spec = figure_named("22")
-    view = published_view(source_of(trials), spec)
+    view = published_view(source_of(published), spec)
     sheet, page = printed_sheet(view, spec), page_of(spec)
     height = sheet.get_figheight() * 72
     assert height > page.height
@@ -491,8 +461,8 @@ def test_panels_side_by_side_share_their_axis() -> None:
 
 
 @needs_data
-def test_pooled_bars_have_the_bootstrap_interval_that_was_printed_and_others_none(trials: pd.DataFrame) -> None:
-    source = source_of(trials)
+def test_pooled_bars_have_the_bootstrap_interval_that_was_printed_and_others_none(published: pd.DataFrame) -> None:
+    source = source_of(published)
     pooled = [spec for spec in published_figures() if pools_sizes(spec)]
     assert len(pooled) == 14
     view = published_view(source, pooled[0])
@@ -509,8 +479,8 @@ ENGLISH = re.compile(r"\b(the|of|no|with|too|few|was|not|frames?|printed|by|mean
 
 
 @needs_data
-def test_portuguese_figures_are_in_portuguese_and_the_printed_unit_is_kept(trials: pd.DataFrame) -> None:
-    source = source_of(trials)
+def test_portuguese_figures_are_in_portuguese_and_the_printed_unit_is_kept(published: pd.DataFrame) -> None:
+    source = source_of(published)
     for spec in published_figures()[::4]:
         for view in (published_view(source, spec, "pt"), corrected_view(source, spec, "pt")):
             words = " ".join((view.look.axes.x_label, view.look.axes.y_label, *view.caption))

@@ -1,6 +1,33 @@
-"""Made-up logs in the thesis' formats: the published ones have no licence and never enter the project."""
+"""Logs for tests: made-up ones, and the published ones where they are here: these never enter the project."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from xdplab.run.frames import frame
+from xdplab.thesis.columns import TRIAL_COLUMNS
+from xdplab.thesis.imported import read_thesis
+from xdplab.thesis.made_logs import write
+from xdplab.thesis.rules import judged_import
+
+DATA = Path(os.environ.get("XDPLAB_THESIS_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+"""The thesis' raw logs, and the list of its figures."""
+ARCHIVES = ("thesis-dev.tar.xz", "thesis-rep3.tar.xz")
+needs_data = pytest.mark.skipif(
+    not all((DATA / name).is_file() for name in (*ARCHIVES, "figures-dev.csv")),
+    reason="the thesis' raw logs are not here (../shared/data beside the checkout, or XDPLAB_THESIS_DATA)",
+)
+
+
+def judged(folder: Path, files: Mapping[str, str | bytes]) -> pd.DataFrame:
+    """Return the judged trials of some logs, which are written below ``folder``."""
+    return judged_import(frame(read_thesis([write(folder, files)], "0a0b", processes=1).rows, TRIAL_COLUMNS))
+
 
 GENERATOR_TITLE = (
     "  Time    TX Packets     TX Packet Rate Avg TX Packet Rate    RX Packets     RX Packet Rate Avg RX Packet Rate"
