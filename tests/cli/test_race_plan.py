@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 import xdplab as xl
 from xdplab import notebook
-from xdplab.cli import cli
+from xdplab.cli.common import SHARE
 from xdplab.cli.race import RaceRules, race_plan
 from xdplab.errors import LabError, PlanError
 from xdplab.plan import Plan, parse_plan
@@ -106,11 +105,8 @@ def test_a_notebook_races_plans_by_file_and_in_hand(tmp_path: Path) -> None:
         xl.race(str(file), in_hand, flows=8)
 
 
-@pytest.mark.parametrize(("written", "code"), [("2%", 1), ("0.02", 1), ("0", 2), ("150%", 2), ("much", 2)])
-def test_a_margin_is_a_share_as_in_a_plan(tmp_path: Path, written: str, code: int) -> None:
-    """Exit code 1 is the next error: there is no such run."""
-    done = CliRunner().invoke(cli, ["compare", str(tmp_path), str(tmp_path), "--margin", written])
-    assert (2 if isinstance(done.exception, SystemExit) and done.exit_code == 2 else 1) == code, done.output
+def test_a_margin_is_a_share_as_in_a_plan() -> None:
+    assert SHARE.convert("2%", None, None) == SHARE.convert("0.02", None, None) == 0.02
 
 
 def test_sides_that_would_not_be_fair_are_refused(tmp_path: Path) -> None:
@@ -127,12 +123,6 @@ def test_one_program_races_itself_in_two_labs() -> None:
     assert (made.lab, a.lab, b.lab) == ("vm:6.1", "auto", "vm:6.12")
     assert a.program == b.program
     assert a.point_id == race_pairs(raced("array", "chase"), "shared")[0][0].point_id, "the plan's lab is in no id"
-
-
-@pytest.mark.parametrize("options", ["--labs netns:a", "--labs netns:a,", "--lab netns:c --labs netns:a,netns:b"])
-def test_other_than_two_labs_are_refused(options: str) -> None:
-    done = CliRunner().invoke(cli, ["race", "array", "array", *options.split()])
-    assert "a race has two labs, A's and B's" in str(done.exception)
 
 
 def _lab(name: str, **own: Any) -> Any:

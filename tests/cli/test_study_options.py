@@ -74,11 +74,3 @@ def test_what_was_said_stands_beside_smallest(requests: list[Any], line: str, ex
 def test_what_was_not_said_keeps_its_default(requests: list[Any], line: str, expected: object) -> None:
     run(line)
     assert requests == [expected]
-
-
-@pytest.mark.parametrize(
-    "line", ["loading --accesses 1,x", "execution --calls 1", "jit --mode fast", "verifier --globals absent"]
-)
-def test_a_value_that_is_none_of_its_field_is_refused(requests: list[Any], line: str) -> None:
-    assert run(line).exit_code == 2
-    assert not requests

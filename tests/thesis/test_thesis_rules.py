@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from xdplab.analysis.findings import Finding
 from xdplab.cli import cli
 from xdplab.errors import XdplabError
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.plain_audit import write_audit
 from xdplab.studies.traffic import audits
 from xdplab.thesis.classes import like_for_like, program_classes, ring_depths
 from xdplab.thesis.explain import explain
@@ -209,22 +207,6 @@ def test_an_imported_run_is_a_run_directory(run: RunDirectory) -> None:
     assert import_or_open([run.path], run.path / "other").path == run.path
 
 
-def test_audit_writes_findings_with_their_figures_and_fits(run: RunDirectory) -> None:
-    write_audit(run, IMPORT.run(run).audit())
-    data = json.loads((run.path / "audit.json").read_text())
-    deaf = next(entry for entry in data["findings"] if entry["rule"] == "deaf generator")
-    assert deaf["how"]
-    assert deaf["files"][0] == names("resultados2", "xdpdrv", 1, 3200, 64)["generator"]
-    assert deaf["places"] == ["native, 1 queue, 64 B, N = 3200"]
-    appended = next(entry for entry in data["findings"] if entry["rule"] == "appended runs")
-    assert "vazao_combined_x_algoritmo@64.pdf" in appended["changes"]
-    fit = next(f for f in data["fits"] if (f["mode"], f["repetition"]) == ("native", 1))
-    assert (fit["t0_ns"], fit["c_ns"]) == (pytest.approx(1000, rel=0.02), pytest.approx(3.0, rel=0.02))
-    text = (run.path / "audit.md").read_text()
-    assert "| native | 1 | 1 |" in text
-    assert "found by:" in text
-
-
 def test_every_rule_says_how_it_finds(run: RunDirectory) -> None:
     for finding in IMPORT.run(run).findings():
         assert how_found(finding.rule), finding.rule
@@ -248,20 +230,15 @@ def test_a_mark_leads_to_its_file_and_line(run: RunDirectory) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["audit", "{run}"],
         ["figures", "{run}", "--explain", "19", "XDP Native|1|800"],
         ["regenerate", "{run}", "--as-published", "--csv", "--out", "{out}", "--lang", "pt"],
         ["regenerate", "{clone}", "--corrected", "--only", "18", "--format", "svg", "--out", "{out}"],
-        ["import", "thesis", "{clone}", "--out", "{out}"],
-        ["compare", "{run}", "{run}"],
     ],
 )
 def test_commands_on_imported_data(run: RunDirectory, tmp_path: Path, arguments: list[str]) -> None:
     places = {"run": run.path, "out": tmp_path, "clone": run.path.parents[1] / "clone"}
     result = CliRunner().invoke(cli, [argument.format(**places) for argument in arguments], standalone_mode=False)
-    undecided = 2  # the spread of whole runs is not known: comparing a run with itself proves nothing
-    code = result.exit_code or result.return_value or 0
-    assert code == (undecided if arguments[0] == "compare" else 0), result.output
+    assert (result.exit_code, result.return_value or 0) == (0, 0), result.output
 
 
 @needs_data
