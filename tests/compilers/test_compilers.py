@@ -30,7 +30,7 @@ from xdplab.programs.userspace import compile_user
 from xdplab.studies.execution.benchmarks import BPF, all_benchmarks
 from xdplab.studies.execution.objects import object_name
 from xdplab.studies.execution.proof import examine
-from xdplab.studies.verifier.families import PROGRAMS
+from xdplab.studies.verifier.generated import PROGRAMS
 
 pytestmark = pytest.mark.thorough
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from xdplab.errors import FormatError
 from xdplab.formats.tool_error import last_words
 from xdplab.formats.verifier_log import VerifierStats, parse_bpfverify, parse_stats
-from xdplab.studies.verifier.prevail_output import PrevailAnswer, parse_answer, parse_list
+from xdplab.studies.verifier.prevail import PrevailAnswer, parse_answer, parse_list
 
 RECORDED = Path(__file__).parent / "recorded" / "prevail"
 LOG = """verification time 1842 usec

@@ -47,6 +47,7 @@ from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning, StudyPoint
 from xdplab.studies.study_kind import failures, study_kind
 from xdplab.studies.tables import Table, markdown
 from xdplab.studies.verifier.machines import machine_of
+from xdplab.studies.verifier.points import Given
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,10 @@ def test_network_and_tracing_programs_need_three_capabilities_or_one(
 def test_a_run_that_another_user_began_measures_nothing_without_the_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """`resume` gathers nothing anew: the places themselves must ask."""
     monkeypatch.setattr(Path, "read_text", lambda path: "CapEff:\t0000000000000000\n")
-    with pytest.raises(UnsupportedError, match="may not load BPF programs"), machine_of("host", Path(), Path()):
+    with (
+        pytest.raises(UnsupportedError, match="may not load BPF programs"),
+        machine_of("host", Path(), Path(), Given()),
+    ):
         pytest.fail("the machine was given")
 
 

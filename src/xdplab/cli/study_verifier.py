@@ -23,9 +23,10 @@ from xdplab.studies.kinds import kind_named
 from xdplab.studies.verifier.points import VerifierRequest, smallest
 
 if TYPE_CHECKING:
-    from xdplab.studies.verifier import compare_programs, hotspots, machines
+    from xdplab.studies.verifier import compare_programs, given, hotspots, machines
 else:
     compare_programs = lazy("xdplab.studies.verifier.compare_programs")
+    given = lazy("xdplab.studies.verifier.given")
     machines = lazy("xdplab.studies.verifier.machines")
     hotspots = lazy("xdplab.studies.verifier.hotspots")
 
@@ -105,7 +106,7 @@ def lines(objects: tuple[str, ...], subprograms: bool, modules: Path | None, as_
     by: hotspots.By = "subprogram" if subprograms else "line"
     kernels = _kernels(chosen["kernels"], modules) or (HOST,)
     machines.require_kernels(kernels)
-    machines.require_flags(chosen["flags"])
+    given.require_flags(chosen["flags"])
     rows: list[dict[str, Any]] = []
     missing: list[XdplabError] = []
     for path, kernel in product(map(Path, objects), kernels):

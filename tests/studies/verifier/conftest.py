@@ -14,8 +14,7 @@ from xdplab.deploy.native import build_tool
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.resources import shipped
-from xdplab.studies.verifier.compilers import compile_object, find_compilers
-from xdplab.studies.verifier.families import Member, source
+from xdplab.studies.verifier.generated import Member, compile_object, find_compilers, source
 
 Verify = Callable[..., tuple[VerifiedProgram, ...]]
 Compile = Callable[..., Path]

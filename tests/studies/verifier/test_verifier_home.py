@@ -11,8 +11,9 @@ from test_verifier_command import NOTHING_ELSE, command
 from tests.studies.verifier.objects import HEAD
 
 from xdplab.errors import PlanError, UnsupportedError
-from xdplab.studies.verifier import attach_targets
+from xdplab.studies.verifier.given import TARGETS, put_targets, tables_of
 from xdplab.studies.verifier.machines import _load_modules
+from xdplab.studies.verifier.points import Given
 
 TARGET = (
     HEAD
@@ -77,18 +78,18 @@ def table_in(folder: Path, target: Path) -> Path:
 
 def test_a_run_keeps_the_targets_and_a_place_gets_them(tmp_path: Path):
     (tmp_path / "target.o").write_bytes(b"elf")
-    files = attach_targets.gathered(table_in(tmp_path, Path("target.o")), ["mine.o"])
-    (name,) = set(files) - {attach_targets.TARGETS}
+    files = tables_of(Given(attached=str(table_in(tmp_path, Path("target.o")))), ["mine.o"])
+    (name,) = set(files) - {TARGETS}
     assert files[name] == b"elf"
-    lines = files[attach_targets.TARGETS].decode().splitlines()
+    lines = files[TARGETS].decode().splitlines()
     assert lines == [f"* freplace/* {name} holder replaced", f"* fentry/holder {name} holder holder"]
     run = tmp_path / "run"
     run.mkdir()
-    (run / attach_targets.TARGETS).write_bytes(files[attach_targets.TARGETS])
+    (run / TARGETS).write_bytes(files[TARGETS])
     there = []
     place = SimpleNamespace(put=lambda path: there.append(path) or f"/guest/{path.name}")
-    assert attach_targets.put(run / attach_targets.TARGETS, place) == f"/guest/{attach_targets.TARGETS}"
-    assert set(there) == {run / name, run / attach_targets.TARGETS}
+    assert put_targets(run / TARGETS, place) == f"/guest/{TARGETS}"
+    assert set(there) == {run / name, run / TARGETS}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_a_run_keeps_the_targets_and_a_place_gets_them(tmp_path: Path):
 def test_a_table_of_targets_that_cannot_be_followed_is_refused(tmp_path: Path, text: str, words: str):
     (tmp_path / "t").write_text(text)
     with pytest.raises(PlanError, match=words):
-        attach_targets.gathered(tmp_path / "t", ["mine.o"])
+        tables_of(Given(attached=str(tmp_path / "t")), ["mine.o"])
 
 
 def test_a_module_that_a_guest_does_not_have_is_told():

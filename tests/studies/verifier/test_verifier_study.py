@@ -17,14 +17,14 @@ from xdplab.errors import PlanError, ProgramError
 from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.studies.points import schedule
 from xdplab.studies.verifier import corpora
-from xdplab.studies.verifier.compilers import Compiler, compile_object, find_compilers
 from xdplab.studies.verifier.corpora import CorpusObject, carve, collect
-from xdplab.studies.verifier.families import FAMILIES, Member, source
-from xdplab.studies.verifier.largest import SizeTried, answer, search
+from xdplab.studies.verifier.generated import FAMILIES, Compiler, Member, compile_object, find_compilers, source
+from xdplab.studies.verifier.given import given_words
 from xdplab.studies.verifier.paper import INSTRUCTIONS, WIDE_LOADS
 from xdplab.studies.verifier.points import VerifierPoint
 from xdplab.studies.verifier.rows import stack_columns
-from xdplab.studies.verifier.runs import VerifierRequest, given_words, members, searches, too_large
+from xdplab.studies.verifier.runs import VerifierRequest, members, searches, too_large
+from xdplab.studies.verifier.study import SizeTried, answer, search
 
 LIMIT = 1_000_000
 

@@ -18,8 +18,7 @@ from xdplab.errors import PlanError
 from xdplab.programs.build import build
 from xdplab.programs.image import DAMAGED
 from xdplab.programs.spec import ProgramSpec
-from xdplab.studies.verifier.compilers import Compiler, compile_object
-from xdplab.studies.verifier.families import Member, source
+from xdplab.studies.verifier.generated import Compiler, Member, compile_object, source
 
 SYSTEM_FOLDERS = ("/usr/lib/bpf", "/usr/lib/*/bpf", "/usr/libexec/bpf", "/usr/local/lib/bpf", "/usr/share/bpf")
 SYSTEM = "system"

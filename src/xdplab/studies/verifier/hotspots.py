@@ -18,7 +18,8 @@ from xdplab.errors import FormatError, ProgramError, XdplabError
 from xdplab.formats.verifier_log import StepLog, VerifiedProgram, parse_bpfverify
 from xdplab.hosts import Host
 from xdplab.programs.program import cache_directory
-from xdplab.studies.verifier.machines import Circumstances, known_types, machine_of
+from xdplab.studies.verifier.machines import known_types, machine_of
+from xdplab.studies.verifier.points import Given
 
 By = Literal["line", "subprogram"]
 OF_SUBPROGRAMS = ("subprogram", "processed_insns", "share", "insns", "stack_bytes", "begins")
@@ -146,7 +147,7 @@ def hotspots(
     with tempfile.TemporaryDirectory() as folder:
         types = Path(folder) / "types"
         types.write_text(known_types())
-        with machine_of(kernel, cache_directory(), types, Circumstances(flags)) as machine:
+        with machine_of(kernel, cache_directory(), types, Given(flags)) as machine:
             place = machine.place
             object_, folder_there = place.put(path), f"/tmp/xdplab-logs-{Path(folder).name}"
             place.host.run(["mkdir", folder_there])

@@ -8,21 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.deploy.native import build_tool
-from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
+from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import HOST, MITIGATED
 from xdplab.studies import guests
 from xdplab.studies.guests import place_of
 from xdplab.studies.places import Place, require_rights
-from xdplab.studies.verifier import attach_targets
-from xdplab.studies.verifier.families import PROGRAMS
+from xdplab.studies.verifier.generated import PROGRAMS
+from xdplab.studies.verifier.given import PROGRAM_FLAGS, put_targets
+from xdplab.studies.verifier.points import Given
 
 NATIVE = "bpfverify"
 _BPF_SETTING = "/proc/sys/kernel/unprivileged_bpf_disabled"
 """There with every kernel from 4.4 on that has bpf(2), which CONFIG_BPF_SYSCALL builds."""
-
-PROGRAM_FLAGS = {"strict_alignment": 1, "test_rnd_hi32": 4, "test_state_freq": 8, "test_reg_invariants": 128}
-"""Flags of a program (BPF_F_…) that change how the kernel's verifier works."""
 
 
 @dataclass(frozen=True)
@@ -47,28 +45,10 @@ class LoaderPlace:
         return done.stdout
 
 
-@dataclass(frozen=True)
-class Circumstances:
-    """What a project's own loader and machine give its programs.
-
-    ``flags``: of `PROGRAM_FLAGS`; ``variables``: a table of global variables to set; ``attached``: a table of the
-    programs that programs attach to; ``modules``: kernel modules that a guest loads before, for their BTF.
-    """
-
-    flags: tuple[str, ...] = ()
-    variables: Path | None = None
-    attached: Path | None = None
-    modules: tuple[str, ...] = ()
-
-
-NOTHING_GIVEN = Circumstances()
-
-
 @contextmanager
-def machine_of(
-    kernel: str, cache_dir: Path, types: Path, given: Circumstances = NOTHING_GIVEN
-) -> Iterator[LoaderPlace]:
-    """Give the machine that runs a kernel; a guest boots for it, and ends with the block.
+def machine_of(kernel: str, cache_dir: Path, types: Path, given: Given) -> Iterator[LoaderPlace]:
+    """Give the machine that runs a kernel; a guest boots for it, and ends with the block. ``types``: its table of
+    types, instead of the one ``given``.
 
     Raises UnsupportedError if a guest does not have a module that is to be loaded, or if this user may not load
     programs into this machine's kernel.
@@ -79,10 +59,10 @@ def machine_of(
         if kernel != HOST:
             # If it cannot be mounted, the charged peak is null with that reason.
             place.host.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=False)
-            _load_modules(place, given.modules)
+            _load_modules(place, given.loaded)
         options = ["--program-flags", str(sum({PROGRAM_FLAGS[flag] for flag in given.flags}))] if given.flags else []
-        options += ["--globals", place.put(given.variables)] if given.variables else []
-        options += ["--targets", attach_targets.put(given.attached, place)] if given.attached else []
+        options += ["--globals", place.put(Path(given.variables))] if given.variables else []
+        options += ["--targets", put_targets(Path(given.attached), place)] if given.attached else []
         yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types), tuple(options))
 
 
@@ -103,13 +83,6 @@ def require_kernels(names: Iterable[str]) -> None:
         except LabError as error:
             why = error.message.removeprefix(f"kernel {name.removesuffix(MITIGATED)}: ")
             raise LabError(f"--kernel {name}: {why}", remedy=error.remedy) from error
-
-
-def require_flags(names: Iterable[str]) -> None:
-    """Raise PlanError for a flag that is not one of `PROGRAM_FLAGS`."""
-    unknown = sorted(set(names) - set(PROGRAM_FLAGS))
-    if unknown:
-        raise PlanError(f"--flag: no {', '.join(unknown)}", remedy=f"flags are {', '.join(PROGRAM_FLAGS)}")
 
 
 def own_kernel(path: Path, modules: Path | None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab.labs.base import HOST
 from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
-from xdplab.studies.verifier.families import FAMILIES, MOST_N
+from xdplab.studies.verifier.generated import FAMILIES, MOST_N
 
 if TYPE_CHECKING:
     from xdplab.studies.verifier.corpora import CorpusObject
@@ -20,25 +20,15 @@ LINUX = "linux"
 
 
 @dataclass(frozen=True)
-class VerifierRequest(StudyRequest):
-    """The request. Empty ``compilers`` or ``mcpus`` mean all installed ones; empty ``prevails`` those on PATH;
-    empty ``sizes`` each family's own. ``families`` are names, or files of templates.
+class Programs:
+    """What is verified. Empty ``compilers`` mean all installed ones; empty ``sizes`` each family's own.
 
-    ``guest_loads``: the most loads per program in a guest, where a timer tick within a load adds thousands of
-    instructions, and the median of three excludes it.
-    ``flags``: the `PROGRAM_FLAGS` with which every program is loaded.
-    ``variables``: a file of global variables to set. ``attached``: a file of the programs that programs attach to.
-    ``loaded``: kernel modules that guests load first.
-    ``apart``: each of ``objects`` is a separate corpus, to be compared with the other.
+    ``families`` are names, or files of templates. ``apart``: each of ``objects`` is a separate corpus, to be compared
+    with the other.
     """
 
-    repetitions: int = option(3, "", bounds=(1, 1000))
-    smallest: bool = option(False, "Few sizes, one repetition: a minute, and every figure has points.")
     objects: tuple[str, ...] = ()
-    kernels: tuple[str, ...] = option(
-        (HOST,), "host (the default), 5.10, …, or a bzImage of yours.", "--kernel", metavar="host|VERSION|FILE"
-    )
-    prevails: tuple[str, ...] = option((), "PREVAIL commands; else PATH's own.", "--prevail", metavar="[NAME=]PATH")
+    apart: bool = False
     compilers: tuple[str, ...] = option((), 'Such as "clang 14"; all that are here.', "--compiler", metavar="NAME")
     mcpus: tuple[str, ...] = option(("v2", "v3", "v4"), "v2, v3 and v4.", "--mcpu", choices=("v1", "v2", "v3", "v4"))
     families: tuple[str, ...] = option(
@@ -52,10 +42,37 @@ class VerifierRequest(StudyRequest):
     )
     testbed: bool = option(True, "The XDP lab's own programs.")
     largest: bool = option(True, "Search the largest N that is accepted.")
+
+
+@dataclass(frozen=True)
+class Verifiers:
+    """Who verifies, and how often. Empty ``prevails`` mean those on PATH; ``limit_s`` is of one run of them.
+
+    ``guest_loads``: the most loads per program in a guest, where a timer tick within a load adds thousands of
+    instructions, and the median of three excludes it.
+    """
+
+    kernels: tuple[str, ...] = option(
+        (HOST,), "host (the default), 5.10, …, or a bzImage of yours.", "--kernel", metavar="host|VERSION|FILE"
+    )
     loads: int = option(20, "Most loads per program.", bounds=(1, 1000))
     guest_loads: int = option(3, "Most loads of them in guests.", bounds=(1, 1000))
     budget_ms: int = 500
+    prevails: tuple[str, ...] = option((), "PREVAIL commands; else PATH's own.", "--prevail", metavar="[NAME=]PATH")
     limit_s: float = option(60.0, "Limit of a PREVAIL run.", bounds=(1, 3600))
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a project's own loader and machine give its programs; the tables are files.
+
+    ``variables``: global variables to set; ``attached``: the programs that programs attach to; ``loaded``: kernel
+    modules that guests load first, for their BTF; ``flags``: of `PROGRAM_FLAGS`.
+    """
+
+    flags: tuple[str, ...] = option(
+        (), "Load every program with BPF_F_NAME, such as test_state_freq.", "--flag", metavar="NAME"
+    )
     types: str | None = option(None, "OBJECT SECTION TYPE lines (see the docs).", file=True)
     variables: str | None = option(
         None,
@@ -75,10 +92,14 @@ class VerifierRequest(StudyRequest):
         "--load-module",
         metavar="NAME",
     )
-    apart: bool = False
-    flags: tuple[str, ...] = option(
-        (), "Load every program with BPF_F_NAME, such as test_state_freq.", "--flag", metavar="NAME"
-    )
+
+
+@dataclass(frozen=True)
+class VerifierRequest(Given, Verifiers, Programs, StudyRequest):
+    """The request: a study's fields, then programs, verifiers, and what the programs are given."""
+
+    repetitions: int = option(3, "", bounds=(1, 1000))
+    smallest: bool = option(False, "Few sizes, one repetition: a minute, and every figure has points.")
 
 
 def smallest(request: VerifierRequest) -> VerifierRequest:

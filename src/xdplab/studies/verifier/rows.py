@@ -18,9 +18,8 @@ from xdplab.run.facts import facts_of
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
 from xdplab.studies.tables import StudyColumn, typed
-from xdplab.studies.verifier.largest import SizeTried, answer
 from xdplab.studies.verifier.points import LINUX, VerifierTrial
-from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED, VerifierFacts
+from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED, SizeTried, VerifierFacts, answer
 
 PROGRAM_ID = "program_id"
 

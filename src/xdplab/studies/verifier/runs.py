@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +18,13 @@ from xdplab.studies.places import require_rights
 from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning
 from xdplab.studies.study_kind import study_kind
 from xdplab.studies.tables import Table
-from xdplab.studies.verifier import attach_targets, corpora
-from xdplab.studies.verifier.compilers import Compiler, find_compilers
-from xdplab.studies.verifier.families import FAMILIES, Member, is_file, own_members
-from xdplab.studies.verifier.machines import Circumstances, known_types, own_kernels, require_flags, require_kernels
+from xdplab.studies.verifier import corpora, given
+from xdplab.studies.verifier.generated import FAMILIES, Compiler, Member, find_compilers, is_file, own_members
+from xdplab.studies.verifier.machines import known_types, own_kernels, require_kernels
 from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import (
     LINUX,
+    Given,
     VerifierPoint,
     VerifierRequest,
     member_columns,
@@ -35,7 +35,6 @@ from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevai
 from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
 from xdplab.studies.verifier.summaries import tables_of
-from xdplab.studies.verifier.variables import VARIABLES_TOOL, digest, require_matches
 from xdplab.studies.verifier.views import VIEWS
 from xdplab.text import many
 
@@ -47,12 +46,6 @@ GROWING = {"branches": (10, 50, 100, 500, 1000), "pruning": (2, 4, 8, 12, 16)}
 SMALLEST_GROWING = {"branches": (10, 100), "pruning": (4, 8)}
 GUEST_MOST_N = 50
 """Largest generated size handed to a guest: 100 iterations take it half a minute."""
-
-PROGRAM_FLAGS_TOOL = "program flags"
-MODULES_TOOL = "modules of guests"
-_GIVEN = (PROGRAM_FLAGS_TOOL, VARIABLES_TOOL, attach_targets.TARGETS_TOOL, MODULES_TOOL)
-"""What a user can give a run's programs, by its names among the tools."""
-GLOBALS = "globals.txt"
 
 TESTBED_ACCESSES = (0, 10, 100, 1000)
 
@@ -67,7 +60,7 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     """
     require_kernels(request.kernels)
     require_rights(request.kernels, "--kernel 6.1")
-    require_flags(request.flags)
+    given.require_flags(request.flags)
     compilers = _chosen_compilers(request)
     prevails = find_prevails(request.prevails)
     subjects = _subjects(request, compilers)
@@ -78,46 +71,16 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     files = {f"objects/{point_of(subject, '', '').file_name}": subject.content for subject in subjects}
     files["known.types"] = (own_types + known_types()).encode()
     names = {point.file_name for point in points if point.task != "largest"}
-    if request.variables:
-        require_matches(Path(request.variables), names)
-        files[GLOBALS] = Path(request.variables).read_bytes()
-    if request.attached:
-        files |= attach_targets.gathered(Path(request.attached), names)
-    given = given_words(request, files)
-    points = [replace(point, given=given) if point.verifier == LINUX else point for point in points]
+    files |= given.tables_of(request, names)
+    words = given.given_words(request, files)
+    points = [replace(point, given=words) if point.verifier == LINUX else point for point in points]
     return Gathered(points, files, [*_left_out(compilers, prevails), *too_large(request, subjects)])
-
-
-def given_words(request: VerifierRequest, files: Mapping[str, bytes]) -> str | None:
-    """Return what tells the points of this request from those of another with the same objects; null for nothing.
-
-    ``files``: those of the run. A table is named by its content, as in the manifest.
-    """
-    parts = sorted(set(request.flags))
-    parts += [f"types {digest(Path(request.types).read_bytes())}"] if request.types else []
-    parts += [f"globals {digest(files[GLOBALS])}"] if request.variables else []
-    parts += [f"targets {digest(files[attach_targets.TARGETS])}"] if request.attached else []
-    parts += [f"module {name}" for name in sorted(set(request.loaded))]
-    return ", ".join(parts) or None
 
 
 def tools(plan: VerifierPlan) -> dict[str, str]:
     """Return the full version of each installed compiler and verifier, of users' own kernels, and what the user set."""
     versions = {compiler.name: compiler.version for compiler in find_compilers()}
-    versions |= own_kernels(plan.request.kernels)
-    versions |= {PROGRAM_FLAGS_TOOL: ", ".join(plan.request.flags)} if plan.request.flags else {}
-    versions |= (
-        {VARIABLES_TOOL: f"sha256 {digest((plan.directory.path / GLOBALS).read_bytes())}"}
-        if plan.request.variables
-        else {}
-    )
-    attached, loaded = plan.request.attached, plan.request.loaded
-    versions |= (
-        {attach_targets.TARGETS_TOOL: f"sha256 {digest((plan.directory.path / attach_targets.TARGETS).read_bytes())}"}
-        if attached
-        else {}
-    )
-    versions |= {MODULES_TOOL: ", ".join(loaded)} if loaded else {}
+    versions |= own_kernels(plan.request.kernels) | given.given_tools(plan.request, plan.directory.path)
     return versions | {prevail.name: version_of(prevail) for prevail in find_prevails(plan.request.prevails)}
 
 
@@ -134,14 +97,20 @@ def session(plan: VerifierPlan) -> VerifierStudy:
         guest_loads=request.guest_loads,
         budget_ms=request.budget_ms,
         limits=ResourceLimits(wall_s=request.limit_s),
-        given=Circumstances(
-            flags=request.flags,
-            variables=plan.directory.path / GLOBALS if request.variables else None,
-            attached=plan.directory.path / attach_targets.TARGETS if request.attached else None,
-            modules=request.loaded,
-        ),
+        given=given_in(plan),
     )
     return VerifierStudy(means)
+
+
+def given_in(plan: VerifierPlan) -> Given:
+    """Return what the user gave, with the tables that the run keeps."""
+    request, folder = plan.request, plan.directory.path
+    return Given(
+        flags=request.flags,
+        variables=str(folder / given.GLOBALS) if request.variables else None,
+        attached=str(folder / given.TARGETS) if request.attached else None,
+        loaded=request.loaded,
+    )
 
 
 def _table(plan: VerifierPlan) -> pd.DataFrame:
@@ -158,7 +127,7 @@ def paper_page(run: Run[VerifierPlan]) -> str:
     """Return the page that sets a run beside the published study."""
     plan, table = run.plan, run.rows()
     others = table.loc[table["verifier"] != LINUX, "verifier"]
-    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *_GIVEN]
+    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *given.TOOLS]
     around = environment.summary(plan.directory, named) or "tools that the run does not name"
     text = page(table, largest_of(plan.directory, plan.trials), around)
     lacking = not_measured_of(plan)
