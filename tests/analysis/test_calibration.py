@@ -12,7 +12,7 @@ from xdplab.analysis.decide.compare import EqualRuns, decide
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import parse_plan
 from xdplab.run.progress import silent
-from xdplab.studies.traffic.calibrating import calibrate
+from xdplab.studies.traffic.comparison import calibrate
 
 SEED = 20261122
 RUN, TRIAL = 0.014, 0.035

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from xdplab.studies import plain_audit
     from xdplab.studies.comparing import ComparedRuns
     from xdplab.studies.kind import Run
-    from xdplab.studies.traffic import baseline as baselines
+    from xdplab.studies.traffic import comparison as comparisons
 else:
     album = lazy("xdplab.figures.album")
     comparison, plain_audit = lazy("xdplab.analysis.decide.compare"), lazy("xdplab.studies.plain_audit")
-    baselines = lazy("xdplab.studies.traffic.baseline")
+    comparisons = lazy("xdplab.studies.traffic.comparison")
 
 RUN = click.argument("directory", metavar="RUN", type=RunPath())
 
@@ -217,13 +217,13 @@ def compare(directory: Path, other: Path | None, which: Which, judging: Judging,
         compared = run.compare(open_run(other), versus.metric, equal=same, margin=versus.margin)
     elif versus.save is not None:
         first, *others = (_traffic(one) for one in (run, *same))
-        baselines.save(first, versus.metric or run.metric, versus.save, equal=others)
+        comparisons.save_baseline(first, versus.metric or run.metric, versus.save, equal=others)
         tell(f"written: {versus.save}")
         return
     elif versus.baseline is not None:
         if versus.metric or same:
             raise PlanError("--baseline takes its metric and its equal runs from the file", remedy="omit them")
-        compared = baselines.against(versus.baseline, _traffic(run), margin=versus.margin)
+        compared = comparisons.against_baseline(versus.baseline, _traffic(run), margin=versus.margin)
     if versus.as_json:
         echo(json.dumps(compared.to_json(), indent=1, default=str))
     else:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from xdplab.cli import screen
     from xdplab.plan import model
     from xdplab.run import progress
-    from xdplab.studies.traffic import calibrating, runs
+    from xdplab.studies.traffic import comparison, runs
     from xdplab.studies.traffic import selftest as controls
 else:
     progress, screen = lazy("xdplab.run.progress"), lazy("xdplab.cli.screen")
     runs, controls = lazy("xdplab.studies.traffic.runs"), lazy("xdplab.studies.traffic.selftest")
     model = lazy("xdplab.plan.model")
-    calibrating = lazy("xdplab.studies.traffic.calibrating")
+    comparison = lazy("xdplab.studies.traffic.comparison")
 
 
 @click.command()
@@ -46,7 +46,7 @@ def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> Non
     where = lab_name or chosen.lab
     require_name(where)
     observer = progress.silent() if as_json else progress.observer_for(screen.console())
-    calibration = calibrating.calibrate(chosen, where, count, observer)
+    calibration = comparison.calibrate(chosen, where, count, observer)
     if as_json:
         echo(json.dumps(calibration.to_json(), indent=1))
     else:

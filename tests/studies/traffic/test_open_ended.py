@@ -17,8 +17,8 @@ from xdplab.run.engine import Policy
 from xdplab.run.progress import ending, to_go
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, read_state
-from xdplab.studies.traffic import open_ended
-from xdplab.studies.traffic.open_ended import OpenEnded
+from xdplab.studies.traffic import race
+from xdplab.studies.traffic.race import OpenEnded
 from xdplab.studies.traffic.run_files import create_run, deciding_pairs, plan_trials, run_plan, run_trials_of
 
 POINTS = {"points": {"mode": ["native", "generic"], "accesses": [100]}}
@@ -46,7 +46,7 @@ def made_up_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     def row(run: RunDirectory, trial: Trial, attempt: Attempt, *, window_s: float) -> SimpleNamespace:
         return SimpleNamespace(row=attempt.facts["row"])
 
-    monkeypatch.setattr(open_ended, "attempt_rows", row)
+    monkeypatch.setattr(race, "attempt_rows", row)
 
 
 def made(tmp_path: Path, plan: dict[str, Any] = UNTIL) -> RunDirectory:

@@ -20,9 +20,8 @@ from xdplab.formats.generator import (
     bucket_width,
     parse_line,
 )
-from xdplab.studies.traffic.columns.latency import LATENCY
 from xdplab.studies.traffic.columns.rates import in_window, mean_forwarded
-from xdplab.studies.traffic.columns.sent import SENT
+from xdplab.studies.traffic.columns.sent import LATENCY, SENT
 from xdplab.studies.traffic.passes import burst_course
 
 

@@ -1,22 +1,36 @@
-"""Two runs side by side: differences of environment, warnings, then the comparison of their values."""
+"""Two runs side by side: differences of environment, warnings, then the comparison of their values.
+
+How far equal runs lie apart is known from equal runs that are given, or from a calibration of this machine. A baseline
+file replaces the first run: the part of it that a comparison needs, small enough for a repository.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from xdplab.analysis import MARGIN
-from xdplab.analysis.decide.calibration import Calibration
-from xdplab.analysis.decide.compare import Drift, decide, drift, same_points
+from xdplab.analysis.decide.calibration import LEAST_REPETITIONS, LEAST_RUNS, Calibration, calibration
+from xdplab.analysis.decide.compare import POINT, Drift, decide, drift, same_points
 from xdplab.analysis.settings_rules import settings_around
+from xdplab.errors import PlanError, ResultsError
+from xdplab.plan import Plan
+from xdplab.resources import state_root
+from xdplab.run.disk import disk_errors, replacing
+from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_runs, differences, names_of
 from xdplab.studies.environment import flat
 from xdplab.studies.kind import Run
 from xdplab.studies.provenance import MOMENT
+from xdplab.studies.traffic import kind, runs
+from xdplab.studies.traffic.columns import trials_frame
 from xdplab.studies.traffic.run_files import run_plan
 from xdplab.text import many
 
@@ -24,17 +38,11 @@ RATE = "forwarded_pps"
 
 
 def compared(
-    first: Run[Any],
-    second: Run[Any],
-    metric: str = "forwarded_pps",
-    *,
-    equal: Sequence[Run[Any]] = (),
-    margin: float = MARGIN,
-    calibration: Calibration | None = None,
+    first: Run[Any], second: Run[Any], metric: str = RATE, equal: Sequence[Run[Any]] = (), margin: float = MARGIN
 ) -> ComparedRuns:
     """Compare ``second`` to ``first``; ``equal`` are two or more runs that measured the same as each other.
 
-    ``calibration`` stands in for them where there are none.
+    A calibration of this machine stands in for them where there are none.
 
     Raises ResultsError if one of them is also compared, or is alone: a run has no spread by itself.
     """
@@ -46,27 +54,23 @@ def compared(
         check_metric(table, metric, directory)
     names = names_of(*directories)
     doubts = {
-        name: tuple(_doubts(run, table, metric))
-        for name, run, table in zip(names, (first, second), tables, strict=True)
+        name: _doubts(run, table, metric) for name, run, table in zip(names, (first, second), tables, strict=True)
     }
-    decision = decide(
-        settled[0],
-        settled[1],
-        metric,
-        equal=[run.rows() for run in equal] or calibration or (),
-        margin=margin,
-    )
+    spread = [run.rows() for run in equal] or calibrated(metric, first.around(), second.around()) or ()
+    decision = decide(settled[0], settled[1], metric, equal=spread, margin=margin)
     return ComparedRuns(metric, names, tuple(_unlike(first, second, *settled)), doubts, decision)
 
 
-def _doubts(run: Run[Any], table: pd.DataFrame, metric: str) -> list[str]:
-    doubts = [f"{one.rule}: {one.what}" for one in run.findings() if one.severity == "warning"]
+def _warnings(run: Run[Any]) -> tuple[str, ...]:
+    return tuple(f"{one.rule}: {one.what}" for one in run.findings() if one.severity == "warning")
+
+
+def _doubts(run: Run[Any], table: pd.DataFrame, metric: str) -> tuple[str, ...]:
     moved: Drift | None = drift(table, metric)
-    if moved is not None and moved.told and metric != RATE:  # of the rate it is a finding
-        doubts.append(
-            f"drift: {metric} changed by {moved.share:+.1%} from the first to the last trial (p = {moved.p:.1g})"
-        )
-    return doubts
+    if moved is None or not moved.told or metric == RATE:  # of the rate it is a finding
+        return _warnings(run)
+    change = f"drift: {metric} changed by {moved.share:+.1%} from the first to the last trial (p = {moved.p:.1g})"
+    return (*_warnings(run), change)
 
 
 def _unlike(first: Run[Any], second: Run[Any], a: pd.DataFrame, b: pd.DataFrame) -> list[Unlike]:
@@ -155,3 +159,111 @@ def around(run: RunDirectory) -> dict[str, str]:
 
 _COUNTERS = ("link", "memory", *MOMENT)
 """What differs between any two runs: interface numbers, counters, free memory."""
+
+
+# --- how far equal runs of this machine lie apart ---
+
+MACHINE = ("dut cpus Model name", "dut cpus CPU(s)", "dut driver driver", "tg cpus Model name")
+"""The facts that must be equal for a calibration to be valid for a run. Kernels may differ: they are compared."""
+
+FILE = "calibration.json"
+
+
+def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Calibration:
+    """Measure ``plan`` ``count`` times and keep the results. Raises PlanError, ResultsError."""
+    if count < LEAST_RUNS:
+        raise PlanError(f"--runs: {count} equal runs have no spread", remedy=f"{LEAST_RUNS} at least")
+    if isinstance(plan.repetitions, int) and plan.repetitions < LEAST_REPETITIONS:
+        raise PlanError(
+            f"repetitions: {plan.repetitions} repetition has no spread, and a calibration needs it",
+            remedy=f"{LEAST_REPETITIONS} at least; 5 are usual",
+        )
+    now = datetime.now(UTC)
+    folder = state_root() / "calibration" / now.strftime("%Y-%m-%dT%H%M%S")
+    directories = []
+    for _ in range(count):
+        with runs.lab_for(lab_name) as lab:
+            directories.append(kind.measured(plan, lab, folder, observer).directory)
+    facts = {name: value for name, value in around(directories[0]).items() if name in (*MACHINE, "dut kernel")}
+    tables = {directory.name: runs.settled_trials(directory) for directory in directories}
+    try:
+        calibrated_lab = calibration(tables, date=now.isoformat(timespec="seconds"), lab=lab_name, around=facts)
+    except ResultsError as error:
+        worst = min(tables, key=lambda name: int(tables[name]["verdict"].eq("valid").sum()))
+        remedy = (error.remedy or "").replace("`xdplab audit`", f"`xdplab audit {folder / worst}`")
+        raise ResultsError(f"{folder}: {error.message}", remedy=remedy) from error
+    with disk_errors(folder):
+        (folder / FILE).write_text(json.dumps(calibrated_lab.to_json(), indent=1) + "\n")
+    return calibrated_lab
+
+
+def calibrated(metric: str, *facts: Mapping[str, str]) -> Calibration | None:
+    """Return the last calibration that is valid for runs with these facts, which is one of their rates; None if there
+    is none."""
+    if metric != RATE:
+        return None
+    for path in sorted((state_root() / "calibration").glob(f"*/{FILE}"), reverse=True):
+        kept = _read(path)
+        if kept and all(kept.around.get(name) == known.get(name) for known in facts for name in MACHINE):
+            return kept
+    return None
+
+
+def _read(path: Path) -> Calibration | None:
+    """A file of another version is ignored."""
+    try:
+        return Calibration.of_json(json.loads(path.read_text()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+# --- a baseline file ---
+
+VERSION = 1
+_NEEDED = ("run_id", "point_id", "trial_id", "attempt", "repetition", "verdict", "program_hash")
+
+
+def save_baseline(run: Run[Any], metric: str, path: Path, *, equal: Sequence[Run[Any]] = ()) -> None:
+    """Write the baseline of ``run`` for ``metric``; two or more ``equal`` runs say how equal runs spread."""
+    if len(equal) == 1:
+        raise ResultsError("one equal run has no spread", remedy="give --equal twice or more, or leave it out")
+    tables = [one.rows() for one in (run, *equal)]
+    for one, table in zip((run, *equal), tables, strict=True):
+        check_metric(table, metric, one.directory)
+    kept = [_kept(table, metric) for table in tables]
+    data = {
+        "xdplab_baseline": VERSION, "run": run.directory.name, "metric": metric, "around": run.around(),
+        "trials": kept[0], "equal": kept[1:],
+    }  # fmt: skip
+    with replacing(path, "free some space, or name another file") as scratch:
+        scratch.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def _kept(table: pd.DataFrame, metric: str) -> list[dict[str, Any]]:
+    names = list(dict.fromkeys([*_NEEDED, *POINT, metric]))
+    rows: list[dict[str, Any]] = json.loads(table[names].to_json(orient="records", double_precision=15))
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+
+def against_baseline(path: Path, run: Run[Any], *, margin: float = MARGIN) -> ComparedRuns:
+    """Compare ``run`` to the baseline in ``path``, by the metric that it was saved for. Raises ResultsError."""
+    try:
+        data = json.loads(path.read_text())
+        version = data["xdplab_baseline"]
+        first, equal = trials_frame(data["trials"]), [trials_frame(rows) for rows in data["equal"]]
+        name, metric, before = str(data["run"]), str(data["metric"]), dict(data["around"])
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}", remedy="`compare RUN --save-baseline FILE` makes one") from None
+    except (ValueError, KeyError, TypeError):
+        raise ResultsError(f"{path} is not a baseline", remedy="`compare RUN --save-baseline FILE` makes one") from None
+    if version != VERSION:
+        raise ResultsError(f"{path} is a baseline of version {version}", remedy=f"save it again, as version {VERSION}")
+    second = run.rows()
+    check_metric(second, metric, run.directory)
+    now = run.around()
+    first, second = same_points(first, second)
+    decision = decide(first, second, metric, equal=equal or calibrated(metric, before, now) or (), margin=margin)
+    names = (f"{name} (baseline)", run.directory.name)
+    doubts = {names[0]: (), names[1]: _warnings(run)}
+    unlike = (*changed_files(first, second, None, run.directory), *differences(before, now))
+    return ComparedRuns(metric, names, unlike, doubts, decision)

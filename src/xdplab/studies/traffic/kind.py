@@ -20,7 +20,6 @@ from xdplab.studies.traffic.run_files import run_plan
 from xdplab.studies.traffic.runs import MEASURED, InLab, TrafficMethod
 
 audits, comparison = lazy("xdplab.studies.traffic.audits"), lazy("xdplab.studies.traffic.comparison")
-calibrating = lazy("xdplab.studies.traffic.calibrating")
 pictures = lazy("xdplab.studies.traffic.pictures")
 fleet, race = lazy("xdplab.studies.traffic.fleet"), lazy("xdplab.studies.traffic.race")
 results = lazy("xdplab.analysis.summary")
@@ -78,9 +77,7 @@ def _summary(run: Run[Any]) -> list[str]:
 
 
 def _compare(first: Run[Any], second: Run[Any], metric: str, equal: Sequence[Run[Any]], margin: float) -> ComparedRuns:
-    usable = calibrating.usable(metric, equal)
-    kept = calibrating.calibrated(first.around(), second.around()) if usable else None
-    compared: ComparedRuns = comparison.compared(first, second, metric, equal=equal, margin=margin, calibration=kept)
+    compared: ComparedRuns = comparison.compared(first, second, metric, equal, margin)
     return compared
 
 

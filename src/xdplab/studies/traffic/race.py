@@ -1,17 +1,109 @@
-"""The state of a race, from its trials."""
+"""Runs that end by their results: when a rate is known, or a race has its answer; and a race's state, from its trials.
+
+A released trial stays in the plan. The journal says why it was not measured; `resume` decides as the run did.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from math import log
 
 import pandas as pd
 
 from xdplab.analysis.decide.race import Standing, standing
+from xdplab.analysis.decide.sequential import known
 from xdplab.analysis.series import valid
 from xdplab.errors import ResultsError
+from xdplab.plan import Arrangement, Plan, Point, Trial
+from xdplab.plan.model import Race, Until
 from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import Attempt, last_attempts
+from xdplab.studies.traffic.rows import attempt_rows
 from xdplab.studies.traffic.run_files import deciding_pairs, race_sides, run_plan, why_not_sliced
 from xdplab.studies.traffic.runs import settled_trials
+
+PointPair = tuple[Point, Point]
+Values = dict[tuple[str, int], float]
+"""Of a column, by point and repetition."""
+
+
+def _arrangement(run: RunDirectory) -> Arrangement:
+    arrangement: Arrangement = next(run.journal.events("planned"))["arrangement"]
+    return arrangement
+
+
+def _pairs(run: RunDirectory, plan: Plan) -> list[PointPair]:
+    return deciding_pairs(plan, _arrangement(run))
+
+
+def _standing(pairs: Sequence[PointPair], rates: Values, slices: Values, race: Race) -> Standing:
+    return standing(rates, slices, [(a.point_id, b.point_id) for a, b in pairs], race.margin)
+
+
+class OpenEnded:
+    """Sees each attempt of a run as it ends; ``rates`` are those of valid trials, in frames per second."""
+
+    def __init__(self, run: RunDirectory, plan: Plan, trials: Sequence[Trial]) -> None:
+        self._run, self._plan, self._trials = run, plan, trials
+        self._tried: dict[str, set[int]] = {trial.point.point_id: set() for trial in trials}
+        self.rates: Values = {}
+        self._slices: Values = {}
+        before = last_attempts(run)
+        for trial in trials:
+            if trial.trial_id in before:
+                self.ended(trial, before[trial.trial_id])
+
+    def ended(self, trial: Trial, attempt: Attempt) -> None:
+        key = (trial.point.point_id, trial.repetition)
+        self._tried[key[0]].add(key[1])
+        self.rates.pop(key, None)
+        self._slices.pop(key, None)
+        if attempt.status == "measured":
+            row = attempt_rows(self._run, trial, attempt, window_s=self._plan.trial.window_s).row
+            if row["verdict"] == "valid" and row.get("forwarded_pps"):
+                self.rates[key] = row["forwarded_pps"]
+                if ratio := row.get("slices_ratio"):
+                    self._slices[key] = ratio
+
+    def released(self) -> Mapping[str, Sequence[str]]:
+        """Return the ids of trials that need not be measured, by the reason."""
+        if self._plan.race is not None:
+            return self._race(self._plan.race)
+        until = self._plan.repetitions
+        return {} if isinstance(until, int) else self._points(until)
+
+    def _race(self, race: Race) -> Mapping[str, Sequence[str]]:
+        standing_now = _standing(_pairs(self._run, self._plan), self.rates, self._slices, race)
+        tried = min(len(repetitions) for repetitions in self._tried.values())
+        if tried >= race.at_least and (standing_now.settled or not standing_now.ratio.n):
+            return {standing_now.text: [trial.trial_id for trial in self._trials]}
+        return {}
+
+    def _points(self, until: Until) -> Mapping[str, Sequence[str]]:
+        """N = 0 is repeated as long as any other point: each repetition's costs are relative to its own baseline."""
+        texts = {point: self._why_settled(point, until) for point in self._tried}
+        zeros = {t.point.point_id for t in self._trials if t.point.program.accesses == 0}
+        others = {point for point in texts if point not in zeros}
+        if any(texts[point] is None for point in others):
+            texts |= dict.fromkeys(zeros)
+        by_text: dict[str, list[str]] = {}
+        for trial in self._trials:
+            if text := texts[trial.point.point_id]:
+                by_text.setdefault(text, []).append(trial.trial_id)
+        return by_text
+
+    def _why_settled(self, point: str, until: Until) -> str | None:
+        if len(self._tried[point]) < until.at_least:
+            return None
+        logs = [log(rate) for (name, _), rate in sorted(self.rates.items()) if name == point]
+        if not logs:
+            return f"none of {len(self._tried[point])} trials of the point was valid"
+        spread = known(logs)
+        half = max(spread.high - spread.median, spread.median - spread.low)
+        if len(logs) < until.at_least or half > log(1 + until.until):
+            return None
+        return f"the rate is known to {until.until:.1%}"
 
 
 def standing_of(run: RunDirectory) -> Standing:
@@ -19,14 +111,12 @@ def standing_of(run: RunDirectory) -> Standing:
     plan = run_plan(run)
     if plan.race is None:
         raise ResultsError(f"{run.path} is not a race", remedy="`xdplab race A B`, or a plan with `race:`")
-    arrangement = next(run.journal.events("planned"))["arrangement"]
     rows = valid(settled_trials(run))
-    pairs = [(a.point_id, b.point_id) for a, b in deciding_pairs(plan, arrangement)]
     rates, slices = _by_trial(rows, "forwarded_pps"), _by_trial(rows, "slices_ratio")
-    return standing(rates, slices, pairs, plan.race.margin)
+    return _standing(_pairs(run, plan), rates, slices, plan.race)
 
 
-def _by_trial(rows: pd.DataFrame, column: str) -> dict[tuple[str, int], float]:
+def _by_trial(rows: pd.DataFrame, column: str) -> Values:
     """Return the column's values that are there, by point and repetition."""
     keys = zip(rows["point_id"], rows["repetition"], rows[column], strict=True)
     return {(str(point), int(repetition)): float(value) for point, repetition, value in keys if not pd.isna(value)}
@@ -41,7 +131,7 @@ def race_line(run: RunDirectory) -> str:
 
 def race_names(run: RunDirectory) -> tuple[str, str]:
     """Return a description of a and of b of a race."""
-    return race_sides(run_plan(run), next(run.journal.events("planned"))["arrangement"])
+    return race_sides(run_plan(run), _arrangement(run))
 
 
 def _why_by_windows(run: RunDirectory, standing: Standing) -> str:
@@ -49,14 +139,9 @@ def _why_by_windows(run: RunDirectory, standing: Standing) -> str:
     plan = run_plan(run)
     if standing.by == "slices" or plan.race is None or plan.race.by == "windows":
         return ""
-    pairs, rows = deciding_pairs(plan, next(run.journal.events("planned"))["arrangement"]), settled_trials(run)
-    believed = valid(rows)
-    sliced = set(believed.loc[believed["slices_ratio"].notna(), "point_id"])
-    a, b = next((a, b) for a, b in pairs if b.point_id not in sliced)
-    reasons_of_trials = [
-        json.loads(reasons) for reasons in rows.loc[rows["point_id"].eq(b.point_id), "null_reasons"].dropna()
-    ]
-    reason = why_not_sliced(a, b) or next(
-        (one["slices_ratio"] for one in reasons_of_trials if "slices_ratio" in one), None
-    )
+    rows = settled_trials(run)
+    sliced = {point for point, _ in _by_trial(valid(rows), "slices_ratio")}
+    a, b = next((a, b) for a, b in _pairs(run, plan) if b.point_id not in sliced)
+    of_trials = map(json.loads, rows.loc[rows["point_id"].eq(b.point_id), "null_reasons"].dropna())
+    reason = why_not_sliced(a, b) or next((one["slices_ratio"] for one in of_trials if "slices_ratio" in one), None)
     return f" ({reason})" if reason else ""

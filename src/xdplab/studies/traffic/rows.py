@@ -20,9 +20,8 @@ from xdplab.plan import Trial
 from xdplab.run.columns import Column, ColumnValues, by_name
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
-from xdplab.studies.traffic.columns import MEASURED, PREPARED
+from xdplab.studies.traffic.columns import LIMIT, MEASURED, PREPARED, VERDICT
 from xdplab.studies.traffic.columns.source import COUNTERS_FOLDER, TrialSource
-from xdplab.studies.traffic.columns.verdict import LIMIT, VERDICT
 
 Row = dict[str, Any]
 NO_TIMES = "this lab's clock is an emulator's: no times are reported"

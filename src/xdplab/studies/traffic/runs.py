@@ -33,7 +33,7 @@ from xdplab.studies.traffic.run_files import Files, create_run, extend_run, run_
 from xdplab.studies.traffic.session import TrafficSession
 from xdplab.studies.traffic.turns import PLAN_LAB, Labs, TrialSession, labs_of, sessions_in
 
-open_ended = lazy("xdplab.studies.traffic.open_ended")
+race = lazy("xdplab.studies.traffic.race")
 
 
 @contextmanager
@@ -134,7 +134,7 @@ class InLab:
             with sessions_in(labs, owed, lambda lab, turn: method.session(lab, folder, plan, turn)) as session_of:
                 hosts = SessionRecord(folder)
                 _ask(hosts, "before", labs)
-                stop = open_ended.OpenEnded(folder, plan, trials) if plan.open_ended else None
+                stop = race.OpenEnded(folder, plan, trials) if plan.open_ended else None
                 policy = Policy(method.retries(plan), method.pause_s(plan), stop)
                 state = run_trials(folder, trials, InTurn(session_of), observer, policy)
                 _ask(hosts, "after", labs)

@@ -7,18 +7,48 @@ from typing import Any
 
 import pandas as pd
 
+from xdplab.absent import Absent
 from xdplab.analysis.derived import ACROSS_TRIALS
+from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.run.columns import Column, by_name, version_of
 from xdplab.run.frames import frame
+from xdplab.studies.traffic import pdr
 from xdplab.studies.traffic.columns.dut import DUT
-from xdplab.studies.traffic.columns.latency import LATENCY
 from xdplab.studies.traffic.columns.point import POINT
 from xdplab.studies.traffic.columns.program import PROGRAM
 from xdplab.studies.traffic.columns.rates import RATE
-from xdplab.studies.traffic.columns.sent import SENT
+from xdplab.studies.traffic.columns.sent import LATENCY, SENT
 from xdplab.studies.traffic.columns.setup import SETUP
 from xdplab.studies.traffic.columns.source import TrialSource
-from xdplab.studies.traffic.columns.verdict import LIMIT, VERDICT
+
+
+def _verdict(t: TrialSource) -> str:
+    return t.verdict.verdict if t.attempt.status == "measured" else t.attempt.status
+
+
+def _reason(t: TrialSource) -> str | None:
+    if t.attempt.status != "measured":
+        return t.attempt.reason
+    valid = t.verdict.verdict == "valid"
+    remarks = (t.verdict.reason, pdr.remark(t.run, t.point, t.facts.lab) if valid else None)
+    return "; ".join(remark for remark in remarks if remark)
+
+
+def _limited_by(t: TrialSource) -> str:
+    if t.verdict.limited_by is None:
+        raise Absent("only a valid trial has a limit")
+    return t.verdict.limited_by
+
+
+VERDICT: tuple[Column[TrialSource], ...] = (
+    Column("verdict", "str", "verdict", "valid, invalid, unsupported or failed", _verdict),
+    Column("reason", "str", "verdict", "reason of the verdict", _reason),
+    Column("rules_version", "str", "verdict", "version of the rules that made the verdict", lambda t: RULES_VERSION),
+)  # fmt: skip
+LIMIT: tuple[Column[TrialSource], ...] = (
+    Column("limited_by", "str", "verdict", "dut, shared_cpu, generator, link or none", _limited_by),
+)  # fmt: skip
+"""Of measured trials alone."""
 
 NULLS: tuple[Column[Any], ...] = (
     Column("null_reasons", "json", "state", "reasons of null columns, a JSON object: column to reason"),
