@@ -42,9 +42,9 @@ def test_a_ratio_agrees_within_a_factor(value: float | None, ours: float, said: 
 
 
 def test_the_page_says_that_explanations_are_not_measured() -> None:
-    text = published.page(published.rows([of(10.0, 99.0)], TABLE), ["this machine"])
+    text = published.page(published.rows([of(10.0, 99.0)], TABLE, "1"), [["this machine"]])
     assert "no run of this page measures it" in text
-    assert "| no |  | why it differs |" in text
+    assert "| no: x 99 | 1 | why it differs |" in text
 
 
 def test_of_two_runs_of_one_place_the_last_is_shown() -> None:
@@ -57,11 +57,9 @@ def test_of_two_runs_of_one_place_the_last_is_shown() -> None:
 def test_each_row_names_its_run() -> None:
     first = published.rows([of(2.0, 2.0, 9.0)], TABLE, "1")
     second = published.rows([of(2.0, 3.0)], TABLE, "2")
-    text = published.page(published.latest([first, second]), ["one", "another"])
-    assert "The rows are of 2 runs" in text
-    assert "| place 0 | x 3 | yes | 2 |" in text
-    assert "| place 1 | x 9 | no | 1 |" in text
-    assert text.endswith("## Measured with\n\n1. one\n2. another\n")
+    text = published.page(published.latest([first, second]), [["one", "a CPU"], ["another", "a CPU"]])
+    assert "| x 3 | no: x 9 | 1, 2 | why it differs |" in text
+    assert text.endswith("## Measured with\n\nAll runs: a CPU.\n\n1. one\n2. another\n")
 
 
 def test_what_a_run_was_asked_for_is_what_is_not_the_default() -> None:
@@ -75,7 +73,7 @@ def test_what_a_run_was_asked_for_is_what_is_not_the_default() -> None:
 def test_what_no_run_measured_is_told_once() -> None:
     rows = published.rows([of(1.0), of(2.0, 2.0, 9.0)], TABLE)
     assert [row["place"] for row in rows] == [None, "place 0", "place 1"]
-    text = published.page([*rows, *published.rows([of(2.0)], published.NOTHING)], ["this machine"])
+    text = published.page([*rows, *published.rows([of(2.0)], published.NOTHING)], [["this machine"]])
     assert text.count("not measured in these runs") == 0  # one of that name was measured
     assert "\n1. this machine\n" in text
 

@@ -58,6 +58,7 @@ def _page(repeated: Sequence[Run[Any]]) -> str:
     return published.page(published.latest(rows), [*map(_around, repeated)])
 
 
-def _around(run: Run[Any]) -> str:
-    texts = [published.request_text(run.kind.name, run.plan.request), environment.origin(run.directory)]
-    return f"{'; '.join(texts)}; {environment.summary(run.directory) or 'tools that the run does not name'}"
+def _around(run: Run[Any]) -> list[str]:
+    request = published.request_text(run.kind.name, run.plan.request)
+    summary = environment.summary(run.directory) or "tools that the run does not name"
+    return [request, environment.origin(run.directory), *summary.split("; ")]

@@ -113,8 +113,8 @@ def latest(rows_of_runs: Iterable[Sequence[dict[str, Any]]]) -> list[dict[str, A
     return [row for places in by_experiment.values() for row in places.values()]
 
 
-def page(rows: Iterable[Mapping[str, Any]], around: Sequence[str]) -> str:
-    """Return the page of the rows of all studies, with what the runs were measured with."""
+def page(rows: Iterable[Mapping[str, Any]], around: Sequence[Sequence[str]]) -> str:
+    """Return the page of the rows of all studies. ``around``: what each run was measured with, its request first."""
     table = pd.DataFrame(list(rows))
     measured = table[table["place"].notna()]
     missing = table[table["place"].isna() & ~table["experiment"].isin(measured["experiment"])]
@@ -122,21 +122,40 @@ def page(rows: Iterable[Mapping[str, Any]], around: Sequence[str]) -> str:
     parts = [
         "# Published experiments, and what we get",
         "`xdplab study published RUN …` makes this page from runs of the studies execution, loading and jit. "
-        "A ratio agrees if it is at most a factor of "
-        f"{CLOSE:g} from the published one. Counts are instructions in a guest that counts; times are of one place.",
-        f"What is measured is in the column `ours`. The column `{EXPLAINED}` says what we think makes the difference: "
-        "no run of this page measures it, and it may be wrong. Rows that begin with `a cause` measure one cause alone.",
-        f"The rows are of {len(around)} {'run' if len(around) == 1 else 'runs'}: the column `run` has the number of "
-        "each row's run in the list at the end, which has its request and its version of xdplab. Of an experiment that "
-        "several runs measured at one place, the last run's row is shown.",
+        f"A cell begins with `{NO}` if its ratio is more than a factor of {CLOSE:g} from the published one. "
+        "Counts are instructions in a guest that counts; times are of one place.",
+        f"The column `{EXPLAINED}` says what we think makes the difference: no run of this page measures it, and it "
+        "may be wrong. Rows that begin with `a cause` measure one cause alone.",
+        "The column `runs` has the numbers of a row's runs in the list at the end. If several runs measured an "
+        "experiment at one place, the page has the last one's result.",
     ]
     for name, title in SOURCES.items():
-        of_source = shown[shown["source"].eq(name)]
+        of_source = shown.loc[shown["source"].eq(name)]
         if len(of_source):
-            parts += [f"## {title}", markdown(of_source.drop(columns="source")).rstrip()]
-    parts.append("## Measured with")
-    numbered = "\n".join(f"{number}. {title}" for number, title in enumerate(around, 1))
-    return "\n\n".join([*parts, numbered]) + "\n"
+            parts += [f"## {title}", markdown(_by_experiment(of_source)).rstrip()]
+    return "\n\n".join([*parts, "## Measured with", *_measured_with(around)]) + "\n"
+
+
+def _by_experiment(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per experiment, with a column per place."""
+    places = rows["place"].dropna().unique()
+    table = []
+    for (figure, experiment, published), results in rows.groupby(["figure", "experiment", "published"], sort=False):
+        marks = results["agrees"].map({NO: f"{NO}: "}).fillna("")
+        at = dict(zip(results["place"], marks + results["ours"].fillna(""), strict=True))
+        runs = ", ".join(sorted(results["run"].dropna().unique(), key=int)) or results["agrees"].iloc[0]
+        why = next(iter(results[EXPLAINED].dropna()), None)
+        head = {"figure": figure, "experiment": experiment, "published": published}
+        table.append(head | {place: at.get(place) for place in places} | {"runs": runs, EXPLAINED: why})
+    return pd.DataFrame(table)
+
+
+def _measured_with(around: Sequence[Sequence[str]]) -> list[str]:
+    """Return what is the same for all runs, once, then the numbered list of runs with what is particular to each."""
+    shared = [part for part in around[0] if len(around) > 1 and all(part in of_run for of_run in around)]
+    particular = ["; ".join(part for part in of_run if part not in shared) for of_run in around]
+    numbered = "\n".join(f"{number}. {text}" for number, text in enumerate(particular, 1))
+    return [f"All runs: {'; '.join(shared)}.", numbered] if shared else [numbered]
 
 
 def request_text(study: str, request: Any) -> str:
