@@ -1,8 +1,8 @@
 """`make bench`: every script of bench/ in turn, then one table of all their aims and the machine they were measured on,
-and the scripts' own tables, of rates beside those of peers.
+and the scripts' own tables.
 
-``--page FILE`` writes the rows of each script between two marks of a page as soon as it has ended; rows of other
-scripts, and what else was written into the page meanwhile, stay. Each row has its day and the load before its script:
+``--page FILE`` writes the rows of each script between two marks of a page as soon as it has ended, with the tables of
+rates beside those of peers; rows of other scripts, and what else was written into the page meanwhile, stay. Each row has its day and the load before its script:
 how many processes were ready to run. The exit code is 1 if an aim is missed or a script ends in another way.
 """
 
@@ -25,6 +25,8 @@ from bounded import AIMS, Aim
 
 BENCH = Path(__file__).parents[1]
 WITH_DATA = "thesis"
+ON_THE_PAGE = ("accuracy", "afxdp_vs_testpmd", "xdpgen_matrix", "xdpgen_rates")
+"""Scripts whose own tables are written into a page: rates beside those of peers."""
 MOST_ROWS = 12
 Found = dict[str, tuple[list[str], list[str]]]
 """By script: its rows of the table of aims, and its own tables."""
@@ -50,7 +52,7 @@ def main() -> int:
         own = rows_of(script.stem, time.monotonic() - began, code, aims, when), tables
         found[script.stem] = own
         if arguments.page:
-            write(arguments.page, {script.stem: own})
+            write(arguments.page, {script.stem: (own[0], own[1] if script.stem in ON_THE_PAGE else [])})
     print(f"\n{table(found)}")
     return int(failed)
 
