@@ -2,8 +2,9 @@
 and the scripts' own tables.
 
 ``--page FILE`` writes the rows of each script between two marks of a page as soon as it has ended, with the tables of
-rates beside those of peers; rows of other scripts, and what else was written into the page meanwhile, stay. Each row has its day and the load before its script:
-how many processes were ready to run. The exit code is 1 if an aim is missed or a script ends in another way.
+rates beside those of peers; rows of other scripts, and what else was written into the page meanwhile, stay. Each row
+has its day and the load before its script: how many processes were ready to run. The exit code is 1 if an aim is missed
+or a script ends in another way.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from bounded import AIMS, Aim
 
 BENCH = Path(__file__).parents[1]
 WITH_DATA = "thesis"
-ON_THE_PAGE = ("accuracy", "afxdp_vs_testpmd", "xdpgen_matrix", "xdpgen_rates")
+ON_THE_PAGE = ("afxdp_vs_testpmd", "xdpgen_matrix", "xdpgen_rates")
 """Scripts whose own tables are written into a page: rates beside those of peers."""
 MOST_ROWS = 12
 Found = dict[str, tuple[list[str], list[str]]]
