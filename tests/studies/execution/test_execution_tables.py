@@ -150,7 +150,10 @@ def test_what_an_object_does_stands_beside_what_a_guest_counted_of_it() -> None:
     assert work(table()).empty
 
 
-def test_too_few_calls_make_no_prime_table(measured: pd.DataFrame) -> None:
+def test_primes_are_ten_calls_behind_five_and_none_of_fewer(measured: pd.DataFrame) -> None:
+    ten = pd.Series([110 + index % 3 + 1 for index in range(5, 15)])
+    ours = primes(measured).set_index("where").loc[f"here: {LABELS['uml']}"]
+    assert ours["jit"] == f"{ten.mean():,.1f} ± {ten.std(ddof=1):,.1f}"
     assert primes(measured[measured["call"] < 14]).empty
 
 
