@@ -113,7 +113,22 @@ class _Reader:
         if parts[0].startswith("call") and parts[-1].startswith("*%"):
             callee = self.registers.get(parts[-1][1:], "?")
         self._remember(text, symbol)
-        self.steps.append(_step(at, text, parts, target, callee, self.name, self.dialect))
+        if parts[0] in self.dialect.indirect:
+            callee, target = callee or "?", None
+        self.steps.append(self._line(at, text, parts, callee, int(target["at"], 16) if target else None))
+
+    def _line(self, at: int, text: str, parts: list[str], callee: str | None, target: int | None) -> CodeLine:
+        kind = self.dialect.kind(parts[0])
+        if kind == "call":
+            return CodeLine(at, kind, text, callee=callee)
+        if kind == "return" or (kind in ("jump", "branch") and callee in _RETURNS):
+            return CodeLine(at, "return", text)
+        if kind in ("jump", "branch"):
+            if callee != self.name or target is None:
+                return CodeLine(at, "return", text, callee=callee or "?")
+            return CodeLine(at, kind, text, target=target)
+        loads, stores = self.dialect.memory(parts[0], " ".join(parts[1:]))
+        return CodeLine(at, kind, text, loads=loads, stores=stores)
 
     def _relocated(self, at: int, relocations: Iterable[re.Match[str] | None]) -> str | None:
         """Return the symbol of this instruction's relocation; objdump also prints those of earlier ones beside it."""
@@ -139,37 +154,6 @@ def _parts(text: str, comment: str) -> list[str]:
     while len(parts) > 1 and parts[0] in _PREFIXES:
         parts.pop(0)
     return parts
-
-
-def _step(
-    at: int,
-    text: str,
-    parts: list[str],
-    target: re.Match[str] | None,
-    callee: str | None,
-    function: str,
-    dialect: Dialect,
-) -> CodeLine:
-    mnemonic = parts[0]
-    kind = dialect.kind(mnemonic)
-    if mnemonic in dialect.indirect:
-        callee, target = callee or "?", None
-    if kind == "call":
-        return CodeLine(at, kind, text, callee=callee)
-    if kind == "return":
-        return CodeLine(at, kind, text)
-    if kind in ("jump", "branch"):
-        return _jump(at, text, kind, target, callee, function)
-    loads, stores = dialect.memory(mnemonic, " ".join(parts[1:]))
-    return CodeLine(at, kind, text, loads=loads, stores=stores)
-
-
-def _jump(at: int, text: str, kind: Kind, target: re.Match[str] | None, callee: str | None, function: str) -> CodeLine:
-    if callee in _RETURNS:
-        return CodeLine(at, "return", text)
-    if callee != function or target is None:
-        return CodeLine(at, "return", text, callee=callee or "?")
-    return CodeLine(at, kind, text, target=int(target["at"], 16))
 
 
 def _x86_memory(mnemonic: str, operands: str) -> tuple[bool, bool]:

@@ -10,7 +10,7 @@ import io
 import struct
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -54,10 +54,6 @@ OTHER = World(86_400_000_000_011, 1_013, 0x7F12_3400_0000, 0x9_7650, 1, 0x5A5A_1
 CALLS = 3
 """A wrapper that keeps its result for later calls does its whole work in the first one only."""
 
-_COUNTED = (
-    *("instructions", "divisions", "quotients", "wide", "digits", "products"),
-    *("loads", "stores", "elsewhere", "stack", "links"),
-)
 _WHOLE = ("strange", "idle", "deepest")
 """Counts of the whole call: what it does before its first look at the clock may slow down what it does behind it."""
 LINE_BYTES = 64
@@ -69,34 +65,43 @@ _STATE_BYTES = 64  # of the state of a walk, behind which a working set has its 
 
 
 @dataclass(frozen=True)
-class Executed:
+class Counts:
     """Counts between the first look at the clock and the last: ``instructions`` of its own (callees' are not).
-
-    Of the whole call are ``strange``, stores into what is neither its record, stack or frame nor that part of the
-    working set which the benchmark may change, ``idle``, instructions that take time and do no work (pauses, fences,
-    atomic ones, those that ask the machine), and ``deepest``, how many bytes of stack it reached.
 
     ``divisions``, of them ``wide`` ones of 64 bits and ``quotients`` without a remainder (of BPF only), and the
     ``digits``, in bits, of all that was divided;
     ``products``: multiplications; ``loads`` and ``stores`` in what the benchmark works on, in how many ``lines`` of a
     cache; accesses to the ``stack``, and those ``elsewhere``; ``clocks``: looks at the clock between the two; ``links``
-    of a chain that were entered. ``result``: what the call gave. ``looks``: what the clock said first and last,
-    ``recorded``: what the call says that it said. ``machine``: whose code it is; '' for BPF.
+    of a chain that were entered.
     """
 
-    instructions: int
-    divisions: int
-    quotients: int
-    wide: int
-    digits: int
-    products: int
-    loads: int
-    stores: int
-    lines: int
-    elsewhere: int
-    stack: int
-    clocks: int
-    links: int
+    instructions: int = 0
+    divisions: int = 0
+    quotients: int = 0
+    wide: int = 0
+    digits: int = 0
+    products: int = 0
+    loads: int = 0
+    stores: int = 0
+    lines: int = 0
+    elsewhere: int = 0
+    stack: int = 0
+    clocks: int = 0
+    links: int = 0
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What one call did: ``counts`` between its looks at the clock, and what it gave, its ``result``.
+
+    ``looks``: what the clock said first and last, ``recorded``: what the call says that it said. ``machine``: whose
+    code it is; '' for BPF.
+    Of the whole call are ``strange``, stores into what is neither its record, stack or frame nor that part of the
+    working set which the benchmark may change, ``idle``, instructions that take time and do no work (pauses, fences,
+    atomic ones, those that ask the machine), and ``deepest``, how many bytes of stack it reached.
+    """
+
+    counts: Counts
     result: int
     looks: tuple[int, int]
     recorded: tuple[int, int]
@@ -104,6 +109,11 @@ class Executed:
     idle: int = 0
     deepest: int = 0
     machine: str = ""
+
+    def facts(self) -> dict[str, object]:
+        """Return all of it by name, in one level."""
+        whole = {name: value for name, value in asdict(self).items() if name != "counts"}
+        return asdict(self.counts) | whole
 
     def in_any_world(self, of_clock: bool) -> Executed:
         """Return what is the same in each world; ``of_clock``: its result is of the clock, which is another one."""
@@ -114,7 +124,7 @@ class _Looks:
     """Running counts, and their values at each clock call."""
 
     def __init__(self, world: World) -> None:
-        self.now = dict.fromkeys(_COUNTED, 0)
+        self.now: dict[str, int] = asdict(Counts())
         self.whole = dict.fromkeys(_WHOLE, 0)
         self._lines: set[int] = set()
         self._then: list[dict[str, int]] = []
@@ -148,8 +158,8 @@ class _Looks:
         _, begin, end, result = struct.unpack("<4Q", record)
         looks = (self._time(0), self._time(len(self._then) - 1))
         counts = {name: last[name] - first[name] for name in first}
-        record_fields = {"looks": looks, "recorded": (begin, end), "lines": len(self._lines)}
-        return Executed(clocks=len(self._then) - 2, result=result, **record_fields, **counts, **self.whole)  # type: ignore[arg-type]
+        counts |= {"lines": len(self._lines), "clocks": len(self._then) - 2}
+        return Executed(Counts(**counts), result, looks, (begin, end), **self.whole)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=256)
@@ -280,13 +290,14 @@ class _MachineCode:
     def __init__(self, content: bytes, function: str, clock: str, benchmark: Benchmark, world: World) -> None:
         self._elf = ELFFile(io.BytesIO(content))
         self._machine = machine_of(self._elf["e_machine"])
+        self._registers = self._machine.registers
         self._is_module = self._elf["e_type"] == "ET_REL"
         self._clock, self._benchmark, self._world, self._looks = clock, benchmark, world, _Looks(world)
         code = 0 if self._is_module else world.far  # a kernel's code lies where 32 bits reach
         self._base, self._stub, self._end = (code + at for at in (_BASE, _STUBS, _END))
         self._record, self._set, self._frame = (world.far + world.origin + at for at in (_RECORD, _SET, _FRAME))
         # As after a call on a machine that keeps the way back there: eight bytes off a multiple of 16.
-        off = 8 if self._machine.link is None else 0
+        off = 8 if self._registers.link is None else 0
         self._stack = world.far + _STACK + _DATA_BYTES - 64 - world.origin % PAGE - off
         self._stubs: dict[str, int] = {}
         self._sections = list(self._elf.iter_sections())
@@ -298,7 +309,7 @@ class _MachineCode:
             self.uc.mem_map(address, _CODE_BYTES)
         for address in (_RECORD, _SET, _FRAME, _STACK):
             self.uc.mem_map(world.far + address, _DATA_BYTES)
-        for register in self._machine.others:
+        for register in self._registers.others:
             self.uc.reg_write(register, world.left)
         self.uc.mem_write(self._stub, self._machine.code * (_CODE_BYTES // len(self._machine.code)))
         self._placed = self._place()
@@ -327,18 +338,18 @@ class _MachineCode:
             self.uc.emu_start(self._entry, self._end, count=_MOST)
         except unicorn.unicorn.UcError as error:
             raise ProgramError(f"{self._benchmark.name}: the emulated call fails: {error}") from None
-        counts = self._looks.between(bytes(self.uc.mem_read(self._record, _RECORD_BYTES)))
-        return replace(counts, machine=self._machine.name)
+        executed = self._looks.between(bytes(self.uc.mem_read(self._record, _RECORD_BYTES)))
+        return replace(executed, machine=self._machine.name)
 
     def _prepare(self) -> None:
         self.uc.mem_write(self._frame, bytes(range(FRAME_BYTES)))
         self.uc.mem_write(self._record, self._benchmark.input.to_bytes(8, "little"))
-        if self._machine.link is None:
+        if self._registers.link is None:
             self.uc.mem_write(self._stack, self._end.to_bytes(8, "little"))
         else:
-            self.uc.reg_write(self._machine.link, self._end)
-        self.uc.reg_write(self._machine.stack, self._stack)
-        for register, value in zip(self._machine.arguments, (self._record, self._set, self._frame), strict=True):
+            self.uc.reg_write(self._registers.link, self._end)
+        self.uc.reg_write(self._registers.stack, self._stack)
+        for register, value in zip(self._registers.arguments, (self._record, self._set, self._frame), strict=True):
             self.uc.reg_write(register, value)
 
     def _on_instruction(self) -> Callable[[Any, int, int, object], None]:
@@ -382,16 +393,16 @@ class _MachineCode:
     def _answer(self, name: str, looks: _Looks) -> None:
         """Do what a function of elsewhere does; what is neither clock nor random (`__fentry__`) only returns."""
         if name == "get_random_u32":
-            self.uc.reg_write(self._machine.result, _RANDOM)
+            self.uc.reg_write(self._registers.result, _RANDOM)
         if name != self._clock:
             return
-        clock_id = self.uc.reg_read(self._machine.arguments[0])
+        clock_id = self.uc.reg_read(self._registers.arguments[0])
         if name == "clock_gettime" and clock_id != time.CLOCK_MONOTONIC:
             raise ProgramError(f"it looks at clock {clock_id}, not at CLOCK_MONOTONIC")
         now_ns = looks.look()
         if name == "clock_gettime":
-            self.uc.mem_write(self.uc.reg_read(self._machine.second), struct.pack("<2Q", *divmod(now_ns, 10**9)))
-        self.uc.reg_write(self._machine.result, 0 if name == "clock_gettime" else now_ns)
+            self.uc.mem_write(self.uc.reg_read(self._registers.second), struct.pack("<2Q", *divmod(now_ns, 10**9)))
+        self.uc.reg_write(self._registers.result, 0 if name == "clock_gettime" else now_ns)
 
     def _place(self) -> Mapping[int, int]:
         """Put the code and data into memory; return where each section begins (of a shared object: its address)."""

@@ -31,9 +31,21 @@ class Relocation:
 
 
 @dataclass(frozen=True)
+class CallRegisters:
+    """What a call has in which register: ``link``: the way back, null if the stack has it; ``second``: the second
+    argument of what it calls; ``others``: nothing, of at most 64 bits or their lowest 64."""
+
+    arguments: tuple[int, int, int]
+    result: int
+    stack: int
+    link: int | None
+    second: int
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class InstructionSet:
-    """``code``: a return to the caller; ``link``: the register with the way back, null if the stack has it; ``others``:
-    registers that a caller hands over nothing in, of at most 64 bits or their lowest 64.
+    """``code``: a return to the caller.
 
     ``divides`` tells whether an instruction is a division, ``is_wide`` whether a division has 64 bits, ``multiplies``
     whether it is a multiplication and nothing else, ``dividend`` which register has the lowest 64 bits of what is
@@ -45,12 +57,7 @@ class InstructionSet:
     architecture: int
     mode: int
     code: bytes
-    arguments: tuple[int, int, int]
-    result: int
-    stack: int
-    link: int | None
-    second: int
-    others: tuple[int, ...]
+    registers: CallRegisters
     relocations: Mapping[int, Relocation]
     divides: Callable[[bytes], bool]
     multiplies: Callable[[bytes], bool]
@@ -282,12 +289,14 @@ MACHINES: dict[str, InstructionSet] = {
         _UC.UC_ARCH_X86,
         _UC.UC_MODE_64,
         b"\xc3",
-        (x86_const.UC_X86_REG_RDI, x86_const.UC_X86_REG_RSI, x86_const.UC_X86_REG_RDX),
-        x86_const.UC_X86_REG_RAX,
-        x86_const.UC_X86_REG_RSP,
-        None,
-        x86_const.UC_X86_REG_RSI,
-        _registers(x86_const, "X86", "RAX RBX RCX RBP GS_BASE", R=range(8, 16), XMM=range(16)),
+        CallRegisters(
+            (x86_const.UC_X86_REG_RDI, x86_const.UC_X86_REG_RSI, x86_const.UC_X86_REG_RDX),
+            x86_const.UC_X86_REG_RAX,
+            x86_const.UC_X86_REG_RSP,
+            None,
+            x86_const.UC_X86_REG_RSI,
+            _registers(x86_const, "X86", "RAX RBX RCX RBP GS_BASE", R=range(8, 16), XMM=range(16)),
+        ),
         _X86,
         _x86_divides,
         _x86_multiplies,
@@ -300,12 +309,14 @@ MACHINES: dict[str, InstructionSet] = {
         _UC.UC_ARCH_ARM64,
         _UC.UC_MODE_ARM,
         bytes.fromhex("c0035fd6"),
-        (arm64_const.UC_ARM64_REG_X0, arm64_const.UC_ARM64_REG_X1, arm64_const.UC_ARM64_REG_X2),
-        arm64_const.UC_ARM64_REG_X0,
-        arm64_const.UC_ARM64_REG_SP,
-        arm64_const.UC_ARM64_REG_X30,
-        arm64_const.UC_ARM64_REG_X1,
-        _registers(arm64_const, "ARM64", "", X=range(3, 30), D=range(32)),
+        CallRegisters(
+            (arm64_const.UC_ARM64_REG_X0, arm64_const.UC_ARM64_REG_X1, arm64_const.UC_ARM64_REG_X2),
+            arm64_const.UC_ARM64_REG_X0,
+            arm64_const.UC_ARM64_REG_SP,
+            arm64_const.UC_ARM64_REG_X30,
+            arm64_const.UC_ARM64_REG_X1,
+            _registers(arm64_const, "ARM64", "", X=range(3, 30), D=range(32)),
+        ),
         _ARM64,
         _arm64_divides,
         _arm64_multiplies,
@@ -318,12 +329,14 @@ MACHINES: dict[str, InstructionSet] = {
         _UC.UC_ARCH_RISCV,
         _UC.UC_MODE_RISCV64,
         bytes.fromhex("8280"),
-        (riscv_const.UC_RISCV_REG_A0, riscv_const.UC_RISCV_REG_A1, riscv_const.UC_RISCV_REG_A2),
-        riscv_const.UC_RISCV_REG_A0,
-        riscv_const.UC_RISCV_REG_SP,
-        riscv_const.UC_RISCV_REG_RA,
-        riscv_const.UC_RISCV_REG_A1,
-        _registers(riscv_const, "RISCV", "", T=range(7), S=range(12), A=range(3, 8), F=range(32)),
+        CallRegisters(
+            (riscv_const.UC_RISCV_REG_A0, riscv_const.UC_RISCV_REG_A1, riscv_const.UC_RISCV_REG_A2),
+            riscv_const.UC_RISCV_REG_A0,
+            riscv_const.UC_RISCV_REG_SP,
+            riscv_const.UC_RISCV_REG_RA,
+            riscv_const.UC_RISCV_REG_A1,
+            _registers(riscv_const, "RISCV", "", T=range(7), S=range(12), A=range(3, 8), F=range(32)),
+        ),
         _RISCV,
         _riscv_divides,
         _riscv_multiplies,

@@ -193,49 +193,56 @@ def unequal(benchmark: Benchmark, executed: Executed, partner: Executed | None) 
 
     Instructions of two machines are compared by what a step comes to on each.
     """
-    task, count = benchmark.task, executed.instructions
+    task, mine = benchmark.task, executed.counts
     here = share(executed.machine, benchmark.family)
     if executed.recorded != executed.looks:
         yield f"a call says that it began and ended at {executed.recorded}, and its clock said {executed.looks}"
-    done = getattr(executed, task.kind)
-    if task.count and done != task.count:
-        yield f"a call makes {done:,} {task.kind} between its clocks, and the algorithm {task.count:,}"
-    expected, clocks = here * task.per_step * task.count, clock_instructions(executed.machine) * (1 + executed.clocks)
-    if not expected / MOST_APART <= count <= expected * MOST_APART + task.around + clocks:
-        yield f"a call executes {count:,} instructions between its clocks, and the algorithm about {expected:,.0f}"
-    products = task.products * task.count + executed.quotients + task.around
-    if executed.products > products + 1 + executed.clocks:
-        yield f"a call multiplies {executed.products:,} times between its clocks, and the algorithm {products:,.0f}"
+    steps = getattr(mine, task.kind)
+    if task.count and steps != task.count:
+        yield f"a call makes {steps:,} {task.kind} between its clocks, and the algorithm {task.count:,}"
+    expected, clocks = here * task.per_step * task.count, clock_instructions(executed.machine) * (1 + mine.clocks)
+    if not expected / MOST_APART <= mine.instructions <= expected * MOST_APART + task.around + clocks:
+        of_algorithm = f"the algorithm about {expected:,.0f}"
+        yield f"a call executes {mine.instructions:,} instructions between its clocks, and {of_algorithm}"
+    products = task.products * task.count + mine.quotients + task.around
+    if mine.products > products + 1 + mine.clocks:
+        yield f"a call multiplies {mine.products:,} times between its clocks, and the algorithm {products:,.0f}"
     if executed.strange:
         yield f"a call stores {executed.strange:,} times into memory that is not the algorithm's to change"
     if executed.idle:
         yield f"a call executes {executed.idle:,} pauses, fences or the like, which do no work"
     yield from _beside_the_work(benchmark, executed)
-    if partner is None:
-        return
+    if partner is not None:
+        yield from _unlike_its_partner(benchmark, executed, partner)
+
+
+def _unlike_its_partner(benchmark: Benchmark, executed: Executed, partner: Executed) -> Iterator[str]:
+    task, mine, other = benchmark.task, executed.counts, partner.counts
     for kind, noun in WITH_PARTNER.items():
-        mine, other = getattr(executed, kind), getattr(partner, kind)
-        if task.count and mine != other and not (kind in _OF_MEMORY and task.kind == "links"):
-            yield f"a call makes {mine:,} {noun} between its clocks, and its partner {other:,}"
-    clocks = max(clocks, clock_instructions(partner.machine) * (1 + partner.clocks))
-    few, many = sorted((count / here, partner.instructions / share(partner.machine, benchmark.family)))
+        ours, theirs = getattr(mine, kind), getattr(other, kind)
+        if task.count and ours != theirs and not (kind in _OF_MEMORY and task.kind == "links"):
+            yield f"a call makes {ours:,} {noun} between its clocks, and its partner {theirs:,}"
+    sides = (executed, partner)
+    clocks = max(clock_instructions(side.machine) * (1 + side.counts.clocks) for side in sides)
+    few, many = sorted(side.counts.instructions / share(side.machine, benchmark.family) for side in sides)
     if many > MOST_APART * few + clocks:
-        yield f"a call executes {count:,} instructions between its clocks, and its partner {partner.instructions:,}"
+        its = f"its partner {other.instructions:,}"
+        yield f"a call executes {mine.instructions:,} instructions between its clocks, and {its}"
     if not benchmark.clock_result and executed.result != partner.result:
         yield f"it gives {executed.result}, and its partner {partner.result}"
 
 
 def _beside_the_work(benchmark: Benchmark, executed: Executed) -> Iterator[str]:
     """Yield what a call does with memory that the algorithm does not work on."""
-    task = benchmark.task
+    task, counts = benchmark.task, executed.counts
     links = task.count if task.kind == "links" else 0
-    clocks = 1 + executed.clocks
+    clocks = 1 + counts.clocks
     elsewhere = ELSEWHERE + _PER_CLOCK["elsewhere"] * clocks + _PER_LINK["elsewhere"] * links
-    if executed.elsewhere > elsewhere:
-        yield f"a call reaches {executed.elsewhere:,} times for memory that the algorithm does not work on"
+    if counts.elsewhere > elsewhere:
+        yield f"a call reaches {counts.elsewhere:,} times for memory that the algorithm does not work on"
     stack = STACK + _PER_CLOCK["stack"] * clocks + _PER_LINK["stack"] * links + task.spills * task.count
-    if executed.stack > stack and not benchmark.trap:
-        yield f"a call reaches {executed.stack:,} times for its stack between its clocks, and {stack:,.0f} are enough"
+    if counts.stack > stack and not benchmark.trap:
+        yield f"a call reaches {counts.stack:,} times for its stack between its clocks, and {stack:,.0f} are enough"
     if executed.deepest > DEEPEST_BYTES:
         yield f"a call needs {executed.deepest:,} bytes of stack"
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -107,14 +107,14 @@ class ExecutionStudy(PlacedSession):
         path = self._object(place.name, point)
         examined = examine(benchmark, wrapper, path, self._objects, self._users(place.name))
         (raw / DISASSEMBLY).write_text(examined.text)
-        executed = asdict(examined.executed) if examined.executed else None
+        executed = examined.executed.facts() if examined.executed else None
         proof = {"object": path.name, "must": str(benchmark.task), "executed": executed, "wrong": examined.wrong}
         (raw / PROOF).write_text(json.dumps(proof) + "\n")
         if examined.wrong:
             raise ProgramError(f"{point.benchmark}, {wrapper}: its proof fails: {'; '.join(examined.wrong)}")
         if examined.executed:
-            facts.work_steps = getattr(examined.executed, benchmark.task.kind)
-            facts.work_instructions = examined.executed.instructions
+            facts.work_steps = getattr(examined.executed.counts, benchmark.task.kind)
+            facts.work_instructions = examined.executed.counts.instructions
         state = self._objects / f"{benchmark.kernel}.state"
         argv = ["--backend", wrapper, "--benchmark", benchmark.kernel, "--object", place.put(path)]
         argv += ["--input", str(benchmark.input), "--calls", str(calls_of(self._plan.request, point))]
