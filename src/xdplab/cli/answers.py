@@ -17,7 +17,7 @@ from xdplab.doctor.checks import Row
 from xdplab.run.listing import KnownRun
 from xdplab.studies.comparing import Unlike
 from xdplab.studies.traffic.audits import AuditEntry, Fit
-from xdplab.studies.traffic.selftest import NegativeControl
+from xdplab.studies.traffic.selftest_cases import NegativeControl
 
 Cell = str | float | int | bool | None
 Cells = dict[str, Cell]

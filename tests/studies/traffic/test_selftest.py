@@ -18,7 +18,6 @@ from xdplab.cli import cli
 from xdplab.studies.traffic import selftest
 from xdplab.studies.traffic.selftest import (
     DELAYS_NS,
-    NegativeControl,
     Selftest,
     delays_found,
     equal_found,
@@ -27,7 +26,7 @@ from xdplab.studies.traffic.selftest import (
     page,
     slowdown_found,
 )  # fmt: skip
-from xdplab.studies.traffic.selftest_cases import SETTING, backlog_found, share_found, switch_found
+from xdplab.studies.traffic.selftest_cases import SETTING, NegativeControl, backlog_found, share_found, switch_found
 
 
 def delayed(error_ns: float = 0.0, verdict: str = "valid") -> pd.DataFrame:
@@ -104,7 +103,7 @@ def test_events_are_counted_exactly_and_one_count_that_is_off_does_not_hold(wron
 def test_a_switch_holds_where_the_trials_after_it_are_invalid_and_it_is_named(verdicts, timed, named, holds) -> None:
     words = {"v": "valid", "i": "invalid"}
     trials = pd.DataFrame({"order": range(4), "verdict": [words[one] for one in verdicts], "bpf_timed_runs": timed})
-    assert switch_found(trials, named)[1] is holds
+    assert switch_found(trials, named).holds is holds
 
 
 @pytest.mark.parametrize(
@@ -112,8 +111,8 @@ def test_a_switch_holds_where_the_trials_after_it_are_invalid_and_it_is_named(ve
 )
 def test_a_count_upstream_holds_where_most_frames_were_dropped_and_no_trial_is_valid(verdict, saw, holds) -> None:
     row = {"verdict": verdict, "actions_received": 10_000, "actions_counted": json.dumps({"drop": saw})}
-    assert backlog_found(pd.DataFrame([row] * 3))[2] is holds
-    assert not backlog_found(pd.DataFrame())[2]
+    assert backlog_found(pd.DataFrame([row] * 3)).holds is holds
+    assert not backlog_found(pd.DataFrame()).holds
 
 
 @pytest.mark.parametrize(
@@ -123,7 +122,7 @@ def test_stamped_frames_of_each_trial_must_be_a_fair_sample(late: tuple[int, ...
     """A fixed distance between stamps that is the period of the delays would meet all of them, or none: one trial of
     four that meets all has the right share over all trials."""
     buckets = [row for t, held in enumerate(late) for row in ((str(t), 900, 1000 - held), (str(t), 100_500, held))]
-    assert share_found(pd.DataFrame(buckets, columns=["trial_id", "latency_ns", "count"]))[1] is holds
+    assert share_found(pd.DataFrame(buckets, columns=["trial_id", "latency_ns", "count"])).holds is holds
 
 
 def standing(ratio: float, half: float) -> Standing:

@@ -26,19 +26,15 @@ from xdplab.studies.traffic import audits, kind, race, runs
 from xdplab.studies.traffic.comparison import around
 from xdplab.studies.traffic.rows import latencies_of
 from xdplab.studies.traffic.selftest_cases import (
-    ERROR,
     HELD_BACK,
-    SETTING,
-    SHARE,
     SLOW,
-    SWITCHED_AFTER,
     TRAFFIC,
     TRIALS,
+    NegativeControl,
     Switching,
     backlog_found,
     share_found,
     steering,
-    switch_blocks,
     switch_found,
 )
 
@@ -56,17 +52,6 @@ SLOWDOWN, SLOW_FRAME_NS = 0.03, 2000
 REPETITIONS = 3
 MOST_PAIRS = 100
 """A race by slices ended after 8 pairs, the fewest that have an interval, on a busy machine too."""
-
-
-@dataclass(frozen=True)
-class NegativeControl:
-    """One injected fault: the result, the allowed range, and whether the result is within it."""
-
-    control: str
-    injected: str
-    found: str
-    allowed: str
-    holds: bool
 
 
 @dataclass(frozen=True)
@@ -108,7 +93,7 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
     )
     sampled = measured(sampling_plan(lab.name))
     with Switching(lab, observer) as switching:
-        switched = measured(switch_plan(lab.name), switching)
+        switched = runs.settled_trials(measured(switch_plan(lab.name), switching))
     with steering(lab):
         behind = runs.settled_trials(measured(backlog_plan(lab.name)))
     controls = [
@@ -116,9 +101,9 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
         *events_found(counted),
         equal_found(race.standing_of(equal)),
         slowdown_found(race.standing_of(slow), period_ns(runs.settled_trials(slow), delay_ns=0), period_frames),
-        sample_found(sampled),
-        setting_found(switched),
-        upstream_found(behind),
+        share_found(latencies_of(sampled)),
+        switch_found(switched, settings_named(switched)),
+        backlog_found(behind),
     ]
     return Selftest(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -203,7 +188,8 @@ def backlog_plan(lab: str) -> Plan:
 
 def switch_plan(lab: str) -> Plan:
     """One point, in whose run BPF statistics are switched on."""
-    return _plan(lab, "selftest-switch", switch_blocks(), window_s=0.2, repetitions=TRIALS)
+    block = {"points": {"mode": "native", "accesses": 0}, "traffic": {"load": "max", "flows": 1}}
+    return _plan(lab, "selftest-switch", [block], window_s=0.2, repetitions=TRIALS)
 
 
 EQUAL = ("array", "chase")
@@ -315,26 +301,9 @@ def slowdown_found(standing: Standing, period: float, period_frames: int) -> Neg
     return _control("doctored slow-down", what, standing.text, "b is slower", holds)
 
 
-def sample_found(run: RunDirectory) -> NegativeControl:
-    """Of a trial's stamped frames as many are held back as of all."""
-    text, holds = share_found(latencies_of(run))
-    injected = f"each {HELD_BACK['delay_every']}th frame held back for {HELD_BACK['delay_ns'] / 1e3:g} µs"
-    return _control("sampling", injected, text, f"{SHARE:.0%}, within {100 * ERROR:g} points", holds)
-
-
-def setting_found(run: RunDirectory) -> NegativeControl:
-    """BPF statistics on in mid-run: trials after the switch are invalid, and the audit names the setting."""
-    table = runs.settled_trials(run)
-    named = " ".join(one.what for one in audits.findings(table) if one.rule == "settings differ")
-    expected = f"invalid after the switch, and {SETTING} named"
-    text, holds = switch_found(table, named)
-    return _control("switched setting", f"BPF statistics on after {SWITCHED_AFTER} trials", text, expected, holds)
-
-
-def upstream_found(trials: pd.DataFrame) -> NegativeControl:
-    """Frames that the link counted and a backlog dropped are none that the program processed."""
-    injected, text, holds = backlog_found(trials)
-    return _control("count upstream", injected, text, "invalid", holds)
+def settings_named(trials: pd.DataFrame) -> str:
+    """Return what the audit says of settings that differ."""
+    return " ".join(one.what for one in audits.findings(trials) if one.rule == "settings differ")
 
 
 def _control(control: str, injected: str, text: str, allowed: str, holds: bool) -> NegativeControl:

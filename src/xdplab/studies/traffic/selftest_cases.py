@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pandas as pd
 
@@ -19,6 +20,18 @@ from xdplab.labs import Lab
 from xdplab.labs.servers.ports import online_cpus
 from xdplab.run.progress import Observer
 from xdplab.run.state import AnyTrial, Attempt, RunState
+
+
+@dataclass(frozen=True)
+class NegativeControl:
+    """One injected fault: the result, the allowed range, and whether the result is within it."""
+
+    control: str
+    injected: str
+    found: str
+    allowed: str
+    holds: bool
+
 
 SLOW: dict[str, int] = {"drop_every": 1, "delay_every": 1, "delay_ns": 2000}
 """The constants of a program that takes longer for a frame than the sender."""
@@ -42,15 +55,16 @@ def _write(lab: Lab, file: str, mask: str) -> None:
     lab.dut.run(["sh", "-c", 'echo "$1" > "$2"', "sh", mask, file])
 
 
-def backlog_found(trials: pd.DataFrame) -> tuple[str, str, bool]:
-    """Return what was injected and found: a trial whose link counted what the program never saw must not be valid."""
+def backlog_found(trials: pd.DataFrame) -> NegativeControl:
+    """Frames that the link counted and a backlog dropped are none that the program processed: no trial is valid."""
     injected, verdicts, holds = [], [], []
     for row in trials.to_dict("records"):
         counted, saw = row["actions_received"], sum(json.loads(row["actions_counted"] or "{}").values())
         injected.append(f"the program saw {saw} of {counted} frames")
         verdicts.append(str(row["verdict"]))
         holds.append(saw < (1 - LEAST) * counted and row["verdict"] == "invalid")
-    return "; ".join(injected), ", ".join(verdicts), bool(holds) and all(holds)
+    held = bool(holds) and all(holds)
+    return NegativeControl("count upstream", "; ".join(injected), ", ".join(verdicts), "invalid", held)
 
 
 HELD_BACK: dict[str, int] = {"delay_ns": 100_000, "delay_every": 4}
@@ -60,31 +74,26 @@ ERROR = 0.1
 """Five standard errors of the share among the 500 stamped frames of a trial."""
 
 
-def share_found(latencies: pd.DataFrame) -> tuple[str, bool]:
-    """Return the share of each trial's stamped frames that were held back, in words, and whether it is that of all
-    frames.
+def share_found(latencies: pd.DataFrame) -> NegativeControl:
+    """Of each trial's stamped frames, the share of those that were held back is that of all frames.
 
     ``latencies`` has a row per bucket (`latencies_of`). If each fourth frame were stamped, it would be all or none in
     a trial, and anything in the mean of some trials.
     """
     late = latencies["latency_ns"] > HELD_BACK["delay_ns"] / 2
     counted = latencies.assign(held=latencies["count"] * late).groupby("trial_id")[["held", "count"]].sum()
-    if counted.empty:
-        return "no stamped frame came back", False
     shares = counted["held"] / counted["count"]
-    text = f"{', '.join(f'{share:.1%}' for share in shares)} of {counted['count'].sum()} stamped frames"
-    return text, bool((shares - SHARE).abs().le(ERROR).all())
+    percents = ", ".join(f"{share:.1%}" for share in shares)
+    text = f"{percents} of {counted['count'].sum()} stamped frames" if percents else "no stamped frame came back"
+    injected = f"each {HELD_BACK['delay_every']}th frame held back for {HELD_BACK['delay_ns'] / 1e3:g} µs"
+    holds = bool(percents) and bool((shares - SHARE).abs().le(ERROR).all())
+    return NegativeControl("sampling", injected, text, f"{SHARE:.0%}, within {100 * ERROR:g} points", holds)
 
 
 SWITCHED_AFTER, TRIALS = 2, 4
 """The statistics are off in so many trials, and on in the others."""
 SETTING = "kernel.bpf_stats_enabled"
 _SWITCH = f"sysctl -qw {SETTING}=1 || exit 1; let_go() {{ sysctl -qw {SETTING}=0; }}"
-
-
-def switch_blocks() -> list[dict[str, Any]]:
-    """Return the blocks of the plan: one program, which has `TRIALS` repetitions."""
-    return [{"points": {"mode": "native", "workload": "array", "accesses": 0}, "traffic": {"load": "max", "flows": 1}}]
 
 
 class Switching:
@@ -119,9 +128,8 @@ class Switching:
             self._held.close()
 
 
-def switch_found(trials: pd.DataFrame, named: str) -> tuple[str, bool]:
-    """Return what a run says of the switch, and whether it is right: trials are valid before it and invalid after it,
-    and the finding ``named`` has the setting."""
+def switch_found(trials: pd.DataFrame, named: str) -> NegativeControl:
+    """Trials are valid before the switch and invalid after it, and the finding ``named`` has the setting."""
     rows = trials.sort_values("order")
     valid = rows["verdict"].eq("valid").fillna(False).tolist()
     timed = rows["bpf_timed_runs"].fillna(0).gt(0).tolist()
@@ -131,4 +139,9 @@ def switch_found(trials: pd.DataFrame, named: str) -> tuple[str, bool]:
         f"{TRIALS - SWITCHED_AFTER} after; {'' if is_named else 'not '}named by the audit"
     )
     off = [False] * SWITCHED_AFTER + [True] * (TRIALS - SWITCHED_AFTER)
-    return text, is_named and timed == off and valid == [not on for on in off]
+    holds = is_named and timed == off and valid == [not on for on in off]
+    injected, allowed = (
+        f"BPF statistics on after {SWITCHED_AFTER} trials",
+        f"invalid after the switch, and {SETTING} named",
+    )
+    return NegativeControl("switched setting", injected, text, allowed, holds)
