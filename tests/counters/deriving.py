@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 
 from xdplab.counters import Counters, Readings, counted
@@ -18,6 +19,13 @@ def readings_of(
     """Return the readings of ``files``: before, after, recorded."""
     merged = {name: data for mapping in files for name, data in mapping.items()}
     return Readings(merged, mode, shared, {} if dut_cpus is None else {"dut": dut_cpus}, working, queues)
+
+
+def link(rx: int, tx: int) -> bytes:
+    """Return what `ip -s -j link` says of an interface with these packets."""
+    none = {"bytes": 0, "errors": 0, "dropped": 0}
+    stats = {"rx": {"packets": rx, **none}, "tx": {"packets": tx, **none}}
+    return json.dumps([{"ifname": "eth1", "stats64": stats, "xdp": {"attached": []}}]).encode()
 
 
 def derive(*files: Mapping[str, bytes], **how: object) -> Counters:

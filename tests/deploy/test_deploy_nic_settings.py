@@ -224,13 +224,6 @@ def test_between_blocks_a_table_fits_the_queues_there_are(table: str, queues: in
     assert before.with_queues(queues).values["rss.table"] == then
 
 
-@pytest.mark.parametrize(("key", "value", "table"), [("equal", 2, "equal 2"), ("weight", "32 96", "weight 1 3")])
-def test_a_state_that_an_older_version_stored_is_read(key: str, value: object, table: str) -> None:
-    data = Snapshot("dut", "e", "", {"link.mtu": 1500}, {}).to_json()
-    data["values"][f"rss.{key}"] = value
-    assert Snapshot.from_json(data).values == {"link.mtu": 1500, "rss.table": table}
-
-
 def test_weights_that_the_table_is_too_small_for_are_rounded_and_another_form_is_not() -> None:
     applied = Applied("dut", "e", {"rss.table": "weight 1 2"}, {}, {"rss.table": "weight 21 43"})
     applied.require(rounded=True)

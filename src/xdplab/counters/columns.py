@@ -243,10 +243,9 @@ def _metric(readings: Readings, file: str) -> float:
 def unreadable(path: Path) -> str | None:
     """Return which readings of the DUT in ``path`` are missing or truncated; None if all are whole.
 
-    A failed tool leaves its error message instead of its output: this counts as a reading, unless it is empty. A run
-    made before a collector was added has neither of its readings.
+    A failed tool leaves its error message instead of its output: this counts as a reading, unless it is empty.
     """
-    judged = [row for row in COLLECTORS if not row.once and (row.always or any(path.glob(f"dut.{row.name}.*")))]
+    judged = (row for row in COLLECTORS if not row.once)
     messages = (_unreadable(path, row, when) for row in judged for when in ("before", "after"))
     return "; ".join(message for message in messages if message) or None
 

@@ -365,11 +365,8 @@ DRIVERS = (
     *(replace(_OCTEONTX2, name=name) for name in ("rvu-nicpf", "rvu-nicvf")),
 )
 
-_BY_LAYOUT = (("veth", "peer_ifindex"), ("virtio_net", r"tx(?:_queue_)?[0-9]+_xdp_tx_drops"))
-"""Runs of older versions did not record the driver's name; they used one of these two, recognised by a counter."""
 
-
-def driver_of(counters: Mapping[str, int], name: str | None) -> Driver | None:
+def driver_of(counters: Mapping[str, int], name: str) -> Driver | None:
     """Return the row of the driver called ``name`` whose receive counters are there; None if no row fits.
 
     Among several of them, it is the first that lacks the fewest of its names.
@@ -378,9 +375,7 @@ def driver_of(counters: Mapping[str, int], name: str | None) -> Driver | None:
 
 
 @lru_cache(maxsize=64)  # the counters of an attempt are asked for dozens of times
-def _row_for(counters: frozenset[str], name: str | None) -> Driver | None:
-    if name is None:
-        name = next((name for name, sign in _BY_LAYOUT if any(re.fullmatch(sign, key) for key in counters)), None)
+def _row_for(counters: frozenset[str], name: str) -> Driver | None:
     fitting = [row for row in DRIVERS if row.name == name and not absent(counters, row.received)]
     return min(fitting, key=lambda row: len(absent(counters, row.names)), default=None)
 

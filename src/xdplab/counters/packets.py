@@ -50,7 +50,7 @@ def driver_of(readings: Readings, role: Role) -> Driver:
     counters, name = readings.driver(role, "before"), readings.driver_name(role)
     driver = drivers.driver_of(counters, name)
     if driver is None:
-        raise Absent(f"counters/drivers.py has no row for {f'the driver {name}' if name else 'these counters'}")
+        raise Absent(f"counters/drivers.py has no row for the driver {name}")
     return driver
 
 

@@ -52,12 +52,8 @@ class Readings:
     def driver(self, role: Role, when: When) -> dict[str, int]:
         return cast("dict[str, int]", self._snapshot(role, "ethtool", when))
 
-    def driver_name(self, role: Role) -> str | None:
-        """Return the driver's name; None in runs of older versions, which did not record it."""
-        try:
-            return cast("str", self._snapshot(role, "driver", "before"))
-        except Absent:
-            return None
+    def driver_name(self, role: Role) -> str:
+        return cast("str", self._snapshot(role, "driver", "before"))
 
     def softnet(self, role: Role, when: When) -> tuple[SoftnetCpu, ...]:
         return cast("tuple[SoftnetCpu, ...]", self._snapshot(role, "softnet", when))

@@ -27,8 +27,7 @@ class Collector:
 
     ``words``: a command, a file or patterns of files, as ``kind`` says; `{device}` stands for the host's interface.
     ``extension`` is its record's; ``yields`` says what it is for.
-    ``once``: it is read before the window only, and no verdict rests on it. ``always``: every run has read it, so that
-    a run without it is damaged; a later collector leaves older runs valid.
+    ``once``: it is read before the window only, and no verdict rests on it.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Collector:
     parser: Callable[[bytes | str], object]
     yields: str
     once: bool = False
-    always: bool = False
     kind: Literal["run", "file", "settings"] = "run"
 
     def reading(self, device: str) -> HostReading:
@@ -71,13 +69,12 @@ COLLECTORS = (
     Collector("driver", ("ethtool", "-i", "{device}"), "txt", parse_driver, "whose counters these are", once=True),
     Collector("settings", ("{device}", *MACHINE_FILES, *PORT_FILES), "txt", parse_settings,
               "what costs time and can change", kind="settings"),
-    Collector("ethtool", ("ethtool", "-S", "{device}"), "txt", parse_statistics, "the driver's counters by queue",
-              always=True),
+    Collector("ethtool", ("ethtool", "-S", "{device}"), "txt", parse_statistics, "the driver's counters by queue"),
     Collector("softnet", ("/proc/net/softnet_stat",), "txt", parse_softnet, "backlog drops, squeezes by CPU",
-              always=True, kind="file"),
-    Collector("iplink", ("ip", "-s", "-j", "link", "show", "dev", "{device}"), "json", parse_link, "link counters, XDP",
-              always=True),
-    Collector("procstat", ("/proc/stat",), "txt", parse_procstat, "CPU time by CPU", always=True, kind="file"),
+              kind="file"),
+    Collector("iplink", ("ip", "-s", "-j", "link", "show", "dev", "{device}"), "json", parse_link,
+              "link counters, XDP"),
+    Collector("procstat", ("/proc/stat",), "txt", parse_procstat, "CPU time by CPU", kind="file"),
 )  # fmt: skip
 
 RECORDERS = (

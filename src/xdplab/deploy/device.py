@@ -46,13 +46,8 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Snapshot:
-        """Read the result of `to_json`, also of a version whose RSS table was a number or a list of weights."""
-        taken = cls(**data)
-        values = dict(taken.values)
-        for kind in ("equal", "weight"):
-            if (numbers := values.pop(f"rss.{kind}", None)) is not None:
-                values["rss.table"] = spread(kind, [int(number) for number in str(numbers).split()]) or ""
-        return replace(taken, values=values)
+        """Read the result of `to_json`."""
+        return cls(**data)
 
     def only(self, keys: Iterable[str]) -> Snapshot:
         """Return the snapshot of these settings alone."""
