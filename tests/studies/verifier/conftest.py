@@ -30,12 +30,17 @@ def bpfverify(folder: Path) -> str:
     return build_tool(LocalHost(), "bpfverify", str(folder / "cache"))
 
 
+def source_tree(target: Path) -> Path:
+    """Return a copy of bpfverify's source, in which nothing is built yet."""
+    shutil.copytree(shipped("bpfverify"), target, ignore=shutil.ignore_patterns("*.o", "bpfverify", "fuzz"))
+    shutil.copytree(shipped("common"), target / "common")
+    return target
+
+
 @pytest.fixture(scope="session")
 def sanitized(folder: Path) -> str:
     """The same program with AddressSanitizer and UndefinedBehaviorSanitizer."""
-    target = folder / "sanitized"
-    shutil.copytree(shipped("bpfverify"), target, ignore=shutil.ignore_patterns("*.o", "bpfverify", "fuzz"))
-    shutil.copytree(shipped("common"), target / "common")
+    target = source_tree(folder / "sanitized")
     subprocess.run(["make", "-s", "SANITIZE=1"], cwd=target, check=True, capture_output=True)
     return str(target / "bpfverify")
 

@@ -9,9 +9,14 @@ HEAD = """
 #include <bpf/bpf_helpers.h>
 char LICENSE[] SEC("license") = "GPL";
 """
-OUT_OF_BOUNDS = (
-    HEAD
-    + """
+
+
+def source_of(text: str) -> str:
+    """Return C text after what each program includes, with its licence."""
+    return HEAD + text
+
+
+OUT_OF_BOUNDS = source_of("""
 SEC("xdp")
 int reads_beyond(struct xdp_md *context) {
     volatile unsigned char *data = (void *)(long)context->data;
@@ -19,42 +24,30 @@ int reads_beyond(struct xdp_md *context) {
         return XDP_DROP;
     return data[100] ? XDP_PASS : XDP_DROP;
 }
-"""
-)
-HELPER = (
-    HEAD
-    + """
+""")
+HELPER = source_of("""
 SEC("xdp")
 int asks_for_a_helper(struct xdp_md *context) {
     return bpf_get_stackid(context, 0, 0) > 0 ? XDP_PASS : XDP_DROP;
 }
-"""
-)
-OVERRIDE = (
-    HEAD
-    + """
+""")
+OVERRIDE = source_of("""
 SEC("kprobe/schedule")
 int overrides(void *context) {
     bpf_override_return(context, 0);
     return 0;
 }
-"""
-)
-OF_THE_KERNEL = (
-    HEAD
-    + """
+""")
+OF_THE_KERNEL = source_of("""
 SEC("tp_btf/sched_switch")
 int seen(void *context)
 {
     return 0;
 }
-"""
-)
+""")
 """It attaches to what the kernel's BTF describes, so libbpf reads that."""
 
-GLOBALS = (
-    HEAD
-    + """
+GLOBALS = source_of("""
 const volatile unsigned int rounds = 2;
 const volatile signed char shift = 0;
 volatile unsigned long long base = 1;
@@ -68,8 +61,7 @@ int configured(struct xdp_md *context) {
         base += sum;
     return sum + base + table[1] > 100 ? XDP_DROP : XDP_PASS;
 }
-"""
-)
+""")
 LEGACY_MAP = """
 struct {
     unsigned int type, key_size, value_size, max_entries;
@@ -84,8 +76,7 @@ struct {
 } counts SEC(".maps");
 """
 CALLS = (
-    HEAD
-    + LEGACY_MAP
+    source_of(LEGACY_MAP)
     + """
 static __attribute__((noinline)) unsigned long deeper(unsigned int key) {
     unsigned long *value = bpf_map_lookup_elem(&counts, &key);
@@ -100,9 +91,7 @@ SEC("classifier")
 int second(struct __sk_buff *context) { return deeper(context->ifindex) & 1; }
 """
 )
-MAP_IN_MAP = (
-    HEAD
-    + """
+MAP_IN_MAP = source_of("""
 struct definition {
     unsigned int type, key_size, value_size, max_entries, map_flags, inner_map_idx, numa_node;
 };
@@ -118,8 +107,7 @@ int looks_twice(struct __sk_buff *context) {
     value = bpf_map_lookup_elem(found, &key);
     return value ? *value : 0;
 }
-"""
-)
+""")
 SECTION = struct.Struct("<IIQQQQIIQQ")
 SHT_RELA, SHT_REL = 4, 9
 
@@ -159,9 +147,7 @@ def cyclic(content: bytes) -> bytes:
     return with_sections(content, table)
 
 
-STATIC_AND_PINNED = (
-    HEAD
-    + """
+STATIC_AND_PINNED = source_of("""
 #define PIN_OF_ANOTHER_LOADER 16
 struct {
     __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -178,11 +164,8 @@ int entry(struct xdp_md *context) {
     bpf_tail_call(context, &calls, 1);
     return XDP_PASS;
 }
-"""
-)
-HUGE_HASH = (
-    HEAD
-    + """
+""")
+HUGE_HASH = source_of("""
 struct {
     __uint(type, BPF_MAP_TYPE_%s);
     __uint(max_entries, %d);
@@ -195,25 +178,19 @@ int looks_up(struct xdp_md *context) {
     unsigned char *value = bpf_map_lookup_elem(&table, &key);
     return value && value[4095] ? XDP_PASS : XDP_DROP;
 }
-"""
-)
+""")
 
-SLEEPS = (
-    HEAD
-    + """
+SLEEPS = source_of("""
 SEC("uprobe.multi.s//bin/true:main")
 int sleeps(void *context) {
     char word[8];
 
     return bpf_copy_from_user(word, sizeof(word), context) < 0;
 }
-"""
-)
+""")
 """A section that libbpf knows from 1.3 on. Without its flag the kernel refuses the helper, which may sleep."""
 
-STORAGE = (
-    HEAD
-    + """
+STORAGE = source_of("""
 struct {
     __uint(type, %d);
     __uint(map_flags, %d);
@@ -225,13 +202,10 @@ SEC("cgroup_skb/egress")
 int passes(struct __sk_buff *context) {
     return (long)&held != 0;
 }
-"""
-)
+""")
 """A map whose entries the kernel counts itself: it refuses any other number than 0."""
 
-EXCEPTION = (
-    HEAD
-    + """
+EXCEPTION = source_of("""
 __attribute__((btf_decl_tag("exception_callback:caught"))) SEC("tc")
 int throws(struct __sk_buff *context) {
     return 0;
@@ -240,6 +214,5 @@ int throws(struct __sk_buff *context) {
 __attribute__((noinline)) int caught(unsigned long cookie) {
     return cookie == 0;
 }
-"""
-)
+""")
 """libbpf hands over the callback from 1.3 on; without it the kernel refuses a program that is right."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.studies.verifier.conftest import source_tree
 from tests.studies.verifier.objects import CALLS, MAP_IN_MAP, cyclic, to_rela
 
 from xdplab.formats.verifier_log import parse_bpfverify
-from xdplab.resources import shipped
 
 pytestmark = pytest.mark.thorough
 
@@ -40,12 +39,17 @@ def corruptions(content: bytes, rng: random.Random) -> Iterator[bytes]:
 
 
 @pytest.fixture
-def corrupted(compile_text, compile_member, tmp_path: Path) -> list[Path]:
+def originals(compile_text, compile_member) -> list[bytes]:
+    paths = (compile_member("double_strcmp", 3), compile_text(CALLS), compile_text(MAP_IN_MAP))
+    return [path.read_bytes() for path in paths]
+
+
+@pytest.fixture
+def corrupted(originals: list[bytes], tmp_path: Path) -> list[Path]:
     rng = random.Random(SEED)
-    originals = [compile_member("double_strcmp", 3), compile_text(CALLS), compile_text(MAP_IN_MAP)]
     paths = []
     for rank, original in enumerate(originals):
-        for number, content in enumerate(corruptions(original.read_bytes(), rng)):
+        for number, content in enumerate(corruptions(original, rng)):
             paths.append(tmp_path / f"{rank}-{number:03}.o")
             paths[-1].write_bytes(content)
     return paths
@@ -74,17 +78,15 @@ def fuzz(tmp_path: Path) -> str:
     entry = b"int LLVMFuzzerTestOneInput(const char *data, unsigned long size) { return 0; }"
     if subprocess.run(probe, input=entry, capture_output=True).returncode:
         pytest.skip("clang here comes without libFuzzer")
-    shutil.copytree(shipped("bpfverify"), tmp_path / "fuzz", ignore=shutil.ignore_patterns("*.o", "bpfverify", "fuzz"))
-    shutil.copytree(shipped("common"), tmp_path / "fuzz" / "common")
-    subprocess.run(["make", "-s", "fuzz"], cwd=tmp_path / "fuzz", check=True, capture_output=True)
+    subprocess.run(["make", "-s", "fuzz"], cwd=source_tree(tmp_path / "fuzz"), check=True, capture_output=True)
     return str(tmp_path / "fuzz" / "fuzz")
 
 
-def test_twenty_thousand_fuzzed_objects_are_read(fuzz: str, compile_text, compile_member, tmp_path: Path):
+def test_twenty_thousand_fuzzed_objects_are_read(fuzz: str, originals: list[bytes], tmp_path: Path):
     seeds = tmp_path / "seeds"
     seeds.mkdir()
-    for rank, path in enumerate([compile_member("double_strcmp", 3), compile_text(CALLS), compile_text(MAP_IN_MAP)]):
-        (seeds / f"{rank}.o").write_bytes(path.read_bytes())
+    for rank, original in enumerate(originals):
+        (seeds / f"{rank}.o").write_bytes(original)
     argv = [fuzz, "-runs=20000", f"-seed={SEED}", f"-artifact_prefix={tmp_path}/", str(seeds)]
     done = subprocess.run(argv, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]

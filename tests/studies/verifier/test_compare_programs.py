@@ -12,12 +12,13 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tests.studies.verifier.rows import row as made_up_row
+from tests.studies.verifier.rows import table
 
 from xdplab.cli import cli
 from xdplab.errors import FormatError, PlanError, ResultsError
 from xdplab.formats.veristat_csv import parse_veristat
 from xdplab.studies.verifier.compare_programs import ComparisonOptions, compared, side_of_csv, side_of_run, sides_within
-from xdplab.studies.verifier.rows import COLUMNS
 from xdplab.studies.verifier.runs import STUDY, VerifierRequest
 
 RECORDED = Path(__file__).parents[2] / "formats" / "recorded" / "veristat"
@@ -25,15 +26,11 @@ OLD, NEW = RECORDED / "demo.csv", RECORDED / "demo-new.csv"
 
 
 def row(program: str, **fields: Any) -> dict[str, Any]:
-    known = {
-        "verifier": "linux", "kernel": "host", "label": "Linux 6.18", "corpus": "c", "object": "demo.o", "sha256": "s",
-        "section": "xdp", "program": program, "verdict": "accepted", "processed_insns": 100, "verify_ns": 1000.0,
-    }  # fmt: skip
-    return {c.name: None for c in COLUMNS} | known | fields
+    return made_up_row(**{"object": "demo.o", "program": program, "verify_ns": 1000.0, "label": "Linux 6.18"} | fields)
 
 
 def run_of(*rows: dict[str, Any], kernels: tuple[str, ...] = ("host",), name: str = "run") -> Any:
-    frame = pd.DataFrame(list(rows)).astype({c.name: c.dtype for c in COLUMNS})
+    frame = table(*rows)
     return SimpleNamespace(
         kind=SimpleNamespace(name="verifier"),
         directory=SimpleNamespace(name=name),
@@ -69,16 +66,15 @@ def test_stacks_are_compared_filtered_and_judged():
     assert of(old, new, filters=("stack_sum_bytes_b>100",)).programs["program"].tolist() == ["p"]
 
 
-def test_veristats_stack_is_the_sum():
-    (found,) = parse_veristat("file_name,prog_name,verdict,stack_depth\na.o,p,success,152\n")
-    assert found["stack_sum_bytes"] == 152
+def test_what_veristat_did_not_obtain_is_null_and_its_stack_is_the_sum():
+    names = "file_name,prog_name,verdict,total_insns,mem_peak,prog_size_jited,stack_depth"
+    first, second = parse_veristat(f"{names}\na.o,p,success,N/A,-1,12,152\nb.o,p,success,7,2,,\n")
+    columns = ("processed_insns", "cgroup_peak_bytes", "jited_bytes", "stack_sum_bytes")
+    assert [first[name] for name in columns] == [None, None, 12, 152]
+    assert [second[name] for name in columns] == [7, 2 << 20, None, None]
 
 
-def test_what_veristat_did_not_obtain_is_null():
-    names = "file_name,prog_name,verdict,total_insns,mem_peak,prog_size_jited"
-    first, second = parse_veristat(f"{names}\na.o,p,success,N/A,-1,12\nb.o,p,success,7,2,\n")
-    assert (first["processed_insns"], first["cgroup_peak_bytes"], first["jited_bytes"]) == (None, None, 12)
-    assert (second["processed_insns"], second["cgroup_peak_bytes"], second["jited_bytes"]) == (7, 2 << 20, None)
+NAMES = "file_name,prog_name,verdict,total_insns\n"
 
 
 @pytest.mark.parametrize(
@@ -88,12 +84,8 @@ def test_what_veristat_did_not_obtain_is_null():
         "a,b\n1,2\n",
         "file_name,prog_name,verdict_base,verdict_comp\na.o,p,success,success\n",
         "file_name,prog_name,verdict\na.o,p,perhaps\n",
-        "file_name,prog_name,verdict,total_insns\na.o,p,success,many\n",
-        "file_name,prog_name,verdict,total_insns\na.o,p,success,98",
-        "file_name,prog_name,verdict,total_insns\na.o,p,success\n",
-        "file_name,prog_name,verdict,total_insns\na.o,p,success,98,7\n",
-        'file_name,prog_name,verdict,total_insns\n"a.o,p,success,98\nb.o,p,success,98\n',
-        "file_name,prog_name,verdict,total_insns\n",
+        *(NAMES + end for end in ("", "a.o,p,success,many\n", "a.o,p,success,98", "a.o,p,success\n")),
+        *(NAMES + end for end in ("a.o,p,success,98,7\n", '"a.o,p,success,98\nb.o,p,success,98\n')),
     ],
 )
 def test_what_is_no_table_of_veristat_is_refused(text):
@@ -159,9 +151,6 @@ def test_a_threshold_that_cannot_be_judged_is_no_success():
     assert of(run_of(row("p")), run_of(row("q"))).exit_code == 2
     from_zero = of(run_of(row("p", total_states=0)), run_of(row("p", total_states=3)), thresholds=("total_states=50",))
     assert from_zero.exit_code == 1, "any growth from 0 is beyond any percentage"
-
-
-def test_a_program_that_is_accepted_no_longer_is_beyond_any_threshold():
     assert of(run_of(row("p")), run_of(row("p", verdict="rejected"))).exit_code == 1
     assert of(run_of(row("p", verdict="rejected")), run_of(row("p"))).exit_code == 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 from xdplab.studies.kinds import open_run
 from xdplab.studies.study_kind import failures
-from xdplab.studies.verifier import compare_programs
+from xdplab.studies.verifier.compare_programs import ComparisonOptions, compared, side_of_run
 from xdplab.studies.verifier.generated import find_compilers
 from xdplab.studies.verifier.runs import STUDY, VerifierRequest
 from xdplab.studies.verifier.study import VerifierFacts, VerifierStudy
@@ -53,6 +52,10 @@ def command(*arguments: str) -> str:
     return spoken("study", "verifier", *arguments)
 
 
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def test_one_command_from_objects_to_tables_and_figures(objects: Path, tmp_path: Path):
     said = command(str(objects), *NOTHING_ELSE, "--out", str(tmp_path / "results"))
     (path,) = (tmp_path / "results").iterdir()
@@ -80,66 +83,44 @@ def _require_told_apart(usual: Path, given: Path, words: str) -> None:
     (plain,), (named,) = (set(table["label"]) for table in rows)
     assert named == f"{plain} ({words})"
     a, b = (open_run(run) for run in (usual, given))
-    found = compare_programs.compared(
-        compare_programs.side_of_run(a), compare_programs.side_of_run(b), compare_programs.ComparisonOptions()
-    )
-    assert [words in name for name in found.names] == [False, True]
-    assert len(found.programs) == 1
+    both = compared(side_of_run(a), side_of_run(b), ComparisonOptions())
+    assert [words in name for name in both.names] == [False, True]
+    assert len(both.programs) == 1
     points = a.compare(b, "memory_bytes").decision.points
-    assert len(points) == 2
-    assert points["ratio"].isna().all()
-    assert points["reason"].notna().all()
+    assert points["ratio"].isna().tolist() == points["reason"].notna().tolist() == [True, True]
 
 
 @pytest.mark.thorough
 @needs_root
-def test_a_flag_of_every_program_changes_the_verifiers_work_and_is_kept(compile_member, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("option", "column", "factor"), [("flag", "total_states", 1), ("globals", "processed_insns", 5)]
+)
+def test_what_programs_are_given_changes_the_verifiers_work_and_is_kept(
+    compile_member, compile_text, tmp_path: Path, option: str, column: str, factor: int
+):
+    table = tmp_path / "mine.globals"
+    table.write_text("* rounds 50\n")
+    path, value, tool, words = {
+        "flag": (compile_member("branches", 20), "test_state_freq", "program flags", "test_state_freq"),
+        "globals": (compile_text(GLOBALS), str(table), "global variables", f"globals {sha256(table)[:12]}"),
+    }[option]
+    for name, options in (("usual", ()), ("given", (f"--{option}", value))):
+        command(str(path), *NOTHING_ELSE, *options, "--out", str(tmp_path), "--name", name)
+    (usual,), (given,) = tmp_path.glob("*-usual"), tmp_path.glob("*-given")
+    work = [pd.read_parquet(run / "verifier.parquet")[column].max() for run in (usual, given)]
+    assert work[1] > factor * work[0]
+    assert [tool in (run / "manifest.json").read_text() for run in (usual, given)] == [False, True]
+    assert option == "flag" or (given / "globals.txt").read_text() == table.read_text()
+    _require_told_apart(usual, given, words)
+
+
+@needs_root
+def test_a_flag_changes_the_lines_work_and_must_be_one(compile_member, tmp_path: Path):
     path = str(compile_member("branches", 20))
-    states = []
-    for name, flags in (("usual", ()), ("often", ("--flag", "test_state_freq"))):
-        command(path, *NOTHING_ELSE, *flags, "--out", str(tmp_path), "--name", name)
-        (run,) = tmp_path.glob(f"*-{name}")
-        states.append(int(pd.read_parquet(run / "verifier.parquet")["total_states"].max()))
-    assert states[1] > states[0]
-    assert "test_state_freq" in (run / "manifest.json").read_text()
-    (usual,) = tmp_path.glob("*-usual")
-    _require_told_apart(usual, run, "test_state_freq")
-    lines = [
-        json.loads(spoken("study", "lines", path, "--json", *flags)) for flags in ((), ("--flag", "test_state_freq"))
-    ]
-    assert lines[0] != lines[1]
+    usual, often = (spoken("study", "lines", path, "--json", *flags) for flags in ((), ("--flag", "test_state_freq")))
+    assert json.loads(usual) != json.loads(often)
     with pytest.raises(PlanError, match="no such_a_flag"):
         command(path, *NOTHING_ELSE, "--flag", "such_a_flag", "--out", str(tmp_path))
-
-
-@pytest.mark.thorough
-@needs_root
-def test_global_variables_come_from_a_file_that_the_run_keeps(compile_text, tmp_path: Path):
-    path, table = str(compile_text(GLOBALS)), tmp_path / "mine.globals"
-    table.write_text("* rounds 50\n")
-    command(path, *NOTHING_ELSE, "--globals", str(table), "--out", str(tmp_path), "--name", "set")
-    command(path, *NOTHING_ELSE, "--out", str(tmp_path), "--name", "usual")
-    (run,), (usual,) = tmp_path.glob("*-set"), tmp_path.glob("*-usual")
-    assert (run / "globals.txt").read_text() == table.read_text()
-    processed = [pd.read_parquet(r / "verifier.parquet")["processed_insns"].max() for r in (run, usual)]
-    assert processed[0] > 5 * processed[1]
-    manifests = [(r / "manifest.json").read_text() for r in (run, usual)]
-    assert ["global variables" in text for text in manifests] == [True, False], "compare tells the two runs apart"
-    _require_told_apart(usual, run, f"globals {hashlib.sha256(table.read_bytes()).hexdigest()[:12]}")
-
-
-@pytest.mark.parametrize(
-    ("rule", "why"),
-    [
-        ("other.o rounds 50", "line 2: no object matches other.o"),
-        ("* rounds many", "line 2: not a rule: * rounds many"),
-    ],
-)
-def test_a_rule_that_sets_nothing_is_refused_before_the_run(compile_text, tmp_path: Path, rule: str, why: str):
-    table = tmp_path / "mine.globals"
-    table.write_text(f"# mine\n{rule}\n")
-    with pytest.raises(PlanError, match=re.escape(why)):
-        command(str(compile_text(GLOBALS)), *NOTHING_ELSE, "--globals", str(table), "--out", str(tmp_path))
 
 
 @pytest.mark.thorough
@@ -199,18 +180,8 @@ def test_the_sweep_reaches_the_limit_with_every_compiler(tmp_path: Path, verify)
 @pytest.mark.nightly
 @pytest.mark.guest
 def test_two_guest_kernels_count_what_this_machine_cannot(objects: Path, tmp_path: Path):
-    command(
-        str(objects),
-        *NOTHING_ELSE,
-        "--kernel",
-        "host",
-        "--kernel",
-        "5.10",
-        "--kernel",
-        "6.1",
-        "--out",
-        str(tmp_path / "r"),
-    )
+    kernels_ = [word for kernel in ("host", "5.10", "6.1") for word in ("--kernel", kernel)]
+    command(str(objects), *NOTHING_ELSE, *kernels_, "--out", str(tmp_path / "r"))
     (path,) = (tmp_path / "r").iterdir()
     table = pd.read_parquet(path / "verifier.parquet")
     guests = table[table["clock"] == "instructions"]
@@ -249,19 +220,14 @@ def test_a_kernel_of_ones_own_boots_beside_a_distributions(objects: Path, tmp_pa
     image = tmp_path / "my-vmlinux"
     image.write_bytes(debians.file("vmlinux").read_bytes())
     modules = str(debians.file("lib/modules") / debians.release)
-    argv = ["study", "verifier", str(objects / "loop3.o"), *NOTHING_ELSE, "--out", str(tmp_path / "results")]
+    argv = [str(objects / "loop3.o"), *NOTHING_ELSE, "--out", str(tmp_path / "results")]
     with pytest.raises(LabError, match="no share of the host's root"):
-        command_of(*argv, "--kernel", str(image))
+        command(*argv, "--kernel", str(image))
     assert not (tmp_path / "results").exists()
-    command_of(*argv, "--kernel", "6.12", "--kernel", str(image), "--modules", modules)
+    command(*argv, "--kernel", "6.12", "--kernel", str(image), "--modules", modules)
     (path,) = (tmp_path / "results").iterdir()
     table = pd.read_parquet(path / "verifier.parquet")
     assert table["kernel"].nunique() == table["label"].nunique() == 2
     assert table["processed_insns"].nunique() == 1
     assert set(table["verdict"]) == {"accepted"}
-    assert f"sha256:{hashlib.sha256(image.read_bytes()).hexdigest()}" in (path / "manifest.json").read_text()
-
-
-def command_of(*arguments: str) -> None:
-    done = CliRunner().invoke(cli, list(arguments), catch_exceptions=False, standalone_mode=False)
-    assert done.return_value == 0, done.output
+    assert f"sha256:{sha256(image)}" in (path / "manifest.json").read_text()

@@ -8,16 +8,14 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 from test_verifier_command import NOTHING_ELSE, command
-from tests.studies.verifier.objects import HEAD
+from tests.studies.verifier.objects import source_of
 
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.studies.verifier.given import TARGETS, put_targets, tables_of
 from xdplab.studies.verifier.machines import _load_modules
 from xdplab.studies.verifier.points import Given
 
-TARGET = (
-    HEAD
-    + """
+TARGET = source_of("""
 __attribute__((noinline)) int replaced(struct xdp_md *context) {
     volatile int kept = XDP_PASS;
     return context ? kept : 0;
@@ -26,11 +24,8 @@ SEC("xdp")
 int holder(struct xdp_md *context) {
     return replaced(context);
 }
-"""
-)
-ATTACHED = (
-    HEAD
-    + """
+""")
+ATTACHED = source_of("""
 SEC("freplace/replaced")
 int replaces(struct xdp_md *context) {
     return context->rx_queue_index ? XDP_PASS : XDP_DROP;
@@ -39,20 +34,14 @@ SEC("fentry/holder")
 int enters(void *context) {
     return 0;
 }
-"""
-)
-OF_A_MODULE = (
-    HEAD
-    + """
+""")
+OF_A_MODULE = source_of("""
 SEC("fentry/veth_xmit")
 int sends(void *context) {
     return 0;
 }
-"""
-)
-OPERATIONS = (
-    HEAD
-    + """
+""")
+OPERATIONS = source_of("""
 struct tcp_congestion_ops {
     unsigned int (*ssthresh)(void *);
     void (*cong_avoid)(void *, unsigned int, unsigned int);
@@ -64,8 +53,7 @@ SEC("struct_ops/avoid") void avoid(unsigned long long *arguments) {}
 SEC("struct_ops/undo") unsigned int undo(unsigned long long *arguments) { return 2; }
 SEC(".struct_ops")
 struct tcp_congestion_ops mine = {(void *)threshold, (void *)avoid, (void *)undo, "xdplab_mine"};
-"""
-)
+""")
 
 
 def table_in(folder: Path, target: Path) -> Path:
@@ -93,17 +81,19 @@ def test_a_run_keeps_the_targets_and_a_place_gets_them(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("option", "text", "why"),
     [
-        ("* freplace/a x.o holder\n", "line 1: not a rule"),
-        ("\n* freplace/a absent.o a b\n", "line 2: .*absent.o: No such file"),
-        ("other* freplace/a t t t\n", "no object matches other"),
+        ("attached", "* freplace/a x.o holder\n", "line 1: not a rule"),
+        ("attached", "\n* freplace/a absent.o a b\n", "line 2: .*absent.o: No such file"),
+        ("attached", "other* freplace/a t t t\n", "no object matches other"),
+        ("variables", "# mine\nother.o rounds 50\n", "line 2: no object matches other.o"),
+        ("variables", "# mine\n* rounds many\n", "line 2: not a rule"),
     ],
 )
-def test_a_table_of_targets_that_cannot_be_followed_is_refused(tmp_path: Path, text: str, words: str):
+def test_a_table_that_cannot_be_followed_is_refused(tmp_path: Path, option: str, text: str, why: str):
     (tmp_path / "t").write_text(text)
-    with pytest.raises(PlanError, match=words):
-        tables_of(Given(attached=str(tmp_path / "t")), ["mine.o"])
+    with pytest.raises(PlanError, match=why):
+        tables_of(Given(**{option: str(tmp_path / "t")}), ["mine.o"])
 
 
 def test_a_module_that_a_guest_does_not_have_is_told():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -58,6 +59,8 @@ def test_steps_are_counted_by_line_and_a_pruned_one_is_a_step() -> None:
     assert found.index[0] == "i += 1; @ p.bpf.c:5"
     assert found.loc["i += 1; @ p.bpf.c:5", ["insns", "most_of_one"]].tolist() == [3, 2]
     assert found["share"].sum() == pytest.approx(1)
+    without_debug_information = [line for line in LOG.splitlines() if not line.startswith("; ")]
+    assert by_line(without_debug_information, 8)["line"].tolist() == [NO_LINE]
 
 
 CALLS_LOG = """func#0 @0
@@ -88,23 +91,21 @@ def test_steps_are_counted_by_subprogram_with_its_stack_and_where_it_begins() ->
     assert [(row["begins"], row["processed_insns"]) for row in cut][1] == (NOT_LOGGED, 3)
 
 
+def lines(*arguments: str) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(cli, ["study", "lines", *arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.output)
+
+
 @pytest.mark.root
 def test_subprograms_add_up_to_what_the_loader_counts(verify, compile_text) -> None:
     path = compile_text(CALLS)
-    done = CliRunner().invoke(cli, ["study", "lines", str(path), "--subprograms", "--json"])
-    assert done.exit_code == 0, done.output
-    rows = json.loads(done.output)
-    rows = rows["rows"] if isinstance(rows, dict) else rows
+    rows = lines(str(path), "--subprograms")
     assert {row["subprogram"] for row in rows} >= {0, 1}
     for program in verify(path):
         own = [row for row in rows if row["program"] == program.name]
         assert sum(row["processed_insns"] for row in own) == program.stats.processed_insns
         assert program.stats.stack_depths == tuple(r["stack_bytes"] for r in sorted(own, key=lambda r: r["subprogram"]))
-
-
-def test_without_debug_information_there_is_one_row() -> None:
-    bare = "\n".join(line for line in LOG.splitlines() if not line.startswith("; "))
-    assert by_line(bare.splitlines(), 8)["line"].tolist() == [NO_LINE]
 
 
 @pytest.mark.parametrize("cut", [LOG.replace("3: (05) goto pc-3\n", ""), LOG + "5: (95) exit\n", ""])
@@ -130,32 +131,32 @@ def test_what_a_cut_log_does_not_have_is_a_row_of_its_own() -> None:
         by_line(LOG.splitlines(), 7, cut=True)
 
 
+def counted_in(folder: Path, log: str, **steps: object) -> pd.DataFrame:
+    """Return the rows of a program whose log, as far as it was kept, is in a folder."""
+    (folder / "p.log").write_text(log)
+    line = {"object": "o", "name": "p", "verdict": "accepted", "log": LOG, "steps": steps}
+    (program,) = parse_bpfverify(json.dumps(line) + "\n")
+    rows = _counted(program, "host", LocalHost(), str(folder))
+    assert isinstance(rows, pd.DataFrame)
+    return rows
+
+
 @pytest.mark.parametrize(("first", "kept"), [(200, 300), (60, 200), (None, 200)])
 def test_a_log_in_two_parts_is_read_in_its_order(tmp_path: Path, first: int | None, kept: int) -> None:
     """The beginning and the end of one log, which overlap or have a gap between them; or only the end."""
-    whole = LOG.encode()
-    (tmp_path / "p.log").write_bytes(whole[-kept:])
-    (tmp_path / "p.first.log").write_bytes(whole[: first or 0])
-    steps = {"bytes": kept, "full": True, "true_bytes": len(whole) + 1, "first_bytes": first}
-    line = {"object": "o", "name": "p", "verdict": "accepted", "log": LOG, "steps": steps}
-    (program,) = parse_bpfverify(json.dumps(line) + "\n")
-    found = _counted(program, "host", LocalHost(), str(tmp_path))
-    assert isinstance(found, pd.DataFrame)
-    assert found["processed_insns"].sum() == 8
-    assert (NOT_LOGGED in set(found["line"])) == ((first or 0) + kept < len(whole))
-    every = by_line(LOG.splitlines(), 8).set_index("line")["processed_insns"]
-    for line_, count in found.set_index("line")["processed_insns"].drop(NOT_LOGGED, errors="ignore").items():
-        assert count <= every.get(line_, 8)
+    (tmp_path / "p.first.log").write_text(LOG[: first or 0])
+    size = len(LOG)
+    rows = counted_in(tmp_path, LOG[-kept:], bytes=kept, full=True, true_bytes=size + 1, first_bytes=first)
+    assert rows["processed_insns"].sum() == 8
+    assert (NOT_LOGGED in set(rows["line"])) == ((first or 0) + kept < size)
+    whole = by_line(LOG.splitlines(), 8).set_index("line")["processed_insns"]
+    for line, count in rows.set_index("line")["processed_insns"].drop(NOT_LOGGED, errors="ignore").items():
+        assert count <= whole.get(line, 8)
 
 
 def test_a_full_log_of_before_6_4_is_its_beginning(tmp_path: Path) -> None:
-    (tmp_path / "p.log").write_bytes(LOG[: LOG.index("2: R6=1")].encode())
-    steps = {"bytes": 200, "full": True, "true_bytes": None, "first_bytes": None}
-    line = {"object": "o", "name": "p", "verdict": "accepted", "log": LOG, "steps": steps}
-    (program,) = parse_bpfverify(json.dumps(line) + "\n")
-    found = _counted(program, "5.10", LocalHost(), str(tmp_path))
-    assert isinstance(found, pd.DataFrame)
-    assert found.set_index("line")["processed_insns"].to_dict() == {
+    rows = counted_in(tmp_path, LOG[: LOG.index("2: R6=1")], bytes=200, full=True, true_bytes=None, first_bytes=None)
+    assert rows.set_index("line")["processed_insns"].to_dict() == {
         "i += 1; @ p.bpf.c:5": 2,
         "int i = 0; @ p.bpf.c:3": 1,
         NOT_LOGGED: 5,
@@ -186,10 +187,7 @@ def test_a_log_that_is_larger_than_its_place_is_counted_in_parts(verify, compile
 def test_a_listing_adds_up_to_what_the_loader_counts(verify, compile_member, tmp_path: Path) -> None:
     path = compile_member("double_strcmp", 10)
     (program,) = verify(path)
-    done = CliRunner().invoke(cli, ["study", "lines", str(path), "--json", "--logs", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    rows = json.loads(done.output)
-    rows = rows["rows"] if isinstance(rows, dict) else rows
+    rows = lines(str(path), "--logs", str(tmp_path))
     assert sum(row["processed_insns"] for row in rows) == program.stats.processed_insns > 1000
     (log,) = tmp_path.iterdir()
     assert f"processed {program.stats.processed_insns} insns" in log.read_text()

@@ -21,7 +21,7 @@ from xdplab.studies.verifier.corpora import CorpusObject, carve, collect
 from xdplab.studies.verifier.generated import FAMILIES, Compiler, Member, compile_object, find_compilers, source
 from xdplab.studies.verifier.given import given_words
 from xdplab.studies.verifier.paper import INSTRUCTIONS, WIDE_LOADS
-from xdplab.studies.verifier.points import VerifierPoint
+from xdplab.studies.verifier.points import Given, VerifierPoint
 from xdplab.studies.verifier.rows import stack_columns
 from xdplab.studies.verifier.runs import VerifierRequest, members, searches, too_large
 from xdplab.studies.verifier.study import SizeTried, answer, search
@@ -50,11 +50,8 @@ def test_another_growth_is_found_too(processed):
     assert len(probes) < 40
 
 
-def test_a_limit_that_is_not_counted_is_found_too():
+def test_a_limit_that_is_not_counted_is_found_too_and_no_limit_is_no_answer():
     assert answer(list(search(lambda n: SizeTried(n, n <= 77)))) == 77
-
-
-def test_no_limit_found_is_no_answer():
     assert answer(list(search(lambda n: SizeTried(n, True)))) is None
     assert answer([SizeTried(16, False), SizeTried(8, True)]) is None  # interrupted between the two
 
@@ -66,12 +63,8 @@ def test_families_know_their_options():
         source(Member("double_strcmp", 4, (("form", "square"),)))
     with pytest.raises(PlanError, match="no family"):
         source(Member("nothing", 4))
-    assert {m.label for m in (Member(f, 2) for f in FAMILIES)} == {
-        "double_strcmp 2 rolled < btf",
-        "strcmp_return 2 rolled <",
-        "branches 2",
-        "pruning 2",
-    }
+    labels = {Member(family, 2).label for family in FAMILIES}
+    assert labels == {"double_strcmp 2 rolled < btf", "strcmp_return 2 rolled <", "branches 2", "pruning 2"}
 
 
 def slots(path: Path) -> int:
@@ -114,10 +107,8 @@ def test_corpora_of_folders_archives_and_executables(compile_member, tmp_path):
         archive.add(folder / "same.o", "x/same.o")
     with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
         archive.writestr("same.o", content)
-    assert [s.name for s in collect([str(folder)])] == [
-        "deep/a.o",
-        "x86.o",
-    ]  # equal bytes only once; every file named .o gets a verdict
+    names = [s.name for s in collect([str(folder)])]
+    assert names == ["deep/a.o", "x86.o"]  # equal bytes only once; every file named .o gets a verdict
     assert [s.name for s in collect([str(tmp_path / "c.tar.gz")])] == ["x/same.o"]
     assert [s.name for s in collect([str(tmp_path / "c.zip")])] == ["same.o"]
     assert list(carve((folder / "tool").read_bytes())) == [content[: len(next(carve((folder / "tool").read_bytes())))]]
@@ -125,9 +116,7 @@ def test_corpora_of_folders_archives_and_executables(compile_member, tmp_path):
         collect([str(tmp_path / "nothing")])
 
 
-def test_an_object_without_programs_is_left_out_unless_it_is_damaged(
-    compile_member, compile_text, tmp_path, monkeypatch
-):
+def test_an_object_is_left_out_for_lack_of_programs_alone(compile_member, compile_text, tmp_path, monkeypatch):
     """gcc-bpf's crti.o holds an empty .text and no more, as an empty file compiled for BPF does."""
     empty, whole = compile_text("").read_bytes(), compile_member("double_strcmp", 1).read_bytes()
     names_at = int.from_bytes(empty[40:48], "little") + 64 * int.from_bytes(empty[62:64], "little") + 24
@@ -158,79 +147,57 @@ def test_a_guest_searches_for_the_largest_n_of_one_build():
     compilers = [Compiler(14, ("clang-14",), ""), Compiler(19, ("clang-19",), "")]
     found = searches(VerifierRequest(kernels=("host", "6.1")), compilers)
     assert Counter(p.kernel for p in found) == {"host": 2 * (2 + 3), "6.1": 2}
-    assert {(p.compiler, p.mcpu, p.form) for p in found if p.kernel == "6.1"} == {
-        ("clang 19", "v3", "rolled"),
-        ("clang 19", "v3", "unrolled"),
-    }
+    in_guest = {(p.compiler, p.mcpu, p.form) for p in found if p.kernel == "6.1"}
+    assert in_guest == {("clang 19", "v3", "rolled"), ("clang 19", "v3", "unrolled")}
     assert {p.kernel for p in searches(VerifierRequest(kernels=("host", "6.1"), smallest=True), compilers)} == {"host"}
     assert searches(VerifierRequest(), []) == []
 
 
-def test_an_object_keeps_its_name_in_the_run():
-    """The table of types depends on it."""
-    point = VerifierPoint("linux", "host", "verify", "c", "cilium/bpf_xdp #1, v3.o", "0123456789abcdef")
-    assert point.file_name == "c-cilium-bpf_xdp-1-v3-0123456789ab.o"
-    generated = replace(point, corpus="branches", object="branches 10, clang 14 v3", family="branches")
-    assert generated.file_name == "branches-10-clang-14-v3-0123456789ab.o"
-
-
-def test_what_a_program_is_given_is_part_of_its_point():
-    """The id of a point that is given nothing does not depend on what could be given."""
+def test_a_point_keeps_its_id_and_its_object_its_name_in_the_run():
+    """The table of types depends on the name; what a program is given is part of the id, and nothing given is not."""
     usual = VerifierPoint("linux", "host", "verify", "c", "o.o", "s" * 64)
     assert usual.point_id == "676a0fc49fbb"
     ids = {replace(usual, given=given).point_id for given in (None, "test_state_freq", "globals 0", "globals 1")}
     assert len(ids) == 4
     assert str(replace(usual, given="test_state_freq")) == "c: o.o, Linux host (test_state_freq)"
+    point = replace(usual, object="cilium/bpf_xdp #1, v3.o", sha256="0123456789abcdef")
+    assert point.file_name == "c-cilium-bpf_xdp-1-v3-0123456789ab.o"
+    generated = replace(point, corpus="branches", object="branches 10, clang 14 v3", family="branches")
+    assert generated.file_name == "branches-10-clang-14-v3-0123456789ab.o"
 
 
 def test_the_words_of_what_is_given_tell_every_setting_apart(tmp_path: Path):
     (tmp_path / "types").write_text("* 2/1 xdp\n")
-    usual = VerifierRequest(flags=("test_state_freq", "strict_alignment"))
+    usual = Given(flags=("test_state_freq", "strict_alignment"))
+    settings = ({"types": str(tmp_path / "types")}, {"variables": "own"}, {"attached": "own"}, {"loaded": ("veth",)})
     files = {"globals.txt": b"* a 1\n", "targets.txt": b"* a b c d\n"}
-    requests = [
-        VerifierRequest(),
-        usual,
-        replace(usual, types=str(tmp_path / "types")),
-        replace(usual, variables="of-the-user"),
-        replace(usual, attached="of-the-user"),
-        replace(usual, loaded=("veth",)),
-    ]
-    words = [given_words(request, files) for request in requests]
+    words = [given_words(given, files) for given in (Given(), usual, *(replace(usual, **one) for one in settings))]
     assert words[:2] == [None, "strict_alignment, test_state_freq"]
     assert words[-1] == "strict_alignment, test_state_freq, module veth"
-    assert len(set(words)) == len(requests)
-    assert words[3] != given_words(requests[3], files | {"globals.txt": b"* a 2\n"})
-    assert given_words(VerifierRequest(flags=("a", "b", "a")), {}) == given_words(VerifierRequest(flags=("b", "a")), {})
+    assert len(set(words)) == len(words)
+    assert words[3] != given_words(replace(usual, variables="own"), files | {"globals.txt": b"* a 2\n"})
+    assert given_words(Given(flags=("a", "b", "a")), {}) == given_words(Given(flags=("b", "a")), {})
 
 
-def test_sizes_of_ones_own_replace_those_of_every_family():
-    request = VerifierRequest(sizes=(7,), families=("branches", "double_strcmp"))
-    assert {(m.family, m.n) for m in members(request)} == {("branches", 7), ("double_strcmp", 7)}
-    assert {m.n for m in members(replace(request, sizes=()))} >= {350, 1000}
+NO_LOG, NO_CHAIN = "the verifier's log says none", "this kernel's log does not say it (that of 7.2 does)"
+UNREACHED, STOPPED = "it came to no verifier", "the verifier stopped before it followed the calls"
+DEPTHS = {"stack_depths": "8+104+40", "stack_sum_bytes": 152}
 
 
 @pytest.mark.parametrize(
-    ("stack", "fields", "chain"),
+    ("fields", "columns"),
     [
-        ("stack depth 8+104+40\n", {}, "this kernel's log does not say it"),
-        ("stack depth 8+104+40 max 176\n", {}, 176),
-        ("stack depth 8+104+40 max 0\n", {"verdict": "rejected"}, "the verifier stopped before"),
+        ({"log": "stack depth 8+104+40\n"}, DEPTHS | {"stack_chain_reason": NO_CHAIN}),
+        ({"log": "stack depth 8+104+40 max 176\n"}, DEPTHS | {"stack_chain_bytes": 176}),
+        ({"log": "stack depth 8+104+40 max 0\n", "verdict": "rejected"}, DEPTHS | {"stack_chain_reason": STOPPED}),
+        ({}, {"stack_reason": NO_LOG, "stack_chain_reason": NO_LOG}),
+        ({"load_ns": [], "verify_us": []}, {"stack_reason": UNREACHED, "stack_chain_reason": UNREACHED}),
     ],
 )
-def test_stack_depths_and_their_most_along_the_calls(stack, fields, chain):
-    line = {"object": "o", "verdict": "accepted", "load_ns": [5], "verify_us": [None], "log": stack}
+def test_stack_depths_and_their_most_along_the_calls_or_the_reason_why_not(fields, columns):
+    line = {"object": "o", "verdict": "accepted", "load_ns": [5], "verify_us": [None]}
     (program,) = parse_bpfverify(json.dumps(line | fields) + "\n")
-    found = stack_columns(program)
-    assert (found["stack_depths"], found["stack_sum_bytes"]) == ("8+104+40", 152)
-    told = found.get("stack_chain_reason", found.get("stack_chain_bytes"))
-    assert told == chain or str(told).startswith(str(chain))
-
-
-@pytest.mark.parametrize(("load_ns", "why"), [([5], "the verifier's log says none"), ([], "it came to no verifier")])
-def test_no_stack_depth_has_its_reason(load_ns, why):
-    line = {"object": "o", "verdict": "environment", "load_ns": load_ns, "verify_us": [None] * len(load_ns)}
-    (program,) = parse_bpfverify(json.dumps(line) + "\n")
-    assert stack_columns(program) == {"stack_reason": why, "stack_chain_reason": why}
+    assert stack_columns(program) == columns
 
 
 OWN = """#include <linux/bpf.h>
@@ -244,39 +211,54 @@ SEC("xdp") int own(struct xdp_md *c) {
 """
 
 
-def test_a_template_of_ones_own_is_a_family_named_after_its_file(tmp_path: Path):
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
     path = tmp_path / "queues.bpf.c.j2"
     path.write_text(OWN)
-    request = VerifierRequest(families=(str(path),), sizes=(2, 5))
-    found = members(request)
-    assert [(m.label, source(m).count("XDP_DROP")) for m in found] == [("queues 2", 2), ("queues 5", 5)]
-    assert found[0].chosen == {}
+    return path
+
+
+def own(*paths: Path, sizes: tuple[int, ...] = (2, 5)) -> list[Member]:
+    return members(VerifierRequest(families=tuple(map(str, paths)), sizes=sizes))
+
+
+def test_a_template_of_ones_own_is_a_family_named_after_its_file(template: Path):
+    queues = [(m.label, source(m).count("XDP_DROP"), m.chosen) for m in own(template, template, sizes=(2, 2, 5))]
+    assert queues == [("queues 2", 2, {}), ("queues 5", 5, {})]
+    sized = members(VerifierRequest(sizes=(7,), families=("branches", "double_strcmp")))
+    assert {(m.family, m.n) for m in sized} == {("branches", 7), ("double_strcmp", 7)}
+    usual = members(VerifierRequest(families=("branches", "double_strcmp")))
+    assert {m.n for m in usual} >= {350, 1000}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{% for %}", "queues, line 1"),
+        ("{{ m }}", "'m' is undefined"),
+        ("{{ 1 // (n - 2) }}", r"the template of queues: (integer division or modulo|division) by zero"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+    ],
+)
+def test_a_template_that_makes_no_text_is_refused(template: Path, text: str, why: str):
+    template.write_text(text)
+    with pytest.raises(PlanError, match=why):
+        source(own(template)[0])
+
+
+def test_a_template_needs_sizes_and_a_name_of_its_own(template: Path, tmp_path: Path):
     with pytest.raises(PlanError, match="no sizes"):
-        members(replace(request, sizes=()))
-    path.write_text("{% for %}")
-    with pytest.raises(PlanError, match="queues, line 1"):
-        source(members(request)[0])
-    path.write_text("{{ m }}")
-    with pytest.raises(PlanError, match="'m' is undefined"):
-        source(members(request)[0])
-    path.write_text("{{ 1 // (n - 2) }}")
-    with pytest.raises(PlanError, match=r"the template of queues: (integer division or modulo|division) by zero"):
-        source(members(request)[0])
-    path.write_text("{{ ''.__class__.__mro__ }}")
-    with pytest.raises(PlanError, match="unsafe"):
-        source(members(request)[0])
+        own(template, sizes=())
     (tmp_path / "other").mkdir()
-    namesake = tmp_path / "other" / path.name
-    namesake.write_text(OWN)
+    namesake, branches = tmp_path / "other" / template.name, tmp_path / "branches.bpf.c.j2"
+    for path in (namesake, branches):
+        path.write_text(OWN)
     with pytest.raises(PlanError, match="queues is a family of another file"):
-        members(replace(request, families=(str(path), str(namesake))))
-    twice = replace(request, families=(str(path), str(path)), sizes=(2, 2))
-    assert [m.label for m in members(twice)] == ["queues 2"]
-    path.rename(tmp_path / "branches.bpf.c.j2")
+        own(template, namesake)
     with pytest.raises(PlanError, match="study's own"):
-        members(replace(request, families=(str(tmp_path / "branches.bpf.c.j2"),)))
+        own(branches)
     with pytest.raises(PlanError, match="No such file"):
-        members(request)
+        own(tmp_path / "absent.j2")
 
 
 def test_what_guests_do_not_get_is_noted():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -38,23 +39,12 @@ class Recorder(LocalHost):
 def begun(tmp_path: Path, monkeypatch, host: LocalHost, count: int) -> tuple[VerifierStudy, list[VerifierTrial]]:
     """Return a study within a block of so many objects on this machine, and its trials in their order."""
     points = [VerifierPoint(LINUX, "host", "verify", "c", f"{rank:02}.o", f"{rank:064x}") for rank in range(count)]
-    place = Place("here", host, "time", "6", "Linux 6")
-    monkeypatch.setattr(study, "machine_of", lambda *_: LoaderAt(LoaderPlace(place, "bpfverify", "types")))
+    machine = LoaderPlace(Place("here", host, "time", "6", "Linux 6"), "bpfverify", "types")
+    monkeypatch.setattr(study, "machine_of", lambda *_: nullcontext(machine))
     trials = list(schedule(points, 1, seed=1))
-    found = VerifierStudy(Means(tmp_path, tmp_path / "types", tmp_path, {}, {}))
-    found.enter_block(trials)
-    return found, trials
-
-
-class LoaderAt:
-    def __init__(self, loader: LoaderPlace) -> None:
-        self.loader = loader
-
-    def __enter__(self) -> LoaderPlace:
-        return self.loader
-
-    def __exit__(self, *_: object) -> None:
-        pass
+    begun_study = VerifierStudy(Means(tmp_path, tmp_path / "types", tmp_path, {}, {}))
+    begun_study.enter_block(trials)
+    return begun_study, trials
 
 
 def measured(found: VerifierStudy, trial: VerifierTrial, tmp_path: Path) -> bytes:

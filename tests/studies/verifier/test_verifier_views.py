@@ -15,6 +15,16 @@ from xdplab.studies.verifier import summaries
 from xdplab.studies.verifier.views import VIEWS
 
 
+def sized(**fields: object) -> list[dict[str, object]]:
+    """Eleven programs whose time grows with their size."""
+    rows = [row(sha256=str(i), trial_id=f"{i}-r1", insns=10 * i, verify_ns=1e5 * i, loads=20) for i in range(1, 12)]
+    return [one | fields for one in rows]
+
+
+def drawn(name: str, rows: list[dict[str, object]]) -> View:
+    return VIEWS[name](table(*rows))
+
+
 @pytest.mark.parametrize(
     ("cause", "kept"),
     [
@@ -31,19 +41,18 @@ def test_causes_without_their_places(cause, kept):
     assert summaries.general(cause) == kept
 
 
-def test_instructions_by_compiler_though_the_bytes_are_equal():
-    loop = {"family": "double_strcmp", "form": "rolled", "exit": "<", "n": 1}
-    made = summaries.instruction_counts(
-        table(
-            row(**loop, compiler="clang 14", mcpu="v2", insns=20),
-            row(**loop, compiler="clang 16", mcpu="v2", insns=20),
-            row(**loop, compiler="clang 16", mcpu="v3", insns=15),
-        )
-    )
+def test_instructions_by_compiler_though_the_bytes_are_equal_with_percentages_against_the_first():
+    counts = {("clang 14", "v2"): (20, 60, 50), ("clang 19", "v2"): (20, 60, 40), ("clang 19", "v3"): (15, 60, 40)}
+    rows = [
+        loop(n, compiler=compiler, mcpu=mcpu, insns=insns)
+        for (compiler, mcpu), sizes in counts.items()
+        for n, insns in zip((1, 2, 3), sizes, strict=True)
+    ]
+    made = summaries.instruction_counts(table(*rows))
     assert made.to_numpy().tolist() == [
-        ["clang 14 + v2", "20"],
-        ["clang 16 + v2", "20"],
-        ["clang 16 + v3", "15 (-25.00 %)"],
+        ["clang 14 + v2", "20", "60", "50"],
+        ["clang 19 + v2", "20", "60", "40 (-20.00 %)"],
+        ["clang 19 + v3", "15 (-25.00 %)", "60", "40 (-20.00 %)"],
     ]
 
 
@@ -70,9 +79,9 @@ def test_confusion_counts_only_what_both_judged():
             row(sha256="1"),
             row(sha256="2"),
             row(sha256="3", verdict="environment"),
-            row(sha256="1", label="PREVAIL", verifier="p", verdict="rejected"),
-            row(sha256="2", label="PREVAIL", verifier="p"),
-            row(sha256="3", label="PREVAIL", verifier="p", verdict="rejected"),
+            prevails(sha256="1", verdict="rejected"),
+            prevails(sha256="2"),
+            prevails(sha256="3", verdict="rejected"),
         )
     ).set_index("refused by → accepted by")
     assert made.loc["PREVAIL", "Linux 6"] == 1
@@ -99,24 +108,13 @@ def test_verifiers_that_name_a_program_differently_are_joined_by_its_section():
     assert made[made["verifier"] == "p"]["insns"].tolist() == [33, pd.NA, 10]
 
 
-def test_the_instruction_table_has_percentages_against_the_first():
-    rows = [
-        row(sha256=f"{c}{n}", family="double_strcmp", form="rolled", exit="<", n=n, compiler=c, mcpu="v2", insns=insns)
-        for c, sizes in {"clang 14": (20, 60, 50), "clang 19": (21, 60, 40)}.items()
-        for n, insns in zip((1, 2, 3), sizes, strict=True)
-    ]
-    made = summaries.instruction_counts(table(*rows))
-    assert made["i = 1"].tolist() == ["20", "21 (+5.00 %)"]
-    assert made["i ≥ 3"].tolist() == ["50", "40 (-20.00 %)"]
-
-
 def test_unique_programs_are_counted_by_their_instructions():
     made = summaries.corpora(table(row(sha256="1"), row(sha256="2"), row(sha256="2", label="Linux 5", kernel="5")))
     assert made.to_dict("records") == [{"corpus": "c", "objects": 2, "programs": 2, "loaded": 2, "unique": 1}]
 
 
 def test_a_time_is_never_drawn_without_its_verdict_nor_a_guests_at_all():
-    rows = [row(sha256=str(i), trial_id=f"{i}-r1", insns=10 * i, verify_ns=1e5 * i) for i in range(1, 12)]
+    rows = sized()
     rows.append(row(sha256="x", trial_id="x-r1", insns=500, verdict="complexity"))
     rows.append(row(sha256="y", trial_id="y-r1", insns=700, verdict="environment"))
     rows.append(row(sha256="z", trial_id="z-r1", label="Linux 5", clock="instructions", verify_ns=None, insns=20))
@@ -136,16 +134,6 @@ def test_no_interval_of_a_logarithmic_axis_ends_below_0():
     (mark,) = VIEWS["time"](table(*rows)).marks.to_dict("records")
     assert 0 < mark["low"] < mark["value"] < mark["high"]
     assert mark["value"] == pytest.approx(0.3)
-
-
-def sized(**fields: object) -> list[dict[str, object]]:
-    """Eleven programs whose time grows with their size."""
-    rows = [row(sha256=str(i), trial_id=f"{i}-r1", insns=10 * i, verify_ns=1e5 * i, loads=20) for i in range(1, 12)]
-    return [one | fields for one in rows]
-
-
-def drawn(name: str, rows: list[dict[str, object]]) -> View:
-    return VIEWS[name](table(*rows))
 
 
 def test_a_power_law_that_one_program_is_far_from_is_not_drawn():
@@ -172,10 +160,9 @@ def test_a_caption_tells_who_was_repeated_less():
     """A guest is measured once."""
     twice = [row(repetition=n, trial_id=f"p-r{n}") for n in (1, 2)]
     once = row(label="Linux 6.1", kernel="6.1", trial_id="q-r1")
-    assert (
-        VIEWS["processed"](table(*twice, once)).look.words.caption[0].endswith("; n = 2 repetitions (1 of Linux 6.1).")
-    )
-    assert VIEWS["processed"](table(*twice)).look.words.caption[0].endswith("; n = 2 repetitions.")
+    both, alone = (drawn("processed", rows).look.words.caption[0] for rows in ([*twice, once], twice))
+    assert both.endswith("; n = 2 repetitions (1 of Linux 6.1).")
+    assert alone.endswith("; n = 2 repetitions.")
 
 
 def test_a_kernel_without_values_is_told_with_its_reason():
@@ -229,12 +216,11 @@ def test_a_kernel_has_one_colour_in_all_figures_of_a_run():
 
 
 def test_figures_are_drawn_or_say_why_not(tmp_path):
-    rows = [row(sha256=str(i), trial_id=f"{i}-r1", insns=10 * i, verify_ns=1e5 * i) for i in range(1, 12)]
-    drawn = {d.name: d for d in draw_views(VIEWS, table(*rows), tmp_path, style="paper-1col", run="r")}
+    drawn = {d.name: d for d in draw_views(VIEWS, table(*sized()), tmp_path, style="paper-1col", run="r")}
     assert {f.suffix for f in drawn["time"].files} == {".svg", ".pdf", ".png", ".csv", ".md"}
     assert "no program" in drawn["prevail-time"].reason
     with pytest.raises(NotApplicableError):
-        VIEWS["time"](table(*rows).iloc[:0])
+        VIEWS["time"](table(*sized()).iloc[:0])
 
 
 def test_a_family_is_drawn_by_its_size():
