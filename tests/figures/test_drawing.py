@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -20,7 +22,7 @@ from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError, ResultsError
 from xdplab.figures import paper
 from xdplab.figures.catalogue import figure, view
-from xdplab.figures.draw import Panels, draw
+from xdplab.figures.draw import draw
 from xdplab.figures.kinds import CUT, OF_ALL_FIGURES, paint
 from xdplab.figures.marks import Axes, Look, Order, View, Words, marks_frame
 from xdplab.figures.save import provenance, render, save, sheet_of
@@ -118,6 +120,22 @@ def test_invalid_and_limited_marks_look_different_and_the_legend_says_so() -> No
 LOOK = Look(Axes("x", "y (unit)"))
 PLACE = {"figure": "f", "file": "f", "kind": "bar", "panel": "", "hue": ""}
 BARS = [PLACE | {"x": "a", "value": 2.0}, PLACE | {"x": "b", "value": 3.0}]
+LOG = {"x_scale": "log", "y_scale": "log"}
+
+
+def plot(rows: Iterable[dict[str, object]], words: Words | None = None, **axes: Any) -> Any:
+    """Draw marks that differ from `PLACE` in what is given."""
+    marks = marks_frame([PLACE | row for row in rows])
+    return draw(View(marks, Look(Axes("x", "y", **axes), words=words or Words())), "paper-1col")
+
+
+def log_sheet(growth: float, count: int, panels: Sequence[str] = ("",)) -> Figure:
+    """Draw x against its square on two log axes, in each panel alike."""
+    xs = sorted({round(2 * growth**k) for k in range(count)})
+    rows = ({"panel": panel, "x": x, "kind": "point", "value": float(x) ** 2} for panel in panels for x in xs)
+    sheet = sheet_of(plot(rows, **LOG))
+    sheet.canvas.draw()
+    return sheet
 
 
 def test_drawing_needs_no_more_than_the_seven_first_columns() -> None:
@@ -219,82 +237,39 @@ def test_tick_labels_run_from_left_to_right() -> None:
         assert shown[-1].get_text() == "12800", "the largest N is never left out"
 
 
-def test_many_values_on_a_log_axis_are_labelled_by_decades() -> None:
-    values = sorted({round(2 * 1.05**k) for k in range(200)})
-    rows = [PLACE | {"x": x, "kind": "point", "value": float(x) ** 2} for x in values]
-    ax = draw(View(marks_frame(rows), Look(Axes("x", "y", x_scale="log", y_scale="log"))))
-    sheet = sheet_of(ax)
-    sheet.canvas.draw()
-    left, right = ax.get_xlim()
-    labels = [tick.label1 for tick in ax.xaxis._update_ticks() if left <= tick.get_loc() <= right]
-    assert [label.get_text() for label in labels if label.get_text()] == ["10", "100", "1000", "10000"]
-    boxes = [label.get_window_extent() for label in labels if label.get_text()]
-    assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
-    assert not any("e+" in text.get_text() for text in seen(sheet)), "no number is written as a power"
-
-
-def test_decades_of_narrow_panels_do_not_touch() -> None:
+@pytest.mark.parametrize(("growth", "count", "panels"), [(1.05, 200, ("",)), (1.3, 35, "abcdef")])
+def test_many_values_on_a_log_axis_are_labelled_by_decades(growth: float, count: int, panels: Sequence[str]) -> None:
     """Six panels, three in a row: each decade had a label, so the labels 1000 and 10000 overlapped."""
-    rows = [
-        PLACE | {"panel": panel, "x": x, "kind": "point", "value": float(x)}
-        for panel in "abcdef"
-        for x in sorted({round(2 * 1.3**k) for k in range(35)})
-    ]
-    axes = draw(View(marks_frame(rows), Look(Axes("x", "y", x_scale="log", y_scale="log"))))
-    sheet = sheet_of(axes)
-    sheet.canvas.draw()
+    sheet = log_sheet(growth, count, panels)
     for ax in sheet.axes:
         left, right = ax.get_xlim()
-        shown = [tick.label1 for tick in ax.xaxis._update_ticks() if left <= tick.get_loc() <= right]
-        boxes = [label.get_window_extent() for label in shown if label.get_text()]
-        assert len(boxes) >= 2
-        assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+        ticks = [tick.label1 for tick in ax.xaxis._update_ticks() if left <= tick.get_loc() <= right]
+        labels = [label for label in ticks if label.get_text()]
+        assert len(labels) == 4 if panels == ("",) else len(labels) >= 2
+        assert {label.get_text() for label in labels} <= {"10", "100", "1000", "10000"}
+        assert all(a.get_window_extent().x1 < b.get_window_extent().x0 for a, b in pairwise(labels))
+    assert not any("e+" in text.get_text() for text in seen(sheet)), "no number is written as a power"
 
 
 def test_no_mark_of_a_log_axis_is_cut_by_its_end() -> None:
     """Over six decades a margin of a fixed factor was less than half a marker: the largest program's was cut."""
-    rows = [
-        PLACE | {"panel": panel, "x": x, "kind": "point", "value": float(x) ** 2}
-        for panel in "abcdef"
-        for x in sorted({round(2 * 1.3**k) for k in range(28)})
-    ]
-    axes = draw(View(marks_frame(rows), Look(Axes("x", "y", x_scale="log", y_scale="log"))))
-    sheet = sheet_of(axes)
-    sheet.canvas.draw()
+    sheet = log_sheet(1.3, 28, "abcdef")
     for ax in sheet.axes:
         radius = max(line.get_markersize() for line in ax.lines) / 2 * sheet.dpi / 72
-        ends = ax.transData.transform(
-            [
-                (min(r["x"] for r in rows), min(r["value"] for r in rows)),
-                (max(r["x"] for r in rows), max(r["value"] for r in rows)),
-            ]
-        )
+        (left, bottom), (right, top) = ax.transData.transform([(x, x**2) for x in (2, round(2 * 1.3**27))])
         box = ax.get_window_extent()
-        (left, bottom), (right, top) = ends
         assert min(left - box.x0, bottom - box.y0, box.x1 - right, box.y1 - top) > radius
 
 
 def test_few_values_on_a_log_axis_are_labelled_each() -> None:
-    rows = [PLACE | {"x": x, "kind": "line", "value": float(x)} for x in (1, 4, 32, 700)]
-    ax = draw(View(marks_frame(rows), Look(Axes("x", "y", x_scale="log"))))
+    ax = plot(({"x": x, "kind": "line", "value": float(x)} for x in (1, 4, 32, 700)), x_scale="log")
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "4", "32", "700"]
 
 
 def test_bars_stand_on_zero_also_where_a_cost_came_out_negative() -> None:
-    rows = [PLACE | {"x": x, "value": value, "low": -9.0, "high": 9.0} for x, value in (("a", -0.3), ("b", -0.6))]
-    ax = draw(View(marks_frame(rows), Look(Axes("x", "y"), words=Words(bar_values=True))))
-    assert ax.get_ylim()[0] < -0.6
-    assert ax.get_ylim()[1] > 0
-
-
-@pytest.mark.filterwarnings("error")
-def test_an_interval_below_zero_is_cut_on_a_log_axis() -> None:
-    rows = [
-        PLACE | {"x": x, "kind": "line", "value": value, "low": -5.0, "high": 200.0}
-        for x, value in (("a", 2.0), ("b", 90.0))
-    ]
-    ax = draw(View(marks_frame(rows), Look(Axes("x", "y", y_scale="log"))))
-    assert 0 < ax.get_ylim()[0] < 2
+    rows = [{"x": x, "value": value, "low": -9.0, "high": 9.0} for x, value in (("a", -0.3), ("b", -0.6))]
+    low, high = plot(rows, Words(bar_values=True)).get_ylim()
+    assert low < -0.6 < 0 < high
 
 
 def test_samples_get_a_box_with_their_median_and_every_one_of_them_is_seen() -> None:
@@ -312,34 +287,29 @@ def test_samples_get_a_box_with_their_median_and_every_one_of_them_is_seen() -> 
     assert [text.get_text() for text in axes.texts] == ["#3"]
 
 
-def test_an_interval_that_leaves_the_axis_is_marked() -> None:
-    rows = [
-        PLACE | {"x": x, "kind": "line", "value": value, "low": low, "high": 200.0}
-        for x, value, low in (("a", 2.0, -5.0), ("b", 90.0, 60.0))
-    ]
-    ax = draw(View(marks_frame(rows), Look(Axes("x", "y", y_scale="log"))))
+@pytest.mark.filterwarnings("error")
+def test_an_interval_that_leaves_the_axis_is_cut_and_marked() -> None:
+    ends = (("a", 2.0, -5.0), ("b", 90.0, 60.0))
+    rows = [{"x": x, "kind": "line", "value": value, "low": low, "high": 200.0} for x, value, low in ends]
+    ax = plot(rows, y_scale="log")
+    assert 0 < ax.get_ylim()[0] < 2
     heads = [(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines if line.get_gid() == CUT]
     assert (0.0, ax.get_ylim()[0]) in heads
     assert not any(x == 1.0 and y < 90 for x, y in heads)
-    words = [text.get_text() for legend in ax.figure.legends for text in legend.get_texts()]
-    assert CUT in words
-    whole = [row | {"low": row["value"] * 0.9, "high": row["value"] * 1.1} for row in rows]
-    ax = draw(View(marks_frame(whole), Look(Axes("x", "y", y_scale="log"))))
-    assert not [line for line in ax.lines if line.get_gid() == CUT]
+    assert CUT in [text.get_text() for legend in ax.figure.legends for text in legend.get_texts()]
+    whole = [row | {"low": row["value"] * 0.9, "high": row["value"] * 1.1} for row in rows]  # type: ignore[operator]
+    assert not [line for line in plot(whole, y_scale="log").lines if line.get_gid() == CUT]
 
 
 def test_the_head_of_such_an_interval_stays_off_the_title() -> None:
-    row = PLACE | {"x": "a", "kind": "line", "value": 90.0, "low": 60.0, "high": 1e9, "panel": "title"}
-    rows = [row, row | {"x": "b", "high": 95.0}]
-    ax = draw(View(marks_frame(rows), Look(Axes("x", "y", y_scale="log"))))
+    rows = [{"x": x, "kind": "line", "value": 90.0, "low": 60.0, "panel": "title"} for x in "ab"]
+    ax = plot([rows[0] | {"high": 1e9}, rows[1] | {"high": 95.0}], y_scale="log")
     assert [line.get_marker() for line in ax.lines if line.get_gid() == CUT] == [CARETUP]
 
 
 def test_points_of_two_hues_in_one_place_are_both_seen_and_no_legend_joins_them() -> None:
-    place = {"figure": "f", "file": "f", "panel": "", "x": 1.0, "value": 2.0, "verdict": "valid"}
-    rows = [place | {"kind": "point", "hue": hue} for hue in "ab"]
-    rows += [place | {"kind": "fit", "hue": "b", "x": x, "value": x} for x in (1.0, 3.0)]
-    ax = draw(View(marks_frame(rows), Look(Axes("x", "y", x_scale="log", y_scale="log"))))
+    rows = [{"kind": "point", "hue": hue, "x": 1.0, "value": 2.0} for hue in "ab"]
+    ax = plot([*rows, *({"kind": "fit", "hue": "b", "x": x, "value": x} for x in (1.0, 3.0))], **LOG)
     first, second = (line.get_markersize() for line in ax.lines if line.get_marker() == "o")
     assert first > second
     handles = [handle for legend in ax.figure.legends for handle in legend.legend_handles]
@@ -375,34 +345,42 @@ def test_forms_of_one_thing_have_its_colour_and_their_own_dashes() -> None:
     assert found["BPF, bounded"].dash != found["BPF, unrolled"].dash
 
 
+BELOW = {"kind": "below", "x": "", "value": 256.0}
+"""A mark of what is shorter than a step of the clock."""
+
+
 def test_labels_beside_marks_do_not_overlap() -> None:
     """All calls of two backends were shorter than a step of the clock: "18 calls" and "17 calls" overlapped."""
-    place = {"figure": "f", "file": "f", "kind": "below", "verdict": "valid", "x": "", "value": 256.0}
-    rows = [place | {"hue": hue, "label": f"{n} calls", "panel": panel}
-            for panel in "abc" for n, hue in enumerate(("interpreter", "JIT", "module"), start=110)]  # fmt: skip
-    panels = draw(View(marks_frame(rows), Look(Axes("", "ns", y_scale="log", from_zero=False))))
-    assert isinstance(panels, Panels)
-    for ax in panels.flat[:3]:
+    hues = enumerate(("interpreter", "JIT", "module"), start=110)
+    rows = [BELOW | {"hue": hue, "label": f"{n} calls", "panel": panel} for n, hue in hues for panel in "abc"]
+    for ax in plot(rows, y_scale="log", from_zero=False).flat[:3]:
         boxes = [text.get_window_extent() for text in ax.texts]
         assert len(boxes) == 3
         assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
 
 
+def test_words_below_the_lowest_mark_stand_above_the_axis() -> None:
+    """`27 calls` below the step of user-mode Linux' clock lay on the axis' line, beside calls of 10 µs."""
+    samples = [{"kind": "sample", "hue": "a", "x": "", "value": value} for value in (300.0, 900.0, 11_000.0)]
+    rows = [*samples, BELOW | {"hue": "b", "label": "27 calls"}]
+    panels = plot(
+        (row | {"panel": panel} for panel in "abcdef" for row in rows), y_scale="log", share_y=False, from_zero=False
+    )
+    for ax in panels.flat:
+        (words,) = [text for text in ax.texts if text.get_text() == "27 calls"]
+        assert words.get_window_extent().y0 > ax.get_window_extent().y0
+
+
 def test_what_is_below_a_value_is_a_triangle_at_it_with_words_in_the_legend() -> None:
     """Beside it is a marker of another hue; each has its own place."""
-    place = {"figure": "f", "file": "f", "panel": "p", "x": "here", "verdict": "valid"}
-    marks = [place | {"kind": "beside", "hue": "a", "value": 900.0, "low": 800.0, "high": 1000.0}]
-    marks += [place | {"kind": "below", "hue": "b", "value": 256.0, "label": "7 calls"}]
-    look = Look(Axes("", "time, ns", y_scale="log"), words=Words(legend={"below": "shorter than a step"}))
-    panels = draw(View(marks_frame(marks), look), "paper-1col")
-    sheet = sheet_of(panels)
-    words = [text.get_text() for text in sheet.findobj(Text)]
-    assert "7 calls" in words
-    assert "shorter than a step" in words
-    triangles = [line for line in sheet.findobj(mpl.lines.Line2D) if line.get_marker() == "v" and line.axes is not None]
-    dots = [line for line in sheet.findobj(mpl.lines.Line2D) if line.get_marker() == "o" and line.axes is not None]
-    assert triangles[0].get_ydata()[0] == 256.0
-    assert triangles[0].get_xdata()[0] > dots[0].get_xdata()[0]
+    beside = {"kind": "beside", "hue": "a", "x": "here", "value": 900.0, "low": 800.0, "high": 1000.0}
+    rows = [beside, BELOW | {"x": "here", "hue": "b", "label": "7 calls"}]
+    sheet = sheet_of(plot(rows, Words(legend={"below": "shorter than a step"}), y_scale="log"))
+    assert {"7 calls", "shorter than a step"} <= {text.get_text() for text in sheet.findobj(Text)}
+    lines = [line for line in sheet.findobj(mpl.lines.Line2D) if line.axes is not None]
+    triangle, dot = (next(line for line in lines if line.get_marker() == marker) for marker in "vo")
+    assert triangle.get_ydata()[0] == 256.0
+    assert triangle.get_xdata()[0] > dot.get_xdata()[0]
 
 
 def test_a_dollar_in_a_program_s_name_is_a_dollar(tmp_path: Path) -> None:
@@ -472,30 +450,10 @@ def test_panels_with_many_categories_stand_below_each_other() -> None:
         assert apart > 0.9 * ax.get_xticklabels()[0].get_fontsize() / 72 * sheet.dpi
 
 
-def test_words_below_the_lowest_mark_stand_above_the_axis() -> None:
-    """`27 calls` below the step of user-mode Linux' clock lay on the axis' line, beside calls of 10 µs."""
-    place = {"figure": "f", "file": "f", "x": "", "verdict": "valid"}
-    marks = [
-        place | {"panel": panel} | own
-        for panel in "abcdef"
-        for own in (
-            *({"kind": "sample", "hue": "a", "value": value} for value in (300.0, 900.0, 11_000.0)),
-            {"kind": "below", "hue": "b", "value": 256.0, "label": "27 calls"},
-        )
-    ]
-    look = Look(Axes("", "ns", y_scale="log", share_y=False, from_zero=False))
-    panels = draw(View(marks_frame(marks), look), "paper-1col")
-    assert isinstance(panels, Panels)
-    for ax in panels.flat:
-        (words,) = [text for text in ax.texts if text.get_text() == "27 calls"]
-        assert words.get_window_extent().y0 > ax.get_window_extent().y0
-
-
-def test_a_value_above_a_bar_is_not_0_beside_a_large_one() -> None:
+@pytest.mark.parametrize(
+    ("values", "words"), [((91.2, 0.03, 0.0), ["91.20", "0.03", "0.00"]), ((912.0, 0.4), ["912.0", "0.4"])]
+)
+def test_a_value_above_a_bar_is_not_0_beside_a_large_one(values: tuple[float, ...], words: list[str]) -> None:
     """Beside a cost of 90 ns, one of 0.4 ns was written as 0."""
-    rows = [PLACE | {"x": x, "kind": "bar", "value": value} for x, value in (("a", 91.2), ("b", 0.03), ("c", 0.0))]
-    ax = draw(View(marks_frame(rows), Look(Axes("x", "y"), words=Words(bar_values=True))))
-    assert [text.get_text() for text in ax.texts] == ["91.20", "0.03", "0.00"]
-    rows = [PLACE | {"x": x, "kind": "bar", "value": value} for x, value in (("a", 912.0), ("b", 0.4))]
-    ax = draw(View(marks_frame(rows), Look(Axes("x", "y"), words=Words(bar_values=True))))
-    assert [text.get_text() for text in ax.texts] == ["912.0", "0.4"]
+    ax = plot(({"x": x, "value": value} for x, value in zip("abc", values, strict=False)), Words(bar_values=True))
+    assert [text.get_text() for text in ax.texts] == words
