@@ -168,26 +168,19 @@ def race(
     """
     limits = {"margin": margin, "at_least": at_least, "at_most": at_most, "by": by}
     labs = () if other_lab is None else (lab if isinstance(lab, str) else lab.lab.name, other_lab)
-    plan = _race(a, b, name, factors, limits, labs)
+    plan = race_of(name, _sides(a, b, name, factors), limits, labs)
     used = LabInUse(lab) if isinstance(lab, str) else lab
     return Raced(PlanInHand(plan).start(used).watch())
 
 
-def _race(
-    a: Side,
-    b: Side,
-    name: str,
-    factors: dict[str, Any],
-    limits: Mapping[str, float | str | None],
-    labs: Sequence[str] = (),
-) -> Plan:
+def _sides(a: Side, b: Side, name: str, factors: dict[str, Any]) -> list[Plan]:
+    """Return the plan of each side. Raises PlanError."""
     sides = [_loaded(a), _loaded(b)]
     plans = [side for side in sides if isinstance(side, Plan)]
     if factors and len(plans) == 2:
         raise PlanError(f"{', '.join(factors)}: both sides are plans, which have their own factors")
     given = ({"trial": plans[0].trial.model_dump()} if plans else {}) | factors
-    both = [side if isinstance(side, Plan) else _plan(name, [side], given) for side in sides]
-    return race_of(name, both, limits, labs)
+    return [side if isinstance(side, Plan) else _plan(name, [side], given) for side in sides]
 
 
 def _loaded(side: Side) -> Plan | Program | str:

@@ -15,7 +15,7 @@ from xdplab import notebook
 from xdplab.cli.common import SHARE
 from xdplab.cli.race import RaceRules, race_plan
 from xdplab.errors import LabError, PlanError
-from xdplab.plan import Plan, parse_plan
+from xdplab.plan import Plan, parse_plan, race_of
 from xdplab.studies.traffic import checks
 from xdplab.studies.traffic.run_files import plan_trials, race_pairs, why_not_sliced
 from xdplab.studies.traffic.turns import labs_of
@@ -93,13 +93,14 @@ def test_a_program_that_is_set_up_by_commands_is_not_exchanged(tmp_path: Path) -
 def test_a_notebook_races_plans_by_file_and_in_hand(tmp_path: Path) -> None:
     file = plan(tmp_path, "a", blocks=[{"points": {"mode": "native", "accesses": [100]}}])
     in_hand = xl.plan("b", "array", mode="generic", accesses=100, trial={"window_s": 0.2})
-    made = notebook._race(
-        str(file), in_hand, "r", {}, {"margin": 0.05, "at_least": 5, "at_most": 9}, ("netns", "vm:6.1")
-    )
+    limits = {"margin": 0.05, "at_least": 5, "at_most": 9}
+    made = race_of("r", notebook._sides(str(file), in_hand, "r", {}), limits, ("netns", "vm:6.1"))
     ((a, b),) = race_pairs(made, "shared")
     assert (a.mode, a.program.accesses, b.mode, b.program.accesses, b.lab) == ("native", 100, "generic", 100, "vm:6.1")
     assert (made.trial.window_s, made.race and made.race.margin) == (0.2, 0.05)
-    ((_, workload),) = race_pairs(notebook._race(in_hand, "chase", "r", {"accesses": 7, "flows": 8}, {}), "shared")
+    ((_, workload),) = race_pairs(
+        race_of("r", notebook._sides(in_hand, "chase", "r", {"accesses": 7, "flows": 8}), {}), "shared"
+    )
     assert (workload.program.workload, workload.flows) == ("chase", 8)
     with pytest.raises(PlanError, match="flows: both sides are plans, which have their own factors"):
         xl.race(str(file), in_hand, flows=8)

@@ -116,9 +116,9 @@ def _decided(counts: dict[str, int]) -> str:
 
 def _returned_as_said(row: Row, wanted: str) -> str | None:
     """Without counters of actions, the returned frames distinguish tx from drop and pass."""
-    own = text(row, "workload") is None and text(row, "program_name") is not None
+    is_users = text(row, "workload") is None and text(row, "program_name") is not None
     arrived, back = number(row, "dut_rx_packets"), number(row, "dut_tx_packets")
-    if not own or not arrived or back is None or text(row, "mode") == "af_xdp":
+    if not is_users or not arrived or back is None or text(row, "mode") == "af_xdp":
         return None
     heard = max(back, tg_count(row) or 0.0)
     if wanted == "tx" and not heard:
@@ -150,5 +150,5 @@ def _say_arrived(row: Row) -> str:
 def _arrived(target: Mapping[str, Any]) -> str:
     redirects = target["accepted"] + target["refused"]
     parts = [("arrived", target["arrived"]), ("were dropped", target["dropped"]), ("were refused", target["refused"])]
-    counts = [f"{count} {words}" for words, count in parts if count or (count == 0 and words == "arrived")]
+    counts = [f"{count} {fate}" for fate, count in parts if count or (count == 0 and fate == "arrived")]
     return f"of {redirects} redirected frames {', '.join(counts) or 'arrivals were not counted'}"

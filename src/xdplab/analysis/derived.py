@@ -92,8 +92,8 @@ def access_ns(trial: WithBaselines) -> float:
 
 def testrun_ns(trial: WithBaselines) -> float:
     """BPF_PROG_TEST_RUN of the program minus that of N = 0, in ns per packet."""
-    own, accesses = number(trial.row, "testrun_raw_ns"), number(trial.row, "accesses")
-    if own is None:
+    raw_ns, accesses = number(trial.row, "testrun_raw_ns"), number(trial.row, "accesses")
+    if raw_ns is None:
         raise Absent("BPF_PROG_TEST_RUN was not run on this program")
     if accesses is None:
         raise Absent("N of a user's program is not known: see testrun_raw_ns")
@@ -102,7 +102,7 @@ def testrun_ns(trial: WithBaselines) -> float:
     zeros = [zero for base in trial.baselines if (zero := number(base, "testrun_raw_ns")) is not None]
     if not zeros:
         raise Absent(_NO_BASELINE)
-    return own - sum(zeros) / len(zeros)
+    return raw_ns - sum(zeros) / len(zeros)
 
 
 SENT_BACK = 0.99

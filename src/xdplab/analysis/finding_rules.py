@@ -148,10 +148,10 @@ class _Fill:
     how: str
 
 
-def _same_rings(known: pd.DataFrame) -> list[list[_Fill]]:
+def _same_rings(filled: pd.DataFrame) -> list[list[_Fill]]:
     """Return the repetitions in which a ring was full, those with the same depth together."""
     rings: list[list[_Fill]] = []
-    for repetition, group in known.groupby("repetition", dropna=False):
+    for repetition, group in filled.groupby("repetition", dropna=False):
         queues = group["queues_reached"].fillna(group["queues"]).astype(float)
         in_flight = (group["latency_mean_ns"] * 1e-9 * group["forwarded_pps"]).astype(float) / queues
         ring = _ring(group, in_flight)

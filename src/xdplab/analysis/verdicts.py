@@ -172,8 +172,8 @@ def path_carries(row: Row) -> str | None:
     proof = json.loads(text(row, "path") or "{}")
     if not returns_frames(row) or not proof.get("sent") or proof.get("back") != 0 or tg_count(row):
         return None
-    dut = [(words, proof.get(key)) for words, key in (("received", "dut_received"), ("sent back", "dut_sent"))]
-    counts = ", ".join(f"{words} {'an unknown number' if count is None else count}" for words, count in dut)
+    dut = [(event, proof.get(key)) for event, key in (("received", "dut_received"), ("sent back", "dut_sent"))]
+    counts = ", ".join(f"{event} {'an unknown number' if count is None else count}" for event, count in dut)
     return f"the path carried none of {proof['sent']} frames sent before the trial: the DUT {counts}"
 
 
@@ -219,9 +219,9 @@ def within_line_rate(row: Row) -> str | None:
 
 def each_direction_carries(row: Row) -> str | None:
     """A direction that is lost, or whose counts disagree, must not hide in the sum of the two."""
-    for way, words in DIRECTIONS:
+    for way, direction in DIRECTIONS:
         if number(row, f"{way}_tx_packets") is not None and (reason := _wrong_direction(row, way)):
-            return f"{words}: {reason}"
+            return f"{direction}: {reason}"
     return None
 
 
@@ -361,7 +361,7 @@ def say_foreign(row: Row) -> str | None:
         ("foreign frames at the DUT", number(row, "dut_foreign_packets")),
         ("of other runs or bursts, or altered", None if rewritten else number(row, "refused_packets")),
     )
-    remarks = [f"{count:.0f} {words}" for words, count in kinds if count]
+    remarks = [f"{count:.0f} {origin}" for origin, count in kinds if count]
     return f"not only test frames were on the link: {', '.join(remarks)}" if remarks else None
 
 
@@ -417,11 +417,13 @@ def say_answered(row: Row) -> str | None:
 
 def say_lost_in_a_direction(row: Row) -> str | None:
     """The loss of a trial is that of both directions together; each has its own."""
-    lost = [(words, number(row, f"{way}_tx_packets"), number(row, f"{way}_rx_packets")) for way, words in DIRECTIONS]
+    lost = [
+        (direction, number(row, f"{way}_tx_packets"), number(row, f"{way}_rx_packets")) for way, direction in DIRECTIONS
+    ]
     if any(not sent for _, sent, _ in lost):
         return None  # one direction's loss is the trial's
-    shares = [(words, 1 - (got or 0.0) / (sent or 1.0)) for words, sent, got in lost]
-    losses = [f"{words} {share:.2%} of the frames were lost" for words, share in shares if share > LOSS_FLOOR]
+    shares = [(direction, 1 - (got or 0.0) / (sent or 1.0)) for direction, sent, got in lost]
+    losses = [f"{direction} {share:.2%} of the frames were lost" for direction, share in shares if share > LOSS_FLOOR]
     return ", ".join(losses) or None
 
 

@@ -208,8 +208,10 @@ FORMAT = click.option(
 def show_frame(frame: pd.DataFrame, *, form: str = "table", title: str | None = None) -> None:
     """Print a data frame in one of the forms of FORMAT; null cells are empty, and null in JSON."""
     rows = [dict(zip(map(str, frame.columns), row, strict=True)) for row in frame.astype(object).values]
-    there = frame.notna().rename(columns=str).to_dict("records")
-    rows = [{k: v if filled[k] else None for k, v in row.items()} for row, filled in zip(rows, there, strict=True)]
+    filled_cells = frame.notna().rename(columns=str).to_dict("records")
+    rows = [
+        {k: v if filled[k] else None for k, v in row.items()} for row, filled in zip(rows, filled_cells, strict=True)
+    ]
     if form == "csv":
         echo(frame.to_csv(index=False, lineterminator="\n"), nl=False)
     elif form == "markdown":

@@ -73,9 +73,9 @@ def errors() -> str:
     raised = _raised({kind.__name__ for kind in kinds})
     for kind in kinds:
         parts += [f"## {kind.__name__}", f"{_first(kind)} Exit code {kind.exit_code}."]
-        found = [row for name, *row in raised if name == kind.__name__]
-        if found:
-            parts.append(_table(("message", "remedy", "raised in"), found))
+        places = [row for name, *row in raised if name == kind.__name__]
+        if places:
+            parts.append(_table(("message", "remedy", "raised in"), places))
     return "\n\n".join(parts) + "\n"
 
 

@@ -62,8 +62,8 @@ class RaceRules:
             return {"workload": word, "accesses": self.accesses}
         if not Path(word).is_file():
             raise PlanError(f"{word} is neither a file nor a workload", remedy=f"workloads are {', '.join(WORKLOADS)}")
-        own: dict[str, Any] = {"action": self.action, "function": self.function, "cflags": self.cflags or []}
-        return {"program": {"file": str(Path(word).resolve()), **own}}
+        settings: dict[str, Any] = {"action": self.action, "function": self.function, "cflags": self.cflags or []}
+        return {"program": {"file": str(Path(word).resolve()), **settings}}
 
 
 race_options = options_as(

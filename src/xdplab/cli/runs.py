@@ -66,8 +66,8 @@ def runs(folder: Path, marks: Marks, tagged: str | None, form: str, as_json: boo
     them."""
     if marks.write():
         return
-    known = [run for run in listing.known_runs(folder) if tagged is None or tagged in (run.tags or "").split()]
-    rows = [dataclasses.asdict(run) for run in known]
+    listed = [run for run in listing.known_runs(folder) if tagged is None or tagged in (run.tags or "").split()]
+    rows = [dataclasses.asdict(run) for run in listed]
     if form in ("csv", "markdown"):
         if as_json:
             raise PlanError(f"--json and --format {form} are two formats", remedy="choose one")

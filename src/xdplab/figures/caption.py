@@ -108,9 +108,9 @@ def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
     keys = [chosen["mode"]] if verdict == "unsupported" else [chosen["mode"], same_reason(chosen)]
     phrases = []
     for _, group in chosen.groupby(keys, dropna=False, sort=False):
-        count, words = group["point_id"].nunique(), str(group["reason"].iloc[0]).rstrip(" .")
+        count, reason = group["point_id"].nunique(), str(group["reason"].iloc[0]).rstrip(" .")
         mode = FACTORS["mode"].label(group["mode"].iloc[0])
-        phrases.append(f"{mode} ({many(count, 'point')}): {words}")
+        phrases.append(f"{mode} ({many(count, 'point')}): {reason}")
     more = len(phrases) - MOST_REASONS
     return phrases[:MOST_REASONS] + ([f"and {more} more in trials.parquet"] if more > 0 else [])
 
@@ -135,7 +135,7 @@ def short_caption(request: FigureRequest) -> tuple[str, ...]:
         low, high = int(counts.min()), int(counts.max())
         parts.append(f"n = {low if low == high else f'{low} to {high}'}")
     first = " · ".join(part for part in parts if part)
-    absent = [words for verdict in ("unsupported", "failed") for words in _absent(trials, verdict, shown)]
+    absent = [line for verdict in ("unsupported", "failed") for line in _absent(trials, verdict, shown)]
     unequal = "Not the same work in every mode." if _unequal_work(shown) else ""
     warned = [unequal, *absent, _one_count(shown), _without_value(trials, value, why=False)]
     return tuple(

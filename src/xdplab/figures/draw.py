@@ -156,7 +156,9 @@ def _grid(panels: Sequence[str], style: Style, look: Look, categories: Sequence[
     columns = (
         look.order.columns if 0 < look.order.columns <= MOST_COLUMNS else (2 if many == 4 else min(many, MOST_COLUMNS))
     )
-    notes = [text_width_in(words, style.small_pt) for found in look.words.notes.values() for _, words in found]
+    notes = [
+        text_width_in(note, style.small_pt) for panel_notes in look.words.notes.values() for _, note in panel_notes
+    ]
     titles = [text_width_in(word, style.font_pt) for panel in panels for word in panel.split()]
     widest = max([*notes, *titles, len(categories) * _TURNED_LINES * style.font_pt / 72], default=0)
     while columns > 1 and widest > _panel_width(columns, style):
@@ -179,8 +181,8 @@ _TURNED_LINES = 2.0
 
 def _turned_in(categories: Sequence[str], columns: int, style: Style) -> float:
     """Return how far down labels of categories reach that are turned since they are wider than their places; else 0."""
-    widest = max((text_width_in(words, style.font_pt) for words in categories), default=0)
-    word = max((text_width_in(word, style.font_pt) for words in categories for word in words.split()), default=0)
+    widest = max((text_width_in(category, style.font_pt) for category in categories), default=0)
+    word = max((text_width_in(word, style.font_pt) for category in categories for word in category.split()), default=0)
     return widest / 2 if word * len(categories) > _panel_width(columns, style) else 0.0
 
 
@@ -314,10 +316,10 @@ def _reach(marks: pd.DataFrame, rules: list[float]) -> tuple[float, float]:
 
 def _write_notes(ax: Axes, notes: tuple[tuple[str, str], ...], hues: dict[str, kinds.Paint]) -> None:
     size = mpl.rcParams["legend.fontsize"]
-    for line, (hue, words) in enumerate(notes):
+    for line, (hue, note) in enumerate(notes):
         offset = (2.0, -2.0 - line * size * 1.2)
         ax.annotate(
-            words, (0, 1), in_layout=False, xycoords="axes fraction", xytext=offset,
+            note, (0, 1), in_layout=False, xycoords="axes fraction", xytext=offset,
  textcoords="offset points", va="top", ha="left",
             fontsize=size, color=hues[hue].color if hue in hues else "0.2",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},

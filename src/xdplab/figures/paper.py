@@ -26,9 +26,9 @@ SPACE_EMS = 0.33
 CAPTION, X_LABEL = "1 caption", "2 x label"  # from the lower edge up
 
 
-def text_width_in(words: str, size_pt: float) -> float:
+def text_width_in(text: str, size_pt: float) -> float:
     """Return the width of one line of text in inches."""
-    parts = words.split(" ")
+    parts = text.split(" ")
     return (sum(_ems(part) for part in parts) + (len(parts) - 1) * SPACE_EMS) * size_pt / 72
 
 
@@ -41,10 +41,10 @@ def _ems(word: str) -> float:
     return float(font.get_width_height()[0]) / 64 / 100
 
 
-def wrap(words: str, width_in: float, size_pt: float) -> list[str]:
+def wrap(text: str, width_in: float, size_pt: float) -> list[str]:
     """Break text into lines of at most ``width_in``."""
     lines = [""]
-    for word in words.split():
+    for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
         if lines[-1] and text_width_in(longer, size_pt) > width_in:
             lines.append(word)
@@ -127,7 +127,7 @@ def _legend(
     order = _row_major(len(entries), columns)
     chosen = [(_blank(), "") if place is None else entries[place] for place in order]
     legend = sheet.legend(
-        [handle for handle, _ in chosen], [words for _, words in chosen], loc="outside upper center", ncols=columns,
+        [handle for handle, _ in chosen], [entry for _, entry in chosen], loc="outside upper center", ncols=columns,
         columnspacing=1.0, handletextpad=0.5, handlelength=2.0, borderaxespad=0.2, title=title or None,
     )  # fmt: skip
     box = legend.get_window_extent()
@@ -200,8 +200,8 @@ def _lines(text: str, characters: int) -> str:
 
 
 def _relabel(shown: list[Axes], labels: list[list[str]]) -> None:
-    for ax, words in zip(shown, labels, strict=True):
-        ax.set_xticks(ax.get_xticks(), labels=words)
+    for ax, panel_labels in zip(shown, labels, strict=True):
+        ax.set_xticks(ax.get_xticks(), labels=panel_labels)
 
 
 def _separate_words(ax: Axes) -> None:

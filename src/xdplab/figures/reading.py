@@ -68,4 +68,4 @@ def _categories(texts: pd.Series, change: Callable[[str], str]) -> pd.Categorica
 
 
 def _of_figures(text: str) -> str:
-    return json.dumps({name: words for name, words in json.loads(text).items() if name in READ})
+    return json.dumps({name: reason for name, reason in json.loads(text).items() if name in READ})

@@ -159,9 +159,9 @@ def _rate_view(
     request: FigureRequest, kind: str, x_label: str, x_scale: Scale = "category", x_values: tuple[object, ...] = ()
 ) -> View:
     rows = labelled(request)
-    family, words = RATES[request.value]
+    family, label = RATES[request.value]
     size, unit = unit_of(rows["value"], family)
-    look = Look(Axes(x_label, f"{words} ({unit})", x_scale), Order(x_values=x_values))
+    look = Look(Axes(x_label, f"{label} ({unit})", x_scale), Order(x_values=x_values))
     return described(request, collect(rows, request.figure, kind, size), look, closed_loop(request.trials))
 
 
@@ -204,16 +204,16 @@ def busy(request: FigureRequest) -> View:
     return described(request, marks, look, "CPU time is counted by clock ticks: coarse over one window.")
 
 
-def need(trials: pd.DataFrame, column: str, words: str) -> pd.DataFrame:
+def need(trials: pd.DataFrame, column: str, otherwise: str) -> pd.DataFrame:
     """Return ``trials``, or raise NotApplicableError saying what none of them has."""
     if not is_believable(trials, column).any():
-        raise NotApplicableError(words)
+        raise NotApplicableError(otherwise)
     return trials
 
 
-def only(trials: pd.DataFrame, mask: pd.Series | Sequence[bool], words: str) -> pd.DataFrame:
+def only(trials: pd.DataFrame, mask: pd.Series | Sequence[bool], otherwise: str) -> pd.DataFrame:
     """Return the rows of a mask, or raise NotApplicableError saying what there is none of."""
     chosen = rows_where(trials, pd.Series(mask, index=trials.index))
     if chosen.empty:
-        raise NotApplicableError(words)
+        raise NotApplicableError(otherwise)
     return chosen

@@ -96,7 +96,7 @@ def _edition(options: Mapping[str, Any]) -> thesis_album.Edition:
 
 @click.command()
 @click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--from", "own", type=click.Path(path_type=Path), help="Draw the figures from your own run.")
+@click.option("--from", "own_run", type=click.Path(path_type=Path), help="Draw the figures from your own run.")
 @click.option("--as-published", "as_published", is_flag=True, help="Only as printed.")
 @click.option("--corrected", "corrected", is_flag=True, help="Draw only the corrected figures.")
 @click.option(
@@ -107,7 +107,7 @@ def _edition(options: Mapping[str, Any]) -> thesis_album.Edition:
 )
 @edition_options
 def regenerate(
-    paths: tuple[Path, ...], own: Path | None, reference: Path | None, as_published: bool, **options: Any
+    paths: tuple[Path, ...], own_run: Path | None, reference: Path | None, as_published: bool, **options: Any
 ) -> int:
     """Draw every published figure of the thesis again: as printed, and corrected.
 
@@ -118,8 +118,8 @@ def regenerate(
     thesis' conclusions are checked against the published, the corrected and RUN's data. Without PATH, only RUN is used.
     """
     edition = _edition(options)
-    if own is not None:
-        say(_repeated(own, paths, edition))
+    if own_run is not None:
+        say(_repeated(own_run, paths, edition))
         return 0
     if not paths:
         raise click.UsageError("name the raw data, or a run with --from")

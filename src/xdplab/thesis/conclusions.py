@@ -291,14 +291,14 @@ def corrected_reading(source: Source) -> Reading:
     return Reading("corrected", rates, latency, instructions, apart=apart, errors=errors)
 
 
-def own_reading(own: OwnRun) -> Reading:
+def own_reading(run: OwnRun) -> Reading:
     """Return the means over one's own valid trials. A rate that the generator makes is not the DUT's: there is none."""
-    rows = own.source.better[own.source.better["verdict"] == "valid"]
+    rows = run.source.better[run.source.better["verdict"] == "valid"]
     capped = rows["limited_by"].eq("generator").fillna(False).astype(bool)
     rates, latency, instructions, apart, errors = _measured(
         rows.assign(forwarded_pps=rows["forwarded_pps"].mask(capped))
     )
-    return Reading("own", rates, latency, instructions, own.wired, own.cpus, own.shared, apart, errors)
+    return Reading("own", rates, latency, instructions, run.wired, run.cpus, run.shared, apart, errors)
 
 
 PointValues = tuple[dict[Point, float], dict[Point, float], dict[Point, float], dict[Point, float], dict[Point, float]]

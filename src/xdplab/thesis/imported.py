@@ -61,32 +61,32 @@ def read_thesis(
 
     ``progress`` is told, log by log, how many were read.
     """
-    found = Found()
+    source = Found()
     trials: dict[Measured, TrialLogs] = {}
     logs = 0
-    for digest in digested(raw_logs(paths, found), processes or min(os.cpu_count() or 1, 4)):
+    for digest in digested(raw_logs(paths, source), processes or min(os.cpu_count() or 1, 4)):
         logs += 1
         if progress is not None:
             progress(logs)
         trial = trials.setdefault(digest.name.measured, TrialLogs(digest.name.measured))
-        _join(trial, digest, found)
+        _join(trial, digest, source)
     if not trials:
         raise ResultsError(
             f"no log of the thesis below {', '.join(map(str, paths))}",
             remedy="name the folder that holds resultados*/, its parent, or an archive of it",
         )
-    programs = counted_programs(found.programs)
+    programs = counted_programs(source.programs)
     for trial in trials.values():
         trial_key = trial.measured
         trial.program = programs.get(
             MeasuredProgram(trial_key.mode == "af_xdp", trial_key.repetition, trial_key.accesses)
         )
-        _check_twin(trial, found)
+        _check_twin(trial, source)
         trial.logs = dict(sorted(trial.logs.items()))  # the order in which they lie somewhere says nothing
     ordered = [trials[key] for key in sorted(trials, key=lambda m: tuple(vars(m).values()))]
     rows = [row for trial in ordered for row in trial_rows(trial, run_id)]
     problems = [p for trial in ordered for log in trial.logs.values() for p in log.problems]
-    return Imported(rows, tuple(ordered), logs, found.twins, found.others, (*problems, *found.problems))
+    return Imported(rows, tuple(ordered), logs, source.twins, source.others, (*problems, *source.problems))
 
 
 def counted_programs(texts: Mapping[str, str]) -> dict[MeasuredProgram, ProgramFound]:
@@ -105,18 +105,18 @@ def counted_programs(texts: Mapping[str, str]) -> dict[MeasuredProgram, ProgramF
     return counted
 
 
-def _join(trial: TrialLogs, digest: LogDigest, found: Found) -> None:
+def _join(trial: TrialLogs, digest: LogDigest, source: Found) -> None:
     """The same log may come twice (from a folder and an archive of it); two that differ are a problem."""
     before = trial.logs.setdefault(digest.name.kind, digest)
     if before is not digest and before.sha256 != digest.sha256:
         text = f"{before.name.path} says otherwise of the same trial, and came first"
-        found.problems.append(Problem(digest.name.path, "conflict", text))
+        source.problems.append(Problem(digest.name.path, "conflict", text))
 
 
-def _check_twin(trial: TrialLogs, found: Found) -> None:
+def _check_twin(trial: TrialLogs, source: Found) -> None:
     """A CSV twin whose labels are swapped is a problem of its log."""
     log, generator = trial.logs.get("generator"), trial.generator
-    head = found.twin_heads.get(log.name.stem) if log else None
+    head = source.twin_heads.get(log.name.stem) if log else None
     if log is None or generator is None or head is None:
         return
     pairs = [f"{a!r} and {b!r}" for run in generator.runs[:1] for a, b in swapped_labels(head, run.rows)]

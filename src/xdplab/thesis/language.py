@@ -58,7 +58,7 @@ def shown_label(label: str, language: Language) -> str:
     """Return a mark's label as it is drawn."""
     if language == "pt":
         return label
-    return next((words(match) for pattern, words in _LABELS if (match := pattern.fullmatch(label))), label)
+    return next((shown(match) for pattern, shown in _LABELS if (match := pattern.fullmatch(label))), label)
 
 
 AS_PUBLISHED = Phrase(
@@ -180,8 +180,8 @@ def reason_in(language: Language, reason: str) -> str:
     """Return why a mark is absent, in ``language``; a reason that has no translation is quoted."""
     if language == "en":
         return reason
-    matches = ((pattern.fullmatch(reason), words) for pattern, words in _REASONS_PT)
-    return next((match.expand(words) for match, words in matches if match), f"“{reason}”")
+    matches = ((pattern.fullmatch(reason), template) for pattern, template in _REASONS_PT)
+    return next((match.expand(template) for match, template in matches if match), f"“{reason}”")
 
 
 OWN = Phrase(

@@ -97,29 +97,29 @@ def behind(published: Source, spec: Spec) -> pd.DataFrame:
     return marks_frame(records(marks.assign(value=marks["value"] * power)))
 
 
-def own_view(own: OwnRun, spec: Spec, language: Language = "en", *, published: bool = True) -> View:
+def own_view(run: OwnRun, spec: Spec, language: Language = "en", *, published: bool = True) -> View:
     """Return the figure's marks from one's own trials, with t intervals; notes say what they cannot tell."""
-    rows = corrected_rows(own.source, spec)
+    rows = corrected_rows(run.source, spec)
     marks = corrected_marks(rows, spec) if len(rows) else marks_frame([])
     marks = marks[marks["value"] > 0] if spec.family == "latency" else marks
-    measured_with = OWN.of(language).format(name=own.name, setting=own.setting, repetitions=own.repetitions)
-    limits = [OWN_LIMITS[key].of(language) for key in limits_of(own, spec)]
+    measured_with = OWN.of(language).format(name=run.name, setting=run.setting, repetitions=run.repetitions)
+    limits = [OWN_LIMITS[key].of(language) for key in limits_of(run, spec)]
     why = absent_words(rows, spec, language) if len(rows) else NOT_MEASURED.of(language)
     notes = [measured_with, *([OWN_BEHIND.of(language)] if published else []), *limits, *([why] if why else [])]
     label = CORRECTED_Y[spec.family].of(language).format(power="")
     return View(marks, look_of(spec, language, label, tuple(notes), scale_of(spec)))
 
 
-def limits_of(own: OwnRun, spec: Spec) -> list[str]:
+def limits_of(run: OwnRun, spec: Spec) -> list[str]:
     """Return what the lab cannot say of a figure, as keys of OWN_LIMITS."""
-    limits = [] if own.wired else ["no NIC"]
-    limits += ["shared"] if own.shared else []
+    limits = [] if run.wired else ["no NIC"]
+    limits += ["shared"] if run.shared else []
     queues = [spec.queues] if spec.queues not in (None, "best") else [str(8)]
-    return limits + (["few CPUs"] if own.cpus is not None and own.cpus < max(int(str(q)) for q in queues) else [])
+    return limits + (["few CPUs"] if run.cpus is not None and run.cpus < max(int(str(q)) for q in queues) else [])
 
 
 def repeat(
-    own: OwnRun,
+    run: OwnRun,
     edition: Edition,
     *,
     published: Source | None,
@@ -130,26 +130,26 @@ def repeat(
 
     ``published``: an import's source, whose marks stand in grey behind; None leaves them out.
     """
-    drawn = list(mapped(partial(_draw, own, published, edition), edition.figures, processes, progress))
+    drawn = list(mapped(partial(_draw, run, published, edition), edition.figures, processes, progress))
     edition.write_marks(WHICH, drawn)
     return [figure for figure, _ in drawn]
 
 
-def _draw(own: OwnRun, published: Source | None, edition: Edition, spec: Spec) -> Drawn:
-    view = own_view(own, spec, edition.language, published=published is not None)
+def _draw(run: OwnRun, published: Source | None, edition: Edition, spec: Spec) -> Drawn:
+    view = own_view(run, spec, edition.language, published=published is not None)
     grey = behind(published, spec) if published is not None else None
     page = None
     if edition.formats:
         page = printed_sheet(view, spec, behind=grey, language=edition.language, empty=True)
     table = own_table(view, grey)
-    files = edition.write(spec, WHICH, page, table, own.source.run_id)
+    files = edition.write(spec, WHICH, page, table, run.source.run_id)
     return Regenerated(spec, WHICH, files, len(view.marks)), table
 
 
 def own_table(view: View, grey: pd.DataFrame | None) -> pd.DataFrame:
     """Return one's own marks, and the published ones in the same unit, told apart by the column ``of``."""
-    own = corrected_table(view).assign(of="own")
+    marks = corrected_table(view).assign(of="own")
     if grey is None:
-        return own
-    table = marks_frame([*records(own[list(own.columns.drop("of"))]), *records(grey[list(MARK_COLUMNS)])])
-    return corrected_table(replace(view, marks=table)).assign(of=["own"] * len(own) + ["published"] * len(grey))
+        return marks
+    table = marks_frame([*records(marks[list(marks.columns.drop("of"))]), *records(grey[list(MARK_COLUMNS)])])
+    return corrected_table(replace(view, marks=table)).assign(of=["own"] * len(marks) + ["published"] * len(grey))

@@ -176,7 +176,7 @@ def said_null(trials: pd.DataFrame, rows: pd.Series, names: Sequence[str], why: 
         return trials
     nulls = objects(trials["null_reasons"])
     whys = zip(nulls[rows], why[rows], strict=True)
-    nulls[rows] = [_also(text, tuple(names), str(words)) for text, words in whys]
+    nulls[rows] = [_also(text, tuple(names), str(reason)) for text, reason in whys]
     return trials.assign(null_reasons=nulls)
 
 

@@ -166,13 +166,13 @@ class Found:
         self.programs.setdefault(path, data.decode(errors="replace"))
 
 
-def raw_logs(paths: Sequence[Path], found: Found) -> Iterator[RawLog]:
+def raw_logs(paths: Sequence[Path], files: Found) -> Iterator[RawLog]:
     """Yield every log below ``paths``. Raises ResultsError for a path that is neither folder nor archive."""
     for path in paths:
         if path.is_dir():
-            yield from _of_folder(path, found)
+            yield from _of_folder(path, files)
         elif path.is_file():
-            yield from _of_archive(path, found)
+            yield from _of_archive(path, files)
         else:
             raise ResultsError(f"{path} is no folder and no archive", remedy="name a clone of the thesis' repository")
 
@@ -233,17 +233,17 @@ def _head(file: str) -> bytes:
         return b""  # it is a duplicate: nothing is missing without it
 
 
-def _log_name(path: str, found: Found) -> LogName | None:
+def _log_name(path: str, files: Found) -> LogName | None:
     """Return what the path says; a text file among the logs with another name is a problem, others are no logs."""
     name = parse_name(path)
     if name is None and is_log_place(path):
-        found.problems.append(Problem(path, "foreign", "its name is in neither grammar of the logs"))
+        files.problems.append(Problem(path, "foreign", "its name is in neither grammar of the logs"))
     elif name is None and parse_program(path) is None:
-        found.others += 1
+        files.others += 1
     return name
 
 
-def _of_archive(archive: Path, found: Found) -> Iterator[RawLog]:
+def _of_archive(archive: Path, files: Found) -> Iterator[RawLog]:
     """Twins are known only at an archive's end: CSV files are kept until then."""
     stems: set[str] = set()
     waiting: list[RawLog] = []
@@ -251,23 +251,23 @@ def _of_archive(archive: Path, found: Found) -> Iterator[RawLog]:
         for member, data in _members(archive):
             path = below_folder(member)
             if path is None:
-                found.others += 1
+                files.others += 1
             elif data is None:
-                found.problems.append(Problem(path, "foreign", f"larger than {MOST_BYTES >> 20} MB: no log"))
-            elif (name := _log_name(path, found)) and name.suffix == "csv":
+                files.problems.append(Problem(path, "foreign", f"larger than {MOST_BYTES >> 20} MB: no log"))
+            elif (name := _log_name(path, files)) and name.suffix == "csv":
                 waiting.append(RawLog(name, None, data))
             elif name:
                 stems.add(name.stem)
                 yield RawLog(name, None, data)
             elif parse_program(path):
-                found.add_program(path, data)
+                files.add_program(path, data)
     except (tarfile.ReadError, EOFError, lzma.LZMAError, zlib.error) as error:
         if not stems:
             raise ResultsError(f"{archive} cannot be read as an archive: {error}") from error
-        found.problems.append(Problem(archive.name, "truncated", f"the archive ends early: {error}"))
+        files.problems.append(Problem(archive.name, "truncated", f"the archive ends early: {error}"))
     twins = {log.name.stem: log.data[:HEAD_BYTES] for log in waiting if log.name.stem in stems}
-    found.twins += len(twins)
-    found.twin_heads |= twins
+    files.twins += len(twins)
+    files.twin_heads |= twins
     yield from (log for log in waiting if log.name.stem not in twins)
 
 

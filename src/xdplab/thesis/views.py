@@ -243,7 +243,7 @@ def corrected_rows(source: Source, spec: Spec) -> pd.DataFrame:
     A value that is missing or not credible is null, with the reason in ``why``.
     """
     rows = selected(source.better, spec)
-    pairs = {(mode, float(repetition)) for mode, own in source.alike.items() for repetition in own}
+    pairs = {(mode, float(repetition)) for mode, repetitions in source.alike.items() for repetition in repetitions}
     rows = rows[pd.MultiIndex.from_frame(rows[["mode", "repetition"]]).isin(pairs)]
     if spec.hue == "cpu":
         rows = _with_user_core(rows)
@@ -413,7 +413,7 @@ def absent_words(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
     shown = rows[rows["cpu"] != USER] if spec.hue == "cpu" else rows
     at = ranked(shown, spec)
     places, reasons = _places(at), at["why"].tolist()
-    measured = {place for place, there in zip(places, at["value"].notna().tolist(), strict=True) if there}
+    measured = {place for place, has_value in zip(places, at["value"].notna().tolist(), strict=True) if has_value}
     empty: dict[tuple[int, ...], str] = {}
     for place, reason in zip(places, reasons, strict=True):
         if place not in measured:

@@ -22,7 +22,7 @@ class Decision:
     def verdict(self) -> Literal["equivalent", "differs", "undecided"]:
         """One point that differs decides; otherwise all points together decide, or the only one that has a ratio."""
         points = [str(word) for word in self.points["verdict"].dropna()]
-        told = [str(self.joint["verdict"])] if self.joint else points
-        if any(word not in ("equivalent", "undecided") for word in [*told, *points]):
+        verdicts = [str(self.joint["verdict"])] if self.joint else points
+        if any(word not in ("equivalent", "undecided") for word in [*verdicts, *points]):
             return "differs"
-        return "equivalent" if told == ["equivalent"] else "undecided"
+        return "equivalent" if verdicts == ["equivalent"] else "undecided"

@@ -67,7 +67,7 @@ class Calibration:
             (self.within > MOST_WITHIN, f"repetitions spread by {self.within:.1%} (SD; {MOST_WITHIN:.0%} at most)"),
             (self.invalid > MOST_INVALID, f"{self.invalid:.0%} of the trials were not valid, most often: {self.worst}"),
         )
-        return [words for holds, words in checks if holds]
+        return [problem for holds, problem in checks if holds]
 
     def detectable(self, repetitions: int) -> float:
         """Return the relative difference at one point that two runs with so many repetitions detect with 80 % power."""

@@ -215,8 +215,8 @@ def _summed(shift: float, within: Sequence[Within], sd: float, known_by: float =
 
 def _calibrated(shift: float, compared: Sequence[Within], means: float, equal: Sequence[Within]) -> Difference:
     """The means of equal runs spread by ``means``, corrected for a different number of repetitions."""
-    every = [*compared, *equal]
-    within = sum(one.variance * (one.n - 1) for one in every) / sum(one.n - 1 for one in every)
+    runs = [*compared, *equal]
+    within = sum(one.variance * (one.n - 1) for one in runs) / sum(one.n - 1 for one in runs)
     theirs = within * sum(1 / one.n for one in equal) / len(equal)
     ours = within * sum(1 / one.n for one in compared)
     variance = (
@@ -386,7 +386,9 @@ def _points(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     both = pd.concat([a, b], ignore_index=True)
     first = both.drop_duplicates("point_id").copy()
     for name in ("lab", "kernel"):
-        joint = both.groupby("point_id", sort=False)[name].agg(lambda found: " / ".join(dict.fromkeys(found.dropna())))
+        joint = both.groupby("point_id", sort=False)[name].agg(
+            lambda values: " / ".join(dict.fromkeys(values.dropna()))
+        )
         first[name] = first["point_id"].map(joint).astype("string")
     return first
 

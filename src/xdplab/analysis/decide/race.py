@@ -94,14 +94,14 @@ def _answer(ratio: Known, margin: float) -> Answer:
     return "differs" if ratio.low > 0 or ratio.high < 0 else "undecided"
 
 
-def _ratio(known: Known) -> dict[str, float | None]:
-    bounds = {"ratio": known.median, "low": known.low, "high": known.high}
-    return {name: exp(value) if known.bounded else None for name, value in bounds.items()}
+def _ratio(ratio: Known) -> dict[str, float | None]:
+    bounds = {"ratio": ratio.median, "low": ratio.low, "high": ratio.high}
+    return {name: exp(value) if ratio.bounded else None for name, value in bounds.items()}
 
 
-def _interval(known: Known) -> str:
-    interval = f" [{exp(known.low):.4f}, {exp(known.high):.4f}]" if known.bounded else ""
-    return f"{exp(known.median):.4f}{interval}"
+def _interval(ratio: Known) -> str:
+    interval = f" [{exp(ratio.low):.4f}, {exp(ratio.high):.4f}]" if ratio.bounded else ""
+    return f"{exp(ratio.median):.4f}{interval}"
 
 
 def standing(rates: Rates, slices: Rates, pairs: Sequence[tuple[str, str]], margin: float) -> Standing:
@@ -126,7 +126,7 @@ def standing(rates: Rates, slices: Rates, pairs: Sequence[tuple[str, str]], marg
 def _contradict(slices: Sequence[float], windows: Sequence[float], margin: float) -> bool:
     """Tell whether the same trials have another ratio by windows than by slices: by more than half of the margin, by
     more than the change of turns explains, and by more than their noise does: other work slows some windows by far."""
-    differences = [window - own for own, window in zip(slices, windows, strict=True)]
+    differences = [window - slice_ratio for slice_ratio, window in zip(slices, windows, strict=True)]
     if len(differences) < LEAST:
         return False
     if abs(median(differences)) <= max(log(1 + margin) / 2, APART_SHARE * abs(median(slices))):
