@@ -16,7 +16,7 @@ from xdplab.errors import ResultsError
 from xdplab.run.frames import frame
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.imported import Imported, read_thesis
-from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
+from xdplab.thesis.made_logs import SAR_LEADS_S, generator, names, perf, rate_pps, sar, tree, write
 from xdplab.thesis.rules import judged_import
 from xdplab.thesis.source import parse_name
 
@@ -87,6 +87,18 @@ def test_a_tree_and_its_archive_are_the_same(tmp_path: Path) -> None:
 def test_a_folder_that_holds_archives_is_read_through(tmp_path: Path) -> None:
     archive(tmp_path / "a.tar.xz", tree())
     assert read_thesis([tmp_path], "0a0b", processes=1).logs == 52
+
+
+def test_one_row_a_trial_and_one_a_second(tmp_path: Path) -> None:
+    found = imported(tmp_path, tree())
+    assert len({(row["trial_id"], row["attempt"]) for row in found.rows}) == 12 + 1 + 8  # one file holds two runs
+    samples = pa.concat_tables(found.samples()).to_pandas()
+    of_last = samples[samples["trial_id"] == found.rows[-1]["trial_id"]]
+    tg, dut = of_last[of_last["host"] == "tg"], of_last[of_last["cpu"] == 0]
+    assert tg["t_s"].tolist() == list(range(1, 61))
+    assert tg["tx_packets"].tolist()[:3] == [16_000_000] * 3
+    assert dut["t_s"].tolist() == pytest.approx([2 * (n + 1) - SAR_LEADS_S for n in range(25)])
+    assert dut["soft_percent"].tolist()[-2:] == [100, 50]
 
 
 def test_counts_are_those_of_the_seconds_both_hosts_saw(tmp_path: Path) -> None:
