@@ -292,6 +292,7 @@ def test_a_run_brings_its_lab_up_and_takes_it_down_and_resumes_with_nothing_to_d
         ("{points: {workload: packet, form: loop, accesses: 12800}}", "too complex"),
         ("{arrangement: hosts}", "arrangement"),
         ("{points: {program: {file: bad.bpf.c}}}", "bad.bpf.c"),
+        ("{points: {program: {file: absent.bpf.c}}}", "absent.bpf.c"),
     ],
 )
 def test_what_this_lab_cannot_measure_is_one_line_before_anything_is_measured(

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import xdplab as xl
 from xdplab.cli import cli
-from xdplab.errors import FigureError, ResultsError
+from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import STYLES
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.rows import latencies_of
@@ -76,6 +76,8 @@ def test_figures_are_asked_for_by_name_and_what_is_not_there_is_an_error(copy: P
     assert {path.stem for path in out.glob("*.png")} == {"throughput", "baseline"}
     assert isinstance(drawn.exception, FigureError)
     assert "only one queue was used" in str(drawn.exception)
+    for others in (("--style", "slides"), ("--explain", "throughput", "x")):
+        assert isinstance(CliRunner().invoke(cli, ["figures", str(copy), "--gallery", *others]).exception, PlanError)
 
 
 def test_a_mark_is_explained_by_its_value_its_repetitions_and_each_raw_file_once(copy: Path) -> None:

@@ -12,10 +12,11 @@ import pytest
 
 from xdplab.errors import PlanError
 from xdplab.labs.base import GeneratorPlace
-from xdplab.plan import Plan, load_plan
+from xdplab.plan import Plan, load_plan, parse_plan
 from xdplab.resources import shipped
 from xdplab.studies.traffic import checks
 from xdplab.studies.traffic.limits import require_small_frames
+from xdplab.yaml_file import read_yaml
 
 MOONGEN = GeneratorPlace(kind="moongen", path="/opt/MoonGen")
 
@@ -53,6 +54,12 @@ def test_a_plan_has_an_engine_of_the_labs_generator(
 ) -> None:
     with pytest.raises(PlanError, match=words) if words else nullcontext():
         checked(smoke(engine=engines), place, monkeypatch)
+
+
+def test_a_metric_of_a_plan_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = load_plan(shipped("plans") / "smoke.yaml").to_yaml() + "metrics: [{name: ipc, argv: [uptime]}]\n"
+    with pytest.raises(PlanError, match="ipc is a column already"):
+        checked(parse_plan(read_yaml(named.replace("metrics: []\n", ""))), GeneratorPlace(), monkeypatch)
 
 
 @pytest.mark.parametrize(("asked", "lab"), [("shared", "hosts"), ("split", "hosts"), ("hosts", "shared")])
