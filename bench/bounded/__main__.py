@@ -29,6 +29,8 @@ WITH_DATA = "thesis"
 ON_THE_PAGE = ("afxdp_vs_testpmd", "xdpgen_matrix", "xdpgen_rates")
 """Scripts whose own tables are written into a page: rates beside those of peers."""
 MOST_ROWS = 12
+MANY = {"met": "each within its bounds", "skipped": "not measured"}
+"""Verdicts of which a script with many aims has one row, with its text."""
 Found = dict[str, tuple[list[str], list[str]]]
 """By script: its rows of the table of aims, and its own tables."""
 BEGIN, END = "<!-- the table of make bench begins -->", "<!-- the table of make bench ends -->"
@@ -95,12 +97,13 @@ def measured(script: Path, extra: list[str]) -> tuple[int, list[Aim], list[str]]
 def rows_of(name: str, took_s: float, code: int, aims: list[Aim], when: str) -> list[str]:
     """Return Markdown: one row per aim, or one for a script that ended without any.
 
-    If a script has many aims, as a simulation does, only those that were not met have rows of their own.
+    If a script has many aims, as a simulation does, only those that were missed have rows of their own.
     """
-    shown = aims if len(aims) <= MOST_ROWS else [aim for aim in aims if aim.verdict != "met"]
+    shown = aims if len(aims) <= MOST_ROWS else [aim for aim in aims if aim.verdict not in MANY]
     rows = [(aim.name, aim.obtained, aim.bounds, aim.verdict) for aim in shown]
-    if len(aims) > len(shown):
-        rows.insert(0, (f"{len(aims) - len(shown)} of {len(aims)} aims", "each within its bounds", "", "met"))
+    for verdict, obtained in MANY.items() if len(shown) < len(aims) else ():
+        if alike := [aim for aim in aims if aim.verdict == verdict]:
+            rows.append((f"{len(alike)} of {len(aims)} aims", obtained, "", verdict))
     if not aims:
         rows = [(f"it ended with exit code {code} after {took_s:.0f} s, before its aims", "", "", "MISSED")]
     return ["| " + " | ".join(c.replace("|", "\\|") for c in (name, *row, when)) + " |" for row in rows]

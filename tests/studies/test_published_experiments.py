@@ -62,6 +62,12 @@ def test_each_row_names_its_run() -> None:
     assert text.endswith("## Measured with\n\nAll runs: a CPU.\n\n1. one\n2. another\n")
 
 
+def test_settings_of_several_places_are_said_together() -> None:
+    around = [["study jit", "b 0 (vm:6.1:count)", "made of (two)", "b 0 (uml)"]]
+    text = published.page(published.rows([of(2.0, 2.0)], TABLE, "1"), around)
+    assert text.endswith("\n1. study jit; b 0 (vm:6.1:count, uml); made of (two)\n")
+
+
 def test_what_a_run_was_asked_for_is_what_is_not_the_default() -> None:
     assert published.request_text("loading", LoadingRequest()) == "study loading"
     asked = smallest(LoadingRequest(places=("vm:6.1@ppc64el", "uml")))

@@ -6,6 +6,7 @@ A study lists its experiments in its module ``published``; this makes the page t
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
@@ -90,6 +91,9 @@ def _results(experiment: Experiment, table: pd.DataFrame, run: str | None) -> It
         yield {"place": None, "ours": None, "agrees": "not measured in these runs", "run": None, EXPLAINED: None}
 
 
+PLACED = re.compile(r" \((?:this machine|uml|vm:\S+)\)$")
+"""A setting of one place, as `environment.summary` writes it."""
+
 YES, NO, NOT_COMPARED = "yes", "no", "–"
 EXPLAINED = "our explanation, not measured"
 
@@ -153,9 +157,18 @@ def _by_experiment(rows: pd.DataFrame) -> pd.DataFrame:
 def _measured_with(around: Sequence[Sequence[str]]) -> list[str]:
     """Return what is the same for all runs, once, then the numbered list of runs with what is particular to each."""
     shared = [part for part in around[0] if len(around) > 1 and all(part in of_run for of_run in around)]
-    particular = ["; ".join(part for part in of_run if part not in shared) for of_run in around]
+    particular = ["; ".join(_places_together(part for part in run if part not in shared)) for run in around]
     numbered = "\n".join(f"{number}. {text}" for number, text in enumerate(particular, 1))
     return [f"All runs: {'; '.join(shared)}.", numbered] if shared else [numbered]
+
+
+def _places_together(parts: Iterable[str]) -> list[str]:
+    """Return the parts, those that say the same of several places, ``SETTING (PLACE)``, as one."""
+    places: dict[str, list[str]] = {}
+    for part in parts:
+        setting, _, place = part.removesuffix(")").rpartition(" (") if PLACED.search(part) else (part, "", "")
+        places.setdefault(setting, []).append(place)
+    return [f"{setting} ({', '.join(where)})" if any(where) else setting for setting, where in places.items()]
 
 
 def request_text(study: str, request: Any) -> str:
