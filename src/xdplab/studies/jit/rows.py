@@ -182,13 +182,18 @@ def _traffic(raw: Path) -> Iterator[Row]:
         one["name"]: one["expected"] for one in map(json.loads, (raw / ASKED.format("")).read_text().splitlines())
     }
     for size in map(str, PAYLOADS):
-        entering = timed[f"{size}/{SHORTEST}"].per_run - timed[f"{size}/{OPEN}"].per_run
-        above = timed[size].per_run - timed[same(size)].per_run
-        cost, total = above + entering, timed[size].per_run
-        row: Row = {"number": int(size), "name": "passed" if verdicts[size] else "refused", "insns": timed[size].insns}
-        names = (size, same(size), f"{size}/{SHORTEST}", f"{size}/{OPEN}")
-        row |= {"total": total} | _resolved({"cost": cost, "above": above, "share": cost / total}, timed, names)
-        yield row | {"untapped": timed[f"{size}/{NONE}"].per_run, "passed": True, "jited": compiled}
+        row: Row = {"number": int(size), "name": "passed" if verdicts[size] else "refused", "jited": compiled}
+        yield row | _share(timed, size, same(size), f"{size}/")
+
+
+def _share(timed: dict[str, JitTiming], whole: str, shortest_alike: str, baselines: str = "") -> Row:
+    """Return the filter's cost in all the work of ``whole``; ``baselines``: how the names of those begin."""
+    names = (whole, shortest_alike, baselines + SHORTEST, baselines + OPEN)
+    above, entering = (timed[one].per_run - timed[other].per_run for one, other in (names[:2], names[2:]))
+    cost, total = above + entering, timed[whole].per_run
+    row: Row = {"passed": True, "insns": timed[whole].insns, "total": total}
+    row |= {"untapped": timed[baselines + NONE].per_run}
+    return row | _resolved({"cost": cost, "above": above, "share": cost / total}, timed, names)
 
 
 def _amplified(raw: Path, clock: str) -> Iterator[Row]:
@@ -220,14 +225,10 @@ def _amplified(raw: Path, clock: str) -> Iterator[Row]:
 def _tcp(raw: Path) -> Iterator[Row]:
     for kind, (_, payload) in TCP_KINDS.items():
         timed, compiled = _bench(raw, f"-{kind}")
-        entering = timed[SHORTEST].per_run - timed[OPEN].per_run
-        above = timed[FILTER].per_run - timed[SAME].per_run
-        cost, total = above + entering, timed[FILTER].per_run
         passes = "passed" if timed[FILTER].verdict else "refused"
-        row: Row = {"number": payload, "name": f"{kind}, {passes}", "insns": timed[FILTER].insns, "total": total}
-        row |= _resolved({"cost": cost, "above": above, "share": cost / total}, timed, (FILTER, SAME, SHORTEST, OPEN))
-        row |= {"packets": (timed[OPEN].passed or 0) / timed[OPEN].times, "untapped": timed[NONE].per_run}
-        yield row | {"passed": True, "jited": compiled}
+        row: Row = {"number": payload, "name": f"{kind}, {passes}", "jited": compiled}
+        row |= {"packets": (timed[OPEN].passed or 0) / timed[OPEN].times}
+        yield row | _share(timed, FILTER, SAME)
 
 
 _READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
