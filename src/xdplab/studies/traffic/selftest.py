@@ -360,22 +360,16 @@ few minutes, needs Linux 5.17 or newer, and ends with exit code 1 if a control d
 
 * **Delay**: the median round trip minus that of the same program without a delay, at the same load.
 * **Loss, duplicates, reordering**: one event for each frame whose number is a multiple of {every}. The event's column
-  counts exactly these, the other columns none. For loss and duplicates the driver's own counts of what the DUT decided
-  are a second witness. A trial that receives more frames than it sent is invalid.
-* **Changed length**: the same frames come back longer. Those before and behind them on the same pages must not: a live
-  frame that comes back changed must leave as it was made.
-* **Sampling**: each fourth frame is delayed, and one in four is stamped. Of each trial's stamped frames a quarter must
-  be late: if each fourth frame were stamped, it would be all or none.
-* **N = 0 against N = 0**: two workloads without accesses are the same program. Their race must end with "equivalent".
-* **Doctored slow-down**: some frames are delayed, and a packet takes 3 % longer on average. The race must find this.
-* **Switched setting**: BPF statistics are switched on in mid-run. The trials after it must be invalid, and `audit` must
-  name the setting.
-* **Count upstream**: receive packet steering queues the frames behind the link's count, and a slow program behind the
-  queue sees less than half of them. The link's count must not pass for the program's: the trials must be invalid.
+  counts exactly these, the other columns none. For loss and duplicates the driver's own counts are a second witness.
+* **Changed length**: some frames come back longer; their neighbours on the same pages must not.
+* **Sampling**: each fourth frame is delayed, and one in four is stamped. A quarter of the stamped frames must be late.
+* **N = 0 against N = 0**: two workloads without accesses are the same program: their race must end with "equivalent".
+* **Doctored slow-down**: a packet takes 3 % longer on average. The race must find this.
+* **Switched setting**: BPF statistics are on for some seconds, for the whole machine: trials of all labs in that time
+  are invalid, and `audit` must name the setting.
+* **Count upstream**: receive packet steering hides lost frames from the link's count: the trials must be invalid.
 
-If another guest works on the same core, the rate of a program may swing by tens of percent within tenths of a second.
-Races swap the two programs every few milliseconds, so both meet the same swings ([compare](compare.md)). "Undecided"
-means that the machine was still too noisy. It is not a wrong answer, but then the control does not hold.
+"Undecided" means that the machine was too noisy ([races](../use/race.md)): then the control does not hold.
 
 Made by `xdplab selftest --markdown docs/results/selftest.md` on {date}; {lab} ({machine}); rules {rules}:
 
