@@ -33,7 +33,7 @@ PUBLISHED = (
     {"set": "test_bpf, about 120 classic tests", "where": "Elbrus-8SV, time (published)", "mean": 10.3},
     {"set": "a program that took 6 % of netperf's CPU", "where": "Elbrus, Linux 6.1, time (published)", "mean": 5.5},
 )
-"""From the slides of docs/results/jit.md, "JIT compilation of BPF for Elbrus", which do not say what kind their means are."""
+"""From the slides "JIT compilation of BPF for Elbrus"; docs/results/jit.md. They do not say what kind of mean it is."""
 
 _SETS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
     "test_bpf, all tests": lambda t: t["subject"].eq("test_bpf"),
