@@ -92,33 +92,27 @@ def _reason(column: str) -> str:
     return next((why for why, names in _NOT_HELD.items() if column.startswith(names)), NOT_HELD)
 
 
-_HEADS: dict[str, tuple[str, ...]] = {}
-for _head, _columns in SAME_REASON.items():
-    for _column in _columns:
-        _HEADS[_column] = (*_HEADS.get(_column, ()), _head)
 _REASONS = {
     column.name: _reason(column.name)
     for column in COLUMNS
     if column.kind != "factor" and column not in ACROSS_TRIALS and column.name not in (*JUDGED, "null_reasons")
 }
 """Columns that the logs give, or could have given; a factor may be null without a reason."""
-_NAMES = frozenset(_REASONS)
 
 
 def reasons_text(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
     """Return ``reasons`` as a JSON object, with one more reason for each column that is null and has none."""
-    present = frozenset(column for column, value in row.items() if value is not None)
-    return _text_of(present & _NAMES, frozenset(reasons.items()))
+    null = frozenset(column for column in _REASONS if row.get(column) is None and column not in reasons)
+    return _text_of(null, frozenset(reasons.items()))
 
 
 @lru_cache(maxsize=1024)
-def _text_of(present: frozenset[str], reasons: frozenset[tuple[str, str]]) -> str:
+def _text_of(null: frozenset[str], reasons: frozenset[tuple[str, str]]) -> str:
     """The same columns are null in most trials: thousands of trials share some dozens of texts."""
     texts = dict(reasons)
-    added = {column: _told(column, texts) for column in _REASONS if column not in present and column not in texts}
-    return json.dumps(texts | added, sort_keys=True)
+    return json.dumps(texts | {column: _reason_of(column, texts) for column in null}, sort_keys=True)
 
 
-def _told(column: str, reasons: Mapping[str, str]) -> str:
-    heads = (reasons[head] for head in _HEADS.get(column, ()) if head in reasons)
-    return next(heads, _REASONS[column])
+def _reason_of(column: str, reasons: Mapping[str, str]) -> str:
+    same = (reasons[head] for head, columns in SAME_REASON.items() if column in columns and head in reasons)
+    return next(same, _REASONS[column])
