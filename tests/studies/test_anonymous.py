@@ -144,6 +144,15 @@ def test_it_verifies_and_derives_equal_rows_elsewhere_and_its_report_is_clean(
     assert rows_csv(open_run(taken)) == rows_csv(open_run(run)) == zipfile.ZipFile(sent[0]).read(ROWS)
     page = write_report([open_run(taken)], tmp_path / "report.html", author=None, licence=None, margin=0.02).read_text()
     assert [word for word in PLANTED if word.lower() in page.lower()] == []
+    again = CliRunner().invoke(cli, ["export", str(taken), "--anonymous", "--out", str(tmp_path / "again.zip")])
+    assert again.exit_code == 0, again.output
+
+
+def test_a_pseudonym_is_none_of_the_names() -> None:
+    """The copy of a copy without names: its names are the pseudonyms of before, each in another's place."""
+    macs = [b"aa:aa:aa:aa:aa:a2", b"aa:aa:aa:aa:aa:a1", b"aa:aa:aa:aa:aa:a3"]
+    names = identities("run", {"raw/x.txt": b"\n".join(macs)}).names
+    assert {pseudonym for _, pseudonym in names.values()} == {b"aa:aa:aa:aa:aa:a%d" % n for n in (4, 5, 6)}
 
 
 def test_where_a_file_holds_the_sum_of_another_it_is_that_of_the_file_as_it_is_handed_on(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def _learn(fills: dict[bytes, tuple[str, bytes]], kept: set[str], form: Identity
         fills.setdefault(value, (form.kind, form.fill))
         return
     for part in dict.fromkeys((text, text.partition(".")[0])):  # a full name and its first label
-        if _is_address(part):
+        if _is_address(part) or not part.strip(form.fill.decode()):  # a pseudonym's label
             continue
         if part.lower() in _dictionary() or len(part) < 3:
             kept.add(part)
