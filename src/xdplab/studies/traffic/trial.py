@@ -34,7 +34,7 @@ from xdplab.studies.traffic.pdr import offered_rate
 from xdplab.studies.traffic.prepare import Prepared
 from xdplab.studies.traffic.sending import RUN_ID_DIGITS, sender, spread, working_cpus
 from xdplab.studies.traffic.test_frames import TestFrames, frames_of, vlan_of
-from xdplab.studies.traffic.two_ports import TwoPortSide, require, second_probes
+from xdplab.studies.traffic.two_ports import TwoPortSide, both_ways, require, second_probes
 from xdplab.studies.trial_facts import Missing, TrialCpus, TrialFacts
 
 APPLICATION_FIFO = 6
@@ -266,11 +266,12 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
     lab, built = context.lab, prepared.on_dut
     if point.mode != "af_xdp":
         request = _request(context, point, prepared)
+        reader, binary = context.dut_probe.reader, context.tools.xdpload
         if point.two_ports:
             assert context.second is not None  # `require` has refused it
-            reader, binary = context.dut_probe.reader, context.tools.xdpload
-            return TwoPortSide(lab.dut, reader, binary, request, context.second, queues=point.queues)
-        return KernelSide(lab.dut, context.dut_probe.reader, context.tools.xdpload, request, queues=point.queues)
+            ways = both_ways(request, context.second)
+            return TwoPortSide(lab.dut, reader, binary, ways, queues=point.queues)
+        return KernelSide(lab.dut, reader, binary, request, queues=point.queues)
     if context.tools.afxdp_user is None or built.workload is None:
         raise UnsupportedError("mode af_xdp needs a generated workload")
     return AfxdpSide(

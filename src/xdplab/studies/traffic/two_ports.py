@@ -51,18 +51,22 @@ def require(lab: Lab, second: SecondPort | None, point: Point) -> None:
         )
 
 
+def both_ways(request: XdpRequest, second: SecondPort) -> tuple[XdpRequest, XdpRequest]:
+    """Return the request for the first port and that for the second, each with the number of the other one."""
+    first, other = second.numbers
+    forth = replace(request, rodata={**request.rodata, OUT_PORT: other})
+    return forth, replace(request, interface=second.ends.dut_interface, rodata={**request.rodata, OUT_PORT: first})
+
+
 class TwoPortSide(KernelSide):
-    """The program on both ports, each time with the number of the other one. Readings are those of the first port."""
+    """The program on both ports, by the requests of `both_ways`. Readings are those of the first port."""
 
     def __init__(
-        self, host: Host, reader: CommandRunner, binary: str, request: XdpRequest, second: SecondPort, *, queues: int
+        self, host: Host, reader: CommandRunner, binary: str, ways: tuple[XdpRequest, XdpRequest], *, queues: int
     ) -> None:
-        first, other = second.numbers
-        forth = replace(request, rodata={**request.rodata, OUT_PORT: other})
-        back = replace(request, interface=second.ends.dut_interface, rodata={**request.rodata, OUT_PORT: first})
-        super().__init__(host, reader, binary, forth, queues=queues)
+        super().__init__(host, reader, binary, ways[0], queues=queues)
         try:
-            self._back = KernelSide(host, reader, binary, back, queues=queues)
+            self._back = KernelSide(host, reader, binary, ways[1], queues=queues)
         except BaseException:
             super().close()
             raise
