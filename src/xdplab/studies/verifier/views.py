@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,45 +29,24 @@ def _linux(table: pd.DataFrame) -> pd.DataFrame:
     return table.loc[table["verifier"] == LINUX]
 
 
-def _loops(table: pd.DataFrame) -> pd.DataFrame:
-    return _btf(table.loc[table["family"].eq("double_strcmp").fillna(False)])
-
-
-def _sized(table: pd.DataFrame) -> pd.DataFrame:
-    """A kernel's, without rolled loops: their work grows with N and their instructions do not."""
-    return _growing(_linux(table))
+def _timed(table: pd.DataFrame) -> pd.DataFrame:
+    return table.loc[table["clock"].eq("time").fillna(False)]
 
 
 def _growing(table: pd.DataFrame) -> pd.DataFrame:
+    """Without rolled loops: their work grows with N and their instructions do not."""
     return table.loc[table["form"].fillna("").ne("rolled")]
 
 
-def _btf(table: pd.DataFrame) -> pd.DataFrame:
+def _loops(table: pd.DataFrame) -> pd.DataFrame:
     """Loops that end by ``<``, with maps of today: what is compared over anything else."""
-    return table.loc[table["exit"].fillna("<").eq("<") & table["maps"].fillna("btf").eq("btf")]
+    loops = table.loc[table["family"].eq("double_strcmp").fillna(False)]
+    return loops.loc[loops["exit"].fillna("<").eq("<") & loops["maps"].fillna("btf").eq("btf")]
 
 
-def _linux_loops(table: pd.DataFrame) -> pd.DataFrame:
-    return _loops(_linux(table))
-
-
-def _loops_once(table: pd.DataFrame) -> pd.DataFrame:
-    """The loops of one kernel: a program has as many instructions, whichever kernel verifies it."""
-    rows = _linux_loops(table)
+def _of_one_kernel(rows: pd.DataFrame) -> pd.DataFrame:
+    """A program has as many instructions, whichever kernel verifies it."""
     return rows.loc[rows["kernel"].eq(rows["kernel"].iloc[0])] if len(rows) else rows
-
-
-def _native(table: pd.DataFrame) -> pd.DataFrame:
-    rows = _linux(table)
-    return rows.loc[rows["clock"].eq("time").fillna(False)]
-
-
-def _native_sized(table: pd.DataFrame) -> pd.DataFrame:
-    return _growing(_native(table))
-
-
-def _native_loops(table: pd.DataFrame) -> pd.DataFrame:
-    return _loops(_native(table))
 
 
 def _one_build(table: pd.DataFrame) -> pd.DataFrame:
@@ -80,27 +60,29 @@ def _one_build(table: pd.DataFrame) -> pd.DataFrame:
     return of_newest.loc[of_newest["mcpu"] == mcpu]
 
 
-def _versus(table: pd.DataFrame) -> pd.DataFrame:
+def _if_prevail(table: pd.DataFrame) -> pd.DataFrame:
     """This machine's kernel and every PREVAIL: nothing where there is no PREVAIL."""
-    both = table.loc[table["clock"].eq("time").fillna(False)]
-    return both if both["verifier"].ne(LINUX).any() else both.iloc[:0]
+    return table if table["verifier"].ne(LINUX).any() else table.iloc[:0]
 
 
-def _one_built(table: pd.DataFrame) -> pd.DataFrame:
-    return _one_build(_linux_loops(table))
-
-
-def _families(table: pd.DataFrame) -> pd.DataFrame:
+def _of_one_form(table: pd.DataFrame) -> pd.DataFrame:
     """Families of one form, such as the user's own: loops have figures by form."""
-    return _one_build(_linux(table.loc[table["family"].notna() & table["form"].isna()]))
+    return table.loc[table["family"].notna() & table["form"].isna()]
 
 
-def _versus_sized(table: pd.DataFrame) -> pd.DataFrame:
-    return _growing(_versus(table))
+def _chosen(*steps: Choose) -> Choose:
+    """Return the choice of rows that makes these choices one after the other."""
+    return lambda table: functools.reduce(lambda rows, step: step(rows), steps, table)
 
 
-def _versus_loops(table: pd.DataFrame) -> pd.DataFrame:
-    return _one_build(_loops(_versus(table)))
+_sized = _chosen(_linux, _growing)
+_native_sized = _chosen(_linux, _timed, _growing)
+_native_loops = _chosen(_linux, _timed, _loops)
+_loops_once = _chosen(_linux, _loops, _of_one_kernel)
+_one_built = _chosen(_linux, _loops, _one_build)
+_families = _chosen(_of_one_form, _linux, _one_build)
+_versus_sized = _chosen(_timed, _if_prevail, _growing)
+_versus_loops = _chosen(_timed, _if_prevail, _loops, _one_build)
 
 
 def _programs(figure: Figure, rows: pd.DataFrame) -> pd.DataFrame:
