@@ -26,7 +26,7 @@ from bounded import AIMS, Aim
 
 BENCH = Path(__file__).parents[1]
 WITH_DATA = "thesis"
-ON_THE_PAGE = ("afxdp_vs_testpmd", "xdpgen_matrix", "xdpgen_rates")
+ON_THE_PAGE = ("afxdp_vs_testpmd", "xdpgen_rates")
 """Scripts whose own tables are written into a page: rates beside those of peers."""
 MOST_ROWS = 12
 MANY = {"met": "each within its bounds", "skipped": "not measured"}

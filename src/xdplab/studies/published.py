@@ -91,6 +91,9 @@ def _results(experiment: Experiment, table: pd.DataFrame, run: str | None) -> It
         yield {"place": None, "ours": None, "agrees": "not measured in these runs", "run": None, EXPLAINED: None}
 
 
+COUNTED = "instructions counted"
+"""In the name of a place whose clock counts instructions."""
+
 PLACED = re.compile(r" \((?:this machine|uml|vm:\S+)\)$")
 """A setting of one place, as `environment.summary` writes it."""
 
@@ -145,13 +148,19 @@ def _by_experiment(rows: pd.DataFrame) -> pd.DataFrame:
     places = rows["place"].dropna().unique()
     table = []
     for (figure, experiment, published), results in rows.groupby(["figure", "experiment", "published"], sort=False):
-        marks = results["agrees"].map({NO: f"{NO}: "}).fillna("")
-        at = dict(zip(results["place"], marks + results["ours"].fillna(""), strict=True))
+        at = {row["place"]: _cell(row) for row in results.to_dict("records")}
         runs = ", ".join(sorted(results["run"].dropna().unique(), key=int)) or results["agrees"].iloc[0]
         why = next(iter(results[EXPLAINED].dropna()), None)
         head = {"figure": figure, "experiment": experiment, "published": published}
         table.append(head | {place: at.get(place) for place in places} | {"runs": runs, EXPLAINED: why})
     return pd.DataFrame(table)
+
+
+def _cell(row: Mapping[Any, Any]) -> str | None:
+    """Return one place's result; the unit stands once, in the place's name, if that says that instructions counted."""
+    place, ours = str(row["place"]), row["ours"]
+    shown = str(ours).replace(" instructions", "") if COUNTED in place else ours
+    return f"{NO}: {shown}" if row["agrees"] == NO else shown
 
 
 def _measured_with(around: Sequence[Sequence[str]]) -> list[str]:
