@@ -43,9 +43,9 @@ def user_state(spec: ProgramSpec) -> bytes:
     return bytes(HEADER_BYTES) + (_hash_table(values) if spec.map_type == "hash" else values.tobytes())
 
 
-def random_cycle(slots: int, seed: int = SEED) -> npt.NDArray[np.uint64]:
+def random_cycle(slots: int) -> npt.NDArray[np.uint64]:
     """Return each slot's successor such that all slots are one cycle, in random order."""
-    order = np.random.default_rng(seed).permutation(slots).astype(np.uint64)
+    order = np.random.default_rng(SEED).permutation(slots).astype(np.uint64)
     following = np.empty(slots, np.uint64)
     following[order] = np.roll(order, -1)
     return following

@@ -25,6 +25,7 @@ from xdplab.programs.image import Insn, decode
 from xdplab.programs.spec import ProgramSpec
 
 _COUNTING = "counting.bpf.o"
+_COUNTED_BYTES = (64, 64, 1518)
 _HELPER_CALL = 0x85
 TESTRUN_S = 0.02
 TESTRUN_RUNS = 5
@@ -127,14 +128,12 @@ def calibrated_testrun(
     return TestRun(size, repeat, tuple(run(frame, repeat, runs)))
 
 
-def count_in_kernel(
-    host: Host, xdpload: str, built: BuiltProgram, folder: str, frame_bytes: Sequence[int] = (64, 64, 1518)
-) -> list[int]:
-    """Return the accesses that a program's counting build makes in the kernel, for one packet per frame size."""
+def count_in_kernel(host: Host, xdpload: str, built: BuiltProgram, folder: str) -> list[int]:
+    """Return the accesses that a program's counting build makes in the kernel, for one packet per size counted."""
     _add_counting_build(built)
     counts = []
     with loaded(host, xdpload, built, folder, name=_COUNTING) as (_, session):
-        for size in frame_bytes:
+        for size in _COUNTED_BYTES:
             session.ask("reset", "reset")
             session.ask(f"testrun {size} 1 1", "testrun")
             counts.append(int(session.ask("count", "count")["value"]))

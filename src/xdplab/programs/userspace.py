@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import io
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,14 +89,14 @@ def compile_user(spec: ProgramSpec, directory: Path, *flags: str, cc: str = "cc"
     return directory / "workload.so"
 
 
-def count_user(library: bytes, spec: ProgramSpec, lengths: Sequence[int] = FRAME_LENGTHS) -> list[AccessCounts]:
+def count_user(library: bytes, spec: ProgramSpec) -> list[AccessCounts]:
     """Execute a compiled twin (of any architecture known here), one packet per length, and return what each did.
 
     Raises ProgramError unless each makes exactly the promised accesses and swaps the MACs.
     """
     emulator = _Emulator(library, user_state(spec))
     results, walked = [], []
-    for length in lengths:
+    for length in FRAME_LENGTHS:
         frame = sample_frame(length)
         trace, after = emulator.packet(frame)
         accesses = _working_set(spec, trace)
@@ -136,10 +135,10 @@ def _listing(library: bytes) -> str:
         return disassemble_user(Path(name) / "workload.so")
 
 
-def count_natively(spec: ProgramSpec, packets: int = 3, cc: str = "cc") -> int:
+def count_natively(spec: ProgramSpec, packets: int = 3) -> int:
     """Run a counting build of the twin on this machine and return the accesses it counted in ``packets`` packets."""
     with tempfile.TemporaryDirectory(prefix="xdplab-count-") as name:
-        library = ctypes.CDLL(str(compile_user(spec, Path(name), "-DXDPLAB_COUNT", cc=cc)))
+        library = ctypes.CDLL(str(compile_user(spec, Path(name), "-DXDPLAB_COUNT")))
     function = library.xdplab_workload
     function.restype = ctypes.c_ulong
     function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint)
