@@ -11,8 +11,8 @@ from tests.counters.deriving import derive, link, readings_of
 from xdplab.absent import Absent
 from xdplab.counters import intervals, jain_index, metrics, unreadable
 from xdplab.counters.cpu import perf_by_cpu
+from xdplab.counters.readings import difference
 from xdplab.counters.samples import longest_run, parse_samples, window
-from xdplab.counters.value import difference
 from xdplab.errors import FormatError
 
 Files = dict[str, bytes]

@@ -11,10 +11,10 @@ from xdplab.counters.columns import (
     unreadable,
 )
 from xdplab.counters.cpu import CpuInterval
+from xdplab.counters.packets import jain_index
 from xdplab.counters.probe import CounterProbe, Recording, install
 from xdplab.counters.readings import Readings
 from xdplab.counters.table import COLLECTORS, RECORDERS
-from xdplab.counters.value import jain_index
 
 __all__ = [
     "COLLECTORS",

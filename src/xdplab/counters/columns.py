@@ -11,10 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from xdplab.absent import Absent
-from xdplab.counters import clock, cpu, packets, settings
+from xdplab.counters import cpu, packets, settings
 from xdplab.counters.readings import Readings, Scope
 from xdplab.counters.table import COLLECTORS, Collector, When, snapshot_file
-from xdplab.counters.value import jain_index
 from xdplab.errors import FormatError
 from xdplab.run.columns import Column, ColumnValues, by_name
 
@@ -114,7 +113,7 @@ COUNTERS: tuple[Column[Readings], ...] = (
            partial(packets.rx_by_queue, role="dut")),
     Column("evenness", "float", "share",
            "Jain's fairness index of rx_by_queue over the queues requested: 1 is even",
-           lambda readings: jain_index(packets.rx_by_queue(readings, "dut"))),
+           lambda readings: packets.jain_index(packets.rx_by_queue(readings, "dut"))),
     Column("cpu_busy_cores", "float", "share", "busy CPUs of the DUT in the window; null if TG and DUT share CPUs",
            _apart(_cores("busy", DUT_CPUS))),
     Column("cpu_softirq_cores", "float", "share", "the part of cpu_busy_cores in softirq",
@@ -148,7 +147,7 @@ COUNTERS: tuple[Column[Readings], ...] = (
            _perf("context-switches", ALL_CPUS)),
     Column("clock_change", "float", "share",
            "relative increase of the clock from before the window to after it, by additions",
-           clock.change),
+           cpu.clock_change),
     Column("host_softnet_dropped", "int", "count",
            "frames that backlogs of the DUT's machine dropped: in generic mode they lie between the link's count and "
            "the "
@@ -190,8 +189,8 @@ STEPS: tuple[Column[Readings], ...] = (
            partial(packets.link_packets, role="tg", direction="tx")),
     Column("tg_link_tx_dropped", "int", "count", "frames that the TG's link dropped instead of sending them",
            partial(packets.link_dropped, role="tg", direction="tx")),
-    Column("clock_by_additions", "float", "rate", "cycles per ns, by additions at rest", clock.by_additions),
-    Column("clock_by_perf", "float", "rate", "cycles per ns, by perf's cycles over busy time", clock.by_perf),
+    Column("clock_by_additions", "float", "rate", "cycles per ns, by additions at rest", cpu.clock_by_additions),
+    Column("clock_by_perf", "float", "rate", "cycles per ns, by perf's cycles over busy time", cpu.clock_by_perf),
 )  # fmt: skip
 """Values that columns of trials.parquet are made of."""
 

@@ -1,7 +1,11 @@
-"""CPU time inside the window: from the samples of a recorder, else from the readings around the window.
+"""CPU time inside the window, from the samples of a recorder, else from the readings around it; and the CPUs' clock.
 
 The kernel counts CPU time in ticks (250 Hz on many kernels, printed in units of 10 ms): coarse over one second. A share
 divides busy ticks by all ticks of the same CPU, so it depends neither on the tick's length nor on a clock.
+
+The clock of the CPUs at work is in cycles per ns. A chain of additions is timed at rest, just before and just after the
+window (native/cpuclock). perf's count of cycles, in its pass, is divided by the time that these CPUs were busy, so that
+an idle CPU, which counts no cycle, does not look like a slow one.
 """
 
 from __future__ import annotations
@@ -9,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 
 from xdplab.absent import Absent
-from xdplab.counters.readings import Readings, Scope
+from xdplab.counters.readings import Readings, Scope, difference
 from xdplab.counters.samples import Sample, longest_run, window
-from xdplab.counters.table import Role
-from xdplab.counters.value import difference
+from xdplab.counters.table import Role, When
 from xdplab.formats.perf import PerfCount
 from xdplab.formats.procstat import CpuTicks
 
@@ -27,6 +31,12 @@ AT_WORK = 0.5
 """A CPU did a part of the DUT's work if it was at least this share as busy as the busiest one."""
 
 IDLE = 0.05
+
+TICK_NS = 10_000_000
+"""One tick of /proc/stat: USER_HZ is 100 on every architecture with a BPF JIT."""
+
+MOST_TICKS = 1 / 50
+"""The two ticks at the ends may be at most this share of the busy time: a shorter time is too coarse."""
 
 
 def cores(readings: Readings, scope: Scope, kind: str) -> float:
@@ -112,10 +122,6 @@ def _mean_count(event: str, counts: list[PerfCount]) -> float:
     values = [count.value for count in counts if count.value is not None]
     if not values:
         raise Absent(f"perf: {event} {counts[0].reason}")
-    return _mean(values)
-
-
-def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
@@ -142,3 +148,31 @@ def _interval(before: Sample, after: Sample, start_s: float) -> CpuInterval:
         rx_packets=difference(before.rx_packets, after.rx_packets),
         tx_packets=difference(before.tx_packets, after.tx_packets),
     )
+
+
+def clock_by_additions(readings: Readings) -> float:
+    """Return the mean of both readings, over the CPUs that may do the DUT's work."""
+    return (_clock_at(readings, "before") + _clock_at(readings, "after")) / 2
+
+
+def clock_change(readings: Readings) -> float:
+    """Return the relative increase of the clock from before the window to after it."""
+    return _clock_at(readings, "after") / _clock_at(readings, "before") - 1
+
+
+def _clock_at(readings: Readings, when: When) -> float:
+    clocks = readings.clock(when)
+    missing = set(readings.working) - clocks.keys()
+    if missing or not readings.working:
+        raise Absent(f"the clock of CPU {min(missing)} was not read" if missing else "no CPU was asked for its clock")
+    return fmean(clocks[cpu] for cpu in readings.working)
+
+
+def clock_by_perf(readings: Readings) -> float:
+    """Return perf's cycles over busy time, summed over the CPUs that may do the DUT's work."""
+    cycles = sum(perf_by_cpu(readings, "cycles", readings.working).values())
+    before, after = ({row.cpu: row.busy for row in readings.procstat("dut", when)} for when in ("before", "after"))
+    ticks = sum(difference(before[cpu], after[cpu]) for cpu in readings.working if cpu in before and cpu in after)
+    if not cycles or 2 * len(readings.working) > MOST_TICKS * ticks:
+        raise Absent("perf counted no cycle" if not cycles else f"{ticks} ticks of busy time tell no clock")
+    return cycles / (ticks * TICK_NS)

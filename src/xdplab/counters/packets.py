@@ -10,9 +10,8 @@ from typing import Literal
 from xdplab.absent import Absent
 from xdplab.counters import drivers
 from xdplab.counters.drivers import Driver, Names
-from xdplab.counters.readings import Readings, Scope
+from xdplab.counters.readings import Readings, Scope, difference
 from xdplab.counters.table import Role
-from xdplab.counters.value import difference
 from xdplab.formats.ethtool import by_queue
 
 Direction = Literal["rx", "tx"]
@@ -97,6 +96,18 @@ def rx_by_queue(readings: Readings, role: Role) -> tuple[int, ...]:
         why = " (generic mode)" if driver_of(readings, role).received_xdp_only else ""
         raise Absent(f"the driver's queue counters stayed 0 while the link received {received}{why}")
     return queues
+
+
+def jain_index(counts: tuple[int, ...]) -> float:
+    """Return Jain's fairness index (sum x)^2 / (n sum x^2): 1 is even, 1/n is all on one. Raises Absent on no count.
+
+    R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and Discrimination for Resource Allocation in
+    Shared Computer Systems, DEC-TR-301, 1984.
+    """
+    squares = sum(count * count for count in counts)
+    if squares == 0:
+        raise Absent("no packet on any queue")
+    return float(sum(counts) ** 2 / (len(counts) * squares))
 
 
 def counted_by(readings: Readings) -> str:

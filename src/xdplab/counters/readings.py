@@ -142,3 +142,10 @@ def _argv(data: bytes) -> list[str]:
         return [str(word) for word in json.loads(data)["argv"]]
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"no recorded argument vector: {error}") from error
+
+
+def difference(before: int, after: int) -> int:
+    """Return the increase of a cumulative counter. Raises Absent if it went back: it wrapped or was reset."""
+    if after < before:
+        raise Absent(f"the counter went back from {before} to {after}: it wrapped or was reset")
+    return after - before

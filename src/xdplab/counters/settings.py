@@ -10,9 +10,8 @@ import json
 from collections.abc import Mapping
 
 from xdplab.absent import Absent
-from xdplab.counters.readings import Readings
+from xdplab.counters.readings import Readings, difference
 from xdplab.counters.table import Role, When
-from xdplab.counters.value import difference
 from xdplab.formats.settings import OF_PORT
 
 RUNS, LINK_CHANGES = "bpf.run_cnt", "port.carrier_changes"

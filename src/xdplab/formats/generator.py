@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, cast
 
 from xdplab.absent import required
-from xdplab.formats.reading import as_object, json_of, lines_of, record_of, refuse
+from xdplab.formats.reading import as_object, lines_of, object_of, record_of, refuse
 
 TOOL = "generator"
 UNIT = "ns"
@@ -390,7 +390,7 @@ class BurstBuilder:
 
 def parse_line(line: str, number: int | None = None) -> Record:
     """Return the record of one line. Raises FormatError naming ``number`` if it is not a generator's line."""
-    return record_of_line(as_object(json_of(line, TOOL, line=number), TOOL, line=number), number)
+    return record_of_line(object_of(line, TOOL, line=number), number)
 
 
 def record_of_line(line: dict[str, object], number: int | None = None) -> Record:

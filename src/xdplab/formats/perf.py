@@ -15,16 +15,7 @@ from itertools import pairwise
 from typing import Literal, get_args
 
 from xdplab.errors import FormatError
-from xdplab.formats.reading import (
-    as_object,
-    count_field,
-    count_of,
-    json_of,
-    lines_of,
-    optional_number,
-    refuse,
-    text_field,
-)
+from xdplab.formats.reading import count_field, count_of, lines_of, object_of, optional_number, refuse, text_field
 
 TOOL = "perf stat"
 Missing = Literal["<not supported>", "<not counted>"]
@@ -85,7 +76,7 @@ def parse_perf_json(data: bytes | str) -> tuple[PerfCount, ...]:
 def _count(text: str, line: int) -> PerfCount | None:
     """Return the count in one line; None if the line only adds another metric of the event before (perf 6.5 on)."""
     # Some versions print C's nan for a metric that they could not derive; JSON has no nan.
-    fields = as_object(json_of(_BARE_NAN.sub(": null", text), TOOL, line=line), TOOL, line=line)
+    fields = object_of(_BARE_NAN.sub(": null", text), TOOL, line=line)
     if "metric-value" in fields and "event" not in fields:
         return None
     value, reason = _value(text_field(fields, "counter-value", TOOL, line=line), line)

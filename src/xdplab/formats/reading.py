@@ -76,6 +76,16 @@ def as_object(value: object, tool: str, *, line: int | None = None) -> dict[str,
     return value
 
 
+def objects_of(data: bytes | str, tool: str) -> list[dict[str, object]]:
+    """Return the JSON object of each line."""
+    return [object_of(line, tool, line=number) for number, line in enumerate(lines_of(data, tool), start=1)]
+
+
+def object_of(text: str, tool: str, *, line: int | None = None) -> dict[str, object]:
+    """Return the JSON object that ``text`` is."""
+    return as_object(json_of(text, tool, line=line), tool, line=line)
+
+
 def as_list(value: object, tool: str) -> list[object]:
     """Return ``value``, a JSON list."""
     if not isinstance(value, list):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import exp, log
 from statistics import median
 
-from xdplab.formats.reading import as_list, as_object, count_field, json_of, lines_of, refuse
+from xdplab.formats.reading import as_list, count_field, objects_of, refuse
 
 TOOL = "xdpload"
 _FIELDS = ("other", "from", "to", "frames", "exchange")
@@ -45,12 +45,11 @@ class SlicedRatio:
 
 def parse_slices(data: bytes | str) -> tuple[Slice, ...] | None:
     """Return the slices in xdpload's output; None if there are none. Raises FormatError."""
-    lines = enumerate(lines_of(data, TOOL), 1)
-    records = [(as_object(json_of(text, TOOL, line=number), TOOL, line=number), number) for number, text in lines]
-    records_of_pairs = [(record, number) for record, number in records if record.get("type") == "alternated"]
-    if not records_of_pairs:
+    numbered = enumerate(objects_of(data, TOOL), start=1)
+    records = [(number, record) for number, record in numbered if record.get("type") == "alternated"]
+    if not records:
         return None
-    record, number = records_of_pairs[-1]
+    number, record = records[-1]
     return tuple(_slice(value, number) for value in as_list(record.get("slices"), TOOL))
 
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from xdplab.formats.reading import as_object, json_of, lines_of, refuse, text_field
+from xdplab.formats.reading import as_object, lines_of, object_of, refuse, text_field
 from xdplab.formats.tool_error import last_words
 
 TOOL = "bpfverify"
@@ -140,7 +140,7 @@ def lines_by_object(data: bytes) -> dict[str, bytes]:
     """Return the lines of each object, as they are. Raises FormatError naming a line without an object."""
     logs: dict[str, bytes] = {}
     for number, line in enumerate(lines_of(data, TOOL), start=1):
-        fields = as_object(json_of(line, TOOL, line=number), TOOL, line=number)
+        fields = object_of(line, TOOL, line=number)
         name = text_field(fields, "object", TOOL, line=number)
         logs[name] = logs.get(name, b"") + line.encode() + b"\n"
     return logs
@@ -151,7 +151,7 @@ def _count(text: str) -> int | None:
 
 
 def _program(line: str, number: int) -> VerifiedProgram:
-    fields = as_object(json_of(line, TOOL, line=number), TOOL, line=number)
+    fields = object_of(line, TOOL, line=number)
     verdict = text_field(fields, "verdict", TOOL, line=number)
     if verdict not in VERDICTS:
         refuse(TOOL, "an unknown verdict", line=number, text=verdict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdplab.formats.reading import as_object, count_field, json_of, lines_of, refuse, text_field
+from xdplab.formats.reading import count_field, objects_of, refuse, text_field
 
 TOOL = "microbench"
 
@@ -32,7 +32,7 @@ class Microbench:
 
 def parse_microbench(data: bytes | str) -> Microbench:
     """Return the output of one run of microbench. Raises FormatError naming the line."""
-    lines = [as_object(json_of(text, TOOL, line=n), TOOL, line=n) for n, text in enumerate(lines_of(data, TOOL), 1)]
+    lines = objects_of(data, TOOL)
     kinds = [text_field(fields, "type", TOOL, line=n) for n, fields in enumerate(lines, 1)]
     if kinds[0] != "loaded" or kinds[-1] != "end" or set(kinds[1:-1]) - {"call"}:
         refuse(TOOL, "not one `loaded`, calls, and one `end`", line=len(lines))

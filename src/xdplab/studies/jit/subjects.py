@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xdplab.formats.reading import as_list, as_object, count_field, json_of, lines_of, number_field, refuse, text_field
+from xdplab.formats.reading import as_list, count_field, number_field, objects_of, refuse, text_field
 from xdplab.studies.jit import cbpf
 from xdplab.studies.jit import filters as f
 from xdplab.studies.jit.cbpf import Op
@@ -200,7 +200,7 @@ class JitBench:
 
 def parse_jitbench(data: bytes | str) -> JitBench:
     """Return the output of one call of jitbench. Raises FormatError."""
-    lines = [as_object(json_of(line, TOOL, line=at), TOOL, line=at) for at, line in enumerate(lines_of(data, TOOL), 1)]
+    lines = objects_of(data, TOOL)
     compiles = lines[0].get("compiles")
     if lines[0].get("type") != "kernel" or not isinstance(compiles, bool):
         refuse(TOOL, "it does not begin with a word on the kernel", line=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from xdplab.formats.reading import as_object, json_of, lines_of, refuse, text_field
+from xdplab.formats.reading import lines_of, object_of, refuse, text_field
 from xdplab.formats.tool_error import message_of
 
 TOOL = "loadbench"
@@ -44,7 +44,7 @@ def parse_loadbench(data: bytes | str) -> LoadBench:
     sizes: Counts = {}
     lines = lines_of(data, TOOL)
     for number, text in enumerate(lines, start=1):
-        fields = as_object(json_of(text, TOOL, line=number), TOOL, line=number)
+        fields = object_of(text, TOOL, line=number)
         kind = text_field(fields, "type", TOOL, line=number)
         if kind == ERROR:
             return LoadBench(tuple(cycles), sizes, _error(fields, number))
