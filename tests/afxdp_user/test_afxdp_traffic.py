@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.compiled import made, tool_source
 from tests.generators.echo_dut import hostile, with_sum
 
 from xdplab.deploy.afxdp import AfxdpForwarder, AfxdpRequest, forward
@@ -25,7 +25,6 @@ from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.programs.contents import user_state
 from xdplab.programs.source import user_source
 from xdplab.programs.spec import ProgramSpec
-from xdplab.resources import shipped
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 
@@ -175,11 +174,7 @@ def a_test_frame(run_id: int) -> bytes:
 def any_build(request, afxdp_user, tmp_path_factory) -> str:
     if request.param == "as built":
         return afxdp_user
-    folder = tmp_path_factory.mktemp("sanitized") / "afxdp_user"
-    shutil.copytree(shipped("afxdp_user"), folder, ignore=shutil.ignore_patterns("*.o", "afxdp_user"))
-    shutil.copytree(shipped("common"), folder / "common")
-    subprocess.run(["make", "-s", "SANITIZE=1"], cwd=folder, check=True, capture_output=True, timeout=300)
-    return str(folder / "afxdp_user")
+    return str(made(tool_source("afxdp_user", tmp_path_factory.mktemp("sanitized")), "SANITIZE=1"))
 
 
 @pytest.mark.parametrize("attach", ["native", "generic"])

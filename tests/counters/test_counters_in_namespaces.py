@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from tests.compiled import bpf_object
 from tests.counters.deriving import derive, readings_of
 from tests.deploy.veth_pair import NamespaceHost
 
@@ -116,12 +117,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("program")
-    (directory / "xdp.bpf.c").write_text(PROGRAMS)
-    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-    command = ["clang", "-O2", "-target", "bpf", include, "-c", "xdp.bpf.c", "-o", "xdp.o"]
-    subprocess.run(command, cwd=directory, check=True, capture_output=True)
-    return directory / "xdp.o"
+    return bpf_object(tmp_path_factory.mktemp("program"), PROGRAMS, btf=False)
 
 
 def test_native_counts_are_exact_and_by_queue(pair: Pair, program: Path) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.compiled import bpf_object
 from veth_pair import VethLab
 
 from xdplab.deploy.native import build_tool, build_workload
@@ -85,18 +85,10 @@ def swap_workload(cache: str) -> str:
 @pytest.fixture(scope="session")
 def drop_object(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A compiled program that drops everything."""
-    return _compiled(tmp_path_factory.mktemp("drop"), "drop", DROP_PROGRAM)
+    return bpf_object(tmp_path_factory.mktemp("drop"), DROP_PROGRAM, name="drop")
 
 
 @pytest.fixture(scope="session")
 def unchecked_object(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A compiled program that the verifier refuses."""
-    return _compiled(tmp_path_factory.mktemp("unchecked"), "unchecked", UNCHECKED_PROGRAM)
-
-
-def _compiled(folder: Path, name: str, source: str) -> Path:
-    (folder / f"{name}.bpf.c").write_text(source)
-    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-    command = ["clang", "-O2", "-g", "-target", "bpf", include, "-c", f"{name}.bpf.c", "-o", f"{name}.bpf.o"]
-    subprocess.run(command, cwd=folder, check=True)
-    return folder / f"{name}.bpf.o"
+    return bpf_object(tmp_path_factory.mktemp("unchecked"), UNCHECKED_PROGRAM)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.compiled import bpf_object
 
 from xdplab.deploy.xdp import ACTIONS, XdpLoader, XdpRequest
 from xdplab.errors import HostError, ProgramError, UnsupportedError
@@ -50,14 +50,9 @@ EXPECTED = {"of another section": "pass", "with fragments": "drop", "with functi
 STACK = "volatile char bytes[500]; for (int i = 0; i < 500; i++) bytes[i] = i; return bytes[ctx->rx_queue_index & 255];"
 
 
-def compiled(folder: Path, case: tuple[str, str, str], *flags: str) -> str:
+def compiled(folder: Path, case: tuple[str, str, str], *, btf: bool = True) -> str:
     before, section, body = case
-    source = folder / "counted.bpf.c"
-    source.write_text(PROGRAM.format(before=before, section=section, body=body))
-    target = folder / "counted.o"
-    include = f"-I/usr/include/{subprocess.run(['gcc', '-dumpmachine'], capture_output=True, text=True).stdout.strip()}"
-    subprocess.run(["clang", "-O2", "-target", "bpf", include, *flags, "-c", source, "-o", target], check=True)
-    return str(target)
+    return str(bpf_object(folder, PROGRAM.format(before=before, section=section, body=body), btf=btf))
 
 
 def loader(xdpload: str, target: str, *options: str, count: bool = True) -> XdpLoader:
@@ -72,14 +67,14 @@ WITHOUT_BTF = [name for name in CASES if name != "with a tail call"]  # libbpf r
 def test_each_frame_is_counted_under_what_the_program_decides(
     name: str, btf: bool, xdpload: str, tmp_path: Path
 ) -> None:
-    target = compiled(tmp_path, CASES[name], *["-g"] * btf)
+    target = compiled(tmp_path, CASES[name], btf=btf)
     with loader(xdpload, target, *["--also", "tailed"] * (name == "with a tail call")) as loaded:
         loaded.testrun(64, 1, 3)
         assert loaded.decided().actions == dict.fromkeys(ACTIONS, 0) | {EXPECTED.get(name, name): 3}
 
 
 def test_the_counter_is_seventeen_instructions_before_the_program(xdpload: str, tmp_path: Path) -> None:
-    target = compiled(tmp_path, CASES["drop"], "-g")
+    target = compiled(tmp_path, CASES["drop"])
     with loader(xdpload, target) as counting, loader(xdpload, target, count=False) as plain:
         assert counting.loaded.xlated_insns > plain.loaded.xlated_insns
         assert counting.loaded.tag != plain.loaded.tag
@@ -90,7 +85,7 @@ def test_the_counter_is_seventeen_instructions_before_the_program(xdpload: str, 
 def test_a_program_that_leaves_no_stack_for_the_counter_is_refused_with_the_verifiers_message(
     xdpload: str, tmp_path: Path
 ) -> None:
-    target = compiled(tmp_path, ("", "xdp", STACK), "-g")
+    target = compiled(tmp_path, ("", "xdp", STACK))
     loader(xdpload, target, count=False).close()
     with pytest.raises(ProgramError, match="stack"):
         loader(xdpload, target)
@@ -104,7 +99,7 @@ BUDGET = (
 
 
 def test_a_load_that_shares_maps_goes_on_where_the_other_one_is(xdpload: str, tmp_path: Path) -> None:
-    target = compiled(tmp_path, BUDGET, "-g")
+    target = compiled(tmp_path, BUDGET)
     with loader(xdpload, target, count=False) as measured:
         measured.testrun(64, 1, 3)
         request = XdpRequest(target, "lo", "generic", program="counted", count_actions=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.compiled import tool_first_in_path
 
 from xdplab.deploy.device import Applied, Snapshot, apply, restore, snapshot
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
@@ -85,9 +86,7 @@ esac
 def test_a_card_that_adapts_its_times_gets_its_own_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was: bool
 ) -> None:
-    (tmp_path / "ethtool").write_text(ADAPTIVE)
-    (tmp_path / "ethtool").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    tool_first_in_path(monkeypatch, tmp_path, "ethtool", ADAPTIVE)
     (tmp_path / "card").write_text(f"{'on' if was else 'off'} 50\n")
     before = Snapshot("dut", "e", "", {"coalesce.adaptive-rx": was, "coalesce.rx-usecs": 50}, {})
     apply(LocalHost(), "e", {"coalesce.adaptive-rx": not was}).require()
@@ -191,9 +190,8 @@ def test_cqe_mode_is_a_switch_of_coalescing() -> None:
 
 
 def test_a_plan_is_told_why_a_setting_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "ethtool").write_text(f"#!/bin/sh\nprintf '%s' '{FIELDS}IP SA\nInner protocol\n\n'\n")
-    (tmp_path / "ethtool").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    script = f"#!/bin/sh\nprintf '%s' '{FIELDS}IP SA\nInner protocol\n\n'\n"
+    tool_first_in_path(monkeypatch, tmp_path, "ethtool", script)
     with pytest.raises(UnsupportedError, match=r"hash\.udp6.*Inner protocol"):
         apply(LocalHost(), "e", {"hash.udp6": "sd"})
 
@@ -266,15 +264,13 @@ esac
 """
 
 
-def test_the_default_table_is_not_set_as_the_users_choice(tmp_path: Path) -> None:
+def test_the_default_table_is_not_set_as_the_users_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel refuses fewer queues while a chosen table needs more."""
-    (tmp_path / "ethtool").write_text(NIC)
-    (tmp_path / "ethtool").chmod(0o755)
+    tool_first_in_path(monkeypatch, tmp_path, "ethtool", NIC)
 
     def put(table: str) -> int:
         (command,) = Rss().commands("e", {"table": table})
-        path = f"{tmp_path}:{os.environ['PATH']}"
-        return subprocess.run(command.argv, check=False, cwd=tmp_path, env={"PATH": path}).returncode
+        return subprocess.run(command.argv, check=False, cwd=tmp_path).returncode
 
     assert put("equal 2") == 0
     assert (tmp_path / "table").read_text() == "0 1 0 1 0 1 0 1\n"

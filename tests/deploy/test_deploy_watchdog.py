@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.compiled import tool_first_in_path
 from veth_pair import VethLab
 
 from xdplab.cli.doctor import _left
@@ -186,11 +187,7 @@ esac
 def test_a_feature_that_the_driver_switched_off_by_itself_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    (tools / "ethtool").write_text(FORGETFUL.format(state=tmp_path))
-    (tools / "ethtool").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    tool_first_in_path(monkeypatch, tmp_path / "bin", "ethtool", FORGETFUL.format(state=tmp_path))
     here, was = LocalHost(), {"features.lro": True, "features.gro": True}
     assert read(FEATURES, here, "lo") == {"lro": False, "gro": True}
     identity = device.snapshot(here, "lo").identity
@@ -217,12 +214,9 @@ esac
 def test_what_a_watchdog_could_not_put_back_is_said_to_whoever_comes_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tools, state = tmp_path / "bin", str(tmp_path / "state")
-    tools.mkdir()
+    state = str(tmp_path / "state")
     Path(state).mkdir()
-    (tools / "ethtool").write_text(STUBBORN.format(state=state))
-    (tools / "ethtool").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    tool_first_in_path(monkeypatch, tmp_path / "bin", "ethtool", STUBBORN.format(state=state))
     here = LocalHost()
     was = {"features.gro": True, "features.tcp-segmentation-offload": True}
     kept = device.Snapshot(here.name, "lo", device.snapshot(here, "lo").identity, was, {})

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -91,18 +88,6 @@ def test_mode_none_loads_without_attaching(lab, xdpload, drop_object):
     with attach(lab.dut.host, xdpload, XdpRequest(str(drop_object), "vd0", "none")) as loader:
         assert loader.attached is None
         verify_nothing_attached(lab.dut.host, "vd0")
-
-
-def test_a_dead_owner_leaves_nothing_attached(lab, xdpload, request_drop):
-    host = lab.dut.host
-    with attach(host, xdpload, request_drop):
-        assert attached_program(host, "vd0").mode == "native"
-        owner = host.run(["pgrep", "-f", f"^{xdpload} --object {request_drop.object}"]).text.split()[0]
-        os.kill(int(owner), signal.SIGKILL)
-        deadline = time.monotonic() + 2
-        while attached_program(host, "vd0").mode and time.monotonic() < deadline:
-            time.sleep(0.02)
-        verify_nothing_attached(host, "vd0")
 
 
 def test_the_block_ends_it_also_without_detach(lab, xdpload, request_drop):

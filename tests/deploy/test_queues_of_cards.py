@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from tests.compiled import tool_first_in_path
 
 from xdplab.deploy.device import Snapshot, restore
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
@@ -38,9 +38,7 @@ esac
 @pytest.fixture
 def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of a card's numbers: the most of rx, tx and combined, and those it has now."""
-    (tmp_path / "ethtool").write_text(ETHTOOL)
-    (tmp_path / "ethtool").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    tool_first_in_path(monkeypatch, tmp_path, "ethtool", ETHTOOL)
     return tmp_path / "card"
 
 

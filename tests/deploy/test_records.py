@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.compiled import bpf_object
 from veth_pair import VethLab
 
 from xdplab.deploy.xdp import ACTIONS, PortFrame, XdpLoader, XdpRequest, attach
@@ -53,11 +54,8 @@ FRAME = bytes([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45]) + bytes(50)
 
 
 def load(lab: VethLab, xdpload: str, folder: Path, section: str, ring: int = 1 << 16, record: int = 16) -> XdpLoader:
-    (folder / "events.bpf.c").write_text(PROGRAM % (ring, record))
-    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-    argv = ["clang", "-O2", "-g", "-target", "bpf", include, "-c", "events.bpf.c", "-o", "events.o"]
-    subprocess.run(argv, cwd=folder, check=True)
-    return attach(lab.dut.host, xdpload, XdpRequest(str(folder / "events.o"), "vd0", "native", section))
+    events = bpf_object(folder, PROGRAM % (ring, record))
+    return attach(lab.dut.host, xdpload, XdpRequest(str(events), "vd0", "native", section))
 
 
 @pytest.mark.parametrize(

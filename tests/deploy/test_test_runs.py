@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from tests.compiled import bpf_object
 from veth_pair import VethLab
 
 from xdplab.deploy.xdp import PortFrame, XdpLoader, XdpRequest, attach
@@ -56,11 +55,8 @@ FRAME = bytes([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 106, 0, 0, 
 
 
 def load(lab: VethLab, xdpload: str, folder: Path, body: str, before: str = "") -> XdpLoader:
-    (folder / "tested.bpf.c").write_text(PROGRAM % (before, body))
-    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-    argv = ["clang", "-O2", "-g", "-target", "bpf", include, "-c", "tested.bpf.c", "-o", "tested.o"]
-    subprocess.run(argv, cwd=folder, check=True)
-    return attach(lab.dut.host, xdpload, XdpRequest(str(folder / "tested.o"), "vd0", "native"))
+    tested = bpf_object(folder, PROGRAM % (before, body))
+    return attach(lab.dut.host, xdpload, XdpRequest(str(tested), "vd0", "native"))
 
 
 def whole(*frames: PortFrame) -> TestFrames:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import struct
 import subprocess
 from pathlib import Path
 
 import pytest
-
-from xdplab.resources import shipped
+from tests.compiled import bpf_object, made, tool_source
 
 SOURCE = """
 #include <linux/bpf.h>
@@ -30,24 +28,12 @@ FIXED, EACH = {1: 4, 3: 12, 14: 4, 17: 4}, {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 1
 @pytest.fixture(scope="module")
 def xdpload(tmp_path_factory: pytest.TempPathFactory) -> str:
     """xdpload with AddressSanitizer and UndefinedBehaviorSanitizer."""
-    folder = tmp_path_factory.mktemp("native")
-    shutil.copytree(shipped("xdpload"), folder / "xdpload", ignore=shutil.ignore_patterns("*.o", "xdpload"))
-    if (shipped("xdpload").parent / "common").is_dir():
-        shutil.copytree(shipped("xdpload").parent / "common", folder / "common")
-    flags = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
-    argv = ["make", "-s", f"LDFLAGS={flags}", "xdpload"]
-    environment = {**os.environ, "CFLAGS": flags}
-    subprocess.run(argv, cwd=folder / "xdpload", check=True, capture_output=True, env=environment)
-    return str(folder / "xdpload" / "xdpload")
+    return str(made(tool_source("xdpload", tmp_path_factory.mktemp("native")), "SANITIZE=1"))
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("object")
-    (folder / "p.bpf.c").write_text(SOURCE)
-    argv = ["clang", "-O2", "-g", "-target", "bpf", "-I/usr/include/x86_64-linux-gnu", "-c", "p.bpf.c", "-o", "p.o"]
-    subprocess.run(argv, cwd=folder, check=True)
-    return folder / "p.o"
+    return bpf_object(tmp_path_factory.mktemp("object"), SOURCE)
 
 
 def crafted(compiled: Path, target: Path, *, offset: int, size: int) -> Path:

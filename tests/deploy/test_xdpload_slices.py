@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from tests.compiled import bpf_object
 
 from xdplab.deploy.xdp import XdpRequest, attach, verify
 from xdplab.errors import UnsupportedError
@@ -69,11 +68,7 @@ char LICENSE[] SEC("license") = "GPL";
 @pytest.mark.parametrize(("first", "second"), [("known", "named"), ("named", "known")])
 def test_programs_of_sections_with_other_names_take_turns(lab, xdpload, tmp_path, first, second):
     """libbpf has no type for such a section; the kernel exchanges only programs of one attach type."""
-    (tmp_path / "sections.bpf.c").write_text(SECTIONS)
-    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-    argv = ["clang", "-O2", "-g", "-target", "bpf", include, "-c", "sections.bpf.c", "-o", "sections.o"]
-    subprocess.run(argv, cwd=tmp_path, check=True)
-    request = XdpRequest(str(tmp_path / "sections.o"), "vd0", "native", program=first)
+    request = XdpRequest(str(bpf_object(tmp_path, SECTIONS)), "vd0", "native", program=first)
     with (
         attach(lab.dut.host, xdpload, request) as own,
         attach(lab.dut.host, xdpload, replace(request, mode="none", program=second)) as other,

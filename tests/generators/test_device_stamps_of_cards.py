@@ -7,17 +7,15 @@ metadata, numbers, arrivals in the program's map, and their comparison.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.compiled import made, tool_source
 from tests.generators.conftest import Bench
 
 from xdplab.formats.generator import DEVICE, Burst
-from xdplab.resources import shipped
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 
@@ -31,24 +29,21 @@ STANDS_IN = {
 }
 
 
-def built(bench: Bench, work: Path, *files: str) -> Bench:
+def built(bench: Bench, folder: Path, *files: str) -> Bench:
     """Return the bench with an xdpgen in which something stands in for the lines of ``files``."""
-    shutil.copytree(shipped("xdpgen"), work, ignore=shutil.ignore_patterns("*.o", "xdpgen"))
-    shutil.copytree(shipped("common"), work / "common")
+    work = tool_source("xdpgen", folder)
     for file in files:
         (real, stands_in), text = STANDS_IN[file], (work / file).read_text()
         assert text.count(real) == 1, (file, real)
         (work / file).write_text(text.replace(real, stands_in))
-    subprocess.run(["make", "-s"], cwd=work, check=True, capture_output=True, timeout=300)
-    tg, there = bench.lab.tg, f"{bench.lab.work_dir(bench.lab.tg)}/xdpgen-{work.parent.name}"
-    tg.put(work / "xdpgen", there)
-    tg.run(["chmod", "755", there])
+    tg, there = bench.lab.tg, f"{bench.lab.work_dir(bench.lab.tg)}/xdpgen-{folder.name}"
+    tg.put(made(work), there, mode=0o755)
     return replace(bench, xdpgen=there)
 
 
 @pytest.fixture(scope="module")
 def stamping(traffic_bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return built(traffic_bench, tmp_path_factory.mktemp("stamping") / "xdpgen", *STANDS_IN)
+    return built(traffic_bench, tmp_path_factory.mktemp("stamping"), *STANDS_IN)
 
 
 def sent(bench: Bench, dut: str, seconds: float = 0.3, **changes: Any) -> list[Burst]:
@@ -97,7 +92,7 @@ def test_at_full_load_no_arrival_is_missed(stamping: Bench) -> None:
 
 def test_without_stamps_of_receipt_there_is_no_latency_and_the_reason(traffic_bench: Bench, tmp_path: Path) -> None:
     """The receiving program asks the device, as in a real run: a veth has the call, and no stamp of such frames."""
-    asking = built(traffic_bench, tmp_path / "xdpgen", "session.c", "options.c")
+    asking = built(traffic_bench, tmp_path, "session.c", "options.c")
     for burst in sent(asking, "reflect", rate_pps=10_000.0, stamp="all"):
         summary = burst.summary
         assert summary.tx_stamped == summary.rx_unstamped == summary.rx_packets == summary.tx_packets > 500

@@ -1,4 +1,4 @@
-"""Frames with a VLAN tag, and of IPv6: what xdpgen sends, what it recognises, what it refuses."""
+"""Frames of IPv4 and IPv6, with a VLAN tag and without: what xdpgen sends, what it recognises, what it refuses."""
 
 import struct
 import time
@@ -17,11 +17,12 @@ pytestmark = [pytest.mark.root, pytest.mark.lab]
 Send = Callable[..., Burst]
 ENGINES = ["live", "afxdp"]
 KINDS = [(4, 5), (6, None), (6, 4094)]  # IP version and tag
-LEAST = {(4, 5): 72, (6, None): 88, (6, 4094): 88}
+LEAST = {(4, None): 64, (4, 5): 72, (6, None): 88, (6, 4094): 88}
 kinds = pytest.mark.parametrize(("ip", "vlan"), KINDS)
+also_plain = pytest.mark.parametrize(("ip", "vlan"), [(4, None), *KINDS])
 
 
-@kinds
+@also_plain
 @pytest.mark.parametrize("engine", ENGINES)
 def test_frames_on_the_wire(traffic_bench: Bench, one_burst: Send, engine: str, ip: int, vlan: int | None) -> None:
     changes: dict[str, Any] = {
@@ -33,6 +34,7 @@ def test_frames_on_the_wire(traffic_bench: Bench, one_burst: Send, engine: str, 
         started = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         one_burst(engine, vlan=vlan, ip_version=ip, **changes)
         frames = [bytes.fromhex(dut.read_line(5.0) or "") for _ in range(40)]
+    stamped = 0
     for number, frame in enumerate(frames):
         flow = number % 3
         assert len(frame) == 97
@@ -44,6 +46,7 @@ def test_frames_on_the_wire(traffic_bench: Bench, one_burst: Send, engine: str, 
         source, target = bytes([10, 1, flow, 1]), bytes([10, 2, 0, 1 + 2 * flow])
         if ip == 4:
             assert struct.unpack("!HBBH4xBB", rest[:12]) == (0x0800, 0x45, 0, len(rest) - 2, 64, 17)
+            assert ip_sum(rest[2:22]) == 0xFFFF
             assert rest[14:22] == source + target
             udp = rest[22:]
             assert udp[6:8] == bytes(2)
@@ -55,15 +58,22 @@ def test_frames_on_the_wire(traffic_bench: Bench, one_burst: Send, engine: str, 
             assert udp[6:8] != bytes(2)
             assert udp_sum(frame) == 0xFFFF
         assert struct.unpack("!HHH", udp[:6]) == (2000 + 10 * flow, 50220, len(udp))
-        payload = frame[{72: 50, 88: 66}[LEAST[ip, vlan]] :]
+        payload = frame[{64: 42, 72: 50, 88: 66}[LEAST[ip, vlan]] :]
         assert struct.unpack("!I", payload[:4])[0] == 0x78646C62 ^ 0xBEEF
         (field,), (stamp,) = struct.unpack("!H", payload[4:6]), struct.unpack("=Q", payload[6:14])
         assert field & 0x7FFF == flow
         assert struct.unpack("!I", payload[14:18])[0] == number
         assert 0 < stamp - started < 10e9 if field & 0x8000 else stamp == 0
+        stamped += field >> 15
+    assert 5 <= stamped <= 20  # of 40, one in 4
 
 
-@kinds
+def ip_sum(header: bytes) -> int:
+    total = sum(struct.unpack("!10H", header))
+    return (total & 0xFFFF) + (total >> 16)
+
+
+@also_plain
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_size_comes_back(traffic_bench: Bench, one_burst: Send, engine: str, ip: int, vlan: int | None) -> None:
     least = LEAST[ip, vlan]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.compiled import made, tool_source
 
 from xdplab.hosts.local import LocalHost
-from xdplab.resources import shipped
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,4 @@ def dut(tmp_path_factory: pytest.TempPathFactory) -> Dut:
     if os.geteuid():
         pytest.skip("needs root: it loads programs into the kernel")
     folder = tmp_path_factory.mktemp("dut")
-    subprocess.run(["cp", "-r", shipped("xdpload"), shipped("common"), folder], check=True)
-    subprocess.run(["make", "-s", "-B", "-C", folder / "xdpload"], check=True)
-    return Dut(LocalHost(), str(folder / "xdpload/xdpload"), str(folder))
+    return Dut(LocalHost(), str(made(tool_source("xdpload", folder))), str(folder))

@@ -18,8 +18,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from xdplab.resources import shipped
+from tests.compiled import made, tool_source
 
 HERE = Path(__file__).parent
 TOLERANCE = 0.01
@@ -53,17 +52,14 @@ def compiler() -> str:
 
 def built(tool: str, harness: str, replaced: str, folder: Path, slower: bool) -> Path:
     """Build a harness instead of the tool's `main`, with the tool's Makefile and the flags that a host uses."""
-    work = folder / f"{tool}-{slower}"
-    shutil.copytree(shipped(tool), work, ignore=shutil.ignore_patterns("*.o", tool))
-    shutil.copytree(shipped("common"), work / "common")
+    work = tool_source(tool, folder / str(slower))
     shutil.copy(HERE / f"{harness}.c", work)
     if slower:
         file, line, more = SLOWER[tool]
         text = (work / file).read_text()
         assert text.count(line) == 1
         (work / file).write_text(text.replace(line, line + more))
-    argv = ["make", "-s", f"TOOL={harness}", f"NOT_LINKED={replaced}", "CFLAGS=-O2 -g"]
-    subprocess.run(argv, cwd=work, check=True, capture_output=True, timeout=120)
+    made(work, f"TOOL={harness}", f"NOT_LINKED={replaced}", "CFLAGS=-O2 -g")
     return work / harness
 
 

@@ -14,8 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from xdplab.resources import shipped
+from tests.compiled import made, tool_source
 
 HERE = Path(__file__).parent
 
@@ -23,12 +22,9 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The harness instead of the tool's main, built like the tool."""
-    work = tmp_path_factory.mktemp("metadata") / "xdpgen"
-    shutil.copytree(shipped("xdpgen"), work, ignore=shutil.ignore_patterns("*.o", "xdpgen"))
-    shutil.copytree(shipped("common"), work / "common")
+    work = tool_source("xdpgen", tmp_path_factory.mktemp("metadata"))
     shutil.copy(HERE / "metadata.c", work)
-    argv = ["make", "-s", "TOOL=metadata", "NOT_LINKED=main.c afxdp_queue.c rings.c", "CFLAGS=-O2 -g"]
-    subprocess.run(argv, cwd=work, check=True, capture_output=True, timeout=120)
+    made(work, "TOOL=metadata", "NOT_LINKED=main.c afxdp_queue.c rings.c", "CFLAGS=-O2 -g")
     return work / "metadata"
 
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from xdplab.resources import shipped
+from tests.compiled import bpf_object, made, tool_source
 
 pytestmark = pytest.mark.root
 
@@ -47,13 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if os.geteuid():
         pytest.skip("needs root: it loads programs into the kernel")
     folder = tmp_path_factory.mktemp("xdpload")
-    subprocess.run(["cp", "-r", shipped("xdpload"), shipped("common"), folder], check=True)
-    subprocess.run(["make", "-s", "-B", "-C", folder / "xdpload"], check=True)
-    (folder / "two.c").write_text(TWO)
-    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-    subprocess.run(
-        ["clang", "-O2", "-g", "-target", "bpf", include, "-c", "two.c", "-o", "two.o"], cwd=folder, check=True
-    )
+    made(tool_source("xdpload", folder))
+    bpf_object(folder, TWO, name="two")
     return folder
 
 
@@ -247,18 +241,8 @@ def test_usage_errors_end_with_2(folder, arguments):
     assert "xdpload: " in words
 
 
-def test_results_that_cannot_be_written_are_an_error(folder):
-    argv = [folder / "xdpload/xdpload", "--object", folder / "two.o", "--mode", "none"]
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=full, timeout=30, check=False)
-    assert done.returncode == 1
-
-
 def test_a_map_the_kernel_does_not_make_is_named(folder):
-    (folder / "long_key.c").write_text(TWO.replace("__type(key, __u32)", "__type(key, __u64)"))
-    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-    argv = ["clang", "-O2", "-g", "-target", "bpf", include, "-c", "long_key.c", "-o", "long_key.o"]
-    subprocess.run(argv, cwd=folder, check=True)
-    code, lines = run(folder, None, "--object", str(folder / "long_key.o"), "--mode", "none")
+    long_key = bpf_object(folder, TWO.replace("__type(key, __u32)", "__type(key, __u64)"), name="long_key")
+    code, lines = run(folder, None, "--object", str(long_key), "--mode", "none")
     assert (code, lines[0]["step"], lines[0]["error"]) == (1, "map", "EINVAL")
     assert "map sums (array, 3 entries)" in lines[0]["message"]

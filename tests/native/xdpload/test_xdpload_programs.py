@@ -9,8 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from xdplab.resources import shipped
+from tests.compiled import bpf_object, made, tool_source
 
 pytestmark = pytest.mark.root
 
@@ -86,13 +85,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if os.geteuid():
         pytest.skip("needs root: it loads programs into the kernel")
     folder = tmp_path_factory.mktemp("programs")
-    subprocess.run(["cp", "-r", shipped("xdpload"), shipped("common"), folder], check=True)
-    subprocess.run(["make", "-s", "-B", "-C", folder / "xdpload"], check=True)
-    (folder / "several.c").write_text(SEVERAL)
-    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
-    for flags, name in (([], "several.o"), (["-DTABLE"], "table.o")):
-        clang = ["clang", "-O2", "-g", "-target", "bpf", include, *flags, "-c", "several.c", "-o", name]
-        subprocess.run(clang, cwd=folder, check=True)
+    made(tool_source("xdpload", folder))
+    bpf_object(folder, SEVERAL, name="several")
+    bpf_object(folder, SEVERAL, "-DTABLE", name="table")
     return folder
 
 
