@@ -35,7 +35,7 @@ def every() -> dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], .
     from xdplab.studies.jit.cbpf import parse_ddd
     from xdplab.studies.loading.ftrace import parse_function_graph
     from xdplab.studies.loading.loadbench import parse_loadbench
-    from xdplab.studies.loading.perf_stacks import parse_kernel_stacks
+    from xdplab.studies.loading.passes import parse_kernel_stacks
 
     refused = (XdplabError,)
     found: dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], ...]]] = {

@@ -5,6 +5,7 @@ Only the untraced pass gives the cost of the whole; the others cost time themsel
 
 from __future__ import annotations
 
+import re
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
@@ -12,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.errors import UnsupportedError
+from xdplab.formats.reading import lines_of, refuse
 from xdplab.labs.base import HOST
 from xdplab.studies.loading.ftrace import parse_function_graph
 from xdplab.studies.loading.loadbench import LoadBench, parse_loadbench
-from xdplab.studies.loading.perf_stacks import parse_kernel_stacks
 from xdplab.studies.loading.points import BPF, LoadingRequest
 from xdplab.studies.placed import DEADLINE_S
 from xdplab.studies.places import Place
@@ -28,6 +29,10 @@ SAMPLED_S = 0.5
 
 _INSTRUCTIONS_SHARE = 0.2
 """A counting guest executes about a fifth of 10⁹ instructions per second, and each is a nanosecond of its clock."""
+
+PERF_SCRIPT = "perf script"
+_FRAME = re.compile(r"\s+(?P<address>[0-9a-f]{1,16}) (?P<symbol>\S.*)")
+_KERNEL = re.compile(r"ffff[0-9a-f]{12}")
 
 Watch = Callable[["LoadRunner", Path], str | None]
 
@@ -111,6 +116,26 @@ def _by_samples(bench: LoadRunner, raw: Path) -> str | None:
         stacks = host.run(["perf", "script", "-i", data, "-F", "ip,sym"], deadline_s=DEADLINE_S).stdout
     (raw / STACKS).write_bytes(stacks)
     return None if shares(stacks) else "no sample shows bpf_prog_load(): the kernel hides its symbols, or inlined it"
+
+
+def parse_kernel_stacks(data: bytes | str) -> tuple[tuple[str, ...], ...]:
+    """Return the kernel's functions of each sample, the innermost first; samples of user space alone are left out.
+
+    ``data`` is what ``perf script -F ip,sym`` prints: a frame a line, the innermost first. Addresses
+    from 0xffff000000000000 on are the kernel's. Raises FormatError naming the line.
+    """
+    stacks: list[tuple[str, ...]] = []
+    frames: list[str] = []
+    for number, line in enumerate([*lines_of(data, PERF_SCRIPT), ""], start=1):
+        match = _FRAME.fullmatch(line)
+        if match and _KERNEL.fullmatch(match["address"]):
+            frames.append(match["symbol"].split("+")[0])
+        elif not match and line.strip():
+            refuse(PERF_SCRIPT, "no frame of a stack", line=number, text=line)
+        if not line.strip() and frames:
+            stacks.append(tuple(frames))
+            frames = []
+    return tuple(stacks)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xdplab.studies.offload import asking, asking_company, asking_maps
+from xdplab.studies.offload import asking, asking_company
 from xdplab.studies.offload.bench import ACCEPTED, NOTHING, REFUSED, Answer, Defines, OffloadDevices
 
 Ask = Callable[[OffloadDevices], Answer]
@@ -91,7 +91,7 @@ _SWITCHES: tuple[tuple[str, str, str, str, Defines, str], ...] = (
     (f"{_PORT}/bpf_xdpoffload_accept", "N", "a program", "offload", {}, AT_ATTACH),
     (f"{_PORT}/bpf_xdpdrv_accept", "N", "a native program", "native", {}, AT_ATTACH),
     (f"{_PORT}/bpf_xdpdrv_accept", "N", "a program", "offload", {}, ACCEPTED),
-    (f"{_PORT}/bpf_map_accept", "N", "a program with a map", "offload", asking_maps.ARRAY, AT_MAP),
+    (f"{_PORT}/bpf_map_accept", "N", "a program with a map", "offload", asking.ARRAY, AT_MAP),
     (f"{_PORT}/bpf_map_accept", "N", "a program", "offload", {}, ACCEPTED),
 )
 
@@ -104,16 +104,16 @@ _TC = (
 )
 
 _MAPS: tuple[_Line, ...] = (
-    ("array_entries", "most entries of an array", "2", DRIVER, asking_maps.most_entries("ARRAY")),
-    ("hash_entries", "most entries of a hash", "2", DRIVER, asking_maps.most_entries("HASH")),
-    ("map_flags", "a hash with BPF_F_NO_PREALLOC", AT_MAP, DRIVER, asking_maps.with_flags),
-    ("constant", "a constant (.rodata: a map with flags)", AT_MAP, DRIVER, asking_maps.constant),
-    ("variable", "a variable (.data: a map with flags)", AT_MAP, DRIVER, asking_maps.variable),
-    ("shared", "two programs of one object that share a map", ACCEPTED, CORE, asking_maps.two_programs),
-    ("update", "a value written from user space, read back", "7", TESTS, asking_maps.value_read_back),
-    ("delete", "an array's element deleted", REFUSED, DRIVER, asking_maps.element_deleted),
-    ("foreign", "a map that was made for another card", REFUSED, CORE, asking_maps.map_of_other_card),
-    ("perf_buffer", "a perf buffer, which belongs to no device", ACCEPTED, CORE, asking_maps.perf_buffer),
+    ("array_entries", "most entries of an array", "2", DRIVER, asking.most_entries("ARRAY")),
+    ("hash_entries", "most entries of a hash", "2", DRIVER, asking.most_entries("HASH")),
+    ("map_flags", "a hash with BPF_F_NO_PREALLOC", AT_MAP, DRIVER, asking.with_flags),
+    ("constant", "a constant (.rodata: a map with flags)", AT_MAP, DRIVER, asking.constant),
+    ("variable", "a variable (.data: a map with flags)", AT_MAP, DRIVER, asking.variable),
+    ("shared", "two programs of one object that share a map", ACCEPTED, CORE, asking.two_programs),
+    ("update", "a value written from user space, read back", "7", TESTS, asking.value_read_back),
+    ("delete", "an array's element deleted", REFUSED, DRIVER, asking.element_deleted),
+    ("foreign", "a map that was made for another card", REFUSED, CORE, asking.map_of_other_card),
+    ("perf_buffer", "a perf buffer, which belongs to no device", ACCEPTED, CORE, asking.perf_buffer),
 )
 
 _VERIFYING: tuple[_Line, ...] = (
@@ -137,9 +137,9 @@ def _tables() -> list[Question]:
         questions.append(
             Question(f"{switch}={value}", "switches", f"{what} while {switch}={value}", expected, DRIVER, ask)
         )
-    for kind in asking_maps.REFUSED_TYPES:
+    for kind in asking.REFUSED_TYPES:
         name = kind.lower()
-        questions.append(Question(name, "maps", f"map type {name}", AT_MAP, CORE, asking_maps.of_type(kind)))
+        questions.append(Question(name, "maps", f"map type {name}", AT_MAP, CORE, asking.of_type(kind)))
     return questions
 
 

@@ -15,7 +15,6 @@ from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst, Histogram
 from xdplab.formats.pcap import frames_in, l2_bytes
 from xdplab.plan import Point, Trial
-from xdplab.studies.search.bisect import Bisected, largest_accesses
 from xdplab.studies.search.mlr import Bounds, Searched, search
 from xdplab.studies.search.offer import Offer, Offered
 from xdplab.studies.search.profile import Profile
@@ -26,6 +25,11 @@ LATENCY_SHARES = (0.0, 0.1, 0.5, 0.9)
 """Shares of the PDR; 0 is the lowest load that the search offers, or that of the next share if it is less."""
 
 IDLE_SHARE = 1e-3
+
+MOST_ACCESSES = 1 << 17
+WIDTH = 0.05
+"""Of the number of accesses at which a share of the throughput is lost."""
+
 Send = Callable[[float | None, float], Burst]
 
 
@@ -39,6 +43,19 @@ class LatencyAt:
     p90_ns: float | None
     p99_ns: float | None
     max_ns: float | None
+
+
+@dataclass(frozen=True)
+class Bisected:
+    """``enough`` accesses still reach the share, ``too_many`` do not; null if there was no such N.
+
+    ``measured`` holds (N, frames per second) in the order of trying, N = 0 first.
+    """
+
+    share: float
+    enough: int
+    too_many: int | None
+    measured: tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True)
@@ -242,3 +259,28 @@ def _summary(share: float, histogram: Histogram | None) -> LatencyAt:
         return LatencyAt(share, 0, None, None, None, None)
     p50, p90, p99 = (histogram.percentile(q) for q in (50, 90, 99))
     return LatencyAt(share, histogram.count, p50, p90, p99, histogram.max)
+
+
+def largest_accesses(
+    throughput: Callable[[int], float], share: float, *, most: int = MOST_ACCESSES, width: float = WIDTH
+) -> Bisected:
+    """Find N within ``width`` of itself: doubled until the share is lost, then halved between the two.
+
+    ``throughput(N)`` returns frames per second; it is taken to fall with N, which the caller's findings check.
+    """
+    measured = [(0, throughput(0))]
+
+    def reaches(n: int) -> bool:
+        measured.append((n, throughput(n)))
+        return measured[-1][1] >= share * measured[0][1]
+
+    most_kept, step = 0, 1
+    while step <= most and reaches(step):
+        most_kept, step = step, step * 2
+    if step > most:
+        return Bisected(share, most_kept, None, tuple(measured))
+    too_many = step
+    while too_many - most_kept > max(1, width * too_many):
+        middle = (most_kept + too_many) // 2
+        most_kept, too_many = (middle, too_many) if reaches(middle) else (most_kept, middle)
+    return Bisected(share, most_kept, too_many, tuple(measured))
