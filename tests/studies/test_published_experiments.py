@@ -15,6 +15,7 @@ from xdplab.studies import published
 from xdplab.studies.execution.rows import COLUMNS
 from xdplab.studies.loading.points import LoadingRequest, smallest
 from xdplab.studies.published import SOURCES, Experiment, Ours
+from xdplab.studies.tables import typed
 
 
 def of(value: float | None, *ours: float) -> Experiment:
@@ -99,7 +100,7 @@ def test_a_ratio_is_found_in_the_calls_of_a_run() -> None:
         for backend, cost in (("interpreter", 780), ("jit", 100), ("module", 95))
         for call in range(20)
     ]
-    table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS]).astype({c.name: c.dtype for c in COLUMNS})
+    table = typed(rows, COLUMNS)
     found = {
         row["experiment"]: row for row in published.rows(published.experiments("execution"), table) if row["place"]
     }
@@ -116,7 +117,7 @@ def test_a_pause_is_a_row_of_its_own() -> None:
         for pause, cost in ((0, 100), (1000, 250))
         for call in range(20)
     ]
-    table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS]).astype({c.name: c.dtype for c in COLUMNS})
+    table = typed(rows, COLUMNS)
     (row,) = (row for row in published.rows(published.experiments("execution"), table) if row["place"])
     assert (row["place"], row["ours"]) == ("here, after 1,000 µs asleep", "× 2.5: 250 by 100 ns")
 

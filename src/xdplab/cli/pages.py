@@ -238,9 +238,9 @@ def study_columns() -> str:
     parts = [
         "# Columns of the studies",
         MADE,
-        "A study's folder holds one table. A value that was not measured is null.",
+        "A study's folder holds one table. A value that was not measured is null: `null_reasons` (JSON) says why.",
     ]
-    for study in ("execution", "loading", "jit", "verifier"):
+    for study in ("execution", "loading", "jit", "offload", "verifier"):
         rows = importlib.import_module(f"xdplab.studies.{study}.rows").COLUMNS
         parts += [f"## {study}.parquet", _table(("column", "meaning"), [(f"`{row.name}`", row.text) for row in rows])]
     return "\n\n".join(parts) + "\n"

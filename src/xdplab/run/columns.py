@@ -14,7 +14,7 @@ from xdplab.absent import Absent
 from xdplab.text import unit_of
 
 S = TypeVar("S")
-Kind = Literal["id", "factor", "state", "count", "rate", "time", "share", "verdict"]
+Kind = Literal["id", "factor", "state", "count", "rate", "time", "share", "size", "verdict"]
 Dtype = Literal["str", "int", "float", "bool", "json"]
 NULLABLE = ("factor", "id")
 """Kinds of columns that may be null without a reason: a point need not have every factor."""
@@ -25,7 +25,7 @@ class Column(Generic[S]):
     """A column: ``text`` is what a reader needs to know, ``kind`` groups columns of like meaning.
 
     ``value`` computes it from a source, and raises `Absent` with the reason where it does not exist. None for a column
-    that something else than a source fills in.
+    that something else than a source fills in; ``null`` is then the reason of rows without it.
     """
 
     name: str
@@ -33,6 +33,14 @@ class Column(Generic[S]):
     kind: Kind
     text: str
     value: Callable[[S], object] | None = None
+    null: str | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it is null where nothing says more. A null without a reason is an error of the column: ValueError."""
+        if self.null is None:
+            raise ValueError(f"{self.name} is null without a reason")
+        return self.null
 
     @property
     def unit(self) -> str:
@@ -100,7 +108,7 @@ class ColumnValues(Mapping[str, Any], Generic[S]):
             self._reasons[column.name] = str(absent)
             return None
         if value is None and column.kind not in NULLABLE:
-            raise ValueError(f"{column.name} is null without a reason")
+            self._reasons[column.name] = column.reason
         return value
 
 

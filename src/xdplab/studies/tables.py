@@ -2,33 +2,57 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from xdplab.absent import Absent
+from xdplab.run.columns import NULLABLE, Column
 from xdplab.run.disk import write_whole
+from xdplab.run.frames import frame
+
+NULL_REASONS: Column[Any] = Column(
+    "null_reasons", "json", "state", "reasons of null columns, a JSON object: column to reason"
+)
 
 
-@dataclass(frozen=True)
-class StudyColumn:
-    """A column of a study's table: its pandas dtype, and its meaning with its unit.
+def typed(rows: Iterable[Mapping[str, Any]], columns: Sequence[Column[Any]]) -> pd.DataFrame:
+    """Return rows as a table with these columns, in their order, and `NULL_REASONS`.
 
-    ``kind``, if a study gives it, is ``factor``, ``count``, ``time``, ``memory`` or ``verdict``.
+    A cell may be `Absent` with its reason; one that a row lacks is null for its column's reason. Raises ValueError if
+    that has none.
     """
-
-    name: str
-    dtype: str
-    text: str
-    kind: str = ""
+    return frame([_completed(row, columns) for row in rows], (*columns, NULL_REASONS))
 
 
-def typed(rows: Iterable[Mapping[str, Any]], columns: Sequence[StudyColumn]) -> pd.DataFrame:
-    """Return rows as a table with these columns, in their order; missing values are null."""
-    table = pd.DataFrame(list(rows), columns=[column.name for column in columns])
-    return table.astype({column.name: column.dtype for column in columns})
+def _completed(row: Mapping[str, Any], columns: Sequence[Column[Any]]) -> dict[str, Any]:
+    cells, reasons = {}, {}
+    for column in columns:
+        value = row.get(column.name)
+        if isinstance(value, Absent) or (value is None and column.kind not in NULLABLE):
+            reasons[column.name] = column.reason if value is None else str(value)
+            value = None
+        cells[column.name] = value
+    return cells | {NULL_REASONS.name: json.dumps(reasons, sort_keys=True)}
+
+
+def why_null(table: pd.DataFrame, column: str) -> pd.Series[Any]:
+    """Return why a column is null, for each row; null where it has a value."""
+    return table[NULL_REASONS.name].map(lambda text: json.loads(text).get(column)).astype("string")
+
+
+def with_values(table: pd.DataFrame, column: str, values: pd.Series[Any]) -> pd.DataFrame:
+    """Return the table with other values of a column, whose reasons to be null are gone where it has one now."""
+    given = table[column].isna() & values.notna()
+    reasons = table[NULL_REASONS.name].where(~given, table[NULL_REASONS.name].map(lambda text: _without(column, text)))
+    return table.assign(**{column: values, NULL_REASONS.name: reasons.astype("string")})
+
+
+def _without(column: str, text: str) -> str:
+    return json.dumps({name: why for name, why in json.loads(text).items() if name != column}, sort_keys=True)
 
 
 class Table(NamedTuple):

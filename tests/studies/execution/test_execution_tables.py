@@ -28,6 +28,7 @@ from xdplab.studies.execution.summaries import (
     work,
 )
 from xdplab.studies.execution.views import VIEWS
+from xdplab.studies.tables import typed
 
 COUNTS = "vm:6.1:count"
 LABELS = {"uml": "uml, Linux 6.1, time", "vm:6.1:count": "vm, Linux 6.1, instructions counted"}
@@ -56,7 +57,7 @@ def calls(
 
 def table(*groups: list[dict[str, object]]) -> pd.DataFrame:
     rows = [row for group in groups for row in group]
-    return pd.DataFrame(rows, columns=[c.name for c in COLUMNS]).astype({c.name: c.dtype for c in COLUMNS})
+    return typed(rows, COLUMNS)
 
 
 def counted(

@@ -23,6 +23,7 @@ from xdplab.studies.loading.runs import STUDY
 from xdplab.studies.loading.study import LoadingFacts
 from xdplab.studies.loading.views import VIEWS
 from xdplab.studies.study_kind import Places, failures
+from xdplab.studies.tables import why_null
 
 GUEST, OWN = "vm:6.1:count", "host"
 REQUEST = LoadingRequest(places=(OWN, GUEST), forms=("unrolled",), accesses=(1, 1600), loads=3, compiles=2)
@@ -224,8 +225,8 @@ def test_a_module_has_parts_only_where_it_was_traced(table: pd.DataFrame):
     assert [traced[name] for name in parts.MODULE_PARTS] == [1_000, 5_000, 40_000, 4_000, 1_000]
     assert traced["whole"] == plain["whole"] == 51_000
     assert plain[["copy", "layout", "finish", "init"]].isna().all()
-    reasons = table.loc[table["reason"].notna() & table["kind"].eq(MODULE), "reason"]
-    assert set(reasons) == {"function_graph: nobody may trace"}
+    untraced = table[table["source"].isna() & table["kind"].eq(MODULE)]
+    assert set(why_null(untraced, "ns")) == {"function_graph: nobody may trace"}
 
 
 def test_samples_divide_what_the_log_leaves(table: pd.DataFrame):
@@ -275,7 +276,7 @@ def test_each_number_has_one_clock(table: pd.DataFrame):
 
 def test_a_refusal_is_a_row_with_its_reason_and_no_number(run: Run[Any], table: pd.DataFrame):
     refused = table[table["place"].eq(OWN) & table["accesses"].eq(1600).fillna(False) & table["task"].eq("load")]
-    assert list(refused["reason"]) == ["this machine: load: p is refused: too large"]
+    assert list(why_null(refused, "ns")) == ["this machine: load: p is refused: too large"]
     assert refused[["ns", "instructions", "bytes"]].isna().all(axis=None)
     assert len(failures(run.plan)) == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from xdplab.studies.tables import typed
 from xdplab.studies.verifier.rows import COLUMNS, joined
 
 
@@ -19,7 +20,7 @@ def row(**fields: object) -> dict[str, object]:
 
 
 def table(*rows: dict[str, object]) -> pd.DataFrame:
-    return joined(pd.DataFrame(list(rows)).astype({c.name: c.dtype for c in COLUMNS}))
+    return joined(typed(rows, COLUMNS))
 
 
 def prevails(**fields: object) -> dict[str, object]:

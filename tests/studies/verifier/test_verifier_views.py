@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from tests.studies.verifier.rows import loop, prevails, row, table
 
+from xdplab.absent import Absent
 from xdplab.errors import NotApplicableError
 from xdplab.figures.draw import draw
 from xdplab.figures.marks import View
@@ -168,7 +169,7 @@ def test_a_caption_tells_who_was_repeated_less():
 def test_a_kernel_without_values_is_told_with_its_reason():
     """Linux 7.2 counts branches, 6.18 does not: the figure has the points of one and the reason for the other."""
     known = [one | {"branches": 5, "label": "Linux 7.2"} for one in sized()]
-    unknown = sized(label="Linux 6.18", branches_reason="push_stack() cannot be traced")
+    unknown = sized(label="Linux 6.18", branches=Absent("push_stack() cannot be traced"))
     found = drawn("branches", known + unknown)
     assert set(found.marks["hue"]) == {"Linux 7.2"}
     assert "Linux 6.18: 11 programs without a value: push_stack() cannot be traced (11)." in found.look.words.caption

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of
 from xdplab.run.state import Attempt
 from xdplab.studies.execution.benchmarks import all_benchmarks
@@ -15,45 +16,42 @@ from xdplab.studies.execution.microbench import parse_microbench
 from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest, Trial
 from xdplab.studies.execution.study import CALLS, ExecutionFacts
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import StudyColumn, typed
+from xdplab.studies.tables import typed
 
-COLUMNS = (
-    StudyColumn("run_id", "string", "the run", "factor"),
-    StudyColumn("trial_id", "string", "point and repetition", "factor"),
-    StudyColumn("repetition", "Int64", "1 …; a guest that counts is measured once", "factor"),
-    StudyColumn("place", "string", "host, or the lab", "factor"),
-    StudyColumn("label", "string", "place, kernel and clock as figures name them", "factor"),
-    StudyColumn("kernel_release", "string", "uname -r of it", "factor"),
-    StudyColumn("clock", "string", "what the place's nanosecond is: time or instructions", "factor"),
-    StudyColumn("backend", "string", "interpreter, jit, module or user", "factor"),
-    StudyColumn("benchmark", "string", "its name, or that of a user's own pair", "factor"),
-    StudyColumn("title", "string", "what it does", "factor"),
-    StudyColumn("own", "boolean", "a user's own pair: that its halves do the same work is unproved", "factor"),
-    StudyColumn("trap", "string", "why it compares with nothing; null for all others", "factor"),
-    StudyColumn("links", "Int64", "length of a chain; null for other benchmarks", "factor"),
-    StudyColumn("cold", "boolean", "loaded anew and caches evicted before each call", "factor"),
-    StudyColumn("pause_us", "Int64", "asleep before each call; 0: the calls follow each other", "factor"),
-    StudyColumn("evicted_bytes", "Int64", "how much was walked through before each cold call", "factor"),
-    StudyColumn("jited_bytes", "Int64", "size as machine code; 0: interpreted; null: no BPF", "count"),
-    StudyColumn("xlated_bytes", "Int64", "size after the verifier's rewriting; null: no BPF", "count"),
-    StudyColumn("work", "string", "what the algorithm makes one call do; null of a user's own pair", "factor"),
-    StudyColumn(
-        "work_steps", "Int64", "how many of these the loaded code made in the emulator; null: not proved so", "count"
-    ),
-    StudyColumn(
-        *("work_instructions", "Int64"),
-        *("its instructions between its clocks there, without those of what it calls; null: not proved so", "count"),
-    ),
-    StudyColumn("executions", "Int64", "of the work between the two looks at the clock", "factor"),
-    StudyColumn("call", "Int64", "index of the execution, from 0", "factor"),
-    StudyColumn(
-        "elapsed_ns", "Int64", "between the two looks at the clock; null where instructions are counted", "time"
-    ),
-    StudyColumn("instructions", "Int64", "the same where the place's nanosecond is an instruction; else null", "count"),
-    StudyColumn(
-        "result", "string", "what the work gave, an unsigned number of 64 bits; null of a user's own pair", "count"
-    ),
-)
+COLUMNS: tuple[Column[Any], ...] = (
+    Column("run_id", "str", "factor", "the run"),
+    Column("trial_id", "str", "factor", "point and repetition"),
+    Column("repetition", "int", "factor", "1 …; a guest that counts is measured once"),
+    Column("place", "str", "factor", "host, or the lab"),
+    Column("label", "str", "factor", "place, kernel and clock as figures name them"),
+    Column("kernel_release", "str", "factor", "uname -r of it"),
+    Column("clock", "str", "factor", "what the place's nanosecond is: time or instructions"),
+    Column("backend", "str", "factor", "interpreter, jit, module or user"),
+    Column("benchmark", "str", "factor", "its name, or that of a user's own pair"),
+    Column("title", "str", "factor", "what it does"),
+    Column("own", "bool", "factor", "a user's own pair: that its halves do the same work is unproved"),
+    Column("trap", "str", "factor", "why it compares with nothing; null for all others"),
+    Column("links", "int", "factor", "length of a chain; null for other benchmarks"),
+    Column("cold", "bool", "factor", "loaded anew and caches evicted before each call"),
+    Column("pause_us", "int", "factor", "asleep before each call; 0: the calls follow each other"),
+    Column("evicted_bytes", "int", "factor", "how much was walked through before each cold call"),
+    Column("jited_bytes", "int", "count", "size as machine code; 0: interpreted; null: no BPF", null="no BPF"),
+    Column("xlated_bytes", "int", "count", "size after the verifier's rewriting; null: no BPF", null="no BPF"),
+    Column("work", "str", "factor", "what the algorithm makes one call do; null of a user's own pair"),
+    Column("work_steps", "int", "count", "how many of these the loaded code made in the emulator; null: not proved so",
+           null="not proved in the emulator"),
+    Column("work_instructions", "int", "count",
+           "its instructions between its clocks there, without those of what it calls; null: not proved so",
+           null="not proved in the emulator"),
+    Column("executions", "int", "factor", "of the work between the two looks at the clock"),
+    Column("call", "int", "factor", "index of the execution, from 0"),
+    Column("elapsed_ns", "int", "time", "between the two looks at the clock; null where instructions are counted",
+           null="the clock counts instructions"),
+    Column("instructions", "int", "count", "the same where the place's nanosecond is an instruction; else null",
+           null="the clock is time"),
+    Column("result", "str", "count", "what the work gave, an unsigned number of 64 bits; null of a user's own pair",
+           null="a user's own pair"),
+)  # fmt: skip
 
 
 def table_of(plan: StudyPlan[ExecutionRequest, ExecutionPoint]) -> pd.DataFrame:

@@ -73,5 +73,5 @@ STUDY = study_kind(
     table=table_of,
     tables=lambda _plan, table: tables_of(table),
     views=VIEWS,
-    version="2",
+    version="3",
 )

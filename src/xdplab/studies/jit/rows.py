@@ -11,7 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from xdplab.absent import Absent, or_absent
 from xdplab.analysis.intervals import Spread
+from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of
 from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
@@ -35,46 +37,55 @@ from xdplab.studies.jit.subjects import (
 from xdplab.studies.jit.testbpf_log import TestLine, parse_sizes, parse_test_bpf
 from xdplab.studies.places import PlaceFacts
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import StudyColumn, typed
+from xdplab.studies.tables import typed
 
 UNITS = {"time": "ns", "instructions": "instructions"}
 
 
-COLUMNS = (
-    StudyColumn("run_id", "string", "the run"),
-    StudyColumn("trial_id", "string", "point and repetition"),
-    StudyColumn("repetition", "Int64", "1 …"),
-    StudyColumn("place", "string", "host, uml, or a virtual lab"),
-    StudyColumn("kernel_release", "string", "uname -r there"),
-    StudyColumn("label", "string", "the place as figures name it"),
-    StudyColumn("clock", "string", "what a nanosecond of the place is: time or instructions"),
-    StudyColumn("unit", "string", "of cost, above and total: ns or instructions"),
-    StudyColumn("mode", "string", "interpreter or jit"),
-    StudyColumn("part", "string", "test_bpf, classes, filters, traffic, amplified, tcp"),
-    StudyColumn("subject", "string", "suite, instruction class or filter"),
-    StudyColumn("number", "Int64", "of a test in its suite; payload of traffic, bytes; packet sockets (amplified)"),
-    StudyColumn("name", "string", "a test's; the packet or system call a filter looks at"),
-    StudyColumn("case", "Int64", "of a test, 1 …; null if nothing was run"),
-    StudyColumn("classic", "boolean", "test_bpf: classic BPF, by the module's own table; null in other suites"),
-    StudyColumn("passed", "boolean", "the result is right: the kernel's own word, or equal to our model's"),
-    StudyColumn("jited", "boolean", "it ran compiled; null if nothing was run"),
-    StudyColumn("words", "string", "the end of the kernel's line on a test"),
-    StudyColumn("cost", "Float64", "of one run (test), one body (class), one run of the filter with entering it"),
-    StudyColumn("above", "Float64", "filters: cost above the shortest filter with the same verdict"),
-    StudyColumn("low", "Float64", "amplified, time: 95 % interval of the median round's cost, lower end"),
-    StudyColumn("high", "Float64", "amplified, time: its upper end"),
-    StudyColumn("policy_requested", "string", "amplified: the scheduling policy asked for, so that nothing else runs"),
-    StudyColumn("policy", "string", "amplified: the policy that it then had"),
-    StudyColumn("packets", "Float64", "tcp: runs of the filter per send (TCP_STREAM) or transaction (TCP_RR)"),
-    StudyColumn("total", "Float64", "traffic, tcp: of a datagram, send or transaction, seen through the filter"),
-    StudyColumn("untapped", "Float64", "traffic, tcp: of one that no packet socket looks at"),
-    StudyColumn("share", "Float64", "traffic, tcp: cost by total"),
-    StudyColumn("reason", "string", "why cost, above or share is null (filters, traffic), or machine_bytes (test_bpf)"),
-    StudyColumn(
-        "insns", "Int64", "instructions of the filter, of the class' larger program, or as the JIT got the test"
-    ),
-    StudyColumn("machine_bytes", "Float64", "jit: machine code of one body (classes), of the whole program (test_bpf)"),
-)
+COLUMNS: tuple[Column[Any], ...] = (
+    Column("run_id", "str", "id", "the run"),
+    Column("trial_id", "str", "id", "point and repetition"),
+    Column("repetition", "int", "factor", "1 …"),
+    Column("place", "str", "factor", "host, uml, or a virtual lab"),
+    Column("kernel_release", "str", "factor", "uname -r there"),
+    Column("label", "str", "factor", "the place as figures name it"),
+    Column("clock", "str", "factor", "what a nanosecond of the place is: time or instructions"),
+    Column("unit", "str", "factor", "of cost, above and total: ns or instructions"),
+    Column("mode", "str", "factor", "interpreter or jit"),
+    Column("part", "str", "factor", "test_bpf, classes, filters, traffic, amplified, tcp"),
+    Column("subject", "str", "factor", "suite, instruction class or filter"),
+    Column("number", "int", "factor", "of a test in its suite; payload of traffic, bytes; packet sockets (amplified)"),
+    Column("name", "str", "factor", "a test's; the packet or system call a filter looks at"),
+    Column("case", "int", "factor", "of a test, 1 …; null if nothing was run"),
+    Column("classic", "bool", "factor", "test_bpf: classic BPF, by the module's own table; null in other suites"),
+    Column("passed", "bool", "state", "the result is right: the kernel's own word, or equal to our model's",
+           null="nothing was run"),
+    Column("jited", "bool", "state", "it ran compiled; null if nothing was run", null="nothing was run"),
+    Column("words", "str", "state", "the end of the kernel's line on a test", null="no line of the kernel"),
+    Column("cost", "float", "time", "of one run (test), one body (class), one run of the filter with entering it",
+           null="not measured in this part"),
+    Column("above", "float", "time", "filters: cost above the shortest filter with the same verdict",
+           null="not measured in this part"),
+    Column("low", "float", "time", "amplified, time: 95 % interval of the median round's cost, lower end",
+           null="no interval in this part"),
+    Column("high", "float", "time", "amplified, time: its upper end", null="no interval in this part"),
+    Column("policy_requested", "str", "factor",
+           "amplified: the scheduling policy asked for, so that nothing else runs"),
+    Column("policy", "str", "state", "amplified: the policy that it then had", null="not asked for"),
+    Column("packets", "float", "count", "tcp: runs of the filter per send (TCP_STREAM) or transaction (TCP_RR)",
+           null="counted in part tcp only"),
+    Column("total", "float", "time", "traffic, tcp: of a datagram, send or transaction, seen through the filter",
+           null="measured in parts traffic and tcp only"),
+    Column("untapped", "float", "time", "traffic, tcp: of one that no packet socket looks at",
+           null="measured in parts traffic and tcp only"),
+    Column("share", "float", "share", "traffic, tcp: cost by total", null="measured in parts traffic and tcp only"),
+    Column("insns", "int", "count",
+           "instructions of the filter, of the class' larger program, or as the JIT got the test",
+           null="not told of this subject"),
+    Column("machine_bytes", "float", "size",
+           "jit: machine code of one body (classes), of the whole program (test_bpf)",
+           null="not told of this subject"),
+)  # fmt: skip
 
 Row = dict[str, Any]
 
@@ -124,7 +135,7 @@ def _sizes(path: Path, tests: Sequence[TestLine]) -> dict[int, Row]:
     if not isinstance(programs, str) and len(programs) != len(compiled):
         programs = f"{len(compiled)} tests ran compiled, and {len(programs)} compiled programs were freed"
     if isinstance(programs, str):
-        return {number: {"reason": programs} for number in compiled}
+        return {number: {"machine_bytes": Absent(programs)} for number in compiled}
     return {
         number: {"insns": size.insns, "machine_bytes": float(size.machine_bytes)}
         for number, size in zip(compiled, programs, strict=True)
@@ -171,9 +182,8 @@ def _resolved(values: Row, timed: dict[str, JitTiming], names: tuple[str, ...]) 
     noise = sum(timed[name].unsteady for name in names if name in timed)
     cost = values["above"] if values["cost"] is None else values["cost"]
     if cost > noise:
-        why = "the kernel runs every filter: nothing to compare with" if values["cost"] is None else None
-        return values | {"reason": why}
-    return dict.fromkeys(values) | {"reason": f"not above the noise of {noise:.0f}"}
+        return values | {"cost": or_absent(values["cost"], "the kernel runs every filter: nothing to compare with")}
+    return dict.fromkeys(values, Absent(f"not above the noise of {noise:.0f}"))
 
 
 def _traffic(raw: Path) -> Iterator[Row]:
@@ -219,7 +229,8 @@ def _amplified(raw: Path, clock: str) -> Iterator[Row]:
     if spread.low > 0:
         yield row | {"cost": spread.median, "above": median(above), "low": spread.low, "high": spread.high}
     else:
-        yield row | {"reason": f"not above the noise: {spread.low:.1f} to {spread.high:.1f}"}
+        why = Absent(f"not above the noise: {spread.low:.1f} to {spread.high:.1f}")
+        yield row | dict.fromkeys(("cost", "above", "low", "high"), why)
 
 
 def _tcp(raw: Path) -> Iterator[Row]:

@@ -100,6 +100,6 @@ STUDY = study_kind(
     table=table_of,
     tables=lambda _plan, table: summaries.tables_of(table),
     views=views.VIEWS,
-    version="3",
+    version="4",
     possible=lambda plan: views.possible(plan.points),
 )

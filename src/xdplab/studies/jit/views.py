@@ -15,6 +15,7 @@ from xdplab.studies.jit import joined
 from xdplab.studies.jit.joined import CLASSIC, SPEED_UP
 from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, MODES, TCP, TEST_BPF, TRAFFIC, JitPoint
 from xdplab.studies.jit.summaries import PUBLISHED_MEAN
+from xdplab.studies.tables import why_null
 
 WORDS = {"interpreter": "interpreter", "jit": "JIT"}
 HUES = tuple(WORDS.values())
@@ -54,9 +55,9 @@ def _of_place(rows: pd.DataFrame) -> pd.Series:
 
 
 def _with_reasons(rows: pd.DataFrame, measured: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Add the column ``reason`` to rows of each mode: why one has no value."""
+    """Add the column ``reason`` to rows of each mode: why one has no cost."""
     by = ["label", *keys, "mode"]
-    reasons = measured.dropna(subset=["reason"]).drop_duplicates(by)
+    reasons = measured.assign(reason=why_null(measured, "cost")).dropna(subset=["reason"]).drop_duplicates(by)
     return rows.merge(reasons[[*by, "reason"]], on=by, how="left")
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from xdplab.absent import Absent
+from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of
 from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
@@ -20,38 +22,42 @@ from xdplab.studies.loading.passes import LOGGED, PLAIN, STACKS, TRACE, TRACED, 
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
 from xdplab.studies.loading.study import COMPILED, SECTIONS, LoadingFacts
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import StudyColumn, typed
+from xdplab.studies.tables import typed
 
 SYSTEM_CALL, CLOCK, LOG, KERNEL, OBJECT = "system call", "clock", "verifier's log", "kernel", "object file"
 CPU_TIME = "CPU time"
 GRAPH, FENTRY, SAMPLES = "function_graph", "fentry", "perf samples"
 
 
-COLUMNS = (
-    StudyColumn("run_id", "string", "the run"),
-    StudyColumn("trial_id", "string", "point and trial"),
-    StudyColumn("task", "string", "load, compile, start (a process that does nothing) or process (a whole command)"),
-    StudyColumn("place", "string", "where: host, vm:6.1:count …"),
-    StudyColumn("label", "string", "the same as figures name it, with what its clock is"),
-    StudyColumn("clock", "string", "what is measured there: time or instructions"),
-    StudyColumn("kernel_release", "string", "uname -r there"),
-    StudyColumn(
-        "kind", "string", "bpf, module, loader (the process alone); insmod, busybox, libbpf, bpftool (a whole process)"
-    ),
-    StudyColumn("program", "string", "clock (one read of it), or the workload"),
-    StudyColumn("form", "string", "bounded (a loop of blocks) or unrolled"),
-    StudyColumn("accesses", "Int64", "N; null for clock"),
-    StudyColumn("kernel", "string", "a compiled module: the kernel of its headers"),
-    StudyColumn("step", "string", "the step that the value is of (see Steps)"),
-    StudyColumn("source", "string", "its source: the system call's own time, a clock, the verifier's log, a tracer …"),
-    StudyColumn("repetition", "Int64", "1 … within its pass; null for sizes"),
-    StudyColumn("ns", "Float64", "time; null if the clock counts instructions"),
-    StudyColumn("instructions", "Float64", "instructions executed; null if the clock is time"),
-    StudyColumn("low", "Float64", "share of samples: lower end of its 95 % interval, in the unit of the value"),
-    StudyColumn("high", "Float64", "share of samples: upper end of its 95 % interval"),
-    StudyColumn("bytes", "Float64", "a size"),
-    StudyColumn("reason", "string", "why a value is null"),
-)
+COLUMNS: tuple[Column[Any], ...] = (
+    Column("run_id", "str", "id", "the run"),
+    Column("trial_id", "str", "id", "point and trial"),
+    Column("task", "str", "factor", "load, compile, start (a process that does nothing) or process (a whole command)"),
+    Column("place", "str", "factor", "where: host, vm:6.1:count …"),
+    Column("label", "str", "factor", "the same as figures name it, with what its clock is"),
+    Column("clock", "str", "factor", "what is measured there: time or instructions"),
+    Column("kernel_release", "str", "factor", "uname -r there"),
+    Column("kind", "str", "factor",
+           "bpf, module, loader (the process alone); insmod, busybox, libbpf, bpftool (a whole process)"),
+    Column("program", "str", "factor", "clock (one read of it), or the workload"),
+    Column("form", "str", "factor", "bounded (a loop of blocks) or unrolled"),
+    Column("accesses", "int", "factor", "N; null for clock"),
+    Column("kernel", "str", "factor", "a compiled module: the kernel of its headers"),
+    Column("step", "str", "factor", "the step that the value is of (see Steps)"),
+    Column("source", "str", "state", "its source: the system call's own time, a clock, the verifier's log, a tracer …",
+           null="nothing was measured"),
+    Column("repetition", "int", "factor", "1 … within its pass; null for sizes"),
+    Column("ns", "float", "time", "time; null if the clock counts instructions",
+           null="the row has a value of another unit"),
+    Column("instructions", "float", "count", "instructions executed; null if the clock is time",
+           null="the row has a value of another unit"),
+    Column("low", "float", "time", "share of samples: lower end of its 95 % interval, in the unit of the value",
+           null="no share of samples"),
+    Column("high", "float", "time", "share of samples: upper end of its 95 % interval", null="no share of samples"),
+    Column("bytes", "float", "size", "a size", null="the row has a value of another unit"),
+)  # fmt: skip
+
+VALUES = ("source", "ns", "instructions", "bytes")
 
 _BPF_STEPS = {
     "open_ns": ("open", CLOCK),
@@ -96,7 +102,7 @@ def _trial_rows(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Ro
     facts = facts_of(LoadingFacts, attempt)
     base = asdict(point) | {name: getattr(facts, name) for name in names} | {"trial_id": attempt.trial_id}
     if attempt.status != "measured":
-        yield base | {"step": _step_of(point), "reason": attempt.reason}
+        yield base | {"step": _step_of(point)} | dict.fromkeys(VALUES, Absent(attempt.reason))
         return
     unit = "instructions" if base["clock"] == "instructions" else "ns"
     for step, source, repetition, value in _values(point, facts, raw):
@@ -106,7 +112,7 @@ def _trial_rows(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Ro
     for step, source, size in _sizes(raw):
         yield base | {"step": step, "source": source, "bytes": size}
     if reason := facts.split_reason:
-        yield base | {"step": "jit" if point.kind == BPF else "init", "reason": reason}
+        yield base | {"step": "jit" if point.kind == BPF else "init"} | dict.fromkeys(VALUES, Absent(reason))
 
 
 def _step_of(point: LoadingPoint) -> str:

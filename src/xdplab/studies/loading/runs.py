@@ -14,5 +14,5 @@ STUDY = study_kind(
     table=table_of,
     tables=tables_of,
     views=VIEWS,
-    version="3",
+    version="4",
 )

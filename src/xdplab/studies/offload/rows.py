@@ -8,6 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from xdplab.absent import Absent
+from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of
 from xdplab.run.state import Attempt
 from xdplab.studies.offload.bench import read
@@ -15,27 +17,25 @@ from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_o
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.offload.study import ANSWER, OffloadFacts
 from xdplab.studies.points import StudyPlan, StudyTrial
-from xdplab.studies.tables import Table
+from xdplab.studies.tables import Table, typed, why_null
 
 OffloadPlan = StudyPlan[OffloadRequest, OffloadPoint]
 
-COLUMNS = {
-    "run_id": "string",
-    "trial_id": "string",
-    "place": "string",
-    "kernel": "string",
-    "kernel_release": "string",
-    "group": "string",
-    "question": "string",
-    "asked": "string",
-    "expected": "string",
-    "source": "string",
-    "obtained": "string",
-    "as_expected": "boolean",
-    "words": "string",
-    "reason": "string",
-}
-"""Column → type. ``obtained`` and ``as_expected`` are null if the question could not be put, for ``reason``."""
+COLUMNS: tuple[Column[Any], ...] = (
+    Column("run_id", "str", "id", "the run"),
+    Column("trial_id", "str", "id", "point and trial"),
+    Column("place", "str", "factor", "the guest that was asked"),
+    Column("kernel", "str", "factor", "its kernel, by name"),
+    Column("kernel_release", "str", "factor", "uname -r there"),
+    Column("group", "str", "factor", "what the question is about"),
+    Column("question", "str", "factor", "its name"),
+    Column("asked", "str", "factor", "what was asked"),
+    Column("expected", "str", "factor", "the answer that the sources say"),
+    Column("source", "str", "factor", "the function or document that says so"),
+    Column("obtained", "str", "state", "the answer"),
+    Column("as_expected", "bool", "verdict", "whether they are the same"),
+    Column("words", "str", "state", "the kernel's own words", null="it gave none"),
+)  # fmt: skip
 
 _SHOWN = {"asked": "asked", "expected": "expected", "source": "said in", "obtained": "obtained", "words": "words"}
 _NUMBER = re.compile(r"\d+")
@@ -47,7 +47,7 @@ def table_of(plan: OffloadPlan) -> pd.DataFrame:
     order = {name: number for number, name in enumerate(QUESTIONS)}
     places = {place: number for number, place in enumerate(plan.request.places)}
     rows.sort(key=lambda row: (places[row["place"]], order[row["question"]]))
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+    return typed(rows, COLUMNS)
 
 
 def _row(run_id: str, trial: StudyTrial[OffloadPoint], attempt: Attempt, raw: Path) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _row(run_id: str, trial: StudyTrial[OffloadPoint], attempt: Attempt, raw: Pa
     row |= {"run_id": run_id, "trial_id": trial.trial_id, "place": point.place, "question": point.question}
     row |= {"kernel": kernel_of(point.place), "kernel_release": facts_of(OffloadFacts, attempt).kernel_release}
     if attempt.status != "measured":
-        return row | {"reason": attempt.reason}
+        return row | dict.fromkeys(("obtained", "as_expected", "words"), Absent(attempt.reason))
     answer = read(raw / ANSWER)
     return row | {
         "obtained": answer.obtained,
@@ -88,7 +88,7 @@ def _kernels(table: pd.DataFrame) -> pd.DataFrame:
             "asked": int(rows["obtained"].notna().sum()),
             "as expected": int(rows["as_expected"].fillna(False).sum()),
             "not asked": int(rows["obtained"].isna().sum()),
-            "why not": _first(rows["reason"]),
+            "why not": _first(why_null(rows, "obtained")),
         }
         for place, rows in groups
     )

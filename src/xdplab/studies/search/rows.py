@@ -16,12 +16,13 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of
 from xdplab.studies.search.rfc2544 import Rfc2544
 from xdplab.studies.search.study import PointSearch, SearchFacts
+from xdplab.studies.tables import NULL_REASONS
 from xdplab.studies.trial_facts import device_columns
 
 COLUMNS = (
     *("ndr_pps", "ndr_upper_pps", "pdr_pps", "pdr_upper_pps"),
     *("mrr_pps", "mrr_low_pps", "mrr_high_pps", "mrr_offered_pps", "mrr_loss_ratio"),
-    *("generator_pps", "livelock", "limited_by", "latency_missing"),
+    *("generator_pps", "livelock", "limited_by"),
 )
 TABLE = "searches.parquet"
 
@@ -47,7 +48,17 @@ def row_of(trial: Trial, attempt: Attempt) -> dict[str, Any]:
         "accesses_at_share": search.accesses.enough if search and search.accesses else None,
         "status": attempt.status,
         "reason": attempt.reason,
+        NULL_REASONS.name: json.dumps(_reasons(search, flat, attempt.reason), sort_keys=True),
     }
+
+
+def _reasons(search: PointSearch | None, values: Mapping[str, Any], why: str | None) -> dict[str, str]:
+    """Return why columns are null, and the tests of RFC 2544 that have none, by their names."""
+    if search is None:
+        return dict.fromkeys(COLUMNS, str(why))
+    reasons = {name: "the search found none" for name in COLUMNS if values.get(name) is None}
+    reasons |= {"latency": search.latency_missing} if search.latency_missing else {}
+    return reasons | (search.rfc2544.missing if search.rfc2544 else {})
 
 
 def _latencies(search: PointSearch) -> dict[str, Any]:
@@ -63,7 +74,6 @@ def _rfc2544(tests: Rfc2544) -> dict[str, Any]:
     latency, bursts = tests.latency, tests.back_to_back
     row: dict[str, Any] = {"max_pps": tests.max_pps, "max_is": tests.max_is}
     row["loss_curve"] = json.dumps([asdict(at) for at in tests.loss])
-    row["rfc2544_missing"] = json.dumps(tests.missing)
     if latency is not None:
         row |= {f"latency_throughput_{name}": value for name, value in vars(latency).items()}
     if bursts is not None:
@@ -137,7 +147,7 @@ def _losses(row: Mapping[Hashable, Any], shares: list[float]) -> dict[str, str |
 
 def _bursts(row: Mapping[Hashable, Any]) -> dict[str, Any]:
     frames = {title: row.get(f"back_to_back_{name}") for name, title in _BURSTS.items()}
-    missing = json.loads(row["rfc2544_missing"])
+    missing = json.loads(row[NULL_REASONS.name])
     return {
         "point": point_label(row),
         **{title: None if number is None else f"{number:.6g}" for title, number in frames.items()},

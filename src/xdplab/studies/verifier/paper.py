@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from xdplab.studies.tables import Table, markdown
+from xdplab.studies.tables import Table, markdown, why_null
 from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.summaries import (
     ENVIRONMENT,
@@ -388,7 +388,7 @@ def _branches(linux: pd.DataFrame) -> Iterator[BesidePaper]:
         counted = programs[programs["branches"].notna() & programs["insns"].notna() & programs["insns"].gt(0)]
         name = f"branches (push_stack calls) against instructions, {label}"
         if counted.empty:
-            reasons = programs["branches_reason"].dropna()
+            reasons = why_null(programs, "branches").dropna()
             yield BesidePaper(
                 name, paper, "", f"unknown: {reasons.mode().iloc[0] if len(reasons) else 'nothing counted'}"
             )

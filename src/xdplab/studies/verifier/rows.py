@@ -6,103 +6,99 @@ import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from operator import sub
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from xdplab.absent import Absent, or_absent
 from xdplab.formats.reading import lines_of
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
 from xdplab.labs.base import OWN_KERNEL
+from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
-from xdplab.studies.tables import StudyColumn, typed
+from xdplab.studies.tables import typed, with_values
 from xdplab.studies.verifier.points import LINUX, VerifierTrial
 from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED, SizeTried, VerifierFacts, answer
 
 PROGRAM_ID = "program_id"
 
 
-COLUMNS = (
-    StudyColumn("run_id", "string", "the run", "factor"),
-    StudyColumn("trial_id", "string", "point and repetition", "factor"),
-    StudyColumn("repetition", "Int64", "1 …; a guest is measured once, since it counts", "factor"),
-    StudyColumn("verifier", "string", "linux, or the name of a PREVAIL", "factor"),
-    StudyColumn("kernel", "string", "host, a guest's version, or null for PREVAIL", "factor"),
-    StudyColumn("kernel_release", "string", "uname -r of it", "factor"),
-    StudyColumn("label", "string", "verifier and kernel as figures name them", "factor"),
-    StudyColumn("clock", "string", "what the machine's nanosecond is: time or instructions", "factor"),
-    StudyColumn(
-        "given", "string", "flags, tables (types, variables, targets), modules that the user gave; null: none", "factor"
-    ),
-    StudyColumn("corpus", "string", "directory, archive, family, or system", "factor"),
-    StudyColumn("object", "string", "path within the corpus, or what was generated", "factor"),
-    StudyColumn("sha256", "string", "of the object's bytes", "factor"),
-    StudyColumn("section", "string", "ELF section of the program", "factor"),
-    StudyColumn("program", "string", "its function", "factor"),
-    StudyColumn(
-        "program_id", "string", "object, section and function as the kernel has them: joins verifiers", "factor"
-    ),
-    StudyColumn("program_type", "string", "as libbpf names it", "factor"),
-    StudyColumn("loader", "string", "libbpf or raw (objects that libbpf 1.0 does not take)", "factor"),
-    StudyColumn("family", "string", "of a generated program", "factor"),
-    StudyColumn("n", "Int64", "its size: iterations or branches", "factor"),
-    StudyColumn("form", "string", "rolled or unrolled", "factor"),
-    StudyColumn("exit", "string", "how a loop ends: < or !=", "factor"),
-    StudyColumn("maps", "string", "btf or legacy", "factor"),
-    StudyColumn("compiler", "string", "which clang", "factor"),
-    StudyColumn("mcpu", "string", "instruction set", "factor"),
-    StudyColumn("compiled_by", "string", "the clang that the object's debug information names", "factor"),
-    StudyColumn("insns", "Int64", "instructions handed to the verifier", "count"),
-    StudyColumn("insns_hash", "string", "of those instructions, map descriptors apart", "factor"),
-    StudyColumn("verdict", "string", "accepted, rejected, complexity, environment, no_type, loader", "verdict"),
-    StudyColumn("cause", "string", "why not accepted", "verdict"),
-    StudyColumn("complaint", "string", "the last lines of the verifier's or loader's own output", "verdict"),
-    StudyColumn("loads", "Int64", "loads (or PREVAIL runs) behind the times", "count"),
-    StudyColumn("load_ns", "Float64", "median over the loads of BPF_PROG_LOAD; of PREVAIL's process, wall", "time"),
-    StudyColumn("load_instructions", "Float64", "the same where the clock counts instructions", "count"),
-    StudyColumn(
-        "verify_ns",
-        "Float64",
-        "median of the kernel's word on the same loads (µs steps); PREVAIL (old): its analysis",
-        "time",
-    ),
-    StudyColumn("verify_instructions", "Float64", "the same where the clock counts instructions", "count"),
-    StudyColumn(
-        "rest_ns",
-        "Float64",
-        "median of load less verifying: JIT, allocation, system call (null from 7.2 on)",
-        "time",
-    ),
-    StudyColumn("user_ns", "Float64", "PREVAIL: user time of its process", "time"),
-    StudyColumn("processed_insns", "Int64", "instructions the verifier looked at", "count"),
-    StudyColumn("total_states", "Int64", "states it made", "count"),
-    StudyColumn("peak_states", "Int64", "states it held at once", "count"),
-    StudyColumn("max_states_per_insn", "Int64", "of one instruction", "count"),
-    StudyColumn("mark_read", "Int64", "longest walk to mark a register as read, as the log says", "count"),
-    StudyColumn(
-        "stack_depths", "string", "bytes of stack of the program and each subprogram, such as 24+8+8", "memory"
-    ),
-    StudyColumn("stack_sum_bytes", "Int64", "their sum, as veristat's stack_depth", "memory"),
-    StudyColumn("stack_chain_bytes", "Int64", "most along a chain of calls, each rounded up by the kernel", "memory"),
-    StudyColumn("stack_reason", "string", "why stack_depths is null", "verdict"),
-    StudyColumn("stack_chain_reason", "string", "why stack_chain_bytes is null", "verdict"),
-    StudyColumn(
-        "branches", "Int64", "calls of push_stack(); null if the kernel does not have it as a function", "count"
-    ),
-    StudyColumn(
-        "memory_bytes", "Float64", "most held at once: by kmalloc less kfree; PREVAIL: by its process", "memory"
-    ),
-    StudyColumn("peak_bytes", "Float64", "page tracepoints: slabs that are filled later are missing", "memory"),
-    StudyColumn("cgroup_peak_bytes", "Float64", "memory control group", "memory"),
-    StudyColumn("memory_reason", "string", "why memory_bytes is null", "verdict"),
-    StudyColumn("peak_reason", "string", "why peak_bytes is null", "verdict"),
-    StudyColumn("cgroup_reason", "string", "why cgroup_peak_bytes is null", "verdict"),
-    StudyColumn("branches_reason", "string", "why branches is null", "verdict"),
-    StudyColumn("xlated_bytes", "Float64", "size after the verifier's rewriting", "memory"),
-    StudyColumn("jited_bytes", "Float64", "size as machine code; null where interpreted", "memory"),
-)
+COLUMNS: tuple[Column[Any], ...] = (
+    Column("run_id", "str", "factor", "the run"),
+    Column("trial_id", "str", "factor", "point and repetition"),
+    Column("repetition", "int", "factor", "1 …; a guest is measured once, since it counts"),
+    Column("verifier", "str", "factor", "linux, or the name of a PREVAIL"),
+    Column("kernel", "str", "factor", "host, a guest's version, or null for PREVAIL"),
+    Column("kernel_release", "str", "factor", "uname -r of it"),
+    Column("label", "str", "factor", "verifier and kernel as figures name them"),
+    Column("clock", "str", "factor", "what the machine's nanosecond is: time or instructions"),
+    Column("given", "str", "factor",
+           "flags, tables (types, variables, targets), modules that the user gave; null: none"),
+    Column("corpus", "str", "factor", "directory, archive, family, or system"),
+    Column("object", "str", "factor", "path within the corpus, or what was generated"),
+    Column("sha256", "str", "factor", "of the object's bytes"),
+    Column("section", "str", "factor", "ELF section of the program"),
+    Column("program", "str", "factor", "its function"),
+    Column("program_id", "str", "factor", "object, section and function as the kernel has them: joins verifiers"),
+    Column("program_type", "str", "factor", "as libbpf names it"),
+    Column("loader", "str", "factor", "libbpf or raw (objects that libbpf 1.0 does not take)"),
+    Column("family", "str", "factor", "of a generated program"),
+    Column("n", "int", "factor", "its size: iterations or branches"),
+    Column("form", "str", "factor", "rolled or unrolled"),
+    Column("exit", "str", "factor", "how a loop ends: < or !="),
+    Column("maps", "str", "factor", "btf or legacy"),
+    Column("compiler", "str", "factor", "which clang"),
+    Column("mcpu", "str", "factor", "instruction set"),
+    Column("compiled_by", "str", "factor", "the clang that the object's debug information names"),
+    Column("insns", "int", "count", "instructions handed to the verifier", null="PREVAIL tells none, no kernel has it"),
+    Column("insns_hash", "str", "factor", "of those instructions, map descriptors apart"),
+    Column("verdict", "str", "verdict", "accepted, rejected, complexity, environment, no_type, loader"),
+    Column("cause", "str", "verdict", "why not accepted", null="accepted"),
+    Column("complaint", "str", "verdict", "the last lines of the verifier's or loader's own output",
+           null="no words of the verifier or loader"),
+    Column("loads", "int", "count", "loads (or PREVAIL runs) behind the times"),
+    Column("load_ns", "float", "time", "median over the loads of BPF_PROG_LOAD; of PREVAIL's process, wall",
+           null="the clock counts instructions"),
+    Column("load_instructions", "float", "count", "the same where the clock counts instructions",
+           null="the clock is time"),
+    Column("verify_ns", "float", "time",
+           "median of the kernel's word on the same loads (µs steps); PREVAIL (old): its analysis",
+           null="the clock counts instructions"),
+    Column("verify_instructions", "float", "count", "the same where the clock counts instructions",
+           null="the clock is time"),
+    Column("rest_ns", "float", "time",
+           "median of load less verifying: JIT, allocation, system call (null from 7.2 on)",
+           null="the clock counts instructions"),
+    Column("user_ns", "float", "time", "PREVAIL: user time of its process", null="of PREVAIL only"),
+    Column("processed_insns", "int", "count", "instructions the verifier looked at",
+           null="the verifier's log says none"),
+    Column("total_states", "int", "count", "states it made", null="the verifier's log says none"),
+    Column("peak_states", "int", "count", "states it held at once", null="the verifier's log says none"),
+    Column("max_states_per_insn", "int", "count", "of one instruction", null="the verifier's log says none"),
+    Column("mark_read", "int", "count", "longest walk to mark a register as read, as the log says",
+           null="the verifier's log says none"),
+    Column("stack_depths", "str", "size", "bytes of stack of the program and each subprogram, such as 24+8+8",
+           null="PREVAIL tells no stack depth"),
+    Column("stack_sum_bytes", "int", "size", "their sum, as veristat's stack_depth",
+           null="PREVAIL tells no stack depth"),
+    Column("stack_chain_bytes", "int", "size", "most along a chain of calls, each rounded up by the kernel",
+           null="PREVAIL tells no stack depth"),
+    Column("branches", "int", "count", "calls of push_stack(); null if the kernel does not have it as a function",
+           null="PREVAIL does not tell it"),
+    Column("memory_bytes", "float", "size", "most held at once: by kmalloc less kfree; PREVAIL: by its process",
+           null="nothing measured it"),
+    Column("peak_bytes", "float", "size", "page tracepoints: slabs that are filled later are missing",
+           null="PREVAIL does not tell it"),
+    Column("cgroup_peak_bytes", "float", "size", "memory control group", null="PREVAIL does not tell it"),
+    Column("xlated_bytes", "float", "size", "size after the verifier's rewriting", null="the kernel did not load it"),
+    Column("jited_bytes", "float", "size", "size as machine code; null where interpreted",
+           null="the kernel did not compile it"),
+)  # fmt: skip
+NOT_LOADED, NO_TIME = "it came to no verifier", "the verifier's log has no time of each load"
 JIT_INSIDE_SINCE = (7, 2)
 """From this kernel on bpf_check() runs the JIT, so load less verifying is not the JIT's share."""
 
@@ -136,7 +132,8 @@ def joined(table: pd.DataFrame) -> pd.DataFrame:
     ids = pd.array(["/".join("" if pd.isna(part) else part for part in key) for key in keys], dtype="string")
     named = table.assign(**{PROGRAM_ID: ids})
     sizes = named[named["insns"].notna()].drop_duplicates(PROGRAM_ID).set_index(PROGRAM_ID)["insns"]
-    return named.assign(insns=named["insns"].fillna(named[PROGRAM_ID].map(sizes).astype("Int64")))
+    insns = named["insns"].fillna(named[PROGRAM_ID].map(sizes).astype("Int64"))
+    return with_values(named, "insns", insns)
 
 
 def largest_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
@@ -189,14 +186,18 @@ def _median(values: Iterable[int]) -> float | None:
 
 
 def _program(program: VerifiedProgram, clock: str, release: str) -> dict[str, Any]:
-    stats, load = program.stats, _median(program.load_ns)
-    verifying = [None if us is None else us * 1000 for us in program.verify_us]
-    measured = [ns for ns in verifying if ns is not None]
-    verify = _median(measured) if len(measured) == len(program.load_ns) else None  # of the loads of load_ns, or null
-    timed = clock == "time"
-    together = _version(release) >= JIT_INSIDE_SINCE
-    whole = zip(program.load_ns, measured, strict=True) if verify is not None and not together else ()
-    rest = _median(ns - verified for ns, verified in whole)
+    stats = program.stats
+    load = or_absent(_median(program.load_ns), NOT_LOADED)
+    verified = [us * 1000 for us in program.verify_us if us is not None]
+    verify: float | Absent | None = (
+        _median(verified) if len(verified) == len(program.load_ns) else None
+    )  # the same loads
+    rest: float | Absent = Absent("this kernel's verifier runs the JIT")
+    if verify is None:
+        verify = rest = Absent(NO_TIME if program.load_ns else NOT_LOADED)
+    elif _version(release) < JIT_INSIDE_SINCE:
+        rest = or_absent(_median(map(sub, program.load_ns, verified)), NOT_LOADED)
+    unit = "ns" if clock == "time" else "instructions"
     return {
         "section": program.section,
         "program": program.name,
@@ -207,11 +208,9 @@ def _program(program: VerifiedProgram, clock: str, release: str) -> dict[str, An
         "cause": program.cause,
         "complaint": program.complaint,
         "loads": len(program.load_ns),
-        "load_ns": load if timed else None,
-        "verify_ns": verify if timed else None,
-        "rest_ns": rest if timed else None,
-        "load_instructions": None if timed else load,
-        "verify_instructions": None if timed else verify,
+        f"load_{unit}": load,
+        f"verify_{unit}": verify,
+        **({"rest_ns": rest} if unit == "ns" else {}),
         "processed_insns": stats.processed_insns,
         "total_states": stats.total_states,
         "peak_states": stats.peak_states,
@@ -223,17 +222,15 @@ def _program(program: VerifiedProgram, clock: str, release: str) -> dict[str, An
 
 
 def stack_columns(program: VerifiedProgram) -> dict[str, Any]:
-    """Return a program's columns of its stack, in bytes, as the verifier's log tells it; with the reason where not."""
+    """Return a program's columns of its stack, in bytes, as the verifier's log tells it; Absent where it does not."""
     depths, chain = program.stats.stack_depths, program.stats.stack_chain
     if depths is None:
-        why = "the verifier's log says none" if program.load_ns else "it came to no verifier"
-        return {"stack_reason": why, "stack_chain_reason": why}
-    columns: dict[str, Any] = {"stack_depths": "+".join(map(str, depths)), "stack_sum_bytes": sum(depths)}
-    if chain is None:
-        return columns | {"stack_chain_reason": "this kernel's log does not say it (that of 7.2 does)"}
+        why = Absent("the verifier's log says none" if program.load_ns else NOT_LOADED)
+        return dict.fromkeys(("stack_depths", "stack_sum_bytes", "stack_chain_bytes"), why)
+    most = or_absent(chain, "this kernel's log does not say it (that of 7.2 does)")
     if chain == 0 and program.verdict != "accepted":
-        return columns | {"stack_chain_reason": "the verifier stopped before it followed the calls"}
-    return columns | {"stack_chain_bytes": chain}
+        most = Absent("the verifier stopped before it followed the calls")
+    return {"stack_depths": "+".join(map(str, depths)), "stack_sum_bytes": sum(depths), "stack_chain_bytes": most}
 
 
 def _version(release: str) -> tuple[int, ...]:
@@ -242,24 +239,27 @@ def _version(release: str) -> tuple[int, ...]:
 
 def _watched(program: VerifiedProgram | None) -> dict[str, Any]:
     if program is None:
-        reasons = ("memory_reason", "peak_reason", "cgroup_reason")
-        return dict.fromkeys(reasons, "the watched load did not come to it")
-    columns = asdict(program.watched)
-    memory = {"memory_bytes": columns.pop("kmalloc_peak_bytes"), "memory_reason": columns.pop("kmalloc_reason")}
-    return columns | memory
+        why = Absent("the watched load did not come to it")
+        return dict.fromkeys(("memory_bytes", "peak_bytes", "cgroup_peak_bytes", "branches"), why)
+    w = program.watched
+    return {
+        "memory_bytes": or_absent(w.kmalloc_peak_bytes, w.kmalloc_reason),
+        "peak_bytes": or_absent(w.peak_bytes, w.peak_reason),
+        "cgroup_peak_bytes": or_absent(w.cgroup_peak_bytes, w.cgroup_reason),
+        "branches": or_absent(w.branches, w.branches_reason),
+    }
 
 
 def _prevail(run: Mapping[str, Any]) -> dict[str, Any]:
     analysis = run["analysis_s"]
     return {
-        **dict.fromkeys(("stack_reason", "stack_chain_reason"), "PREVAIL tells no stack depth"),
         "section": run["section"],
         "program": run["name"] or None,
         "verdict": run["verdict"],
         "cause": run["cause"],
         "loads": 1,
         "load_ns": run["wall_s"] * 1e9,
-        "verify_ns": None if analysis is None else analysis * 1e9,
+        "verify_ns": Absent("this PREVAIL tells no time of its own") if analysis is None else analysis * 1e9,
         "user_ns": run["user_s"] * 1e9,
         "memory_bytes": run["peak_bytes"],
     }

@@ -147,7 +147,7 @@ STUDY = study_kind(
     table=_table,
     tables=_tables,
     views=VIEWS,
-    version="2",
+    version="3",
     tools=tools,
 )
 

@@ -13,16 +13,17 @@ from xdplab.analysis.intervals import Spread
 from xdplab.figures.caption import because
 from xdplab.figures.marks import Axes, Order, Words
 from xdplab.studies.figure_table import Choose, Collect, Content, Figure, Marks, joined, mark_at, views
+from xdplab.studies.tables import why_null
 from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.rows import PROGRAM_ID
 from xdplab.studies.verifier.summaries import ENVIRONMENT, is_generated
 from xdplab.text import many
 
 FEWEST_FOR_TREND = 8
+REASONED = ("memory_bytes", "cgroup_peak_bytes", "branches")
+"""What some kernels cannot count: a figure says why."""
 MOST_OFF = 2.0
 """A trend is drawn where nine of ten programs are within this factor of it, and all of them within its square."""
-
-REASONS = {"memory_bytes": "memory_reason", "cgroup_peak_bytes": "cgroup_reason", "branches": "branches_reason"}
 
 
 def _linux(table: pd.DataFrame) -> pd.DataFrame:
@@ -98,8 +99,7 @@ def _on_axes(figure: Figure, rows: pd.DataFrame) -> pd.DataFrame:
 
 def _reasons(figure: Figure, rows: pd.DataFrame) -> list[str]:
     """Return the reasons that the table gives for nulls, where it gives any."""
-    column = REASONS.get(figure.y, "")
-    return list(rows[column].dropna()) if column in rows else []
+    return list(why_null(rows, figure.y).dropna()) if figure.y in REASONED else []
 
 
 def _nothing(figure: Figure, rows: pd.DataFrame) -> str:
