@@ -26,29 +26,37 @@ class Rfc2544Tests:
     rest_s: float = 2.0
 
 
-@dataclass(frozen=True)
-class Profile:
-    """``width`` is the relative distance of the two bounds at the end; times in s.
+@dataclass(frozen=True, kw_only=True)
+class Precision:
+    """How NDR and PDR are searched: ``width`` is the relative distance of the two bounds at the end; times in s.
 
     ``initial_s`` and ``final_s`` are the shortest and the longest burst, ``sum_s`` is how long a load must have been
-    offered before it is a bound, ``exceed`` the share of that time that may have lost too much. ``frame_bytes``, where
-    given, replace the plan's. ``latency_s`` is one latency burst, repeated ``latency_repeats`` times (0: no latency);
-    the MRR is the median of ``mrr_repeats`` bursts of ``mrr_s``. With ``rfc2544``, latency is measured at the
-    throughput, as the RFC requires, and not at shares of the PDR.
+    offered before it is a bound, ``exceed`` the share of that time that may have lost too much.
     """
 
-    name: str
-    _: KW_ONLY
     width: float
     initial_s: float
     final_s: float
     sum_s: float
     exceed: float
     search_max_s: float
-    latency_s: float
-    latency_repeats: int = 1
     ndr_loss: float = 0.0
     pdr_loss: float = 0.005
+
+
+@dataclass(frozen=True)
+class Profile(Precision):
+    """A search: its precision, and what else is measured of each point; times in s.
+
+    ``frame_bytes``, where given, replace the plan's. ``latency_s`` is one latency burst, repeated ``latency_repeats``
+    times (0: no latency); the MRR is the median of ``mrr_repeats`` bursts of ``mrr_s``. With ``rfc2544``, latency is
+    measured at the throughput, as the RFC requires, and not at shares of the PDR.
+    """
+
+    name: str
+    _: KW_ONLY
+    latency_s: float
+    latency_repeats: int = 1
     mrr_s: float = 1.0
     mrr_repeats: int = 1
     frame_bytes: tuple[int, ...] = ()

@@ -59,18 +59,24 @@ class Bisected:
 
 
 @dataclass(frozen=True)
-class PointSearch:
-    """The result of one point's search; rates in frames per second.
-
-    ``livelock`` is True if more offered load means less forwarded: the MRR is below the PDR. ``latency`` is None
-    for the reason ``latency_missing``. ``bursts`` and ``histograms`` are in the raw file alone, not in the journal.
-    """
+class MaximumReceiveRate:
+    """The MRR of a point: median, least and greatest of its bursts, in frames per second, at the load offered."""
 
     mrr_pps: float
     mrr_low_pps: float
     mrr_high_pps: float
     mrr_offered_pps: float
     mrr_loss_ratio: float
+
+
+@dataclass(frozen=True)
+class PointSearch(MaximumReceiveRate):
+    """The result of one point's search; rates in frames per second.
+
+    ``livelock`` is True if more offered load means less forwarded: the MRR is below the PDR. ``latency`` is None
+    for the reason ``latency_missing``. ``bursts`` and ``histograms`` are in the raw file alone, not in the journal.
+    """
+
     ndr: Bounds
     pdr: Bounds
     livelock: bool | None
