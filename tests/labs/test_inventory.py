@@ -117,13 +117,13 @@ def test_what_ssh_keyscan_prints_is_read(pasted: str, tmp_path: Path) -> None:
         (changed("dut", "interface", "mac", to="1:2:3"), "dut.interface.mac: "),
         (changed("dut", "interface", "name", to="eth0"), "dut.interface: give `pci`"),
         (changed("dut", "interface", "pci", to="3b:00.0"), "dut.interface.pci: "),
-        (changed("tg", "second_interface", to=OTHER), "it: `second_interface` of dut is missing"),
-        (second_links("00:15:4d:00:00:01"), "it: `second_interface` of dut has the MAC of its `interface`"),
+        (changed("tg", "second_interface", to=OTHER), "`second_interface` of dut is missing"),
+        (second_links("00:15:4d:00:00:01"), "`second_interface` of dut has the MAC of its `interface`"),
         (changed("dut", "colour", to="red"), "dut.colour is not a key of an inventory"),
         (changed("dut", to={"hots": "10.0.0.1"}), "dut.hots is not a key of an inventory: did you mean host?"),
         (changed("tg", "generator", "path", to="MoonGen"), "tg.generator: MoonGen needs its `path`"),
         (changed("tg", to=None), "tg is missing"),
-        ("just words", "it: "),
+        ("just words", "mapping"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_its_field(content: Any, words: str, tmp_path: Path) -> None:
