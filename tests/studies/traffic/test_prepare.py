@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from xdplab.errors import HostError, HostLostError, ProgramError, XdplabError
+from xdplab.errors import CutOffError, HostError, HostLostError, ProgramError, XdplabError
 from xdplab.plan import parse_plan, points_of
 from xdplab.programs.build import BuiltProgram, build
 from xdplab.programs.spec import ProgramSpec
 from xdplab.programs.work import AccessWork
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic import prepare
+from xdplab.studies.traffic import prepare, runs
 from xdplab.studies.traffic.prepare import require_content, tried_again
 
 KILLED = HostError("dut: xdpload ended without an answer: Killed")
@@ -49,6 +49,15 @@ def test_only_a_loader_that_is_killed_is_tried_again(
     with pytest.raises(shown) if shown else nullcontext():
         assert tried_again(retries, work) == "prepared"
     assert work.calls == calls
+
+
+def test_a_connection_that_is_lost_after_the_last_trial_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose trials were all measured ended with an error, because its hosts' state was asked only once."""
+    states, noted = Dying(CutOffError("dut: the connection is lost")), []
+    monkeypatch.setattr(runs, "host_states", lambda _: states())
+    record = SimpleNamespace(note=lambda when, state: noted.append((when, state)), keep=lambda: None)
+    runs._ask(record, "after", {"auto": SimpleNamespace()})
+    assert noted == [("after", "prepared")]
 
 
 def test_a_file_that_is_not_the_plans_is_not_measured(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from xdplab.labs import Lab, use_lab
 from xdplab.lazy import lazy
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Recipe, Tables, all_gone, table, warn_gone
-from xdplab.run.engine import InTurn, Policy, run_trials
+from xdplab.run.engine import CUTS, InTurn, Policy, run_trials
 from xdplab.run.frames import frame
 from xdplab.run.manifest import SessionRecord, When
 from xdplab.run.progress import Observer
@@ -28,6 +29,7 @@ from xdplab.studies.kind import Run
 from xdplab.studies.provenance import host_states
 from xdplab.studies.traffic.checks import check_plan, require_machines
 from xdplab.studies.traffic.columns import NAMES, SAMPLES, columns_version, trials_frame
+from xdplab.studies.traffic.prepare import tried_again
 from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.run_files import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.session import TrafficSession
@@ -142,9 +144,9 @@ class InLab:
 
 
 def _ask(hosts: SessionRecord, when: When, labs: Labs) -> None:
-    """Record the state of each lab's hosts."""
+    """Record the state of each lab's hosts. A connection that is lost between trials is made again."""
     for lab in labs.values():
-        hosts.note(when, host_states(lab))
+        hosts.note(when, tried_again(CUTS, partial(host_states, lab)))
     hosts.keep()
 
 
