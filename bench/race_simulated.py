@@ -20,7 +20,7 @@ import numpy as np
 from bounded import Aim, by_chance, run
 
 from xdplab.analysis.decide.race import Standing
-from xdplab.analysis.decide.sequential import ALPHA, Known, known
+from xdplab.analysis.decide.sequential import ALPHA, Known, median_interval
 from xdplab.plan.model import Race
 
 RATIOS = (1.0, 1.01, 1.02, 1.05)
@@ -92,7 +92,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[Aim]:
     for noise in NOISES:
         for ratio in RATIOS:
             races = [noise.pairs(rng, ratio) for _ in range(draws)]
-            ends, others = ([raced(one, interval) for one in races] for interval in (known, mean_known))
+            ends, others = ([raced(one, interval) for one in races] for interval in (median_interval, mean_known))
             ratio_found = exp(float(np.mean([end.ratio.median for end in ends])))
             print(f"| {noise.slow:.0%} | {noise.spread:.1%} | {ratio:g} | {shares(ends)} | {ratio_found:.4f} ", end="")
             print(f"| {shares(others)} |", flush=True)

@@ -18,3 +18,22 @@ def test_a_class_name_is_used_once() -> None:
                 places[node.name].append(path.relative_to(package).as_posix())
     assert len(places) > 100
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+VAGUE = {"asked", "found", "known", "said", "there", "told"}
+
+
+def test_no_variable_or_function_has_a_name_that_says_nothing() -> None:
+    """A name is the noun of the thing, a function is a verb; fields may be columns and keys, whose names stay."""
+    package = Path(xdplab.__file__).parent
+    vague = []
+    for path in package.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        fields = {id(field.target) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+                  for field in node.body if isinstance(field, ast.AnnAssign)}  # fmt: skip
+        for node in ast.walk(tree):
+            stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields
+            name = node.id if stored else node.name if isinstance(node, ast.FunctionDef) else ""
+            if name.strip("_") in VAGUE:
+                vague.append(f"{path.relative_to(package)}:{node.lineno} {name}")
+    assert vague == []

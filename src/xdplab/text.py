@@ -30,7 +30,7 @@ _STEERS = re.compile(
 def visible(text: str) -> str:
     """Return a text with its control characters written out, such as ``\\x1b``: what others wrote steers no terminal,
     turns no line around, and is valid in XML. Line breaks and tabs stay."""
-    return _STEERS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _STEERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 _UNITS = {

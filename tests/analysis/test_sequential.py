@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xdplab.analysis.decide.race import Standing, standing
-from xdplab.analysis.decide.sequential import Known, known
+from xdplab.analysis.decide.sequential import Known, median_interval
 
 SEED = 20261122
 
@@ -17,12 +17,12 @@ SEED = 20261122
 def test_its_ends_are_where_the_evidence_against_a_median_reaches_20() -> None:
     """n = 20: 2^20 / (21 C(20, k)) is 43.8 for k = 3 and 10.3 for k = 4, so four values lie beyond each end."""
     assert 2**20 / (21 * comb(20, 3)) > 20 > 2**20 / (21 * comb(20, 4))
-    found = known([float(value) for value in reversed(range(20))])
+    found = median_interval([float(value) for value in reversed(range(20))])
     assert (found.n, found.median, found.low, found.high) == (20, 9.5, 3, 16)
 
 
 def test_no_values_have_no_median() -> None:
-    assert isnan(known([]).median)
+    assert isnan(median_interval([]).median)
     assert standing({}, {}, [("a", "b")], 0.02).to_json() == {
         "verdict": "undecided", "ratio": None, "low": None, "high": None, "pairs": 0, "margin": 0.02, "by": "windows",
         "windows": None,
@@ -32,8 +32,8 @@ def test_no_values_have_no_median() -> None:
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 2.0, 1.5], [1.0] * 30])
 def test_too_few_values_and_copies_of_one_have_no_interval(values: list[float]) -> None:
-    assert not known(values).bounded
-    assert known(values).high == inf
+    assert not median_interval(values).bounded
+    assert median_interval(values).high == inf
 
 
 def slow_now_and_then(rng: np.random.Generator, shape: tuple[int, ...], spread: float = 0.02) -> np.ndarray:
@@ -46,7 +46,7 @@ def slow_now_and_then(rng: np.random.Generator, shape: tuple[int, ...], spread: 
                                    slow_now_and_then])  # fmt: skip
 def test_the_interval_holds_at_all_of_100_looks(drawn: Callable[..., np.ndarray]) -> None:
     rng = np.random.default_rng(SEED)
-    looked = [[known(values[:n]) for n in range(2, 101)] for values in drawn(rng, (300, 100)).tolist()]
+    looked = [[median_interval(values[:n]) for n in range(2, 101)] for values in drawn(rng, (300, 100)).tolist()]
     missed = sum(any(one.low > 0 or one.high < 0 for one in looks) for looks in looked)
     assert missed / 300 <= 0.05, f"{missed} of 300 (seed {SEED})"
 
@@ -56,7 +56,7 @@ def test_single_slow_loads_do_not_keep_equal_programs_undecided() -> None:
     rng = np.random.default_rng(SEED)
     races = slow_now_and_then(rng, (50, 200))
     assert 0.13 < races.std() < 0.17
-    ends = [Standing(known(race), 0.02).answer for race in races.tolist()]
+    ends = [Standing(median_interval(race), 0.02).answer for race in races.tolist()]
     assert ends.count("equivalent") >= 48, f"{ends.count('equivalent')} of 50 (seed {SEED})"
 
 

@@ -175,9 +175,9 @@ def derive(trials: pd.DataFrame, visits: Visits | None = None) -> pd.DataFrame:
     baselines = _baselines(trials)
     places, programs = key_of(trials, BASELINE_KEY), key_of(trials, PROGRAM)
     chosen = [_chosen(baselines, p, g) for p, g in zip(places, programs, strict=True)]
-    answers = [ColumnValues(_BY_NAME, WithBaselines(row, own)) for row, own in zip(rows, chosen, strict=True)]
+    answers = [ColumnValues(_BY_NAME, WithBaselines(row, baseline)) for row, baseline in zip(rows, chosen, strict=True)]
     if visits:
-        said_reasons = [_with_visit(row, own, visits) for row, own in zip(rows, chosen, strict=True)]
+        said_reasons = [_with_visit(row, baseline, visits) for row, baseline in zip(rows, chosen, strict=True)]
         trials = trials.assign(reason=texts(said_reasons))
     columns = {name: pd.array([answer[name] for answer in answers], dtype="Float64") for name in _BY_NAME}
     reasons = [_merged(row, answer) for row, answer in zip(rows, answers, strict=True)]

@@ -92,7 +92,7 @@ def drifts(trials: pd.DataFrame) -> Iterator[Finding]:
     """
     for _, rows in trials.groupby("run_id", sort=False):
         trend = drift(rows)
-        if trend is None or not trend.told:
+        if trend is None or not trend.significant:
             continue
         what = f"the rates changed by {trend.share:+.1%} from the first to the last trial (p = {trend.p:.1g})"
         yield Finding("drift", "warning", what, (), {"share": trend.share, "p": trend.p})

@@ -39,7 +39,7 @@ class Judging:
         return any(astuple(self))
 
     @property
-    def asked(self) -> ComparisonOptions:
+    def options(self) -> ComparisonOptions:
         metrics = tuple(name.strip() for name in (self.metrics or "").split(",") if name.strip())
         return compare_programs.ComparisonOptions(metrics, self.filters, self.sort, self.top, self.thresholds)
 
@@ -110,7 +110,7 @@ def _side(path: Path, kernel: str | None) -> Side:
 
 def show_programs(a: Side, b: Side, judging: Judging, *, as_json: bool = False) -> int:
     """Show a comparison, and return its exit code."""
-    compared = compare_programs.compared(a, b, judging.asked)
+    compared = compare_programs.compared(a, b, judging.options)
     if as_json:
         echo(json.dumps(compared.to_json(), indent=1))
         return compared.exit_code

@@ -137,7 +137,7 @@ class Summary(SentFrames, ReceivedFrames, PortCounts):
     interrupted: bool = False
     missing: Mapping[str, str] = field(default_factory=dict)
 
-    def known(self, name: str, otherwise: str) -> Any:
+    def required(self, name: str, otherwise: str) -> Any:
         """Return a field. Raises Absent with the generator's own reason where it is None, or with ``otherwise``."""
         return required(getattr(self, name), self.missing.get(name, otherwise))
 

@@ -72,9 +72,9 @@ class RunDirectory:
                 if fill is not None:
                     fill(run)
                 sync(path)
-                made = cls(_named(path, f"{date.today().isoformat()}-{name}"))
-                made._made_here = True
-                return made
+                directory = cls(_named(path, f"{date.today().isoformat()}-{name}"))
+                directory._made_here = True
+                return directory
         except OSError as error:
             raise ResultsError(f"no run directory can be made in {parent}: {reason(error)}") from error
 

@@ -172,11 +172,11 @@ class StudyPlanning(Generic[R, P]):
             path = directory.path
             raise ResultsError(f"{path} is not a run of study {self.study}", remedy="its plan.yaml names its study")
 
-        def made(stored: Any) -> StudyPlan[R, P]:
+        def plan_of(stored: Any) -> StudyPlan[R, P]:
             points = tuple(self.point(**fields) for fields in stored["points"])
             return StudyPlan(directory, self.request_of(plan), points, tuple(stored["notes"]))
 
-        return read_json(directory.path / "points.json", made)
+        return read_json(directory.path / "points.json", plan_of)
 
     def request_of(self, values: Mapping[str, Any], where: str = "") -> R:
         """Return the request with these fields; lists become tuples. Raises PlanError for a name that is none."""

@@ -136,7 +136,7 @@ def _ring(rows: pd.DataFrame) -> Ring | None:
     votes = power[(values / power - 1).abs() < RING_MATCH].value_counts()
     if len(votes) and votes.iloc[0] >= LEAST_VOTES and votes.iloc[0] > len(values) / 2:
         depth = int(votes.index[0])
-        return _told(depth, values, values, at_work_only=False)
+        return _ring_of(depth, values, values, at_work_only=False)
     busy = working(rows)
     numbers = sorted(busy["accesses"].unique())
     at_work = busy.loc[busy["accesses"].isin(numbers[len(numbers) // 2 :]), "flight"].astype(float)
@@ -147,10 +147,10 @@ def _ring(rows: pd.DataFrame) -> Ring | None:
     spread = float(np.subtract(*np.quantile(at_work, (0.9, 0.1)))) / typical
     if typical > depth * (1 + MOST_BESIDE) or spread > MOST_BESIDE:
         return None
-    return _told(depth, values, at_work, at_work_only=True)
+    return _ring_of(depth, values, at_work, at_work_only=True)
 
 
-def _told(depth: int, values: pd.Series, by: pd.Series, *, at_work_only: bool) -> Ring:
+def _ring_of(depth: int, values: pd.Series, by: pd.Series, *, at_work_only: bool) -> Ring:
     full = int(((values / depth - 1).abs() < RING_MATCH).sum())
     ends = (float(by.min()), float(by.median()), float(by.max()))
     return Ring(depth, len(values), full, *ends, at_work_only)

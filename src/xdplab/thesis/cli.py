@@ -133,12 +133,12 @@ def regenerate(
     return _checked(out / "as-published.csv", reference) if reference else 0
 
 
-def _repeated(own: Path, paths: tuple[Path, ...], edition: thesis_album.Edition) -> list[str]:
-    """Draw the user's own run as the thesis' figures, and return the table of conclusions."""
-    measured, out = kinds.open_run(own), edition.folder
+def _repeated(folder: Path, paths: tuple[Path, ...], edition: thesis_album.Edition) -> list[str]:
+    """Draw the user's folder run as the thesis' figures, and return the table of conclusions."""
+    measured, out = kinds.open_run(folder), edition.folder
     if measured.kind.name != "traffic":
-        raise FigureError(f"--from is for XDP traffic: {own} is of kind {measured.kind.name}")
-    mine = repeated.own_run(own.name, measured.attempts())
+        raise FigureError(f"--from is for XDP traffic: {folder} is of kind {measured.kind.name}")
+    mine = repeated.own_run(folder.name, measured.attempts())
     run = imported.import_or_open(paths, out, telling("logs read")) if paths else None
     source = views.source_of(imported.imported_trials(run)) if run else None
     drawn = repeated.repeat(mine, edition, published=source, progress=telling("figures drawn"))
@@ -149,7 +149,7 @@ def _repeated(own: Path, paths: tuple[Path, ...], edition: thesis_album.Edition)
     disk.write_whole(out / "conclusions.md", "\n".join([*lines, ""]).encode())
     marks = sum(figure.marks for figure in drawn)
     return [
-        f"{len(drawn)} figures with {marks} marks of {own} in {out / repeated.WHICH}",
+        f"{len(drawn)} figures with {marks} marks of {folder} in {out / repeated.WHICH}",
         f"conclusions: {out / 'conclusions.md'}",
     ]
 

@@ -71,7 +71,7 @@ class Reading:
         error = hypot(self.errors.get(point, 0.0), self.errors.get(other, 0.0))
         return self.rate[point] > (1 + max(SLACK, CLEAR_ERRORS * error)) * self.rate[other]
 
-    def known(self, mode: str, queues: int, frame_bytes: int) -> list[tuple[int, float]]:
+    def rates_of(self, mode: str, queues: int, frame_bytes: int) -> list[tuple[int, float]]:
         """Return (N, rate) by rising N."""
         key = (mode, queues, frame_bytes)
         return sorted((point[3], rate) for point, rate in self.rate.items() if point[:3] == key)
@@ -139,7 +139,7 @@ def best_queues(r: Reading) -> tuple[bool, str]:
 
 def modes_in_order(r: Reading) -> tuple[bool, str]:
     """Native is above generic, and generic above AF_XDP, with one queue at 64 B."""
-    shared = [n for n, _ in r.known("native", 1, 64) if all((mode, 1, 64, n) in r.rate for mode in MODES)]
+    shared = [n for n, _ in r.rates_of("native", 1, 64) if all((mode, 1, 64, n) in r.rate for mode in MODES)]
     if not shared:
         raise UndecidedError("no N at which all modes have a rate")
     rows = {n: [r.pps(mode, 1, 64, n) for mode in ("native", "generic", "af_xdp")] for n in shared}

@@ -64,12 +64,12 @@ def _of_published(trials: pd.DataFrame, spec: Spec, mark: str, data: Sequence[Pa
         yield f"  corrected: {f'{values.mean():g} {unit}, mean of {len(values)} trials' if len(values) else 'no mark'}"
         for row in rows.to_dict("records"):
             trial = by_trial.loc[[str(row["trial_id"])]].iloc[0]
-            yield f"    {_said(row)}; {_logs(by_trial, str(row['trial_id']))}"
+            yield f"    {_trial_line(row)}; {_logs(by_trial, str(row['trial_id']))}"
             if not pd.isna(row["value"]):
                 yield f"      {_formula(row, trial, spec, source.clock)}"
 
 
-def _said(row: Mapping[Hashable, Any]) -> str:
+def _trial_line(row: Mapping[Hashable, Any]) -> str:
     value = f"nothing: {row['why']}" if pd.isna(row["value"]) else f"{row['value']:g}"
     return f"{row['mode']}, repetition {row['repetition']:g}, {row['frame_bytes']:g} B: {value}"
 

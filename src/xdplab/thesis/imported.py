@@ -172,15 +172,15 @@ class ImportedRun:
 
     def summary(self) -> list[str]:
         """The imported data and its problems, in a few lines."""
-        found, verdicts = self.found, self.trials["verdict"].value_counts()
+        logs, verdicts = self.found, self.trials["verdict"].value_counts()
         lines = [
-            f"{found.logs} logs of {self.trials['trial_id'].nunique()} trials "
-            f"({found.twins} CSV twins and {found.others} other files left aside)",
+            f"{logs.logs} logs of {self.trials['trial_id'].nunique()} trials "
+            f"({logs.twins} CSV twins and {logs.others} other files left aside)",
             "verdicts: " + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items()),
         ]
-        counts = Counter(problem.kind for problem in found.problems)
+        counts = Counter(problem.kind for problem in logs.problems)
         lines += [f"anomalies: {', '.join(f'{n} {kind}' for kind, n in sorted(counts.items()))}"] if counts else []
-        return lines + [f"  {p.kind}: {p.file}{f':{p.line}' if p.line else ''}: {p.text}" for p in found.problems[:20]]
+        return lines + [f"  {p.kind}: {p.file}{f':{p.line}' if p.line else ''}: {p.text}" for p in logs.problems[:20]]
 
 
 def import_thesis(
@@ -198,27 +198,27 @@ def import_thesis(
     The run holds what was read (tables, and for each trial the files, their hashes and lines), not the logs.
     """
     run_id = secrets.token_hex(2)
-    found = read_thesis(paths, run_id, processes=processes, progress=progress)
-    trials = judged_import(frame(found.rows, TRIAL_COLUMNS))
+    logs = read_thesis(paths, run_id, processes=processes, progress=progress)
+    trials = judged_import(frame(logs.rows, TRIAL_COLUMNS))
     sources = sorted({path.name for path in paths})
     plan = {"name": name, "imported": "thesis", "sources": sources}
     counts: dict[str, Any] = {
-        "logs": found.logs,
-        "twins": found.twins,
-        "others": found.others,
-        "problems": len(found.problems),
+        "logs": logs.logs,
+        "twins": logs.twins,
+        "others": logs.others,
+        "problems": len(logs.problems),
     }
 
     def fill(run: RunDirectory) -> None:
-        run.write_tables(SAMPLES, SCHEMA, found.samples())
+        run.write_tables(SAMPLES, SCHEMA, logs.samples())
         run.write_table(TRIALS, trials)
-        run.write_json("anomalies.json", {"problems": [vars(problem) for problem in found.problems]})
+        run.write_json("anomalies.json", {"problems": [vars(problem) for problem in logs.problems]})
         run.journal.append("imported", format="thesis", sources=sources, trials=len(trials), **counts)
         run.journal.append("ended", how="imported")
 
     text = yaml.safe_dump(plan)
     run = RunDirectory.create(parent, name, run_id=run_id, plan_yaml=text, fill=fill, kind="import")
-    return ImportedRun(run, found, trials)
+    return ImportedRun(run, logs, trials)
 
 
 def import_or_open(paths: Sequence[Path], parent: Path, progress: Callable[[int], None] | None = None) -> RunDirectory:

@@ -70,7 +70,7 @@ def own_run(name: str, trials: pd.DataFrame) -> OwnRun:
     values = lean(rows.assign(**absent), CORRECTED_COLUMNS)
     values = values.assign(forwarded_l2_bps=values["forwarded_pps"] * values["frame_bytes"] * 8, ring_share=np.nan)
     repetitions = {
-        str(mode): tuple(sorted(int(n) for n in own["repetition"].unique())) for mode, own in values.groupby("mode")
+        str(mode): tuple(sorted(map(int, of_mode["repetition"].unique()))) for mode, of_mode in values.groupby("mode")
     }
     held = ("lab", "arrangement", "engine", "program_name")
     setting = [str(rows[column].dropna().iloc[0]) for column in held if rows[column].notna().any()]

@@ -84,7 +84,7 @@ class Counters:
 
 def counters_of(rows: Rows) -> Counters:
     """Return the counters in a run's rows."""
-    ends = [float(times[-1]) for column in (TX_TIME, RX_TIME) if len(times := _known(rows[:, column]))]
+    ends = [float(times[-1]) for column in (TX_TIME, RX_TIME) if len(times := _finite(rows[:, column]))]
     tx, rx = (_growing(rows[:, times], rows[:, packets]) for times, packets in _COUNTERS)
     return Counters(tx, rx, min(ends) if ends else None)
 
@@ -133,7 +133,7 @@ _ZERO = np.zeros(1)
 _COUNTERS = ((TX_TIME, TX_PACKETS), (RX_TIME, RX_PACKETS))
 
 
-def _known(values: Array) -> Array:
+def _finite(values: Array) -> Array:
     return values[~np.isnan(values)]
 
 

@@ -405,7 +405,7 @@ class Drift:
     p: float
 
     @property
-    def told(self) -> bool:
+    def significant(self) -> bool:
         return self.p < DRIFT_P and abs(self.share) >= DRIFT_SHARE
 
 

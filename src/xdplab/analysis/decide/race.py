@@ -25,7 +25,7 @@ from typing import Literal
 
 from scipy.special import stdtrit
 
-from xdplab.analysis.decide.sequential import LEAST, Known, known
+from xdplab.analysis.decide.sequential import LEAST, Known, median_interval
 from xdplab.text import many
 
 Answer = Literal["equivalent", "differs", "undecided"]
@@ -119,8 +119,8 @@ def standing(rates: Rates, slices: Rates, pairs: Sequence[tuple[str, str]], marg
             values.append(fmean(ratios))
             windows.append(fmean(log(rates[b, repetition] / rates[a, repetition]) for a, b in pairs))
     by: set[By] = {"slices" if b in sliced else "windows" for _, b in pairs}
-    apart = known(windows) if _contradict(values, windows, margin) else None
-    return Standing(known(values), margin, by.pop() if len(by) == 1 else "slices and windows", apart)
+    apart = median_interval(windows) if _contradict(values, windows, margin) else None
+    return Standing(median_interval(values), margin, by.pop() if len(by) == 1 else "slices and windows", apart)
 
 
 def _contradict(slices: Sequence[float], windows: Sequence[float], margin: float) -> bool:

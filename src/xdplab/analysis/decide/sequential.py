@@ -37,7 +37,7 @@ class Known:
         return self.low > -inf
 
 
-def known(values: Sequence[float], alpha: float = ALPHA) -> Known:
+def median_interval(values: Sequence[float], alpha: float = ALPHA) -> Known:
     """Return the median with its anytime-valid interval; infinitely wide for too few values, or copies of one.
 
     The values are independent, each with the same median. Two order statistics are the ends, as in

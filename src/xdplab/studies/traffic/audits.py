@@ -147,14 +147,14 @@ def fits_by_repetition(trials: pd.DataFrame) -> list[Fit]:
     limited = limited_by_dut(trials)
     limited = with_baselines(limited[limited["accesses"].notna()]) if len(limited) else limited
     limited = plain(limited, [name for name in names if name in limited])
-    found = []
+    lines = []
     for _, rows in limited.groupby(key_of(limited, FIT_GROUP), sort=False):
         line = fit_line(rows["accesses"], rows["ns_per_packet"])
         if line is not None:
-            found.append((rows.iloc[0], line))
-    settings = _settings(pd.DataFrame([first for first, _ in found]))
+            lines.append((rows.iloc[0], line))
+    settings = _settings(pd.DataFrame([first for first, _ in lines]))
     fits = []
-    for (first, line), setting in zip(found, settings, strict=True):
+    for (first, line), setting in zip(lines, settings, strict=True):
         values = [_or_none(value) for value in (line.t0_se, line.c_se, line.r2)]
         fits.append(
             Fit(

@@ -67,7 +67,7 @@ def _warnings(run: Run[Any]) -> tuple[str, ...]:
 
 def _doubts(run: Run[Any], table: pd.DataFrame, metric: str) -> tuple[str, ...]:
     moved: Drift | None = drift(table, metric)
-    if moved is None or not moved.told or metric == RATE:  # of the rate it is a finding
+    if moved is None or not moved.significant or metric == RATE:  # of the rate it is a finding
         return _warnings(run)
     change = f"drift: {metric} changed by {moved.share:+.1%} from the first to the last trial (p = {moved.p:.1g})"
     return (*_warnings(run), change)
@@ -77,8 +77,8 @@ def _unlike(first: Run[Any], second: Run[Any], a: pd.DataFrame, b: pd.DataFrame)
     before, after = (run.around() for run in (first, second))
     unlike = differences(before, after)
     points = frozenset(a["point_id"]) & frozenset(b["point_id"])
-    here, there = (settings_around(table, points) for table in (a, b))
-    unlike += _of_machines(differences(here, there)) if here and there else []
+    here, in_second = (settings_around(table, points) for table in (a, b))
+    unlike += _of_machines(differences(here, in_second)) if here and in_second else []
     edited = changed_files(a, b, first.directory, second.directory)
     both = a.drop_duplicates("point_id").merge(b.drop_duplicates("point_id"), on="point_id")
     others = both["program_hash_x"].ne(both["program_hash_y"]) & ~both["program_name_x"].isin([e.what for e in edited])
@@ -204,7 +204,7 @@ def calibrated(metric: str, *facts: Mapping[str, str]) -> Calibration | None:
         return None
     for path in sorted((state_root() / "calibration").glob(f"*/{FILE}"), reverse=True):
         kept = _read(path)
-        if kept and all(kept.around.get(name) == known.get(name) for known in facts for name in MACHINE):
+        if kept and all(kept.around.get(name) == machine.get(name) for machine in facts for name in MACHINE):
             return kept
     return None
 

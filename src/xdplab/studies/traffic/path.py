@@ -65,13 +65,13 @@ class DutCount:
                 "dut_received": counts.total("rx") - before.total("rx"),
                 "dut_sent": counts.total("tx") - before.total("tx"),
             }, files
-        found = packets_counted(files, self.point.mode, self.point.queues)
+        first = packets_counted(files, self.point.mode, self.point.queues)
         if self.second:
             other = packets_counted(self._second | self.second.snapshot("after"), self.point.mode)
-            ports = by_way(found, other, self.point.ways)
+            ports = by_way(first, other, self.point.ways)
             received, sent = [port[RECEIVED] for port, _ in ports], [port[FORWARDED] for _, port in ports]
             return {"dut_received": _total(received), "dut_sent": _total(sent)}, files
-        return {"dut_received": found["dut_rx_packets"], "dut_sent": found["dut_tx_packets"]}, files
+        return {"dut_received": first["dut_rx_packets"], "dut_sent": first["dut_tx_packets"]}, files
 
 
 def _total(counts: list[Any]) -> int | None:

@@ -12,7 +12,7 @@ from math import log
 import pandas as pd
 
 from xdplab.analysis.decide.race import Standing, standing
-from xdplab.analysis.decide.sequential import known
+from xdplab.analysis.decide.sequential import median_interval
 from xdplab.analysis.series import valid
 from xdplab.errors import ResultsError
 from xdplab.plan import Arrangement, Plan, Point, Trial
@@ -99,7 +99,7 @@ class OpenEnded:
         logs = [log(rate) for (name, _), rate in sorted(self.rates.items()) if name == point]
         if not logs:
             return f"none of {len(self._tried[point])} trials of the point was valid"
-        spread = known(logs)
+        spread = median_interval(logs)
         half = max(spread.high - spread.median, spread.median - spread.low)
         if len(logs) < until.at_least or half > log(1 + until.until):
             return None

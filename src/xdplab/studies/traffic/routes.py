@@ -37,5 +37,5 @@ def _way(host: Host, port: str, version: int, source: str, target: str) -> str |
     shown, forwards = run_together(host, [route, ["cat", f"/proc/sys/net/ipv{version}/conf/all/forwarding"]])
     if not shown.ok or (version == 6 and forwards.text.strip() != "1"):
         return None
-    found = shown.row("dst")
-    return str(found["dev"]) if found.get("type", "unicast") == "unicast" and "dev" in found else None
+    shown_route = shown.row("dst")
+    return str(shown_route["dev"]) if shown_route.get("type", "unicast") == "unicast" and "dev" in shown_route else None

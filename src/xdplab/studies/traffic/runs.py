@@ -173,8 +173,8 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
             derived = attempt_rows(run, trials[attempt.trial_id], attempt, window_s=window_s)
             rows.append(derived.row)
             samples += derived.samples
-    made = derive(trials_frame(rows), _visits(run, trials))
-    return {TRIALS: with_own_metrics(made), SAMPLES_FILE: frame(samples, SAMPLES)}
+    table = derive(trials_frame(rows), _visits(run, trials))
+    return {TRIALS: with_own_metrics(table), SAMPLES_FILE: frame(samples, SAMPLES)}
 
 
 def _visits(run: RunDirectory, trials: Mapping[str, Trial]) -> Visits:

@@ -64,7 +64,7 @@ def serving_cpus(lab: Lab, point: Point) -> tuple[tuple[int, ...], ...] | None:
     if point.engine != "live":
         return tuple(cpus[queue :: point.queues] or (cpu,) for queue, cpu in enumerate(in_turn))
     reached = [tuple(cpu for cpu in cpus if cpu % point.queues == queue) for queue in range(point.queues)]
-    return tuple(own or (cpu,) for own, cpu in zip(reached, in_turn, strict=True))
+    return tuple(reachable or (cpu,) for reachable, cpu in zip(reached, in_turn, strict=True))
 
 
 def _in_threads(cpus: tuple[int, ...], point: Point) -> tuple[tuple[int, ...], ...]:

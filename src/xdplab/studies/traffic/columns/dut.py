@@ -140,7 +140,7 @@ def _way_rx(t: TrialSource, way: str) -> int:
     """The frames of a direction that came to the TG; those that a user's program rewrote came, too."""
     burst, _, sends = _way(t, way)
     s, gone = burst.summary, sends[FORWARDED]
-    received = int(s.known("rx_packets", "this generator did not count what came back"))
+    received = int(s.required("rx_packets", "this generator did not count what came back"))
     if t.point.program.file is None:
         return received
     return received + int(rewritten(received, s.foreign_packets, s.tx_packets if gone is None else gone))

@@ -42,8 +42,8 @@ def _rate_requested_pps(t: TrialSource) -> object:
 def _frame_bytes(t: TrialSource) -> int:
     frames = t.point.program.frames
     if frames is None:
-        asked: int | None = t.point.frame_bytes
-        return required(asked, "the frames have several sizes (IMIX): frame_mean_bytes is their mean")
+        frame_bytes: int | None = t.point.frame_bytes
+        return required(frame_bytes, "the frames have several sizes (IMIX): frame_mean_bytes is their mean")
     size, _ = _pcap(frames)
     return required(size, "the frames of the pcap have several sizes: frame_mean_bytes is their mean")
 

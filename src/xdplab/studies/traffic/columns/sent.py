@@ -26,47 +26,47 @@ NO_STAMPS_OF_SENDING = "the TG's device was not asked when it sent frames"
 
 def _reported(name: str, otherwise: str) -> Callable[[TrialSource], object]:
     """A field of the generator's summary under another name, or the same."""
-    return lambda t: t.summary.known(name, otherwise)
+    return lambda t: t.summary.required(name, otherwise)
 
 
 def _by_size(t: TrialSource, name: str) -> str:
     """Frames by size, where they have several."""
     otherwise = NOT_COUNTED if t.summary.tx_by_size is not None else "all frames have one size, or those of a pcap"
-    return json.dumps(dict(t.summary.known(name, otherwise)))
+    return json.dumps(dict(t.summary.required(name, otherwise)))
 
 
 def _drained(t: TrialSource) -> int:
     received = t.row.require("rx_packets")
-    at_end = t.summary.known("rx_window_packets", "this generator did not count the frames as the window ended")
+    at_end = t.summary.required("rx_window_packets", "this generator did not count the frames as the window ended")
     return int(received - at_end)
 
 
 def _refused(t: TrialSource) -> int:
     """Frames with the generator's magic that were not counted; altered ones count as foreign too, if known."""
     s = t.summary
-    return int(s.known("bad_run_id", NOT_COUNTED)) + (s.stale_packets or 0) + (s.altered_packets or 0)
+    return int(s.required("bad_run_id", NOT_COUNTED)) + (s.stale_packets or 0) + (s.altered_packets or 0)
 
 
 def _restored(name: str) -> Callable[[TrialSource], object]:
-    return lambda t: t.summary.known(name, t.summary.missing.get("tx_restored", "the engine makes each frame anew"))
+    return lambda t: t.summary.required(name, t.summary.missing.get("tx_restored", "the engine makes each frame anew"))
 
 
 def _late_packets(t: TrialSource) -> int:
     why = NO_FRAME_DUE
     if t.paced:
         why = t.row.reason("late_p50_ns") or NOT_COUNTED
-    return int(t.summary.known("tx_late_packets", why))
+    return int(t.summary.required("tx_late_packets", why))
 
 
 def _pause_ms(t: TrialSource) -> float:
     s = t.summary
     times = [ns for ns in (s.tx_pause_max_ns, s.tx_late_max_ns) if ns is not None]
-    return max(times or [int(s.known("tx_pause_max_ns", NO_PAUSES))]) / 1e6
+    return max(times or [int(s.required("tx_pause_max_ns", NO_PAUSES))]) / 1e6
 
 
 def _paused_ms(t: TrialSource) -> float:
     why = "at a paced load lateness shows a pause: see late_max_ns" if t.paced else NO_PAUSES
-    return float(t.summary.known("tx_paused_ns", why)) / 1e6
+    return float(t.summary.required("tx_paused_ns", why)) / 1e6
 
 
 def _lost(t: TrialSource) -> int:
@@ -105,7 +105,7 @@ def _sum_of_senders(t: TrialSource, name: str) -> int:
 def _port_tx(t: TrialSource) -> int:
     if t.point.engine in BY_DPDK:
         link = _link_has(t)
-        return link[1] if link else int(t.summary.known("device_tx_packets", NO_REGISTERS))
+        return link[1] if link else int(t.summary.required("device_tx_packets", NO_REGISTERS))
     if t.point.tx_bind == "zerocopy":
         raise Absent(UNKNOWN_COUNTERS)
     return _sum_of_senders(t, "tg_handed_over_packets" if t.point.engine == "live" else "tg_link_tx_packets")
@@ -130,14 +130,14 @@ def _require_dpdk(t: TrialSource) -> None:
 def _port_rx(t: TrialSource) -> int:
     _require_dpdk(t)
     link = _link_has(t)
-    return link[0] if link else int(t.summary.known("device_rx_packets", NO_REGISTERS))
+    return link[0] if link else int(t.summary.required("device_rx_packets", NO_REGISTERS))
 
 
 def _missed(t: TrialSource) -> int:
     _require_dpdk(t)
     link, s = _link_has(t), t.summary
     if link is None:
-        return int(s.known("device_rx_missed", NO_REGISTERS))
+        return int(s.required("device_rx_missed", NO_REGISTERS))
     taken = (s.rx_packets, s.foreign_packets, s.bad_run_id, s.stale_packets)
     return max(0, link[0] - sum(count or 0 for count in taken))
 
