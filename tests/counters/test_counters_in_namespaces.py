@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.compiled import bpf_object
 from tests.counters.deriving import derive, readings_of
-from tests.deploy.veth_pair import NamespaceHost
+from tests.doubles.hosts import in_namespace
 
 from xdplab import counters
 from xdplab.absent import Absent
@@ -62,7 +62,7 @@ class Pair:
     """A DUT and a TG namespace with two queues each, and their probes."""
 
     def __init__(self, name: str, directory: Path) -> None:
-        self.dut, self.tg = NamespaceHost(f"{name}d"), NamespaceHost(f"{name}g")
+        self.dut, self.tg = in_namespace(f"{name}d"), in_namespace(f"{name}g")
         sampler, reader = (
             build_tool(LocalHost(), tool, str(cache_root() / "native")) for tool in ("sampler", "reader")
         )

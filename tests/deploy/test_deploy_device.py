@@ -139,10 +139,10 @@ def test_a_device_without_channels_has_one_queue(lab):
 
 DIES_HALFWAY = """
 import os, signal, sys
-sys.path.insert(0, {tests!r})
-from veth_pair import NamespaceHost
+sys.path[:0] = {path!r}
+from tests.doubles.hosts import in_namespace
 from xdplab.deploy.device import apply, remember
-host = NamespaceHost({namespace!r})
+host = in_namespace({namespace!r})
 remember(host, "vd0", {state!r})
 apply(host, "vd0", {{"channels.rx": 8, "channels.tx": 3, "link.mtu": 2000, "features.gro": False}})
 os.kill(os.getpid(), signal.SIGKILL)
@@ -152,7 +152,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_another_process_restores_after_a_kill_any_number_of_times(lab, tmp_path):
     host, state = lab.dut.host, str(tmp_path / "state")
     before = snapshot(host, "vd0")
-    script = DIES_HALFWAY.format(tests=str(Path(__file__).parent), namespace=host.name, state=state)
+    script = DIES_HALFWAY.format(path=sys.path, namespace=host.name, state=state)
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
     assert snapshot(host, "vd0").values["channels.tx"] == 3
 

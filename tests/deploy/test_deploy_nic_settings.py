@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.compiled import tool_first_in_path
+from tests.doubles.hosts import Played
 
 from xdplab.deploy.device import Applied, Snapshot, apply, restore, snapshot
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
@@ -202,7 +203,7 @@ def test_the_hash_covers_fields_and_a_driver_has_flags_of_its_own() -> None:
     assert HashFields.parse(f"# tcp4\n# udp4\n{udp}{fields}# udp6\n{udp}None\n\n") == {"udp4": "sdfn"}
     assert HashFields().commands("e", {"udp4": "sd"}) == [Command(("ethtool", "-N", "e", "rx-flow-hash", "udp4", "sd"))]
     said = "Private flags for ens2np0:\nrx_cqe_moder       : on\nLinkPolling        : off\n"
-    assert read(PrivateFlags(), Shell(said), "e") == {"rx_cqe_moder": True, "LinkPolling": False}  # type: ignore[arg-type]
+    assert read(PrivateFlags(), Played({"*": said}), "e") == {"rx_cqe_moder": True, "LinkPolling": False}  # type: ignore[arg-type]
     (command,) = PrivateFlags().commands("e", {"LinkPolling": True})
     assert " ".join(command.argv) == "ethtool --set-priv-flags e LinkPolling on"
 
@@ -281,23 +282,11 @@ def test_the_default_table_is_not_set_as_the_users_choice(tmp_path: Path, monkey
     assert (tmp_path / "table").read_text() == "0 1 2 3 0 1 2 3\n"
 
 
-class Shell:
-    """A host that answers every command with the same text."""
-
-    name = "dut"
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def run(self, argv: Any, **_: Any) -> Result:
-        return Result("dut", tuple(argv), 0, self.text.encode(), b"", 0.0)
-
-
 def test_interrupts_and_governors_are_values_by_number() -> None:
-    assert read(IrqAffinity(), Shell("48 0-3\n49 2\n"), "e") == {"48": "0-3", "49": "2"}  # type: ignore[arg-type]
+    assert read(IrqAffinity(), Played({"*": "48 0-3\n49 2\n"}), "e") == {"48": "0-3", "49": "2"}  # type: ignore[arg-type]
     assert IrqAffinity().commands("e", {"48": "1"}) == [Command(("tee", "/proc/irq/48/smp_affinity_list"), "1")]
     said = "/sys/devices/system/cpu/cpu10/cpufreq/scaling_governor:powersave\n"
-    assert read(Governor(), Shell(said), "e") == {"10": "powersave"}  # type: ignore[arg-type]
+    assert read(Governor(), Played({"*": said}), "e") == {"10": "powersave"}  # type: ignore[arg-type]
     (command,) = Governor().commands("e", {"10": "performance"})
     assert command.argv[1].endswith("cpu10/cpufreq/scaling_governor")
 

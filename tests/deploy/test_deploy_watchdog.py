@@ -35,14 +35,14 @@ pytestmark = pytest.mark.root
 STEPS = ("watch", "channels", "mtu", "features", "xps")
 CONTROLLER = """
 import os, signal, sys
-sys.path.insert(0, {tests!r})
-from veth_pair import NamespaceHost
+sys.path[:0] = {path!r}
+from tests.doubles.hosts import in_namespace
 from xdplab.deploy.device import apply, remember
 from xdplab.deploy.watchdog import watch
 def die_at(step):
     if step == {step!r}:
         os.kill(os.getpid(), signal.SIGKILL)
-host = NamespaceHost({namespace!r})
+host = in_namespace({namespace!r})
 remember(host, "vd0", {state!r})
 dog = watch(host, "vd0", {state!r})
 die_at("watch")
@@ -70,7 +70,7 @@ def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
 def test_state_survives_a_kill_of_the_controller_at_any_step(lab: VethLab, tmp_path: Path, step: str) -> None:
     host, state = lab.dut.host, str(tmp_path / "state")
     before = snapshot(host, "vd0")
-    script = CONTROLLER.format(tests=str(Path(__file__).parent), namespace=host.name, state=state, step=step)
+    script = CONTROLLER.format(path=sys.path, namespace=host.name, state=state, step=step)
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
     assert until(lambda: snapshot(host, "vd0") == before), snapshot(host, "vd0").values
     assert restore_remembered(host, "vd0", state) == before  # it verifies and forgets

@@ -24,9 +24,9 @@ echo 80 >ipv4/ip_local_reserved_ports
 HOLD = """
 import sys
 sys.path[:0] = {path!r}
-from veth_pair import NamespaceHost
+from tests.doubles.hosts import in_namespace
 from xdplab.deploy.kernel_settings import kept_sysctls
-host = NamespaceHost({name!r})
+host = in_namespace({name!r})
 with kept_sysctls(host):
     host.run(["sh", "-c", {change!r}])
     print("changed", flush=True)

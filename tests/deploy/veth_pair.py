@@ -1,16 +1,15 @@
-"""Two namespaces joined by an 8-queue veth pair, deleted whatever happens, and hosts that run inside them."""
+"""Two namespaces joined by an 8-queue veth pair, deleted whatever happens."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
+from tests.doubles.hosts import in_namespace
+
 from xdplab.deploy.queues import Endpoint
-from xdplab.hosts.base import Result
-from xdplab.hosts.local import LocalHost, LocalProcess
 
 # Sends frames of several flows (IPv4 addresses of the test range), then prints the frames that return within a second.
 SENDER = """
@@ -36,26 +35,12 @@ while echo and seen < frames and (left := deadline - time.monotonic()) > 0:
 """
 
 
-class NamespaceHost(LocalHost):
-    """This machine, seen from inside one network namespace."""
-
-    def __init__(self, namespace: str) -> None:
-        super().__init__(namespace)
-        self._enter = ("ip", "netns", "exec", namespace)
-
-    def run(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True) -> Result:
-        return super().run([*self._enter, *argv], deadline_s=deadline_s, stdin=stdin, check=check)
-
-    def start(self, argv: Sequence[str], *, deadline_s: float) -> LocalProcess:
-        return super().start([*self._enter, *argv], deadline_s=deadline_s)
-
-
 class VethLab:
     """A DUT with vd0 and a TG with vg0, 8 queues per direction, both up."""
 
     def __init__(self, tag: str) -> None:
-        self.dut = Endpoint(NamespaceHost(f"{tag}d"), "vd0")
-        self.tg = Endpoint(NamespaceHost(f"{tag}g"), "vg0")
+        self.dut = Endpoint(in_namespace(f"{tag}d"), "vd0")
+        self.tg = Endpoint(in_namespace(f"{tag}g"), "vg0")
 
     def up(self) -> None:
         for end in (self.dut, self.tg):

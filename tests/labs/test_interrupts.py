@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from tests.doubles.hosts import Played
 
-from xdplab.hosts import LocalHost, Result
+from xdplab.hosts import LocalHost
 from xdplab.labs.interrupts import place_interrupts, queue_of, queues_of
 
 
@@ -60,18 +59,8 @@ def test_queues_are_counted_in_the_order_of_the_vectors(names: list[str], queues
     assert queues_of(sorted(named), "enp5s0") == queues
 
 
-class Card:
-    """A host whose device has interrupts of these names."""
-
-    def __init__(self, *names: str) -> None:
-        self.text = "".join(f"{48 + at} {name}\n" for at, name in enumerate(names))
-
-    def run(self, argv: Any, **_: Any) -> Result:
-        return Result("dut", tuple(argv), 0, self.text.encode(), b"", 0.0)
-
-
 def test_several_interrupts_of_no_known_name_are_named_and_not_placed() -> None:
-    placed = place_interrupts(Card("eth0 (A)", "eth0 (B)"), "eth0", (0, 1))  # type: ignore[arg-type]
+    placed = place_interrupts(Played({"*": "48 eth0 (A)\n49 eth0 (B)\n"}), "eth0", (0, 1))  # type: ignore[arg-type]
     assert placed == {"unknown": "eth0 (A), eth0 (B)"}
 
 

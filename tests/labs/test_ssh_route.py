@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from accounts import SUDO, USER, account, over_tcp
 from rack import rack, written
+from tests.doubles.hosts import Played, with_folder
 
 from xdplab import labs
 from xdplab.errors import LabError
-from xdplab.hosts import Host, LocalHost, Result
+from xdplab.hosts import Host
 from xdplab.labs import Lab
 from xdplab.labs.servers import ssh_route
 from xdplab.labs.servers.ssh_route import _ANCESTORS, Connection, _with_lowers, refuse_ssh_route, ssh_connections
@@ -133,13 +134,11 @@ ABOVE = f"process sh\nl-wx------ 1 root root 64 Nov 22 14:00 1 -> 'pipe:[1]'\npr
 DEFAULT_4, DEFAULT_6 = (f"ip -j {family} route show table all default" for family in ("-4", "-6"))
 
 
-class Server:
-    """A host with prepared answers; ``lowers``: which device is below which."""
-
-    name = "dut"
+class Server(Played):
+    """A server whose controller is at 10.9.0.1; ``lowers``: which device is below which."""
 
     def __init__(self, lowers: dict[str, list[str]], **answers: object) -> None:
-        self.answers = {
+        commands = {
             "sh -c " + _ANCESTORS: ABOVE,
             "ss -Htne state established": established("10.0.0.2:22", "10.9.0.1:50000"),
             "ip -j addr show": json.dumps([{"ifname": "bond0", "addr_info": [{"local": "10.0.0.2"}]}]),
@@ -147,18 +146,14 @@ class Server:
             DEFAULT_4: "[]",
             DEFAULT_6: "[]",
         }
-        self.answers |= {
-            key: answer if isinstance(answer, str) else json.dumps(answer) for key, answer in answers.items()
-        }
+        texts = {key: answer if isinstance(answer, str) else json.dumps(answer) for key, answer in answers.items()}
+        super().__init__(commands | texts)
         self.lowers = lowers
 
-    def run(self, argv: list[str], *, check: bool = True, **_: Any) -> Result:
+    def answer(self, argv: Sequence[str]) -> str | None:
         if argv[-2] == "sh":  # the devices below the device
-            text: str | None = "".join(f"/sys/class/net/{argv[-1]}/lower_{n}\n" for n in self.lowers.get(argv[-1], []))
-        else:
-            text = self.answers.get(" ".join(argv))
-        result = Result("dut", tuple(argv), 0 if text is not None else 1, (text or "").encode(), b"no", 0.0)
-        return result.require() if check else result
+            return "".join(f"/sys/class/net/{argv[-1]}/lower_{n}\n" for n in self.lowers.get(argv[-1], []))
+        return super().answer(argv)
 
 
 def established(local: str, peer: str) -> str:
@@ -181,17 +176,6 @@ def test_members_and_what_shares_a_port_with_it_are_refused(port: str) -> None:
     assert f"{port} carries the SSH connection" in message
 
 
-class Tree(LocalHost):
-    """This machine with a folder instead of /sys/class/net."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__("dut")
-        self._enter = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /sys/class/net && exec "$@"', str(folder)]
-
-    def run(self, argv: Sequence[str], **more: Any) -> Result:
-        return super().run([*self._enter, *argv], **more)
-
-
 @pytest.mark.root
 @needs_root
 def test_the_cards_below_open_vswitch_and_below_a_virtual_function_are_found(
@@ -207,7 +191,7 @@ def test_the_cards_below_open_vswitch_and_below_a_virtual_function_are_found(
     )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    host = Tree(tmp_path / "net")
+    host = with_folder(tmp_path / "net", "/sys/class/net")
     below = {name: _with_lowers(host, name) - {name} for name in ("br-ex", "vf7", "bond0", "eth1")}
     assert below == {"br-ex": {"eth1", "bond0", "eth2"}, "vf7": {"eth3"}, "bond0": {"eth2"}, "eth1": set()}
 

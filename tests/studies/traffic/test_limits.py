@@ -6,31 +6,24 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.doubles.hosts import Played
 from tests.studies.traffic.columns_of import row_of
 
-from xdplab.hosts import Result
 from xdplab.labs.base import GeneratorPlace
 from xdplab.studies.traffic import sending
 from xdplab.studies.traffic.limits import link_rate
 from xdplab.studies.trial_facts import Limit, TrialFacts
 
 
-class End:
-    """A host whose interface reports one speed, or none."""
-
-    name = "dut"
-
-    def __init__(self, speed: str | None) -> None:
-        self.speed = speed
-
-    def run(self, argv: Any, **_: Any) -> Result:
-        text = f"Settings for e:\n\tSpeed: {self.speed}\n\tLink detected: yes\n"
-        return Result("dut", tuple(argv), 1 if self.speed is None else 0, text.encode(), b"", 0.0)
+def end(speed: str | None) -> Played:
+    """Return a host whose interface reports one speed, or none."""
+    text = f"Settings for e:\n\tSpeed: {speed}\n\tLink detected: yes\n"
+    return Played({"ethtool *": text} if speed else {})
 
 
 def lab(dut: str | None, tg: str | None, *, virtual: bool = False, dpdk: bool = False) -> Any:
     place = GeneratorPlace(kind="moongen", pci="0000:3b:00.0") if dpdk else GeneratorPlace()
-    ends = {"dut": End(dut), "tg": End(tg), "dut_interface": "e", "tg_interface": "e"}
+    ends = {"dut": end(dut), "tg": end(tg), "dut_interface": "e", "tg_interface": "e"}
     return SimpleNamespace(**ends, virtual=virtual, generator=place)
 
 
