@@ -23,7 +23,7 @@ from xdplab.analysis import MARGIN
 from xdplab.analysis.decide.race import Standing
 from xdplab.analysis.findings import to_frame
 from xdplab.analysis.summary import varying
-from xdplab.doctor.checks import examine
+from xdplab.doctor.machine import examine
 from xdplab.doctor.table import Checks, checks
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures import explore

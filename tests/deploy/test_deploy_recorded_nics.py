@@ -8,15 +8,15 @@ RHsyseng/openshift-checks#22), e1000e (siderolabs/talos#9167), mlx5 (isc-project
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.doubles.hosts import Played
 
 from xdplab.deploy.settings import Values, read
 from xdplab.deploy.settings_nic import Coalescing, Rss
 from xdplab.deploy.settings_table import BY_PREFIX
 from xdplab.doctor.checks import CheckedHost
-from xdplab.doctor.hardware import driver, queue_limit, rss
+from xdplab.doctor.hardware import CHECKS
 from xdplab.formats.ethtool import (
     Channels,
     LinkState,
@@ -27,7 +27,6 @@ from xdplab.formats.ethtool import (
     parse_pause,
     parse_rings,
 )
-from xdplab.hosts import Result
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -36,20 +35,9 @@ def words(name: str) -> str:
     return (RECORDED / f"{name}.txt").read_text()
 
 
-class Card:
-    """A host whose commands print the output of one card."""
-
-    name = "dut"
-
-    def __init__(self, recorded: str) -> None:
-        self.text = words(recorded)
-
-    def run(self, argv: Any, **_: Any) -> Result:
-        return Result("dut", tuple(argv), 0, self.text.encode(), b"", 0.0)
-
-
-def card(recorded: str) -> CheckedHost:
-    return CheckedHost(Card(recorded), "dut", "ens2np0")  # type: ignore[arg-type]
+def card(recorded: str) -> Played:
+    """Return a host whose commands print the output of one card."""
+    return Played({"*": words(recorded)})
 
 
 def test_coalescing_of_an_older_ethtool_is_read_back_as_it_is_set() -> None:
@@ -85,7 +73,7 @@ def test_channels_and_rings() -> None:
     assert parse_channels(words("sfc_l")) == MaxAndCurrent(Channels(None, None, 1, 31), Channels(None, None, 1, 4))
     assert parse_channels(words("older_l")).current == Channels(0, 0, 0, 14)
     assert parse_rings(words("e1000e_g")) == MaxAndCurrent(Rings(4096, 4096), Rings(256, 256))
-    assert read(BY_PREFIX["rings"], Card("e1000e_g"), "e") == {"rx": 256, "tx": 256}  # type: ignore[arg-type]
+    assert read(BY_PREFIX["rings"], card("e1000e_g"), "e") == {"rx": 256, "tx": 256}  # type: ignore[arg-type]
 
 
 def test_a_link_has_a_speed_only_where_it_is_up() -> None:
@@ -97,25 +85,17 @@ def test_a_link_has_a_speed_only_where_it_is_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "found"),
+    ("name", "recorded", "found"),
     [
-        ("i40e_i", "i40e 2.8.20-k, firmware 6.00 0x800036cb 1.1747.0"),
-        ("mlx5_i", "mlx5_core 3.0-1 (January 2015), firmware 14.23.1020"),
-        ("nfp_i", "nfp 210587a (o-o-t), firmware 0.0.3.5 0.21 nic-2.0.7 nic"),
+        ("driver", "i40e_i", "i40e 2.8.20-k, firmware 6.00 0x800036cb 1.1747.0"),
+        ("driver", "mlx5_i", "mlx5_core 3.0-1 (January 2015), firmware 14.23.1020"),
+        ("driver", "nfp_i", "nfp 210587a (o-o-t), firmware 0.0.3.5 0.21 nic-2.0.7 nic"),
+        ("queues", "sfc_l", "up to 31"),
+        ("queues", "older_l", "up to 16"),
+        ("RSS", "i40e_x", "16 entries over 8 queues"),
     ],
 )
-def test_the_doctor_names_card_and_firmware(recorded: str, found: str) -> None:
-    assert driver(card(recorded)).found == found
-
-
-@pytest.mark.parametrize(
-    ("check", "recorded", "found"),
-    [
-        (queue_limit, "sfc_l", "up to 31"),
-        (queue_limit, "older_l", "up to 16"),
-        (rss, "i40e_x", "16 entries over 8 queues"),
-    ],
-)
-def test_the_doctor_reads_queues_and_their_table(check: Any, recorded: str, found: str) -> None:
-    row = check(card(recorded))
+def test_the_doctor_reads_a_card(name: str, recorded: str, found: str) -> None:
+    (check,) = [check for check in CHECKS if check.name == name]
+    (row,) = check.rows(CheckedHost(card(recorded), "dut", "ens2np0"))  # type: ignore[arg-type]
     assert (row.found, row.verdict) == (found, "ok")

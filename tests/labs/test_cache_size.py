@@ -12,8 +12,10 @@ from click.testing import CliRunner
 
 from xdplab import labs
 from xdplab.cli import cli
-from xdplab.doctor.checks import cache_size
+from xdplab.doctor.checks import CheckedHost, Row, Subject, rows_of
+from xdplab.doctor.machine import CHECKS
 from xdplab.errors import PlanError
+from xdplab.hosts import LocalHost
 from xdplab.labs import cache
 
 MB = 1_000_000
@@ -72,6 +74,11 @@ def test_what_is_made_beyond_the_limit_removes_what_was_used_longest_ago(
 def test_what_is_used_again_is_not_the_oldest(kept: Path) -> None:
     cache.mark_used(kept / "kernels" / "6.1.0_1")
     assert names()[-1] == "kernels/6.1.0_1"
+
+
+def cache_size() -> Row:
+    (row,) = rows_of(CHECKS, CheckedHost(LocalHost(), "here"), Subject.HERE)
+    return row
 
 
 def test_doctor_warns_above_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,20 +9,21 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rack import rack, written
+from tests.doubles.hosts import Played, Within
 
 from xdplab import labs
 from xdplab.cli import doctor
 from xdplab.deploy.device import snapshot
 from xdplab.deploy.guarded import GuardedDevice
-from xdplab.doctor.checks import CheckedHost, Row
+from xdplab.doctor.checks import Judgement
 from xdplab.errors import HostError, LabError, UnsupportedError
-from xdplab.hosts import LocalHost, Result
+from xdplab.hosts import LocalHost
 from xdplab.labs import Lab
 from xdplab.labs.servers import lab as inventory_lab
 from xdplab.labs.servers import lock as inventory_lock
@@ -278,19 +279,14 @@ def test_a_lock_ends_with_its_holder(content: dict[str, Any], tmp_path: Path) ->
     pytest.fail("the lock outlived its holder")
 
 
-class InNamespace(LocalHost):
-    """This machine's file system, in a network namespace that ends with the command."""
-
-    def start(self, argv: Sequence[str], *, deadline_s: float) -> Any:
-        return super().start(["unshare", "-n", *argv], deadline_s=deadline_s)
-
-
 @pytest.mark.root
 @needs_root
 def test_ports_of_one_name_in_two_namespaces_are_locked_one_by_one(tmp_path: Path) -> None:
     """They share a folder of locks, as containers with a common work directory do."""
     path = str(tmp_path / "eth1.lock")
-    here, there = (inventory_lock.PortLock(host, path, "a run") for host in (LocalHost(), InNamespace()))
+    here, there = (
+        inventory_lock.PortLock(host, path, "a run") for host in (LocalHost(), Within("here", "unshare", "-n"))
+    )
     try:
         assert len(list(tmp_path.glob("eth1.*.lock"))) == 2
         with pytest.raises(LabError, match="a run is going on in this lab: a run on"):
@@ -415,9 +411,9 @@ def _lose(host: Any) -> None:
 @pytest.mark.root
 @needs_root
 def test_the_doctor_starts_the_generator_that_the_inventory_names(content: dict[str, Any], tmp_path: Path) -> None:
-    def said() -> Row:
+    def said() -> Judgement:
         with labs.use_lab(written(content, tmp_path)) as lab:
-            return doctor._generator(lab, CheckedHost(lab.tg, "tg"))
+            return doctor._generator(lab)
 
     assert (said().verdict, said().found) == (
         "ok",
@@ -489,41 +485,20 @@ def test_a_proxy_that_is_not_there_is_said(content: dict[str, Any], tmp_path: Pa
 # --- without a host ---
 
 
-class Answers:
-    """A host whose commands have prepared answers."""
-
-    name = "dut"
-
-    def __init__(self, **answers: str) -> None:
-        self.answers = answers
-
-    def run(self, argv: list[str], *, check: bool = True, **_: Any) -> Result:
-        text = self.answers.get(" ".join(argv))
-        result = Result("dut", tuple(argv), 0 if text is not None else 1, (text or "").encode(), b"no", 0.0)
-        return result.require() if check else result
-
-    def get(self, path: str) -> bytes:
-        return self.run(["cat", path]).stdout
-
-
 PORT = "/sys/bus/pci/devices/0000:3b:00.0"
 
 
 def test_a_port_that_dpdk_has_is_known_by_its_pci_address() -> None:
     wanted = load_like(pci="0000:3b:00.0")
-    host = Answers(
-        **{
-            f"ls {PORT}/": "driver\n",
-            f"readlink {PORT}/driver": "../../../bus/pci/drivers/vfio-pci\n",
-            f"cat {PORT}/local_cpulist": "8-11,20\n",
-        }
-    )
+    driver = f"readlink {PORT}/driver"
+    host = Played({f"ls {PORT}/": "driver\n", driver: "../../../bus/pci/drivers/vfio-pci\n"})
+    host.files[f"{PORT}/local_cpulist"] = "8-11,20\n"
     port = find_port(host, wanted)  # type: ignore[arg-type]
     assert (port.name, port.with_dpdk, port.near_cpus) == ("0000:3b:00.0", True, (8, 9, 10, 11, 20))
-    host.answers[f"readlink {PORT}/driver"] = "../../../bus/pci/drivers/pcieport\n"
+    host.commands[driver] = "../../../bus/pci/drivers/pcieport\n"
     with pytest.raises(LabError, match=r"no interface of 0000:3b:00\.0, which pcieport drives"):
         find_port(host, wanted)  # type: ignore[arg-type]
-    host.answers.pop(f"readlink {PORT}/driver")
+    host.commands.pop(driver)
     with pytest.raises(LabError, match=r"has no interface \(driver: none\)"):
         find_port(host, wanted)  # type: ignore[arg-type]
 
@@ -534,7 +509,7 @@ LINK = json.dumps([{"ifindex": 3, "ifname": "eth5", "address": "00:15:4d:00:00:0
 def test_the_interface_of_a_virtio_device_is_one_folder_deeper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inventory_checks, "refuse_ssh_route", lambda *_: None)
     virtio = {f"ls {PORT}/": "class driver virtio0\n", f"ls {PORT}/virtio0/net/": "eth5\n"}
-    host = Answers(**virtio, **{"ip -j -d link show dev eth5": LINK, "ethtool -i eth5": "driver: virtio_net\n"})
+    host = Played(virtio | {"ip -j -d link show dev eth5": LINK, "ethtool -i eth5": "driver: virtio_net\n"})
     port = find_port(host, load_like(pci="0000:3b:00.0"))  # type: ignore[arg-type]
     assert (port.name, port.driver) == ("eth5", "virtio_net")
 
@@ -542,10 +517,10 @@ def test_the_interface_of_a_virtio_device_is_one_folder_deeper(monkeypatch: pyte
 def test_of_several_interfaces_of_a_card_the_mac_tells_which(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another port of the card, or representors of a port in switchdev mode."""
     monkeypatch.setattr(inventory_checks, "refuse_ssh_route", lambda *_: None)
-    host = Answers(**{f"ls {PORT}/": "net\n", f"ls {PORT}/net/": "eth4 eth5\n", "ip -j -d link show dev eth5": LINK})
+    host = Played({f"ls {PORT}/": "net\n", f"ls {PORT}/net/": "eth4 eth5\n", "ip -j -d link show dev eth5": LINK})
     with pytest.raises(LabError, match="several ports: eth4, eth5"):
         find_port(host, load_like(pci="0000:3b:00.0"))  # type: ignore[arg-type]
-    host.answers |= {"cat /sys/class/net/eth5/address": "00:15:4d:00:00:01\n"}
+    host.files["/sys/class/net/eth5/address"] = "00:15:4d:00:00:01\n"
     assert find_port(host, load_like(pci="0000:3b:00.0")).name == "eth5"  # type: ignore[arg-type]
 
 
@@ -557,9 +532,9 @@ def load_like(**interface: str) -> Any:
 
 def test_the_ports_own_mac_counts_not_the_one_it_was_given() -> None:
     link = {"ifname": "eth0", "address": "02:00:00:00:00:01", "permaddr": "00:15:4d:00:00:01"}
-    refuse_wrong_mac(Answers(), link, "00:15:4d:00:00:01")  # type: ignore[arg-type]
+    refuse_wrong_mac(Played(), link, "00:15:4d:00:00:01")  # type: ignore[arg-type]
     with pytest.raises(LabError):
-        refuse_wrong_mac(Answers(), link, "02:00:00:00:00:01")  # type: ignore[arg-type]
+        refuse_wrong_mac(Played(), link, "02:00:00:00:00:01")  # type: ignore[arg-type]
 
 
 def test_cpu_lists() -> None:

@@ -19,7 +19,8 @@ import pytest
 
 from xdplab import labs
 from xdplab.deploy.native import build_tool
-from xdplab.doctor.checks import CheckedHost, examine_kernel
+from xdplab.doctor.checks import CheckedHost, Subject, rows_of
+from xdplab.doctor.machine import CHECKS
 from xdplab.errors import LabError
 from xdplab.hosts import LocalHost
 from xdplab.labs import Lab, cache, control
@@ -202,7 +203,7 @@ def test_a_module_built_outside_is_loaded_and_taken_out(lab: VmLab) -> None:
 
 
 def test_the_doctor_tries_what_studies_use(lab: VmLab) -> None:
-    rows = {row.check: row for row in examine_kernel(CheckedHost(lab.guest, "guest"))}
+    rows = {row.check: row for row in rows_of(CHECKS, CheckedHost(lab.guest, "guest"), Subject.GUEST)}
     assert [check for check, row in rows.items() if row.verdict != "ok"] == []
     assert {"interpreter or JIT", "function_graph", "kprobes", "module test_bpf", "module pktgen", "BTF"} <= set(rows)
     assert lab.guest.get("/proc/sys/net/core/bpf_jit_enable").strip() == b"1"

@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.cli.common import show
-from xdplab.doctor.checks import CheckedHost, Row, examine, examine_here, examine_kernel, problems_first, second_ends
+from xdplab.doctor.checks import CheckedHost, HostCheck, Judgement, Row, Subject, problems_first, rows_of
+from xdplab.doctor.machine import CHECKS, examine, examine_here, second_ends
 from xdplab.doctor.tune import tune as apply_tunings
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.labs import Lab, require_name, use_lab
 from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
-    from xdplab.counters import drivers
     from xdplab.deploy import device
     from xdplab.deploy.queues import Endpoint
     from xdplab.doctor import hardware
     from xdplab.studies.traffic import session
 else:
-    drivers, device = lazy("xdplab.counters.drivers"), lazy("xdplab.deploy.device")
-    hardware = lazy("xdplab.doctor.hardware")
+    device, hardware = lazy("xdplab.deploy.device"), lazy("xdplab.doctor.hardware")
     session = lazy("xdplab.studies.traffic.session")
 
 PROBLEM = 1
@@ -72,7 +71,7 @@ def _left(lab: Lab, end: Endpoint) -> list[Row]:
 
 def _kernel(lab: Lab) -> list[Row]:
     """Return the rows of a guest's kernel; this machine's own kernel is not tried, because others use it."""
-    return examine_kernel(CheckedHost(lab.host("guest"), "guest")) if lab.kind in GUESTS else []
+    return rows_of(CHECKS, CheckedHost(lab.host("guest"), "guest"), Subject.GUEST) if lab.kind in GUESTS else []
 
 
 def _hardware(lab: Lab) -> list[Row]:
@@ -81,43 +80,23 @@ def _hardware(lab: Lab) -> list[Row]:
         return []
     hosts = [CheckedHost(lab.dut, "dut", lab.dut_interface), CheckedHost(lab.tg, "tg", lab.tg_interface)]
     rows = [row for host in hosts for row in hardware.examine_hardware(host)]
+    rows += [row for end in second_ends(lab) for row in hardware.examine_port(end)]
+    rows += HostCheck("generator", Subject.SERVER, lambda _: lab, _generator).rows(hosts[1])
     place = lab.generator
-    rows += [counted(host) for host in hosts if host.interface and ":" not in host.interface]
-    for end in second_ends(lab):
-        rows += [
-            *hardware.examine_port(end),
-            dataclasses.replace(counted(end), check=f"XDP counters on {end.interface}"),
-        ]
-    rows.append(_generator(lab, hosts[1]))
-    return [*rows, hardware.dpdk_driver(hosts[1], place.pci, place.driver)] if place.by_dpdk and place.pci else rows
+    return rows + (hardware.dpdk_driver(hosts[1], place.pci, place.driver) if place.by_dpdk and place.pci else [])
 
 
-def counted(host: CheckedHost) -> Row:
-    """Say how the port's driver counts XDP's actions, and whether these counters were ever tested."""
-    output = host.output("ethtool", "-i", str(host.interface)) or ""
-    name = next((line.partition(": ")[2] for line in output.splitlines() if line.startswith("driver: ")), "unknown")
-    row = next((row for row in drivers.DRIVERS if row.name == name), None)
-    if row is None:
-        value = f"no row for {name}: counted by the link's statistics, if these count XDP's frames"
-        return host.row(
-            "XDP counters", value, "warn", "docs/reference/nic-counters.md explains the verdicts in this case"
-        )
-    tried = f"tried on {row.tried}" if row.tried else "from source, untried"
-    sent = "driver" if row.sent else "link"
-    return host.row("XDP counters", f"{name}: received by the driver, sent back by the {sent} ({tried})")
-
-
-def _generator(lab: Lab, host: CheckedHost) -> Row:
+def _generator(lab: Lab) -> Judgement:
     """Start the lab's generator and stop it again, as a real check."""
     name = {"moongen": "MoonGen", "testpmd": "dpdk-testpmd"}.get(lab.generator.kind, "xdpgen")
     try:
         ready = session.try_generator(lab)
     except (HostError, UnsupportedError) as error:
-        return host.row("generator", error.message, "missing", error.remedy or f"{name} is the generator there")
+        return Judgement(error.message, "missing", error.remedy or f"{name} is the generator there")
     except LabError as error:
-        return host.row("generator", f"{name}: not tried: {error.message}", "warn", error.remedy)
+        return Judgement(f"{name}: not tried: {error.message}", "warn", error.remedy)
     driver = ready.settings.get("driver")
-    return host.row("generator", f"{name} starts{f' on {driver}' if driver else ''}{_stamps(ready.settings)}")
+    return Judgement(f"{name} starts{f' on {driver}' if driver else ''}{_stamps(ready.settings)}")
 
 
 def _stamps(ready: Mapping[str, Any]) -> str:
