@@ -481,6 +481,7 @@ def test_each_compiled_test_has_the_size_of_its_program(trace, sizes, tmp_path):
         (tmp_path / SIZES_FILE.format(0)).write_text(trace)
     rows = list(suite_rows(tmp_path))
     assert [str(found.get("machine_bytes")) for found in rows] == sizes
+    assert str(rows[1]["cost"]) == "nothing was run"
 
 
 def test_a_place_without_probes_has_a_reason_and_no_sizes():
