@@ -39,7 +39,7 @@ def commands() -> str:
         f"{' '.join(EXIT_CODES.split())} Measurements before Ctrl-C are kept, and the last line tells how to continue; "
         "[errors](errors.md) has each message.",
     ]
-    for path, command in _tree(cli, click.Context(cli, info_name="xdplab")):
+    for path, command in _tree(cli, click.Context(cli, info_name="xdplab", **cli.context_settings)):
         parts += [
             f"{'#' * (2 + path.command_path.count(' '))} {path.command_path}",
             _block(command.get_help(path)),
