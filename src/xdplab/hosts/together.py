@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import shlex
 from collections.abc import Sequence
@@ -30,8 +29,9 @@ def run_together(host: Host, commands: Sequence[Sequence[str]], *, deadline_s: f
     mark = secrets.token_hex(8)
     lines = [f"mark={mark}", _ASK, *(f"ask {shlex.join(argv)}" for argv in commands)]
     shown = host.run(["sh", "-c", "\n".join(lines)], deadline_s=deadline_s, check=False)
-    one = re.compile(rb"(.*?)\n%b (\d+)\n(.*?)\n%b\n" % (mark.encode(), mark.encode()), re.DOTALL)
-    answers = [match.groups() for match in one.finditer(shown.stdout)]
+    parts = (b"\n" + shown.stdout).split(b"\n" + mark.encode())
+    ends = [part[1:].split(b"\n", 1) for part in parts[1:-1:2]]
+    answers = [(output[1:], code, error) for output, (code, error) in zip(parts[::2], ends, strict=False)]
     if len(answers) < len(commands):
         if shown.timed_out:
             raise HostError(f"{host.name}: `{spoken(commands[len(answers)])}` passed its deadline")
