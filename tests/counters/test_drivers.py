@@ -265,7 +265,6 @@ def test_what_enas_ring_refused_was_not_sent() -> None:
     found = moved(files("ena", "tx"), queue_2_xdp_tx_cnt=-60, queue_2_xdp_tx_prepare_ctx_err=50)
     values = derive(moved(found, queue_3_xdp_tx_dma_mapping_err=10), queues=2)
     assert (values["dut_rx_packets"], values["dut_tx_packets"]) == (1000, 940)
-    assert packets.driver_sum(readings_of(moved(found, queue_3_xdp_tx_dma_mapping_err=10)), "dut", "tx_refused") == 60
     assert json.loads(str(values["xdp_actions"]))["tx"] == 1000
 
 
@@ -274,7 +273,6 @@ def test_what_gves_ring_refused_was_not_sent() -> None:
     found = moved(files("gve", "tx"), **{"rx_xdp_tx_errors[1]": 50})
     values = derive(found, queues=2)
     assert (values["dut_rx_packets"], values["dut_tx_packets"]) == (1000, 950)
-    assert packets.driver_sum(readings_of(found), "dut", "tx_refused") == 50
     assert json.loads(str(values["xdp_actions"]))["tx"] == 1000
 
 
@@ -282,10 +280,10 @@ def test_what_gves_ring_refused_was_not_sent() -> None:
 def test_what_the_nic_had_no_buffer_for_is_counted(driver: str) -> None:
     found = moved(files(driver, "pass"), **{name: 7 * 10**at for at, name in enumerate(LOST.get(driver, ()))})
     if driver in LOST:
-        assert packets.driver_sum(readings_of(found), "dut", "lost") == int("7" * len(LOST[driver]))
+        assert derive(found, queues=2)["dut_driver_lost"] == int("7" * len(LOST[driver]))
     else:
-        with pytest.raises(Absent, match=f"the driver {named(driver)} counts no lost in ethtool -S"):
-            packets.driver_sum(readings_of(found), "dut", "lost")
+        why = f"the driver {named(driver)} counts no lost frames in ethtool -S"
+        assert derive(found, queues=2).reason("dut_driver_lost") == why
 
 
 def test_a_reading_waits_as_long_as_the_counters_may_lag() -> None:
@@ -405,8 +403,8 @@ def test_a_counter_that_is_not_there_is_named_and_not_nothing() -> None:
         counters = parse_statistics(found[f"dut.ethtool.{when}.txt"])
         counters.pop("rx_dropped.nic")
         found[f"dut.ethtool.{when}.txt"] = statistics(counters)
-    with pytest.raises(Absent, match=r"ethtool -S lacks rx_dropped\.nic, a part of lost"):
-        packets.driver_sum(readings_of(found), "dut", "lost")
+    with pytest.raises(Absent, match=r"ethtool -S lacks rx_dropped\.nic, a part of lost frames"):
+        packets.driver_lost(readings_of(found), "dut")
 
 
 @pytest.mark.parametrize("driver", LAYOUTS)

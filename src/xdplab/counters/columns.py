@@ -105,6 +105,9 @@ COUNTERS: tuple[Column[Readings], ...] = (
     Column("dut_driver", "str", "state",
            "driver of the DUT's port; docs/reference/nic-counters.md says which of its counters are read",
            lambda readings: packets.driver_of(readings, "dut").name),
+    Column("dut_driver_lost", "int", "count",
+           "frames for which the DUT's NIC had no place in the window, by the driver's counters",
+           partial(packets.driver_lost, role="dut")),
     Column("xdp_actions", "json", "count",
            "actions of the DUT's program in the window, by the driver's counters: frames by action (drop includes "
            "aborted)",

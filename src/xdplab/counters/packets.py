@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
@@ -15,16 +14,6 @@ from xdplab.counters.table import Role
 from xdplab.formats.ethtool import by_queue
 
 Direction = Literal["rx", "tx"]
-
-COUNTERS: dict[str, Callable[[Driver], Names]] = {
-    # the driver's counts as `dut_driver_NAME` and `tg_driver_NAME`: a field of `drivers.Driver`
-    "rx_packets": lambda driver: driver.received,
-    "tx_packets": lambda driver: driver.sent or (),
-    "tx_refused": lambda driver: driver.refused,
-    "xdp_drops": lambda driver: driver.drop,
-    "redirects": lambda driver: driver.redirect,
-    "lost": lambda driver: driver.lost,
-}
 
 COUNTED_BY = {"native": "driver", "generic": "link", "offload": "link"}
 """Whose count decides the verdict, by mode. In generic mode veth's driver counts no XDP packets."""
@@ -53,10 +42,9 @@ def driver_of(readings: Readings, role: Role) -> Driver:
     return driver
 
 
-def driver_sum(readings: Readings, role: Role, counter: str) -> int:
-    """Return the increase of a counter of COUNTERS in the window, over all queues."""
-    names = COUNTERS[counter](driver_of(readings, role))
-    return _gained(readings, role, names, counter)
+def driver_lost(readings: Readings, role: Role) -> int:
+    """Return the frames for which the NIC or its driver had no place in the window."""
+    return _gained(readings, role, driver_of(readings, role).lost, "lost frames")
 
 
 def _gained(readings: Readings, role: Role, names: Names, meaning: str) -> int:

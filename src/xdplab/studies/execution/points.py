@@ -37,8 +37,8 @@ class ExecutionRequest(StudyRequest):
     """What is asked for. ``benchmarks``: by name; if empty, all. ``accesses``: N of the testbed's workloads.
 
     ``calls``: warm calls per trial; a tenth as many are cold. If instructions are counted, few calls do: counts repeat.
-    ``pauses_us``: sleep before each call, in µs; 0 means back to back, that is, warm. ``pause_us``: that of
-    runs made when a pause was no factor. ``host_module``: insert the module into this machine's own kernel too.
+    ``pauses_us``: sleep before each call, in µs; 0 means back to back, that is, warm. ``host_module``: insert the
+    module into this machine's own kernel too.
     ``executions``: of a kernel between two looks at the clock; ``hardenings``: values of net.core.bpf_jit_harden (if
     empty, it is left as it is).
     """
@@ -53,7 +53,6 @@ class ExecutionRequest(StudyRequest):
     accesses: tuple[int, ...] = option((100,), "N of the testbed's workloads: 100.", bounds=(1, 10000))
     calls: int = option(100, "Warm.", bounds=(FEWEST_CALLS, 100000))
     pauses_us: tuple[int, ...] = option((0,), "Before each call: 0.", "--pause-us", bounds=(0, 1000000))
-    pause_us: int = 1000
     cold: bool = option(True, "Also loaded anew, with caches evicted.")
     host_module: bool = option(False, "Insert the module into this machine's own kernel too.")
     config: str | None = option(None, "Your own BPF and module.", metavar="FILE")
@@ -65,8 +64,7 @@ class ExecutionRequest(StudyRequest):
 class ExecutionPoint(StudyPoint):
     """``benchmark`` by name; ``own``: a user's own pair, of that name; ``pause_us``: asleep before each call.
 
-    A point of a run made when a pause was no factor has none: that run's request has it. ``harden``:
-    net.core.bpf_jit_harden, None if it is left as it is.
+    ``harden``: net.core.bpf_jit_harden, None if it is left as it is.
     """
 
     place: str
@@ -74,14 +72,13 @@ class ExecutionPoint(StudyPoint):
     benchmark: str
     cold: bool = False
     own: bool = False
-    pause_us: int | None = None
+    pause_us: int = 0
     harden: int | None = None
 
     @property
     def point_id(self) -> str:
-        """Hash of the factors; one without a pause or a hardening is called as it was before there were any."""
-        optional = ("pause_us", "harden")
-        factors = {name: value for name, value in asdict(self).items() if name not in optional or value is not None}
+        """Hash of the factors that are set."""
+        factors = {name: value for name, value in asdict(self).items() if value is not None}
         return hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
@@ -101,7 +98,7 @@ class ExecutionPoint(StudyPoint):
 Trial = StudyTrial[ExecutionPoint]
 
 
-def state_words(cold: bool, pause_us: int | None) -> str:
+def state_words(cold: bool, pause_us: int) -> str:
     """Return what a call finds: warm, cold, or what a pause of so many µs leaves."""
     if cold:
         return "cold"

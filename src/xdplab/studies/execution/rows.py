@@ -93,6 +93,6 @@ def _factors(request: ExecutionRequest, trial: Trial, attempt: Attempt) -> dict[
         "executions": benchmark.executions if benchmark else 1,
         "work": str(benchmark.task) if benchmark else None,
         "cold": point.cold,
-        "pause_us": request.pause_us if point.pause_us is None else point.pause_us,
+        "pause_us": point.pause_us,
         **{name: getattr(facts, name) for name in copied},
     }

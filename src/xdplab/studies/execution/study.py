@@ -118,8 +118,7 @@ class ExecutionStudy(PlacedSession):
         state = self._objects / f"{benchmark.kernel}.state"
         argv = ["--backend", wrapper, "--benchmark", benchmark.kernel, "--object", place.put(path)]
         argv += ["--input", str(benchmark.input), "--calls", str(calls_of(self._plan.request, point))]
-        pause_us = self._plan.request.pause_us if point.pause_us is None else point.pause_us
-        argv += ["--pause-us", str(pause_us)]
+        argv += ["--pause-us", str(point.pause_us)]
         argv += ["--state", place.put(state)] if state.exists() else []
         return argv + (self._cold(place, facts) if point.cold else [])
 
