@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 
 from xdplab.analysis.derived import derive
-from xdplab.analysis.verdicts import judged
+from xdplab.analysis.values import records
+from xdplab.analysis.verdicts import RULES_VERSION, judge
 from xdplab.studies.traffic.columns import trials_frame
 
 MODE_NS = {"native": 60.0, "generic": 700.0, "af_xdp": 1200.0}
@@ -122,3 +123,11 @@ def _quick(repetitions: int) -> pd.DataFrame:
     some = run(repetitions=repetitions, vary=vary)
     cannot = [unsupported(workload="chase", accesses=n) for n in ACCESSES]
     return pd.concat([some, finish(cannot)], ignore_index=True)
+
+
+def judged(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return a copy of ``trials`` with verdict, reason, limited_by and rules_version of these rules."""
+    verdicts = [judge(row) for row in records(trials)]
+    columns = {name: [getattr(v, name) for v in verdicts] for name in ("verdict", "reason", "limited_by")}
+    columns["rules_version"] = [RULES_VERSION] * len(verdicts)
+    return trials.assign(**{name: pd.array(cells, dtype="string") for name, cells in columns.items()})

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from tests.analysis.synthetic import judged
 
 from xdplab.analysis.derived import derive
 from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding, to_frame, to_markdown
 from xdplab.analysis.repetition_rules import repetition_apart, spread_of_points
-from xdplab.analysis.verdicts import judged
 
 NS = [0, 100, 400, 800, 1600, 3200]
 

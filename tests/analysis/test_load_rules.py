@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from tests.analysis.synthetic import judged
 
 from xdplab.analysis.derived import derive
 from xdplab.analysis.finding_rules import find
 from xdplab.analysis.findings import Finding
-from xdplab.analysis.verdicts import judged
 
 
 def paced(load: str, rate: float, **columns: object) -> pd.DataFrame:

@@ -7,8 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from xdplab.analysis.verdicts import RULES, RULES_VERSION, judge, judged, loss_share
-from xdplab.studies.traffic.columns import trials_frame
+from xdplab.analysis.verdicts import RULES, judge, loss_share
 
 GOOD = {
     "arrangement": "split", "mode": "native", "engine": "live", "workload": "array", "program_name": "array-read",
@@ -476,14 +475,6 @@ def test_frames_that_a_card_refused_were_not_offered() -> None:
 def test_null_is_null_in_every_dress() -> None:
     for null in (None, pd.NA, float("nan")):
         assert judge(GOOD | {"dut_tx_packets": null}).reason == "one count only: the TG's"
-
-
-def test_a_table_is_judged_row_by_row() -> None:
-    table = judged(trials_frame([GOOD, GOOD | {"rx_packets": 0}, {"verdict": "failed", "reason": "the TG broke"}]))
-    assert table["verdict"].tolist() == ["valid", "invalid", "failed"]
-    assert set(table["rules_version"]) == {RULES_VERSION}
-    assert table["limited_by"].isna().tolist() == [False, True, True]
-    assert judged(table).equals(table)
 
 
 def test_every_rule_is_pure() -> None:

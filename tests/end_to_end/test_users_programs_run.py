@@ -87,13 +87,27 @@ def test_programs_chosen_by_function_do_what_their_plan_says(lab: Lab, lab_name:
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        ({"section": "tc"}, "own.bpf.c: .*classify, in section tc, is no XDP program"),
-        ({"function": "leave"}, "own.bpf.c: .*leave, .* is for entries of a map"),
-        ({}, "own.bpf.c: section 'xdp' has 5 programs"),
-        ({"function": "ask", "rodata": {"limits": 7}}, "own.bpf.c: .*limits is a struct: .*: low high"),
-        ({"function": "enter", "maps": {"jump": {1: "none"}}}, "own.bpf.c: .*there is no program none"),
+        pytest.param({"section": "tc"}, "own.bpf.c: .*classify, in section tc, is no XDP program", id="a classifier"),
+        pytest.param({}, "own.bpf.c: section 'xdp' has 5 programs", id="several"),
+        pytest.param(
+            {"function": "leave"},
+            "own.bpf.c: .*leave, .* is for entries of a map",
+            id="for a map's entry",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            {"function": "ask", "rodata": {"limits": 7}},
+            "own.bpf.c: .*limits is a struct: .*: low high",
+            id="a struct",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            {"function": "enter", "maps": {"jump": {1: "none"}}},
+            "own.bpf.c: .*there is no program none",
+            id="no such program",
+            marks=pytest.mark.thorough,
+        ),
     ],
-    ids=["a classifier", "for a map's entry", "several", "a struct", "no such program"],
 )
 def test_what_is_no_program_for_the_link_is_told_with_the_users_file(
     lab_name: str, tmp_path: Path, program: dict[str, object], words: str

@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import synthetic
+from tests.analysis.synthetic import judged
 
 from xdplab.analysis.decide.compare import compare
 from xdplab.analysis.derived import derive
-from xdplab.analysis.verdicts import judged
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.album import draw_all, views_of
 from xdplab.figures.catalogue import CATALOGUE, view

@@ -195,16 +195,16 @@ def took_s(burst: Callable[[], Burst]) -> tuple[float, Burst]:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_burst_ends_when_all_of_it_is_seen_to_be_back(traffic_bench: Bench, engine: str) -> None:
     """--settle is a maximum: the time is used up only if frames are missing, which may be late or lost."""
-    with traffic_bench.generator(engine, settle_s=4.0, rate_pps=20_000.0) as generator:
+    with traffic_bench.generator(engine, settle_s=2.0, rate_pps=20_000.0) as generator:
         generator.start()
         with traffic_bench.dut("reflect"):
             seconds, burst = took_s(lambda: generator.burst("back", 0.1))
         assert (burst.summary.lost_packets, burst.summary.tx_packets) == (0, 2000)
-        assert seconds < 4.0
+        assert seconds < 2.0
         with traffic_bench.dut("drop"):
             seconds, burst = took_s(lambda: generator.burst("missing", 0.1))
         assert burst.summary.lost_packets == burst.summary.tx_packets
-        assert seconds > 4.0
+        assert seconds > 2.0
 
 
 SLOW_KERNEL = r"""

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from tests.analysis.synthetic import judged
 
 import xdplab
 from xdplab import notebook
 from xdplab.analysis.decide.compare import compare
 from xdplab.analysis.derived import derive
 from xdplab.analysis.intervals import MixedPointsError, summarise
-from xdplab.analysis.verdicts import judged
 from xdplab.errors import FigureError, PlanError
 from xdplab.figures.album import views_of
 from xdplab.figures.catalogue import view
@@ -252,7 +252,7 @@ from xdplab import notebook
 from xdplab.analysis.series import SERIES, by_series
 from xdplab.analysis.derived import BASELINE_KEY, derive
 from xdplab.analysis.decide.compare import compare
-from xdplab.analysis.verdicts import judged
+from tests.analysis.synthetic import judged
 from xdplab.figures.catalogue import view
 from xdplab.plan import parse_plan, points_of, reference, Plan
 from xdplab.plan.factors import identity

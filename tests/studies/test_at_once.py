@@ -117,7 +117,7 @@ class _At(Word):
 
 def test_a_run_that_cannot_begin_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
-    monkeypatch.setitem(kinds.PLACES, STUDY.name, f"{__name__}:STUDY")
+    monkeypatch.setitem(kinds.MODULES, STUDY.name, f"{__name__}:STUDY")
     (tmp_path / "words.yaml").write_text(f"study: {STUDY.name}\nwords: [one, three]\nrepetitions: 1\n")
     argv = ["run", str(tmp_path / "words.yaml"), "--out", str(tmp_path / "out"), "--labs", "nowhere"]
     with pytest.raises(LabError, match="no trials at nowhere"):
