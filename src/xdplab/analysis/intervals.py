@@ -126,7 +126,7 @@ def values_of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> p
 
 
 def of_one_point(rows: pd.DataFrame, value: str, scale: float = 1.0) -> Spread:
-    """Return the spread of ``value`` / ``scale`` over the repetitions of one point. Every mean is made here.
+    """Return the spread of ``value`` / ``scale`` over the repetitions of one point.
 
     Raises MixedPointsError if the rows are of several points, ValueError where there is none.
     """

@@ -29,7 +29,7 @@ WORDS = {"mpps": "Mpps", "p50_us": "p50 µs", "p99_us": "p99 µs", "testrun_ns":
 def varying(trials: pd.DataFrame, shown: Sequence[str] = ()) -> list[str]:
     """Return the factors' columns that distinguish the points, the best known first, without redundant ones.
 
-    ``told``: columns that are shown in any case; only what distinguishes points beyond them is returned.
+    ``shown``: columns that are shown in any case; only what distinguishes points beyond them is returned.
     """
     order = {name: rank for rank, name in enumerate(_FIRST)}
     # A factor that some points lack follows another one: tx_stamp has a value with the engine afxdp only.

@@ -9,8 +9,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pandas as pd
-
 from xdplab.analysis.action_rules import (
     program_does_as_said,
     redirects_are_taken,
@@ -29,7 +27,7 @@ from xdplab.analysis.count_rules import (
     tg_port_sent,
     tg_took_what_came,
 )
-from xdplab.analysis.values import Row, number, records, text, three_digits
+from xdplab.analysis.values import Row, number, text, three_digits
 from xdplab.formats.procstat import FAST_CLOCKS
 from xdplab.plan.factors import frame_rate
 
@@ -677,11 +675,3 @@ def judge(row: Row) -> Verdict:
             return Verdict("invalid", reason, None)
     remarks = (remark(row) for remark in REMARKS)
     return Verdict("valid", "; ".join(words for words in remarks if words), limited_by(row))
-
-
-def judged(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return a copy of ``trials`` with verdict, reason, limited_by and rules_version of these rules."""
-    verdicts = [judge(row) for row in records(trials)]
-    columns = {name: [getattr(v, name) for v in verdicts] for name in ("verdict", "reason", "limited_by")}
-    columns["rules_version"] = [RULES_VERSION] * len(verdicts)
-    return trials.assign(**{name: pd.array(cells, dtype="string") for name, cells in columns.items()})

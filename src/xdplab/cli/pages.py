@@ -22,6 +22,7 @@ from xdplab.errors import XdplabError
 from xdplab.labs.servers import root_commands
 from xdplab.labs.servers.inventory import Inventory
 from xdplab.plan import reference
+from xdplab.studies.kinds import STUDIES
 from xdplab.studies.traffic.columns import TRIALS
 
 SOURCE = Path(__file__).resolve().parents[1]
@@ -240,7 +241,7 @@ def study_columns() -> str:
         MADE,
         "A study's folder holds one table. A value that was not measured is null: `null_reasons` (JSON) says why.",
     ]
-    for study in ("execution", "loading", "jit", "offload", "verifier"):
+    for study in STUDIES:
         rows = importlib.import_module(f"xdplab.studies.{study}.rows").COLUMNS
         parts += [f"## {study}.parquet", _table(("column", "meaning"), [(f"`{row.name}`", row.text) for row in rows])]
     return "\n\n".join(parts) + "\n"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xdplab.studies.kind import Kind, Run
 
 STUDIES = ("verifier", "execution", "loading", "jit", "offload")
-PLACES = {
+MODULES = {
     "traffic": "xdplab.studies.traffic.kind:TRAFFIC",
     "search": "xdplab.studies.search.kind:SEARCH",
     "import": "xdplab.thesis.kind:IMPORT",
@@ -30,21 +30,21 @@ SEARCHED = "search.json"
 
 
 def kind_named(name: str) -> Kind[Any]:
-    """Return the kind of that name, one of `PLACES`."""
-    module, _, attribute = PLACES[name].partition(":")
+    """Return the kind of that name, one of `MODULES`."""
+    module, _, attribute = MODULES[name].partition(":")
     kind: Kind[Any] = getattr(importlib.import_module(module), attribute)
     return kind
 
 
 def name_of(directory: RunDirectory) -> str:
-    """Return the name of a run's kind, one of `PLACES`.
+    """Return the name of a run's kind, one of `MODULES`.
 
     Raises ResultsError for a kind that this installation does not have.
     """
     name = "import" if directory.imported else directory.plan_data.get("study")
     if name is None:
         return "search" if (directory.path / SEARCHED).exists() else "traffic"
-    installed = [kind for kind in PLACES if kind != "import" or find_spec("xdplab.thesis")]
+    installed = [kind for kind in MODULES if kind != "import" or find_spec("xdplab.thesis")]
     if name not in installed:
         raise ResultsError(f"{directory.path} is a run of kind {name!r}", remedy=f"known are {', '.join(installed)}")
     return str(name)

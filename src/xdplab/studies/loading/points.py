@@ -35,7 +35,7 @@ class LoadingRequest(StudyRequest):
 
     repetitions: int = 1
     smallest: bool = option(False, "One kernel that counts, three programs, few repetitions: a minute.")
-    loads: int = option(100, "Loads.", "--repetitions", bounds=(1, 10_000))
+    loads: int = option(100, "Of each program, in one process.", bounds=(1, 10_000))
     compiles: int = option(5, "Of each program.", bounds=(1, 1000))
     budget_s: float = option(5.0, "Of one pass.", bounds=(0.1, 3600))
     places: tuple[str, ...] = option(
