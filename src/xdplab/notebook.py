@@ -96,13 +96,13 @@ plan.__doc__ = f"{inspect.cleandoc(plan.__doc__ or '')}\n\nFactors:\n{reference.
 def open(path: str | Path) -> RunInHand:
     """Open a run of any kind: XDP traffic, a search, a study; the same object that ``plan.start`` returned.
 
-    ``"latest"`` is the run of ``results`` that was written to last. Raises ResultsError.
+    ``"latest"`` is the last run that this user began in ``results``. Raises ResultsError.
     """
     return RunInHand(kinds.open_run(run_named(Path(path))))
 
 
 def runs(folder: str | Path = RESULTS) -> pd.DataFrame:
-    """Return the runs of a folder, the latest first: name, time of the last change, trials, state, note."""
+    """Return the runs of a folder, the latest first: name, when it was begun, trials, state, note."""
     return pd.DataFrame([asdict(run) for run in known_runs(Path(folder))], columns=[f.name for f in fields(KnownRun)])
 
 

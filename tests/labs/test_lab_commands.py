@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.labs.strangers import STRANGER, find_stranger
 
 from xdplab import labs
 
@@ -39,7 +40,7 @@ def test_up_status_down() -> None:
     finally:
         down = xdplab("lab", "down", NAME)
     assert down.stdout == f"lab {NAME} is down\n"
-    assert xdplab("lab", "down", NAME).stdout == f"lab {NAME} was not up\n"
+    assert xdplab("lab", "down", NAME).stdout == f"lab {NAME}: none of yours was up\n"
 
 
 @pytest.mark.root
@@ -52,6 +53,39 @@ def test_down_ends_no_measurement_unasked(lab: str) -> None:
         assert f"`xdplab lab down {lab} --force`" in refused.stderr
         assert lab in xdplab("lab", "status").stdout
         assert xdplab("lab", "down", lab, "--force").stdout == f"lab {lab} is down\n"
+
+
+@pytest.mark.root
+@root
+def test_the_lab_of_another_user_is_named_with_its_owner() -> None:
+    user = str(STRANGER)
+    labs.up(NAME, for_user=user)
+    try:
+        for argv in (("lab", "down", NAME), ("lab", "run", "--lab", NAME, "dut", "--", "true")):
+            refused = xdplab(*argv)
+            assert (refused.returncode, len(refused.stderr.splitlines())) == (3, 1)
+            assert f"--for-user {user}" in refused.stderr
+        (line,) = [line for line in xdplab("lab", "status").stdout.splitlines() if NAME in line]
+        assert f"--for-user {user}" in line
+        assert xdplab("lab", "down", NAME, "--for-user", user).stdout == f"lab {NAME} is down\n"
+    finally:
+        labs.down(NAME, for_user=user)
+
+
+NEED_A_LAB = ("run smoke", "race array chase", "search smoke", "lab up", "doctor --tune")
+
+
+@pytest.mark.root
+@root
+def test_without_root_and_terminal_each_verb_that_needs_a_lab_says_in_one_line_who_can_make_it() -> None:
+    user = find_stranger()
+    for verb in NEED_A_LAB:
+        code = f"import sys; from xdplab.cli import main; sys.argv = ['xdplab', *{verb.split()!r}]; main()"
+        done = subprocess.run(
+            user.argv(code), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/", timeout=60
+        )
+        assert (done.returncode, len(done.stderr.splitlines())) == (3, 1), done.stderr
+        assert f"--for-user {user.uid}" in done.stderr
 
 
 @pytest.mark.root

@@ -187,12 +187,15 @@ def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None 
 
 
 class RunPath(click.ParamType[Path]):
-    """A run directory, or the word ``latest``."""
+    """A run directory, or the word ``latest``; which run that is, is said."""
 
     name = "run"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        return listing.run_named(Path(value))
+        run = listing.run_named(Path(value))
+        if run != Path(value):
+            tell(f"{value} is {run}", err=True)
+        return run
 
 
 FORMAT = click.option(

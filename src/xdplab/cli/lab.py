@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -77,7 +78,7 @@ def down(lab_name: str | None, name: str | None, for_user: str | None, force: bo
             remedy=f"wait until it ends, or `xdplab lab down {name} --force`; `xdplab resume RUN` continues a run",
         )
     was_up = labs.down(name, for_user=for_user)
-    echo(f"lab {name} is down" if was_up else f"lab {name} was not up")
+    echo(f"lab {name} is down" if was_up else f"lab {name}: none of yours was up")
 
 
 @lab.command()
@@ -92,10 +93,18 @@ def status(lab_name: str | None, for_user: str | None, as_json: bool) -> None:
     if as_json:
         echo(json.dumps(rows, indent=2))
     elif not rows:
-        none, name = ("no lab is up", "") if lab_name is None else (f"lab {lab_name} is not up", f" {lab_name}")
-        echo(f"{none} (xdplab lab up{name})")
-    for row in [] if as_json else rows:
-        echo(_line(row))
+        none, name = ("no lab", "") if lab_name is None else (f"lab {lab_name}: none", f" {lab_name}")
+        echo(f"{none} of yours is up (xdplab lab up{name})")
+    for line in () if as_json else (*map(_line, rows), *_lines_of_others(lab_name, for_user)):
+        echo(line)
+
+
+def _lines_of_others(lab_name: str | None, for_user: str | None) -> Iterator[str]:
+    """Yield what is up and not the user's: root sees the labs, others only whose they are."""
+    for user, rows in labs.of_others(for_user=for_user).items():
+        yield from (f"{user}'s (--for-user {user}): {_line(row)}" for row in rows if lab_name in (None, row["lab"]))
+        if not rows:
+            yield f"{user} has labs here that are not yours"
 
 
 @lab.command()

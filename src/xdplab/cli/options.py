@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from xdplab.cli.common import RunPath
 from xdplab.errors import LabError
 from xdplab.lazy import lazy
 
@@ -96,7 +97,7 @@ study_run_options = options_as(
     StudyRun,
     click.option("--out", type=PATH, default=Path("results"), show_default=True, help="Parent."),
     click.option("--name", help="Name of the run directory; the study's by default."),
-    click.option("--resume", type=PATH, metavar="RUN", help="Continue a run; all other options come from its plan."),
+    click.option("--resume", type=RunPath(), metavar="RUN", help="Continue a run; its plan has all other options."),
     click.option(
         "--labs", metavar="A,B,…", callback=_labs, help="Places that measure at the same time: guests that count."
     ),

@@ -63,11 +63,11 @@ planned_run_options = options_as(
     click.option("--name", help="Name of the run directory; the plan's name by default."),
     click.option("--out", type=PATH, default=Path("results"), show_default=True, help="Its parent."),
     click.option("--only", metavar="FACTOR=VALUE,…", help="Measure only these points, and their baselines."),
-    click.option("--extend", type=PATH, metavar="RUN", help="Add the plan's points to an old run."),
+    click.option("--extend", type=RunPath(), metavar="RUN", help="Add the plan's points to an old run."),
     click.option(
         "--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end."
     ),
-    click.option("--pdr-from", type=PATH, metavar="RUN", help="The search whose PDR loads in % refer to."),
+    click.option("--pdr-from", type=RunPath(), metavar="RUN", help="The search whose PDR loads in % refer to."),
 )
 
 

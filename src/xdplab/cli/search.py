@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import in_lab, parse_only, tell
+from xdplab.cli.common import RunPath, in_lab, parse_only, tell
 from xdplab.cli.conduct import conduct
 from xdplab.cli.options import PATH, Sharing, options_as, sharing_options
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan
@@ -59,7 +59,7 @@ search_options = options_as(
     ),
     click.option("--out", type=PATH, default=Path("results"), show_default=True),
     click.option("--only", metavar="FACTOR=VALUE,…", help="As for `run`."),
-    click.option("--resume", "old", type=PATH, metavar="RUN", help="Continue this search."),
+    click.option("--resume", "old", type=RunPath(), metavar="RUN", help="Continue this search."),
 )
 
 

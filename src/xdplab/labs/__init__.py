@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from xdplab.errors import LabError
+from xdplab.labs import keeper_socket
 from xdplab.labs.base import Arrangement, Cpus, Lab
-from xdplab.labs.control import owner
+from xdplab.labs.control import owner, user_name
 
 __all__ = [
     "Arrangement",
@@ -18,6 +20,7 @@ __all__ = [
     "Lab",
     "default_arrangement",
     "down",
+    "of_others",
     "open_lab",
     "require_name",
     "status",
@@ -121,7 +124,18 @@ def used_by(name: str, *, for_user: str | None = None) -> str | None:
 
 def status(*, for_user: str | None = None) -> list[dict[str, Any]]:
     """Return a row for every lab of the owner that is up."""
-    return [row for kind in KINDS.values() if kind.listed for row in kind.labs.status(owner(for_user))]
+    return _rows(owner(for_user))
+
+
+def of_others(*, for_user: str | None = None) -> dict[str, list[dict[str, Any]]]:
+    """Return the other users who have labs up, each with rows as of `status`: without rows where this process may not
+    look into their folders, as only root may."""
+    rows = {other: _rows(other) for other in keeper_socket.other_owners(owner(for_user))}
+    return {user_name(other): labs for other, labs in rows.items() if labs or os.geteuid() != 0}
+
+
+def _rows(uid: int) -> list[dict[str, Any]]:
+    return [row for kind in KINDS.values() if kind.listed for row in kind.labs.status(uid)]
 
 
 def default_arrangement(name: str) -> Arrangement:

@@ -28,6 +28,14 @@ def owner(for_user: str | None = None) -> int:
     return os.getuid()
 
 
+def user_name(uid: int) -> str:
+    """Return what --for-user takes for a user: the name, or the number of one without a name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def _uid(user: str) -> int:
     if user.isdigit():
         return int(user)

@@ -45,6 +45,22 @@ def owners_folders(uid: int) -> list[Path]:
     ]
 
 
+def other_owners(uid: int) -> list[int]:
+    """Return the other users who may have a lab up: they have a folder for its socket. `/run/xdplab/UID`
+    goes with their last lab."""
+    named = os.environ.get("XDPLAB_RUNTIME_DIR")
+    parents = [Path(named)] if named else [ROOT, Path("/run/user")]
+    owners = {int(folder.name) for parent in parents for folder in parent.glob("*") if folder.name.isdigit()}
+    return sorted(owner for owner in owners - {uid} if any(map(_is_seen, owners_folders(owner))))
+
+
+def _is_seen(folder: Path) -> bool:
+    try:
+        return folder.is_dir()
+    except OSError:
+        return False
+
+
 def _home(uid: int) -> Path:
     if uid == os.geteuid() and "HOME" in os.environ:
         return Path(os.environ["HOME"])

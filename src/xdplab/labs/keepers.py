@@ -67,9 +67,18 @@ class Keepers:
         """Return a connection to the keeper of a lab that is up. Raises LabError if it is not, and why if it was."""
         connection = self.connect(uid, instance)
         if connection is None:
+            self.require_not_another_users(uid, instance)
             name = self.title(instance)
             raise LabError(f"lab {name} is not up{self.ended(instance)}", remedy=f"`xdplab lab up {name}`")
         return connection
+
+    def require_not_another_users(self, uid: int, instance: str) -> None:
+        """Raise LabError where another user has a lab of this name up, and this process may see it (root may)."""
+        for other in keeper_socket.other_owners(uid):
+            if instance in keeper_socket.keepers_of(other, self.kind):
+                user = control.user_name(other)
+                whose = f"lab {self.title(instance)} is not yours: it is {user}'s"
+                raise LabError(whose, remedy=f"name its owner: --for-user {user}")
 
     def hello(self, uid: int, instance: str) -> dict[str, Any]:
         """Return all that a keeper knows about its lab."""
@@ -105,9 +114,11 @@ class Keepers:
         return True
 
     def down(self, instance: str, uid: int) -> bool:
-        """Take a lab down. Returns whether it was up; its processes are gone then."""
+        """Take a lab down. Returns whether it was up; its processes are gone then. Raises LabError for another
+        user's."""
         connection = self.connect(uid, instance)
         if connection is None:
+            self.require_not_another_users(uid, instance)
             return False
         with contextlib.closing(connection):
             connection.ask("down")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,42 +28,46 @@ _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run of a folder; ``written`` is the local time of its last change, ``state`` describes its progress.
+    """A run of a folder; ``begun`` is the local time at which it was made, ``state`` describes its progress.
 
     ``tags`` are words of the user's, separated by blanks.
     """
 
     run: str
-    written: str
+    begun: str | None
     trials: int | None
     state: str
     tags: str | None
     note: str | None
 
 
-def run_folders(folder: Path) -> list[Path]:
-    """Return the run directories in ``folder``, the most recently written first."""
-    folders = [path.parent for path in folder.glob("*/journal.jsonl")]
-    return sorted(folders, key=lambda path: (_written(path), path.name), reverse=True)
+def run_folders(folder: Path) -> dict[Path, float | None]:
+    """Return the run directories in ``folder`` and when each was begun, the latest first; last those that do not
+    tell."""
+    begun = {path.parent: _begun(path.parent) for path in folder.glob("*/journal.jsonl")}
+    return dict(sorted(begun.items(), key=lambda item: (item[1] or 0.0, item[0].name), reverse=True))
 
 
-def _written(path: Path) -> float:
-    return (path / "journal.jsonl").stat().st_mtime
+def _begun(path: Path) -> float | None:
+    try:
+        return RunDirectory.open(path).begun
+    except ResultsError:
+        return None
 
 
 def known_runs(folder: Path = RESULTS) -> list[KnownRun]:
     """Return the runs in ``folder``, the latest first. A run that cannot be read is listed with the reason."""
-    return [_listed(path) for path in run_folders(folder)]
+    return [_listed(path, begun) for path, begun in run_folders(folder).items()]
 
 
-def _listed(path: Path) -> KnownRun:
-    written = datetime.fromtimestamp(_written(path)).isoformat(" ", "seconds")
+def _listed(path: Path, begun: float | None) -> KnownRun:
+    when = None if begun is None else datetime.fromtimestamp(begun).isoformat(" ", "seconds")
+    tags = " ".join(tags_of(path)) or None
     try:
         state = read_state(RunDirectory.open(path))
     except ResultsError as error:
-        return KnownRun(path.name, written, None, error.message, " ".join(tags_of(path)) or None, note_of(path))
-    tags = " ".join(tags_of(path)) or None
-    return KnownRun(path.name, written, state.total, progress.ending(state), tags, note_of(path))
+        return KnownRun(path.name, when, None, error.message, tags, note_of(path))
+    return KnownRun(path.name, when, state.total, progress.ending(state), tags, note_of(path))
 
 
 def note_of(path: Path) -> str | None:
@@ -102,13 +107,18 @@ def _write_lines(run: RunDirectory, name: str, lines: list[str]) -> None:
 
 
 def run_named(path: Path, folder: Path = RESULTS) -> Path:
-    """Return ``path``; for ``latest``, unless there is such a file, the run of ``folder`` that was written last.
+    """Return ``path``; for ``latest``, unless there is such a file, the last run that this user began in ``folder``.
 
-    Raises ResultsError if ``folder`` holds no run.
+    Runs go on for hours, of other users too: what was written last is nobody's question. Raises ResultsError if
+    ``folder`` holds no run of this user.
     """
     if str(path) != LATEST or path.exists():
         return path
-    folders = run_folders(folder)
-    if not folders:
-        raise ResultsError(f"{folder} holds no run", remedy="`xdplab run smoke` makes one")
-    return folders[0]
+    runs = [run for run, begun in run_folders(folder).items() if begun is not None and _is_mine(run)]
+    if not runs:
+        raise ResultsError(f"{folder} holds no run of yours", remedy="`xdplab run smoke` makes one")
+    return runs[0]
+
+
+def _is_mine(run: Path) -> bool:
+    return (run / "journal.jsonl").stat().st_uid == os.geteuid()

@@ -144,6 +144,11 @@ class RunDirectory:
         return str(self._first()["run_id"])
 
     @property
+    def begun(self) -> float:
+        """When the run was made, in seconds since 1970."""
+        return float(self._first()["time"])
+
+    @property
     def imported(self) -> bool:
         """True if the tables came from other people's logs: they are read unchanged, never rebuilt."""
         return self._first().get("kind") == "import"

@@ -214,4 +214,7 @@ def _run_by_sudo(keeper: list[str], lab: str) -> subprocess.CompletedProcess[str
         raise LabError(
             "making a lab needs root, and sudo asks for a password", remedy=f"`sudo -v` first, or {ask_root}"
         )
-    return subprocess.run(["sudo", "-p", _PROMPT, "--", *keeper], stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(["sudo", "-p", _PROMPT, "--", *keeper], stdout=subprocess.PIPE, text=True, check=False)
+    if not done.stdout:  # it has said why itself, on the terminal
+        raise LabError("making a lab needs root, and sudo did not give it", remedy=ask_root)
+    return done
