@@ -23,9 +23,10 @@ from xdplab.errors import FigureError, NotApplicableError, ResultsError
 from xdplab.figures import paper
 from xdplab.figures.catalogue import figure, view
 from xdplab.figures.draw import draw
-from xdplab.figures.kinds import CUT, OF_ALL_FIGURES, paint
+from xdplab.figures.kinds import CUT, OF_ALL_FIGURES, SHAPES, paint
 from xdplab.figures.marks import Axes, Look, Order, View, Words, marks_frame
 from xdplab.figures.save import provenance, render, save, sheet_of
+from xdplab.figures.scales import BREAK
 from xdplab.figures.styles import FORMATS, STYLES
 
 BUSY = {"mode": synthetic.MODES, "queues": (1, 2), "accesses": (0, 1, 100, 400, 1600, 12800)}
@@ -266,6 +267,46 @@ def test_few_values_on_a_log_axis_are_labelled_each() -> None:
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "4", "32", "700"]
 
 
+@pytest.mark.parametrize("counts", [(0, 100, 400, 1600), (0, 1), (100, 400), (0,)])
+def test_zero_stands_in_a_slot_of_its_own_and_the_rest_of_an_axis_of_counts_is_logarithmic(
+    counts: tuple[int, ...],
+) -> None:
+    ax = plot(({"x": x, "kind": "line", "value": 5.0 + x} for x in counts), x_scale="counts")
+    assert [label.get_text() for label in ax.get_xticklabels()] == [str(x) for x in counts]
+    places = dict(zip(counts, ax.get_xticks(), strict=True))
+    left, right = ax.get_xlim()
+    above = [x for x in counts if x]
+    assert all(np.isclose(places[b] - places[a], np.log10(b / a)) for a, b in pairwise(above))
+    if len(above) > 1:
+        assert (places[above[-1]] - places[above[0]]) / (right - left) > 0.65, "the data have the room"
+    joined = [line for line in ax.lines if line.get_linestyle() not in ("None", "")]
+    assert [x for line in joined for x in line.get_xdata()] == [places[x] for x in above], "no line crosses the break"
+    assert any(line.get_gid() == BREAK for line in ax.lines) == (0 in counts and len(counts) > 1)
+
+
+def test_an_interval_stands_beside_its_marker_where_it_is_seen() -> None:
+    rows = [
+        {"x": x, "kind": "line", "value": 9.0, "low": 8.99, "high": 9.01, "hue": hue} for x in (0, 9) for hue in "ab"
+    ]
+    ax = plot(rows, x_scale="counts")
+    ax.figure.canvas.draw()
+    radius = max(line.get_markersize() for line in ax.lines if line.get_marker() in SHAPES) / 2 * ax.figure.dpi / 72
+    lanes = []
+    for bars in (container.lines[2][0] for container in ax.containers):
+        at = bars.get_transform().transform(bars.get_segments()[0])[0, 0]
+        lanes.append(at - ax.transData.transform((bars.get_segments()[0][0, 0], 9.0))[0])
+    assert min(lanes) > radius
+    assert len(set(lanes)) == 2, "two hues at one place have two intervals"
+
+
+@pytest.mark.parametrize(("hues", "kinds"), [(("",), ("line", "raw")), (("JIT",), ("line",))])
+def test_a_legend_of_one_entry_is_none(hues: tuple[str, ...], kinds: tuple[str, ...]) -> None:
+    ax = plot({"x": "a", "kind": kind, "value": 1.0, "hue": hue} for hue in hues for kind in kinds)
+    handles = [handle for legend in ax.figure.legends for handle in legend.legend_handles]
+    assert all(handle.get_marker() == "None" and handle.get_linestyle() == "None" for handle in handles)
+    assert [text.get_text() for legend in ax.figure.legends for text in legend.get_texts()] == [h for h in hues if h]
+
+
 def test_bars_stand_on_zero_also_where_a_cost_came_out_negative() -> None:
     rows = [{"x": x, "value": value, "low": -9.0, "high": 9.0} for x, value in (("a", -0.3), ("b", -0.6))]
     low, high = plot(rows, Words(bar_values=True)).get_ylim()
@@ -310,8 +351,8 @@ def test_the_head_of_such_an_interval_stays_off_the_title() -> None:
 def test_points_of_two_hues_in_one_place_are_both_seen_and_no_legend_joins_them() -> None:
     rows = [{"kind": "point", "hue": hue, "x": 1.0, "value": 2.0} for hue in "ab"]
     ax = plot([*rows, *({"kind": "fit", "hue": "b", "x": x, "value": x} for x in (1.0, 3.0))], **LOG)
-    first, second = (line.get_markersize() for line in ax.lines if line.get_marker() == "o")
-    assert first > second
+    first, second = (line.get_marker() for line in ax.lines if line.get_marker() in SHAPES)
+    assert first != second
     handles = [handle for legend in ax.figure.legends for handle in legend.legend_handles]
     assert [handle.get_linestyle() == "None" for handle in handles] == [True, False]
 

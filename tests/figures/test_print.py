@@ -64,7 +64,7 @@ def test_the_figure_speaks_of_intervals_only_if_it_has_some() -> None:
 
 def test_an_axis_that_is_not_linear_says_so() -> None:
     found = view("throughput", synthetic.run(workload="chase", vary={"accesses": (0, 1, 100)}))
-    assert found.look.axes.x_scale == "symlog"
+    assert found.look.axes.x_scale == "counts"
     assert "log scale" in found.look.axes.x_label
 
 
@@ -109,9 +109,11 @@ def test_the_colours_are_seaborns() -> None:
 
 
 def test_markers_that_lie_on_each_other_are_both_seen() -> None:
-    sizes = [one.size for one in paint(["native", "generic", "AF_XDP"], "colorblind").values()]
+    paints = list(paint(["native", "generic", "AF_XDP"], "colorblind").values())
+    sizes = [one.size for one in paints]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == len(sizes)
+    assert len({one.shape for one in paints}) == len(paints), "also without colours"
 
 
 def test_evenness_of_several_frame_sizes_is_one_figure(tmp_path: Path) -> None:

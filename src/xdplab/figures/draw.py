@@ -8,39 +8,24 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, floor, log10
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import (
-    FixedFormatter,
-    FixedLocator,
-    FuncFormatter,
-    LogLocator,
-    MaxNLocator,
-    NullFormatter,
-    NullLocator,
-)
 from numpy.typing import NDArray
 
 from xdplab.errors import FigureError, NotApplicableError
-from xdplab.figures import kinds
+from xdplab.figures import kinds, scales
 from xdplab.figures.marks import Look, View
 from xdplab.figures.paper import label_axes, place_caption, place_legend, settle, text_width_in, wrap
 from xdplab.figures.pointer import Group, OnSheet
 from xdplab.figures.styles import Style, applied, style_named
 
 MOST_COLUMNS = 3
-MOST_TICKS = 8
-"""A logarithmic axis with more values than this is labelled by decades, not by its values."""
-MOST_DECADES = 8
-"""The largest number of labels of such an axis; decades between them are left out evenly."""
 
 
 class Sheet(Figure):
@@ -99,8 +84,8 @@ def draw(
         cut, drawn = False, list[Group]()
         for ax, panel in zip(axes.flat, panels, strict=False):
             in_panel = marks[marks["panel"].fillna("") == panel]
-            drawn += _panel(ax, in_panel, look, hues, _places(marks if look.axes.share_x else in_panel, look))
-            _scale_y(ax, marks if look.axes.share_y else in_panel, look)
+            drawn += _panel(ax, in_panel, look, hues, scales.places(marks if look.axes.share_x else in_panel, look))
+            scales.scale_y(ax, marks if look.axes.share_y else in_panel, look)
             kinds.settle_values(ax)
             cut |= kinds.mark_cut_intervals(ax)
             if panel:
@@ -123,8 +108,8 @@ def _draw_onto(ax: Axes, view: View, panels: list[str], style: Style) -> Axes:
         )
     with applied(style):
         hues = _paints(look, marks["hue"])
-        _panel(ax, marks, look, hues, _places(marks, look))
-        _scale_y(ax, marks, look)
+        _panel(ax, marks, look, hues, scales.places(marks, look))
+        scales.scale_y(ax, marks, look)
         kinds.settle_values(ax)
         entries = kinds.legend_entries(marks, look, hues, cut=kinds.mark_cut_intervals(ax))
         ax.set(xlabel=look.axes.x_label, ylabel=look.axes.y_label, title=panels[0])
@@ -190,15 +175,6 @@ def _panel_width(columns: int, style: Style) -> float:
     return (style.width_in - 6 * style.font_pt / 72) / columns - 0.05
 
 
-def _places(marks: pd.DataFrame, look: Look) -> dict[object, float]:
-    """Map an x value to its place on the axis: itself on a scale of numbers, its rank on a categorical one."""
-    if look.axes.x_scale != "category":
-        return {x: float(x) for x in marks["x"].unique()}
-    present = list(dict.fromkeys(marks["x"]))
-    order = [x for x in look.order.x_values if x in present] + [x for x in present if x not in look.order.x_values]
-    return {x: float(rank) for rank, x in enumerate(order)}
-
-
 def _panel(
     ax: Axes, marks: pd.DataFrame, look: Look, hues: dict[str, kinds.Paint], places: dict[object, float]
 ) -> list[Group]:
@@ -208,10 +184,10 @@ def _panel(
     barred = [hue for hue in hues if (marks["kind"].isin(kinds.SIDE_BY_SIDE) & labels.eq(hue)).any()]
     slots = {hue: kinds.slot(barred.index(hue) if hue in barred else 0, len(barred)) for hue in hues}
     spots = _centered(marks, places, {hue: slots[hue].offset for hue in barred})
-    for hue, paint in hues.items():
+    for rank, (hue, paint) in enumerate(hues.items()):
         for kind, group in marks[labels == hue].groupby("kind", sort=False):
             x = np.array([spots[value] for value in group["x"]])
-            series = kinds.Series(ax, x, group, paint, slots[hue])
+            series = kinds.Series(ax, x, group, paint, slots[hue], rank)
             before = set(ax.get_children())
             kinds.KINDS[str(kind)](series, look)
             shapes = tuple(shape for shape in ax.get_children() if shape not in before)
@@ -220,7 +196,7 @@ def _panel(
     rule = look.axes.rules.get(panel, look.axes.rules.get(""))
     if rule is not None:
         ax.axhline(rule, color="0.35", linewidth=mpl.rcParams["axes.linewidth"], linestyle=(0, (4, 2)), zorder=1)
-    _scale_x(ax, look, places)
+    scales.scale_x(ax, look, places)
     _write_notes(ax, look.words.notes.get(panel, ()), hues)
     return drawn
 
@@ -233,85 +209,6 @@ def _centered(marks: pd.DataFrame, places: dict[object, float], offsets: dict[st
         shifts = [offsets[hue] for hue in group["hue"].fillna("").unique()]
         moved[x] = places[x] - (min(shifts) + max(shifts)) / 2
     return moved
-
-
-def _scale_x(ax: Axes, look: Look, places: dict[object, float]) -> None:
-    if look.axes.x_scale == "category":
-        ax.set_xlim(-0.6, len(places) - 0.4)
-        ax.xaxis.set_major_locator(FixedLocator(list(places.values())))
-        ax.xaxis.set_major_formatter(FixedFormatter([str(x) for x in places]))
-        return
-    ticks = sorted(set(places.values()))
-    narrow = ax.get_subplotspec().get_gridspec().ncols > 2  # type: ignore[union-attr]
-    if look.axes.x_scale == "linear":
-        span = max(ticks) - min(ticks) or 1.0
-        ax.set_xlim(look.axes.x_limits or (min(ticks) - 0.03 * span, max(ticks) + 0.05 * span))
-        ax.xaxis.set_major_locator(MaxNLocator(3 if narrow else 6, integer=True, steps=[1, 2, 4, 5, 10]))
-        return
-    if look.axes.x_scale == "symlog":
-        ax.set_xscale("symlog", linthresh=1, linscale=0.6)
-        ax.set_xlim(-0.25 if min(ticks) >= 0 else None, max(ticks) * 1.6 if max(ticks) > 0 else 1)
-    else:
-        ax.set_xscale("log")
-        margin = _margin(min(ticks), max(ticks), 1.4)
-        ax.set_xlim(min(ticks) / margin, max(ticks) * margin)
-        if len(ticks) > MOST_TICKS:
-            _tick_log(ax.xaxis, *ax.get_xlim(), most=3 if narrow else MOST_DECADES)
-            ax.xaxis.set_minor_locator(LogLocator(subs=range(2, 10)))
-            ax.xaxis.set_minor_formatter(NullFormatter())
-            return
-    ax.xaxis.set_major_locator(FixedLocator(ticks))
-    ax.xaxis.set_major_formatter(FixedFormatter([f"{tick:g}" for tick in ticks]))
-    ax.xaxis.set_minor_locator(NullLocator())
-
-
-def _scale_y(ax: Axes, marks: pd.DataFrame, look: Look) -> None:
-    """Give the axis to the values; an interval of two repetitions may leave it, and is seen to."""
-    low, high = _reach(marks, list(look.axes.rules.values()) if look.axes.share_y else [])
-    if look.axes.y_scale == "log":
-        low = max(low, marks["value"].min() / 3)
-        # Text above the highest mark stays below the panel's title.
-        room = (high / low) ** 0.12 if "label" in marks and marks["label"].notna().any() else 1.0
-        # So does text below the lowest one above the axis' line.
-        under = (high / low) ** 0.2 if marks["kind"].eq("below").any() else 1.0
-        _scale_log(ax, low / under, high * room)
-        return
-    if look.axes.from_zero:
-        low, high = min(low, 0.0), max(high, 0.0)
-    span = high - low or 1.0
-    room = 0.15 if look.words.bar_values else 0.08 + 0.13 * len(ax.texts)
-    around = (low - (0.08 * span if low < 0 or not look.axes.from_zero else 0), high + room * span)
-    ax.set_ylim(look.axes.y_limits or around)
-    ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-
-
-def _scale_log(ax: Axes, low: float, high: float) -> None:
-    ax.set_yscale("log")
-    margin = _margin(low, high, 1.5)
-    ax.set_ylim(low / margin, high * margin)
-    _tick_log(ax.yaxis, low, high)
-    ax.yaxis.set_minor_locator(NullLocator())
-
-
-def _margin(low: float, high: float, least: float) -> float:
-    """Return the factor beyond the outermost marks of a logarithmic axis: a twentieth of it, so that none is cut."""
-    return max(least, float((high / low) ** 0.05))
-
-
-def _tick_log(axis: Axis, low: float, high: float, most: int = MOST_DECADES) -> None:
-    decades = floor(log10(high)) - ceil(log10(low)) + 1
-    axis.set_major_locator(LogLocator(subs=(1.0,) if decades > 1 else (1.0, 2.0, 5.0), numticks=most))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.10g}"))
-
-
-def _reach(marks: pd.DataFrame, rules: list[float]) -> tuple[float, float]:
-    """Return from where to where values and the nearer part of their intervals go; none of them below 0 by that."""
-    values = marks["value"]
-    low, high = kinds.near_interval(marks)
-    low = low.clip(lower=0) if values.min() >= 0 else low
-    ends = [values.min(), values.max(), low.min(), high.max(), *rules]
-    numbers = [float(end) for end in ends if not np.isnan(end)]
-    return min(numbers), max(numbers)
 
 
 def _write_notes(ax: Axes, notes: tuple[tuple[str, str], ...], hues: dict[str, kinds.Paint]) -> None:

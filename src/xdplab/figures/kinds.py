@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.markers import CARETDOWN, CARETUP
 from matplotlib.patches import Patch
 from matplotlib.text import Annotation
+from matplotlib.transforms import offset_copy
 from numpy.typing import NDArray
 
 from xdplab.figures.marks import Look
@@ -32,6 +33,7 @@ VALUE_ROOM = 0.12
 """Share of an axis that values above bars need at its end."""
 MOST_DECIMALS = 4  # of such a value
 CUT = "interval goes on"
+REPETITION = "one repetition"
 NEAR_SHARE = 0.35
 """Of a panel's greatest value: as far beside its mark an interval gets room on the axis."""
 MOST_LISTED = 20  # colours: a longer list is a scale
@@ -52,11 +54,15 @@ DASHES: tuple[Any, ...] = (
 
 
 SIZES = (1.25, 0.95, 0.65)
+SHAPES = ("o", "D", "P", "v", "*", "<")
+"""None of them is the shape of a status."""
+SHAPE_SIZES = {"D": 0.9, "P": 1.25, "v": 1.1, "*": 1.6, "<": 1.1}
+"""By which factor a shape's size differs from a circle's that looks as large."""
 
 
 @dataclass(frozen=True)
 class Paint:
-    """What distinguishes a hue: its colour, a dash for readers who cannot see colours, and its marker's size.
+    """What distinguishes a hue: its colour; a dash and a shape for readers who cannot see colours; its marker's size.
 
     Later hues have smaller markers, so that both of two overlapping markers are visible.
     """
@@ -64,6 +70,12 @@ class Paint:
     color: Color
     dash: Any
     size: float = 1.0
+    shape: str = "o"
+
+    @property
+    def marker_size(self) -> float:
+        """The size of the marker in its shape, in points."""
+        return float(mpl.rcParams["lines.markersize"] * self.size**0.5 * SHAPE_SIZES.get(self.shape, 1.0))
 
 
 @dataclass(frozen=True)
@@ -130,7 +142,7 @@ def _free(taken: set[int]) -> Iterator[int]:
 
 
 def _paint(color: Color, at: int) -> Paint:
-    return Paint(color, DASHES[at % len(DASHES)], SIZES[at % len(SIZES)])
+    return Paint(color, DASHES[at % len(DASHES)], SIZES[at % len(SIZES)], SHAPES[at % len(SHAPES)])
 
 
 def _colors(palette: str, most: int) -> list[Color]:
@@ -169,13 +181,17 @@ def near_interval(marks: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """The marks of one panel, hue and kind, and how they stand there; ``places`` are along the x axis."""
+    """The marks of one panel, hue and kind, and how they stand there; ``places`` are along the x axis.
+
+    ``rank`` is the hue's among those of the figure.
+    """
 
     ax: Axes
     places: Array
     marks: pd.DataFrame
     paint: Paint
     slot: Slot = Slot()
+    rank: int = 0
 
     @property
     def x(self) -> Array:
@@ -201,7 +217,18 @@ class Series:
         return np.asarray(share * self.slot.width * ((np.arange(len(self.marks)) * 0.618034) % 1.0 - 0.5))
 
 
-def _errors(series: Series, color: Color) -> None:
+LANES = 3
+"""Beside a marker so many hues have a lane of their own for their intervals."""
+
+
+def _beside(series: Series, side: int) -> Any:
+    """Return the transformation to the hue's lane on one side of its markers: an interval behind one is not seen."""
+    sheet: Any = series.ax.figure
+    points = side * mpl.rcParams["lines.markersize"] * (1.1 + 0.8 * (series.rank % LANES))
+    return offset_copy(series.ax.transData, sheet, x=points, y=0.0, units="points")
+
+
+def _errors(series: Series, color: Color, *, beside: bool = False) -> None:
     marks = series.marks
     has_interval = marks["low"].notna().to_numpy()
     if not has_interval.any():
@@ -209,22 +236,27 @@ def _errors(series: Series, color: Color) -> None:
     value = series.values[has_interval]
     reach = np.vstack([value - marks["low"].to_numpy()[has_interval], marks["high"].to_numpy()[has_interval] - value])
     thin = mpl.rcParams["lines.linewidth"] * 0.7
-    cap = mpl.rcParams["lines.markersize"] * 0.45
+    cap = mpl.rcParams["lines.markersize"] * (0.35 if beside else 0.45)
+    place = {"transform": _beside(series, 1)} if beside else {}
     series.ax.errorbar(
-        series.x[has_interval], value, yerr=reach, fmt="none", ecolor=color, elinewidth=thin, capsize=cap, capthick=thin
-    )
+        series.x[has_interval], value, yerr=reach, fmt="none", ecolor=color, elinewidth=thin, capsize=cap,
+        capthick=thin, **place,
+    )  # fmt: skip
 
 
-def _markers(series: Series, color: Color, shape: str = "", size: float = 1.0) -> None:
-    status = statuses(series.marks)
+def _markers(series: Series, color: Color, shape: str = "") -> None:
+    """The hue's markers; hollow ones of ``shape`` mean something else, and other statuses have shapes of their own."""
+    status, paint = statuses(series.marks), series.paint
     for name, look in STATUSES.items():
         mask = (status == name).to_numpy()
         if mask.any():
             filled = name == "valid" and not shape
-            marker = shape if shape and name == "valid" else look.marker
+            marker = (shape or paint.shape) if name == "valid" else look.marker
+            size = paint.marker_size if filled else mpl.rcParams["lines.markersize"]
             series.ax.plot(
                 series.x[mask], series.values[mask], linestyle="none", marker=marker, color=color, zorder=3,
-                markerfacecolor=color if filled else "white", markersize=size * mpl.rcParams["lines.markersize"],
+                markerfacecolor=color if filled else "white", markersize=size,
+                markeredgewidth=0.0 if filled else 0.25 * mpl.rcParams["lines.markersize"],
             )  # fmt: skip
 
 
@@ -268,19 +300,20 @@ def _write_values(series: Series) -> None:
 
 
 def line(series: Series, look: Look) -> None:
-    """Connected markers by rising x; invalid ones stand beside the line."""
+    """Connected markers by rising x; invalid ones stand beside the line, and so does zero before an axis' break."""
     series = series.by_x()
     paint, joined = series.paint, (statuses(series.marks) != "invalid").to_numpy()
+    if look.axes.x_scale == "counts":
+        joined = joined & series.marks["x"].ne(0).to_numpy()
     series.ax.plot(series.x[joined], series.values[joined], color=paint.color, linestyle=paint.dash, zorder=2)
-    _errors(series, paint.color)
-    _markers(series, paint.color, size=paint.size)
+    _errors(series, paint.color, beside=True)
+    _markers(series, paint.color)
 
 
 def point(series: Series, look: Look) -> None:
     """Markers by themselves, above their bar where there are bars; diamonds where they mean something else."""
-    _errors(series, series.color)
-    shape = "D" if look.words.point_label else ""
-    _markers(series, series.color, shape, 1.0 if series.slot.width else series.paint.size)
+    _errors(series, series.color, beside=not series.slot.width)
+    _markers(series, series.color, "D" if look.words.point_label else "")
 
 
 def beside(series: Series, look: Look) -> None:
@@ -305,11 +338,12 @@ def dots(series: Series, look: Look) -> None:
 
 
 def raw(series: Series, look: Look) -> None:
-    """Each repetition as a small ring, spread a little where there is room beside a bar."""
+    """Each repetition as a small ring: spread a little in the room of a bar, else left of the hue's marker."""
     size, thin = mpl.rcParams["lines.markersize"] * 0.45, mpl.rcParams["lines.linewidth"] * 0.5
+    place = {} if series.slot.width else {"transform": _beside(series, -1)}
     series.ax.plot(
         series.x + series.spread(0.5), series.values, linestyle="none", marker="o", markersize=size,
-        markeredgewidth=thin, markeredgecolor=series.color, markerfacecolor="none", zorder=2.5,
+        markeredgewidth=thin, markeredgecolor=series.color, markerfacecolor="none", zorder=2.5, **place,
     )  # fmt: skip
 
 
@@ -386,7 +420,10 @@ def mark_cut_intervals(ax: Axes) -> bool:
             for (x, bottom), (_, top) in bars.get_segments():
                 for end, beyond, marker in ((low, bottom < low, CARETDOWN), (high, top > high, CARETUP)):
                     if beyond:
-                        ax.plot(x, end, marker=marker, color=bars.get_color()[0], clip_on=False, zorder=4, gid=CUT)
+                        ax.plot(
+                            x, end, marker=marker, color=bars.get_color()[0], clip_on=False, zorder=4, gid=CUT,
+                            transform=bars.get_transform(),
+                        )  # fmt: skip
                         cut = True
     return cut
 
@@ -396,7 +433,8 @@ def legend_entries(
 ) -> list[tuple[Artist, str]]:
     """Return (handle, label) for the hues, then for each status and kind that the figure shows.
 
-    ``cut``: an interval leaves an axis.
+    ``cut``: an interval leaves an axis. A legend of one hue or of the ring alone would tell nothing apart: of it, the
+    hue's name is left.
     """
     barred = marks["kind"].isin((*SIDE_BY_SIDE, "stack")).any()
     named = [(hue, paint) for hue, paint in hues.items() if hue]
@@ -411,19 +449,23 @@ def legend_entries(
     if look.words.point_label and marks["kind"].eq("point").any():
         entries.append((_loose("D"), look.words.point_label))
     if marks["kind"].eq("raw").any():
-        entries.append((_loose("o", 0.45), "one repetition"))
+        entries.append((_loose("o", 0.45), REPETITION))
     if marks["kind"].eq("below").any():
         entries.append((_loose("v"), look.words.legend.get("below", "below this")))
     if cut:
         entries.append((_loose(CARETDOWN), CUT))
+    if len(entries) == 1 and (named or entries[0][1] == REPETITION):
+        return [(Line2D([], [], linestyle="none"), hue) for hue, _ in named]
     return entries
 
 
 def _handle(paint: Paint, *, barred: bool, lined: bool) -> Artist:
     if barred:
         return Patch(facecolor=paint.color)
-    size = paint.size * mpl.rcParams["lines.markersize"]
-    return Line2D([], [], color=paint.color, linestyle=paint.dash if lined else "none", marker="o", markersize=size)
+    dash: Any = paint.dash if lined else "none"
+    return Line2D(
+        [], [], color=paint.color, linestyle=dash, marker=paint.shape, markersize=paint.marker_size, markeredgewidth=0.0
+    )
 
 
 def _status_handle(status: Status, barred: bool) -> Artist:

@@ -28,7 +28,7 @@ COLUMNS = (
     "points",  # point_id of what is shown, comma-separated
     "label",  # text beside the mark
 )
-Scale = Literal["category", "linear", "log", "symlog"]
+Scale = Literal["category", "linear", "log", "counts"]
 Middle = Literal["mean", "median"]
 DEFAULT_PALETTE, NO_BACKENDS = "colorblind", "viridis"
 """The palette in which hues of all figures have their places; and one for hues that are none of them (places, steps of

@@ -100,7 +100,7 @@ def hue_order(request: FigureRequest) -> tuple[str, ...]:
     return label_order(believable(request.trials, request.value), request.layout.hue, alone=False)
 
 
-PALETTES = {"mode": "colorblind", "program_name": "colorblind:3"}
+PALETTES = {"mode": "colorblind", "program_name": "colorblind:3", "quantile": "viridis"}
 
 
 def palette_of(hue: Sequence[str]) -> str:
@@ -152,7 +152,7 @@ RATES = {
     "offered_pps": ("pps", "offered rate"),
 }
 ACCESSES = "memory accesses per packet (N)"
-LOG_ACCESSES = "accesses per packet (N; log scale from 1)"
+LOG_ACCESSES = "accesses per packet (N, log scale)"
 
 
 def _rate_view(
@@ -167,7 +167,7 @@ def _rate_view(
 
 def throughput(request: FigureRequest) -> View:
     """Forwarding rate against N."""
-    return _rate_view(request, "line", LOG_ACCESSES, "symlog")
+    return _rate_view(request, "line", LOG_ACCESSES, "counts")
 
 
 def baseline(request: FigureRequest) -> View:
@@ -200,7 +200,7 @@ def busy(request: FigureRequest) -> View:
     """Busy CPUs in the window against N: the DUT's, or the whole machine's where TG and DUT share it."""
     marks = collect(unlimited(labelled(request)), request.figure, "line")
     whose = "DUT" if request.value.startswith("cpu_") else "whole machine"
-    look = Look(Axes(LOG_ACCESSES, f"busy CPUs ({whose})", "symlog"))
+    look = Look(Axes(LOG_ACCESSES, f"busy CPUs ({whose})", "counts"))
     return described(request, marks, look, "CPU time is counted by clock ticks: coarse over one window.")
 
 

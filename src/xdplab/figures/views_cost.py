@@ -118,5 +118,5 @@ def counters(request: FigureRequest) -> View:
     silent = request.trials["silent"].iloc[0]
     names = request.trials["counter"].unique()
     title = str(names[0]) if len(names) == 1 else ""  # several name their panels
-    look = Look(Axes(LOG_ACCESSES, title, "symlog", share_y=False))
+    look = Look(Axes(LOG_ACCESSES, title, "counts", share_y=False))
     return described(request, marks, look, f"0 in every trial: {silent}." if silent else "")
