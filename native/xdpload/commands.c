@@ -3,6 +3,7 @@
 #include "actions.h"
 #include "alternate.h"
 #include "attach.h"
+#include "entries.h"
 #include "fail.h"
 #include "json.h"
 #include "records.h"
@@ -18,7 +19,7 @@
 
 static void fill(const struct program *program, char *arguments) {
     (void)arguments;
-    if (!fill_tables(program, program->entries))
+    if (!fill_tables(program, program->named) || !fill_entries(program, program->entries))
         return;
     json_begin("filled");
     json_end();

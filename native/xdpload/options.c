@@ -51,6 +51,8 @@ static const struct option_row ROWS[] = {
      "load this program of the object too: of its others, none is loaded"},
     {"map", "MAP=KEY=VALUE", NULL, add_setting, AT(map), 0, 0,
      "an entry of a map of programs, devices or CPUs, put in by `fill`: NAME, or device=IF,program=NAME"},
+    {"entries", "MAP=FILE", NULL, add_setting, AT(entries), 0, 0,
+     "entries of a map of data, put in by `fill`: FILE has all keys, then all values"},
     {"keep-pins", NULL, NULL, option_flag, AT(keep_pins), 0, 0,
      "share maps pinned by name in /sys/fs/bpf; without it they are not pinned, and begin empty"},
     {"share-maps", "ID,ID,...", NULL, option_text, AT(share_maps), 0, 0,

@@ -7,7 +7,7 @@
 
 enum mode { MODE_NONE, MODE_NATIVE, MODE_GENERIC, MODE_OFFLOAD };
 
-// One NAME=VALUE of --rodata, --init, --max-entries or --map.
+// One NAME=VALUE of --rodata, --init, --max-entries, --map or --entries.
 struct setting {
     const char *name;
     const char *value;
@@ -28,6 +28,7 @@ struct options {
     bool keep_pins;
     struct settings also; // names alone
     struct settings map;
+    struct settings entries;
     const char *share_maps; // ids, in the object's order; the program is not attached then
     struct settings rodata;
     struct settings init;

@@ -97,7 +97,8 @@ static void open_counting(struct program *program, const struct options *options
 }
 
 void open_program(struct program *program, const struct options *options) {
-    program->entries = &options->map;
+    program->named = &options->map;
+    program->entries = &options->entries;
     open_object(program, options);
     if (options->count_actions)
         open_counting(program, options);

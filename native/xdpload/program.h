@@ -11,7 +11,8 @@ struct program {
     struct bpf_program *handle;
     int fd;
     unsigned id;                    // once it is loaded
-    const struct settings *entries; // for its maps
+    const struct settings *named;   // entries of its maps that name programs, devices, CPUs
+    const struct settings *entries; // files of entries of its other maps
     long long open_ns;
 };
 

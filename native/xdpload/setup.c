@@ -64,7 +64,7 @@ static struct content read_content(const char *path) {
     return content;
 }
 
-static bool is_per_cpu(const struct bpf_map *map) {
+bool is_per_cpu(const struct bpf_map *map) {
     enum bpf_map_type type = bpf_map__type(map);
     return type == BPF_MAP_TYPE_PERCPU_ARRAY || type == BPF_MAP_TYPE_PERCPU_HASH ||
            type == BPF_MAP_TYPE_LRU_PERCPU_HASH;

@@ -12,3 +12,4 @@ void set_constants(struct bpf_object *object, const struct settings *settings);
 // setup.c
 void resize_maps(struct bpf_object *object, const struct settings *settings);
 void fill_maps(struct bpf_object *object, const struct settings *settings);
+bool is_per_cpu(const struct bpf_map *map);

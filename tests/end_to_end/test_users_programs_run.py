@@ -57,7 +57,7 @@ PORTS = {"ports": {0: {"device": "own0", "program": "leave"}}}
 KEYS: list[dict[str, Any]] = [
     {"function": "enter", "action": "drop", "maps": {"jump": {1: "last"}}},
     {"function": "hand_on", "action": "redirect", "maps": PORTS, "setup": [["sh", "veth.sh", "own0"]]},
-    {"function": "ask", "action": "drop", "rodata": {"limits": {"high": 7}}, "setup": [["sh", "fill.sh"]]},
+    {"function": "ask", "action": "drop", "rodata": {"limits": {"high": 7}}, "maps": {"asked": "asked.csv"}},
     {"function": "route", "action": "redirect", "setup": [["sh", "veth.sh", "own1"], ["sh", "-c", ROUTE]]},
 ]
 
@@ -70,7 +70,7 @@ def test_programs_chosen_by_function_do_what_their_plan_says(lab: Lab, lab_name:
     (tmp_path / "src/own.bpf.c").write_text(PROGRAMS)
     (tmp_path / "inc/verdict.h").write_text("#define VERDICT VERDICT_IS\n")
     (tmp_path / "veth.sh").write_text(VETH)
-    (tmp_path / "fill.sh").write_text("bpftool map update name asked key 0 0 0 0 value 1 0 0 0")
+    (tmp_path / "asked.csv").write_text("key,value\n0,1\n")
     points = {"mode": "native", "program": [FILE | keys for keys in KEYS]}
     text = plan(json.dumps([{"points": points, "traffic": {"load": "20kpps"}}]))
     for _ in range(2):  # in one lab: the first leaves it as it was

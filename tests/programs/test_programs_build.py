@@ -252,7 +252,8 @@ def test_a_program_of_an_object_is_chosen_by_its_function(own, cache, tmp_path, 
 def test_programs_that_a_setup_or_its_files_name_are_loaded_too(own, cache, tmp_path):
     names = ["called", "a_name_of_more_than_fifteen", "in_a_script", "needless"]
     more = "".join(f'SEC("xdp") int {name}(struct xdp_md *ctx) {{ return 0; }}\n' for name in names)
-    own.write_text(PASS + more)
+    jump = 'struct { int (*type)[3], (*max_entries)[4], (*key_size)[4], (*value_size)[4]; } jump SEC(".maps");\n'
+    own.write_text(PASS + jump + more)
     (tmp_path / "fill.sh").write_text("bpftool map update name jump value name in_a_script")
     setup = [
         ["sh", "-c", "bpftool map update name jump value name called"],

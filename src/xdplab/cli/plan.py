@@ -76,7 +76,7 @@ def plan(lab_name: str | None, plan: str, view: PlanView, as_json: bool) -> None
     chosen = plans.load_plan(file, to_measure=False)
     require_labs(lab_name, chosen)
     trials = run_files.plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(view.only))
-    run_files.require_frames(trials)
+    run_files.require_files(trials)
     show(_each(trials) if view.dry_run else _by_mode(trials), as_json=as_json)
     if not as_json:
         tell(plans.extent(chosen, trials))

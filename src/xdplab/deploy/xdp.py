@@ -151,7 +151,8 @@ class RecordCounts:
 class XdpRequest:
     """What xdpload loads, and how. ``mode`` none loads without attaching; paths are on the host.
 
-    ``options`` are more of its options, such as those that choose the program. With ``count_actions``, 17 instructions
+    ``options`` are more of its options, such as those that choose the program. ``init`` fills maps when the program is
+    loaded, ``entries`` when `XdpLoader.fill` says so; both are files. With ``count_actions``, 17 instructions
     before the program count its actions: this changes its cost. With ``share_maps``, the ids of another load's maps, it
     is not attached: `exchange` puts it in the other's place.
     """
@@ -164,6 +165,7 @@ class XdpRequest:
     rodata: Mapping[str, Any] = field(default_factory=dict)
     init: Mapping[str, str] = field(default_factory=dict)
     max_entries: Mapping[str, int | str] = field(default_factory=dict)
+    entries: Mapping[str, str] = field(default_factory=dict)
     count_actions: bool = False
     share_maps: tuple[int, ...] | None = None
     options: tuple[str, ...] = ()
@@ -172,7 +174,12 @@ class XdpRequest:
         """Return the command line."""
         named = [("--section", self.section), ("--program", self.program)]
         rodata = {name: int(v) if isinstance(v, bool) else v for name, v in self.rodata.items()}
-        pairs = [("--rodata", rodata), ("--init", self.init), ("--max-entries", self.max_entries)]
+        pairs = [
+            ("--rodata", rodata),
+            ("--init", self.init),
+            ("--max-entries", self.max_entries),
+            ("--entries", self.entries),
+        ]
         argv = [binary, "--object", self.object, "--interface", self.interface, "--mode", self.mode]
         argv += [word for option, value in named if value is not None for word in (option, value)]
         argv += [*self.options, *["--count-actions"] * self.count_actions]
@@ -232,8 +239,8 @@ class XdpLoader(ToolSession):
         return fields(FreshRuns, self.ask(f"fresh {rounds} {runs}", "fresh"))
 
     def fill(self) -> None:
-        """Put the entries that ``--map`` named into the maps. Raises ProgramError."""
-        if "--map" in self.request.options:
+        """Put the plan's entries into the maps of this load, and read them back. Raises ProgramError."""
+        if self.request.entries or "--map" in self.request.options:
             self.ask("fill", "filled")
 
     def count(self) -> int:

@@ -8,6 +8,7 @@ reference pages. Code that acts on a factor reads it from the point by its name:
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from xdplab.compiler import flags_of, place_of
+from xdplab.plan import maps
 from xdplab.plan.imix import imix_of, require_mix, words_of
 from xdplab.text import unit_of
 
@@ -177,23 +179,6 @@ def _checked_constants(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-Entry = Annotated[str, Field(pattern=r"^[^\s=,]+$")] | int
-Entries = dict[Entry, Entry | dict[Annotated[str, Field(pattern=r"^[a-z_]+$")], Entry]]
-
-
-def entries(given: Mapping[str, Mapping[str | int, Any]]) -> tuple[tuple[str, str, str], ...]:
-    """Return each entry as map, key and value; the fields of a value are ``device=v0,program=count``."""
-    return tuple(
-        (name, str(key), ",".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value))
-        for name, entries in sorted(given.items())
-        for key, value in entries.items()
-    )
-
-
-def _maps_cell(value: Iterable[tuple[str, str, str]]) -> str:
-    return " ".join(f"{name}[{key}]={entry}" for name, key, entry in value) or "none"
-
-
 def _rodata_cell(value: Iterable[tuple[str, int]]) -> str:
     return " ".join(f"{name}={number}" for name, number in value) or "none"
 
@@ -204,6 +189,11 @@ def _setup(given: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
 
 def _setup_cell(value: Iterable[Iterable[str]]) -> str:
     return "; ".join(shlex.join(argv) for argv in value) or "none"
+
+
+def _named_setup(level: str) -> str:
+    """Commands are long, and stand in the plan: a label only tells two of them apart."""
+    return "setup " + ("none" if level == "none" else hashlib.sha256(level.encode()).hexdigest()[:7])
 
 
 DeviceValue = bool | int | str
@@ -397,15 +387,17 @@ FACTORS: tuple[Factor, ...] = (
            Annotated[dict[str, int | bool | list[Any] | dict[str, Any]], AfterValidator(_checked_constants)], {},
            "a user's program: the constants it is loaded with",
            form=Form(canonical=constants, cell=_rodata_cell, applies=_own_file, absent=())),
-    Factor("maps", "program", "program", dict[str, Entries], {},
-           "a user's program: entries of its maps of programs, devices and CPUs",
-           form=Form(canonical=entries, cell=_maps_cell, applies=_own_file, absent=())),
+    Factor("maps", "program", "program", Annotated[dict[str, maps.Contents], AfterValidator(maps.checked_maps)], {},
+           "a user's program: entries of its maps, by name, or a CSV or JSON file that has them",
+           shown=Labels(full=maps.label),
+           form=Form(canonical=maps.entries, cell=maps.cell, applies=_own_file, absent=())),
     Factor("pinned", "program", "program", Literal["anew", "keep"], "anew",
            "a user's program: whether maps pinned by name begin empty in each load, or keep what they had",
            shown=Labels(full="pinned maps {}".format),
            form=Form(applies=_own_file, absent="anew")),
     Factor("setup", "program", "program", list[list[Word]], [],
            "a user's program: commands on the DUT once it is attached",
+           shown=Labels(full=_named_setup),
            form=Form(canonical=_setup, cell=_setup_cell, applies=_own_file, absent=())),
     Factor("frames", "program", "program", str | None, None, "a user's program: the pcap whose frames are sent",
            form=Form(path=True, cell=lambda value: value or "none", applies=_own_file)),
@@ -530,6 +522,8 @@ def _hashed(factor: Factor, value: Any) -> Any:
     """A file is known by its name, whatever its folder; what a folder of headers had is in the program's SHA-256."""
     if factor.name == "cflags":
         return tuple(flag for flag in value if place_of(flag) is None)
+    if factor.name == "maps":
+        return maps.named_only(value)
     return Path(value).name if factor.form.path and value is not None else value
 
 

@@ -393,6 +393,9 @@ def _place(program: dict[str, Any], folder: Path) -> None:
     for key in PATHS:
         if program[key] is not None:
             program[key] = str((folder / program[key]).resolve())
+    for name, contents in program["maps"].items():
+        if isinstance(contents, str):
+            program["maps"][name] = str((folder / contents).resolve())
     program["cflags"] = placed(program["cflags"], (folder.resolve(), Path(program["file"]).parent))
     if program["sources"] is not None:
         program["sources"] = [str((folder / path).resolve()) for path in program["sources"]]

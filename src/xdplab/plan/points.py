@@ -17,6 +17,7 @@ from xdplab.errors import PlanError
 from xdplab.plan import factors
 from xdplab.plan.factors import FACTORS, Arrangement, Factor, of_program, parse_line_share, parse_load, parse_share
 from xdplab.plan.imix import cycle_of, mean_bytes
+from xdplab.plan.maps import files_of
 from xdplab.plan.model import Block, Plan, UserProgramFile, files_named
 from xdplab.text import many
 
@@ -239,7 +240,9 @@ def content_sha256(program: ProgramFactors) -> str:
     folder = Path(program.file).resolve().parent
     beside = [(os.path.relpath(path, folder), path) for path in program.sources]
     program_sha256 = file_sha256(program.file, "program.file")
+    filling = [(f"maps.{name}", path) for name, path in files_of(program.maps).items()]
     others = [f"{name} {file_sha256(path, 'program.file')}" for name, path in sorted([*beside, *program.setup_files])]
+    others += [f"{name} {file_sha256(path, f'program.{name}')}" for name, path in filling]
     return hashlib.sha256("\n".join([program_sha256, *others]).encode()).hexdigest() if others else program_sha256
 
 

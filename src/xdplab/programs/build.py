@@ -12,20 +12,34 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from xdplab.compiler import FLAGS, bpf_include_flags, compiler_version, find_clang, run_tool, words_of
-from xdplab.plan.factors import constants, entries
+from xdplab.lazy import lazy
+from xdplab.plan.factors import constants
 from xdplab.programs.contents import map_contents, user_state
 from xdplab.programs.disassembly import disassemble
 from xdplab.programs.image import Image, named_by, read_image
 from xdplab.programs.source import source, user_source
 from xdplab.programs.spec import ProgramSpec, UserProgram
 
+maps = lazy("xdplab.programs.maps")  # few programs have entries
+
 _OF_A_LAB = ("xlated.*", "jited.*", "load.json", "proof*.json", "work.json", "counting.bpf.o", "workload_user.txt")
 # Without it clang stops unrolling at 16384 instructions and keeps a loop.
 _UNROLL_FLAGS = ("-Werror=pass-failed", "-mllvm", "-pragma-unroll-threshold=1000000000")
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What fills a program's maps: the bytes of all keys and then of all values, by map; and entries that name
+    programs, devices or CPUs, which the loader resolves, as ``MAP=KEY=VALUE``."""
+
+    data: Mapping[str, bytes]
+    named: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -57,8 +71,8 @@ class BuiltProgram:
             options += ["--also", name]
         for place, number in constants(program.rodata):
             options += ["--rodata", f"{place}={number}"]
-        for name, key, entry in entries(program.maps):
-            options += ["--map", f"{name}={key}={entry}"]
+        for entry in self.filling.named:
+            options += ["--map", entry]
         return [*options, "--keep-pins"] if program.pinned == "keep" else options
 
     @property
@@ -71,6 +85,15 @@ class BuiltProgram:
         texts += [Path(path).read_text(errors="replace") for path in program.setup_files.values()]
         words = [word for text in texts for word in re.findall(r"\w+", text)]
         return named_by(self.object.read_bytes(), words, self.image.name)
+
+    @cached_property
+    def filling(self) -> Filling:
+        """What the plan puts into the maps of a user's program. Raises PlanError naming map, field and range."""
+        program = self.program
+        if isinstance(program, ProgramSpec) or not program.maps:
+            return Filling({}, ())
+        filled: Filling = maps.filling(program.maps, self.object.read_bytes(), Path(program.file).name)
+        return filled
 
     @property
     def init_files(self) -> dict[str, Path]:

@@ -96,6 +96,11 @@ def named_by(data: bytes, names: Iterable[str], besides: str) -> list[str]:
     )
 
 
+def section_of(data: bytes, name: str) -> bytes:
+    """Return a section of an ELF object, empty if it has none. Raises ProgramError."""
+    return _reading(data, lambda reader: reader.section(name))
+
+
 DAMAGED = (
     ELFError,
     ConstructError,
@@ -205,6 +210,9 @@ class _Reader:
     def _programs(self) -> str:
         executable = [part.name for part in self.sections if part["sh_flags"] & 4 and part.name != ".text"]
         return ", ".join(executable) or "none"
+
+    def section(self, name: str) -> bytes:
+        return self._bytes(name) if name in self.names else b""
 
     def _bytes(self, name: str) -> bytes:
         part = self.sections[self.names.index(name)]

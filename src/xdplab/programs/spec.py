@@ -12,10 +12,10 @@ from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from xdplab import compiler
-    from xdplab.plan import factors
+    from xdplab.plan import factors, maps
 else:
     compiler = lazy("xdplab.compiler")
-    factors = lazy("xdplab.plan.factors")
+    factors, maps = lazy("xdplab.plan.factors"), lazy("xdplab.plan.maps")
 
 WORKLOADS = ("array", "packet", "chase", "lookup")
 OPS = ("read", "write")
@@ -116,7 +116,7 @@ class UserProgram:
     """A user's own XDP program: a C file (or a BPF object), measured unchanged; its N is null.
 
     ``action`` is what it does to the test frames and says which counters make the verdict. ``function`` chooses one of
-    several programs. ``maps`` has entries by map and key. ``setup`` are commands for the DUT after it is attached,
+    several programs. ``maps`` has a plan's entries by map. ``setup`` are commands for the DUT after it is attached,
     ``setup_files`` the files that they name, ``frames`` is a pcap to send instead of the test frames.
 
     Raises PlanError naming the field.
@@ -130,7 +130,7 @@ class UserProgram:
     frames: str | None = None
     function: str | None = None
     cflags: tuple[str, ...] = ()
-    maps: Mapping[str, Mapping[str | int, Any]] = field(default_factory=dict)
+    maps: Mapping[str, Any] = field(default_factory=dict)
     pinned: str = "anew"
     setup_files: Mapping[str, str] = field(default_factory=dict)
 
@@ -138,6 +138,7 @@ class UserProgram:
         _one_of("action", self.action, get_args(factors.Action))
         try:
             factors.constants(self.rodata)
+            maps.checked_maps(dict(self.maps))
             flags = compiler.flags_of(self.cflags)
         except ValueError as error:
             raise PlanError(f"program: {error}") from None

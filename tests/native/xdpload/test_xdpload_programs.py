@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
 import subprocess
 from pathlib import Path
 
@@ -136,6 +137,56 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "no such field": ((*FIRST, "--rodata", "limits.in.shallow=6"), r"there is no .shallow in limits.in"),
     "too large a number": ((*FIRST, "--rodata", "limits.high=65536"), "65536 does not fit into 2 bytes"),
 }
+
+
+DATA = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#define MAP(name, kind, flags) struct { __uint(type, kind); __uint(max_entries, 70000); __uint(map_flags, flags); \\
+    __type(key, __u64); __type(value, __u32); } name SEC(".maps")
+MAP(plain, BPF_MAP_TYPE_HASH, 0);
+MAP(spread, BPF_MAP_TYPE_PERCPU_HASH, 0);
+MAP(nets, BPF_MAP_TYPE_LPM_TRIE, BPF_F_NO_PREALLOC);
+SEC("xdp") int sum(struct xdp_md *ctx)
+{
+    __u64 key = 32 | 69999ULL << 32;
+    __u32 *plainly = bpf_map_lookup_elem(&plain, &key), *on_cpu = bpf_map_lookup_elem(&spread, &key),
+          *net = bpf_map_lookup_elem(&nets, &key);
+    return plainly && on_cpu && net && *plainly == 69999 && *on_cpu == 69999 && *net == 69999 ? XDP_TX : XDP_DROP;
+}
+char LICENSE[] SEC("license") = "GPL";
+"""
+
+
+def _entries(folder: Path, count: int) -> str:
+    """Write entries whose keys are also prefixes of 32 bits."""
+    keys, values = (struct.pack(f"<{count}{kind}", *numbers) for kind, numbers in (
+        ("Q", (32 | n << 32 for n in range(count))), ("I", range(count))
+    ))  # fmt: skip
+    (folder / f"{count}.bin").write_bytes(keys + values)
+    return f"{folder}/{count}.bin"
+
+
+def test_entries_are_in_each_map_before_a_packet_is_seen(folder: Path) -> None:
+    """More than one batch of a hash; a value for every CPU; a trie, which takes its entries one by one."""
+    bpf_object(folder, DATA, name="data")
+    file = _entries(folder, 70000)
+    options = [word for name in ("plain", "spread", "nets") for word in ("--entries", f"{name}={file}")]
+    answers = run(folder, *options, object="data.o")
+    assert [one["type"] for one in answers] == ["loaded", "filled", "testrun", "detached"], answers
+    assert answers[2]["retval"] == TX
+
+
+@pytest.mark.parametrize("case", ["none=70000.bin", "plain=none.bin", "plain=cut.bin", "plain=70001.bin"])
+def test_entries_that_cannot_be_put_in_are_refused_with_their_map(folder: Path, case: str) -> None:
+    bpf_object(folder, DATA, name="data")
+    for count in (70000, 70001):
+        _entries(folder, count)
+    (folder / "cut.bin").write_bytes(b"x" * 13)
+    name, file = case.split("=")
+    (refused,) = [one for one in run(folder, "--entries", f"{name}={folder}/{file}", object="data.o", commands="fill\n")
+                  if one["type"] == "error"]  # fmt: skip
+    assert name in refused["message"]
 
 
 @pytest.mark.parametrize("case", RETURNS)

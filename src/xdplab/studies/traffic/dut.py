@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -193,7 +193,7 @@ class AfxdpSide:
 
 @dataclass(frozen=True)
 class OnDut:
-    """The paths of one program's files on the DUT, and xdpload's ``options`` for it.
+    """The paths of one program's files on the DUT, and xdpload's ``options`` for it. ``entries`` fill maps, by name.
 
     ``setup`` is the folder in which the plan's commands run, null if they name no file of the plan's. ``workload`` is
     null for programs that only the kernel can run.
@@ -203,6 +203,7 @@ class OnDut:
     options: tuple[str, ...]
     init: Mapping[str, str]
     max_entries: Mapping[str, str]
+    entries: Mapping[str, str] = field(default_factory=dict)
     setup: str | None = None
     workload: str | None = None
     workload_init: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from xdplab.generators import XDPGEN, Adapter, Installed, installed
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs import Lab
 from xdplab.plan import Point, ProgramFactors
+from xdplab.plan.maps import as_given
 from xdplab.plan.points import content_sha256, file_sha256
 from xdplab.programs.build import BuiltProgram, build
 from xdplab.programs.onhost import LoadReport, load_report, verified_to_count
@@ -64,9 +66,6 @@ class Prepared:
 def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
     """Turn a point's program factors into what `programs` builds. Raises PlanError."""
     if factors.file is not None:
-        maps: dict[str, dict[str | int, str]] = {}
-        for name, key, entry in factors.maps:
-            maps.setdefault(name, {})[key] = entry
         return UserProgram(
             file=factors.file,
             section=factors.section,
@@ -76,7 +75,7 @@ def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
             frames=factors.frames,
             function=factors.function,
             cflags=factors.cflags,
-            maps=maps,
+            maps=as_given(factors.maps),
             pinned=factors.pinned,
             setup_files=dict(factors.setup_files),
         )
@@ -254,7 +253,15 @@ def _ship(lab: Lab, built: BuiltProgram, folder: str) -> OnDut:
         setup = f"{folder}/setup"
         for name, script in built.program.setup_files.items():
             lab.dut.put(Path(script), f"{setup}/{name}", mode=0o755)
-    return OnDut(f"{folder}/{built.object.name}", tuple(built.load_options), init, built.max_entries, setup)
+    entries = {name: _ship_entries(lab, built, folder, name, content) for name, content in built.filling.data.items()}
+    return OnDut(f"{folder}/{built.object.name}", tuple(built.load_options), init, built.max_entries, entries, setup)
+
+
+def _ship_entries(lab: Lab, built: BuiltProgram, folder: str, name: str, content: bytes) -> str:
+    """Equal objects of a plan may be filled with other entries: the file's name has their hash."""
+    path = built.add(f"entries-{name}-{hashlib.sha256(content).hexdigest()[:12]}.bin", content)
+    lab.dut.put(path, f"{folder}/{path.name}")
+    return f"{folder}/{path.name}"
 
 
 def _ship_frames(lab: Lab, factors: ProgramFactors) -> str | None:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,18 +27,22 @@ from xdplab.plan import (
     schedule,
     trial_s,
 )
+from xdplab.plan.maps import as_given, files_of
 from xdplab.plan.points import block_points, select, user_program
 from xdplab.plan.schedule import SLICES
 from xdplab.run.disk import disk_errors
 from xdplab.text import many
 
 if TYPE_CHECKING:
+    from xdplab.programs import build
+    from xdplab.programs import program as programs
     from xdplab.run import rundir, state
     from xdplab.run.rundir import RunDirectory
-    from xdplab.studies.traffic import pdr
+    from xdplab.studies.traffic import pdr, prepare
 else:
+    build, programs = lazy("xdplab.programs.build"), lazy("xdplab.programs.program")
     rundir, state = lazy("xdplab.run.rundir"), lazy("xdplab.run.state")
-    pdr = lazy("xdplab.studies.traffic.pdr")
+    pdr, prepare = lazy("xdplab.studies.traffic.pdr"), lazy("xdplab.studies.traffic.prepare")
 
 Files = Mapping[str, Mapping[str, Any]]
 """Files of a run by name, each written as JSON."""
@@ -76,8 +80,14 @@ def race_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]
     return list(zip(first, second, strict=True))
 
 
-def require_frames(trials: Iterable[Trial]) -> None:
-    """Raise PlanError, with the frame's number, for a pcap whose frames cannot be sent."""
+def require_files(trials: Sequence[Trial]) -> None:
+    """Raise PlanError for a pcap whose frames cannot be sent, and for entries that a program's maps cannot have.
+
+    The first has the frame's number, the second the entry's key. Raises ProgramError if the program does not compile.
+    """
+    for program in dict.fromkeys(trial.point.program for trial in trials):
+        if program.maps:
+            _ = build.build(prepare.program_of(program), programs.cache_directory()).filling
     for path in dict.fromkeys(trial.point.program.frames for trial in trials):
         try:
             frames_in(path) if path else ()
@@ -159,7 +169,7 @@ def create_run(
     Raises PlanError before anything is made.
     """
     trials = plan_trials(plan, arrangement, only)
-    require_frames(trials)
+    require_files(trials)
 
     def fill(run: RunDirectory) -> None:
         _keep(run, files)
@@ -178,7 +188,7 @@ def extend_run(
     first = next(run.journal.events("planned"))
     number = 1 + run.journal.count("planned")
     trials = plan_trials(plan, first["arrangement"], only)
-    require_frames(trials)
+    require_files(trials)
     _require_alike(run, plan, trials)
     _keep(run, files)
     _add(run, f"plan-{number}.yaml", plan, trials, lab=first["lab"], arrangement=first["arrangement"], only=only)
@@ -287,12 +297,17 @@ def _copied(run: RunDirectory, program: ProgramFactors) -> dict[str, Any]:
         if place is None or Path(place[1]) in moved or of_system(Path(place[1]))
     ]
     scripts = {name: folder.with_suffix(".setup") / name for name, _ in program.setup_files}
-    copies = {path: moved[path] for path in read} | {Path(p): scripts[name] for name, p in program.setup_files}
+    entries = {name: Path(path) for name, path in files_of(program.maps).items()}
+    filling = {name: folder.with_suffix(".maps") / name / path.name for name, path in entries.items()}
+    copies = [(path, moved[path]) for path in read] + [(Path(p), scripts[name]) for name, p in program.setup_files]
+    copies += [(path, filling[name]) for name, path in entries.items()]
+    sent = None
     if program.frames is not None:
         frames = Path(program.frames)
-        copies[frames] = Path("files") / program.frames_sha256[:12] / frames.name
+        sent = Path("files") / program.frames_sha256[:12] / frames.name
+        copies.append((frames, sent))
     with disk_errors(run.path / folder):
-        for source, copy in copies.items():
+        for source, copy in copies:
             (run.path / copy).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, run.path / copy)  # with its mode: a copy is for nobody else to read
     _require_whole(run.path, [moved[path] for path in read], kept)
@@ -302,7 +317,8 @@ def _copied(run: RunDirectory, program: ProgramFactors) -> dict[str, Any]:
         "sources": [str(moved[path]) for path in read[1:]],
         "cflags": kept,
         "setup_files": {name: str(path) for name, path in scripts.items()},
-        "frames": None if program.frames is None else str(copies[Path(program.frames)]),
+        "maps": as_given(program.maps) | {name: str(path) for name, path in filling.items()},
+        "frames": None if sent is None else str(sent),
     }
 
 

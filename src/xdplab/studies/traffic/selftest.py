@@ -6,7 +6,7 @@ to the table as in every run.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,9 +131,9 @@ def load_of(lab: Lab) -> float:
 # --- plans ---
 
 
-def _injected(setup: Sequence[Sequence[str]] = (), **rodata: int) -> dict[str, Any]:
+def _injected(maps: Mapping[str, Any] | None = None, **rodata: int) -> dict[str, Any]:
     file = str(shipped("xdp_progs") / "selftest" / "inject.bpf.c")
-    return {"file": file, "action": "tx", "rodata": rodata, "setup": [list(argv) for argv in setup]}
+    return {"file": file, "action": "tx", "rodata": rodata, "maps": maps or {}}
 
 
 def _plan(lab: str, name: str, blocks: list[dict[str, Any]], *, window_s: float, **other: Any) -> Plan:
@@ -155,16 +155,11 @@ def delay_plan(lab: str) -> Plan:
 
 def count_plan(lab: Lab) -> Plan:
     """Nothing, a loss, a duplicate, an exchange, a longer frame; each with one flow: its frames are in order."""
-    index = int(lab.dut.run(["cat", f"/sys/class/net/{lab.dut_interface}/ifindex"]).text)
-    value = [str(byte) for byte in index.to_bytes(4, "little")]
-    fill = [
-        ["bpftool", "map", "update", "name", "selftest_twice", "key", *key, "value", *value]
-        for key in (["0", "0", "0", "0"], ["1", "0", "0", "0"])
-    ]
+    own_port = {"selftest_twice": dict.fromkeys((0, 1), lab.dut_interface)}
     programs = [
         _injected(drop_every=0),
         _injected(drop_every=EVERY),
-        _injected(fill, twice_every=EVERY),
+        _injected(own_port, twice_every=EVERY),
         _injected(exchange_every=EVERY),
         _injected(longer_every=EVERY),
     ]
@@ -175,13 +170,13 @@ def count_plan(lab: Lab) -> Plan:
 
 def sampling_plan(lab: str) -> Plan:
     """A program that holds frames back with the period of the flows and of the stamps."""
-    block = {"points": {"mode": "native", "program": _injected((), **HELD_BACK)}, "traffic": TRAFFIC}
+    block = {"points": {"mode": "native", "program": _injected(None, **HELD_BACK)}, "traffic": TRAFFIC}
     return _plan(lab, "selftest-sampling", [block], window_s=1.0, repetitions=REPETITIONS)
 
 
 def backlog_plan(lab: str) -> Plan:
     """A program that drops frames, more slowly than the link counts them."""
-    program = _injected((), **SLOW) | {"action": "drop"}
+    program = _injected(None, **SLOW) | {"action": "drop"}
     block = {"points": {"mode": "generic", "program": program}, "traffic": {"load": "max", "flows": 1}}
     return _plan(lab, "selftest-backlog", [block], window_s=0.2, repetitions=REPETITIONS)
 

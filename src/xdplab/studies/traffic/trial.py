@@ -228,6 +228,7 @@ def _request(context: TrialContext, point: Point, prepared: Prepared) -> XdpRequ
         options=built.options,
         init=built.init,
         max_entries=built.max_entries,
+        entries=built.entries,
     )
 
 
