@@ -143,6 +143,8 @@ def figures(directory: Path, drawing: Drawing, mark: tuple[str, str] | None, dat
         tell(f"written: {page}")
         return
     lines = run.draw_figures(names=drawing.names, style=drawing.style or "paper-1col", out=drawing.out)
+    if not lines:
+        tell(f"no figure: a run of kind {run.kind.name} is drawn in none; `xdplab show {directory}` has its tables")
     absent = [line for line in lines if drawing.names and line.startswith("no figure")]
     for line in lines:
         if line not in absent:

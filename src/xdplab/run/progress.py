@@ -24,6 +24,8 @@ class Observer(Protocol):
 
 def ending(state: RunState) -> str:
     """One line on the state of a run."""
+    if state.ended == "imported":
+        return state.ended
     counts = state.counts | {"not needed": len(state.released)}
     text = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
     owed = state.total - len(state.last)

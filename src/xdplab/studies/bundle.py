@@ -60,7 +60,9 @@ class Taken:
 
 
 def export(run: Run[Any], path: Path, *, author: str | None = None, licence: str | None = None) -> Path:
-    """Write a run of any kind as a zip file. Raises ResultsError for one that holds a link or a special file."""
+    """Write a run of any kind as a zip file. Raises ResultsError for one that holds a link or a special file, and for
+    an import, whose rows cannot be derived again without its logs."""
+    _require_source(run)
     files = {f"{RUN}/{name}": source for name, source in _files(run.directory.path)}
     texts = _texts(run, author, licence)
     sums = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
@@ -77,12 +79,21 @@ def export(run: Run[Any], path: Path, *, author: str | None = None, licence: str
     return path
 
 
+def _require_source(run: Run[Any]) -> None:
+    if run.recipe.derive is None:
+        raise ResultsError(
+            f"{run.directory.path} was imported: no bundle could prove its rows, which were read from logs",
+            remedy="pass the logs on, and import them there",
+        )
+
+
 def export_anonymous(run: Run[Any], path: Path, *, author: str | None = None, licence: str | None = None) -> TakenOut:
     """Write a run as a zip file without names of hosts and users, addresses, keys; return what was taken out.
 
     Raises ResultsError if this would change its rows otherwise: an address in a plan's factors is part of the
     measurement.
     """
+    _require_source(run)
     with tempfile.TemporaryDirectory(prefix="xdplab-anonymous-") as scratch:
         folder, taken = anonymous_copy(run.directory, _files(run.directory.path), Path(scratch))
         copy = open_run(folder)

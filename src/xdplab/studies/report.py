@@ -154,6 +154,8 @@ def question(run: Run[Any], rows: pd.DataFrame) -> str:
         return note
     if run.kind.planning or rows.empty:
         return f"What does study {run.kind.name} measure here?"
+    if run.kind.name == "search":
+        return "Which load do these points carry without loss, and with little?"
     if is_race(run):
         a, b = race.race_names(run.directory)
         return f"Which is faster, a ({a}) or b ({b})?"
@@ -165,7 +167,7 @@ def question(run: Run[Any], rows: pd.DataFrame) -> str:
 
 def answer(run: Run[Any], rows: pd.DataFrame) -> list[str]:
     """Return the answer with its interval, in sentences."""
-    if run.kind.planning:
+    if run.kind.planning or "verdict" not in rows:
         return run.summary()
     if is_race(run):
         line = race.race_line(run.directory)

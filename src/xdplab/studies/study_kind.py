@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol
 
 import pandas as pd
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, ResultsError
 from xdplab.run.derived import Recipe, Tables, all_gone, warn_gone
 from xdplab.run.engine import AtOnce, F, InTurn, OfT, Session, Workers, run_trials
 from xdplab.run.progress import Observer, ending
@@ -196,6 +196,11 @@ def _compare(
     equal: Sequence[Run[StudyPlan[R, P]]],
     margin: float,
 ) -> ComparedRuns:
+    if not metric:
+        raise ResultsError(
+            f"a run of kind {first.kind.name} has no number to compare: its answers are words",
+            remedy="`xdplab show` prints them",
+        )
     runs = (first, second, *equal)
     labels = {point.point_id: str(point) for point in first.plan.points}
     unlike = differences(first.around(), second.around())

@@ -22,7 +22,7 @@ from xdplab.studies.kinds import SEARCHED
 from xdplab.studies.pictures import Views
 from xdplab.studies.plain_audit import PLAIN
 from xdplab.studies.search.profile import Profile, Rfc2544Tests
-from xdplab.studies.search.rows import TABLE, point_label, remarks, rfc2544_tables, search_table, shown
+from xdplab.studies.search.rows import TABLE, answer, point_label, rfc2544_tables, search_table, shown
 from xdplab.studies.search.study import SearchStudy
 from xdplab.studies.search.views import VIEWS
 from xdplab.studies.tables import Table
@@ -104,7 +104,7 @@ SEARCH: Kind[SearchRequest] = Kind(
     at=lambda run, where: at(run, where, method(run.plan)),
     recipe=lambda _: Recipe((TABLE,), "1", _searched, needs_raw=False),
     tables=_rows_as_tables,
-    summary=lambda run: remarks(run.rows()),
+    summary=lambda run: answer(run.rows()),
     pictures=Views(VIEWS),
     metric=lambda _: "pdr_pps",
     around=TRAFFIC.around,

@@ -161,6 +161,28 @@ def _number(value: float | None, unit: float) -> str | None:
     return None if value is None else f"{value / unit:.4g}"
 
 
+def answer(table: pd.DataFrame) -> list[str]:
+    """Return what was found, in sentences: a point's rates, of several the range of each; then `remarks`."""
+    measured = [row for row in _rows(table) if row["status"] == "measured"]
+    if not measured:
+        return ["No point was searched to its end.", *remarks(table)]
+    rates = [(name, [row[f"{name.lower()}_pps"] for row in measured]) for name in ("PDR", "NDR", "MRR")]
+    parts = [f"{_WORDS[name]} ({name}) {_range(values)}" for name, values in rates]
+    at = point_label(measured[0]) if len(measured) == 1 else f"Of {len(measured)} searches, from least to most"
+    return [f"{at}: {', '.join(parts)}.", *remarks(table)]
+
+
+_WORDS = {"PDR": "with little loss", "NDR": "without loss", "MRR": "at the highest load"}
+
+
+def _range(rates: list[float | None]) -> str:
+    known_rates = [rate for rate in rates if rate is not None]
+    if not known_rates:
+        return "none"
+    low, high = _kpps(min(known_rates)), _kpps(max(known_rates))
+    return f"{low} kpps" if low == high else f"{low} to {high} kpps"
+
+
 def remarks(table: pd.DataFrame) -> list[str]:
     """Return a line for each point that livelocks, and for each that was not searched, with the reason."""
     pairs = ((point_label(row), _remark(row)) for row in _rows(table))
