@@ -14,15 +14,14 @@ from xdplab.run.progress import Observer, silent
 from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.kind import Kind, Run, Where, Workplace
-from xdplab.studies.tables import Table
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.run_files import run_plan
 from xdplab.studies.traffic.runs import MEASURED, InLab, TrafficMethod
 
 audits, comparison = lazy("xdplab.studies.traffic.audits"), lazy("xdplab.studies.traffic.comparison")
 pictures = lazy("xdplab.studies.traffic.pictures")
-fleet, race = lazy("xdplab.studies.traffic.fleet"), lazy("xdplab.studies.traffic.race")
-results = lazy("xdplab.analysis.summary")
+fleet = lazy("xdplab.studies.traffic.fleet")
+results = lazy("xdplab.studies.traffic.results")
 
 
 @contextmanager
@@ -52,30 +51,6 @@ def is_race(run: Run[Any]) -> bool:
     return isinstance(run.plan, Plan) and run.plan.race is not None
 
 
-def _tables(run: Run[Any]) -> dict[str, Table]:
-    """Return one row per point: varying factors, n, means with their intervals, verdicts."""
-    trials = run.rows()
-    if trials.empty:
-        return {}
-    alike = results.constant_words(trials, results.varying(trials))
-    title = f"{trials['point_id'].nunique()} points, mean ± half of its 95 % interval over n valid repetitions"
-    points = results.points_summary(trials)
-    return {"points": Table(f"{title}; {alike}", results.for_people(points), points)}
-
-
-def _summary(run: Run[Any]) -> list[str]:
-    """Return a race's answer, verdicts, and the reasons of trials that are not valid."""
-    settled = run.rows()
-    counts = settled["verdict"].value_counts()
-    lines = [race.race_line(run.directory)] if is_race(run) else []
-    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-    lines.append(f"verdicts: {verdicts}" if verdicts else "no trial has ended")
-    others = settled[settled["verdict"] != "valid"]
-    for (verdict, reason), rows in others.groupby(["verdict", "reason"], dropna=False):
-        lines.append(f"  {verdict} ({len(rows)}): {reason}")
-    return lines
-
-
 def _compare(first: Run[Any], second: Run[Any], metric: str, equal: Sequence[Run[Any]], margin: float) -> ComparedRuns:
     compared: ComparedRuns = comparison.compared(first, second, metric, equal, margin)
     return compared
@@ -101,8 +76,8 @@ TRAFFIC: Kind[Plan] = Kind(
     read=run_plan,
     at=at,
     recipe=lambda _: runs.RECIPE,
-    tables=_tables,
-    summary=_summary,
+    tables=lambda run: results.tables(run),
+    summary=lambda run: results.summary(run),
     pictures=pictures,
     metric=lambda _: "forwarded_pps",
     around=_around,
