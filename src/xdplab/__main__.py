@@ -1,5 +1,19 @@
-"""`python -m xdplab`: the command line."""
+"""`xdplab`, `python -m xdplab`: the command line, and what the Tab key may put into it."""
 
-from xdplab.cli import main
+import os
 
-main()
+from xdplab import completion
+
+
+def main() -> None:
+    """Answer the shell if it asks what can follow; else carry the command out."""
+    if request := os.environ.get(completion.ASKED):
+        completion.answer(request)
+        return
+    from xdplab.cli import main as carry_out
+
+    carry_out()
+
+
+if __name__ == "__main__":
+    main()

@@ -54,6 +54,11 @@ def _labs(kernel: str) -> list[str]:
     return [] if ARCHITECTURE_MARK in kernel else [f"vm:{kernel}:{way}" for way in qemu.WAYS]
 
 
+def tested_kernels() -> tuple[str, ...]:
+    """Return the names of the kernels that guests are tested with."""
+    return tuple(cache.KNOWN)
+
+
 @click.group("kernels")
 def kept() -> None:
     """See and clear what guests keep on this disk: kernels, headers, sources, modules, saved states.
