@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from seaborn.axisgrid import FacetGrid
 
 import xdplab as xl
+from xdplab import completion, notebook
 from xdplab.doctor.checks import Row
 from xdplab.doctor.table import checks
 from xdplab.errors import FigureError, PlanError
@@ -54,6 +55,67 @@ def test_an_unknown_factor_is_named() -> None:
         xl.plan(program="array", colour="red")
     with pytest.raises(PlanError, match="acceses"):
         xl.program("array", acceses=3)
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"), [("acceses", "accesses"), ("programm", "program"), ("repetition", "repetitions")]
+)
+def test_what_a_typo_means_is_asked(typo: str, meant: str) -> None:
+    with pytest.raises(PlanError, match=f"did you mean {meant}"):
+        xl.plan(**{typo: 1})
+
+
+@pytest.mark.parametrize("verb", [xl.plan, xl.race])
+def test_the_factors_are_parameters_with_the_words_they_take(verb: Any) -> None:
+    parameters = inspect.signature(verb).parameters
+    assert {factor.name for factor in FACTORS if factor.where} <= set(parameters)
+    assert "native" in str(parameters["mode"].annotation)
+
+
+def test_the_runs_of_a_notebook_lie_in_the_root_of_its_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notebooks" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "notebooks" / "deep")
+    assert notebook.results() == Path("results"), "outside of a project they lie here"
+    (tmp_path / ".git").mkdir()
+    assert notebook.results().resolve() == tmp_path / "results"
+
+
+@pytest.fixture
+def shell() -> Any:
+    """IPython with the verbs and a run, as a notebook has it."""
+    interactive = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    interactive.user_ns |= {"xl": xl, "run": xl.open(SAMPLE)}
+    return interactive
+
+
+def test_an_error_of_ours_is_one_line_and_its_traceback_is_there_on_request(
+    shell: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda: shell)
+    shell.run_cell("xl.plan(colour=1)")
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    shell.run_line_magic("xmode", "Verbose")
+    shell.run_cell("xl.plan(colour=1)")
+    assert "_check_names" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("run.figure('thr", ["throughput"]),
+        ("xl.plan('p', mode=['native', 'gen", ["generic"]),
+        ("xl.lab('net", ["netns"]),
+        ("run.figure('throughput', style='sli", ["slides"]),
+        ("run.plot('forwarded_pp", ["forwarded_pps"]),
+        ("open('sli", []),
+        ("run.notes", []),
+    ],
+)
+def test_within_quotes_stands_what_the_verb_takes(sample: Any, line: str, offered: list[str]) -> None:
+    begun, words = completion.within_quotes(line, {"run": sample})
+    assert words[: len(offered)] == offered
+    assert bool(words) == bool(offered)
+    assert line.endswith(begun)
 
 
 SAMPLE = Path(__file__).resolve().parents[1] / "results" / "sample"

@@ -11,9 +11,10 @@ import glob
 import importlib
 import json
 import os
+import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -108,6 +109,34 @@ def candidates(words: Sequence[str], table: Table) -> list[str]:
         return [name for name in node["verbs"] if name.startswith(begun)]
     places = node["arguments"] + node["arguments"][-1:] * (len(given) if node["many"] else 0)
     return _offered(places[len(given)], begun, offers) if len(given) < len(places) else []
+
+
+_IN_QUOTES = re.compile(r"""([\w.]+)\((?:[^()]|\([^()]*\))*?(?:(\w+)\s*=\s*)?(?:\[[^\]]*)?["']([^"']*)$""")
+"""A call, its keyword if the string is behind one, and the string as far as it is typed; also within a list."""
+_FIRST = {"lab": "lab", "open": "run", "program": "program", "plan": "", "figure": "figure", "plot": "column"}
+"""What the first argument of a notebook's verb is."""
+
+
+def within_quotes(line: str, objects: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the begun string at the end of a notebook's line, and what can stand there; ``objects`` are its names."""
+    call = _IN_QUOTES.search(line)
+    if call is None:
+        return "", []
+    (before, _, verb), keyword, begun = call[1].rpartition("."), call[2], call[3]
+    words, owner = table(), objects.get(before)
+    if keyword == "style":
+        what: str | list[str] = words["command"]["verbs"]["figures"]["options"]["--style"][0]
+    elif keyword in ("hue", "panel"):
+        what = "factor"
+    elif keyword in ("x", "y", "value"):
+        what = "column"
+    else:
+        what = _FIRST.get(verb, "") if keyword is None else words["factors"].get(keyword, [])
+    if what == "column":
+        what = [str(name) for name in getattr(owner, "trials", ())]
+    if what == "figure":
+        what = list(getattr(owner, "figures", words["figures"]["traffic"]))
+    return begun, _offered(what, begun, _offers(words, []))
 
 
 def _offered(what: str | list[str], begun: str, offers: dict[str, Offer]) -> list[str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
+from typing import Any
+
 
 class XdplabError(Exception):
     """An expected failure; the CLI prints it on one line and exits with ``exit_code``.
@@ -18,6 +22,14 @@ class XdplabError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.remedy})" if self.remedy else self.message
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython's hook: an expected failure is one line; after ``%xmode Verbose``, ``%tb`` shows where it was."""
+        shell: Any = sys.modules["IPython"].get_ipython()
+        if shell is None or shell.InteractiveTB.mode == "Verbose":
+            whole = traceback.format_exception(self)
+            return [line for part in whole for line in part.splitlines()]
+        return [f"{type(self).__name__}: {self}"]
 
 
 class PlanError(XdplabError):

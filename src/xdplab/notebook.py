@@ -6,41 +6,46 @@ import atexit
 import html
 import inspect
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import Any, Literal, Union, get_origin
 
 import pandas as pd
 from matplotlib.figure import Figure
 from seaborn.axisgrid import FacetGrid
 
+from xdplab import completion
 from xdplab.analysis import MARGIN
 from xdplab.analysis.decide.race import Standing
 from xdplab.analysis.findings import to_frame
 from xdplab.analysis.summary import varying
 from xdplab.doctor.machine import examine
 from xdplab.doctor.table import Checks, checks
-from xdplab.errors import FigureError, PlanError, ResultsError
+from xdplab.errors import FigureError, PlanError, ResultsError, XdplabError
 from xdplab.figures import explore
 from xdplab.figures.catalogue import CATALOGUE
 from xdplab.figures.comparing import compare_view
 from xdplab.figures.draw import draw
 from xdplab.labs import Lab, use_lab
 from xdplab.plan import FACTORS, Plan, estimate_s, is_plan_file, load_plan, parse_plan, race_of, reference
-from xdplab.plan.factors import PATHS, Where, in_plan, of_program
+from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
 from xdplab.programs.program import Program
 from xdplab.programs.program import program as make_program
 from xdplab.programs.spec import WORKLOADS, ProgramSpec
 from xdplab.run import watching
-from xdplab.run.disk import is_locked, open_file
+from xdplab.run.disk import holder, is_locked, open_file
 from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
 from xdplab.run.progress import ending
 from xdplab.run.state import RunState, is_beginning
+from xdplab.shown import Shown, small_table
 from xdplab.studies import kinds
 from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.kind import Run
@@ -57,10 +62,21 @@ from xdplab.text import many
 _COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE")
 """Variables that would fill a log with a terminal's control sequences."""
 _FIRST = ("repetition", "forwarded_pps", "access_ns", "testrun_ns", "latency_p50_ns", "verdict", "reason", "limited_by")
+_OF_A_ROOT = (".git", "pyproject.toml")
+"""Only the root of a project has one of these."""
+STOP_S = 30.0
+"""Seconds that a stopped run may take to restore its devices."""
 _PLAN_KEYS = ("lab", "seed", "repetitions", "trial", "perf_events", "metrics")
 
 Programs = Program | str | Sequence[Program | str]
 Side = Union[Program, "PlanInHand", str]
+
+
+def results() -> Path:
+    """Return the folder of the runs: ``results`` of the project that the notebook lies in, as of a terminal there."""
+    here = Path.cwd()
+    roots = (folder for folder in (here, *here.parents) if any((folder / name).exists() for name in _OF_A_ROOT))
+    return Path(os.path.relpath(next(roots, here))) / RESULTS
 
 
 def lab(name: str = "netns") -> LabInUse:
@@ -90,20 +106,42 @@ def plan(name: str = "notebook", program: Programs | None = None, **factors: Any
     return PlanInHand(_plan(name, chosen or [None], factors))
 
 
+def _declare(function: Callable[..., Any], *, own: Iterable[str] = (), of: Iterable[Factor] = FACTORS) -> None:
+    """Put the factors into the signature of a function that takes them as ``**factors``: Tab and Shift-Tab show it."""
+    signature = inspect.signature(function)
+    before = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    names = {one.name for one in before}
+    written = {factor.name: _annotation(factor) for factor in of if factor.where and factor.name not in names}
+    types = written | {name: Any for name in own if name not in names}
+    named = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=it) for name, it in types.items()]
+    function.__signature__ = signature.replace(parameters=[*before, *named])  # type: ignore[attr-defined]
+
+
+def _annotation(factor: Factor) -> Any:
+    """Return the words that a factor takes, or the type of its column; most take a list of values, too."""
+    if get_origin(factor.type) is Literal:
+        return factor.type | list if factor.where in ("points", "traffic") else factor.type
+    return {"str": str, "int": int, "float": float}[factor.dtype]
+
+
+_declare(plan, own=(*_PLAN_KEYS, "passes"))
+_declare(program, of=[factor for factor in FACTORS if factor.where == "program" or of_program(factor)])
 plan.__doc__ = f"{inspect.cleandoc(plan.__doc__ or '')}\n\nFactors:\n{reference.lines()}"
 
 
 def open(path: str | Path) -> RunInHand:
     """Open a run of any kind: XDP traffic, a search, a study; the same object that ``plan.start`` returned.
 
-    ``"latest"`` is the last run that this user began in ``results``. Raises ResultsError.
+    ``"latest"`` is the last run that this user began in the project's ``results``. Raises ResultsError.
     """
-    return RunInHand(kinds.open_run(run_named(Path(path))))
+    return RunInHand(kinds.open_run(run_named(Path(path), results())))
 
 
-def runs(folder: str | Path = RESULTS) -> pd.DataFrame:
-    """Return the runs of a folder, the latest first: name, when it was begun, trials, state, note."""
-    return pd.DataFrame([asdict(run) for run in known_runs(Path(folder))], columns=[f.name for f in fields(KnownRun)])
+def runs(folder: str | Path | None = None) -> pd.DataFrame:
+    """Return the runs of a folder (the project's ``results``), the latest first: name, when it was begun, trials,
+    state, note."""
+    listed = known_runs(results() if folder is None else Path(folder))
+    return Shown([asdict(run) for run in listed], columns=[f.name for f in fields(KnownRun)])
 
 
 def study(name: str, *, smallest: bool = False, **fields: Any) -> RunInHand:
@@ -122,7 +160,7 @@ def study(name: str, *, smallest: bool = False, **fields: Any) -> RunInHand:
     if smallest:
         chosen = {key: getattr(request, key) for key in fields}
         request = replace(planning.smallest(request), **chosen)
-    return _started(kind.start(request, RESULTS))
+    return _started(kind.start(request, results()))
 
 
 def compare(
@@ -190,6 +228,9 @@ def _loaded(side: Side) -> Plan | Program | str:
     return load_plan(Path(side)) if isinstance(side, str) and is_plan_file(side) else side
 
 
+_declare(race, own=(*_PLAN_KEYS, "passes"))
+
+
 @dataclass(frozen=True)
 class Raced:
     """A race that has ended; ``run`` has its trials."""
@@ -208,6 +249,9 @@ class Raced:
 
     def __repr__(self) -> str:
         return f"{self.run.directory.name}: {self.standing.text}"
+
+    def _repr_html_(self) -> str:
+        return small_table(f"race: {self.verdict}", {"answer": self.standing.text, **self.run.about}, self.run.links)
 
 
 def _plan(name: str, chosen: Sequence[Program | str | None], given: Mapping[str, Any]) -> Plan:
@@ -228,7 +272,9 @@ def _check_names(names: Iterable[str]) -> None:
     factors = [factor.name for factor in FACTORS if factor.where]
     for name in names:
         if name not in factors:
-            raise PlanError(f"{name} is not a factor", remedy=f"factors are {', '.join(factors)}")
+            similar = get_close_matches(name, [*factors, "program", *_PLAN_KEYS, "passes"], n=1)
+            remedy = f"did you mean {similar[0]}?" if similar else f"factors are program, {', '.join(factors)}"
+            raise PlanError(f"{name} is not a factor", remedy=remedy)
 
 
 def _program_points(program: Program | str | None, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,6 +294,11 @@ def _program_points(program: Program | str | None, given: Mapping[str, Any]) -> 
     if of_workload:
         raise PlanError(f"{', '.join(of_workload)}: a user's own program has no such factor", remedy="leave it out")
     return _definition(make_program(program, **_written("program", given)))
+
+
+def _sortable(values: pd.Series) -> pd.Series:
+    """Return the sort key of a column of points: numbers as they are, words and structures as text."""
+    return values if pd.api.types.is_numeric_dtype(values) else values.astype(str)
 
 
 def _definition(program: Program) -> dict[str, Any]:
@@ -278,7 +329,7 @@ class LabInUse:
     def measure(self, program: Program | str, *, repetitions: int = 1, **factors: Any) -> pd.DataFrame:
         """Measure one program now, with its baseline; the rows of its trials, recorded in a run directory too."""
         chosen = plan("measure", program, repetitions=repetitions, **factors)
-        return RunInHand(measured(chosen.plan, self.lab, RESULTS)).trials
+        return RunInHand(measured(chosen.plan, self.lab, results())).trials
 
     def search(
         self,
@@ -301,7 +352,7 @@ class LabInUse:
         chosen = given.plan if name is None else given.plan.model_copy(update={"name": name})
         wanted = profile_named(profile)
         request = SearchRequest(wanted if latency else replace(wanted, latency_repeats=0), accesses_share)
-        return _started(start_search(chosen, request, self.lab, RESULTS), self)
+        return _started(start_search(chosen, request, self.lab, results()), self)
 
     def close(self) -> None:
         """Release the lab; if it was brought up here, it is taken down."""
@@ -310,6 +361,10 @@ class LabInUse:
 
     def __repr__(self) -> str:
         return f"{self.lab.name}: {self.lab.label}"
+
+
+_declare(LabInUse.measure, own=_PLAN_KEYS)
+_declare(LabInUse.search, own=_PLAN_KEYS)
 
 
 @dataclass(frozen=True)
@@ -322,12 +377,13 @@ class PlanInHand:
     def points(self) -> pd.DataFrame:
         """One row per point."""
         rows = {t.point.point_id: t.point.factors() for t in plan_trials(self.plan, "shared")}
-        return pd.DataFrame(rows.values())
+        points = Shown(rows.values())
+        return points.sort_values(varying(points), ignore_index=True, key=_sortable)
 
     def start(self, lab: LabInUse, name: str | None = None) -> RunInHand:
         """Start measuring in a process of its own; an interrupt of the notebook stops only the watching."""
         chosen = self.plan if name is None else self.plan.model_copy(update={"name": name})
-        return _started(TRAFFIC.run(traffic_runs.start(chosen, lab.lab, RESULTS)), lab)
+        return _started(TRAFFIC.run(traffic_runs.start(chosen, lab.lab, results())), lab)
 
     def __repr__(self) -> str:
         trials = plan_trials(self.plan, "shared")
@@ -346,13 +402,14 @@ class PlanInHand:
         names = varying(points)
         levels = points.dropna(axis=1)  # a factor that some points lack is not the same for all points
         alike = [f"{name} {levels[name].iloc[0]}" for name in levels if levels[name].astype("string").nunique() == 1]
-        table: str = points[names].to_html(index=False, max_rows=20) if names else ""
+        table: str = points[names].to_html(index=False, max_rows=20, border=0) if names else ""
         return f"<p>{html.escape(repr(self))}</p><p>all points: {html.escape(', '.join(alike))}</p>{table}"
 
 
 def _started(run: Run[Any], lab: LabInUse | None = None) -> RunInHand:
     """Continue a run in a process of its own; an interrupt of the notebook stops only the watching."""
     path = run.directory.path
+    print(f"measuring into {path}: run.watch() shows how far it is, run.stop() ends it")  # noqa: T201
     where = ["--lab", lab.lab.name] if lab else []  # a study's plan names its places
     argv = [sys.executable, "-m", "xdplab", *where, "resume", str(path), "--no-figures"]
     plain = {name: value for name, value in os.environ.items() if name not in _COLOURS}  # the log is plain text
@@ -388,9 +445,9 @@ class RunInHand:
         """
         rows = self.on_disk.rows()
         if self.on_disk.kind.planning or rows.empty:
-            return rows
+            return Shown(rows)
         first = [name for name in (*varying(rows), *_FIRST) if name in rows]
-        return rows[[*dict.fromkeys(first), *(name for name in rows if name not in first)]]
+        return Shown(rows[[*dict.fromkeys(first), *(name for name in rows if name not in first)]])
 
     @property
     def samples(self) -> pd.DataFrame:
@@ -400,7 +457,7 @@ class RunInHand:
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables that the command line prints, by name."""
-        return {name: table.frame for name, table in self.on_disk.tables().items()}
+        return {name: Shown(table.frame) for name, table in self.on_disk.tables().items()}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -410,7 +467,7 @@ class RunInHand:
     def summary(self) -> pd.DataFrame:
         """One row per point: varying factors, n, means with their 95 % intervals, verdicts; for a study its first
         table."""
-        return next((table.numbers for table in self.on_disk.tables().values()), self.trials)
+        return Shown(next((table.numbers for table in self.on_disk.tables().values()), self.trials))
 
     def watch(self) -> RunInHand:
         """Show the run's progress until it ends, also if another process started it: a bar, or lines in a log.
@@ -426,6 +483,35 @@ class RunInHand:
             raise ResultsError(f"the run ended with exit code {self._process.returncode}: {' / '.join(lines)}")
         return self
 
+    def stop(self) -> RunInHand:
+        """End the measuring, wherever it was started; finished trials are kept, and `resume` continues.
+
+        Raises ResultsError if nothing measures into the run, or another user's process does.
+        """
+        number = self._process.pid if self._process and self._process.poll() is None else holder(self.path)
+        if number is None:
+            raise ResultsError(f"{self.directory.name} is not being measured", remedy="run.resume() continues it")
+        try:
+            os.kill(number, signal.SIGTERM)
+        except PermissionError:
+            raise ResultsError(f"{self.directory.name} is measured by another user's process {number}") from None
+        until = time.monotonic() + STOP_S
+        while self._under_way() and time.monotonic() < until:
+            time.sleep(watching.POLL_S / 5)
+        return self
+
+    def resume(self, lab: LabInUse | None = None) -> RunInHand:
+        """Continue a run that was stopped, killed, or has failed trials, in a process of its own, as `plan.start` does.
+
+        It continues where it was measured, or in ``lab``. Raises ResultsError while it is being measured.
+        """
+        if self._under_way():
+            raise ResultsError(
+                f"{self.directory.name} is being measured already", remedy="run.watch() shows how far it is"
+            )
+        self._process = _started(self.on_disk, lab)._process
+        return self
+
     def _under_way(self) -> bool:
         if self._process is not None:
             return self._process.poll() is None
@@ -433,7 +519,7 @@ class RunInHand:
 
     def findings(self) -> pd.DataFrame:
         """Findings over several points and repetitions."""
-        return to_frame(self.on_disk.findings())
+        return Shown(to_frame(self.on_disk.findings()))
 
     @property
     def figures(self) -> list[str]:
@@ -477,6 +563,26 @@ class RunInHand:
 
     def __repr__(self) -> str:
         return f"{self.directory.name}: {ending(self.state)}"
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What the run's table in a notebook says: its state, verdicts, tables and figures."""
+        about = {"state": ending(self.state)}
+        if not self._under_way():
+            with suppress(XdplabError):  # a damaged run still shows its name
+                verdicts = watching.counted(self.on_disk.rows())
+                about["verdicts"] = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+                about["figures"] = ", ".join(self.figures)
+        return about | {"next": "run.watch(), run.stop()" if self._under_way() else "run.summary(), run.figure(…)"}
+
+    @property
+    def links(self) -> list[str]:
+        """The run's folder, and its report if it has one, for a browser."""
+        report = self.path / "report.html"
+        return [str(self.path), *([str(report)] if report.exists() else [])]
+
+    def _repr_html_(self) -> str:
+        return small_table(self.directory.name, self.about, self.links)
 
 
 def _sheet(axes: Any) -> Figure:
@@ -527,3 +633,29 @@ class Comparison:
     def _repr_html_(self) -> str:
         shown: str = self.table.to_html(index=False, max_rows=40)
         return f"<pre>{html.escape(repr(self))}</pre>{shown}"
+
+
+def _match(context: Any) -> dict[str, Any]:
+    """Offer IPython what can stand within the quotes at the cursor, instead of files."""
+    shell: Any = sys.modules["IPython"].get_ipython()
+    line = context.line_with_cursor[: context.cursor_position]
+    begun, words = completion.within_quotes(line, {} if shell is None else shell.user_ns)
+    found = [_Match(word) for word in words]
+    return {"completions": found, "matched_fragment": begun, "suppress": bool(found)}
+
+
+@dataclass(frozen=True)
+class _Match:
+    text: str
+    type: str = "xdplab"
+
+
+def _help_tab() -> None:
+    """Register the matcher where this module is imported by IPython."""
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None:
+        _match.matcher_api_version = 2  # type: ignore[attr-defined]
+        shell.Completer.custom_matchers.append(_match)
+
+
+_help_tab()

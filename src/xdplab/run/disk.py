@@ -201,9 +201,21 @@ def is_locked(folder: Path) -> bool:
 
 def is_listed(lock: Path) -> bool:
     """Tell whether the kernel's list of locks has this file's inode."""
+    return bool(_holders(lock))
+
+
+def holder(folder: Path) -> int | None:
+    """Return the process that holds a folder (`locked`); None if there is none that this one can see."""
+    try:
+        return next((number for number in _holders(folder / LOCK) if number > 0), None)
+    except FileNotFoundError:
+        return None
+
+
+def _holders(lock: Path) -> list[int]:
     number = lock.stat().st_ino
     lines = (line.split() for line in Path("/proc/locks").read_text().splitlines())
-    return any(words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(number) for words in lines)
+    return [int(words[4]) for words in lines if words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(number)]
 
 
 @contextmanager

@@ -21,7 +21,8 @@ SHARE = 0.1
 """Share of the time that counting verdicts may take: it derives the table of an unfinished run."""
 
 INTERRUPTED = (
-    "watching ended; the run continues: run.watch() shows it again, as does `xdplab status {name}` on a terminal"
+    "watching ended; the run continues: run.watch() shows it again, run.stop() ends it; "
+    "on a terminal `xdplab status {name}`"
 )
 
 
