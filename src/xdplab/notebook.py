@@ -45,7 +45,7 @@ from xdplab.run.disk import holder, is_locked, open_file
 from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
 from xdplab.run.progress import ending
 from xdplab.run.state import RunState, is_beginning
-from xdplab.shown import Shown, small_table
+from xdplab.shown import ReadableFrame, small_table
 from xdplab.studies import kinds
 from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.kind import Run
@@ -141,7 +141,7 @@ def runs(folder: str | Path | None = None) -> pd.DataFrame:
     """Return the runs of a folder (the project's ``results``), the latest first: name, when it was begun, trials,
     state, note."""
     listed = known_runs(results() if folder is None else Path(folder))
-    return Shown([asdict(run) for run in listed], columns=[f.name for f in fields(KnownRun)])
+    return ReadableFrame([asdict(run) for run in listed], columns=[f.name for f in fields(KnownRun)])
 
 
 def study(name: str, *, smallest: bool = False, **fields: Any) -> RunInHand:
@@ -377,7 +377,7 @@ class PlanInHand:
     def points(self) -> pd.DataFrame:
         """One row per point."""
         rows = {t.point.point_id: t.point.factors() for t in plan_trials(self.plan, "shared")}
-        points = Shown(rows.values())
+        points = ReadableFrame(rows.values())
         return points.sort_values(varying(points), ignore_index=True, key=_sortable)
 
     def start(self, lab: LabInUse, name: str | None = None) -> RunInHand:
@@ -445,9 +445,9 @@ class RunInHand:
         """
         rows = self.on_disk.rows()
         if self.on_disk.kind.planning or rows.empty:
-            return Shown(rows)
+            return ReadableFrame(rows)
         first = [name for name in (*varying(rows), *_FIRST) if name in rows]
-        return Shown(rows[[*dict.fromkeys(first), *(name for name in rows if name not in first)]])
+        return ReadableFrame(rows[[*dict.fromkeys(first), *(name for name in rows if name not in first)]])
 
     @property
     def samples(self) -> pd.DataFrame:
@@ -457,7 +457,7 @@ class RunInHand:
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables that the command line prints, by name."""
-        return {name: Shown(table.frame) for name, table in self.on_disk.tables().items()}
+        return {name: ReadableFrame(table.frame) for name, table in self.on_disk.tables().items()}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -467,7 +467,7 @@ class RunInHand:
     def summary(self) -> pd.DataFrame:
         """One row per point: varying factors, n, means with their 95 % intervals, verdicts; for a study its first
         table."""
-        return Shown(next((table.numbers for table in self.on_disk.tables().values()), self.trials))
+        return ReadableFrame(next((table.numbers for table in self.on_disk.tables().values()), self.trials))
 
     def watch(self) -> RunInHand:
         """Show the run's progress until it ends, also if another process started it: a bar, or lines in a log.
@@ -519,7 +519,7 @@ class RunInHand:
 
     def findings(self) -> pd.DataFrame:
         """Findings over several points and repetitions."""
-        return Shown(to_frame(self.on_disk.findings()))
+        return ReadableFrame(to_frame(self.on_disk.findings()))
 
     @property
     def figures(self) -> list[str]:
@@ -640,8 +640,8 @@ def _match(context: Any) -> dict[str, Any]:
     shell: Any = sys.modules["IPython"].get_ipython()
     line = context.line_with_cursor[: context.cursor_position]
     begun, words = completion.within_quotes(line, {} if shell is None else shell.user_ns)
-    found = [_Match(word) for word in words]
-    return {"completions": found, "matched_fragment": begun, "suppress": bool(found)}
+    completions = [_Match(word) for word in words]
+    return {"completions": completions, "matched_fragment": begun, "suppress": bool(completions)}
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ _STYLE = (
 )
 
 
-class Shown(pd.DataFrame):
+class ReadableFrame(pd.DataFrame):
     """A data frame whose text can be read: pandas puts it at the right, and breaks it anywhere."""
 
     @property
-    def _constructor(self) -> type[Shown]:
-        return Shown
+    def _constructor(self) -> type[ReadableFrame]:
+        return ReadableFrame
 
     def _repr_html_(self) -> str:
         name = f"xdplab-{id(self):x}"
