@@ -93,7 +93,7 @@ def test_one_repetition_that_is_far_from_the_others_is_named(factor: float) -> N
     side = "more" if factor > 1 else "less"
     share = abs(found.evidence["pps"] / found.evidence["pps_of_others"] - 1)
     assert (
-        f"N = 1600: repetition 2 forwards {share:.0%} {side} than the other 2; by BPF statistics its program took "
+        f"N = 1600: repetition 2 forwards {share:.0%} {side} than the other 2; in its test run the program took "
         in found.what
     )
     assert found.files == (f"raw/{trials.loc[one, 'trial_id'].iloc[0]}/1",)

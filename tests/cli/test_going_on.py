@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from xdplab.analysis.findings import Finding
 from xdplab.cli import conduct
 from xdplab.cli.run import FirstFigure
 from xdplab.errors import FigureError
@@ -67,26 +66,6 @@ def test_ctrl_c_says_what_is_kept_and_the_whole_command(
     with pytest.raises(KeyboardInterrupt):
         conduct.conduct(run, interrupted, new=False)
     assert capsys.readouterr().out == f"measuring into results/r\n{words}"
-
-
-def test_the_end_of_a_run_names_what_the_audit_warns_of(capsys: pytest.CaptureFixture[str]) -> None:
-    """A count of valid trials alone says nothing about a repetition that is far from the others."""
-    found = [Finding(*one, "…") for one in (("drift", "warning"), ("plateau", "info"), ("drift", "warning"))]
-    state = SimpleNamespace(owed=[], failed=0, last={"t": SimpleNamespace(status="valid")})
-    run: Any = SimpleNamespace(
-        state=state, directory=SimpleNamespace(path=Path("results/r")), complete=lambda: None, tables=dict,
-        kind=SimpleNamespace(name="traffic"), summary=lambda: ["verdicts: 1 valid"], findings=lambda: found,
-    )  # fmt: skip
-    assert conduct.conduct(run, lambda _: state, new=False, figures=False) == 0  # type: ignore[arg-type, return-value]
-    assert capsys.readouterr().out.splitlines() == [
-        "measuring into results/r",
-        "verdicts: 1 valid",
-        "the audit warns: drift: `xdplab audit results/r`",
-        "one page for a colleague: `xdplab report results/r`",
-    ]
-    found[:] = [Finding("plateau", "info", "…")]
-    conduct.conduct(run, lambda _: state, new=False, figures=False)  # type: ignore[arg-type, return-value]
-    assert "audit" not in capsys.readouterr().out
 
 
 def test_how_much_a_plan_is() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ import pytest
 from click.testing import CliRunner
 from tests.analysis import synthetic
 
-from xdplab.analysis.findings import Finding
+from xdplab.analysis.doubts import Doubt
 from xdplab.cli import cli
-from xdplab.studies.report import Part, Picture, cell, ends, html, inlined, limits, number
+from xdplab.studies.kinds import open_run
+from xdplab.studies.report import Part, Picture, cell, html, inlined, limits, number
 from xdplab.studies.tables import Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +52,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_says_what_was_asked_found_and_not_shown(page: Path) -> None:
     text = page.read_text()
     assert "How does forwarding depend on accesses, mode, load?" in text
-    assert re.search(r"Fastest: 4\.\d+ Mpps \[[\d.]+, [\d.]+\] at accesses 0, mode native, n = 3, of 6 points\.", text)
+    for line in open_run(SAMPLE).summary():
+        assert escape(line) in text, "a page's answer is what `show` says"
     assert '<span class="valid">21 valid</span>' in text
     assert "Sender, DUT and receiver share CPUs (a closed loop)" in text
     assert "clock changed" in text
@@ -92,22 +95,6 @@ def test_a_figure_keeps_its_shapes_and_nothing_else() -> None:
     assert (other, series, legend) == ({}, {"data-series": "1"}, {"data-legend": "1"})
 
 
-def test_a_round_trip_is_told_with_its_load() -> None:
-    """Of one program at two loads, both ends were told "at the only point"."""
-    loads = [
-        synthetic.run(vary={"accesses": [0]}, load=load, rate_requested_pps=rate)
-        for load, rate in (("max", None), ("20kpps", 2e4), ("500kpps", 5e5))
-    ]
-    rows = pd.concat(loads, ignore_index=True)
-    rows.loc[rows["load"].eq("500kpps"), "latency_p99_ns"] *= 3
-    said = ends(rows)
-    assert re.match(r"Fastest: .* Mpps .* at the only point, n = 3\.$", said[0])
-    assert [line.partition(" at ")[2] for line in said[1:3]] == [
-        "load 500kpps, n = 3, of 2 points.",
-        "load 20kpps, n = 3, of 2 points.",
-    ]
-
-
 def test_what_is_not_valid_is_not_said_to_be_in_no_figure() -> None:
     rows = synthetic.run(vary={"accesses": [0]}).copy()
     rows.loc[rows["repetition"].eq(1), "verdict"] = "invalid"
@@ -134,7 +121,7 @@ def part(text: str) -> Part:
     frame = pd.DataFrame({text: [text, text], "Mpps": ["1.5 ± 0.2", "0.9 ± 0.1"]})
     return Part(
         name=text, kind=text, run_id=text, question=text, answer=[text], limits=[text], place=[(text, text)],
-        verdicts={text: 1}, findings=[Finding(text, "warning", text)],
+        verdicts={text: 1}, doubts=[Doubt(text, text, 1, text)], remarks=[text],
         pictures=[Picture(text, "<svg/>", Table(text, frame), [text])], absent=[text],
         tables=[Table(text, frame)], plan=text, again=[text],
     )  # fmt: skip
@@ -173,25 +160,6 @@ def test_bibtex_takes_nothing_that_it_would_read() -> None:
 )
 def test_what_a_cell_is_sorted_by(value: object, key: str) -> None:
     assert number(value) == key
-
-
-def test_the_fastest_point_says_that_the_generator_limited_it() -> None:
-    """The rate of the generator was told as that of the fastest point."""
-    rows = synthetic.run(arrangement="split", vary={"accesses": [0, 100, 1600]}, workload="chase")
-    assert "generator" in set(rows["limited_by"].dropna())
-    fastest, slowest, _ = ends(rows)
-    assert fastest.endswith("of 3 points: the generator limited this rate, not the DUT.")
-    assert slowest.endswith("of 3 points.")
-
-
-def test_n_is_that_of_the_round_trips_and_no_null_is_a_level() -> None:
-    """One of three trials had no round trip, and n was 3; a program without an N had "accesses <NA>"."""
-    rows = synthetic.run(vary={"accesses": [0]}, load="20kpps", rate_requested_pps=2e4)
-    rows.loc[rows["repetition"].eq(2), ["latency_p50_ns", "latency_p99_ns"]] = pd.NA
-    assert ends(rows)[0].endswith("at the only point, n = 2.")
-    own = synthetic.run(vary={"program_name": ["lb.bpf.c"]}, workload=None, accesses=None)
-    both = pd.concat([own, synthetic.run(vary={"accesses": [0, 1600]}, workload="chase")], ignore_index=True)
-    assert "<NA>" not in "".join(ends(both))
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,10 @@ APART, APART_WIDTHS, APART_SIGMAS, APART_CHANCE = 0.10, 3.0, 4.0, 0.001
 """How far one repetition must be from the nearest other one, as a share of the rate and in ranges of the others; and
 from the others' mean, in standard deviations of the run's usual point or, in a run of few points, so far that chance
 reaches it in one of a thousand points."""
+PROVED = 0.50
+"""Share by which one of two repetitions must be slower, in traffic and in its test run, to be the one that is apart."""
+TEST_RUN_CHANGE = 0.25
+"""Share by which the same program's test runs differ without a disturbance."""
 OTHER_POINTS = 5  # that tell the run's usual spread by their median
 NOISY = 0.05  # of a rate, between the repetitions of the usual point
 
@@ -129,16 +133,18 @@ def _apart_of(alike: pd.DataFrame) -> Iterator[Finding]:
     spreads = spread_of_points(alike)
     for (point, _), rows in alike.groupby(OF_ONE_LAB, sort=False, dropna=False):
         ordered = rows.sort_values("forwarded_pps", kind="stable")
-        apart = _apart(ordered["forwarded_pps"].to_numpy(dtype=float), _elsewhere(spreads, {point}))
+        rates = ordered["forwarded_pps"].to_numpy(dtype=float)
+        apart = _apart(rates, _elsewhere(spreads, {point})) or _proved(rates, ordered["testrun_raw_ns"])
         if apart is None:
             continue
         place, gap = apart
         one, others = ordered.iloc[[place]], ordered.drop(index=ordered.index[place])
         middle = float(others["forwarded_pps"].median())
         share = float(one["forwarded_pps"].iloc[0]) / middle - 1
+        rest = f"the other {len(others)}" if len(others) > 1 else "the other"
         what = (
             f"{first_label(one)}, N = {one['accesses'].iloc[0]:g}: repetition {one['repetition'].iloc[0]:g} forwards "
-            f"{abs(share):.0%} {'more' if share > 0 else 'less'} than the other {len(others)}"
+            f"{abs(share):.0%} {'more' if share > 0 else 'less'} than {rest}"
         )
         numbers = {"pps": middle * (1 + share), "pps_of_others": middle, "gap_pps": gap}
         yield Finding(
@@ -162,6 +168,16 @@ def _apart(rates: Rates, elsewhere: pd.DataFrame) -> tuple[int, float] | None:
     return (place, float(gap)) if unusual and gap > APART * np.median(rates) and gap > APART_WIDTHS * width else None
 
 
+def _proved(rates: Rates, test_runs: pd.Series) -> tuple[int, float] | None:
+    """Return the slower of two sorted rates, and its distance, if its test run was as much slower: the program is the
+    same, so the CPU was not. Rates alone do not tell which of two is unusual."""
+    if len(rates) != 2 or test_runs.isna().any():
+        return None
+    slower, faster = test_runs.astype(float)
+    unlike = rates[1] / rates[0] - 1 > PROVED and slower / faster - 1 > PROVED
+    return (0, float(rates[1] - rates[0])) if unlike else None
+
+
 def _by_chance(others: Rates, elsewhere: pd.DataFrame) -> float:
     """Return how far a repetition may lie from the mean of the point's others (logarithms), as a share of the rate.
 
@@ -178,11 +194,16 @@ def _by_chance(others: Rates, elsewhere: pd.DataFrame) -> float:
 
 
 def _program_time(one: pd.DataFrame, others: pd.DataFrame) -> str:
-    """Tell whether the program itself ran for another time, by the kernel's own count of its run time."""
-    time, usual = one["program_run_raw_ns"].iloc[0], others["program_run_raw_ns"].median()
-    if is_null(time) or is_null(usual):
-        return ""
-    return f"; by BPF statistics its program took {three_digits(time)} ns per frame, theirs {three_digits(usual)}"
+    """Tell whether the program itself ran for another time: in its test run, else by the kernel's count in traffic."""
+    for column, clock in (("testrun_raw_ns", "in its test run"), ("program_run_raw_ns", "by BPF statistics")):
+        time, usual = one[column].iloc[0], others[column].median()
+        if is_null(time) or is_null(usual):
+            continue
+        times = f"{three_digits(time)} ns per frame, in the others {three_digits(usual)}"
+        alone = abs(time / usual - 1) <= TEST_RUN_CHANGE
+        who = "so the traffic was disturbed" if alone else "so its CPU was, not only its traffic"
+        return f"; {clock} the program took {times}: {who}"
+    return ""
 
 
 def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:

@@ -81,7 +81,7 @@ def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool 
         echo(run.rows().to_json(orient="records"))
     else:
         _show_tables(run)
-        for line in [*run.summary(), *_warned(run)]:
+        for line in run.summary():
             tell(line)
     if figures:
         for line in run.draw_figures():
@@ -90,12 +90,6 @@ def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool 
     if not as_json:
         tell(f"one page for a colleague: `xdplab report {run.directory.path}`")
     return _exit_code(run)
-
-
-def _warned(run: Run[Any]) -> list[str]:
-    """Name what the audit warns of: a valid trial may still be one to look at again."""
-    rules = dict.fromkeys(finding.rule for finding in run.findings() if finding.severity == "warning")
-    return [f"the audit warns: {', '.join(rules)}: `xdplab audit {run.directory.path}`"] if rules else []
 
 
 def _exit_code(run: Run[Any]) -> int:

@@ -22,9 +22,8 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
-from xdplab.analysis.findings import Finding
-from xdplab.analysis.summary import points_summary, varying
-from xdplab.analysis.values import three_digits
+from xdplab.analysis.doubts import Doubt, doubts, is_remark
+from xdplab.analysis.summary import varying
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.comparing import compare_view
@@ -76,7 +75,8 @@ class Part:
     limits: list[str]
     place: list[tuple[str, str]]
     verdicts: dict[str, int]
-    findings: list[Finding]
+    doubts: list[Doubt]
+    remarks: list[str]
     pictures: list[Picture]
     absent: list[str]
     tables: list[Table]
@@ -127,7 +127,7 @@ def _printable(value: Any) -> Any:
 
 def part_of(run: Run[Any]) -> Part:
     """Return the page's content about a run."""
-    rows = run.rows()
+    rows, findings = run.rows(), run.findings()
     pictures, absent = drawn(run)
     verdicts = rows["verdict"].value_counts().to_dict() if "verdict" in rows else {}
     return Part(
@@ -135,11 +135,12 @@ def part_of(run: Run[Any]) -> Part:
         kind=run.kind.name,
         run_id=run.directory.run_id,
         question=question(run, rows),
-        answer=answer(run, rows),
+        answer=run.summary(),
         limits=limits(rows),
         place=place(run, rows),
         verdicts={str(name): int(count) for name, count in verdicts.items()},
-        findings=sorted(run.findings(), key=lambda one: one.severity != "warning"),
+        doubts=doubts(findings),
+        remarks=[f"{finding.rule}: {finding.what}" for finding in findings if is_remark(finding)],
         pictures=pictures,
         absent=absent,
         tables=list(run.tables().values()),
@@ -163,51 +164,6 @@ def question(run: Run[Any], rows: pd.DataFrame) -> str:
     if not names:
         return "How fast are these frames forwarded?"
     return f"How does forwarding depend on {', '.join(names)}?"
-
-
-def answer(run: Run[Any], rows: pd.DataFrame) -> list[str]:
-    """Return the answer with its interval, in sentences."""
-    if run.kind.planning or "verdict" not in rows:
-        return run.summary()
-    if is_race(run):
-        line = race.race_line(run.directory)
-        return [f"{line[0].upper()}{line[1:]}."]
-    return ends(rows) or ["No point has a valid rate."]
-
-
-def ends(rows: pd.DataFrame) -> list[str]:
-    """The fastest and the slowest point at maximum load; of paced loads the longest p99."""
-    if rows.empty:
-        return []
-    varied, at_max = varying(rows), rows[rows["rate_requested_pps"].isna()]
-    lines = []
-    for part, value, unit, ends_of in (
-        (at_max, "mpps", "Mpps", ("Fastest", "Slowest")),
-        (rows[rows["rate_requested_pps"].notna()], "p99_us", "µs (p99 round trip)", ("Longest", "Shortest")),
-    ):
-        points = points_summary(part) if len(part) else pd.DataFrame()
-        if value not in points or points[value].notna().sum() == 0:
-            continue
-        measured = points[points[value].notna()].sort_values(value, ascending=False)
-        names = [name for name in varied if name != "load" or part is not at_max]
-        chosen = [(ends_of[0], measured.iloc[0])] + ([(ends_of[1], measured.iloc[-1])] if len(measured) > 1 else [])
-        for word, row in chosen:
-            shown = [name for name in names if name in row and not pd.isna(row[name])]
-            at = ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in shown)
-            low, high = row.get(f"{value}_low"), row.get(f"{value}_high")
-            ends = [three_digits(end) for end in (low, high) if end is not None and not pd.isna(end)]
-            interval = f" [{', '.join(ends)}]" if len(ends) == 2 else " (no interval)"
-            n = row["n"] if pd.isna(count := row.get(f"{value}_n", pd.NA)) else int(count)
-            of = f", n = {n}" + (f", of {len(measured)} points" if len(measured) > 1 else "")
-            limit = _limit(row) if value == "mpps" else ""
-            lines.append(f"{word}: {three_digits(row[value])} {unit}{interval} at {at or 'the only point'}{of}{limit}.")
-    return lines + ["Brackets are 95 % intervals over repetitions."] * bool(lines)
-
-
-def _limit(point: pd.Series) -> str:
-    """Say that a rate is not the DUT's, where it is not."""
-    makers = [name for name in ("generator", "link") if name in str(point.get("limited_by")).split(", ")]
-    return f": the {' and the '.join(makers)} limited this rate, not the DUT" if makers else ""
 
 
 def limits(rows: pd.DataFrame) -> list[str]:
@@ -320,7 +276,8 @@ def compared(runs: Sequence[Run[Any]], margin: float) -> Part | None:
         or ["Nothing that was recorded differs around the two runs."],
         place=[],
         verdicts={str(k): int(v) for k, v in points["verdict"].value_counts().items()} if "verdict" in points else {},
-        findings=[],
+        doubts=[],
+        remarks=[],
         pictures=picture,
         absent=why,
         tables=[Table("Points that both runs have", points[columns])],

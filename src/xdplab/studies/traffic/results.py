@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from xdplab.analysis.conclusions import conclusions
+from xdplab.analysis.doubts import doubt
 from xdplab.analysis.summary import constant_words, for_people, points_summary, varying
 from xdplab.studies.kind import Run
 from xdplab.studies.tables import Table
@@ -23,13 +25,13 @@ def tables(run: Run[Any]) -> dict[str, Table]:
 
 
 def summary(run: Run[Any]) -> list[str]:
-    """Return a race's answer, verdicts, and the reasons of trials that are not valid."""
-    settled = run.rows()
-    counts = settled["verdict"].value_counts()
-    lines = [race.race_line(run.directory)] if is_race(run) else []
-    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-    lines.append(f"verdicts: {verdicts}" if verdicts else "no trial has ended")
-    others = settled[settled["verdict"] != "valid"]
+    """Return the answer with its intervals, what to doubt in it, and the reasons of trials that are not valid."""
+    trials = run.rows()
+    if trials.empty:
+        return ["no trial has ended"]
+    answer = [race.race_line(run.directory)] if is_race(run) else conclusions(trials)
+    lines = [*answer, doubt(run.findings(), str(run.directory.path))]
+    others = trials[trials["verdict"] != "valid"]
     for (verdict, reason), rows in others.groupby(["verdict", "reason"], dropna=False):
         lines.append(f"  {verdict} ({len(rows)}): {reason}")
     return lines

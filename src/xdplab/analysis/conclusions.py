@@ -1,0 +1,240 @@
+"""What a run of XDP traffic says, as sentences made from its trials: the cost of an access, and ratios of rates.
+
+The unit of every interval is the repetition, and no value joins two points: where the points differ, a sentence tells
+the least and the largest value. Settings are compared within a repetition, so what changed between repetitions cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, log, nan
+
+import numpy as np
+import pandas as pd
+
+from xdplab.analysis.fit import fit_line, limited_by_dut
+from xdplab.analysis.intervals import Spread
+from xdplab.analysis.series import by_series, settled, valid
+from xdplab.analysis.summary import varying
+from xdplab.analysis.values import is_null, three_digits
+from xdplab.plan.factors import BY_COLUMN, FACTORS, MODES, of_program
+from xdplab.text import many
+
+SAME = 0.10
+"""A ratio that is known no better than this is not called the same."""
+APART = 0.10
+"""Share by which points must differ to be told as a range."""
+WIDEST = 3.0
+"""Largest quotient of an interval's ends: beyond it the repetitions are too few to tell one."""
+MOST_TOLD = 4
+"""Groups, or settings, that one sentence names; of more it tells the least and the most."""
+RATE, PACED, P99 = "forwarded_pps", "rate_requested_pps", "latency_p99_ns"
+OF_PROGRAM = frozenset(factor.column for factor in FACTORS if of_program(factor))
+Values = dict[Hashable, dict[float, float]]
+"""A value above 0 of each point and repetition."""
+
+
+def conclusions(trials: pd.DataFrame) -> list[str]:
+    """Return the answer of a run in one or two sentences: costs and ratios at maximum load; round trips when paced.
+
+    ``trials`` are judged and derived. A run whose points cannot be compared tells their rates.
+    """
+    rows, names = valid(trials), varying(settled(trials))
+    at_max = rows[rows[PACED].isna() & rows[RATE].gt(0)]
+    paced = rows[rows[PACED].notna() & rows[P99].notna()]
+    parts = [text for text in (cost(rows, names), ratios(at_max, names)) if text] or [rates(at_max)]
+    answers = [text for text in ("; ".join(filter(None, parts)), round_trip(paced)) if text]
+    return [f"{text[0].upper()}{text[1:]}." for text in answers] or ["No point has a valid rate."]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval (NaN if there is none); ``least`` and ``most`` are those of the points, if these
+    differ by more than their noise, else NaN."""
+
+    value: float
+    low: float
+    high: float
+    least: float = nan
+    most: float = nan
+
+    @classmethod
+    def of(cls, values: Values) -> Estimate:
+        """Return the geometric mean over points and repetitions; its interval is that of the repetitions' means."""
+        logs = pd.DataFrame(
+            [(point, repetition, log(value)) for point, by in values.items() for repetition, value in by.items()],
+            columns=["point", "repetition", "log"],
+        )
+        joint = Spread.of(logs.groupby("repetition")["log"].mean())
+        of_points = logs.groupby("point", sort=False)["log"]
+        ends = float(of_points.mean().min()), float(of_points.mean().max())
+        if ends[1] - ends[0] <= log(1 + APART) or _overlap([Spread.of(group) for _, group in of_points]):
+            ends = nan, nan
+        return cls(*np.exp([joint.mean, joint.low, joint.high, *ends]).tolist())
+
+    @property
+    def is_known(self) -> bool:
+        return self.high / self.low <= WIDEST  # False for NaN
+
+    def text(self, unit: str = "", scale: float = 1.0) -> str:
+        """Return ``2.31 ns [2.2, 2.4]``; ``1.7 to 2.0 ns`` of points that differ; ``about 2 ns`` without interval."""
+        if not isnan(self.least):
+            return f"{three_digits(self.least / scale)} to {three_digits(self.most / scale)}{unit}"
+        value = f"{three_digits(self.value / scale)}{unit}"
+        if not self.is_known:
+            return f"about {value}"
+        return f"{value} [{three_digits(self.low / scale)}, {three_digits(self.high / scale)}]"
+
+
+def _overlap(spreads: Sequence[Spread]) -> bool:
+    """Tell whether the intervals of all points have a common value; points with one repetition have none."""
+    if any(isnan(spread.low) for spread in spreads):
+        return False
+    return max(spread.low for spread in spreads) <= min(spread.high for spread in spreads)
+
+
+def cost(trials: pd.DataFrame, names: Sequence[str]) -> str:
+    """Say what one more access costs, in ns, by mode and program: the slope of each series' time over N."""
+    naming = [name for name in names if name == "mode" or (name in OF_PROGRAM and name != "accesses")]
+    groups: dict[tuple[object, ...], Values] = {}
+    for series, rows in by_series(limited_by_dut(trials)):
+        for repetition, points in rows.groupby("repetition"):
+            line = fit_line(points["accesses"].astype(float), points["ns_per_packet"].astype(float))
+            if line is not None and line.c > 0:
+                values = groups.setdefault(_place(rows.iloc[0], naming), {})
+                values.setdefault(series, {})[float(str(repetition))] = line.c
+    return f"one more access costs {_listed(groups, naming, ' ns')}" if groups else ""
+
+
+def ratios(rows: pd.DataFrame, names: Sequence[str]) -> str:
+    """Say how the rate at maximum load depends on each factor but N, at the smallest N, with all others alike."""
+    counted = "accesses" in names and rows["accesses"].notna().any()
+    at = rows[rows["accesses"].eq(rows["accesses"].min())] if counted else rows
+    factors = [name for name in names if name not in ("accesses", "load") and not (counted and name in OF_PROGRAM)]
+    effects = [effect for name in factors for effect in effects_of(at, name, names)]
+    if not effects:
+        return ""
+    effects.sort(key=lambda effect: effect.size, reverse=True)
+    left = len(effects) - MOST_TOLD
+    texts = _together(effects[:MOST_TOLD]) + [f"{many(left, 'smaller difference')} more"] * (left > 0)
+    where = f"at N = {at['accesses'].min():g} and maximum load" if counted else "at maximum load"
+    return f"{where}, {', '.join(texts)}{_limited(at)}"
+
+
+def _limited(rows: pd.DataFrame) -> str:
+    """Say of how many points the rate is not the DUT's."""
+    makers = rows[rows["limited_by"].isin(["generator", "link"])]
+    if makers.empty:
+        return ""
+    who = " and the ".join(sorted(set(makers["limited_by"])))
+    return f" (the {who} limited {makers['point_id'].nunique()} of {many(rows['point_id'].nunique(), 'rate')})"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The rate at one level of a factor over that at another, in words."""
+
+    level: str
+    base: str
+    ratio: Estimate
+
+    @property
+    def size(self) -> float:
+        return 0.0 if self.is_same else abs(log(self.ratio.value))
+
+    @property
+    def is_same(self) -> bool:
+        return isnan(self.ratio.least) and self.ratio.low <= 1 <= self.ratio.high
+
+    @property
+    def text(self) -> str:
+        """Return what the rate at this level is, where it is the same as far as the run can tell."""
+        half = max(self.ratio.high - 1, 1 - self.ratio.low)
+        limit = f"±{half:.1%}" if half < 0.01 else f"±{half:.0%}"
+        if half <= SAME:
+            return f"with {self.level} is the same as with {self.base} within {limit}"
+        return f"with {self.level} is not known to differ from that with {self.base} (less than {limit} would not show)"
+
+
+def _together(effects: Sequence[Effect]) -> list[str]:
+    """Return the effects in words, those against one base together."""
+    texts = []
+    unlike = [effect for effect in effects if not effect.is_same]
+    for base in dict.fromkeys(effect.base for effect in unlike):
+        first, *others = [effect for effect in unlike if effect.base == base]
+        parts = [f"with {first.level} is {first.ratio.text(' times')}"]
+        parts += [f"with {other.level} {other.ratio.text(' times')}" for other in others]
+        texts.append(f"{' and '.join(parts)} that with {base}")
+    texts += [effect.text for effect in effects if effect.is_same]
+    return [f"the rate {texts[0]}", *(text.replace(" is ", " ", 1) for text in texts[1:])]
+
+
+def effects_of(rows: pd.DataFrame, factor: str, names: Sequence[str]) -> Iterator[Effect]:
+    """Give the effect of each level of a factor against its first one; of many levels that of the last one."""
+    levels = _ordered(factor, rows[factor].dropna().unique().tolist())
+    alike = [name for name in names if name != factor and name in rows]
+    keys = rows[alike].astype("string").fillna("").agg("|".join, axis=1) if alike else pd.Series("", rows.index)
+    by_level: dict[object, dict[tuple[str, float], float]] = {level: {} for level in levels}
+    for level, *place, rate in zip(rows[factor], keys, rows["repetition"], rows[RATE], strict=True):
+        if level in by_level:
+            by_level[level][str(place[0]), float(place[1])] = float(rate)
+    for level in levels[1:] if len(levels) <= MOST_TOLD else levels[-1:]:
+        values: Values = {}
+        for (point, repetition), rate in by_level[level].items():
+            if before := by_level[levels[0]].get((point, repetition)):
+                values.setdefault(point, {})[repetition] = rate / before
+        if values:
+            yield Effect(_name(factor, level), _name(factor, levels[0]), Estimate.of(values))
+
+
+def round_trip(rows: pd.DataFrame) -> str:
+    """Say how long the 99th percentile of a round trip is at paced loads, by point."""
+    return _of_points(rows, P99, "the 99th percentile of a round trip is", " µs", 1e3)
+
+
+def rates(rows: pd.DataFrame) -> str:
+    """Say the rates at maximum load of points that differ in nothing comparable, or of the only one."""
+    return _of_points(rows, RATE, "at maximum load the rate is", " Mpps", 1e6)
+
+
+def _of_points(rows: pd.DataFrame, column: str, text: str, unit: str, scale: float) -> str:
+    names = varying(rows) if len(rows) else []
+    groups: dict[tuple[object, ...], Values] = {}
+    for row in rows.to_dict("records"):
+        values = groups.setdefault(_place(row, names), {}).setdefault(row["point_id"], {})
+        values[float(row["repetition"])] = float(row[column])
+    return f"{text} {_listed(groups, names, unit, scale)}" if groups else ""
+
+
+def _place(row: Mapping[Hashable, object] | pd.Series, names: Sequence[str]) -> tuple[object, ...]:
+    return tuple(None if is_null(row[name]) else row[name] for name in names)
+
+
+def _listed(groups: dict[tuple[object, ...], Values], names: Sequence[str], unit: str, scale: float = 1.0) -> str:
+    """Return each group's value: ``2.31 ns [2.2, 2.4] (native) and …``; of many groups the least and the most."""
+    naming = [at for at in range(len(names)) if len({place[at] for place in groups}) > 1]
+    orders = {at: _ordered(names[at], list(dict.fromkeys(place[at] for place in groups))) for at in naming}
+    places = sorted(groups, key=lambda place: [orders[at].index(place[at]) for at in naming])
+    estimates = [(Estimate.of(groups[place]), _words([(names[at], place[at]) for at in naming])) for place in places]
+    if len(estimates) > MOST_TOLD:
+        least, *_, most = sorted(estimates, key=lambda one: one[0].value)
+        return f"{least[0].text(unit, scale)} ({least[1]}) to {most[0].text(unit, scale)} ({most[1]})"
+    parts = [one.text(unit, scale) + (f" ({text})" if text else "") for one, text in estimates]
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def _words(cells: Sequence[tuple[str, object]]) -> str:
+    return ", ".join(_name(name, value) for name, value in cells if value is not None)
+
+
+def _ordered(factor: str, levels: list[object]) -> list[object]:
+    """Return levels in order: numbers by size, native before other modes, texts by letter."""
+    if all(isinstance(level, (int, float)) for level in levels):
+        return sorted(levels)  # type: ignore[type-var]
+    ranks = {level: rank for rank, level in enumerate(MODES if factor == "mode" else sorted(map(str, levels)))}
+    return sorted(levels, key=lambda level: ranks[str(level)])
+
+
+def _name(factor: str, level: object) -> str:
+    return BY_COLUMN[factor].label(int(level) if isinstance(level, float) and level.is_integer() else level)

@@ -1,0 +1,118 @@
+"""The sentences of a run: their numbers are those of the model that made the trials."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+from tests.analysis import synthetic
+from tests.analysis.test_findings import scaled
+
+from xdplab.analysis.conclusions import conclusions
+from xdplab.analysis.doubts import CHANGING, doubt, doubts
+from xdplab.analysis.finding_rules import RULES, find
+from xdplab.analysis.findings import Finding
+from xdplab.analysis.load_rules import DISTURBANCES
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+CHASE_NS, NATIVE_NS, GENERIC_NS = synthetic.ACCESS_NS["chase"], 30 + 60 + 170, 30 + 700 + 170
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number) for number in NUMBER.findall(text)]
+
+
+def test_costs_ratios_and_what_makes_no_difference_are_those_of_the_model() -> None:
+    vary = {"mode": ("native", "generic"), "queues": (1, 2), "frame_bytes": (64, 1500), "accesses": (0, 100, 1600)}
+    (said,) = conclusions(synthetic.run(vary=vary, workload="chase", repetitions=5))
+    native, low, high, generic, *_ = numbers(said)
+    assert native == pytest.approx(CHASE_NS, rel=0.03)
+    assert low <= CHASE_NS <= high
+    assert generic == pytest.approx(CHASE_NS, rel=0.05)
+    assert told(said, "generic")[0] == pytest.approx(NATIVE_NS / GENERIC_NS, rel=0.05)
+    assert told(said, "2 queues")[0] == pytest.approx(2, rel=0.05)
+    assert told(said, "1500 B frames")[1] < 5, "64 B frames, and the limit of what would have shown, in per cent"
+
+
+def told(text: str, level: str) -> list[float]:
+    """Return the numbers that are told of the rate with a level."""
+    return numbers(text.partition(f"the rate with {level}")[2] or text.partition(f", with {level}")[2])
+
+
+def test_points_whose_ratios_differ_are_a_range() -> None:
+    trials = synthetic.run(vary={"queues": (1, 2), "mode": ("native", "generic"), "accesses": (0, 100)}, repetitions=5)
+    slow = scaled(trials, trials["queues"].eq(2) & trials["mode"].eq("generic"), 0.6)
+    (said,) = conclusions(slow)
+    low, high = told(said, "2 queues")[:2]
+    assert (low, high) == (pytest.approx(1.2, rel=0.05), pytest.approx(2.0, rel=0.05))
+
+
+def test_one_repetition_gives_no_interval() -> None:
+    (said,) = conclusions(synthetic.run(vary={"accesses": (0, 100, 1600)}, workload="chase", repetitions=1))
+    assert "about" in said
+    assert "[" not in said
+
+
+def test_a_run_of_one_point_tells_its_rate_and_paced_points_their_round_trips_at_each_load() -> None:
+    loads = [
+        synthetic.run(vary={"accesses": [0]}, load=load, rate_requested_pps=rate)
+        for load, rate in (("max", None), ("20kpps", 2e4), ("500kpps", 5e5))
+    ]
+    rows = pd.concat(loads, ignore_index=True)
+    rows.loc[rows["load"].eq("500kpps"), "latency_p99_ns"] *= 3
+    rate, trips = conclusions(rows)
+    assert numbers(rate)[0] == pytest.approx(1e3 / NATIVE_NS, rel=0.05)
+    slow, fast = trips.split(" and ")
+    assert numbers(fast)[0] == pytest.approx(3 * numbers(slow.partition("is ")[2])[0], rel=0.1)
+
+
+def test_without_a_valid_rate_there_is_no_number() -> None:
+    trials = synthetic.run(vary={"accesses": [0]})
+    (said,) = conclusions(trials.assign(verdict=pd.array(["invalid"] * len(trials), dtype="string")))
+    assert numbers(said) == []
+
+
+def test_the_slower_of_two_repetitions_is_named_if_its_test_run_was_slower_too() -> None:
+    trials = synthetic.run(vary={"accesses": (0, 100)}, repetitions=2)
+    one = trials["accesses"].eq(0) & trials["repetition"].eq(2)
+    slow = scaled(trials, one, 1 / 2.7)
+    assert [finding.rule for finding in find(slow) if finding.rule == "repetition apart"] == [], "which, nobody knows"
+    slow.loc[one, "testrun_raw_ns"] *= 7
+    said = doubt(find(slow), "results/r")
+    assert "repetition 2 forwards 63% less" in said
+    assert numbers(said.partition("took ")[2])[0] == pytest.approx(7 * 30, rel=0.05)
+
+
+def test_a_run_says_one_doubt_and_findings_of_one_rule_are_one() -> None:
+    alike = [Finding("off the line", "warning", f"at {n}") for n in range(7)]
+    apart, noise = Finding("repetition apart", "warning", "apart"), Finding("other work", "warning", "busy")
+    found = doubts([noise, *alike, apart, Finding("plateau", "info", "…")])
+    assert [(one.rule, one.more) for one in found] == [("repetition apart", 0), ("off the line", 6)]
+    said = doubt([noise, *alike, apart], "results/r")
+    assert "apart" in said
+    assert "at 0" not in said
+    assert "busy" not in doubt([noise], "results/r")
+
+
+def test_a_clock_that_differs_matters_if_many_trials_have_it() -> None:
+    few, most = (Finding("clock differs", "warning", "…", (), {"trials": n, "of": 40.0}) for n in (1.0, 20.0))
+    assert (doubts([few]), [one.rule for one in doubts([most])]) == ([], ["clock differs"])
+
+
+def test_each_rule_that_changes_a_conclusion_is_one_of_the_rules() -> None:
+    assert set(CHANGING) <= set(RULES)
+    assert not set(CHANGING) & set(DISTURBANCES)
+
+
+def test_rates_that_the_generator_limits_are_said_to_be_its_own() -> None:
+    vary = {"accesses": (0, 1600), "mode": ("native", "generic")}
+    rows = synthetic.run(arrangement="split", vary=vary, workload="chase")
+    assert "generator" in set(rows["limited_by"].dropna())
+    assert "generator limited 1 of 2 rates" in conclusions(rows)[0]
+
+
+def test_points_with_and_without_an_n_have_one_answer_without_nulls() -> None:
+    own = synthetic.run(vary={"program_name": ["lb.bpf.c"]}, workload=None, accesses=None)
+    both = pd.concat([own, synthetic.run(vary={"accesses": [0, 1600]}, workload="chase")], ignore_index=True)
+    assert "<NA>" not in "".join(conclusions(both))
