@@ -57,7 +57,7 @@ from xdplab.studies.traffic import runs as traffic_runs
 from xdplab.studies.traffic.kind import TRAFFIC, measured
 from xdplab.studies.traffic.rows import latencies_of
 from xdplab.studies.traffic.run_files import plan_trials
-from xdplab.text import many
+from xdplab.text import duration, many
 
 _COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE")
 """Variables that would fill a log with a terminal's control sequences."""
@@ -390,11 +390,11 @@ class PlanInHand:
         blocks = Counter((t.point.mode, t.point.queues) for t in trials)
         where = ", ".join(f"{mode} on {many(queues, 'queue')}" for mode, queues in blocks)
         n_points = len({t.point.point_id for t in trials})
-        minutes = estimate_s(self.plan, trials) / 60
+        time = duration(estimate_s(self.plan, trials))
         most = "at most " if self.plan.open_ended else ""
         return (
             f"plan {self.plan.name}: {n_points} points x {most}{self.plan.most_repetitions} repetitions = "
-            f"{many(len(trials), 'trial')}, {most or 'about '}{minutes:.1f} minutes; blocks: {where}"
+            f"{many(len(trials), 'trial')}, {most or 'about '}{time}; blocks: {where}"
         )
 
     def _repr_html_(self) -> str:

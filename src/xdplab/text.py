@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal
 
 
@@ -15,6 +19,31 @@ def colour_system() -> Literal["auto"] | None:
 def many(count: int, what: str) -> str:
     """Return ``1 trial``, or ``3 trials``."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+SOON_S = 0.5
+"""Seconds after which a wait, or a step that is no trial, is named: a person then asks what is going on."""
+STEPS: ContextVar[Callable[[str], None]] = ContextVar("STEPS", default=lambda _: None)
+"""Called with the name of a step that takes longer than `SOON_S`; the command line prints it."""
+
+
+@contextmanager
+def step(name: str) -> Iterator[None]:
+    """Name what goes on in this block, if it takes long."""
+    timer = threading.Timer(SOON_S, STEPS.get(), [name])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def duration(seconds: float) -> str:
+    """Return a time as a person says it: ``8 s``, ``3.4 minutes``, ``2.5 hours``."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:

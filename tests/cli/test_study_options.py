@@ -40,7 +40,7 @@ def run(line: str) -> Any:
         ("verifier --repetitions 2 --testbed", {"repetitions": 2, "testbed": True, "loads": 5}),
         ("verifier", {"repetitions": 1, "testbed": False, "loads": 5}),
         ("execution --repetitions 4", {"repetitions": 4, "calls": 20, "smallest": True}),
-        ("loading --repetitions 30", {"loads": 30, "compiles": 1, "smallest": True}),
+        ("loading --loads 30", {"loads": 30, "compiles": 1, "smallest": True}),
     ],
 )
 def test_what_was_said_stands_beside_smallest(requests: list[Any], line: str, expected: dict[str, object]) -> None:

@@ -230,13 +230,13 @@ import os, pathlib, sys
 from xdplab.labs import keeper_socket
 from xdplab.labs import keepers
 os.environ["XDG_CACHE_HOME"] = {str(open_folder / "home")!r}
-keeper_socket.ROOT, keepers.TURN_S = pathlib.Path({str(open_folder)!r}), 0.0
+keeper_socket.ROOT, keepers.TURN_S = pathlib.Path({str(open_folder)!r}), 1.0
 with keepers.alone_on([0], "lab b", lambda why: print(why, flush=True)):
     print("held", flush=True)
     sys.stdin.read()
 """
     with keepers.alone_on([0], "lab a", pytest.fail):
-        assert "another lab measures on CPU 0" in attacker.run(take).stdout
+        assert "a lab of root's measures on CPU 0" in attacker.run(take).stdout
     holder = subprocess.Popen(attacker.argv(take), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"

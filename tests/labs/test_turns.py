@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import subprocess
 import sys
 import time
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from xdplab import text
 from xdplab.errors import HostError
 from xdplab.labs import keepers
 
@@ -52,7 +55,7 @@ def test_no_two_are_on_a_cpu_at_once_and_each_gets_its_turn(cpus: Path) -> None:
 
 def test_a_waiting_lab_says_why_and_that_it_continues(cpus: Path) -> None:
     heard: list[str | None] = []
-    with another(cpus, 1, 0.5) as taker:
+    with another(cpus, 1, 1.5) as taker:
         assert taker.stdout is not None
         until = time.monotonic() + 20
         while not heard and time.monotonic() < until:
@@ -85,3 +88,49 @@ def test_a_killed_holder_lets_go_and_a_hung_one_is_named(cpus: Path, monkeypatch
 def test_labs_on_other_cpus_do_not_wait() -> None:
     with keepers.alone_on([0], "lab a", pytest.fail), keepers.alone_on([1], "lab b", pytest.fail):
         pass
+
+
+HOLD = """
+import pathlib, sys, time
+from xdplab.labs import keepers
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.waiting import recorded
+keepers.keeper_socket.ROOT = pathlib.Path(sys.argv[1])
+run = RunDirectory.create(pathlib.Path(sys.argv[1]), "holding", run_id="r", plan_yaml="")
+with recorded(run), keepers.alone_on([0], "lab b", print):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_waiting_lab_names_the_run_it_waits_for_its_user_and_since_when(cpus: Path) -> None:
+    argv = [sys.executable, "-c", HOLD, str(cpus)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        heard: list[str | None] = []
+
+        def hear(why: str | None) -> None:
+            heard.append(why)
+            holder.kill()
+
+        began = time.monotonic()
+        with keepers.alone_on([0], "lab a", hear):
+            assert time.monotonic() - began < 5.0
+    (run,) = cpus.glob("*-holding")
+    assert heard[0] is not None
+    assert f"{pwd.getpwuid(os.geteuid()).pw_name}'s run {run.name}, begun at " in heard[0]
+
+
+def test_a_step_is_named_only_if_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[str] = []
+    monkeypatch.setattr(text, "SOON_S", 0.05)
+    token = text.STEPS.set(named.append)
+    try:
+        with text.step("short"):
+            pass
+        with text.step("long"):
+            time.sleep(0.2)
+    finally:
+        text.STEPS.reset(token)
+    assert named == ["long"]

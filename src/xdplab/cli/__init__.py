@@ -19,6 +19,7 @@ from xdplab import trust as trusted
 from xdplab.cli.common import Verb, Verbs, ask_on_terminal, echo, fail
 from xdplab.errors import HostError, PlanError, ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
+from xdplab.text import STEPS
 
 INTERRUPTED = 130
 FEW_COLLECTIONS = (20_000, 20, 20)
@@ -177,6 +178,7 @@ def _run() -> None:
         signal.signal(number, _interrupt)
     warnings.showwarning = _warn
     warnings.simplefilter("once", ResultsWarning)
+    STEPS.set(lambda name: echo(f"{name} …", err=True))
     try:
         _require_surroundings()
         result = cli.main(standalone_mode=False)

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from xdplab.cli.common import echo, show_frame, tell
 from xdplab.errors import ResultsError, UnsupportedError
 from xdplab.lazy import lazy
+from xdplab.text import step
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -84,9 +85,10 @@ def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool 
         for line in run.summary():
             tell(line)
     if figures:
-        for line in run.draw_figures():
-            if not as_json:
-                tell(line)
+        with step("drawing the figures"):
+            drawn = run.draw_figures()
+        for line in () if as_json else drawn:
+            tell(line)
     if not as_json:
         tell(f"one page for a colleague: `xdplab report {run.directory.path}`")
     return _exit_code(run)

@@ -20,12 +20,16 @@ from xdplab.errors import HostError, LabError, LabInUseError
 from xdplab.labs import cache, control, keeper_socket
 from xdplab.labs.base import LinkEnds
 from xdplab.run.disk import is_listed
+from xdplab.run.waiting import held_for, holder
+from xdplab.text import SOON_S
 
 LOOK_S = 0.05
 """Seconds between two checks of a lab that another process is just making."""
 TURN_LOOK_S = 0.005
 TURN_S = 7200.0
 """The longest wait of a trial for another lab's trial on the same CPUs; the longest trial has five windows of 600 s."""
+MOST_BYTES = 4096
+"""Of what the holder of a CPU wrote about itself."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
@@ -239,17 +243,20 @@ def alone_on(cpus: Iterable[int], who: str, tell: Callable[[str | None], None]) 
 def _hold(cpu: int, held: contextlib.ExitStack, who: str, tell: Callable[[str | None], None]) -> None:
     lock = _lock_of(cpu)
     held.callback(os.close, lock)
-    until, waited = time.monotonic() + TURN_S, False
+    began, waited = time.monotonic(), False
     while _root_holds(cpu) or not _locked(lock):
-        if not waited:
-            tell(f"{who}: another lab measures on CPU {cpu}")
+        if not waited and time.monotonic() > began + SOON_S:
+            other = "a lab of root's" if _root_holds(cpu) else holder(os.pread(lock, MOST_BYTES, 0))
+            tell(f"{who}: {other} measures on CPU {cpu}")
             waited = True
-        if time.monotonic() > until:
+        if time.monotonic() > began + TURN_S:
             raise HostError(
                 f"{who}: another lab has measured on CPU {cpu} for {TURN_S:g} s",
                 remedy="`xdplab runs` lists all runs: wait for it, or end it",
             )
         time.sleep(TURN_LOOK_S)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, held_for(), 0)
     if waited:
         tell(None)
 

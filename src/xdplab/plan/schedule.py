@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xdplab.plan.model import Plan
 from xdplab.plan.points import Point
-from xdplab.text import many
+from xdplab.text import duration, many
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,10 @@ def _block_key(point: Point) -> tuple[object, ...]:
 
 # Measured in the netns lab: a trial's cost besides its bursts and its pause (bench/trial_overhead.py).
 OVERHEAD_S = 0.2
+START_S = 4.0
+"""From the command to the first trial, and the first figure's libraries."""
+SHOWN_S = 0.08
+"""What a trial adds to tables and figures."""
 SLICES = "slices"
 """The pass in which a race exchanges its two programs under one sender."""
 SLICES_S = 1.6
@@ -67,13 +71,13 @@ def trial_s(plan: Plan, trial: Trial) -> float:
 
 
 def extent(plan: Plan, trials: Sequence[Trial]) -> str:
-    """Return the size of these trials of ``plan`` as text: points, trials, minutes."""
+    """Return the size of these trials of ``plan`` as text: points, trials, time."""
     points = len({trial.point.point_id for trial in trials})
     most = "at most " if plan.open_ended else ""
-    minutes = estimate_s(plan, trials) / 60
-    return f"{many(points, 'point')}, {most}{many(len(trials), 'trial')}, {most or 'about '}{minutes:.1f} minutes"
+    time = duration(estimate_s(plan, trials))
+    return f"{many(points, 'point')}, {most}{many(len(trials), 'trial')}, {most or 'about '}{time}"
 
 
 def estimate_s(plan: Plan, trials: Sequence[Trial]) -> float:
-    """Seconds the trials will take."""
-    return sum(trial_s(plan, trial) for trial in trials)
+    """Seconds from the command to its last line: the start, the trials, tables and figures of them."""
+    return START_S + sum(trial_s(plan, trial) + SHOWN_S for trial in trials) if trials else 0.0

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 
-from xdplab.errors import ResultsWarning
+from xdplab.errors import ResultsWarning, XdplabError
 from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import read_state
+from xdplab.text import duration
+
+AGAIN_S = 30.0
+"""Seconds until a run says again that it waits: two that take turns wait at each trial."""
 
 
 def warn(why: str | None) -> None:
@@ -19,22 +28,58 @@ def warn(why: str | None) -> None:
 
 WAITS: ContextVar[Callable[[str | None], None]] = ContextVar("WAITS", default=warn)
 """Called when something waits, with the reason, and with None when it continues. A run sets it to record the wait."""
+MEASURED: ContextVar[RunDirectory | None] = ContextVar("MEASURED", default=None)
+"""The run that this process measures."""
 
 
 @contextmanager
 def recorded(run: RunDirectory) -> Iterator[None]:
     """Write down, and say, for whom ``run`` waits in this block: the journal is all that a notebook sees of it."""
     last: str | None = None
+    next_s = 0.0
 
     def tell(why: str | None) -> None:
-        nonlocal last
+        nonlocal last, next_s
         if why != last:
             run.journal.append("waiting", why=why)
+        if why is not None and time.monotonic() >= next_s:
+            next_s = time.monotonic() + AGAIN_S
             warn(why)
         last = why
 
-    before = WAITS.set(tell)
+    waits, measured = WAITS.set(tell), MEASURED.set(run)
     try:
         yield
     finally:
-        WAITS.reset(before)
+        WAITS.reset(waits)
+        MEASURED.reset(measured)
+
+
+def held_for() -> bytes:
+    """Return what the holder of a CPU writes for those who wait for it: the folder of its run."""
+    run = MEASURED.get()
+    return b"" if run is None else os.fsencode(run.path.resolve())
+
+
+def holder(written: bytes) -> str:
+    """Return who holds what this process waits for, by what the holder wrote: user, run, since when, time to go."""
+    try:
+        run = RunDirectory.open(Path(os.fsdecode(written))) if written else None
+        left_s = None if run is None else read_state(run).eta_s
+    except (OSError, XdplabError):  # it has gone meanwhile
+        return "another lab"
+    if run is None:
+        return "another lab"
+    return words_of(run) + ("" if left_s is None else f", which has {duration(left_s)} to go,")
+
+
+def words_of(run: RunDirectory) -> str:
+    """Return a run for those who find its lab in use: whose it is, its name, and when it was begun."""
+    user = run.path.stat().st_uid
+    with suppress(KeyError):
+        return f"{pwd.getpwuid(user).pw_name}'s run {run.name}, begun at {_clock(run.begun)}"
+    return f"user {user}'s run {run.name}, begun at {_clock(run.begun)}"
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%H:%M", time.localtime(moment))

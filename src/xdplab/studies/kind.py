@@ -24,6 +24,7 @@ from xdplab.run.state import RunState, read_state
 from xdplab.run.waiting import recorded
 from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.tables import Table
+from xdplab.text import step
 
 P = TypeVar("P")
 Reader = Callable[[Path], pd.DataFrame]
@@ -201,7 +202,8 @@ class Run(Generic[P]):
 
     def keep_tables(self) -> Path:
         """Derive the tables if they are not current; return their folder."""
-        return derive(self.directory, self.recipe)
+        with step("deriving the tables"):
+            return derive(self.directory, self.recipe)
 
     def check_raw(self) -> None:
         """Warn (ResultsWarning) where raw files are gone that the tables are made from."""

@@ -25,6 +25,7 @@ from xdplab.run.manifest import SessionRecord, When
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, attempts_of, read_state
+from xdplab.run.waiting import words_of
 from xdplab.studies.kind import Run
 from xdplab.studies.provenance import host_states
 from xdplab.studies.traffic.checks import check_plan, require_machines
@@ -34,6 +35,7 @@ from xdplab.studies.traffic.rows import Row, attempt_rows
 from xdplab.studies.traffic.run_files import Files, create_run, extend_run, run_plan, run_trials_of
 from xdplab.studies.traffic.session import TrafficSession
 from xdplab.studies.traffic.turns import PLAN_LAB, Labs, TrialSession, labs_of, sessions_in
+from xdplab.text import step
 
 race = lazy("xdplab.studies.traffic.race")
 
@@ -44,7 +46,15 @@ def lab_for(name: str, plan: Plan | None = None) -> Iterator[Lab]:
 
     The same holds for labs that blocks of ``plan`` name.
     """
-    with use_lab(name) as lab, labs_of(() if plan is None else plan.blocks, lab):
+    with _brought_up(name) as lab, labs_of(() if plan is None else plan.blocks, lab):
+        yield lab
+
+
+@contextmanager
+def _brought_up(name: str) -> Iterator[Lab]:
+    with ExitStack() as stack:
+        with step(f"bringing lab {name} up"):
+            lab = stack.enter_context(use_lab(name))
         yield lab
 
 
@@ -132,7 +142,7 @@ class InLab:
             for trial in owed:
                 require_machines(trial.point.arrangement, labs[trial.point.lab])
             for lab in labs.values():
-                held.enter_context(lab.lock(steal=self.steal))
+                held.enter_context(lab.lock(words_of(folder), steal=self.steal))
             with sessions_in(labs, owed, lambda lab, turn: method.session(lab, folder, plan, turn)) as session_of:
                 hosts = SessionRecord(folder)
                 _ask(hosts, "before", labs)
@@ -146,7 +156,8 @@ class InLab:
 def _ask(hosts: SessionRecord, when: When, labs: Labs) -> None:
     """Record the state of each lab's hosts. A connection that is lost between trials is made again."""
     for lab in labs.values():
-        hosts.note(when, tried_again(CUTS, partial(host_states, lab)))
+        with step(f"asking the hosts of lab {lab.name} what they are"):
+            hosts.note(when, tried_again(CUTS, partial(host_states, lab)))
     hosts.keep()
 
 

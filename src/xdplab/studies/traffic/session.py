@@ -37,6 +37,7 @@ from xdplab.studies.traffic.sending import NOBODY, generator_alone, pieces_alone
 from xdplab.studies.traffic.trial import measure
 from xdplab.studies.traffic.two_ports import second_port
 from xdplab.studies.trial_facts import MachineFacts, Mended, TrialFacts
+from xdplab.text import step
 
 # With GRO every mode has the same path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
@@ -155,7 +156,8 @@ class TrafficSession:
                 held.take()
             stack.callback(self._unthrottled.close)
             self._switch_off()
-            self._context = self._made_context()
+            with step("building tools and programs"):
+                self._context = self._made_context()
             stack.callback(lambda: self._context.close_probes())
             stack.callback(self._await_let_go)
             stack.callback(lambda: self._context.staying.end())
