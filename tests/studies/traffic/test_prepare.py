@@ -56,7 +56,7 @@ def test_a_connection_that_is_lost_after_the_last_trial_is_made_again(monkeypatc
     states, noted = Dying(CutOffError("dut: the connection is lost")), []
     monkeypatch.setattr(runs, "host_states", lambda _: states())
     record = SimpleNamespace(note=lambda when, state: noted.append((when, state)), keep=lambda: None)
-    runs._ask(record, "after", {"auto": SimpleNamespace()})
+    runs._ask(record, "after", {"auto": SimpleNamespace(name="netns:auto")})
     assert noted == [("after", "prepared")]
 
 

@@ -209,7 +209,7 @@ def test_a_kernel_has_one_colour_in_all_figures_of_a_run():
     colours = []
     for name, hues in {"time": 1, "processed": 2}.items():
         ax = draw(drawn(name, rows))
-        points = [line for line in ax.lines if line.get_marker() == "o"]
+        points = [line for line in ax.lines if line.get_marker() not in ("None", "", "_", "|")]
         assert len({line.get_color() for line in points}) == hues
         colours.append(points[-1].get_color())
         plt.close(ax.figure)
