@@ -116,3 +116,9 @@ def test_points_with_and_without_an_n_have_one_answer_without_nulls() -> None:
     own = synthetic.run(vary={"program_name": ["lb.bpf.c"]}, workload=None, accesses=None)
     both = pd.concat([own, synthetic.run(vary={"accesses": [0, 1600]}, workload="chase")], ignore_index=True)
     assert "<NA>" not in "".join(conclusions(both))
+
+
+def test_a_run_whose_loads_are_all_paced_tells_round_trips_only() -> None:
+    vary = {"mode": ("native", "generic"), "frame_bytes": (64, 1500), "accesses": [0]}
+    (said,) = conclusions(synthetic.run(vary=vary, load="20kpps", rate_requested_pps=2e4))
+    assert "round trip" in said

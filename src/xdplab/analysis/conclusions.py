@@ -109,6 +109,8 @@ def cost(trials: pd.DataFrame, names: Sequence[str]) -> str:
 
 def ratios(rows: pd.DataFrame, names: Sequence[str]) -> str:
     """Say how the rate at maximum load depends on each factor but N, at the smallest N, with all others alike."""
+    if rows.empty:
+        return ""
     counted = "accesses" in names and rows["accesses"].notna().any()
     at = rows[rows["accesses"].eq(rows["accesses"].min())] if counted else rows
     factors = [name for name in names if name not in ("accesses", "load") and not (counted and name in OF_PROGRAM)]
