@@ -20,6 +20,7 @@ from statistics import median
 from bounded import Aim, run
 
 from xdplab.cli import VERBS
+from xdplab.completion import ASKED, LINE
 from xdplab.run.rundir import RunDirectory
 
 ROUNDS, MOST_S, MOST_RATIO = 10, 0.3, 3.0
@@ -34,7 +35,8 @@ def commands(made: Path) -> dict[str, list[str]]:
         ["--help"], *([verb, "--help"] for verb in VERBS), ["run", "--no-such-option"], ["run", "absent.yaml"],
         ["figures", "absent"], ["plan", "quick"], ["status", str(made)], ["lab", "status"],
     ]  # fmt: skip
-    return {" ".join(w).replace(str(made), "RUN"): [sys.executable, "-m", "xdplab", *w] for w in words}
+    named = {" ".join(w).replace(str(made), "RUN"): [sys.executable, "-m", "xdplab", *w] for w in words}
+    return named | {"the Tab key": ["env", f"{ASKED}=fish_complete", f"{LINE}=xdplab show ", *named["--help"][:3]]}
 
 
 def seconds(argv: list[str]) -> float:

@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from xdplab.cli import VERBS, cli, pages
+from xdplab.cli import VERBS, cli, described, pages
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -79,7 +79,7 @@ def test_every_command_of_the_docs_has_its_verb_and_options(page: Path) -> None:
     blocks = re.findall(r"^ {4}.*$", text, re.MULTILINE) + re.findall(r"^```bash\n((?:.*\n)*?)```$", text, re.MULTILINE)
     for words in typed("\n".join(blocks)):
         command: click.Command = cli
-        context = click.Context(cli, info_name="xdplab", **cli.context_settings)
+        context = described()
         while isinstance(command, click.Group):
             _, words, _ = command.make_parser(context).parse_args(list(words))
             found = command.get_command(context, words[0])

@@ -83,6 +83,15 @@ def cli(context: click.Context, lab_name: str | None, trust: bool) -> None:
     trusted.ask_by((lambda _: True) if trust else ask_on_terminal)
 
 
+def described() -> click.Context:
+    """Return the context in which the commands are described and not carried out.
+
+    click keeps an option for help with each command that it is first asked for: without the settings it would be
+    another one from then on.
+    """
+    return click.Context(cli, info_name="xdplab", **cli.context_settings)
+
+
 def _misused(error: click.ClickException) -> PlanError:
     """click's message on a command line, with a hint to `--help`."""
     context = getattr(error, "ctx", None)

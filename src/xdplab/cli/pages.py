@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from xdplab.cli import EXIT_CODES, answers, cli
+from xdplab.cli import EXIT_CODES, answers, cli, described
 from xdplab.counters.drivers import DRIVERS
 from xdplab.errors import XdplabError
 from xdplab.labs.servers import root_commands
@@ -40,7 +40,7 @@ def commands() -> str:
         f"{' '.join(EXIT_CODES.split())} Measurements before Ctrl-C are kept, and the last line tells how to continue; "
         "[errors](errors.md) has each message.",
     ]
-    for path, command in _tree(cli, click.Context(cli, info_name="xdplab", **cli.context_settings)):
+    for path, command in _tree(cli, described()):
         parts += [
             f"{'#' * (2 + path.command_path.count(' '))} {path.command_path}",
             _block(command.get_help(path)),

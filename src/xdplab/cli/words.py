@@ -11,7 +11,7 @@ from typing import Any
 import click
 from pydantic import TypeAdapter
 
-from xdplab.cli import cli
+from xdplab.cli import cli, described
 from xdplab.cli.common import RunPath
 from xdplab.cli.kernels import tested_kernels
 from xdplab.errors import ResultsError
@@ -35,7 +35,7 @@ LABS = {"--lab", "name"}
 def table() -> dict[str, Any]:
     """Return the commands with their words, and what belongs to each kind of word."""
     return {
-        "command": _words_of(cli, click.Context(cli)),
+        "command": _words_of(cli, described()),
         "factors": {factor.name: _values(TypeAdapter(factor.type).json_schema()) for factor in FACTORS if factor.where},
         "figures": {name: _figures(name) for name in MODULES} | {"traffic": list(CATALOGUE)},
         "plans": sorted(path.stem for path in shipped("plans").glob("*.yaml")),
