@@ -178,9 +178,9 @@ def effects_of(rows: pd.DataFrame, factor: str, names: Sequence[str]) -> Iterato
     alike = [name for name in names if name != factor and name in rows]
     keys = rows[alike].astype("string").fillna("").agg("|".join, axis=1) if alike else pd.Series("", rows.index)
     by_level: dict[object, dict[tuple[str, float], float]] = {level: {} for level in levels}
-    for level, *place, rate in zip(rows[factor], keys, rows["repetition"], rows[RATE], strict=True):
+    for level, key, repetition, rate in zip(rows[factor], keys, rows["repetition"], rows[RATE], strict=True):
         if level in by_level:
-            by_level[level][str(place[0]), float(place[1])] = float(rate)
+            by_level[level][str(key), float(repetition)] = float(rate)
     for level in levels[1:] if len(levels) <= MOST_TOLD else levels[-1:]:
         values: Values = {}
         for (point, repetition), rate in by_level[level].items():

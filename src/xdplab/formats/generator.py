@@ -79,8 +79,8 @@ class ReceivedFrames:
     """What came back.
 
     ``lost_packets`` is tx_packets less the received ones without ``duplicates``. ``reordered`` ones came behind a
-    higher number of their flow. ``rx_window_packets`` had
-    arrived ``rx_window_s`` after the burst's start, at its end: the other ``rx_packets`` drained from rings later.
+    higher number of their flow. ``rx_window_packets`` had arrived ``rx_window_s`` after the burst's start, at its end:
+    the other ``rx_packets`` drained from rings later.
     ``rx_bytes`` and ``foreign_bytes`` are the bytes of ``rx_packets`` and ``foreign_packets``, counted, with FCS.
     """
 

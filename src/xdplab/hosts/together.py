@@ -29,6 +29,7 @@ def run_together(host: Host, commands: Sequence[Sequence[str]], *, deadline_s: f
     mark = secrets.token_hex(8)
     lines = [f"mark={mark}", _ASK, *(f"ask {shlex.join(argv)}" for argv in commands)]
     shown = host.run(["sh", "-c", "\n".join(lines)], deadline_s=deadline_s, check=False)
+    # By turns what a command printed, and its exit code with its errors.
     parts = (b"\n" + shown.stdout).split(b"\n" + mark.encode())
     ends = [part[1:].split(b"\n", 1) for part in parts[1:-1:2]]
     answers = [(output[1:], code, error) for output, (code, error) in zip(parts[::2], ends, strict=False)]

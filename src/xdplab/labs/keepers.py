@@ -20,7 +20,7 @@ from xdplab.errors import HostError, LabError, LabInUseError
 from xdplab.labs import cache, control, keeper_socket
 from xdplab.labs.base import LinkEnds
 from xdplab.run.disk import is_listed
-from xdplab.run.waiting import held_for, holder
+from xdplab.run.waiting import held_for, words_of_holder
 from xdplab.text import SOON_S
 
 LOOK_S = 0.05
@@ -246,7 +246,7 @@ def _hold(cpu: int, held: contextlib.ExitStack, who: str, tell: Callable[[str | 
     began, waited = time.monotonic(), False
     while _root_holds(cpu) or not _locked(lock):
         if not waited and time.monotonic() > began + SOON_S:
-            other = "a lab of root's" if _root_holds(cpu) else holder(os.pread(lock, MOST_BYTES, 0))
+            other = "a lab of root's" if _root_holds(cpu) else words_of_holder(os.pread(lock, MOST_BYTES, 0))
             tell(f"{who}: {other} measures on CPU {cpu}")
             waited = True
         if time.monotonic() > began + TURN_S:

@@ -61,7 +61,7 @@ def held_for() -> bytes:
     return b"" if run is None else os.fsencode(run.path.resolve())
 
 
-def holder(written: bytes) -> str:
+def words_of_holder(written: bytes) -> str:
     """Return who holds what this process waits for, by what the holder wrote: user, run, since when, time to go."""
     try:
         run = RunDirectory.open(Path(os.fsdecode(written))) if written else None

@@ -232,6 +232,11 @@ def test_hardening_is_a_factor_and_ids_of_points_stay() -> None:
     assert plain.point_id == hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
 
 
+def test_a_users_own_pair_is_called_back_to_back_as_the_benchmarks_are() -> None:
+    own = points.own_points(ExecutionRequest(places=(COUNTS, "uml")), "mine")
+    assert {(point.pause_us, point.cold) for point in own} == {(0, False)}
+
+
 def test_this_machines_kernel_gets_no_module_unasked() -> None:
     assert "--host-module" in absent("host")["module"]
     assert "--host-module" not in absent("host", host_module=True).get("module", "")

@@ -38,9 +38,8 @@ class ExecutionRequest(StudyRequest):
 
     ``calls``: warm calls per trial; a tenth as many are cold. If instructions are counted, few calls do: counts repeat.
     ``pauses_us``: sleep before each call, in µs; 0 means back to back, that is, warm. ``host_module``: insert the
-    module into this machine's own kernel too.
-    ``executions``: of a kernel between two looks at the clock; ``hardenings``: values of net.core.bpf_jit_harden (if
-    empty, it is left as it is).
+    module into this machine's own kernel too. ``executions``: of a kernel between two looks at the clock;
+    ``hardenings``: values of net.core.bpf_jit_harden (if empty, it is left as it is).
     """
 
     repetitions: int = option(5, "", bounds=(1, 1000))
