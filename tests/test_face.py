@@ -209,10 +209,12 @@ def test_state_and_proof_read_as_sentences(sample: Any) -> None:
 def test_doctors_rows_show_problems_first_with_whole_remedies() -> None:
     remedy = "install " + "x" * 200
     found = checks([Row("dut", "clang", "19", "ok"), Row("tg", "perf", "<none>", "missing", remedy)])
-    first, second = repr(found).splitlines()
-    assert first.startswith("missing")
-    assert remedy in first
-    assert second.split() == ["ok", "dut:", "clang", "19"]
+    headline, first, what_to_do, folded = repr(found).splitlines()
+    assert headline.startswith("1 needed thing missing")
+    assert first.split() == ["missing", "tg:", "perf:", "<none>"]
+    assert what_to_do.strip() == remedy
+    assert folded.startswith("1 ok")
+    assert "clang" not in repr(found)
     assert "nan" not in found._repr_html_()
     assert "&lt;none&gt;" in found._repr_html_()
     assert remedy in found._repr_html_()

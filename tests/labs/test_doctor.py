@@ -9,7 +9,7 @@ import pytest
 from tests.doubles.hosts import Played
 
 from xdplab import labs
-from xdplab.doctor import hardware, machine, versions
+from xdplab.doctor import hardware, listing, machine, versions
 from xdplab.doctor.checks import CheckedHost, Row, Subject, rows_of
 from xdplab.doctor.machine import examine, examine_here
 from xdplab.doctor.versions import tried
@@ -287,3 +287,17 @@ def test_a_run_is_not_disturbed() -> None:
 def test_where_no_lab_can_be_had_the_reason_is_the_first_row() -> None:
     first = examine_here("because")[0]
     assert (first.check, first.verdict, first.remedy) == ("a lab", "missing", "because")
+
+
+def test_the_answer_comes_first_hosts_share_a_line_and_what_is_right_is_folded() -> None:
+    checked = [
+        Row("dut", "BTF", "yes", "ok"),
+        Row("dut", "AF_XDP on vd0", "refused", "warn", "another driver"),
+        Row("tg", "AF_XDP on vg0", "refused", "warn", "another driver"),
+        Row("tg", "ethtool", "not found", "missing", "apt install ethtool"),
+    ]
+    first, missing, to_do, both, _, right = listing.listed(checked, "--all").splitlines()
+    assert ("1 needed thing missing" in first, "ethtool" in missing, "apt install" in to_do) == (True, True, True)
+    assert ("dut: AF_XDP on vd0, tg: AF_XDP on vg0" in both, right.startswith("1 ok")) == (True, True)
+    assert "BTF" in listing.listed(checked, None)
+    assert "warning" not in listing.headline(checked[:1])

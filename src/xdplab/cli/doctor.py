@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import show
+from xdplab.cli.common import fitted, show, tell
+from xdplab.doctor import listing
 from xdplab.doctor.checks import CheckedHost, HostCheck, Judgement, Row, Subject, problems_first, rows_of
 from xdplab.doctor.machine import CHECKS, examine, examine_here, second_ends
 from xdplab.doctor.tune import tune as apply_tunings
@@ -27,6 +28,8 @@ else:
     session = lazy("xdplab.studies.traffic.session")
 
 PROBLEM = 1
+BROADEST = 100
+"""Columns of the widest line."""
 GUESTS = ("vm", "uml")
 """Kinds of lab with a kernel of their own."""
 
@@ -39,15 +42,19 @@ GUESTS = ("vm", "uml")
     help="The lab to check (default: netns); brought up temporarily if it is not up.",
 )
 @click.option("--tune", is_flag=True, help="Apply the safe settings, and save the old ones (`xdplab restore`).")
-@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+@click.option("--all", "unfolded", is_flag=True, help="Show what is right too.")
+@click.option("--json", "as_json", is_flag=True, help="Every check, for scripts.")
 @click.pass_obj
-def doctor(everywhere: str | None, lab_name: str | None, tune: bool, as_json: bool) -> None:
+def doctor(everywhere: str | None, lab_name: str | None, tune: bool, unfolded: bool, as_json: bool) -> None:
     """Check what works, what is missing, and the remedy: problems first. Exit code 1 if something needed is missing."""
     name = lab_name or everywhere or "netns"
     if tune:
         _tune(name)
     rows = problems_first(_examined(name))
-    show([dataclasses.asdict(row) for row in rows], as_json=as_json)
+    if as_json:
+        show([dataclasses.asdict(row) for row in rows], as_json=True)
+    else:
+        tell(fitted(listing.listed(rows, None if unfolded else "`xdplab doctor --all` shows them"), BROADEST))
     if any(row.verdict == "missing" for row in rows):
         sys.exit(PROBLEM)
 

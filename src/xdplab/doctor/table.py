@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pandas as pd
 
+from xdplab.doctor import listing
 from xdplab.doctor.checks import Row, problems_first
 
 
 class Checks(pd.DataFrame):
-    """One row per check: host, check, found, verdict, remedy. It shows itself in three columns, with whole remedies."""
+    """One row per check: host, check, found, verdict, remedy. It shows the problems, and folds what is right."""
 
-    def _shown(self) -> list[tuple[str, str, str]]:
-        rows = self.to_dict("records")
-        return [(row["verdict"], f"{row['host']}: {row['check']}", _value(row)) for row in rows]
+    def _checks(self) -> list[Row]:
+        whole = self.astype(object).where(self.notna(), None)
+        return [Row(**{str(name): value for name, value in row.items()}) for row in whole.to_dict("records")]
 
     def __repr__(self) -> str:
-        rows = self._shown()
-        verdicts, checks = (max((len(row[place]) for row in rows), default=0) for place in (0, 1))
-        return "\n".join(f"{verdict:{verdicts}}  {check:{checks}}  {value}" for verdict, check, value in rows)
+        return listing.listed(self._checks(), "pd.DataFrame(…) shows them")
 
     def _repr_html_(self) -> str:
-        head = _row(("verdict", "check", "found"), "th")
-        return f"<table>{head}{''.join(_row(row, 'td') for row in self._shown())}</table>"
+        rows = self._checks()
+        right = [("ok", f"{row.host}: {row.check}", row.found) for row in rows if row.verdict == "ok"]
+        first = _table(("verdict", "check", "found", "what to do, or what it limits"), listing.problems(rows))
+        more = f"<details><summary>{len(right)} ok</summary>{_table(('verdict', 'check', 'found'), right)}</details>"
+        return f"<p>{html.escape(listing.headline(rows))}</p>{first}{more}"
 
 
 def checks(rows: Sequence[Row]) -> Checks:
@@ -33,8 +34,8 @@ def checks(rows: Sequence[Row]) -> Checks:
     return Checks(pd.DataFrame([vars(row) for row in problems_first(rows)]))
 
 
-def _value(row: Mapping[Hashable, Any]) -> str:
-    return str(row["found"]) if pd.isna(row["remedy"]) else f"{row['found']}; to do: {row['remedy']}"
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return f"<table>{_row(head, 'th')}{''.join(_row(row, 'td') for row in rows)}</table>" if rows else ""
 
 
 def _row(cells: Sequence[str], kind: str) -> str:

@@ -85,10 +85,9 @@ class RunDirectory:
             real = path.resolve()
         except (OSError, RuntimeError) as error:
             raise ResultsError(f"{path} is not a run directory (a link that leads to itself)") from error
-        if path.absolute() != real:  # a link may be changed while the run is used
-            path = real
+        path = path if path.absolute() == real else real  # a link may be changed while the run is used
         if not (path / "journal.jsonl").is_file():
-            raise ResultsError(f"{path} is not a run directory (it has no journal.jsonl)")
+            raise ResultsError(f"{path} is not a run directory (it has no journal.jsonl)", remedy=_runs_in(path))
         run = cls(path)
         run._first()
         return run
@@ -272,6 +271,12 @@ class RunDirectory:
             ) from error
         if not alone:
             raise ResultsError(f"{self.path} is being measured by another process")
+
+
+def _runs_in(folder: Path) -> str | None:
+    """Return where the runs of a folder are; None if it holds none."""
+    runs = sorted(journal.parent for journal in folder.glob("*/journal.jsonl"))
+    return (f"{runs[0]} is one" if len(runs) == 1 else f"`xdplab runs {folder}` lists those in it") if runs else None
 
 
 def _part(name: str) -> str:

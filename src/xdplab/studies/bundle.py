@@ -15,7 +15,7 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -193,21 +193,34 @@ def _crate(run: Run[Any], files: dict[str, tuple[str, int]], licence: str | None
 def import_bundle(path: Path, parent: Path, *, name: str | None = None, most_bytes: int = MOST_BYTES) -> Taken:
     """Import a bundle as a run of ``parent``. Raises ResultsError if anything is wrong with it.
 
-    The run gets its name only after every checksum was verified.
+    The run gets its name only after every checksum was verified; until then, nothing of it stays.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             entries = _checked(archive, path, most_bytes)
-            with disk_errors(parent):
-                parent.mkdir(parents=True, exist_ok=True)
-                scratch = Path(tempfile.mkdtemp(prefix=".bundle-", dir=parent))
-            try:
+            with _scratch_in(parent) as scratch:
                 return _taken(archive, entries, scratch, path, parent, name)
-            finally:
-                shutil.rmtree(scratch, ignore_errors=True)
+    except FileNotFoundError as error:
+        raise ResultsError(f"{error.filename or path}: {reason(error)}", remedy="`xdplab export` makes one") from error
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         why = reason(error) if isinstance(error, OSError) else " ".join(str(error).split())
         raise ResultsError(f"{path} cannot be read as a bundle: {why}") from error
+
+
+@contextmanager
+def _scratch_in(parent: Path) -> Iterator[Path]:
+    """Give a folder in ``parent``, which goes at the end, as do the folders that were made for it and are empty."""
+    made = [folder for folder in (parent, *parent.parents) if not folder.exists()]
+    with disk_errors(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".bundle-", dir=parent))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()
 
 
 def _checked(archive: zipfile.ZipFile, path: Path, most_bytes: int) -> dict[str, zipfile.ZipInfo]:
