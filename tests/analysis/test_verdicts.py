@@ -173,6 +173,28 @@ def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("counts", "facts"),
+    [
+        ({"drop": 500, "tx": 0}, ("XDP_DROP 100%", "`maps:`", "`action: drop`")),
+        ({"pass": 500}, ("XDP_PASS 100%", "`action: pass`")),
+        ({"aborted": 500, "drop": 0}, ("XDP_ABORTED 100%", "`action: mixed`")),
+        ({"drop": 300, "pass": 200}, ("XDP_DROP 60%, XDP_PASS 40%", "`action: mixed`")),
+        ({"drop": 300, "tx": 200}, ("the path carried none of 7 frames",)),
+    ],
+)
+def test_a_program_that_keeps_every_frame_is_the_reason_with_what_to_do(
+    counts: dict[str, int], facts: tuple[str, ...]
+) -> None:
+    silent = GOOD | {"workload": None, "program_name": "mine.bpf.c", "rx_packets": 0, "dut_tx_packets": 0}
+    silent |= {"path": '{"sent": 7, "back": 0, "dut_received": 7, "dut_sent": 0}'}
+    verdict = judge(silent | {"actions_counted": json.dumps(counts)})
+    assert verdict.verdict == "invalid"
+    assert all(fact in verdict.reason for fact in facts)
+    twice = {name: 2 * count for name, count in counts.items()}
+    assert judge(silent | {"actions_counted": json.dumps(twice)}).reason == verdict.reason, "equal trials, one reason"
+
+
+@pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"rx_packets": 2_971_000}, "agree within 0.97%"),

@@ -91,6 +91,25 @@ def redirects_are_taken(row: Row) -> str | None:
     return f"the kernel refused {refused} of {refused + decided} redirects, to {where}"
 
 
+def say_kept(row: Row) -> str | None:
+    """Return what a program did that returned no frame, by the kernel's count, and what to do; None without a count.
+
+    The text has no number of frames: equal trials have an equal reason.
+    """
+    counts = next((counts for _, counts in reversed(_counts_of_actions(row)) if sum(counts.values())), None)
+    if counts is None or counts.get("tx"):
+        return None
+    shares = {name: count / sum(counts.values()) for name, count in counts.items() if count}
+    counted = ", ".join(f"XDP_{name.upper()} {share:.0%}" for name, share in shares.items())
+    meant = max(shares, key=lambda name: shares[name])
+    if shares[meant] < ACTION_SHARE or meant not in ("drop", "pass", "redirect"):
+        meant = "mixed"
+    return (
+        f"the program sent no frame back: the kernel counted {counted}; either a map is empty or lacks the test "
+        f"frames' keys (fill it by `maps:` or `setup:`), or this is meant (write `action: {meant}`)"
+    )
+
+
 def _counts_of_actions(row: Row) -> list[tuple[str, dict[str, int]]]:
     texts = ((who, text(row, column)) for who, column in (("the driver", "xdp_actions"), *_COUNTED))
     return [(who, json.loads(counts)) for who, counts in texts if counts is not None]

@@ -14,6 +14,7 @@ from xdplab.analysis.action_rules import (
     redirects_are_taken,
     returns_frames,
     say_decided,
+    say_kept,
     tg_count,
 )
 from xdplab.analysis.count_rules import (
@@ -166,10 +167,13 @@ def probes_back(row: Row) -> float:
 
 
 def path_carries(row: Row) -> str | None:
-    """If no frame came back, before the trial or in it, the path is the reason, not the program."""
+    """If no frame came back, before the trial or in it, the program kept them, if the kernel counted that; else the
+    path is the reason."""
     proof = json.loads(text(row, "path") or "{}")
     if not returns_frames(row) or not proof.get("sent") or proof.get("back") != 0 or tg_count(row):
         return None
+    if kept := say_kept(row):
+        return kept
     dut = [(event, proof.get(key)) for event, key in (("received", "dut_received"), ("sent back", "dut_sent"))]
     counts = ", ".join(f"{event} {'an unknown number' if count is None else count}" for event, count in dut)
     return f"the path carried none of {proof['sent']} frames sent before the trial: the DUT {counts}"

@@ -16,7 +16,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from xdplab import trust as trusted
-from xdplab.cli.common import Verb, Verbs, ask_on_terminal, echo, fail
+from xdplab.cli.common import NOTHING_VALID, Verb, Verbs, ask_on_terminal, echo, fail
 from xdplab.errors import HostError, PlanError, ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
 from xdplab.text import STEPS
@@ -57,7 +57,8 @@ VERBS = {
 
 EXIT_CODES = f"""Exit codes: 0 done; 1 a problem was found, or a run was stopped; 2 command line, plan or figure;
 3 lab or host; 4 program; 5 not supported here; 6 unknown format; 7 run directory; 8 commands in another user's file;
-{INTERRUPTED} Ctrl-C or SIGTERM. Of compare and race: 0 equivalent, 1 differs, 2 undecided."""
+{NOTHING_VALID} no trial of a run is valid; {INTERRUPTED} Ctrl-C or SIGTERM. Of compare and race: 0 equivalent,
+1 differs, 2 undecided."""
 
 
 @click.command(

@@ -35,6 +35,10 @@ else:
     model, tables = lazy("xdplab.plan.model"), lazy("xdplab.studies.tables")
 
 
+NOTHING_VALID = 17
+"""The exit code of a run in which no trial is valid."""
+
+
 @dataclass(frozen=True)
 class Verb:
     """A command that is loaded on use: its module, its name there, its one-line help, and the module's package."""

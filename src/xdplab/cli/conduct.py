@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from xdplab.cli.common import echo, show_frame, tell
+from xdplab.cli.common import NOTHING_VALID, echo, show_frame, tell
 from xdplab.errors import ResultsError, UnsupportedError
 from xdplab.lazy import lazy
 from xdplab.text import step
 
 if TYPE_CHECKING:
+    import pandas as pd
     from _typeshed import DataclassInstance
 
     from xdplab.cli import screen
@@ -63,7 +64,7 @@ def conduct_study(kind: Kind[Any], request: Callable[[], Any], choices: StudyRun
 
 
 def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool = True, as_json: bool = False) -> int:
-    """Measure the missing trials of a run of any kind and show its results; return the exit code (`_exit_code`).
+    """Measure the missing trials of a run of any kind and show its results; return the exit code (`exit_code`).
 
     A ``new`` run is removed if an error ends it before its first trial.
     """
@@ -84,25 +85,33 @@ def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool 
         _show_tables(run)
         for line in run.summary():
             tell(line)
-    if figures:
+    code = exit_code(run)
+    if figures and code != NOTHING_VALID:
         with step("drawing the figures"):
             drawn = run.draw_figures()
         for line in () if as_json else drawn:
             tell(line)
     if not as_json:
         tell(f"one page for a colleague: `xdplab report {run.directory.path}`")
-    return _exit_code(run)
+    return code
 
 
-def _exit_code(run: Run[Any]) -> int:
-    """Return 1 if a trial failed or is missing, and the code of "unsupported" if every trial is unsupported."""
+def exit_code(run: Run[Any]) -> int:
+    """Return 1 if a trial failed or is missing, the code of "unsupported" if every trial is unsupported, and
+    `NOTHING_VALID` if no trial is valid."""
     state = run.state
     if state.failed or state.owed:
         return 1
     if any(ended.status != "unsupported" for ended in state.last.values()) or not state.last:
-        return 0
+        return NOTHING_VALID if _none_valid(run.rows()) else 0
     tell("nothing was measured: no trial is supported here", err=True)
     return UnsupportedError.exit_code
+
+
+def _none_valid(rows: pd.DataFrame) -> bool:
+    """Whether all trials are invalid or unsupported; a study's rows have other verdicts, or none."""
+    verdicts = rows.get("verdict", ())
+    return "invalid" in set(verdicts) and "valid" not in set(verdicts)
 
 
 def _interrupted(run: Run[Any]) -> str:

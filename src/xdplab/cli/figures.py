@@ -216,7 +216,7 @@ def compare(directory: Path, other: Path | None, which: Which, judging: Judging,
         raise PlanError("compare RUN with one of OTHER, --baseline FILE and --save-baseline FILE")
     run, *same = (open_run(path) for path in (directory, *versus.equal))
     if other is not None:
-        compared = run.compare(open_run(other), versus.metric, equal=same, margin=versus.margin)
+        compared: ComparedRuns = run.compare(open_run(other), versus.metric, equal=same, margin=versus.margin)
     elif versus.save is not None:
         first, *others = (_traffic(one) for one in (run, *same))
         comparisons.save_baseline(first, versus.metric or run.metric, versus.save, equal=others)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.cli.common import RunPath, in_lab, parse_only, show, tell
-from xdplab.cli.conduct import conduct, conduct_study
+from xdplab.cli.conduct import conduct, conduct_study, exit_code
 from xdplab.cli.options import PATH, Sharing, StudyRun, options_as, sharing_options
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs
 from xdplab.errors import PlanError, ResultsError, XdplabError
@@ -177,7 +177,7 @@ def resume(lab_name: str | None, directory: Path, draw: bool, sharing: Sharing) 
     if not run.state.owed:
         done = run.complete()
         tell("; ".join([f"{directory}: {progress.ending(run.state)}; nothing is missing", *done]))
-        return 0
+        return exit_code(run)
     return conduct(run, lambda seen: run.measure(seen, sharing.where(lab_name)), new=False, figures=draw)
 
 

@@ -22,7 +22,6 @@ from xdplab.run.progress import Observer, silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
 from xdplab.run.waiting import recorded
-from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.tables import Table
 from xdplab.text import step
 
@@ -120,7 +119,7 @@ class Kind(Generic[P]):
     """The column that is compared by default."""
     around: Callable[[RunDirectory], Mapping[str, str]]
     """What was recorded of the places before a run, by name."""
-    compare: Callable[[Run[P], Run[P], str, Sequence[Run[P]], float], ComparedRuns]
+    compare: Callable[[Run[P], Run[P], str, Sequence[Run[P]], float], Any]
     judge: Judge
     attempts: Callable[[Run[P], Reader | None], pd.DataFrame] = first_table
     """The rows of its first table."""
@@ -263,8 +262,9 @@ class Run(Generic[P]):
 
     def compare(
         self, other: Run[Any], metric: str | None = None, *, equal: Sequence[Run[Any]] = (), margin: float = MARGIN
-    ) -> ComparedRuns:
-        """Say whether ``other`` is faster than, slower than or the same as this run, point by point and over all.
+    ) -> Any:
+        """Say whether ``other`` is faster than, slower than or the same as this run, point by point and over all: return
+        `xdplab.studies.comparing.ComparedRuns`.
 
         ``equal``: runs that measured the same as each other. Raises ResultsError for another kind of run, PlanError
         where there is no such column.

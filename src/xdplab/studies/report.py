@@ -262,7 +262,7 @@ def compared(runs: Sequence[Run[Any]], margin: float) -> Part | None:
     """Return the comparison of two runs of one kind; None for any other number or for two kinds."""
     if len(runs) != 2 or runs[0].kind.name != runs[1].kind.name:
         return None
-    comparison = runs[0].compare(runs[1], margin=margin)
+    comparison: ComparedRuns = runs[0].compare(runs[1], margin=margin)
     picture, why = _ratios(comparison)
     points = comparison.decision.points.dropna(axis=1, how="all")
     columns = [name for name in points if name not in ("point_id", "mean_a", "mean_b")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from xdplab.lazy import lazy
 from xdplab.plan import Plan
 from xdplab.run.progress import Observer, silent
 from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
-from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.kind import Kind, Run, Where, Workplace
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.run_files import run_plan
@@ -51,11 +50,6 @@ def is_race(run: Run[Any]) -> bool:
     return isinstance(run.plan, Plan) and run.plan.race is not None
 
 
-def _compare(first: Run[Any], second: Run[Any], metric: str, equal: Sequence[Run[Any]], margin: float) -> ComparedRuns:
-    compared: ComparedRuns = comparison.compared(first, second, metric, equal, margin)
-    return compared
-
-
 class TrafficJudge:
     """Findings over all attempts; the audit has the fits of t0 + c N as well."""
 
@@ -81,6 +75,6 @@ TRAFFIC: Kind[Plan] = Kind(
     pictures=pictures,
     metric=lambda _: "forwarded_pps",
     around=_around,
-    compare=_compare,
+    compare=lambda *asked: comparison.compared(*asked),
     judge=TrafficJudge(),
 )

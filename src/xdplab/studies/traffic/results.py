@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import pandas as pd
 
 from xdplab.analysis.conclusions import conclusions
 from xdplab.analysis.doubts import doubt
+from xdplab.analysis.series import same_reason
 from xdplab.analysis.summary import constant_words, for_people, points_summary, varying
 from xdplab.studies.kind import Run
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic import race
 from xdplab.studies.traffic.kind import is_race
+from xdplab.text import many
 
 
 def tables(run: Run[Any]) -> dict[str, Table]:
@@ -19,7 +24,7 @@ def tables(run: Run[Any]) -> dict[str, Table]:
     if trials.empty:
         return {}
     alike = constant_words(trials, varying(trials))
-    title = f"{trials['point_id'].nunique()} points, mean ± half of its 95 % interval over n valid repetitions"
+    title = f"{many(trials['point_id'].nunique(), 'point')}, mean ± half of its 95 % interval over n valid repetitions"
     points = points_summary(trials)
     return {"points": Table(f"{title}; {alike}", for_people(points), points)}
 
@@ -29,9 +34,25 @@ def summary(run: Run[Any]) -> list[str]:
     trials = run.rows()
     if trials.empty:
         return ["no trial has ended"]
+    others = trials[trials["verdict"].ne("valid")]
+    if len(others) == len(trials):
+        return [f"No trial is valid: {_counts(trials)}.", *_reasons(others)]
     answer = [race.race_line(run.directory)] if is_race(run) else conclusions(trials)
     lines = [*answer, doubt(run.findings(), str(run.directory.path))]
-    others = trials[trials["verdict"] != "valid"]
-    for (verdict, reason), rows in others.groupby(["verdict", "reason"], dropna=False):
-        lines.append(f"  {verdict} ({len(rows)}): {reason}")
-    return lines
+    return [*lines, *_reasons(others, told=lines[-1])]
+
+
+def _counts(trials: pd.DataFrame) -> str:
+    """Return how many trials were measured, and how many have each verdict."""
+    verdicts = trials["verdict"].value_counts()
+    measured = [f"{verdicts['invalid']} measured"] if "invalid" in verdicts else []
+    return ", ".join([*measured, *(f"{count} {verdict}" for verdict, count in verdicts.items())])
+
+
+def _reasons(trials: pd.DataFrame, told: str = "") -> Iterator[str]:
+    """Give one line for all trials of a verdict whose reasons differ in numbers only; none for a reason in ``told``."""
+    for (verdict, _), rows in trials.groupby(["verdict", same_reason(trials)], dropna=False, sort=False):
+        reason = rows["reason"].iloc[0]
+        alike = "" if rows["reason"].nunique() == 1 else ", as"
+        if str(reason) not in told:
+            yield f"  {verdict}, {many(len(rows), 'trial')}{alike}: {reason}"
