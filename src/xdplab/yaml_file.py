@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -39,19 +40,26 @@ _Loader.add_implicit_resolver(
 
 def read_yaml(text: str) -> Any:
     """Return the value of ``text``. Raises yaml.YAMLError, also if it is too large or refers to itself."""
+    try:
+        node = _composed(text)
+        return None if node is None else _Loader("").construct_document(node)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+
+
+@lru_cache(maxsize=8)
+def _composed(text: str) -> yaml.Node | None:
+    """Return the checked tree of a text: a command reads the plan of its run ten times, and composing takes longest."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
-        if node is None:
-            return None
+    finally:
+        loader.dispose()
+    if node is not None:
         _require_single_keys(node, set())
         if _values(node, {}) > MOST_VALUES:
             raise yaml.YAMLError(f"it stands for more than {MOST_VALUES:,} values, by its aliases")
-        return loader.construct_document(node)
-    except RecursionError:
-        raise yaml.YAMLError("it is nested too deeply") from None
-    finally:
-        loader.dispose()
+    return node
 
 
 def yaml_words(error: Exception) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from xdplab.cli import cli
 from xdplab.figures.marks import Axes, Look, View, marks_frame
 from xdplab.hosts.local import LocalHost
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies import provenance
 from xdplab.studies.environment import around, flat, origin, summary
 from xdplab.studies.kind import Run
 from xdplab.studies.places import Place
@@ -88,6 +91,58 @@ def test_an_answer_is_a_value_or_absent_with_the_last_line() -> None:
     assert found["lines"] == {"value": "a\nb"}
     assert "No such file" in found["none"]["absent"]
     assert "not found" in answers(LocalHost(), {"tool": ("no-such-tool",)})["tool"]["absent"]
+
+
+def make_tool(folder: Path, version: str) -> None:
+    """Put a program into ``folder`` that says its version, and counts how often it was asked."""
+    folder.mkdir(exist_ok=True)
+    script = folder / "new"
+    script.write_text(f'#!/bin/sh\necho >>"$ASKED"\necho {version}\n')
+    script.chmod(0o755)
+    script.rename(folder / "tool")
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "another file in its place": lambda at: make_tool(at / "bin", "2"),
+    "its file was written to": lambda at: (at / "bin/tool").write_text(
+        (at / "bin/tool").read_text().replace("1", "22")
+    ),
+    "another one is first in PATH": lambda at: make_tool(at / "local", "2"),
+    "it was removed": lambda at: (at / "bin/tool").unlink(),
+    "the installed packages": lambda at: (at / "packages").write_text("one more"),
+    "ten minutes": lambda _: time.sleep(provenance.KEPT_S),
+}
+
+
+AFTER = {"its file was written to": "22", "it was removed": None, "the installed packages": "1", "ten minutes": "1"}
+"""The version then, where it is not 2."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_programs_version_is_asked_once_until_something_changes(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "packages").write_text("")
+    monkeypatch.setattr(provenance, "PACKAGES", (str(tmp_path / "packages"),))
+    monkeypatch.setattr(provenance, "KEPT_S", 1 if change == "ten minutes" else 10**9)
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    monkeypatch.setenv("PATH", f"{tmp_path}/local:{tmp_path}/bin:{os.environ['PATH']}")
+    make_tool(tmp_path / "bin", "1")
+
+    def ask() -> tuple[provenance.Answers, int]:
+        tools = {"tool": ("tool", "--version"), "none": ("no-such-tool",)}
+        found = answers(LocalHost(), {"word": ("echo", "a")}, tools=tools, kept=f"{tmp_path}/work/versions")
+        return found, len((tmp_path / "asked").read_text())
+
+    first, asked = ask()
+    assert first["tool"] == {"value": "1"}
+    assert "not found" in first["none"]["absent"]
+    assert change == "ten minutes" or ask() == (first, asked)
+    CHANGES[change](tmp_path)
+    found, asked_again = ask()
+    assert found["word"] == {"value": "a"}
+    assert (asked_again == asked + 1) is (change != "it was removed")
+    assert found["tool"].get("value") == AFTER.get(change, "2")
 
 
 def test_each_place_is_asked_once_per_session(run: Run[StudyPlan[StudyRequest, Nap]]) -> None:

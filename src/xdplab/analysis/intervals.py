@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import exp, nan, sqrt
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import bdtr, stdtrit
 
 from xdplab.errors import XdplabError
+from xdplab.lazy import lazy
+
+if TYPE_CHECKING:
+    from scipy import special as special
+else:
+    special = lazy("scipy.special")
 
 CONFIDENCE = 0.95
 
@@ -80,7 +85,7 @@ def t_quantile(share: float, freedom: float) -> float:
 
     As scipy.stats.t.ppf, which calls the same function and takes a second to import.
     """
-    return float(stdtrit(freedom, share))
+    return float(special.stdtrit(freedom, share))
 
 
 def _delta_ends(mean: float, half: float, scale: Scale) -> tuple[float, float]:
@@ -100,7 +105,7 @@ def _rank_ends(values: NDArray[np.float64]) -> tuple[float, float]:
     The narrowest symmetric pair x(k), x(n+1-k) with 1 - 2 P(Bin(n, 1/2) < k) >= confidence: Thompson (1936).
     """
     ordered, n = np.sort(values), len(values)
-    held = [k for k in range(1, n // 2 + 1) if 1 - 2 * float(bdtr(k - 1, n, 0.5)) >= CONFIDENCE]
+    held = [k for k in range(1, n // 2 + 1) if 1 - 2 * float(special.bdtr(k - 1, n, 0.5)) >= CONFIDENCE]
     return (float(ordered[held[-1] - 1]), float(ordered[n - held[-1]])) if held else (nan, nan)
 
 

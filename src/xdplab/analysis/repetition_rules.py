@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import gammaincinv, stdtrit
 
 from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.fit import fit_line, limited_by_dut
-from xdplab.analysis.intervals import Spread
+from xdplab.analysis.intervals import Spread, special, t_quantile
 from xdplab.analysis.series import by_series, first_label, valid
 from xdplab.analysis.values import is_null, three_digits
 from xdplab.text import many
@@ -103,7 +102,8 @@ def spread_of_points(rows: pd.DataFrame) -> pd.DataFrame:
     squares = (by_point["var"] * by_point["free"]).groupby(by_point["point_id"], sort=False).sum()
     free = by_point["free"].groupby(by_point["point_id"], sort=False).sum()
     spreads = pd.DataFrame({"sd": np.sqrt(squares / free), "free": free})
-    return spreads.assign(spread=spreads["sd"] / np.sqrt(2 * gammaincinv(spreads["free"] / 2, 0.5) / spreads["free"]))
+    medians = free.map({count: 2 * special.gammaincinv(count / 2, 0.5) / count for count in free.unique()})
+    return spreads.assign(spread=spreads["sd"] / np.sqrt(medians.astype(float)))
 
 
 def _usual(spread: pd.Series) -> float:
@@ -189,7 +189,7 @@ def _by_chance(others: Rates, elsewhere: pd.DataFrame) -> float:
     else:
         free = float(elsewhere["free"].sum()) + len(others) - 1
         squares = float((elsewhere["free"] * elsewhere["sd"] ** 2).sum()) + float(((others - others.mean()) ** 2).sum())
-        sd, deviations = sqrt(squares / free), float(stdtrit(free, 1 - APART_CHANCE / 2))
+        sd, deviations = sqrt(squares / free), t_quantile(1 - APART_CHANCE / 2, free)
     return deviations * sd * sqrt(1 + 1 / len(others))
 
 

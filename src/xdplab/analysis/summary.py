@@ -34,7 +34,8 @@ def varying(trials: pd.DataFrame, shown: Sequence[str] = ()) -> list[str]:
     order = {name: rank for rank, name in enumerate(_FIRST)}
     # A factor that some points lack follows another one: tx_stamp has a value with the engine afxdp only.
     lacking = set(trials.columns[trials.isna().any()])
-    columns = [factor.column for factor in FACTORS if factor.column in trials]
+    here = (factor.column for factor in FACTORS if factor.column in trials)
+    columns = [name for name in here if name in shown or trials[name].nunique(dropna=False) > 1]
     cells = trials[columns].astype("string").fillna("")
     chosen = list(shown)
     groups = len(cells[chosen].drop_duplicates()) if chosen else 1

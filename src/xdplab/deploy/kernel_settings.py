@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 from xdplab.errors import HostError
 from xdplab.hosts import Host
+from xdplab.hosts.base import BASH
 from xdplab.hosts.held import Held, Holder
 
 SWITCHES = {
@@ -98,7 +99,7 @@ def put_back(host: Host, *, folder: str = FOLDER) -> bool:
 
     Raises HostError.
     """
-    return host.run(["bash", "-c", _SCRIPT, "bash", "put_back", folder]).text.strip() == "found"
+    return host.run([*BASH, _SCRIPT, "bash", "put_back", folder]).text.strip() == "found"
 
 
 # Some files cannot be read, or only be written, and a device may be gone. `ip_forward` sets others: hence the rounds.

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 else:
     tool_error = lazy("xdplab.formats.tool_error")
 
+BASH = ("bash", "--norc", "-c")
+"""Begun by sshd, bash reads its user's ~/.bashrc, which may take long, print or change anything."""
+
 
 @dataclass(frozen=True)
 class Result:

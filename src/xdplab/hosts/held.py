@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from xdplab.errors import HostError
-from xdplab.hosts.base import Host, Process, Result
+from xdplab.hosts.base import BASH, Host, Process, Result
 
 LIFE_S = 14 * 86400.0
 """The longest time that anything is held: a search may take days."""
@@ -63,7 +63,7 @@ class Holder:
     @property
     def argv(self) -> list[str]:
         """The command on the host."""
-        return ["bash", "-c", f"{_HEAD}{self.script}{_TAIL}", "bash", f"{self.silence_s:.0f}", *self.arguments]
+        return [*BASH, f"{_HEAD}{self.script}{_TAIL}", "bash", f"{self.silence_s:.0f}", *self.arguments]
 
 
 class Held:

@@ -14,6 +14,7 @@ import threading
 import paramiko
 
 from xdplab.errors import HostError
+from xdplab.hosts.base import BASH
 
 SILENCE_S = 15.0
 """Seconds of silence after which either end considers the other gone."""
@@ -40,7 +41,7 @@ started
 
 def host_end(silence_s: float) -> list[str]:
     """Return the command to run on the host as the login user."""
-    return ["bash", "-c", _HOST_END, "xdplab-lifeline", f"{silence_s:g}"]
+    return [*BASH, _HOST_END, "xdplab-lifeline", f"{silence_s:g}"]
 
 
 class Lifeline:

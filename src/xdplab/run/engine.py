@@ -271,7 +271,8 @@ class Engine(Generic[T]):
                     cuts[trial.trial_id] += cut
                     if cut and cuts[trial.trial_id] <= CUTS:
                         block.insert(0, trial)
-                    time.sleep(self._pause_s)
+                    if block or waiting or put_off:
+                        time.sleep(self._pause_s)
                     if block and waiting and self.nothing_works.puts_off(number):
                         put_off.append(block)
                         break

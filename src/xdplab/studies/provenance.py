@@ -57,16 +57,22 @@ TOOLS = {
 LAB: dict[str, tuple[str, ...]] = {
     **MACHINE,
     **MOMENT,
-    **TOOLS,
     "memory": ("grep", "-E", "MemTotal|HugePages_Total", "/proc/meminfo"),
     "driver": ("ethtool", "-i", "{interface}"),
     "link": ("ip", "-j", "-d", "link", "show", "dev", "{interface}"),
+    "libbpf": TOOLS["libbpf"],
+}
+"""For both hosts of a lab, asked each time; ``{interface}`` is the host's end of the link. What can change meanwhile is
+read around each window (`xdplab.counters.settings`)."""
+
+LAB_TOOLS: dict[str, tuple[str, ...]] = {
+    **{name: argv for name, argv in TOOLS.items() if name not in LAB},
     "perf": ("perf", "--version"),
     "sysstat": ("sar", "-V"),
     "ethtool": ("ethtool", "--version"),
 }
-"""For both hosts of a lab; ``{interface}`` is the host's end of the link. What can change meanwhile is read around each
-window (`xdplab.counters.settings`)."""
+"""Programs of both hosts of a lab. Starting them takes most of the time of all questions, so `_KEPT` keeps their
+answers in the lab."""
 
 _SEPARATOR = "\x1e"
 # One that hangs costs its own answer; the others are there.
@@ -76,21 +82,60 @@ _SCRIPT = (
     '*) said=$("$@" 2>&1 | tail -n 1) ;; esac; '
     f'printf \'%s\\n%s\\n%s{_SEPARATOR}\' "$name" $how "$said"; }}}}\n'
 )
+KEPT_S = 600
+"""How long answers of programs are kept at most, for a wrapper of something that was installed without a package."""
+PACKAGES = (
+    "/var/lib/dpkg/status",
+    "/var/lib/rpm/rpmdb.sqlite",
+    "/usr/lib/sysimage/rpm/rpmdb.sqlite",
+    "/lib/apk/db/installed",
+    "/var/lib/pacman/local",
+)
+# What a program says of itself depends on its file (path, device, inode, size, time of change), and if that is a
+# wrapper, on the installed packages and the kernel.
+_KEPT = """
+set -f
+kept=$1; shift
+for tool; do file=$(command -v "$tool") && set -- "$@" "$file"; shift; done
+for file in {packages}; do [ -e "$file" ] && set -- "$@" "$file"; done
+state=$(echo $(stat -L -c '%n %d %i %s %Z' "$@" || echo unknown $$) $(cat /proc/version) $(($(date +%s) / {kept_s})))
+if [ "$(head -n 1 "$kept" 2>/dev/null)" = "$state" ]; then tail -n +2 "$kept"; else
+    said=$(versions); printf %s "$said"
+    mkdir -p "${{kept%/*}}" && printf '%s\\n%s' "$state" "$said" >"$kept.$$" && mv "$kept.$$" "$kept"
+fi 2>/dev/null
+"""
 _ANSWER_S = 30.0
 _MOST_HANGING = 6
 """How many hanging tools a deadline allows for."""
 
 
-def answers(host: Host, questions: Mapping[str, tuple[str, ...]], *, deadline_s: float = _ANSWER_S) -> Answers:
-    """Ask a host everything in one command; each answer is a ``value``, or ``absent`` with the last message."""
-    calls = "".join(f"ask {name} {shlex.join(argv)}\n" for name, argv in questions.items())
-    script = _SCRIPT.format(most_s=deadline_s / _MOST_HANGING) + calls
-    output = host.run(["sh", "-c", script], deadline_s=deadline_s, check=False).text
+def answers(
+    host: Host,
+    questions: Mapping[str, tuple[str, ...]],
+    *,
+    tools: Mapping[str, tuple[str, ...]] | None = None,
+    kept: str = "",
+    deadline_s: float = _ANSWER_S,
+) -> Answers:
+    """Ask a host everything in one command; each answer is a ``value``, or ``absent`` with the last message.
+
+    ``tools``: programs whose answers stay in the host's file ``kept`` until one of the programs changes.
+    """
+    script = _SCRIPT.format(most_s=deadline_s / _MOST_HANGING) + _calls(questions)
+    if tools:
+        script += f"versions() {{\n{_calls(tools)}}}\n{_KEPT.format(packages=' '.join(PACKAGES), kept_s=KEPT_S)}"
+        questions = {**questions, **tools}
+    argv = ["sh", "-c", script, "sh", kept, *(argv[0] for argv in (tools or {}).values())]
+    output = host.run(argv, deadline_s=deadline_s, check=False).text
     answered: Answers = {}
     for part in output.split(_SEPARATOR)[:-1]:
         name, how, text = part.split("\n", 2)
         answered[name] = {how: text.strip()} if text.strip() else {"absent": "it printed nothing"}
     return {name: answered.get(name, {"absent": "the host did not answer"}) for name in questions}
+
+
+def _calls(questions: Mapping[str, tuple[str, ...]]) -> str:
+    return "".join(f"ask {name} {shlex.join(argv)}\n" for name, argv in questions.items())
 
 
 def own_version() -> dict[str, str]:
@@ -107,23 +152,23 @@ def own_version() -> dict[str, str]:
 
 def host_states(lab: Lab) -> dict[str, Any]:
     """Return both hosts' answers, which they give at the same time, and xdplab's own version, for the manifest."""
-    with ThreadPoolExecutor(1) as meanwhile:
-        tg = meanwhile.submit(_state, lab.tg, lab.tg_interface)
-        dut = _state(lab.dut, lab.dut_interface)
+    with ThreadPoolExecutor(2) as meanwhile:
+        tg = meanwhile.submit(_state, lab, lab.tg, lab.tg_interface)
+        dut = meanwhile.submit(_state, lab, lab.dut, lab.dut_interface)
         return {
             "lab": lab.name,
             "label": lab.label,
             "virtual": lab.virtual,
             "arrangement": lab.arrangement,
             "xdplab": own_version(),
-            "dut": dut,
+            "dut": dut.result(),
             "tg": tg.result(),
         }
 
 
-def _state(host: Host, interface: str) -> dict[str, Any]:
+def _state(lab: Lab, host: Host, interface: str) -> dict[str, Any]:
     questions = {name: tuple(word.format(interface=interface) for word in argv) for name, argv in LAB.items()}
-    return dict(answers(host, questions))
+    return dict(answers(host, questions, tools=LAB_TOOLS, kept=f"{lab.work_dir(host)}/versions-{host.name}"))
 
 
 class PlaceDescription(Protocol):

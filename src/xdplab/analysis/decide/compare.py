@@ -17,12 +17,11 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy.special import gammainc, gammaincinv, ndtr, stdtr
 
 from xdplab.analysis import MARGIN
 from xdplab.analysis.decide import Decision
 from xdplab.analysis.decide.calibration import Calibration
-from xdplab.analysis.intervals import CONFIDENCE, t_quantile
+from xdplab.analysis.intervals import CONFIDENCE, special, t_quantile
 from xdplab.analysis.series import PROGRAM, SETTING, key_of, settled, valid
 from xdplab.plan.factors import FACTORS
 from xdplab.run.columns import RATES, TIMES
@@ -85,8 +84,8 @@ class Floor:
         if isinf(self.freedom):
             return self.estimate
         half, below = self.freedom / 2, self.repetitions  # 2 gammaincinv(freedom / 2, p) is the quantile of chi2
-        cut = float(gammainc(half, half * self.seen / below)) if below else 1.0
-        quantile = float(gammaincinv(half, (1 - SURE) * cut))
+        cut = float(special.gammainc(half, half * self.seen / below)) if below else 1.0
+        quantile = float(special.gammaincinv(half, (1 - SURE) * cut))
         if not quantile:  # no spread was observed: only the tail of the posterior
             return below * (float((1 - SURE) ** (-1 / half)) - 1)
         return self.seen * half / quantile - below
@@ -107,12 +106,12 @@ class Difference:
 
     def p_differs(self) -> float:
         """Return the two-sided p of a ratio of 1."""
-        return 2 * float(stdtr(self.freedom, -abs(self.log_ratio) / self.se))
+        return 2 * float(special.stdtr(self.freedom, -abs(self.log_ratio) / self.se))
 
     def p_equivalent(self, margin: float) -> float:
         """Return the greater p of the two one-sided tests against the margin."""
         inside = log1p_of(margin) - abs(self.log_ratio)
-        return float(stdtr(self.freedom, -inside / self.se))
+        return float(special.stdtr(self.freedom, -inside / self.se))
 
     def interval(self) -> tuple[float, float]:
         """Return the 95 % interval of the ratio, of this point alone."""
@@ -136,7 +135,7 @@ class Difference:
         def power(repetitions: int) -> float:
             within = 2 * self.within / repetitions
             spare = log1p_of(margin) - quantile * sqrt(self.floor.estimate + within)
-            return 1 - 2 * float(ndtr(-spare / sqrt(self.floor.at_most + within))) if spare > 0 else 0.0
+            return 1 - 2 * float(special.ndtr(-spare / sqrt(self.floor.at_most + within))) if spare > 0 else 0.0
 
         if power(_ENDLESS) < POWER:
             return None
@@ -427,5 +426,5 @@ def drift(trials: pd.DataFrame, value: str = "forwarded_pps") -> Drift | None:
         return None
     trend = float((x * y).sum()) / spread
     error = sqrt(float(((y - trend * x) ** 2).sum()) / freedom / spread)
-    p = 2 * float(stdtr(freedom, -abs(trend) / error)) if error else nan
+    p = 2 * float(special.stdtr(freedom, -abs(trend) / error)) if error else nan
     return Drift(exp(trend * float(np.ptp(order))) - 1, p)

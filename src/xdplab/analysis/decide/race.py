@@ -23,9 +23,8 @@ from math import exp, log, sqrt
 from statistics import fmean, median, stdev
 from typing import Literal
 
-from scipy.special import stdtrit
-
 from xdplab.analysis.decide.sequential import LEAST, Known, median_interval
+from xdplab.analysis.intervals import t_quantile
 from xdplab.text import many
 
 Answer = Literal["equivalent", "differs", "undecided"]
@@ -132,7 +131,7 @@ def _contradict(slices: Sequence[float], windows: Sequence[float], margin: float
     if abs(median(differences)) <= max(log(1 + margin) / 2, APART_SHARE * abs(median(slices))):
         return False
     error = stdev(differences) / sqrt(len(differences))
-    most = float(stdtrit(len(differences) - 1, 1 - APART_CHANCE / 2)) * error
+    most = t_quantile(1 - APART_CHANCE / 2, len(differences) - 1) * error
     return 0 < most < abs(fmean(differences))
 
 

@@ -121,17 +121,18 @@ def generator_of(lab: Lab, here: Host | None = None) -> Installed:
 
 
 def _build_tool(lab: Lab, here: Host, host: Host, name: str) -> str:
-    if lab.native_dir is not None:
-        # Compiled once here and reused there: a new lab would take 6 s to compile its tools, a guest minutes.
-        _put_there(lab, host, lab.native_dir, build_tool(here, name, str(lab.native_dir)))
-    return build_tool(host, name, native_dir(lab))
+    if lab.native_dir is None:
+        return build_tool(host, name, native_dir(lab))
+    # Compiled once here and copied there: a new lab would take 6 s to compile its tools, a guest minutes.
+    return _put_there(lab, host, lab.native_dir, build_tool(here, name, str(lab.native_dir)))
 
 
-def _put_there(lab: Lab, host: Host, cache: Path, product: str) -> None:
-    """Copy a compiled tool into this machine's ``cache`` under its name on the host, unless it is already there."""
+def _put_there(lab: Lab, host: Host, cache: Path, product: str) -> str:
+    """Copy what was compiled in this machine's ``cache`` to the host, unless it is already there; return its path."""
     path = f"{native_dir(lab)}/{Path(product).relative_to(cache)}"
     if not host.run(["test", "-f", path], check=False).ok:
         host.put(Path(product), path, mode=0o755)
+    return path
 
 
 def native_dir(lab: Lab) -> str:
@@ -277,10 +278,11 @@ def _ship_twin(
 ) -> tuple[OnDut, AccessWork]:
     """Compile the same workload for the DUT's user space, and prove its machine code."""
     source = built.user_source.read_text()
-    if lab.native_dir is not None:
+    if lab.native_dir is None:
+        workload = build_workload(lab.dut, source, native_dir(lab), flags=USER_FLAGS)
+    else:
         twin = build_workload(LocalHost(), source, str(lab.native_dir), flags=USER_FLAGS)
-        _put_there(lab, lab.dut, lab.native_dir, twin)
-    workload = build_workload(lab.dut, source, native_dir(lab), flags=USER_FLAGS)
+        workload = _put_there(lab, lab.dut, lab.native_dir, twin)
     library = lab.dut.get(workload)
     counts = prove_user(library, spec)
     built.add("proof_user.json", json.dumps([asdict(count) for count in counts], indent=1) + "\n")
