@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 from tests.cli.entry import ending_with_output
@@ -44,7 +45,8 @@ OTHERS = {"empty.yaml": "", "word.yaml": "plan", "study.yaml": "study: jit\n", "
 
 def written() -> str:
     """Return the transcript, with what each of its lines says now."""
-    with tempfile.TemporaryDirectory(prefix="xdplab-messages-") as name, at(Path(name)):
+    slow = patch("xdplab.text.SOON_S", 600.0)  # a machine at work names a step that takes long, another does not
+    with slow, tempfile.TemporaryDirectory(prefix="xdplab-messages-") as name, at(Path(name)):
         prepare()
         return "".join(_carried_out(KEPT.read_text().splitlines()))
 

@@ -11,7 +11,7 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from xdplab.plan import model
     from xdplab.run import listing
     from xdplab.studies import tables
+    from xdplab.studies.tables import Table
 else:
     screen, listing = lazy("xdplab.cli.screen"), lazy("xdplab.run.listing")
     model, tables = lazy("xdplab.plan.model"), lazy("xdplab.studies.tables")
@@ -37,6 +38,8 @@ else:
 
 NOTHING_VALID = 17
 """The exit code of a run in which no trial is valid."""
+BROADEST = 110
+"""Columns of the broadest line of a study's table, also in a file: a person reads it in a terminal."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,14 @@ def _fitted(line: str, width: int) -> str:
     return "\n".join(lines).replace("\0", " ")
 
 
+def show_tables(tables: Iterable[Table]) -> None:
+    """Print the tables of a study: a line per place above its rows, and no line broader than `BROADEST`."""
+    for table in tables:
+        rows = records(table.frame)
+        screen.print_placed_table(rows, table.above, table.title, BROADEST)
+        tell("")
+
+
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None = None) -> None:
     """Print rows as a table for a person, or as JSON for a script."""
     if as_json:
@@ -214,11 +225,7 @@ FORMAT = click.option(
 
 def show_frame(frame: pd.DataFrame, *, form: str = "table", title: str | None = None) -> None:
     """Print a data frame in one of the forms of FORMAT; null cells are empty, and null in JSON."""
-    rows = [dict(zip(map(str, frame.columns), row, strict=True)) for row in frame.astype(object).values]
-    filled_cells = frame.notna().rename(columns=str).to_dict("records")
-    rows = [
-        {k: v if filled[k] else None for k, v in row.items()} for row, filled in zip(rows, filled_cells, strict=True)
-    ]
+    rows = records(frame)
     if form == "csv":
         echo(frame.to_csv(index=False, lineterminator="\n"), nl=False)
     elif form == "markdown":
@@ -227,6 +234,15 @@ def show_frame(frame: pd.DataFrame, *, form: str = "table", title: str | None = 
         show(rows, as_json=form == "json", title=title)
         if form == "table":
             tell("")
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return a data frame's rows; null cells are None."""
+    filled_cells = frame.notna().rename(columns=str).to_dict("records")
+    rows = [dict(zip(map(str, frame.columns), row, strict=True)) for row in frame.astype(object).values]
+    return [
+        {k: v if filled[k] else None for k, v in row.items()} for row, filled in zip(rows, filled_cells, strict=True)
+    ]
 
 
 def parse_only(text: str | None) -> dict[str, str]:

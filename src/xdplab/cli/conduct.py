@@ -82,9 +82,7 @@ def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool 
     if as_json:
         echo(run.rows().to_json(orient="records"))
     else:
-        _show_tables(run)
-        for line in run.summary():
-            tell(line)
+        _show_results(run)
     code = exit_code(run)
     if figures and code != NOTHING_VALID:
         with step("drawing the figures"):
@@ -120,9 +118,14 @@ def _interrupted(run: Run[Any]) -> str:
     return f"interrupted; {kept}: `xdplab resume {run.directory.path}` continues"
 
 
-def _show_tables(run: Run[Any]) -> None:
-    for table in run.tables().values():
+def _show_results(run: Run[Any]) -> None:
+    """Print the tables and the answer; of a study, whose tables are many, the answer alone."""
+    for table in () if run.kind.planning else run.tables().values():
         if len(table.frame) > MOST_ROWS:
             tell(f"{table.title}: {len(table.frame)} rows, which `xdplab show {run.directory.path}` prints\n")
             continue
         show_frame(table.frame, title=table.title)
+    for line in run.summary():
+        tell(line)
+    if run.kind.planning:
+        tell(f"tables: `xdplab show {run.directory.path}`")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.analysis import MARGIN
-from xdplab.cli.common import FORMAT, SHARE, RunPath, echo, show_frame, tell
+from xdplab.cli.common import FORMAT, SHARE, RunPath, echo, show_frame, show_tables, tell
 from xdplab.cli.common import show as show_rows
 from xdplab.cli.compare_programs import Judging, Which, judging_options, show_programs, sides, which_options
 from xdplab.cli.options import PATH, options_as
@@ -74,11 +74,15 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
     chosen = {name: tables[name]} if name is not None else tables
     if form in ("csv", "json") and len(chosen) > 1:
         raise ResultsError(f"{form} is one table's: {directory} has {', '.join(chosen)}", remedy="choose with --table")
+    answer = run.summary() if form == "table" and name is None else []
+    if form == "table" and run.kind.planning:
+        tell("".join(f"{line}\n" for line in answer))
+        show_tables(chosen.values())
+        return
     for table in chosen.values():
         show_frame(table.numbers if form in ("csv", "json") else table.frame, form=form, title=table.title)
-    if form == "table" and name is None:
-        for line in run.summary():
-            tell(line)
+    for line in answer:
+        tell(line)
 
 
 def _traffic(run: Run[Any]) -> Run[Any]:

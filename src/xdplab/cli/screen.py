@@ -31,11 +31,11 @@ def width() -> int:
     return shutil.get_terminal_size().columns if has_width else WIDE
 
 
-def console() -> Console:
-    """Return the current standard output for rich."""
+def console(columns: int | None = None) -> Console:
+    """Return the current standard output for rich; by default as wide as a line may be."""
     from rich.console import Console
 
-    return Console(emoji=False, width=width(), color_system=colour_system())
+    return Console(emoji=False, width=columns or width(), color_system=colour_system())
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
@@ -60,6 +60,29 @@ def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> 
         out.print(heading_text, style="bold", markup=False, highlight=False)
         left = [name for name in same[0] if name not in heading and any(row[name] is not None for row in same)]
         _print_rows(out, [{name: row[name] for name in left} for row in same])
+
+
+def print_placed_table(
+    rows: Sequence[Mapping[str, Any]], above: Sequence[str], title: str | None, broadest: int
+) -> None:
+    """Print rows of at most so many columns, after a heading for those that have the same values ``above``."""
+    out = console(min(width(), broadest))
+    if title:
+        out.print(visible(title), style="italic", markup=False, highlight=False)
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(_shown(row[name]) for name in above), []).append(row)
+    for heading, same in groups.items():
+        if above:
+            parts = [text for text in heading[1:] if f", {text}" not in heading[0]]
+            out.print(", ".join(filter(None, [heading[0], *parts])), style="bold", markup=False, highlight=False)
+        left = [name for name in same[0] if name not in above and any(row[name] is not None for row in same)]
+        placed = [{name: row[name] for name in left} for row in same]
+        columns = _columns(placed)
+        if _breadth(columns) <= out.width:
+            _print_unbroken(columns, None)
+        else:
+            _print_rows(out, placed)
 
 
 def _leading(rows: Sequence[Mapping[str, Any]]) -> list[str]:

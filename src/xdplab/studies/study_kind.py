@@ -46,6 +46,7 @@ def study_kind(
     table: Callable[[StudyPlan[R, P]], pd.DataFrame],
     tables: Callable[[StudyPlan[R, P], pd.DataFrame], dict[str, Table]],
     views: Mapping[str, MakeView],
+    results: Callable[[StudyPlan[R, P], pd.DataFrame], list[str]] = lambda *_: [],
     version: str = "1",
     possible: Callable[[StudyPlan[R, P]], Container[str]] | None = None,
     tools: Callable[[StudyPlan[R, P]], Mapping[str, str]] = lambda _: {},
@@ -53,9 +54,10 @@ def study_kind(
     """Return the kind of a study.
 
     ``session`` makes what the engine drives; ``table`` gives one row per measurement, and ``version`` changes whenever
-    the same raw files would give another one. ``views`` gives each figure by name, and raises NotApplicableError where
-    the table holds nothing for it; ``possible``: the figures that a run's points can give. ``tools``: those that only
-    this study uses, by name, with their versions: kept in each session's manifest.
+    the same raw files would give another one; ``results``: a few sentences that the table answers. ``views`` gives each
+    figure by name, and raises NotApplicableError where the table holds nothing for it; ``possible``: the figures that a
+    run's points can give. ``tools``: those that only this study uses, by name, with their versions: kept in each
+    session's manifest.
     """
     name = planning.study
 
@@ -81,7 +83,7 @@ def study_kind(
         at=at,
         recipe=recipe,
         tables=lambda run: tables(run.plan, run.rows()),
-        summary=_summary,
+        summary=lambda run: _summary(run, results(run.plan, run.rows())),
         pictures=Views(views, possible, with_tables=True),
         metric=_first_numbers,
         around=environment.around,
@@ -176,10 +178,10 @@ def failures(plan: StudyPlan[Any, Any]) -> list[str]:
     return [f"{_first_of(list(of))}: {reason}" for reason, of in points.items()]
 
 
-def _summary(run: Run[StudyPlan[R, P]]) -> list[str]:
+def _summary(run: Run[StudyPlan[R, P]], results: list[str]) -> list[str]:
     around = environment.summary(run.directory)
     measured_with = [f"measured with {around}"] if around else []
-    return [*run.plan.notes, *measured_with, *failures(run.plan), ending(run.state)]
+    return [*results, *failures(run.plan), *run.plan.notes, *measured_with, ending(run.state)]
 
 
 def _first_numbers(run: Run[Any]) -> str:

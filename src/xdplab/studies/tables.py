@@ -66,6 +66,15 @@ class Table(NamedTuple):
     values: pd.DataFrame | None = None
 
     @property
+    def above(self) -> list[str]:
+        """The columns that stand above the rows which have them in common: a place, and the unit of its clock."""
+        place = next((name for name in ("place", "where") if name in self.frame), None)
+        if place is None:
+            return []
+        units = self.frame.groupby(place)["unit"].nunique().max() if "unit" in self.frame else 0
+        return [place, *(["unit"] if units == 1 else [])]
+
+    @property
     def numbers(self) -> pd.DataFrame:
         """The table for a program."""
         return self.frame if self.values is None else self.values

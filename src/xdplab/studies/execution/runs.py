@@ -21,6 +21,7 @@ from xdplab.studies.execution.points import (
     points,
     smallest,
 )
+from xdplab.studies.execution.results import results
 from xdplab.studies.execution.rows import table_of
 from xdplab.studies.execution.study import OBJECTS, REFERENCE, ExecutionStudy, reference
 from xdplab.studies.execution.summaries import tables_of
@@ -73,5 +74,6 @@ STUDY = study_kind(
     table=table_of,
     tables=lambda _plan, table: tables_of(table),
     views=VIEWS,
+    results=results,
     version="3",
 )

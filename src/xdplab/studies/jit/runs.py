@@ -27,6 +27,7 @@ from xdplab.studies.jit.points import (
     smallest,
     subjects_of,
 )
+from xdplab.studies.jit.results import results
 from xdplab.studies.jit.rows import table_of
 from xdplab.studies.jit.study import JitStudy
 from xdplab.studies.places import require_rights
@@ -100,6 +101,7 @@ STUDY = study_kind(
     table=table_of,
     tables=lambda _plan, table: summaries.tables_of(table),
     views=views.VIEWS,
+    results=results,
     version="4",
     possible=lambda plan: views.possible(plan.points),
 )

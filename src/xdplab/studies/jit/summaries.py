@@ -262,14 +262,7 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
 
 
 def tables_of(table: pd.DataFrame) -> dict[str, Table]:
-    """Return title and content of every table. If there is one place, the title names it instead of the rows."""
+    """Return title and content of every table."""
     if table.empty:
         return {}
-    labels = table["label"].unique()
-    tables = {name: Table(title, build(table)) for name, (title, build) in TABLES.items()}
-    return {name: _of_one_place(each, labels[0]) for name, each in tables.items()} if len(labels) == 1 else tables
-
-
-def _of_one_place(table: Table, label: str) -> Table:
-    repeated = [name for name in ("place", "unit") if name in table.frame]
-    return Table(f"{table.title}: {label}", table.frame.drop(columns=repeated))
+    return {name: Table(title, build(table)) for name, (title, build) in TABLES.items()}

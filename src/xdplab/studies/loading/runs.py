@@ -1,6 +1,7 @@
 """Study loading, as a kind of run."""
 
 from xdplab.studies.loading.points import LoadingPoint, LoadingRequest, gather, smallest
+from xdplab.studies.loading.results import results
 from xdplab.studies.loading.rows import table_of
 from xdplab.studies.loading.study import LoadingStudy
 from xdplab.studies.loading.summaries import tables_of
@@ -14,5 +15,6 @@ STUDY = study_kind(
     table=table_of,
     tables=tables_of,
     views=VIEWS,
+    results=results,
     version="4",
 )

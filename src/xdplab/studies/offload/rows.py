@@ -70,7 +70,7 @@ def tables_of(_plan: OffloadPlan, table: pd.DataFrame) -> dict[str, Table]:
     """Return one row per kernel, what differs between kernels, and one table per place with every question."""
     tables = {
         "kernels": Table("netdevsim, by kernel", _kernels(table)),
-        "differing": Table("What differs between kernels, in words or in what came", _differing(table)),
+        "differing": Table("What differs between kernels, in words or in what came", differing(table)),
     }
     for place, rows in table[table["obtained"].notna()].groupby("place", sort=False):
         shown = rows[list(_SHOWN)].rename(columns=_SHOWN)
@@ -94,7 +94,7 @@ def _kernels(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _differing(table: pd.DataFrame) -> pd.DataFrame:
+def differing(table: pd.DataFrame) -> pd.DataFrame:
     """Return the answers that are not the same in all kernels; program ids and other numbers apart."""
     answered = table[table["obtained"].notna()]
     answers = answered["obtained"] + ": " + answered["words"].fillna("").str.replace(_NUMBER, "N", regex=True)

@@ -1,6 +1,7 @@
 """Study offload, as a kind of run."""
 
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, gather, smallest
+from xdplab.studies.offload.results import results
 from xdplab.studies.offload.rows import table_of, tables_of
 from xdplab.studies.offload.study import OffloadStudy
 from xdplab.studies.points import StudyPlanning
@@ -12,4 +13,5 @@ STUDY = study_kind(
     table=table_of,
     tables=tables_of,
     views={},
+    results=results,
 )

@@ -32,6 +32,7 @@ from xdplab.studies.verifier.points import (
     smallest,
 )
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
+from xdplab.studies.verifier.results import results
 from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
 from xdplab.studies.verifier.summaries import tables_of
@@ -147,6 +148,7 @@ STUDY = study_kind(
     table=_table,
     tables=_tables,
     views=VIEWS,
+    results=results,
     version="3",
     tools=tools,
 )

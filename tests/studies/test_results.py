@@ -1,0 +1,69 @@
+"""A study's answer: sentences of its data come first, and its tables fit a terminal. Of the oracle's recorded runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from tests.oracle.kinds import RECORDED
+from tests.unpack import unpacked
+
+from xdplab.cli import cli
+from xdplab.cli.common import BROADEST
+from xdplab.studies.kind import Run
+from xdplab.studies.kinds import open_run
+from xdplab.studies.sentences import MOST, estimate, span
+from xdplab.studies.tables import Table
+
+ANSWERS = {
+    "verifier": ("18 of 20 programs", "N = 140 rolled", "ns"),
+    "execution": ("1.04 (matrix) to 1.54 (clock sum)", "17.2 (primes)", "31 instructions compiled"),
+    "loading": ("31 % (N = 1) and 80 % (N = 1600)", "31.4 times", "28.3 (unrolled, N = 1600)"),
+    "jit": ("4.2 (call helper) to 16 (packet load 32)", "1.1 to 2.9 %", "13 of 13"),
+    "offload": ("19 of 19", "3 at load", "netdevsim"),
+}
+"""Numbers of the recorded runs that their first sentences tell."""
+
+
+@pytest.fixture(params=list(ANSWERS))
+def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Run[Any]:
+    unpacked(RECORDED[request.param].archive, tmp_path)
+    return open_run(tmp_path / request.param)
+
+
+def test_a_study_answers_first_in_three_sentences_and_its_tables_fit_a_terminal(recorded: Run[Any]) -> None:
+    sentences = recorded.summary()[:MOST]
+    assert [number for number in ANSWERS[recorded.kind.name] if number not in " ".join(sentences)] == []
+    assert all(line.endswith(".") for line in sentences)
+    answer, _, tables = CliRunner().invoke(cli, ["show", str(recorded.directory.path)]).output.partition("\n\n")
+    assert answer.startswith(sentences[0])
+    assert [line for line in tables.splitlines() if len(line) > BROADEST] == []
+    placed = [table for table in recorded.tables().values() if table.above]
+    for place in {str(place) for table in placed for place in table.frame[table.above[0]]}:
+        assert sum(line.startswith(place) for line in tables.splitlines()) == sum(
+            place in set(table.frame[table.above[0]]) for table in placed
+        )
+
+
+@pytest.mark.parametrize(
+    ("values", "exact", "told"),
+    [
+        ({"a": (2.0, 1.9, 2.1)}, False, "2 [1.9, 2.1]"),
+        ({"a": (2.0, None, None)}, False, "about 2"),
+        ({"a": (2.0, None, None)}, True, "2"),
+        ({"a": (2.0, 1.9, 2.1), "b": (1.0, 0.9, 1.1)}, False, "1 [0.9, 1.1] (b) to 2 [1.9, 2.1] (a)"),
+        ({"a": (2.0, None, None), "b": (1.0, None, None)}, False, "about 1 (b) to 2 (a)"),
+    ],
+)
+def test_a_span_has_the_ends_their_names_and_intervals(values: dict[str, Any], exact: bool, told: str) -> None:
+    assert span({name: estimate(*ends) for name, ends in values.items()}, exact=exact) == told
+
+
+def test_a_unit_stands_above_its_rows_where_the_place_has_one() -> None:
+    rows = pd.DataFrame({"place": ["a", "a", "b"], "unit": ["ns", "ns", "k"], "cost": [1, 2, 3]})
+    assert Table("", rows).above == ["place", "unit"]
+    assert Table("", rows.assign(unit=["ns", "ms", "k"])).above == ["place"]
+    assert Table("", rows[["cost"]]).above == []
