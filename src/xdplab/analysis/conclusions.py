@@ -203,7 +203,7 @@ def rates(rows: pd.DataFrame) -> str:
 def _of_points(rows: pd.DataFrame, column: str, text: str, unit: str, scale: float) -> str:
     names = varying(rows) if len(rows) else []
     groups: dict[tuple[object, ...], Values] = {}
-    for row in rows.to_dict("records"):
+    for row in rows[list({"point_id", "repetition", column, *names})].to_dict("records"):
         values = groups.setdefault(_place(row, names), {}).setdefault(row["point_id"], {})
         values[float(row["repetition"])] = float(row[column])
     return f"{text} {_listed(groups, names, unit, scale)}" if groups else ""

@@ -120,9 +120,11 @@ def with_baselines(trials: pd.DataFrame) -> pd.DataFrame:
     N = 0 does no access, so a plan may measure it once for all workloads; series then start at the same point.
     """
     frame = trials.reset_index(drop=True)
-    setting, program = key_of(frame, SETTING), key_of(frame, PROGRAM)
     zero = frame["accesses"].eq(0).fillna(False).astype(bool)
     counted = frame["accesses"].gt(0).fillna(False).astype(bool)
+    if not (zero.any() and counted.any()):
+        return frame
+    setting, program = key_of(frame, SETTING), key_of(frame, PROGRAM)
     parts = [frame]
     for place, rows in frame[zero].groupby(setting[zero], sort=False):
         in_setting = setting.eq(place)
