@@ -191,4 +191,13 @@ def test_a_run_that_is_extended_keeps_the_blocks_of_its_plans_apart(tmp_path: Pa
     state.add(attempt_of(first[0].trial_id, took_s=1.0))
     state.add(attempt_of(second[0].trial_id, took_s=12.0))
     assert state.owed == [first[1].trial_id, second[1].trial_id]
-    assert state.eta_s == 1.0 + 12.0
+    assert state.eta_s == pytest.approx(1.0 + 12.0, rel=0.05)
+
+
+def test_a_place_that_starts_is_planned_once_and_an_unlike_trial_lengthens_the_others_by_its_share() -> None:
+    state = RunState("ab12")
+    state.plan([f"t{n}" for n in range(100)], [0] * 100, [13.0, *[1.0] * 98, 20.0])  # the first: a guest of 12 s
+    state.add(attempt_of("t0", took_s=1.0, wall_s=30.0))
+    assert state.eta_s == 98 * 1.0 + 20.0
+    state.add(attempt_of("t99", took_s=40.0))
+    assert state.eta_s == pytest.approx(98 * 2, rel=0.5)  # not 20 s more for each

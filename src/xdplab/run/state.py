@@ -134,7 +134,7 @@ class RunState:
 
     def _count_cost(self, ended: Ended) -> None:
         block, cost = self._planned[ended.trial_id]
-        self._costs.spend(block, cost, ended.wall_s)
+        self._costs.spend(block, cost, ended)
         owed = ended.status == "failed"
         self._costs.owe(block, cost, trials=owed - (ended.trial_id in self._owed))
         (self._owed.add if owed else self._owed.discard)(ended.trial_id)
@@ -172,21 +172,31 @@ class RunState:
         return 1 + self.last[trial_id].attempt if trial_id in self.last else 1
 
 
+FEW_S = 1.0
+"""Planned seconds whose excess is counted by half."""
+
+
 @dataclass
 class BlockCosts:
-    """The remaining time of a block, and how much longer than planned its trials took, its first too, in seconds."""
+    """The remaining time of a block, and how much longer than planned its trials took, in seconds: the first in its own
+    time, without the wait for its place."""
 
     left: int = 0
     left_s: float = 0.0
     ended: int = 0
     longer_s: float = 0.0
     first_s: float = 0.0
+    ended_s: float = 0.0
+
+    @property
+    def pace(self) -> float:
+        """The share by which ended trials took longer than planned; a few seconds of them say little."""
+        return max(0.0, self.longer_s + self.first_s) / (self.ended_s + FEW_S)
 
     @property
     def excess_s(self) -> float:
-        """The mean; without the first trial, which may have waited for its place to start, once there are others."""
-        others = self.ended - 1
-        return (self.longer_s - self.first_s) / others if others > 0 else self.longer_s
+        """The mean; of the first trial, which waited for its place to start, alone until there are others."""
+        return self.longer_s / (self.ended - 1) if self.ended > 1 else self.first_s
 
 
 class Costs:
@@ -204,12 +214,14 @@ class Costs:
         self._blocks[block].left += trials
         self._blocks[block].left_s += trials * cost_s
 
-    def spend(self, block: Block, cost_s: float, took_s: float) -> None:
+    def spend(self, block: Block, cost_s: float, ended: Ended) -> None:
         for costs in (self._blocks[block], self._all):
             costs.ended += 1
-            costs.longer_s += took_s - cost_s
-            if costs.ended == 1:
-                costs.first_s = costs.longer_s
+            costs.ended_s += cost_s
+            if costs.ended > 1:
+                costs.longer_s += ended.wall_s - cost_s
+            else:
+                costs.first_s = max(0.0, ended.duration_s - cost_s)
 
     @property
     def left_s(self) -> float | None:
@@ -220,7 +232,10 @@ class Costs:
 
     def _left_of(self, block: BlockCosts) -> float:
         costs = block if block.ended else self._all
-        return block.left_s + block.left * costs.excess_s
+        longer_s = block.left * costs.excess_s
+        if block.ended and block.left_s:  # of unlike trials, a short one is not longer by as much as a long one
+            longer_s = min(longer_s, block.left_s * costs.pace)
+        return block.left_s + longer_s
 
 
 def record_planned(

@@ -263,8 +263,8 @@ class Run(Generic[P]):
     def compare(
         self, other: Run[Any], metric: str | None = None, *, equal: Sequence[Run[Any]] = (), margin: float = MARGIN
     ) -> Any:
-        """Say whether ``other`` is faster than, slower than or the same as this run, point by point and over all: return
-        `xdplab.studies.comparing.ComparedRuns`.
+        """Return `xdplab.studies.comparing.ComparedRuns`: whether ``other`` is faster than, slower than or the same as
+        this run, point by point and over all.
 
         ``equal``: runs that measured the same as each other. Raises ResultsError for another kind of run, PlanError
         where there is no such column.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,10 +64,24 @@ class StudyPoint:
         return ()
 
     @property
+    def cost_s(self) -> float:
+        """How long a trial takes on a quiet machine, in seconds."""
+        return 2.0 if self.block and self.block[-1].startswith("vm") else 0.3
+
+    @property
+    def setting(self) -> str:
+        """What a place is switched to for the point, if its order among others changes no result: points of one setting
+        follow each other, for a guest that counts instructions takes seconds to switch. Empty: any order."""
+        return ""
+
+    @property
     def once(self) -> bool:
         """True if a repetition would give the same: it is measured only in the first repetition."""
         return False
 
+
+BOOT_S = {"vm": 12.0, "uml": 5.0}
+"""How long a kind of place takes to boot, with what is built for it, on a quiet machine."""
 
 R = TypeVar("R", bound=StudyRequest)
 P = TypeVar("P", bound=StudyPoint)
@@ -101,7 +116,7 @@ class Gathered(Generic[P]):
 
 def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[StudyTrial[P]]:
     """Return every trial in the order it is measured: block after block, with its points shuffled again in each
-    repetition."""
+    repetition, those of one setting together."""
     groups: dict[tuple[str, ...], list[P]] = {}
     for point in points:
         groups.setdefault(point.block, []).append(point)
@@ -110,8 +125,20 @@ def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[StudyTria
         rng = random.Random(f"{seed}/{repetition}")
         for block, members in enumerate(groups.values()):
             chosen = [point for point in members if repetition == 1 or not point.once]
-            trials += [StudyTrial(point, repetition, block) for point in rng.sample(chosen, len(chosen))]
+            shuffled = sorted(rng.sample(chosen, len(chosen)), key=lambda point: point.setting)
+            trials += [StudyTrial(point, repetition, block) for point in shuffled]
     return trials
+
+
+def costs_s(trials: Sequence[StudyTrial[Any]]) -> list[float]:
+    """Return how long each trial takes, in seconds, with what else this machine does now; a block's first waits for its
+    place to boot."""
+    slower = 1 + max(0.0, os.getloadavg()[0] - 1) / (2 * (os.cpu_count() or 1))
+    before = [None, *(trial.block for trial in trials)]
+    begins = [trial.block != block for trial, block in zip(trials, before, strict=False)]
+    starts = [BOOT_S.get(place_in(trial).partition(":")[0], 0.0) if first else 0.0
+              for trial, first in zip(trials, begins, strict=True)]  # fmt: skip
+    return [slower * (trial.point.cost_s + start_s) for trial, start_s in zip(trials, starts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -160,7 +187,8 @@ class StudyPlanning(Generic[R, P]):
             for relative, content in gathered.files.items():
                 directory.write_bytes(relative, content)
             directory.write_json("points.json", {"points": [asdict(p) for p in points], "notes": notes})
-            record_planned(directory, schedule(points, request.repetitions, request.seed))
+            trials = schedule(points, request.repetitions, request.seed)
+            record_planned(directory, trials, costs_s=costs_s(trials))
 
         text, run_id = yaml.safe_dump(plan, sort_keys=False), secrets.token_hex(4)
         return RunDirectory.create(parent, name or self.study, run_id=run_id, plan_yaml=text, fill=fill)

@@ -85,6 +85,15 @@ class ExecutionPoint(StudyPoint):
         return (self.place,)
 
     @property
+    def cost_s(self) -> float:
+        """A guest that counts is emulated, and a module is inserted for each trial."""
+        return (2.0 if self.backend == "module" else 1.0) if counts(self.place) else 0.3
+
+    @property
+    def setting(self) -> str:
+        return self.backend if counts(self.place) and self.backend in ("interpreter", "jit") else ""
+
+    @property
     def once(self) -> bool:
         """A counting guest gives the same counts again."""
         return counts(self.place)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -51,7 +50,6 @@ class ExecutionStudy(PlacedSession):
         self._plan = plan
         self._objects = plan.directory.path / OBJECTS
         self._no_module: dict[str, XdplabError] = {}
-        self._jit: tuple[bool, AbstractContextManager[None]] | None = None
 
     @cached_property
     def _benchmarks(self) -> dict[str, Benchmark]:
@@ -76,16 +74,10 @@ class ExecutionStudy(PlacedSession):
             files |= {state: None} if state.exists() else {}
         yield from files
 
-    def leave_block(self) -> None:
-        try:
-            self._set_jit(None)
-        finally:
-            super().leave_block()
-
     def measure(self, trial: Trial, raw: Path, facts: ExecutionFacts) -> None:
         point, place = trial.point, self.at(facts, trial.point.harden)
         if point.backend in _JIT:
-            self._set_jit(_JIT[point.backend])
+            self.compile_bpf(_JIT[point.backend])
         with place.hardened(point.harden if point.backend == "jit" else None):
             self._call(trial, place, raw, facts)
 
@@ -172,19 +164,6 @@ class ExecutionStudy(PlacedSession):
             built = build_module(build_tree(place), self._benchmarks.values())
             self._plan.directory.write_bytes(relative, built.read_bytes())
         return path
-
-    def _set_jit(self, enabled: bool | None) -> None:
-        """Switch BPF to compiled or interpreted; None restores the setting."""
-        if self._jit is not None and self._jit[0] == enabled:
-            return
-        if self._jit is not None:
-            _, before = self._jit
-            self._jit = None
-            before.__exit__(None, None, None)
-        if enabled is not None and self.place is not None:
-            context = self.place.jit(enabled)
-            context.__enter__()
-            self._jit = (enabled, context)
 
 
 _JIT = {"interpreter": False, "jit": True}

@@ -79,10 +79,22 @@ class JitPoint(StudyPoint):
         return (self.place,)
 
     @property
+    def cost_s(self) -> float:
+        return {TEST_BPF: 6.0, TCP: 3.0}.get(self.part, 1.0)
+
+    @property
+    def setting(self) -> str:
+        return self.mode if self._counts else ""
+
+    @property
+    def _counts(self) -> bool:
+        return self.place.endswith(COUNTING) or is_foreign(self.place)
+
+    @property
     def once(self) -> bool:
         """A guest gives the same count again, unless a timer tick falls into a test of test_bpf, which runs only
         once."""
-        return (self.place.endswith(COUNTING) or is_foreign(self.place)) and self.part != TEST_BPF
+        return self._counts and self.part != TEST_BPF
 
     def __str__(self) -> str:
         hardened = "" if self.harden is None else f", {harden_words(self.harden)}"

@@ -90,7 +90,8 @@ class JitStudy(PlacedSession):
 
     def measure(self, trial: StudyTrial[JitPoint], raw: Path, facts: PlaceFacts) -> None:
         point, place = trial.point, self.at(facts, trial.point.harden)
-        with place.jit(point.mode == JIT), place.hardened(point.harden):
+        self.compile_bpf(point.mode == JIT)
+        with place.hardened(point.harden):
             _PARTS[point.part](self, place, point, raw)
 
     def _test_bpf(self, place: Place, point: JitPoint, raw: Path) -> None:

@@ -78,6 +78,12 @@ class LoadingPoint(StudyPoint):
     kernel: str = ""
 
     @property
+    def cost_s(self) -> float:
+        if self.task == "compile":
+            return 3.0 if self.kind == MODULE else 0.3
+        return super().cost_s
+
+    @property
     def block(self) -> tuple[str, ...]:
         return ("compile" if self.task == "compile" else self.place,)
 

@@ -141,6 +141,14 @@ class VerifierPoint(StudyPoint):
         return hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
+    def cost_s(self) -> float:
+        """A search hands over ever larger programs; a guest takes 15 s for each of these."""
+        here = self.kernel in (HOST, "")
+        if self.task == "largest":
+            return 2.5 if here else 150.0
+        return 0.06 if here else 2.0
+
+    @property
     def block(self) -> tuple[str, ...]:
         return (self.verifier, self.kernel)
 
