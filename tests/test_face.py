@@ -176,7 +176,7 @@ def test_the_names_of_figures_are_in_the_help_and_in_the_run(sample: Any) -> Non
 
 
 def test_figure_returns_a_figure_of_the_asked_size_with_or_without_its_caption(sample: Any) -> None:
-    drawn = sample.figure("throughput", figsize=(5, 3), caption=False)
+    drawn = sample.figure("throughput", width=5, height="3in", caption=False)
     assert isinstance(drawn, Figure)
     assert list(drawn.get_size_inches()) == [5, 3]
     assert len(drawn.texts) < len(sample.figure("throughput").texts)

@@ -34,6 +34,8 @@ from xdplab.figures import explore
 from xdplab.figures.catalogue import CATALOGUE
 from xdplab.figures.comparing import compare_view
 from xdplab.figures.draw import draw
+from xdplab.figures.options import OF_SIZE, OF_WHAT
+from xdplab.figures.styles import sized
 from xdplab.labs import Lab, use_lab
 from xdplab.plan import FACTORS, Plan, estimate_s, is_plan_file, load_plan, parse_plan, race_of, reference
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
@@ -529,12 +531,14 @@ class RunInHand:
     def figure(self, name: str | None = None, **options: Any) -> Figure:
         """Draw one figure, the first of its kind of run by default; return the matplotlib Figure.
 
-        Options: ``style`` (notebook, paper-1col, paper-2col, slides), ``figsize`` (inches), ``caption=False``, ``ax``
-        (Axes of your own, for a figure of one panel); of XDP traffic also ``hue`` and ``panel`` (factors; "" for none),
-        ``where`` ({column: value or values}) and ``value`` (another column of the figure's kind). Raises FigureError
-        naming the figures.
+        Options, by the names of `xdplab figures`: ``style`` (notebook, paper-1col, paper-2col, slides), ``width`` (acm,
+        ieee, usenix, a4, slide, "84mm", or inches) and ``height``, ``caption`` (False: not on the picture), ``ax``
+        (Axes of your own, for a figure of one panel); of XDP traffic also ``hue`` and ``panel`` (factors; two for the
+        rows and columns of panels, "" for none), ``where`` ({column: value or values}) and ``value`` (another column of
+        the figure's kind). Raises FigureError naming the figures, and the smallest size where one is too small.
         """
-        return _sheet(self.on_disk.figure(name, **({"style": "notebook"} | options)))
+        usual = {} if "width" in options else {"style": "notebook"}
+        return _sheet(self.on_disk.figure(name, **(usual | options)))
 
     def plot(
         self, y: str, x: str = "accesses", hue: str | None = None, panel: str | None = None, **options: Any
@@ -591,6 +595,7 @@ def _sheet(axes: Any) -> Figure:
     return sheet
 
 
+_declare(RunInHand.figure, own=(*OF_WHAT, *OF_SIZE, "ax"), of=())
 RunInHand.figure.__doc__ = f"""{inspect.cleandoc(RunInHand.figure.__doc__ or "")}
 
 Figures of XDP traffic:
@@ -623,12 +628,12 @@ class Comparison:
     def __repr__(self) -> str:
         return "\n".join(self.runs.lines())
 
-    def figure(self, style: str = "notebook", **drawing: Any) -> Figure:
-        """Draw the ratios; return the matplotlib Figure. Options: figsize, caption, ax."""
+    def figure(self, *, ax: Any = None, **size: Any) -> Figure:
+        """Draw the ratios; return the matplotlib Figure. Options: style, width, height, caption, ax."""
         if "accesses" not in self.table:
             raise FigureError("ratios of a study's runs have no figure", remedy="the table has them")
         view = compare_view(self.table, names=self.runs.names, metric=self.metric)
-        return _sheet(draw(view, style, **drawing))
+        return _sheet(draw(view, sized(**({"style": "notebook"} | size)), ax=ax))
 
     def _repr_html_(self) -> str:
         shown: str = self.table.to_html(index=False, max_rows=40)

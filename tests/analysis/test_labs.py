@@ -16,6 +16,7 @@ from xdplab.errors import FigureError
 from xdplab.figures import explore
 from xdplab.figures.album import draw_all
 from xdplab.figures.catalogue import view
+from xdplab.figures.options import FigureFiles
 from xdplab.studies.traffic.audits import labs_compared
 
 
@@ -83,9 +84,9 @@ def test_the_figure_puts_equal_labs_at_one(tmp_path: Path) -> None:
     assert len(marks) == 4
     assert (marks["b.yaml"] / marks["a.yaml"]).to_numpy() == pytest.approx(0.8, rel=0.05)
     assert ((marks["a.yaml"] + marks["b.yaml"]) / 2).to_numpy() == pytest.approx(1, rel=1e-6)
-    (drawn,) = draw_all(run_in({"a.yaml": 1.0, "b.yaml": 0.8}), tmp_path, names=["labs"])
+    (drawn,) = draw_all(run_in({"a.yaml": 1.0, "b.yaml": 0.8}), FigureFiles(tmp_path), ["labs"])
     assert drawn.files
-    (none,) = draw_all(run_in({"a.yaml": 1.0}), tmp_path, names=["labs"])
+    (none,) = draw_all(run_in({"a.yaml": 1.0}), FigureFiles(tmp_path), ["labs"])
     assert "no point was measured in several labs" in none.reason
 
 

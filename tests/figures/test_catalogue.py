@@ -18,6 +18,7 @@ from xdplab.figures.catalogue import CATALOGUE, view
 from xdplab.figures.comparing import compare_view
 from xdplab.figures.factors import FACTORS
 from xdplab.figures.marks import COLUMNS, View
+from xdplab.figures.options import FigureFiles
 
 
 @cache
@@ -324,7 +325,7 @@ def test_several_sizes_stand_beside_the_single_ones() -> None:
 def test_a_factor_that_does_not_apply_leaves_no_trial_undrawn(tmp_path: Path) -> None:
     """Frames of several sizes have no size: with two sizes beside them, their figures were missing without a word."""
     trials = mixed_sizes(load="20kpps", rate_requested_pps=20e3)
-    done = draw_all(trials, tmp_path, names=["latency"])
+    done = draw_all(trials, FigureFiles(tmp_path), ["latency"])
     drawn = {item.stem for item in done if item.files}
     assert drawn == {f"latency{size}-{quantile}" for size in ("-64B", "-1500B", "") for quantile in ("p50", "p99")}
     points = pd.concat([pd.read_csv(tmp_path / f"{stem}.csv")["points"] for stem in drawn])
@@ -383,9 +384,9 @@ def test_only_one_n_is_no_figure_against_n() -> None:
 
 def test_the_album_splits_what_may_not_mix_and_says_what_is_not_there(tmp_path: Path) -> None:
     mixed = pd.concat([synthetic.run(vary={"accesses": [0, 100], "workload": ["chase", "array"]}), rings()])
-    done = draw_all(mixed.reset_index(drop=True), tmp_path, names=["throughput", "latency"])
+    done = draw_all(mixed.reset_index(drop=True), FigureFiles(tmp_path), ["throughput", "latency"])
     stems = {item.stem: item for item in done}
-    assert [path.suffix for path in stems["throughput-afxdp"].files] == [".svg", ".pdf", ".png", ".csv", ".txt"]
+    assert [path.suffix for path in stems["throughput-afxdp"].files] == [".svg", ".pdf", ".png", ".csv", ".txt", ".tex"]
     assert stems["throughput-live"].files[0].is_file()
     assert stems["latency-live"].files == ()
     assert "paced load" in stems["latency-live"].reason

@@ -25,6 +25,7 @@ from xdplab.figures.catalogue import figure, view
 from xdplab.figures.draw import draw
 from xdplab.figures.kinds import CUT, OF_ALL_FIGURES, SHAPES, paint
 from xdplab.figures.marks import Axes, Look, Order, View, Words, marks_frame
+from xdplab.figures.options import FigureFiles
 from xdplab.figures.save import provenance, render, save, sheet_of
 from xdplab.figures.scales import BREAK
 from xdplab.figures.styles import FORMATS, STYLES
@@ -61,12 +62,7 @@ VIEWS = views()
 
 
 def seen(sheet: Figure) -> list[Text]:
-    """Return the labels that are drawn: matplotlib also keeps those of ticks beyond the limits."""
-    texts = [*sheet.texts, *(text for legend in sheet.legends for text in [legend.get_title(), *legend.get_texts()])]
-    for ax in (ax for ax in sheet.axes if ax.get_visible()):
-        texts += [ax.title, *ax.texts, ax.xaxis.label, ax.yaxis.label]
-        texts += [tick.label1 for axis in (ax.xaxis, ax.yaxis) for tick in axis._update_ticks()]
-    return [text for text in texts if text.get_visible() and text.get_text().strip()]
+    return paper.visible_texts(sheet, [ax for ax in sheet.axes if ax.get_visible()])
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -201,7 +197,7 @@ def test_several_panels_know_their_figure_as_one_does(tmp_path: Path) -> None:
 def test_equal_marks_give_equal_bytes_with_their_provenance(tmp_path: Path) -> None:
     trials = synthetic.run(repetitions=2, vary=BUSY, workload="chase")
     source = provenance(trials)
-    files = [save(view("throughput", trials), tmp_path / part / "t", source=source) for part in ("a", "b")]
+    files = [save(view("throughput", trials), "t", FigureFiles(tmp_path / part), source) for part in ("a", "b")]
     for one, other in zip(*files, strict=True):
         assert hashlib.sha256(one.read_bytes()).digest() == hashlib.sha256(other.read_bytes()).digest(), one.suffix
     words = f"run 4f3a; rules {RULES_VERSION}".encode()
@@ -226,7 +222,7 @@ def test_a_file_is_drawn_once(monkeypatch: pytest.MonkeyPatch, reader: dict[str,
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match=r"file/t\.svg cannot be written"):
-        save(VIEWS["alone"], tmp_path / "file" / "t")
+        save(VIEWS["alone"], "t", FigureFiles(tmp_path / "file"))
 
 
 def test_tick_labels_run_from_left_to_right() -> None:
@@ -429,7 +425,7 @@ def test_a_dollar_in_a_program_s_name_is_a_dollar(tmp_path: Path) -> None:
     names = [r"b$\frac{$\$.bpf.c", "a$(id)$HOME.bpf.c"]
     trials = synthetic.run(vary={"program_name": names}, workload=None, accesses=None)
     axes = figure("programs", trials)
-    save(view("programs", trials), tmp_path / "programs")
+    save(view("programs", trials), "programs", FigureFiles(tmp_path))
     said = " ".join(text.get_text() for text in seen(sheet_of(axes)))
     assert all(name in said.replace("\n", "") for name in names), said
 

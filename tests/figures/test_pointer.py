@@ -9,6 +9,7 @@ import pytest
 
 from xdplab.figures.draw import Sheet, draw
 from xdplab.figures.marks import Axes, Look, View, Words, marks_frame
+from xdplab.figures.options import FigureFiles
 from xdplab.figures.save import render, save, sheet_of
 from xdplab.figures.styles import style_named
 
@@ -59,5 +60,5 @@ def test_each_hue_and_its_entry_in_the_legend_have_ids_in_the_file_alone() -> No
 
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
 def test_equal_marks_are_equal_files(tmp_path: Path, suffix: str) -> None:
-    one, two = (save(VIEW, tmp_path / name / "f", formats=(suffix,))[0].read_bytes() for name in ("a", "b"))
+    one, two = (save(VIEW, "f", FigureFiles(tmp_path / name, formats=(suffix,)))[0].read_bytes() for name in ("a", "b"))
     assert one == two

@@ -15,6 +15,7 @@ from xdplab.figures.catalogue import view
 from xdplab.figures.draw import draw
 from xdplab.figures.kinds import BAR_VALUE, paint
 from xdplab.figures.marks import Axes, Look, View, Words, marks_frame
+from xdplab.figures.options import FigureFiles
 from xdplab.figures.paper import CAPTION
 from xdplab.figures.save import save, sheet_of
 
@@ -37,12 +38,12 @@ def test_the_caption_is_short_on_the_figure_and_whole_beside_it(tmp_path: Path) 
     last = trials["mode"].eq(synthetic.MODES[-1])
     trials.loc[last, ["verdict", "reason"]] = ["unsupported", reason]
     found = view("throughput", trials)
-    sheet = sheet_of(draw(found))
+    sheet = sheet_of(draw(found, "notebook"))
     (words,) = [text for text in sheet.texts if text.get_gid() == CAPTION]
     assert len(words.get_text().splitlines()) <= 4
     assert "virtual lab" in words.get_text()
     assert "Unsupported" in words.get_text()
-    written = save(found, tmp_path / "t", formats=("svg",))
+    written = save(found, "t", FigureFiles(tmp_path, formats=("svg",)))
     (beside,) = [file.read_text() for file in written if file.suffix == ".txt"]
     assert beside.splitlines() == list(found.look.words.caption)
     assert reason.strip() in beside, "a reason is not cut"
@@ -118,6 +119,6 @@ def test_markers_that_lie_on_each_other_are_both_seen() -> None:
 
 def test_evenness_of_several_frame_sizes_is_one_figure(tmp_path: Path) -> None:
     rings = synthetic.run(engine="afxdp", accesses=0, queues=2, vary={"frame_bytes": (64, 512, 1500)})
-    done = draw_all(rings, tmp_path, names=["evenness"])
+    done = draw_all(rings, FigureFiles(tmp_path), ["evenness"])
     assert [item.stem for item in done if item.files] == ["evenness"]
     assert pd.read_csv(tmp_path / "evenness.csv")["panel"].nunique() == 3

@@ -12,6 +12,7 @@ import pytest
 from xdplab import analysis, figures
 from xdplab.figures.album import draw_all
 from xdplab.figures.factors import FACTORS, _combined, free_factors
+from xdplab.figures.options import FigureFiles
 from xdplab.figures.reading import OF_ONE_TRIAL, READ, REASONS, narrowed, read_narrowed
 from xdplab.studies.kinds import open_run
 from xdplab.studies.traffic.runs import settled_trials
@@ -43,9 +44,9 @@ def test_every_column_that_figures_name_is_read(sample: pd.DataFrame) -> None:
 def test_a_figure_of_the_narrow_table_is_that_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks as CSV and captions as text, to the byte; the pictures are made of these."""
     sample = settled_trials(open_run(SAMPLE.parent).directory)  # with the factors that came after the file
-    draw_all(sample, tmp_path / "narrow")
+    draw_all(sample, FigureFiles(tmp_path / "narrow"))
     monkeypatch.setattr("xdplab.figures.album.narrowed", lambda trials: trials)
-    draw_all(sample, tmp_path / "whole")
+    draw_all(sample, FigureFiles(tmp_path / "whole"))
     made, expected = ({p.name: p.read_bytes() for p in (tmp_path / name).glob("*.*")} for name in ("narrow", "whole"))
     assert made.keys() == expected.keys()
     assert len(made) >= 20

@@ -125,9 +125,9 @@ def test_a_run_measures_tables_and_draws_itself(tmp_path: Path) -> None:
     assert set(failures(run.plan)) == {"bad: bad is refused"}
     assert sorted(run.rows()["word"]) == ["a", "a", "ccc", "ccc"]
     assert pd.read_parquet(run.directory.path / "words.parquet").equals(run.rows())
-    assert run.draw_figures()[1] == "no figure nothing: there is nothing to show"
+    assert [(one.stem, one.reason) for one in run.draw_figures()][1:] == [("nothing", "there is nothing to show")]
     files = (run.directory.path / "figures").glob("lengths.*")
-    assert {file.suffix for file in files} == {".svg", ".pdf", ".png", ".csv", ".md"}
+    assert {file.suffix for file in files} == {".svg", ".pdf", ".png", ".csv", ".md", ".txt", ".tex"}
     assert list(run.tables()) == ["all"]
     assert (run.directory.path / "tables" / "all.csv").read_text().splitlines()[0] == "word,length"
     assert (run.directory.path / "kept" / "words").read_text() == "a bad ccc"

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from xdplab.run.state import RunState
     from xdplab.studies import kind as kinds
     from xdplab.studies import kinds as openable
+    from xdplab.studies import pictures
     from xdplab.studies.kind import Kind, Run
 else:
     progress, screen = lazy("xdplab.run.progress"), lazy("xdplab.cli.screen")
     kinds, rundir = lazy("xdplab.studies.kind"), lazy("xdplab.run.rundir")
-    openable = lazy("xdplab.studies.kinds")
+    openable, pictures = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.pictures")
 
 D = TypeVar("D", bound="DataclassInstance")
 
@@ -87,7 +88,7 @@ def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool 
     if figures and code != NOTHING_VALID:
         with step("drawing the figures"):
             drawn = run.draw_figures()
-        for line in () if as_json else drawn:
+        for line in () if as_json else pictures.lines(drawn, run.directory.path):
             tell(line)
     if not as_json:
         tell(f"one page for a colleague: `xdplab report {run.directory.path}`")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from dataclasses import dataclass
@@ -17,19 +16,19 @@ from xdplab.cli.common import show as show_rows
 from xdplab.cli.compare_programs import Judging, Which, judging_options, show_programs, sides, which_options
 from xdplab.cli.options import PATH, options_as
 from xdplab.errors import FigureError, PlanError, ResultsError
-from xdplab.figures.styles import STYLES
+from xdplab.figures.styles import FORMATS, STYLES, VENUES
 from xdplab.lazy import lazy
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
     from xdplab.analysis.decide import compare as comparison
     from xdplab.figures import album
-    from xdplab.studies import plain_audit
+    from xdplab.studies import pictures, plain_audit
     from xdplab.studies.comparing import ComparedRuns
     from xdplab.studies.kind import Run
     from xdplab.studies.traffic import comparison as comparisons
 else:
-    album = lazy("xdplab.figures.album")
+    album, pictures = lazy("xdplab.figures.album"), lazy("xdplab.studies.pictures")
     comparison, plain_audit = lazy("xdplab.analysis.decide.compare"), lazy("xdplab.studies.plain_audit")
     comparisons = lazy("xdplab.studies.traffic.comparison")
 
@@ -92,14 +91,41 @@ def _traffic(run: Run[Any]) -> Run[Any]:
     return run
 
 
+def _where(context: click.Context, parameter: click.Parameter, text: str | None) -> dict[str, list[str]] | None:
+    """Turn ``mode=native,mode=generic,load=max`` into the values of each factor. Raises FigureError."""
+    values: dict[str, list[str]] = {}
+    for part in (text or "").split(",") if text is not None else ():
+        factor, equals, value = part.partition("=")
+        if not (factor.strip() and equals and value):
+            raise FigureError(f"--where: {part!r} is not FACTOR=VALUE", remedy="write --where load=max,mode=native")
+        values.setdefault(factor.strip(), []).append(value.strip())
+    return values or None
+
+
 @dataclass(frozen=True)
 class Drawing:
-    """Which figures are drawn, in which style, and where."""
+    """Which figures are drawn, what they show, how large they are, and their files: `xdplab.figures.options.filed`."""
 
     names: tuple[str, ...]
-    style: str | None
-    out: Path | None
     gallery: bool
+    style: str | None
+    width: str | None
+    height: str | None
+    caption: bool | None
+    hue: str | None
+    panel: str | None
+    where: dict[str, list[str]] | None
+    value: str | None
+    formats: tuple[str, ...]
+    out: Path | None
+    why: bool
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is given, by the names that `Run.draw_figures` takes."""
+        given = {name: value for name, value in vars(self).items() if value not in (None, (), False)}
+        given |= {} if self.caption is None else {"caption": self.caption}
+        return {name: value for name, value in given.items() if name not in ("names", "gallery")}
 
 
 drawing_options = options_as(
@@ -108,11 +134,18 @@ drawing_options = options_as(
     click.option(
         "--only", "names", multiple=True, metavar="FIGURE", help="This figure; repeatable (default: all that apply)."
     ),
-    click.option("--style", type=click.Choice(sorted(STYLES)), show_default="paper-1col"),
+    click.option("--style", type=click.Choice(sorted(STYLES)), help="Sizes of type and lines, by where it will stand."),
+    click.option("--width", metavar="LENGTH", help=f"3.3in, 84mm, 241pt, or {', '.join(VENUES)}."),
+    click.option("--height", metavar="LENGTH", help="By default, what the panels need."),
+    click.option("--hue", metavar="FACTOR", help="The factor that is shown by colours."),
+    click.option("--panel", metavar="FACTOR,FACTOR", help="The factors of panels: one, or those of rows and columns."),
+    click.option("--where", metavar="FACTOR=VALUE,…", callback=_where, help="Draw only these trials."),
+    click.option("--value", metavar="COLUMN", help="Another column, such as forwarded_l2_bps."),
+    click.option("--caption/--no-caption", default=None, help="On the picture (default: not in a paper's styles)."),
+    click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), help="Repeatable (default: all)."),
     click.option("--out", type=PATH, help="Folder (default: RUN/figures)."),
-    click.option(
-        "--gallery", is_flag=True, help="Draw every style, and a page that shows them all (OUT/gallery.html)."
-    ),
+    click.option("--gallery", is_flag=True, help="Draw every style, and a page with them all (OUT/gallery.html)."),
+    click.option("--why", is_flag=True, help="Draw nothing: say what is missing for the others."),
 )
 
 
@@ -124,15 +157,15 @@ drawing_options = options_as(
 )
 @click.option("--data", multiple=True, type=PATH, help="With --explain: the folder of an import's logs.")
 def figures(directory: Path, drawing: Drawing, mark: tuple[str, str] | None, data: tuple[Path, ...]) -> None:
-    """Draw RUN's figures as SVG, PDF and PNG, each with the table of its marks.
+    """Draw RUN's figures as SVG, PDF and PNG, each with its caption and the table of its marks.
 
-    RUN is of any kind: XDP traffic, a search, a study. --explain is for XDP traffic. A figure that --only names and
-    that the run has no data for is an error.
+    RUN is of any kind: XDP traffic, a search, a study. --hue, --panel, --where, --value and --explain are for XDP
+    traffic. A figure that --only names and that cannot be drawn is an error.
     """
-    if mark is not None and any(dataclasses.astuple(drawing)):
-        raise PlanError("--explain prints lines", remedy="omit --gallery, --style, --out and --only")
-    if drawing.gallery and drawing.style:
-        raise PlanError("--gallery draws every style", remedy="leave --style out, or --gallery")
+    if mark is not None and (drawing.options or drawing.names or drawing.gallery):
+        raise PlanError("--explain prints lines", remedy="omit --only and the options of drawing")
+    if drawing.gallery and (drawing.style or drawing.width or drawing.height):
+        raise PlanError("--gallery draws every style", remedy="leave --style, --width and --height out, or --gallery")
     run = open_run(directory)
     if mark is not None:
         for line in run.kind.pictures.explain(run, *mark, data):
@@ -141,20 +174,22 @@ def figures(directory: Path, drawing: Drawing, mark: tuple[str, str] | None, dat
     if drawing.gallery:
         page = album.write_gallery(
             run.directory.name,
-            lambda style, folder: run.draw_figures(names=drawing.names, style=style, out=folder),
+            lambda style, folder: run.draw_figures(drawing.names, **drawing.options | {"style": style, "out": folder}),
             drawing.out or run.directory.figures,
         )
         tell(f"written: {page}")
         return
-    lines = run.draw_figures(names=drawing.names, style=drawing.style or "paper-1col", out=drawing.out)
-    if not lines:
+    drawn = run.draw_figures(drawing.names, **drawing.options)
+    if not drawn and not drawing.why:
         tell(f"no figure: a run of kind {run.kind.name} is drawn in none; `xdplab show {directory}` has its tables")
-    absent = [line for line in lines if drawing.names and line.startswith("no figure")]
-    for line in lines:
-        if line not in absent:
-            tell(line)
-    if absent:
-        raise FigureError("; ".join(absent), remedy=f"`xdplab figures {directory}` draws what the run has data for")
+    absent = [one for one in drawn if not one.files and (drawing.names or drawing.why)]
+    for line in pictures.lines([one for one in drawn if one not in absent], directory):
+        tell(line)
+    if drawing.why:
+        for one in absent:
+            tell(pictures.line(one))
+    elif absent:
+        raise FigureError("; ".join(map(pictures.line, absent)))
 
 
 @dataclass(frozen=True)

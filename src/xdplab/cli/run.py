@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from xdplab.run import progress
     from xdplab.run.progress import Observer
     from xdplab.run.state import AnyTrial, Attempt
+    from xdplab.studies import pictures
     from xdplab.studies.kind import Run
     from xdplab.studies.search import kind as search_kind
     from xdplab.studies.traffic import fleet, run_files, runs
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 else:
     plans, run_files = lazy("xdplab.plan"), lazy("xdplab.studies.traffic.run_files")
     model, progress = lazy("xdplab.plan.model"), lazy("xdplab.run.progress")
-    traffic_kind = lazy("xdplab.studies.traffic.kind")
+    traffic_kind, pictures = lazy("xdplab.studies.traffic.kind"), lazy("xdplab.studies.pictures")
     search_kind = lazy("xdplab.studies.search.kind")
     fleet, runs = lazy("xdplab.studies.traffic.fleet"), lazy("xdplab.studies.traffic.runs")
 
@@ -146,10 +147,10 @@ class FirstFigure:
 
     def _draw(self) -> None:
         try:
-            drawn = self._run.draw_figures(names=(FIRST,))
+            lines = [pictures.line(one) for one in self._run.draw_figures(names=(FIRST,))]
         except XdplabError as error:  # a figure of the beginning must not end the measurement
-            drawn = [f"no figure {FIRST} yet: {error.message}"]
-        for line in drawn:
+            lines = [f"no figure {FIRST} yet: {error.message}"]
+        for line in lines:
             tell(f"after one repetition: {line}")
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:

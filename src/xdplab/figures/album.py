@@ -14,80 +14,104 @@ from pathlib import Path
 import pandas as pd
 
 from xdplab.analysis.intervals import MixedPointsError
-from xdplab.errors import FigureError
-from xdplab.figures.catalogue import CATALOGUE, entry_named, prepared
+from xdplab.errors import FigureError, NotApplicableError, XdplabError
+from xdplab.figures.catalogue import CATALOGUE, chosen, entry_named, prepared
 from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, FigureChoice, FigureRequest, Layout, levels
 from xdplab.figures.marks import View
+from xdplab.figures.options import FigureFiles
 from xdplab.figures.reading import narrowed
 from xdplab.figures.save import provenance, save
-from xdplab.figures.styles import STYLES, Style
+from xdplab.figures.styles import STYLES
 from xdplab.figures.views import believable
 from xdplab.run.disk import write_whole
 
 MOST_FIGURES = 12  # per name: more are not looked at
+CHOOSES_ITSELF = FigureChoice()
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """The ``files`` of one figure, or no files and the ``reason`` why there is no such figure."""
+    """The ``files`` of one figure, or no files and the ``reason`` why there is no such figure.
+
+    ``text`` says what the figure shows. ``lacking``: the reason is that its data were not measured.
+    """
 
     name: str
     stem: str
     files: tuple[Path, ...]
     reason: str = ""
+    text: str = ""
+    lacking: bool = False
+
+    @classmethod
+    def refused(cls, name: str, stem: str, error: XdplabError) -> Drawn:
+        return cls(name, stem, (), str(error), lacking=isinstance(error, NotApplicableError))
 
 
 def draw_all(
     trials: pd.DataFrame,
-    folder: Path,
-    *,
-    style: str | Style = "paper-1col",
+    output: FigureFiles,
     names: Sequence[str] = (),
+    choice: FigureChoice = CHOOSES_ITSELF,
     source: Mapping[str, str] | None = None,
 ) -> list[Drawn]:
-    """Draw every figure of the catalogue (or ``names``) into ``folder``; one entry per figure, drawn or not."""
-    trials = narrowed(trials)
+    """Draw every figure of the catalogue (or ``names``) as ``output`` says; one entry per figure, drawn or not.
+
+    Without a folder none is drawn, and there are entries of those that could not be.
+
+    Raises FigureError where no trial is as ``choice`` wants.
+    """
+    trials = narrowed(chosen(trials, choice.where or {}))
     source = provenance(trials) if source is None else source
     done: list[Drawn] = []
     for name in names or CATALOGUE:
-        for stem, drawn in views_of(name, trials):
-            if isinstance(drawn, View):
-                done.append(Drawn(name, stem, save(drawn, folder / stem, style=style, source=source)))
-            else:
-                done.append(Drawn(name, stem, (), drawn))
+        for stem, drawn in views_of(name, trials, choice):
+            try:
+                if not isinstance(drawn, View):
+                    raise drawn
+                if files := save(drawn, stem, output, source):
+                    done.append(Drawn(name, stem, files, text=entry_named(name).text))
+            except FigureError as error:
+                done.append(Drawn.refused(name, stem, error))
     return done
 
 
-def views_of(name: str, trials: pd.DataFrame) -> Iterator[tuple[str, View | str]]:
-    """Yield (stem, view) of each figure that ``name`` makes of these trials, or (stem, reason)."""
+def views_of(
+    name: str, trials: pd.DataFrame, choice: FigureChoice = CHOOSES_ITSELF
+) -> Iterator[tuple[str, View | FigureError]]:
+    """Yield (stem, view) of each figure that ``name`` makes of these trials, or (stem, why there is none)."""
     count = 0
-    across = entry_named(name).across
-    apart = [factor for factor in NEVER_MIXED if factor not in across and trials[factor].nunique() > 1]
+    together = (*entry_named(name).across, *(choice.hues or ()), *(choice.panels or ()))
+    apart = [factor for factor in NEVER_MIXED if factor not in together and trials[factor].nunique() > 1]
     for mixed, group in split(trials, apart):
         stem = "-".join((name, *mixed))
         try:
-            _, request = prepared(name, group, FigureChoice())
+            _, request = prepared(name, group, choice)
         except FigureError as error:
-            yield stem, str(error)
+            yield stem, error
             continue
         parts = list(split(request.trials, request.layout.rest, believable(request.trials, request.value)))
         for rest, rows in parts[: MOST_FIGURES - count]:
             yield "-".join((stem, *rest)), _view(name, request, rows, (*apart, *request.layout.rest))
         count += len(parts)
         if count > MOST_FIGURES:
-            yield stem, f"{count} figures would be too many: {', '.join(request.layout.rest)} vary, choose with where="
+            varying = ", ".join(request.layout.rest)
+            yield stem, FigureError(f"{count} figures would be too many: {varying} vary", remedy=CHOOSE)
             return
 
 
-def _view(name: str, request: FigureRequest, rows: pd.DataFrame, apart: tuple[str, ...]) -> View | str:
+CHOOSE = "choose with --where, in a notebook with where="
+
+
+def _view(name: str, request: FigureRequest, rows: pd.DataFrame, apart: tuple[str, ...]) -> View | FigureError:
     layout = Layout(request.layout.x, request.layout.hue, request.layout.panel)
     shown = believable(rows, request.value)
     if layout.hue and len(shown[list(layout.hue)].drop_duplicates()) > MAX_HUES:
-        return f"more than {MAX_HUES} levels of {' and '.join(layout.hue)}: choose with where="
+        return FigureError(f"more than {MAX_HUES} levels of {' and '.join(layout.hue)}", remedy=CHOOSE)
     try:
         return entry_named(name).build(FigureRequest(name, rows, layout, request.value, apart))
     except MixedPointsError as error:
-        return str(error)
+        return FigureError(error.message, remedy=error.remedy)
 
 
 def split(
@@ -120,8 +144,8 @@ def slug(name: str, level: object) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", labels.get(name, FACTORS[name].shown.short(str(level)))).strip("-")
 
 
-DrawIn = Callable[[str, Path], list[str]]
-"""Draws all figures in a style into a folder; returns a line per figure: where it is, or why it is not there."""
+DrawIn = Callable[[str, Path], Sequence[Drawn]]
+"""Draws all figures in a style into a folder."""
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Figures of {name}</title>
@@ -140,7 +164,8 @@ def write_gallery(name: str, draw_in: DrawIn, folder: Path) -> Path:
     """
     absent: dict[str, None] = {}
     for style in STYLES:
-        absent |= dict.fromkeys(line for line in draw_in(style, folder / style) if line.startswith("no figure"))
+        drawn = draw_in(style, folder / style)
+        absent |= dict.fromkeys(f"{figure.stem}: {figure.reason}" for figure in drawn if not figure.files)
     stems = {path.stem: None for style in STYLES for path in sorted((folder / style).glob("*.svg"))}
     parts = [_in_each_style(stem, folder) for stem in stems]
     parts += ["<h2>Not there</h2>", "<ul>", *(f"<li>{escape(line)}</li>" for line in absent), "</ul>"] if absent else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -22,6 +22,7 @@ from xdplab.figures.factors import (
     levels,
 )
 from xdplab.figures.marks import View
+from xdplab.figures.options import taken
 from xdplab.figures.views import need, only
 from xdplab.lazy import lazy
 
@@ -241,7 +242,8 @@ def chosen(trials: pd.DataFrame, where: Mapping[str, object]) -> pd.DataFrame:
             raise FigureError(f"where: no column {word!r}", remedy=f"for example {', '.join(FACTORS)}")
         wanted_all = list(wanted) if isinstance(wanted, list | tuple | set) else [wanted]
         values = levels(trials, name)
-        trials = trials[trials[name].isin(wanted_all).fillna(False).astype(bool)]
+        among = [value for value in values if value in wanted_all or str(value) in wanted_all]  # a shell has texts only
+        trials = trials[trials[name].isin(among).fillna(False).astype(bool)]
         if trials.empty:
             listing = ", ".join(map(str, values)) or "only nulls"
             raise FigureError(f"where: no trial has {word} = {wanted!r}", remedy=f"there is {listing}")
@@ -279,12 +281,11 @@ def view(name: str, trials: pd.DataFrame, **choice: Any) -> View:
     return entry.build(FigureRequest(name, request.trials, compound(shown, request.layout), request.value))
 
 
-def figure(name: str, trials: pd.DataFrame, **options: Any) -> Axes | Panels:
+def figure(name: str, trials: pd.DataFrame, *, ax: Axes | None = None, **options: Any) -> Axes | Panels:
     """Draw one figure of the catalogue from trials; return its Axes, or an array of them.
 
-    ``options`` are the fields of `FigureChoice` (hue, panel, where, value), and what `draw` takes: style, ax, figsize,
-    caption.
-    Raises FigureError with what to choose if the trials do not fit one figure.
+    ``options`` are those of `xdplab.figures.options.taken`. Raises FigureError with what to choose if the trials do
+    not fit one figure.
     """
-    choice = {field.name: options.pop(field.name) for field in fields(FigureChoice) if field.name in options}
-    return drawer.draw(view(name, trials, **choice), **options)
+    choice, style = taken(options)
+    return drawer.draw(view(name, trials, **vars(choice)), style, ax=ax)

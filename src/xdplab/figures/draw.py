@@ -6,8 +6,12 @@ This module knows no trials and no units: the view and its look define what a nu
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import warnings
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import matplotlib as mpl
@@ -21,9 +25,18 @@ from numpy.typing import NDArray
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import kinds, scales
 from xdplab.figures.marks import Look, View
-from xdplab.figures.paper import label_axes, place_caption, place_legend, settle, text_width_in, wrap
+from xdplab.figures.paper import (
+    label_axes,
+    least_width_in,
+    place_caption,
+    place_legend,
+    settle,
+    text_width_in,
+    unreadable,
+    wrap,
+)
 from xdplab.figures.pointer import Group, OnSheet
-from xdplab.figures.styles import Style, applied, style_named
+from xdplab.figures.styles import DEFAULT_STYLE, Style, applied, style_named
 
 MOST_COLUMNS = 3
 
@@ -32,6 +45,12 @@ class Sheet(Figure):
     """A figure without pyplot. A notebook displays it as a cell's last value, and it keeps the view that it shows."""
 
     shown: OnSheet | None = None
+    style: Style | None = None
+
+    def savefig(self, *arguments: Any, **options: Any) -> None:
+        """Write the figure as its style does, for which a journal takes the fonts of a PDF."""
+        with applied(self.style) if self.style else nullcontext():
+            super().savefig(*arguments, **options)
 
     def _repr_png_(self) -> bytes:
         stream = io.BytesIO()
@@ -54,49 +73,81 @@ class Panels(np.ndarray[Any, Any]):
         return stream.getvalue()
 
 
-def draw(
-    view: View,
-    style: str | Style = "paper-1col",
-    *,
-    ax: Axes | None = None,
-    figsize: tuple[float, float] | None = None,
-    caption: bool = True,
-) -> Axes | Panels:
+def draw(view: View, style: str | Style = DEFAULT_STYLE, *, ax: Axes | None = None) -> Axes | Panels:
     """Draw a view; returns one Axes, or the array of them (rows x columns, hidden ones included).
 
-    Both know their ``.figure``. ``figsize``: width and height in inches, in place of the style's. ``ax``: Axes of your
-    own, for a figure of one panel; they keep their size, and the caption is left out.
-    Raises NotApplicableError if the marks table is empty, FigureError if ``ax`` cannot hold all panels.
+    Both know their ``.figure``. ``ax``: Axes of your own, for a figure of one panel; they keep their size, and the
+    caption is left out. Raises NotApplicableError if the marks table is empty, FigureError if ``ax`` cannot hold all
+    panels, or if the style has a size that a person chose and nothing can be read in it.
     """
     style = style_named(style) if isinstance(style, str) else style
-    if figsize is not None:
-        style = replace(style, width_in=figsize[0], height_in=figsize[1])
-    marks, look = view.marks, view.look
-    if marks.empty:
+    if view.marks.empty:
         raise NotApplicableError("there is no mark to draw")
-    panels = _order(look.order.panels, marks["panel"])
     if ax is not None:
-        return _draw_onto(ax, view, panels, style)
-    with applied(style):
-        axes = _grid(panels, style, look, _categories(marks, look))
-        titles = {panel: "\n".join(wrap(panel, _panel_width(axes.shape[1], style), style.font_pt)) for panel in panels}
+        return _draw_onto(ax, view, _order(view.look.order.panels, view.marks["panel"]), style)
+    axes = _drawn(view, style)
+    if style.chosen and (problem := unreadable(axes)):
+        raise FigureError(
+            f"{_size(style.width_in, style.height_in)} is too small for this figure: {problem}",
+            remedy=f"the smallest that works is {_smallest(view, style)}",
+        )
+    return axes.view(Panels) if axes.size > 1 else axes.flat[0]
+
+
+def _drawn(view: View, style: Style) -> NDArray[Any]:
+    marks, look = view.marks, view.look
+    with applied(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "constrained_layout not applied")  # `unreadable` sees it
+        places = _places(_order(look.order.panels, marks["panel"]), style, look, _categories(marks, look))
+        axes = _grid(places, style, look, _categories(marks, look))
+        shown = [(ax, panel) for ax, panel in zip(axes.flat, places.flat, strict=True) if panel is not None]
         hues = _paints(look, marks["hue"])
         cut, drawn = False, list[Group]()
-        for ax, panel in zip(axes.flat, panels, strict=False):
+        for ax, panel in shown:
             in_panel = marks[marks["panel"].fillna("") == panel]
             drawn += _panel(ax, in_panel, look, hues, scales.places(marks if look.axes.share_x else in_panel, look))
             scales.scale_y(ax, marks if look.axes.share_y else in_panel, look)
             kinds.settle_values(ax)
             cut |= kinds.mark_cut_intervals(ax)
             if panel:
-                ax.set_title(titles[panel])
+                ax.set_title("\n".join(wrap(panel, _panel_width(axes.shape[1], style), style.font_pt)))
         sheet = axes.flat[0].figure
-        sheet.shown = OnSheet(look, tuple(drawn), tuple(hues))
+        sheet.shown, sheet.style = OnSheet(look, tuple(drawn), tuple(hues)), style
         label_axes(sheet, axes, look.axes.x_label, look.axes.y_label, style)
         place_legend(sheet, kinds.legend_entries(marks, look, hues, cut=cut), look.words.hue_title, style)
-        place_caption(sheet, view.short_caption if caption else (), style)
-        settle(sheet, list(axes.flat)[: len(panels)], categorical=look.axes.x_scale == "category")
-    return axes.view(Panels) if axes.size > 1 else axes.flat[0]
+        place_caption(sheet, view.short_caption if style.captioned else (), style)
+        settle(sheet, [ax for ax, _ in shown], categorical=look.axes.x_scale == "category")
+    return axes
+
+
+MOST_TENTHS = 200
+"""The widest and highest figure that is tried, in tenths of an inch."""
+
+
+def _smallest(view: View, style: Style) -> str:
+    """Return the smallest size that works, ``3.3 x 4.1 in``: the width first, then the height if one is chosen."""
+
+    def works(width_in: float, height_in: float | None) -> bool:
+        return not unreadable(_drawn(view, replace(style, width_in=width_in, height_in=height_in)))
+
+    width = style.width_in
+    if not works(width, None):
+        width = _first(ceil(10 * width), lambda tenths: works(tenths / 10, None)) / 10
+    if style.height_in is None:
+        return _size(width, None)
+    return _size(width, _first(ceil(10 * style.height_in), lambda tenths: works(width, tenths / 10)) / 10)
+
+
+def _size(width_in: float, height_in: float | None) -> str:
+    return f"{width_in:.3g} in wide" if height_in is None else f"{width_in:.3g} x {height_in:.3g} in"
+
+
+def _first(least: int, works: Callable[[int], bool]) -> int:
+    """Return the least number from ``least`` on that works, where greater ones work, too; found by doubling steps."""
+    step = 1
+    while not works(least + step) and least + step < MOST_TENTHS:
+        least, step = least + step, 2 * step
+    return least + bisect_left(range(step), True, key=lambda more: works(least + more))
 
 
 def _draw_onto(ax: Axes, view: View, panels: list[str], style: Style) -> Axes:
@@ -135,28 +186,36 @@ def _categories(marks: pd.DataFrame, look: Look) -> list[str]:
     return [str(x) for x in marks["x"].unique()] if look.axes.x_scale == "category" else []
 
 
-def _grid(panels: Sequence[str], style: Style, look: Look, categories: Sequence[str]) -> NDArray[Any]:
-    """Make the panels' axes: as many columns as hold each panel's notes, the words of its title and its categories."""
-    many = len(panels)
-    columns = (
-        look.order.columns if 0 < look.order.columns <= MOST_COLUMNS else (2 if many == 4 else min(many, MOST_COLUMNS))
-    )
+def _places(panels: Sequence[str], style: Style, look: Look, categories: Sequence[str]) -> NDArray[Any]:
+    """Return the panel of each place, row by row; None stays empty.
+
+    There are as many columns as hold each panel's notes, the words of its title and its categories.
+    """
+    many, wanted = len(panels), look.order.columns
+    columns = wanted if 0 < wanted <= MOST_COLUMNS else (2 if many == 4 else min(many, MOST_COLUMNS))
     notes = [
         text_width_in(note, style.small_pt) for panel_notes in look.words.notes.values() for _, note in panel_notes
     ]
     titles = [text_width_in(word, style.font_pt) for panel in panels for word in panel.split()]
-    widest = max([*notes, *titles, len(categories) * _TURNED_LINES * style.font_pt / 72], default=0)
+    widest = max([*notes, *titles, len(categories) * _TURNED_LINES * style.font_pt / 72, least_width_in(style)])
     while columns > 1 and widest > _panel_width(columns, style):
         columns -= 1
-    rows = -(-many // columns)
+    whole = look.order.grid and columns == wanted
+    filled = [panel if panel in panels else None for panel in look.order.panels] if whole else list(panels)
+    filled += [None] * (-len(filled) % columns)
+    return np.array(filled, dtype=object).reshape(-1, columns)
+
+
+def _grid(places: NDArray[Any], style: Style, look: Look, categories: Sequence[str]) -> NDArray[Any]:
+    rows, columns = places.shape
     below = _turned_in(categories, columns, style) if rows > 1 else 0.0
-    height = style.height_in or (1.5 if many == 1 else rows) * style.panel_height_in + rows * below
+    height = style.height_in or (1.5 if places.size == 1 else rows) * style.panel_height_in + rows * below
     sheet = Sheet(figsize=(style.width_in, height), layout="constrained")
     sheet.get_layout_engine().set(w_pad=0.04, h_pad=0.03, hspace=0.03, wspace=0.02)  # type: ignore[union-attr,call-arg]
     FigureCanvasAgg(sheet)
     axes = sheet.subplots(rows, columns, sharex=False, sharey=look.axes.share_y, squeeze=False)
-    for ax in axes.flat[many:]:
-        ax.set_visible(False)
+    for ax, panel in zip(axes.flat, places.flat, strict=True):
+        ax.set_visible(panel is not None)
     return np.asarray(axes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Literal
 
 import numpy as np
@@ -31,7 +32,9 @@ def factor_name(name: str, use: Literal["hue", "panel", "axis"]) -> str:
     column = ALIASES.get(name, name)
     usable = [column for column, factor in FACTORS.items() if use in factor.shown.uses]
     if column not in usable:
-        raise FigureError(f"unknown factor {name!r} for a {use}", remedy=f"one of {', '.join(usable)}")
+        near = get_close_matches(name, [*usable, *ALIASES], n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"for example {', '.join(usable[:4])}"
+        raise FigureError(f"unknown factor {name!r} for a {use}", remedy=remedy)
     return column
 
 
@@ -67,14 +70,35 @@ class Layout:
 class FigureChoice:
     """What a reader chooses of a figure.
 
-    ``hue`` and ``panel`` name factors (``""`` for none); ``where`` picks trials, for example
-    ``{"engine": "live", "frame_bytes": [64, 1500]}``; ``value`` another column, such as ``forwarded_l2_bps``.
+    ``hue`` and ``panel`` name factors (``""`` for none); two for ``panel`` (``"mode,frame_bytes"``, or a list) are the
+    rows and columns of panels. ``where`` picks trials, for example ``{"engine": "live", "frame_bytes": [64, 1500]}``;
+    ``value`` another column, such as ``forwarded_l2_bps``. Raises FigureError for a factor that cannot be one of them.
     """
 
     hue: str | None = None
-    panel: str | None = None
+    panel: str | Sequence[str] | None = None
     where: Mapping[str, object] | None = None
     value: str | None = None
+
+    def __post_init__(self) -> None:
+        panels, hues = self.panels or (), self.hues or ()
+        if len(panels) > 2:
+            raise FigureError(f"panel takes two factors, rows and columns: {', '.join(panels)} are {len(panels)}")
+        if twice := [name for name in hues if name in panels]:
+            raise FigureError(f"{twice[0]} cannot be hue and panel of one figure", remedy="choose another for one")
+
+    @property
+    def hues(self) -> tuple[str, ...] | None:
+        """The column of the hue; none of them, or None where the figure chooses."""
+        return None if self.hue is None else tuple(factor_name(name, "hue") for name in [self.hue] if name)
+
+    @property
+    def panels(self) -> tuple[str, ...] | None:
+        """The columns of rows and columns of panels."""
+        if self.panel is None:
+            return None
+        names = self.panel.split(",") if isinstance(self.panel, str) else self.panel
+        return tuple(factor_name(name.strip(), "panel") for name in names if name)
 
 
 @dataclass(frozen=True)
@@ -94,19 +118,18 @@ class FigureRequest:
 
 
 def _prefer(
-    trials: pd.DataFrame, use: Literal["hue", "panel"], wanted: str | None, order: Sequence[str], held: Sequence[str]
+    trials: pd.DataFrame, wanted: tuple[str, ...] | None, order: Sequence[str], held: Sequence[str]
 ) -> tuple[str, ...]:
-    if wanted is not None:
-        return (factor_name(wanted, use),) if wanted else ()
+    if wanted is not None:  # one level tells nothing apart: the caption names it
+        return tuple(name for name in wanted if name in trials and trials[name].nunique(dropna=False) > 1)
     free = free_factors(trials, held)
     return next(((name,) for name in order if name in free), ())
 
 
 def arrange(trials: pd.DataFrame, x: str, choice: FigureChoice, hues: Sequence[str], panels: Sequence[str]) -> Layout:
     """Choose hue and panel where the reader did not (``""`` means none), by the figure's order of preference."""
-    hue, panel = choice.hue, choice.panel
-    chosen_panel = _prefer(trials, "panel", panel, panels, [x] + ([factor_name(hue, "hue")] if hue else []))
-    chosen_hue = _prefer(trials, "hue", hue, hues, [x, *chosen_panel])
+    chosen_panel = _prefer(trials, choice.panels, panels, [x, *(choice.hues or ())])
+    chosen_hue = _prefer(trials, choice.hues, hues, [x, *chosen_panel])
     held = list(dict.fromkeys([x, *chosen_hue, *chosen_panel]))
     rest: list[str] = []
     for name in free_factors(trials, held):  # one that another factor of the rest settles needs nothing of its own

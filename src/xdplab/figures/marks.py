@@ -59,14 +59,16 @@ class Axes:
 class Order:
     """The order of hues, panels and categories of the x axis (default: as the marks come), and their colours.
 
-    ``columns``: panels per row (0: as they fit). ``things``: hues that have the colour of a hue that figures of
-    several studies have.
+    ``columns``: panels per row (0: as they fit). ``grid``: each panel of the order has its place in these rows and
+    columns, also one without marks. ``things``: hues that have the colour of a hue that figures of several studies
+    have.
     """
 
     hues: tuple[str, ...] = ()
     panels: tuple[str, ...] = ()
     x_values: tuple[object, ...] = ()
     columns: int = 0
+    grid: bool = False
     palette: str = DEFAULT_PALETTE
     things: Mapping[str, str] = field(default_factory=dict)
 

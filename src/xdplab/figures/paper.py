@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from matplotlib.artist import Artist
@@ -170,6 +170,44 @@ def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
     _center_labels(sheet, shown)
     for ax in shown:
         _separate_words(ax)
+
+
+LEAST_EMS = (7.0, 6.0)
+"""Width and height of the least panel in which marks can be told apart, in type sizes."""
+
+
+def least_width_in(style: Style) -> float:
+    return LEAST_EMS[0] * style.font_pt / 72
+
+
+def unreadable(axes: NDArray[Any]) -> str:
+    """Return what cannot be read of a figure that was laid out; nothing if all can."""
+    shown = [ax for ax in axes.flat if ax.get_visible()]
+    sheet = shown[0].figure
+    em = float(sheet.style.font_pt) / 72 * sheet.dpi
+    for ax in shown:
+        box = ax.get_window_extent()
+        if box.width < LEAST_EMS[0] * em or box.height < LEAST_EMS[1] * em:
+            return f"a panel is {box.width / sheet.dpi:.2f} x {box.height / sheet.dpi:.2f} in"
+    boxes = [(text, text.get_window_extent()) for text in visible_texts(sheet, shown)]
+    for text, box in boxes:
+        if min(box.x0, box.y0, sheet.bbox.x1 - box.x1, sheet.bbox.y1 - box.y1) < -1:
+            return f"{text.get_text()!r} leaves the page"
+    straight = [(text, box) for text, box in boxes if text.get_rotation() % 90 == 0]  # a slanted text's box is larger
+    for (one, a), (other, b) in combinations(straight, 2):
+        if min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1.5:
+            return f"{one.get_text()!r} lies on {other.get_text()!r}"
+    return ""
+
+
+def visible_texts(sheet: Figure, shown: Sequence[Axes]) -> list[Text]:
+    """Return the labels that are drawn: matplotlib also keeps those of ticks beyond the limits."""
+    texts = [*sheet.texts, *(text for legend in sheet.legends for text in [legend.get_title(), *legend.get_texts()])]
+    for ax in shown:
+        texts += [ax.title, *ax.texts, ax.xaxis.label, ax.yaxis.label]
+        axes: tuple[Any, ...] = (ax.xaxis, ax.yaxis)
+        texts += [tick.label1 for axis in axes for tick in axis._update_ticks()]
+    return [text for text in texts if text.get_visible() and text.get_text().strip()]
 
 
 def _broken_into_lines(sheet: Figure, shown: list[Axes]) -> bool:

@@ -1,9 +1,9 @@
-"""A figure on disk: SVG, PDF, PNG and the marks it was drawn from; the same marks give the same bytes."""
+"""A figure on disk: SVG, PDF, PNG, the marks it was drawn from, its caption; the same marks give the same bytes."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from xdplab.figures.marks import View
-from xdplab.figures.styles import FORMATS, Style, applied, style_named
+from xdplab.figures.options import FigureFiles
+from xdplab.figures.styles import Style, applied
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.text import visible
@@ -80,25 +81,36 @@ def _outlines_only() -> Iterator[None]:
 LAYOUT_TABLES = ("GSUB", "GPOS", "GDEF", "MATH", "kern")
 
 
-def save(
-    view: View,
-    path: Path,
-    *,
-    style: str | Style = "paper-1col",
-    source: Mapping[str, str] | None = None,
-    formats: Sequence[str] = FORMATS,
-) -> tuple[Path, ...]:
-    """Draw a view; write it in each format, its marks as CSV, and its caption as text where a figure has a shorter one.
+def save(view: View, name: str, output: FigureFiles, source: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """Draw a view; write it in each format, its marks as CSV, and its caption as text and for LaTeX.
 
-    ``path`` has no suffix yet. Returns the paths. Raises ResultsError naming the file if it cannot be written.
+    Returns the paths; without a folder nothing is drawn. Raises ResultsError naming the file if it cannot be written,
+    FigureError as `draw` does.
     """
-    style = style_named(style) if isinstance(style, str) else style
-    sheet = sheet_of(drawing.draw(view, style))
-    files = {suffix: render(sheet, suffix, style, path.name, source or {}) for suffix in formats}
-    files["csv"] = view.marks.assign(file=path.name).to_csv(index=False, lineterminator="\n").encode()
-    if view.look.words.short_caption:
+    if output.folder is None:
+        return ()
+    sheet = sheet_of(drawing.draw(view, output.style))
+    files = {suffix: render(sheet, suffix, output.style, name, source or {}) for suffix in output.formats}
+    files["csv"] = view.marks.assign(file=name).to_csv(index=False, lineterminator="\n").encode()
+    if view.caption:
         files["txt"] = visible("".join(f"{part}\n" for part in view.caption)).encode()
-    return tuple(write_whole(path.with_name(f"{path.name}.{suffix}"), data) for suffix, data in files.items())
+        files["tex"] = f"\\caption{{{latex(' '.join(view.caption))}}}\n".encode()
+    return tuple(write_whole(output.folder / f"{name}.{suffix}", data) for suffix, data in files.items())
+
+
+_OF_LATEX = str.maketrans(
+    {char: f"\\{char}" for char in "&%$#_{}"}
+    | {char: f"\\text{name}{{}}" for char, name in {"\\": "backslash", "~": "asciitilde", "^": "asciicircum"}.items()}
+    | {char: f"\\text{name}{{}}" for char, name in {"<": "less", ">": "greater", "|": "bar", "…": "ellipsis"}.items()}
+    | {char: f"$\\{name}$" for char, name in {"±": "pm", "×": "times", "·": "cdot", "→": "rightarrow"}.items()}
+    | {char: f"$\\{name}$" for char, name in {"≥": "ge", "≤": "le", "µ": "mu", "Δ": "Delta"}.items()}
+    | {"−": "$-$", "²": "$^2$", "³": "$^3$", "`": "\\textasciigrave{}"}
+)
+
+
+def latex(text: str) -> str:
+    """Return a text as LaTeX that prints it, in any encoding of its fonts; letters beyond ASCII stay (UTF-8)."""
+    return visible(text).replace("--", "-\0-").translate(_OF_LATEX).replace("\0", "{}").replace(" \\%", "~\\%")
 
 
 def sheet_of(axes: Axes | Panels) -> Figure:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import FigureError
@@ -23,7 +24,11 @@ DEFAULT_FORMATS = ("svg",)
 
 @dataclass(frozen=True)
 class Style:
-    """``width_in`` is final: the figure is not to be scaled. ``height_in`` is None if the content decides."""
+    """``width_in`` is final: the figure is not to be scaled. ``height_in`` is None if the content decides.
+
+    ``captioned``: the short caption stands on the figure. In print it does not, as a paper's own caption says that.
+    ``chosen``: the size is a person's, and is refused where it is too small.
+    """
 
     name: str
     width_in: float
@@ -35,6 +40,8 @@ class Style:
     line_pt: float
     marker_pt: float
     dpi: int
+    captioned: bool = False
+    chosen: bool = False
 
 
 STYLES = {
@@ -42,8 +49,8 @@ STYLES = {
     for style in (
         Style("paper-1col", 3.4, None, 1.3, 7.0, 6.0, 6.0, 1.0, 3.0, 300),
         Style("paper-2col", 7.0, None, 1.7, 8.0, 7.0, 6.5, 1.2, 3.6, 300),
-        Style("notebook", 8.5, None, 2.6, 10.0, 9.0, 8.0, 1.5, 4.5, 144),
-        Style("slides", 10.0, 5.625, 3.0, 14.0, 12.0, 9.0, 2.2, 6.5, 150),
+        Style("notebook", 8.5, None, 2.6, 10.0, 9.0, 8.0, 1.5, 4.5, 144, captioned=True),
+        Style("slides", 10.0, 5.625, 3.0, 14.0, 12.0, 9.0, 2.2, 6.5, 150, captioned=True),
     )
 }
 
@@ -53,6 +60,67 @@ def style_named(name: str) -> Style:
     if name not in STYLES:
         raise FigureError(f"unknown style {name!r}", remedy=f"one of {', '.join(STYLES)}")
     return STYLES[name]
+
+
+@dataclass(frozen=True)
+class Venue:
+    """The width of a figure at a venue, which the venue says, and the style of its type sizes."""
+
+    width_in: float
+    style: str
+
+
+VENUES = {
+    "acm": Venue(3.33, "paper-1col"),  # acmart.cls, sigconf: letter less 2 x 54 pt and 24 pt between = 241.147 pt
+    "ieee": Venue(3.5, "paper-1col"),  # IEEE Author Center, size requirements for graphics: 88.9 mm, 21 picas
+    "usenix": Venue(3.33, "paper-1col"),  # usenix2019_v3.sty: text 7 in wide, 0.33 in between its columns
+    "a4": Venue(6.3, "paper-2col"),  # 210 mm less margins of 25 mm
+    "slide": Venue(10.0, "slides"),  # 16:9
+}
+UNITS_IN = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
+"""Units of lengths, in inches; ``pt`` is TeX's, in which LaTeX tells a column's width."""
+MOST_IN = 100.0
+DEFAULT_STYLE = "paper-1col"
+
+
+def inches(length: str | float) -> float:
+    """Return a length, ``3.3in``, ``84mm``, ``241pt`` or a number of inches. Raises FigureError."""
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([a-z]*)", str(length).strip())
+    size = float(match[1]) * UNITS_IN.get(match[2] or "in", 0) if match else 0
+    if not 0 < size < MOST_IN:
+        raise FigureError(f"{length!r} is no length", remedy=f"write 3.3in, 84mm or 241pt, or {', '.join(VENUES)}")
+    return size
+
+
+def sized(
+    style: str | None = None,
+    width: str | float | None = None,
+    height: str | float | None = None,
+    *,
+    caption: bool | None = None,
+) -> Style:
+    """Return a style with a width (a length, or a venue's name), a height and a caption as given.
+
+    Without a style it is the one whose width is nearest, for its type sizes. Raises FigureError.
+    """
+    venue = VENUES.get(str(width))
+    if venue is not None:
+        named, width_in = style_named(style or venue.style), venue.width_in
+    elif width is not None:
+        width_in = inches(width)
+        nearest = min(STYLES.values(), key=lambda one: abs(one.width_in - width_in))
+        named = style_named(style) if style else nearest
+    else:
+        named = style_named(style or DEFAULT_STYLE)
+        width_in = named.width_in
+    keeps = height is None and width_in == named.width_in
+    return replace(
+        named,
+        width_in=width_in,
+        height_in=named.height_in if keeps else None if height is None else inches(height),
+        captioned=named.captioned if caption is None else caption,
+        chosen=width is not None or height is not None,
+    )
 
 
 @contextmanager

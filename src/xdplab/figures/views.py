@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 import pandas as pd
 
@@ -83,8 +84,9 @@ def described(
         look.order,
         palette=palette_of(request.layout.hue),
         columns=shown[panel[-1]].nunique() if len(panel) > 1 else 0,
+        grid=len(panel) == ROWS_AND_COLUMNS,
         hues=hue_order(request),
-        panels=label_order(shown, panel, alone=True),
+        panels=label_order(crossed(shown, panel) if len(panel) == ROWS_AND_COLUMNS else shown, panel, alone=True),
     )
     words = replace(
         look.words,
@@ -94,6 +96,15 @@ def described(
         intervals="95 % intervals",
     )
     return View(table, replace(look, order=order, words=words))
+
+
+ROWS_AND_COLUMNS = 2
+
+
+def crossed(shown: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return each combination of the factors' levels, a row each, also those that were not measured."""
+    present = [[*levels(shown, name), *([None] if shown[name].isna().any() else [])] for name in names]
+    return pd.DataFrame(list(product(*present)), columns=list(names))
 
 
 def hue_order(request: FigureRequest) -> tuple[str, ...]:

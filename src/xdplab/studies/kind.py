@@ -68,8 +68,8 @@ class Pictures(Protocol):
 
     def names(self, run: Run[Any]) -> list[str]: ...
 
-    def draw(self, run: Run[Any], names: Sequence[str], style: str, out: Path | None) -> list[str]:
-        """Draw all figures that apply, or ``names``; return their files, and why the others were not drawn."""
+    def draw(self, run: Run[Any], names: Sequence[str], **options: Any) -> list[Any]:
+        """Draw all figures that apply, or ``names``; return each with its files, or with why it was not drawn."""
 
     def figure(self, run: Run[Any], name: str | None, **options: Any) -> Any:
         """Draw one figure for a notebook, the first by default. Raises FigureError."""
@@ -241,11 +241,12 @@ class Run(Generic[P]):
     def figure_names(self) -> list[str]:
         return self.kind.pictures.names(self)
 
-    def draw_figures(
-        self, *, names: Sequence[str] = (), style: str = "paper-1col", out: Path | None = None
-    ) -> list[str]:
-        """Draw all figures that apply, or ``names``; return their files, and why the others were not drawn."""
-        return self.kind.pictures.draw(self, names, style, out)
+    def draw_figures(self, names: Sequence[str] = (), **options: Any) -> list[Any]:
+        """Draw all figures that apply, or ``names``; return each (`xdplab.figures.album.Drawn`): its files, or why not.
+
+        ``options`` are those of `xdplab.figures.options.filed`. Raises FigureError.
+        """
+        return self.kind.pictures.draw(self, names, **options)
 
     def figure(self, name: str | None = None, **options: Any) -> Any:
         """Draw one figure for a notebook, the first by default. Raises FigureError."""

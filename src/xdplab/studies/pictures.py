@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from xdplab.errors import FigureError, NotApplicableError, PlanError
+from xdplab.errors import FigureError, PlanError
 from xdplab.figures.album import Drawn
+from xdplab.figures.factors import FigureChoice
 from xdplab.figures.marks import View
+from xdplab.figures.options import FigureFiles, filed, taken
 from xdplab.figures.save import save
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.studies import environment
 from xdplab.studies.kind import Run
 from xdplab.studies.tables import markdown, write_tables
+from xdplab.text import many
 
 if TYPE_CHECKING:
     from xdplab.figures import draw as drawer
@@ -41,22 +44,25 @@ class Views:
     def names(self, run: Run[Any]) -> list[str]:
         return list(self.views)
 
-    def draw(self, run: Run[Any], names: Sequence[str], style: str, out: Path | None) -> list[str]:
+    def draw(self, run: Run[Any], names: Sequence[str], **options: Any) -> list[Drawn]:
         for name in names:
             self._require(name)
+        choice, output = filed(options, run.directory.figures)
+        _require_none(choice, run)
         if self.with_tables:
             write_tables(run.tables(), run.directory.outputs / "tables")
         wanted = names or (self.views if self.possible is None else self.possible(run.plan))
         views = {name: make for name, make in self.views.items() if name in wanted}
         around = environment.summary(run.directory)
-        folder = out or run.directory.figures
-        return lines(draw_views(views, run.rows(), folder, style=style, run=run.directory.run_id, around=around))
+        return draw_views(views, run.rows(), output, run=run.directory.run_id, around=around)
 
-    def figure(self, run: Run[Any], name: str | None, **options: Any) -> Any:
-        """Draw one figure; ``options``: style, ax, figsize, caption."""
+    def figure(self, run: Run[Any], name: str | None, *, ax: Any = None, **options: Any) -> Any:
+        """Draw one figure; ``options``: style, width, height, caption, ax."""
         chosen = name or next(iter(self.views), "")
         self._require(chosen)
-        return drawer.draw(self.views[chosen](run.rows()), **options)
+        choice, style = taken(options)
+        _require_none(choice, run)
+        return drawer.draw(self.views[chosen](run.rows()), style, ax=ax)
 
     def explain(self, run: Run[Any], figure: str, mark: str, data: Sequence[Path]) -> list[str]:
         raise PlanError(f"--explain is for XDP traffic: {run.directory.path} is of kind {run.kind.name}")
@@ -66,17 +72,40 @@ class Views:
             raise FigureError(f"no figure {name!r}", remedy=f"figures are {', '.join(self.views)}")
 
 
-def lines(drawn: Sequence[Drawn]) -> list[str]:
-    """Return a line per figure: where it is, or why it is not."""
-    lines = []
-    for figure in drawn:
-        where = next((file for file in figure.files if file.suffix == ".png"), None)
-        lines.append(f"figure {figure.stem}: {where}" if where else f"no figure {figure.stem}: {figure.reason}")
+def _require_none(choice: FigureChoice, run: Run[Any]) -> None:
+    """Raise FigureError where a figure of a table would have to show something else than it does."""
+    if given := [name for name, value in vars(choice).items() if value is not None]:
+        raise FigureError(
+            f"{given[0]} is chosen of figures of XDP traffic: {run.directory.path} is of kind {run.kind.name}",
+            remedy="width, height, style and caption are chosen of any figure",
+        )
+
+
+BESIDE = "beside each: its caption (.txt, and .tex for LaTeX) and its marks (.csv)"
+
+
+def lines(drawn: Sequence[Drawn], run: Path) -> list[str]:
+    """Return a line per figure: where it is, or why it cannot be drawn; those that lack data are one line together."""
+    lines = [line(one) for one in drawn if one.files]
+    lines += [BESIDE] * bool(lines)
+    lines += [line(one) for one in drawn if not (one.files or one.lacking)]
+    lacking = [one for one in drawn if one.lacking]
+    if lacking:
+        need = f"{many(len(lacking), 'figure')} need{'s' * (len(lacking) == 1)} what this run did not measure"
+        lines.append(f"{need}: `xdplab figures {run} --why`")
     return lines
 
 
+def line(drawn: Drawn) -> str:
+    """Return which file to look at, or why there is no figure."""
+    if not drawn.files:
+        return f"no figure {drawn.stem}: {drawn.reason}"
+    best = next((file for file in drawn.files if file.suffix == ".png"), drawn.files[0])
+    return f"figure {drawn.stem}{f', {drawn.text}' * bool(drawn.text)}: {best}"
+
+
 def draw_views(
-    views: Mapping[str, MakeView], table: pd.DataFrame, folder: Path, *, style: str, run: str, around: str | None = None
+    views: Mapping[str, MakeView], table: pd.DataFrame, output: FigureFiles, *, run: str, around: str | None = None
 ) -> list[Drawn]:
     """Draw every figure the table holds something for, its marks as CSV and Markdown; for the rest, the reason.
 
@@ -87,16 +116,17 @@ def draw_views(
     for name, make in views.items():
         try:
             view = make(table)
-        except NotApplicableError as error:
-            drawn.append(Drawn(name, name, (), str(error)))
+            if around:
+                short = view.look.words.short_caption or view.caption
+                view = view.captioned((*view.caption, f"Measured with {around}."), short)
+            files = save(view, name, output, {"run": run})
+        except FigureError as error:
+            drawn.append(Drawn.refused(name, name, error))
             continue
-        if around:
-            short = view.look.words.short_caption or view.caption
-            view = view.captioned((*view.caption, f"Measured with {around}."), short)
-        files = save(view, folder / name, style=style, source={"run": run})
         shown = view.marks.drop(columns=["file", "limited_by"]).dropna(axis=1, how="all")
         caption = "\n".join(view.caption)
         text = f"# {view.look.axes.y_label}\n\n{markdown(shown)}\n{caption}\n"
-        note = write_whole(folder / f"{name}.md", text.encode())
-        drawn.append(Drawn(name, name, (*files, note)))
+        if output.folder:
+            note = write_whole(output.folder / f"{name}.md", text.encode())
+            drawn.append(Drawn(name, name, (*files, note)))
     return drawn

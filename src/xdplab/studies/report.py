@@ -27,7 +27,9 @@ from xdplab.analysis.summary import varying
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.comparing import compare_view
+from xdplab.figures.options import FigureFiles
 from xdplab.figures.save import save
+from xdplab.figures.styles import sized
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.run.listing import note_of
@@ -205,12 +207,11 @@ def drawn(run: Run[Any]) -> tuple[list[Picture], list[str]]:
     """Return the run's figures, and why the others are missing."""
     with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:
         try:
-            lines = run.draw_figures(out=Path(name))
+            drawn_figures = run.draw_figures(out=Path(name), formats=("svg",))
         except FigureError as error:
             return [], [str(error)]
-        files = sorted(Path(name).rglob("*.svg"), key=lambda path: path.stat().st_mtime_ns)  # as the catalogue has them
-        pictures = [picture(path) for path in files]
-    return pictures, [line.removeprefix("no figure ") for line in lines if line.startswith("no figure ")]
+        pictures = [picture(one.files[0]) for one in drawn_figures if one.files]
+    return pictures, [f"{one.stem}: {one.reason}" for one in drawn_figures if not one.files]
 
 
 def picture(path: Path) -> Picture:
@@ -294,8 +295,7 @@ def _ratios(comparison: ComparedRuns) -> tuple[list[Picture], list[str]]:
     except (FigureError, NotApplicableError) as error:
         return [], [f"ratio: {error}"]
     with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:
-        save(view, Path(name) / "ratio", formats=("svg",))
-        return [picture(Path(name) / "ratio.svg")], []
+        return [picture(save(view, "ratio", FigureFiles(Path(name), sized(), ("svg",)))[0])], []
 
 
 def cell(value: Any) -> str:

@@ -11,6 +11,7 @@ from xdplab.absent import Absent
 from xdplab.errors import NotApplicableError
 from xdplab.figures.draw import draw
 from xdplab.figures.marks import View
+from xdplab.figures.options import FigureFiles
 from xdplab.studies.pictures import draw_views
 from xdplab.studies.verifier import summaries
 from xdplab.studies.verifier.views import VIEWS
@@ -217,8 +218,8 @@ def test_a_kernel_has_one_colour_in_all_figures_of_a_run():
 
 
 def test_figures_are_drawn_or_say_why_not(tmp_path):
-    drawn = {d.name: d for d in draw_views(VIEWS, table(*sized()), tmp_path, style="paper-1col", run="r")}
-    assert {f.suffix for f in drawn["time"].files} == {".svg", ".pdf", ".png", ".csv", ".md"}
+    drawn = {d.name: d for d in draw_views(VIEWS, table(*sized()), FigureFiles(tmp_path), run="r")}
+    assert {f.suffix for f in drawn["time"].files} == {".svg", ".pdf", ".png", ".csv", ".md", ".txt", ".tex"}
     assert "no program" in drawn["prevail-time"].reason
     with pytest.raises(NotApplicableError):
         VIEWS["time"](table(*sized()).iloc[:0])

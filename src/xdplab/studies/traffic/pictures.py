@@ -11,9 +11,10 @@ import pandas as pd
 
 from xdplab.errors import FigureError
 from xdplab.figures import catalogue
-from xdplab.figures.album import draw_all, views_of
+from xdplab.figures.album import Drawn, draw_all, views_of
 from xdplab.figures.catalogue import CATALOGUE
 from xdplab.figures.marks import View
+from xdplab.figures.options import filed
 from xdplab.figures.reading import read_narrowed
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kind import Run
@@ -23,19 +24,15 @@ def names(run: Run[Any]) -> list[str]:
     return list(CATALOGUE)
 
 
-def draw(run: Run[Any], names: Sequence[str], style: str, out: Path | None) -> list[str]:
-    """Draw all figures that apply (or ``names``) and say where they are, and why the others are not."""
-    drawn = draw_all(run.rows(read_narrowed), out or run.directory.figures, style=style, names=names)
-    files = [
-        f"figure {d.stem}, {CATALOGUE[d.name].text}: {next(f for f in d.files if f.suffix == '.png')}"
-        for d in drawn
-        if d.files
-    ]
-    return files + [f"no figure {d.stem}: {d.reason}" for d in drawn if not d.files]
+def draw(run: Run[Any], names: Sequence[str], **options: Any) -> list[Drawn]:
+    """Draw all figures that apply (or ``names``)."""
+    choice, output = filed(options, run.directory.figures)
+    trials = run.rows() if choice.where else run.rows(read_narrowed)  # any column may choose
+    return draw_all(trials, output, names, choice)
 
 
 def figure(run: Run[Any], name: str | None, **options: Any) -> Any:
-    """Draw one figure; ``options``: hue, panel, where, value, style, ax, figsize, caption."""
+    """Draw one figure; ``options``: hue, panel, where, value, style, width, height, caption, ax."""
     return catalogue.figure(name or "throughput", run.rows(), **options)
 
 
