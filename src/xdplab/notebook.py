@@ -24,7 +24,7 @@ from seaborn.axisgrid import FacetGrid
 
 from xdplab import completion
 from xdplab.analysis import MARGIN
-from xdplab.analysis.decide.race import Standing
+from xdplab.analysis.decide.race import Outcome, Standing
 from xdplab.analysis.findings import to_frame
 from xdplab.analysis.summary import varying
 from xdplab.doctor.machine import examine
@@ -245,15 +245,20 @@ class Raced:
         return traffic_race.standing_of(self.run.directory)
 
     @property
+    def outcome(self) -> Outcome:
+        """The standing in words: by the names of the sides, in percent and ns, with what the test runs say."""
+        return traffic_race.outcome_of(self.run.directory)
+
+    @property
     def verdict(self) -> str:
         """``equivalent``, ``differs`` or ``undecided``."""
         return self.standing.answer
 
     def __repr__(self) -> str:
-        return f"{self.run.directory.name}: {self.standing.text}"
+        return f"{self.run.directory.name}: {self.outcome.text}"
 
     def _repr_html_(self) -> str:
-        return small_table(f"race: {self.verdict}", {"answer": self.standing.text, **self.run.about}, self.run.links)
+        return small_table(f"race: {self.verdict}", {"answer": self.outcome.text, **self.run.about}, self.run.links)
 
 
 def _plan(name: str, chosen: Sequence[Program | str | None], given: Mapping[str, Any]) -> Plan:

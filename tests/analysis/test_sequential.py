@@ -8,7 +8,7 @@ from math import comb, inf, isnan, log
 import numpy as np
 import pytest
 
-from xdplab.analysis.decide.race import Standing, standing
+from xdplab.analysis.decide.race import Outcome, Standing, standing
 from xdplab.analysis.decide.sequential import Known, median_interval
 
 SEED = 20261122
@@ -92,7 +92,28 @@ def test_a_race_pairs_by_repetition_and_leaves_out_what_has_no_partner() -> None
 def test_a_difference_inside_the_margin_is_said_to_be_one() -> None:
     found = Standing(Known(20, 0.012, 0.004, 0.022), 0.02)
     assert found.answer == "differs"
-    assert "b is faster, by less than 2.0% in the middle" in found.text
+    assert "b is 1.21% faster than a (0.40 to 2.22%), within 2.0% in the middle" in found.text
+
+
+def test_an_outcome_names_its_sides_in_percent_and_ns_with_what_test_runs_say() -> None:
+    slower = Standing(Known(8, log(0.975), log(0.939), log(0.983)), 0.02, "slices")
+    runs = {("test run", "ns"): Known(8, 1.5, 1.4, 1.6)}
+    assert Outcome(slower, ("old.c", "new.c"), 130.0, runs).text == (
+        "new.c is 2.5% slower than old.c (1.7 to 6.1%): +3.3 ns per packet; test run +1.50 ns [1.40, 1.60]; "
+        "after 8 pairs, by slices"
+    )
+    found = Outcome(slower, ("old.c", "new.c"), 130.0, runs).to_json()
+    assert (found["a"], found["b"], found["verdict"]) == ("old.c", "new.c", "differs")
+    assert found["more_ns"] == pytest.approx(130 / 0.975 - 130)
+
+
+@pytest.mark.parametrize(("low", "high", "first"), [(1.4, 1.6, "test run"), (-0.4, 1.6, "undecided")])
+def test_where_the_rates_do_not_decide_test_runs_lead_if_they_do(low: float, high: float, first: str) -> None:
+    open_still = Standing(Known(8, -0.02, -0.05, 0.01), 0.02)
+    runs = {("test run", "ns"): Known(8, 1.5, low, high)}
+    text = Outcome(open_still, ("old.c", "new.c"), None, runs).text
+    assert text.startswith(first)
+    assert "undecided within 2.0%: new.c is 2.0% slower (4.9% slower to 1.0% faster)" in text
 
 
 def test_slices_decide_where_there_are_some_and_windows_elsewhere() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.cli.entry import ending
 
 from xdplab import cli
+from xdplab.cli.common import NOTHING_VALID
 from xdplab.errors import LabError, XdplabError
 from xdplab.labs import cache
 from xdplab.labs.netns import lab as netns
@@ -203,4 +204,5 @@ def test_the_help_names_every_exit_code() -> None:
     known, told = {XdplabError}, re.findall(r"(?<=[:;] )\d+|^\d+", cli.EXIT_CODES.replace("\n", " "))
     while more := {below for error in known for below in error.__subclasses__()} - known:
         known |= more
-    assert {str(error.exit_code) for error in known} | {"0", str(cli.INTERRUPTED)} == set(told[: len(set(told))])
+    ends = {"0", str(NOTHING_VALID), str(cli.INTERRUPTED)}
+    assert {str(error.exit_code) for error in known} | ends == set(told[: len(set(told))])

@@ -14,6 +14,7 @@ import xdplab as xl
 from xdplab import notebook
 from xdplab.cli.common import SHARE
 from xdplab.cli.race import RaceRules, race_plan
+from xdplab.cli.user_program import ProgramSettings
 from xdplab.errors import LabError, PlanError
 from xdplab.plan import Plan, parse_plan, race_of
 from xdplab.studies.traffic import checks
@@ -23,7 +24,7 @@ from xdplab.studies.traffic.turns import labs_of
 
 def raced(first: str | Path, second: str | Path, labs: tuple[str, str] | None = None) -> Plan:
     rules = RaceRules(mode="generic", accesses=7, frame_bytes=128, at_most=30, name="r")
-    return race_plan(str(first), str(second), rules, labs)
+    return race_plan((str(first), str(second)), rules, labs=labs)
 
 
 def plan(folder: Path, name: str, **changes: Any) -> Path:
@@ -144,3 +145,44 @@ def test_a_guest_without_real_time_is_in_no_race() -> None:
     guest = SimpleNamespace(name="vm:6.1", virtual=True, clock=None)
     with pytest.raises(PlanError, match=r"a race goes by rates, and lab vm:6\.1 has none"):
         checks.check_plan(raced("array", "chase"), guest)  # type: ignore[arg-type]
+
+
+def test_programs_of_a_command_line_have_what_a_plan_gives_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("old.bpf.c", "new.bpf.c"):
+        (tmp_path / name).write_text(f"int {name[:3]};")
+    (tmp_path / "nets.csv").write_text("key,value\n1,1\n")
+    (tmp_path / "fill.sh").write_text("true")
+    monkeypatch.chdir(tmp_path)
+    settings = ProgramSettings(
+        action="drop",
+        section="xdp.frags",
+        rodata=("limit=5", "cfg={low: 1}"),
+        maps=("allowed=50220={packets: 0}", 'allowed={"src":"10.0.0.1"}=7', "nets=nets.csv"),
+        setup=("sh fill.sh 'a b'",),
+    )
+    made = race_plan(("old.bpf.c", "new.bpf.c"), RaceRules(), settings)
+    for (program,) in (block.points.program or () for block in made.blocks):
+        assert (program.section, program.action) == ("xdp.frags", "drop")
+        assert program.rodata == {"limit": 5, "cfg": {"low": 1}}
+        entries = [{"key": "50220", "value": {"packets": 0}}, {"key": {"src": "10.0.0.1"}, "value": 7}]
+        assert program.maps == {"allowed": entries, "nets": str(tmp_path / "nets.csv")}
+        assert program.setup == [["sh", "fill.sh", "a b"]]
+        assert program.setup_files == {"fill.sh": str(tmp_path / "fill.sh")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"maps": ("allowed",)}, "neither NAME=KEY=VALUE nor NAME=FILE"),
+        ({"maps": ("allowed=7",)}, "neither NAME=KEY=VALUE nor NAME=FILE"),
+        ({"maps": ('allowed={"a"=1',)}, "the key is not JSON"),
+        ({"maps": ("allowed=a.csv", "allowed=1=1")}, "given twice"),
+        ({"maps": ("allowed=1={a",)}, "no value of a plan"),
+        ({"rodata": ("limit",)}, "not NAME=VALUE"),
+    ],
+)
+def test_an_option_of_another_form_is_refused_with_its_text(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        ProgramSettings(**settings).of(Path("a.bpf.c"))

@@ -47,8 +47,10 @@ def varying(trials: pd.DataFrame, shown: Sequence[str] = ()) -> list[str]:
     return chosen[len(shown) :]
 
 
-def points_summary(trials: pd.DataFrame) -> pd.DataFrame:
+def points_summary(trials: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFrame:
     """Return one row per point and lab: varying factors, n, mean with 95 % interval of each value, limit, verdicts.
+
+    Rows are ordered by the factors' values, or as the point ids in ``order``.
 
     Rates in Mpps, latencies in µs at paced loads, the test run in ns per packet. Of valid trials only; ``n`` are these.
     A value that some of them lack has its own, ``p99_us_n``.
@@ -58,6 +60,8 @@ def points_summary(trials: pd.DataFrame) -> pd.DataFrame:
     if "lab" in last:  # a trial that failed early does not know its lab
         last = last.assign(lab=last["lab"].fillna(last.groupby("point_id")["lab"].transform("first")))
     names = varying(last)
+    if order:
+        last = last.sort_values("point_id", kind="stable", key=lambda ids: ids.map(order.index))
     rows = [
         {name: group.iloc[0][name] for name in names} | _of_point(group)
         for _, group in last.groupby(
@@ -67,7 +71,9 @@ def points_summary(trials: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     if table.empty:
         return table
-    return table.sort_values(names, kind="stable", key=_sortable, ignore_index=True).dropna(axis=1, how="all")
+    if not order:
+        table = table.sort_values(names, kind="stable", key=_sortable, ignore_index=True)
+    return table.dropna(axis=1, how="all")
 
 
 def _sortable(column: pd.Series) -> pd.Series:

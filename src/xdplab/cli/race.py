@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import SHARE, echo, in_lab
-from xdplab.cli.conduct import conduct
+from xdplab.cli.common import NOTHING_VALID, SHARE, echo, in_lab
+from xdplab.cli.conduct import conduct, exit_code
 from xdplab.cli.options import PATH, options_as
 from xdplab.cli.plan import require_labs
-from xdplab.errors import PlanError
+from xdplab.cli.user_program import ProgramSettings, user_program_options
+from xdplab.errors import PlanError, UnsupportedError
 from xdplab.lazy import lazy
 from xdplab.programs.spec import WORKLOADS
 
@@ -36,9 +37,6 @@ class RaceRules:
     """How two sides race: a program's point and traffic, when the race ends, in which labs, and where its run is."""
 
     mode: str = "native"
-    action: str = "tx"
-    function: str | None = None
-    cflags: str | None = None
     accesses: int = 0
     frame_bytes: int = 64
     load: str = "max"
@@ -51,28 +49,26 @@ class RaceRules:
     name: str = "race"
     out: Path = Path("results")
 
-    def side(self, word: str, trial: Mapping[str, Any]) -> Plan:
+    def side(self, word: str, programs: ProgramSettings, trial: Mapping[str, Any]) -> Plan:
         """Return the plan of a program or workload. Raises PlanError."""
-        points = {"mode": self.mode, "frame_bytes": self.frame_bytes} | self._program(word)
+        points = {"mode": self.mode, **self._program(word, programs)}
+        if programs.frames is None or word in WORKLOADS:
+            points["frame_bytes"] = self.frame_bytes
         block = {"points": points, "traffic": {"load": self.load}}
-        return model.parse_plan({"name": self.name, "trial": trial, "blocks": [block]})
+        return model.relative_to(model.parse_plan({"name": self.name, "trial": trial, "blocks": [block]}), Path())
 
-    def _program(self, word: str) -> dict[str, Any]:
+    def _program(self, word: str, programs: ProgramSettings) -> dict[str, Any]:
         if word in WORKLOADS:
             return {"workload": word, "accesses": self.accesses}
         if not Path(word).is_file():
             raise PlanError(f"{word} is neither a file nor a workload", remedy=f"workloads are {', '.join(WORKLOADS)}")
-        settings: dict[str, Any] = {"action": self.action, "function": self.function, "cflags": self.cflags or []}
-        return {"program": {"file": str(Path(word).resolve()), **settings}}
+        return {"program": programs.of(Path(word))}
 
 
 race_options = options_as(
     "rules",
     RaceRules,
     click.option("--mode", default="native", show_default=True),
-    click.option("--action", default="tx", show_default=True, help="Action of your own programs."),
-    click.option("--function", help="Function of your own programs, where their section has several."),
-    click.option("--cflags", metavar="FLAGS", help='Flags for the compiler of your own programs: "-Iinclude -DN=4".'),
     click.option("--accesses", "-n", default=0, show_default=True, type=int, help="N of a workload."),
     click.option("--frame-bytes", default=64, show_default=True, type=int),
     click.option("--load", default="max", show_default=True),
@@ -111,29 +107,37 @@ race_options = options_as(
 @click.command()
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
+@user_program_options
 @race_options
 @click.option("--json", "as_json", is_flag=True, help="For a script.")
 @in_lab
-def race(lab_name: str | None, /, first: str, second: str, rules: RaceRules, as_json: bool) -> None:
+def race(
+    lab_name: str | None, /, first: str, second: str, programs: ProgramSettings, rules: RaceRules, as_json: bool
+) -> None:
     """Which is faster, A or B (C files of yours, workloads, plans)? They take turns in one run, paired by repetition.
     Within each pair they swap every few milliseconds if they differ only in the program.
 
     A plan (.yaml) has one block, and its settings replace the options for its side. Two plans must have equal trials.
     With --labs vm:6.1,vm:6.12 each side has its own lab; A and B may then be the same program.
 
-    The run stops when the ratio B/A is known to differ from 1, or to lie within the margin. `resume` continues after an
-    interruption. Exit codes: 0 equivalent, 1 differs, 2 undecided. A plan with `race:` races any two blocks.
+    The run stops at the pair after which the ratio is known to differ from 1, or to lie within the margin; eight pairs
+    are the least. `resume` continues after an interruption. Exit codes: 0 equivalent, 1 differs, 2 undecided, 17 no
+    trial is valid. A plan with `race:` races any two blocks.
     """
-    plan = race_plan(first, second, rules, _two(rules.labs, lab_name))
+    plan = race_plan((first, second), rules, programs, _two(rules.labs, lab_name))
     require_labs(lab_name, plan)
     with runs.lab_for(lab_name or plan.lab, plan) as lab:
         run = kind.measured(plan, lab, rules.out) if as_json else kind.TRAFFIC.run(runs.start(plan, lab, rules.out))
-        if not as_json:
-            conduct(run, lambda seen: run.measure_at(runs.InLab(lab), seen), figures=False)
-    standing = races.standing_of(run.directory)
+        code = (
+            exit_code(run)
+            if as_json
+            else conduct(run, lambda seen: run.measure_at(runs.InLab(lab), seen), figures=False)
+        )
+    outcome = races.outcome_of(run.directory)
     if as_json:
-        echo(json.dumps({"run": str(run.directory.path), **standing.to_json()}, indent=1))
-    sys.exit(comparing.EXIT_CODES[standing.answer])
+        echo(json.dumps({"run": str(run.directory.path), **outcome.to_json()}, indent=1))
+    nothing = (NOTHING_VALID, UnsupportedError.exit_code)
+    sys.exit(code if code in nothing else comparing.EXIT_CODES[outcome.standing.answer])
 
 
 def _two(labs: str | None, lab_name: str | None) -> tuple[str, str] | None:
@@ -146,11 +150,16 @@ def _two(labs: str | None, lab_name: str | None) -> tuple[str, str] | None:
     return names[0], names[1]
 
 
-def race_plan(first: str, second: str, rules: RaceRules, labs: tuple[str, str] | None = None) -> Plan:
+def race_plan(
+    words: tuple[str, str],
+    rules: RaceRules,
+    programs: ProgramSettings = ProgramSettings(),  # noqa: B008
+    labs: tuple[str, str] | None = None,
+) -> Plan:
     """Return the plan of a race between two programs or plans, in the labs of A and of B. Raises PlanError."""
-    plans = {word: model.load_plan(Path(word)) for word in (first, second) if model.is_plan_file(word)}
+    plans = {word: model.load_plan(Path(word)) for word in words if model.is_plan_file(word)}
     trials = [plan.trial.model_dump() for plan in plans.values()]
     trial = trials[0] if trials else {"warmup_s": 0.1, "window_s": rules.window_s, "pause_s": 0.05}
-    sides = [plans.get(word) or rules.side(word, trial) for word in (first, second)]
+    sides = [plans.get(word) or rules.side(word, programs, trial) for word in words]
     limits = {name: getattr(rules, name) for name in ("margin", "at_least", "at_most", "by")}
     return model.race_of(rules.name, sides, limits, labs or ())

@@ -39,8 +39,11 @@ def factor_name(name: str, use: Literal["hue", "panel", "axis"]) -> str:
 
 
 def levels(trials: pd.DataFrame, name: str) -> list[object]:
-    """Return the factor's levels in reading order: numbers by size, modes by their depth in the stack."""
+    """Return the factor's levels in reading order: numbers by size, modes by their depth in the stack, and categories
+    that have an order in it."""
     values = trials[name].dropna().unique().tolist()
+    if isinstance(kind := trials[name].dtype, pd.CategoricalDtype) and kind.ordered:
+        return [level for level in kind.categories if level in values]
     order = ORDERS.get(name, ())
     return sorted(values, key=lambda v: (order.index(v) if v in order else len(order), isinstance(v, str), v))
 
@@ -211,7 +214,7 @@ def label_order(trials: pd.DataFrame, names: Sequence[str], *, alone: bool) -> t
     _, combinations = _combined(trials, names)
     ranks = pd.DataFrame(index=range(len(combinations)))
     for name in names:
-        order = levels(combinations, name)
+        order = levels(trials, name)
         ranks[name] = [order.index(v) if not pd.isna(v) else -1 for v in combinations[name]]
     ordered = ranks.sort_values(list(names), kind="stable").index
     return tuple(dict.fromkeys(_labels(combinations, names, alone=alone)[ordered]))

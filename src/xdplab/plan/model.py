@@ -345,7 +345,7 @@ def load_plan(path: Path, *, to_measure: bool = True) -> Plan:
         raise PlanError(f"{path}: {error.strerror}", remedy="name a plan file; plans/ holds some") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise PlanError(f"{path} is not YAML: {yaml_words(error)}") from None
-    plan = _relative_files(parse_plan(data, where=str(path)), source.folder)
+    plan = relative_to(parse_plan(data, where=str(path)), source.folder)
     if to_measure and plan.commands:
         source.require_trust(f"commands that run as root on the DUT ({', '.join(plan.commands)})")
     return plan
@@ -378,7 +378,8 @@ def race_of(
     return parse_plan(fields | {"name": name, "blocks": blocks, "race": given})
 
 
-def _relative_files(plan: Plan, folder: Path) -> Plan:
+def relative_to(plan: Plan, folder: Path) -> Plan:
+    """Return a plan whose files are named from ``folder``, with absolute paths and what its `setup` names."""
     if not any(block.points.program for block in plan.blocks):
         return plan
     data = plan.model_dump(mode="json")

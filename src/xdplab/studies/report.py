@@ -161,7 +161,7 @@ def question(run: Run[Any], rows: pd.DataFrame) -> str:
         return "Which load do these points carry without loss, and with little?"
     if is_race(run):
         a, b = race.race_names(run.directory)
-        return f"Which is faster, a ({a}) or b ({b})?"
+        return f"Which is faster, {a} or {b}?"
     names = [name.replace("_", " ") for name in varying(rows)]
     if not names:
         return "How fast are these frames forwarded?"

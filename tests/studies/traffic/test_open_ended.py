@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.run.sessions import Session, gone_through
 
+from xdplab.analysis.action_rules import say_kept
 from xdplab.errors import PlanError
 from xdplab.plan import Plan, Trial, parse_plan
 from xdplab.run.engine import Policy
@@ -129,9 +130,28 @@ def test_a_race_stops_when_it_knows(tmp_path: Path) -> None:
     state = go(run)
     assert len(state.last) == 16  # eight pairs give an interval, and one side is three times as fast
     (why,) = [event["why"] for event in run.journal.events("released")]
-    assert why.startswith("differs: b is slower")
-    assert float(why.split("b over a ")[1].split()[0]) == pytest.approx(0.3, rel=0.02)
+    assert float(why.removeprefix("b is ").split("% slower")[0]) == pytest.approx(70, abs=0.6)
     assert go(RunDirectory.open(run.path)).attempts == state.attempts
+
+
+class Keeping(MadeUp):
+    """The program of one side drops every frame: no trial of it can be valid."""
+
+    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+        super().measure(trial, raw, facts)
+        if trial.point.mode == "generic":
+            kept = {"actions_counted": '{"drop": 9}', "verdict": "invalid"}
+            facts["row"] = kept | {"reason": say_kept(kept)}
+
+
+def test_a_race_in_which_a_program_keeps_every_frame_ends_with_its_first_pair(tmp_path: Path) -> None:
+    plan = racing({"mode": "generic"})
+    run = create_run(plan, tmp_path, lab="netns", arrangement="shared")
+    trials = run_trials_of(run)
+    state = gone_through(run, trials, Keeping(), Policy(stop=OpenEnded(run, plan, trials)))
+    assert len(state.last) == 2
+    (why,) = [event["why"] for event in run.journal.events("released")]
+    assert "XDP_DROP 100%" in why
 
 
 @pytest.mark.parametrize(
@@ -173,4 +193,4 @@ def test_the_sides_of_a_race_are_paired_in_the_arrangement_that_it_was_planned_f
                         1 + (repetition * (2 + trial.point.program.accesses) % 7) / 1e4
                     )
         (words,) = known.released()
-        assert words.startswith("differs: b is slower; b over a 0.5000"), first
+        assert words.startswith("b is 50.0"), first

@@ -12,6 +12,7 @@ import pytest
 from tests.attempts import attempt_of
 
 from xdplab.cli.race import RaceRules, race_plan
+from xdplab.cli.user_program import ProgramSettings
 from xdplab.compiler import sources_of
 from xdplab.errors import PlanError
 from xdplab.plan import load_plan, parse_plan
@@ -65,7 +66,7 @@ def test_the_trials_come_back_from_the_directory(run: RunDirectory) -> None:
     assert read_state(run).owed == [t.trial_id for t in run_trials_of(run)]
 
 
-RACE = RaceRules(action="drop", at_most=30, name="r")
+RACE, DROPS = RaceRules(at_most=30, name="r"), ProgramSettings(action="drop")
 LAYOUTS: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "a header beside it": ({"p.c": '#include "a.h"', "a.h": "int a;"}, {}),
     "of a subfolder, where the system has one of that name": (
@@ -243,13 +244,13 @@ def test_files_of_one_name_race_under_the_names_of_their_folders(tmp_path: Path,
         user_plan(tmp_path / folder / "src")
         (tmp_path / folder / "src/mine.h").write_text(text)
     sides = [str(tmp_path / folder / "src/mine.bpf.c") for folder in ("old", "new")]
-    plan = race_plan(*sides, RACE)
+    plan = race_plan((sides[0], sides[1]), RACE, DROPS)
     assert race_sides(plan, "shared") == ("old/src/mine.bpf.c", "new/src/mine.bpf.c")
     run = begun(tmp_path / "out", plan)
     assert race_sides(run_plan(run), "shared") == ("old/src/mine.bpf.c", "new/src/mine.bpf.c")
     assert len({trial.point.point_id for trial in run_trials_of(run)}) == 2
     with pytest.raises(PlanError, match="both sides measure mine"):
-        plan_trials(race_plan(sides[0], sides[0], RACE), "shared")
+        plan_trials(race_plan((sides[0], sides[0]), RACE, DROPS), "shared")
 
 
 def test_a_visit_of_a_block_ends_with_another_block_or_session(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ of the true ratio, so their median is the true ratio.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import exp, log, sqrt
+from dataclasses import asdict, dataclass, field
+from math import exp, floor, log, log10, sqrt
 from statistics import fmean, median, stdev
 from typing import Literal
 
@@ -66,24 +66,99 @@ class Standing:
 
     @property
     def text(self) -> str:
-        """Return one line: the answer, the ratio with its interval, the number of pairs."""
-        n = self.ratio.n
-        if n < LEAST:
-            return f"undecided: {many(n, 'valid pair')}, and an interval needs {LEAST}"
-        if self.windows is not None:
+        """Return the state in one line, without the names of the sides."""
+        return Outcome(self).text
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A race in words: what its rates say of B and A by their names, then what other measurements of its trials say.
+
+    ``packet_ns``: A's time per packet, if it is one time. ``more``: the median of what B takes more of per packet, by
+    measurement and unit: ``("test run", "ns")``.
+    """
+
+    standing: Standing
+    names: tuple[str, str] = ("a", "b")
+    packet_ns: float | None = None
+    more: Mapping[tuple[str, str], Known] = field(default_factory=dict)
+
+    @property
+    def more_ns(self) -> float | None:
+        """Time per packet that B takes more than A, by the ratio of the rates, in ns; None if that has no interval."""
+        if self.packet_ns is None or not self.standing.ratio.bounded:
+            return None
+        return self.packet_ns * (exp(-self.standing.ratio.median) - 1)
+
+    @property
+    def text(self) -> str:
+        """Return the answer with its evidence; a measurement that shows a difference leads where the rates do not."""
+        ratio, (a, b) = self.standing.ratio, self.names
+        margin = f"within {self.standing.margin:.1%}"
+        if ratio.n < LEAST:
+            return f"undecided: {many(ratio.n, 'valid pair')}, and an interval needs {LEAST}"
+        if self.standing.windows is not None:
             return (
-                f"undecided: the programs depend on time; by {self.by}, between which each is off, "
-                f"{_interval(self.ratio)}; by windows {_interval(self.windows)}; after {n} pairs: `--by windows` "
-                "compares them as they run"
+                f"undecided: the programs depend on time; by {self.standing.by}, between which each is off, {b} is "
+                f"{_difference(ratio)}; by windows {_difference(self.standing.windows)}; after {ratio.n} pairs: "
+                "`--by windows` compares them as they run"
             )
-        faster = "faster" if self.ratio.median > 0 else "slower"
-        inside = abs(self.ratio.median) < log(1 + self.margin)
-        answer_text = {
-            "equivalent": f"equivalent within {self.margin:.1%}",
-            "differs": f"differs: b is {faster}" + (f", by less than {self.margin:.1%} in the middle" * inside),
-            "undecided": f"undecided within {self.margin:.1%}",
-        }[self.answer]
-        return f"{answer_text}; b over a {_interval(self.ratio)} after {n} pairs, by {self.by}"
+        inside = f", {margin} in the middle" if abs(ratio.median) < log(1 + self.standing.margin) else ""
+        answer = {
+            "equivalent": f"{b} and {a} are equivalent {margin}: {b} is {_difference(ratio)}",
+            "differs": f"{b} is {_difference(ratio, a)}{inside}",
+            "undecided": f"undecided {margin}: {b} is {_difference(ratio)}",
+        }[self.standing.answer]
+        evidence = f"after {ratio.n} pairs, by {self.standing.by}"
+        shown = {what: one for what, one in self.more.items() if one.bounded and not one.low <= 0 <= one.high}
+        lead = list(shown) if self.standing.answer == "undecided" else []
+        parts = [f"{_more(what, shown[what])} for {b}" for what in lead] + [f"{answer}{self._by_rates()}"]
+        parts += [_more(what, one) for what, one in self.more.items() if what not in lead]
+        return "; ".join([*parts, evidence])
+
+    def _by_rates(self) -> str:
+        return "" if self.more_ns is None else f": {_signed(self.more_ns)} ns per packet"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the state, the names of the sides, and what B takes more of per packet, null if unknown."""
+        more = {f"{what} {unit}": asdict(one) if one.bounded else None for (what, unit), one in self.more.items()}
+        sides = {"a": self.names[0], "b": self.names[1]}
+        return {**sides, **self.standing.to_json(), "more_ns": self.more_ns, "more": more, "text": self.text}
+
+
+def _more(what: tuple[str, str], known: Known) -> str:
+    """Return ``test run +1.5 ns [1.4, 1.6]``, with the digits that the interval supports."""
+    name, unit = what
+    interval = ""
+    digits = 1
+    if known.bounded:
+        digits = _digits(known.low, known.high)
+        interval = f" [{known.low:.{digits}f}, {known.high:.{digits}f}]"
+    return f"{name} {known.median:+.{digits}f} {unit}{interval}"
+
+
+def _digits(low: float, high: float) -> int:
+    """Return how many decimals an interval supports: two digits of its half."""
+    return min(3, max(0, 1 - floor(log10((high - low) / 2)))) if high > low else 3
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.{_digits(0, abs(value))}f}"
+
+
+def _difference(known: Known, other: str = "") -> str:
+    """Return ``2.5% slower (1.7 to 6.1%)`` from the logarithm of a ratio of rates."""
+    median, low, high = (100 * (exp(value) - 1) for value in (known.median, known.low, known.high))
+    than = f" than {other}" if other else ""
+    word = "slower" if median < 0 else "faster"
+    if not known.bounded:
+        return f"{abs(median):.1f}% {word}{than}"
+    digits = _digits(low, high)
+    if low < 0 < high:
+        ends = f"{-low:.{digits}f}% slower to {high:.{digits}f}% faster"
+    else:
+        ends = f"{min(abs(low), abs(high)):.{digits}f} to {max(abs(low), abs(high)):.{digits}f}%"
+    return f"{abs(median):.{digits}f}% {word}{than} ({ends})"
 
 
 def _answer(ratio: Known, margin: float) -> Answer:
@@ -96,11 +171,6 @@ def _answer(ratio: Known, margin: float) -> Answer:
 def _ratio(ratio: Known) -> dict[str, float | None]:
     bounds = {"ratio": ratio.median, "low": ratio.low, "high": ratio.high}
     return {name: exp(value) if ratio.bounded else None for name, value in bounds.items()}
-
-
-def _interval(ratio: Known) -> str:
-    interval = f" [{exp(ratio.low):.4f}, {exp(ratio.high):.4f}]" if ratio.bounded else ""
-    return f"{exp(ratio.median):.4f}{interval}"
 
 
 def standing(rates: Rates, slices: Rates, pairs: Sequence[tuple[str, str]], margin: float) -> Standing:

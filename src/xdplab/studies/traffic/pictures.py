@@ -18,6 +18,8 @@ from xdplab.figures.options import filed
 from xdplab.figures.reading import read_narrowed
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kind import Run
+from xdplab.studies.traffic.kind import is_race
+from xdplab.studies.traffic.race import side_order
 
 
 def names(run: Run[Any]) -> list[str]:
@@ -28,12 +30,21 @@ def draw(run: Run[Any], names: Sequence[str], **options: Any) -> list[Drawn]:
     """Draw all figures that apply (or ``names``)."""
     choice, output = filed(options, run.directory.figures)
     trials = run.rows() if choice.where else run.rows(read_narrowed)  # any column may choose
-    return draw_all(trials, output, names, choice)
+    return draw_all(_in_order(run, trials), output, names, choice)
 
 
 def figure(run: Run[Any], name: str | None, **options: Any) -> Any:
     """Draw one figure; ``options``: hue, panel, where, value, style, width, height, caption, ax."""
-    return catalogue.figure(name or "throughput", run.rows(), **options)
+    return catalogue.figure(name or "throughput", _in_order(run, run.rows()), **options)
+
+
+def _in_order(run: Run[Any], trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the trials of a race with its programs in the order of its sides; those of another run unchanged."""
+    if not is_race(run):
+        return trials
+    names = trials.drop_duplicates("point_id").set_index("point_id")["program_name"].astype("str")
+    ordered = list(dict.fromkeys(names[point] for point in side_order(run.directory) if point in names.index))
+    return trials.assign(program_name=pd.Categorical(trials["program_name"].astype("str"), ordered, ordered=True))
 
 
 def explain(run: Run[Any], figure: str, mark: str, data: Sequence[Path] = ()) -> list[str]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from math import log
+from statistics import median
 
 import pandas as pd
 
-from xdplab.analysis.decide.race import Standing, standing
-from xdplab.analysis.decide.sequential import median_interval
+from xdplab.analysis.action_rules import say_kept
+from xdplab.analysis.decide.race import Outcome, Standing, standing
+from xdplab.analysis.decide.sequential import Known, median_interval
 from xdplab.analysis.series import valid
 from xdplab.errors import ResultsError
 from xdplab.plan import Arrangement, Plan, Point, Trial
@@ -20,12 +22,14 @@ from xdplab.plan.model import Race, Until
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
 from xdplab.studies.traffic.rows import attempt_rows
-from xdplab.studies.traffic.run_files import deciding_pairs, race_sides, run_plan, why_not_sliced
+from xdplab.studies.traffic.run_files import deciding_pairs, race_pairs, race_sides, run_plan, why_not_sliced
 from xdplab.studies.traffic.runs import settled_trials
 
 PointPair = tuple[Point, Point]
 Values = dict[tuple[str, int], float]
 """Of a column, by point and repetition."""
+MEASUREMENTS = {"testrun_raw_ns": ("test run", "ns"), "packet_instructions": ("perf", "instructions")}
+"""What tells two sides apart per packet beside their rates: columns, each with its words."""
 
 
 def _arrangement(run: RunDirectory) -> Arrangement:
@@ -49,6 +53,7 @@ class OpenEnded:
         self._tried: dict[str, set[int]] = {trial.point.point_id: set() for trial in trials}
         self.rates: Values = {}
         self._slices: Values = {}
+        self._kept: str | None = None
         before = last_attempts(run)
         for trial in trials:
             if trial.trial_id in before:
@@ -65,6 +70,8 @@ class OpenEnded:
                 self.rates[key] = row["forwarded_pps"]
                 if ratio := row.get("slices_ratio"):
                     self._slices[key] = ratio
+            elif (kept := say_kept(row)) == row["reason"]:
+                self._kept = kept  # as in each of its trials
 
     def released(self) -> Mapping[str, Sequence[str]]:
         """Return the ids of trials that need not be measured, by the reason."""
@@ -76,8 +83,9 @@ class OpenEnded:
     def _race(self, race: Race) -> Mapping[str, Sequence[str]]:
         standing_now = _standing(_pairs(self._run, self._plan), self.rates, self._slices, race)
         tried = min(len(repetitions) for repetitions in self._tried.values())
-        if tried >= race.at_least and (standing_now.settled or not standing_now.ratio.n):
-            return {standing_now.text: [trial.trial_id for trial in self._trials]}
+        over = tried >= race.at_least and (standing_now.settled or not standing_now.ratio.n)
+        if over or (tried and self._kept and not standing_now.ratio.n):
+            return {self._kept or standing_now.text: [trial.trial_id for trial in self._trials]}
         return {}
 
     def _points(self, until: Until) -> Mapping[str, Sequence[str]]:
@@ -122,16 +130,46 @@ def _by_trial(rows: pd.DataFrame, column: str) -> Values:
     return {(str(point), int(repetition)): float(value) for point, repetition, value in keys if not pd.isna(value)}
 
 
+def outcome_of(run: RunDirectory) -> Outcome:
+    """Return the state of the run's race with its evidence. Raises ResultsError for a run that is not a race."""
+    state, names = standing_of(run), race_names(run)
+    pairs = _pairs(run, run_plan(run))
+    if len(pairs) != 1:
+        return Outcome(state, names)  # a time per packet, or more of it, is of one pair
+    ((a, b),) = pairs
+    rows = valid(settled_trials(run))
+    rows = rows.assign(packet_instructions=rows["instructions"] / rows["perf_packets"])
+    times = [ns for (point, _), ns in _by_trial(rows, "ns_per_packet").items() if point == a.point_id]
+    more = {what: _more_of(_by_trial(rows, column), a, b) for column, what in MEASUREMENTS.items()}
+    more = {what: one for what, one in more.items() if one.n}
+    return Outcome(state, names, median(times) if times else None, more)
+
+
+def _more_of(values: Values, a: Point, b: Point) -> Known:
+    """Return the median of what b has more than a in each repetition."""
+    pairs = [(values.get((a.point_id, n)), value) for (point, n), value in values.items() if point == b.point_id]
+    return median_interval([value - before for before, value in pairs if before is not None])
+
+
 def race_line(run: RunDirectory) -> str:
-    """Return the sides of a race and its state, in one line. Raises ResultsError for a run that is not a race."""
-    standing = standing_of(run)
-    a, b = race_names(run)
-    return f"race of a ({a}) and b ({b}): {standing.text}{_why_by_windows(run, standing)}"
+    """Return what a race found, and why it ended. Raises ResultsError for a run that is not a race."""
+    outcome, plan = outcome_of(run), run_plan(run)
+    assert plan.race is not None  # `outcome_of` has refused it
+    n, most = outcome.standing.ratio.n, plan.race.at_most
+    ended = f" The race ended with the pair that decided it, of at most {most}." if outcome.standing.settled else ""
+    return f"{outcome.text}{_why_by_windows(run, outcome.standing)}.{ended if n < most else ''}"
 
 
 def race_names(run: RunDirectory) -> tuple[str, str]:
-    """Return a description of a and of b of a race."""
+    """Return the names of a and of b of a race."""
     return race_sides(run_plan(run), _arrangement(run))
+
+
+def side_order(run: RunDirectory) -> list[str]:
+    """Return the point ids of a race in the order of its sides, a first."""
+    return [
+        point.point_id for side in zip(*race_pairs(run_plan(run), _arrangement(run)), strict=True) for point in side
+    ]
 
 
 def _why_by_windows(run: RunDirectory, standing: Standing) -> str:

@@ -25,7 +25,7 @@ def tables(run: Run[Any]) -> dict[str, Table]:
         return {}
     alike = constant_words(trials, varying(trials))
     title = f"{many(trials['point_id'].nunique(), 'point')}, mean ± half of its 95 % interval over n valid repetitions"
-    points = points_summary(trials)
+    points = points_summary(trials, race.side_order(run.directory) if is_race(run) else ())
     return {"points": Table(f"{title}; {alike}", for_people(points), points)}
 
 

@@ -27,6 +27,7 @@ from xdplab.plan import (
     schedule,
     trial_s,
 )
+from xdplab.plan.factors import BY_COLUMN, of_program
 from xdplab.plan.maps import as_given, files_of
 from xdplab.plan.points import block_points, select, user_program
 from xdplab.plan.schedule import SLICES
@@ -146,11 +147,14 @@ def race_sides(plan: Plan, arrangement: Arrangement) -> tuple[str, str]:
     first, second = race_pairs(plan, arrangement)[0]
     cells = first.factors() | {"lab": first.lab}, second.factors() | {"lab": second.lab}
     names = [name for name in cells[0] if cells[0][name] != cells[1][name] and name not in _TOLD_BY_OTHERS]
+    if "program_name" in names:
+        names = [name for name in names if name in ("program_name", "accesses") or not of_program(BY_COLUMN[name])]
 
     def text(side: Mapping[str, object]) -> str:
         values = {name: plan.lab if (name, side[name]) == ("lab", "auto") else side[name] for name in names}
         plain = ("program_name", "mode", "lab")
-        return ", ".join(f"{value}" if name in plain else f"{name} {value}" for name, value in values.items())
+        shown = [(name, value) for name, value in values.items() if value is not None]
+        return ", ".join(f"{value}" if name in plain else f"{name} {value}" for name, value in shown)
 
     return text(cells[0]), text(cells[1])
 

@@ -292,7 +292,7 @@ def slowdown_found(standing: Standing, period: float, period_frames: int) -> Neg
     """``period``: time of a packet of the side that is not slowed, in ns."""
     ratio = 1 / (1 + SLOW_FRAME_NS / period_frames / period)
     holds = standing.answer == "differs" and standing.ratio.high < 0
-    what = f"b over a {ratio:.4f}: one frame in {period_frames} held back for {SLOW_FRAME_NS / 1e3:g} µs"
+    what = f"b {1 - ratio:.1%} slower: one frame in {period_frames} held back for {SLOW_FRAME_NS / 1e3:g} µs"
     return _control("doctored slow-down", what, standing.text, "b is slower", holds)
 
 

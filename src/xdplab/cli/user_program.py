@@ -1,0 +1,116 @@
+"""Options of a user's program that a command line names: what a plan's `program:` has, in the same words."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import yaml
+
+from xdplab.cli.options import options_as
+from xdplab.errors import PlanError
+from xdplab.plan.maps import FILE_KINDS
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class ProgramSettings:
+    """The settings of the programs that a command line names; what is not given has a plan's default."""
+
+    action: str = "tx"
+    section: str | None = None
+    function: str | None = None
+    cflags: str | None = None
+    rodata: tuple[str, ...] = ()
+    maps: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    frames: str | None = None
+
+    def of(self, file: Path) -> dict[str, Any]:
+        """Return the program of a plan in this folder. Raises PlanError for an option that is not NAME=VALUE."""
+        optional = {"section": self.section, "function": self.function, "cflags": self.cflags, "frames": self.frames}
+        return {
+            "file": str(file),
+            "action": self.action,
+            "rodata": dict(_pair("--rodata", given) for given in self.rodata),
+            "maps": filled(self.maps),
+            "setup": [shlex.split(command) for command in self.setup],
+            **{name: value for name, value in optional.items() if value is not None},
+        }
+
+
+def filled(given: Sequence[str]) -> dict[str, Any]:
+    """Return the maps of a plan: of each option one entry (``NAME=KEY=VALUE``), or a file of entries (``NAME=FILE``).
+
+    Raises PlanError for another form, and for a map that has both.
+    """
+    maps: dict[str, Any] = {}
+    for option in given:
+        name, _, contents = option.partition("=")
+        if Path(contents).suffix in FILE_KINDS:
+            entry: Any = contents
+        else:
+            key, value = _entry(option, contents)
+            entry = [{"key": key, "value": value}]
+        if name in maps and not (isinstance(entry, list) and isinstance(maps[name], list)):
+            raise PlanError(f"--map {option}: map {name} is given twice", remedy="one file, or entries")
+        maps[name] = maps[name] + entry if name in maps else entry
+    return maps
+
+
+def _entry(option: str, text: str) -> tuple[Any, Any]:
+    """Return key and value; a key in brackets may contain a ``=``."""
+    key: Any
+    if text[:1] in ("{", "["):
+        try:
+            key, end = json.JSONDecoder().raw_decode(text)
+        except json.JSONDecodeError as error:
+            raise PlanError(f"--map {option}: the key is not JSON: {error}") from None
+        value = text[end:]
+    else:
+        key, _, value = text.partition("=")
+        value = f"={value}" if _ else ""
+    if not key or not value.startswith("="):
+        raise PlanError(f"--map {option}: this is neither NAME=KEY=VALUE nor NAME=FILE", remedy=".csv or .json")
+    return key, _value("--map", option, value[1:])
+
+
+def _pair(name: str, option: str) -> tuple[str, Any]:
+    variable, _, value = option.partition("=")
+    if not variable or not value:
+        raise PlanError(f"{name} {option}: this is not NAME=VALUE")
+    return variable, _value(name, option, value)
+
+
+def _value(name: str, option: str, text: str) -> Any:
+    """Return the value as a plan would have it."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise PlanError(f"{name} {option}: {text} is no value of a plan") from None
+
+
+user_program_options = options_as(
+    "programs",
+    ProgramSettings,
+    click.option("--action", default="tx", show_default=True, help="Action of your own programs."),
+    click.option("--section", help="ELF section of your own programs.  [default: xdp]"),
+    click.option("--function", help="Function of your own programs, where their section has several."),
+    click.option("--cflags", metavar="FLAGS", help='Flags for the compiler of your own programs: "-Iinclude -DN=4".'),
+    click.option("--rodata", multiple=True, metavar="NAME=VALUE", help="A constant of your own programs."),
+    click.option(
+        "--map",
+        "maps",
+        multiple=True,
+        metavar="NAME=KEY=VALUE|FILE",
+        help="An entry of a map of your own programs, or a .csv or .json file of entries: allowed=50220=1.",
+    ),
+    click.option("--setup", multiple=True, metavar="COMMAND", help="A command on the DUT before each trial."),
+    click.option("--frames", metavar="PCAP", help="Frames to send, instead of generated ones."),
+)
