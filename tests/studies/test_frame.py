@@ -35,17 +35,24 @@ from xdplab.errors import (
     ResultsWarning,
     UnsupportedError,
 )
-from xdplab.figures.marks import Axes, Look, View, marks_frame
+from xdplab.figures.draw import draw
+from xdplab.figures.marks import Axes, Look, View, Words, marks_frame
+from xdplab.figures.styles import sized
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import HOST
 from xdplab.run.progress import PlainObserver, ending
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
 from xdplab.studies import guests, places
+from xdplab.studies.execution import views as execution
+from xdplab.studies.figure_table import without_trends
 from xdplab.studies.guests import place_of
+from xdplab.studies.jit import views as jit
+from xdplab.studies.loading import views as loading
 from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning, StudyPoint, StudyRequest, StudyTrial, schedule
 from xdplab.studies.study_kind import failures, study_kind
 from xdplab.studies.tables import Table, markdown
+from xdplab.studies.verifier import views as verifier
 from xdplab.studies.verifier.machines import machine_of
 from xdplab.studies.verifier.points import Given
 
@@ -502,3 +509,29 @@ def test_this_machines_headers_are_where_its_kernel_has_them(tmp_path: Path, mon
     (tmp_path / platform.release() / "build").mkdir(parents=True)
     tree = guests.build_tree(HOST)
     assert (tree.release, tree.path) == (platform.release(), (tmp_path / platform.release() / "build").resolve())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "repetitions", "exact", "kind"),
+    [
+        (3, 2, False, "line"),
+        (2, 2, False, "point"),
+        (3, 1, False, "point"),
+        (3, 1, True, "line"),
+        (2, 9, True, "point"),
+    ],
+)
+def test_a_line_joins_three_sizes_of_what_was_repeated_or_counted(
+    sizes: int, repetitions: int, exact: bool, kind: str
+) -> None:
+    marks = marks_frame([{"kind": "line", "hue": "a", "x": x, "value": 1.0, "n": repetitions} for x in range(sizes)])
+    assert set(without_trends(marks, exact=exact)["kind"]) == {kind}
+
+
+def test_every_figure_of_a_study_has_a_title_that_stands_on_it() -> None:
+    figures = [figure for module in (execution, jit, loading, verifier) for figure in module.FIGURES]
+    assert [figure.name for figure in figures if not figure.title] == []
+    view = View(marks_frame([{"kind": "point", "x": 1.0, "value": 1.0}]),
+                Look(Axes("N", "ns", "linear"), words=Words(title="What loading costs")))  # fmt: skip
+    assert [text.get_text() for text in draw(view).figure.texts] == ["What loading costs"]
+    assert not draw(view, sized(caption=False)).figure.texts

@@ -30,6 +30,7 @@ from xdplab.figures.paper import (
     least_width_in,
     place_caption,
     place_legend,
+    place_title,
     settle,
     text_width_in,
     unreadable,
@@ -116,6 +117,7 @@ def _drawn(view: View, style: Style) -> NDArray[Any]:
         label_axes(sheet, axes, look.axes.x_label, look.axes.y_label, style)
         place_legend(sheet, kinds.legend_entries(marks, look, hues, cut=cut), look.words.hue_title, style)
         place_caption(sheet, view.short_caption if style.captioned else (), style)
+        place_title(sheet, look.words.title if style.titled else "", style)
         settle(sheet, [ax for ax, _ in shown], categorical=look.axes.x_scale == "category")
     return axes
 

@@ -77,12 +77,13 @@ class Order:
 class Words:
     """What stands on and below a figure.
 
-    ``caption`` is the whole of it, one paragraph each; ``short_caption`` stands on the figure in its place, if given,
-    and calls the marks' intervals ``intervals``. ``notes`` are lines of text inside a panel, each in the colour of its
-    hue. ``point_label`` labels marks of kind ``point`` that mean something else than the rest; ``legend`` replaces
-    texts of the legend, such as ``invalid``.
+    ``title`` stands above a figure. ``caption`` is the whole of it, one paragraph each;
+    ``short_caption`` stands on the figure in its place, if given, and calls the marks' intervals ``intervals``.
+    ``notes`` are lines of text inside a panel, each in the colour of its hue. ``point_label`` labels marks of kind
+    ``point`` that mean something else than the rest; ``legend`` replaces texts of the legend, such as ``invalid``.
     """
 
+    title: str = ""
     hue_title: str = ""
     caption: tuple[str, ...] = ()
     short_caption: tuple[str, ...] = ()

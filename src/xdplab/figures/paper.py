@@ -23,7 +23,8 @@ from xdplab.figures.styles import Style
 
 LEADING = 1.3  # line height over type size
 SPACE_EMS = 0.33
-CAPTION, X_LABEL = "1 caption", "2 x label"  # from the lower edge up
+BOLD = 0.88  # widths of letters that are not bold, over those of bold ones
+CAPTION, X_LABEL, TITLE = "1 caption", "2 x label", "title"  # from the lower edge up; at the upper one
 
 
 def text_width_in(text: str, size_pt: float) -> float:
@@ -70,6 +71,19 @@ def _caption_height(lines: int, size_pt: float) -> float:
     return (lines * LEADING + 0.5) * size_pt / 72
 
 
+def place_title(sheet: Figure, title: str, style: Style) -> None:
+    """Write the title along the upper edge; it makes the figure higher."""
+    lines = wrap(title, BOLD * (style.width_in - 0.15), style.font_pt)
+    if not title:
+        return
+    sheet.text(
+        0.05 / style.width_in, 1, "\n".join(lines), fontsize=style.font_pt, fontweight="bold", va="top", ha="left",
+        linespacing=LEADING * 0.93, gid=TITLE,
+    )  # fmt: skip
+    if style.height_in is None:
+        sheet.set_figheight(sheet.get_figheight() + _caption_height(len(lines), style.font_pt))
+
+
 def label_axes(sheet: Figure, axes: NDArray[Any], x_label: str, y_label: str, style: Style) -> None:
     """Label a single panel on its axes, several once for all."""
     y_label = "\n".join(wrap(y_label, 0.75 * sheet.get_figheight(), style.font_pt))
@@ -82,14 +96,23 @@ def label_axes(sheet: Figure, axes: NDArray[Any], x_label: str, y_label: str, st
     sheet.text(0.5, 0, x_label, fontsize=style.font_pt, ha="center", va="bottom", gid=X_LABEL)
 
 
-def _reserve_foot(sheet: Figure) -> None:
-    """Keep the panels off caption and x label; their share of the height is known only when the height is."""
-    foot = 0.03
+def _reserve_edges(sheet: Figure) -> None:
+    """Keep panels and legend off title, caption and x label; their shares of the height are known only when that is."""
+    foot, head = 0.03, 0.0
     for text in sorted((text for text in sheet.texts if text.get_gid()), key=lambda text: str(text.get_gid())):
-        text.set_y(foot / sheet.get_figheight())
-        foot += _caption_height(text.get_text().count("\n") + 1, float(text.get_fontsize()))
-    share = foot / sheet.get_figheight()
-    sheet.get_layout_engine().set(rect=(0, share, 1, 1 - share))  # type: ignore[union-attr,call-arg]
+        height = _caption_height(text.get_text().count("\n") + 1, float(text.get_fontsize()))
+        if text.get_gid() == TITLE:
+            text.set_y(1 - 0.03 / sheet.get_figheight())
+            head += height
+        else:
+            text.set_y(foot / sheet.get_figheight())
+            foot += height
+    if head:  # the layout makes room for a legend only where it stands at the edge
+        for legend in sheet.legends:
+            legend.set_bbox_to_anchor((0, 0, 1, 1 - head / sheet.get_figheight()), sheet.transFigure)
+            head += legend.get_window_extent().height / sheet.dpi
+    bottom, top = foot / sheet.get_figheight(), 1 - head / sheet.get_figheight()
+    sheet.get_layout_engine().set(rect=(0, bottom, 1, top - bottom))  # type: ignore[union-attr,call-arg]
 
 
 def _center_labels(sheet: Figure, shown: list[Axes]) -> None:
@@ -151,7 +174,7 @@ def _blank() -> Artist:
 
 def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
     """Lay out, then see to tick labels that touch: break words into lines, else turn them; leave out numbers."""
-    _reserve_foot(sheet)
+    _reserve_edges(sheet)
     sheet.draw_without_rendering()
     tops = [ax.get_ylim()[1] for ax in shown]
     for ax, top in zip(shown, tops, strict=True):

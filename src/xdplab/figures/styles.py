@@ -27,6 +27,7 @@ class Style:
     """``width_in`` is final: the figure is not to be scaled. ``height_in`` is None if the content decides.
 
     ``captioned``: the short caption stands on the figure. In print it does not, as a paper's own caption says that.
+    ``titled``: so does a title, if the figure has one, unless a width was chosen, for a paper, or no caption is wanted.
     ``chosen``: the size is a person's, and is refused where it is too small.
     """
 
@@ -41,6 +42,7 @@ class Style:
     marker_pt: float
     dpi: int
     captioned: bool = False
+    titled: bool = True
     chosen: bool = False
 
 
@@ -119,6 +121,7 @@ def sized(
         width_in=width_in,
         height_in=named.height_in if keeps else None if height is None else inches(height),
         captioned=named.captioned if caption is None else caption,
+        titled=width is None if caption is None else caption,
         chosen=width is not None or height is not None,
     )
 

@@ -39,7 +39,8 @@ class Figure:
     ``choose`` returns rows of the table. ``x``, ``y``, ``hue``, ``panel`` are columns of these rows (several hues or
     panels are one label); ``scale`` divides ``y`` and its interval into the unit of the axis. `each_row` makes a mark
     of each row with a value, ``collect`` may make others. ``{unit}`` in the label of an axis and ``{places}`` in the
-    caption are those of the rows. ``nothing`` says why there is no figure; ``figure`` is its name in the marks.
+    caption are those of the rows. ``nothing`` says why there is no figure; ``figure`` is its name in the marks;
+    ``exact``: a repetition would give the values again.
     """
 
     name: str
@@ -57,6 +58,8 @@ class Figure:
     collect: Collect | None = None
     nothing: str | Callable[[Figure, pd.DataFrame], str] = "nothing of it has been measured"
     figure: str = ""
+    title: str = ""
+    exact: bool = False
 
 
 def view_of(figure: Figure, table: pd.DataFrame) -> View:
@@ -65,11 +68,25 @@ def view_of(figure: Figure, table: pd.DataFrame) -> View:
     marks = (figure.collect or each_row)(figure, rows.loc[rows[figure.y].notna()]) if len(rows) else []
     if not marks:
         raise NotApplicableError(figure.nothing if isinstance(figure.nothing, str) else figure.nothing(figure, rows))
-    content = Content(figure, table, rows, marks_frame(marks))
+    content = Content(figure, table, rows, without_trends(marks_frame(marks), exact=figure.exact))
     caption = tuple(paragraph for part in figure.caption for paragraph in _paragraphs(part, content) if paragraph)
     axes = replace(figure.axes, y_label=figure.axes.y_label.format(unit=_unit(rows)))
     order = figure.order if isinstance(figure.order, Order) else figure.order(content)
-    return View(content.marks, Look(axes, order, replace(figure.words, caption=caption)))
+    return View(content.marks, Look(axes, order, replace(figure.words, title=figure.title, caption=caption)))
+
+
+FEWEST_OF_TREND = 3
+"""Sizes that a line joins at least: two points are no trend."""
+
+
+def without_trends(marks: pd.DataFrame, *, exact: bool) -> pd.DataFrame:
+    """Return marks of which no line joins two points, or, unless they are ``exact``, values that were measured once."""
+    lines = marks["kind"].eq("line")
+    each = marks[lines].groupby(["panel", "hue"], dropna=False)
+    apart = each["x"].transform("nunique") < FEWEST_OF_TREND
+    if not exact:
+        apart |= each["n"].transform("max").astype(float).fillna(1) < 2
+    return marks.assign(kind=marks["kind"].mask(apart.reindex(marks.index, fill_value=False), "point"))
 
 
 def views(figures: Iterable[Figure]) -> dict[str, MakeView]:

@@ -125,7 +125,7 @@ def draw_views(
             continue
         shown = view.marks.drop(columns=["file", "limited_by"]).dropna(axis=1, how="all")
         caption = "\n".join(view.caption)
-        text = f"# {view.look.axes.y_label}\n\n{markdown(shown)}\n{caption}\n"
+        text = f"# {view.look.words.title or view.look.axes.y_label}\n\n{markdown(shown)}\n{caption}\n"
         if output.folder:
             note = write_whole(output.folder / f"{name}.md", text.encode())
             drawn.append(Drawn(name, name, (*files, note)))

@@ -65,7 +65,7 @@ def test_one_command_from_objects_to_tables_and_figures(objects: Path, tmp_path:
     assert (table.groupby("sha256")["processed_insns"].nunique() == 1).all()
     assert table["verify_ns"].notna().all()
     assert "more instructions to process than the limit" in (path / "tables" / "acceptance.md").read_text()
-    for name in ("time", "memory", "loads"):
+    for name in ("time", "memory", "states"):
         assert (path / "figures" / f"{name}.svg").stat().st_size > 1000 or "peak" in said
         assert (path / "figures" / f"{name}.md").exists()
     assert "PREVAIL" in said
@@ -154,7 +154,7 @@ def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: 
 def test_audit_and_figures_take_a_study_s_run_too(tmp_path: Path):
     run = STUDY.start(VerifierRequest(families=("branches",), testbed=False, largest=False, smallest=True), tmp_path)
     assert "trials were not tried yet" in spoken("audit", str(run.directory.path))
-    assert "no figure time: no program has both" in spoken("figures", str(run.directory.path))
+    assert "no figure time: no such program" in spoken("figures", str(run.directory.path))
 
 
 def test_another_run_is_refused(tmp_path: Path):

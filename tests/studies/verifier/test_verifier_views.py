@@ -143,7 +143,6 @@ def test_a_power_law_that_one_program_is_far_from_is_not_drawn():
     assert "fit" in set(drawn("time", rows).marks["kind"])
     rows[5] |= {"verify_ns": 6e6}  # ten times its own: nine of the ten others are still on the line
     assert "fit" not in set(drawn("time", rows).marks["kind"])
-    assert "fit" not in set(drawn("loads", sized()).marks["kind"]), "how many loads were made is a setting"
 
 
 def test_a_caption_speaks_of_lines_and_intervals_where_there_are_some():
@@ -176,14 +175,6 @@ def test_a_kernel_without_values_is_told_with_its_reason():
     assert "Linux 6.18: 11 programs without a value: push_stack() cannot be traced (11)." in found.look.words.caption
     with pytest.raises(NotApplicableError, match=r"cannot be traced"):
         drawn("branches", unknown)
-
-
-def test_loads_are_a_mark_for_each_repetition():
-    """For five loads and one, a mean whose interval reaches half a load is meaningless."""
-    twice = [*sized(loads=5), *sized(loads=1, repetition=2)]
-    marks = drawn("loads", twice).marks
-    assert set(marks["value"]) == {5.0, 1.0}
-    assert marks["low"].isna().all()
 
 
 def test_what_a_logarithmic_axis_leaves_out_is_told():
@@ -220,7 +211,7 @@ def test_a_kernel_has_one_colour_in_all_figures_of_a_run():
 def test_figures_are_drawn_or_say_why_not(tmp_path):
     drawn = {d.name: d for d in draw_views(VIEWS, table(*sized()), FigureFiles(tmp_path), run="r")}
     assert {f.suffix for f in drawn["time"].files} == {".svg", ".pdf", ".png", ".csv", ".md", ".txt", ".tex"}
-    assert "no program" in drawn["prevail-time"].reason
+    assert "no PREVAIL" in drawn["prevail-time"].reason
     with pytest.raises(NotApplicableError):
         VIEWS["time"](table(*sized()).iloc[:0])
 

@@ -16,6 +16,7 @@ BACKEND_WORDS = {"interpreter": "interpreter", "jit": "JIT", "module": "module",
 KINDS = {"host": "host", "uml": "uml", "kvm": "vm"}
 """Name of the figures of each kind of place whose clock is time."""
 
+WHERE = {"host": "on this machine", "uml": "in user-mode Linux", "kvm": "in a guest under KVM"}
 TEMPERATURES = {"": ("warm", "warm"), "-cold": ("cold", "before each call loaded anew and caches evicted")}
 """By the end of a figure's name: how its calls are called, and how they were made."""
 NS, INSTRUCTIONS = "time of a call, ns", "instructions of a call"
@@ -114,6 +115,7 @@ FIGURES = (
             kind="sample", order=_panels, words=UNSEEN, figure="times",
             caption=(f"{{places}}; {how}.", _repetitions, "A maximum bears the index of its call, counted from 0."),
             nothing=f"no call was timed {temperature} in such a place",
+            title=f"Time of a call, {temperature}, {WHERE[name]}",
         )
         for name, kind in KINDS.items()
         for end, (temperature, how) in TEMPERATURES.items()
@@ -121,18 +123,22 @@ FIGURES = (
     Figure(
         "counts", counts, Axes("", INSTRUCTIONS, y_scale="log"), "benchmark", panel=("label",), kind="beside",
         order=_benchmarks, collect=_medians, caption=(WARM, _repetitions), nothing="nothing was counted",
+        title="Instructions of a call, by benchmark and backend", exact=True,
     ),
     Figure(
         "pauses", pauses, Axes("asleep before each call, µs", NS, y_scale="log", share_y=False), "pause",
         order=_panels, collect=_medians, caption=("{places}.", _repetitions, IDLING),
-        nothing="calls after at least two pauses are needed",
+        nothing="calls after at least two pauses are needed", title="Time of a call after a pause",
     ),
     *(
         Figure(
             f"chains-{name}", partial(chains, clock), Axes("links", unit, "log", "log"), "links", panel=("label",),
             order=Order(HUES), collect=_medians, caption=(WARM, _repetitions), nothing=TOO_SHORT, figure="chains",
+            title=f"{what} of a call through a chain of tail calls, by its length", exact=clock == "instructions",
         )
-        for name, clock, unit in (("counts", "instructions", INSTRUCTIONS), ("times", "time", NS))
+        for name, clock, unit, what in (
+            ("counts", "instructions", INSTRUCTIONS, "Instructions"), ("times", "time", NS, "Time"),
+        )
     ),
 )  # fmt: skip
 VIEWS = views(FIGURES)

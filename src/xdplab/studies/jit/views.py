@@ -189,20 +189,28 @@ VALUES_ABOVE = Words(bar_values=True)
 FIGURES = (
     Figure(
         "test_bpf", _all_tests, Axes("number of the test", ONE_RUN, "linear", "log", share_y=False), "number",
-        kind="dot", order=BY_MODE, caption=(_tests_of("the kernel's module test_bpf"), _means),
+        kind="dot", order=BY_MODE,
+        title="The kernel's own tests, interpreted and compiled",
+        caption=(_tests_of("the kernel's module test_bpf"), _means),
     ),
     Figure(
         "classic", _classic_tests,
         Axes("classic test, in the module's order, from 0", ONE_RUN, "linear", "log", share_y=False), "rank",
-        kind="dot", order=BY_MODE, caption=(_tests_of("the kernel's module test_bpf"), _means),
+        kind="dot", order=BY_MODE,
+        title="The kernel's own classic tests, interpreted and compiled",
+        caption=(_tests_of("the kernel's module test_bpf"), _means),
     ),
     Figure(
         "speed-up", _speed_ups, Axes("number of the test", "interpreter by JIT", "linear", "log"), "number", SPEED_UP,
-        kind="dot", order=Order(("classic", "eBPF")), caption=(_tests_of("test_bpf"), _means),
+        kind="dot", order=Order(("classic", "eBPF")),
+        title="What compiling gains, by test",
+        caption=(_tests_of("test_bpf"), _means),
     ),
     Figure(
         "architectures", _architectures, Axes("kind of test", "interpreter by JIT", y_scale="log"), "kind", MEAN,
-        ("label",), kind="beside", order=Order(columns=1, palette=NO_BACKENDS), caption=(_compared, ELBRUS),
+        ("label",), kind="beside", order=Order(columns=1, palette=NO_BACKENDS),
+        title="What compiling gains, by kind of test and place",
+        caption=(_compared, ELBRUS),
         nothing="no place has measured a test of test_bpf in both modes",
     ),
     *(
@@ -210,6 +218,7 @@ FIGURES = (
             f"classes-{name}", partial(_classes, groups),
             Axes("instruction class", "one body, {unit}", y_scale="log", share_x=False), "short", kind="beside",
             order=partial(_groups_in_order, groups),
+            title=f"One instruction, interpreted and compiled: {name}",
             caption=("Difference of two programs of one class by BPF_PROG_TEST_RUN; {places}.",),
         )
         for name, groups in CLASS_FIGURES.items()
@@ -217,21 +226,27 @@ FIGURES = (
     Figure(
         "filters", _filters, Axes("classic filter", ONE_RUN, share_y=False), "short", kind="bar", order=IN_ONE_COLUMN,
         words=VALUES_ABOVE,
+        title="What a classic filter costs, interpreted and compiled",
         caption=("Entering the filter included; on the packet that costs most; {places}.", _without_bar),
     ),
     Figure(
         "traffic", partial(_shares, TRAFFIC, "number", lambda bytes_: bytes_.astype(str) + " bytes of payload"),
         Axes(PACKET_SOCKET, "filter's share of a datagram, %"), "short", kind="bar", order=IN_ONE_COLUMN,
-        words=VALUES_ABOVE, caption=("UDP over loopback, send() to recv(); {places}.", _without_bar),
+        words=VALUES_ABOVE,
+        title="A filter's share of the work for a datagram",
+        caption=("UDP over loopback, send() to recv(); {places}.", _without_bar),
     ),
     Figure(
         "amplified", _amplified, Axes(PACKET_SOCKET, ONE_RUN, y_scale="log", share_y=False), "short", kind="beside",
-        order=IN_ONE_COLUMN, caption=(_sockets, _without_bar),
+        order=IN_ONE_COLUMN,
+        title="What a filter costs, by many packet sockets",
+        caption=(_sockets, _without_bar),
     ),
     Figure(
         "tcp", partial(_shares, TCP, "name", lambda names: names.astype(str).str.split(",").str[0]),
         Axes(PACKET_SOCKET, "filter's share of all work, %"), "short", kind="bar", order=IN_ONE_COLUMN,
         words=VALUES_ABOVE,
+        title="A filter's share of the work for TCP",
         caption=("One TCP connection over loopback, as netperf's tests of these names; {places}.", _without_bar),
     ),
 )  # fmt: skip

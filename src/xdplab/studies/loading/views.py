@@ -203,6 +203,7 @@ def _box(kind: str, choose: Callable[[str, pd.DataFrame], pd.DataFrame], name: s
     return Figure(
         f"{kind}-{name}", partial(choose, clock), axes, kind="sample", scale=1000, order=Order(_HUES), figure=kind,
         caption=(_up_to, *notes, _NOTES[name]), nothing="nothing of the simple program was measured",
+        title=TITLES[kind], exact=name == "counts",
     )  # fmt: skip
 
 
@@ -214,9 +215,15 @@ def _piles(kind: str, name: str) -> Figure:
         f"parts-{kind}-{name}", partial(shares, kind, CLOCKS[name]), axes, order=order, figure="parts",
         caption=("{places}.", _WHOLES[kind], _FORMS, _PIECES, _NOTES[name]),
         nothing=f"no {KIND_WORDS[kind]} was loaded where the clock is {CLOCKS[name]}",
+        title=f"Parts of loading {'a BPF program' if kind == BPF else 'a module'}, by accesses N",
     )  # fmt: skip
 
 
+TITLES = {
+    "simple": "Loading the smallest program: BPF_PROG_LOAD and init_module(2)",
+    "simple-parts": "Verifying and compiling the smallest program",
+    "processes": "Whole processes that load the smallest program",
+}
 _NOTES = {"times": "", "counts": _COUNTED}
 _OWN_TIME = {"times": "", "counts": "A process's own CPU time: it does not wait for its libraries to be read."}
 
@@ -229,19 +236,21 @@ FIGURES = (
         Figure(
             f"total-{name}", partial(total, clock), _by_n(CLOCK_WORDS[clock]), "accesses", "median", scale=1000,
             order=_things, caption=(*_WHOLES.values(), _FORMS, f"Medians of whole loads, {_BARS}.", _NOTES[name]),
-            nothing=f"nothing was loaded where the clock is {clock}", figure="total",
+            nothing=f"nothing was loaded where the clock is {clock}", figure="total", exact=clock == "instructions",
+            title="What loading costs, by accesses N",
         )
         for name, clock in CLOCKS.items()
     ),
     Figure(
-        "memory", memory, _by_n("KiB"), "accesses", "bytes", scale=1024, nothing="no size is known",
+        "memory", memory, _by_n("KiB"), "accesses", "bytes", scale=1024, nothing="no size is known", exact=True,
+        title="Memory in the kernel, by accesses N",
         order=Order(tuple(MEMORY_WORDS.values()), things=_THINGS_IN_MEMORY),
         caption=(f"{{places}}. {_FORMS} {_READ_ONCE}",),
     ),
     Figure(
         "compile", compiling, _by_n("compiling, ms"), scale=1e6, collect=_medians, order=_things,
         caption=("This machine's time; clang for BPF, make of the kernel's headers for a module.", _how_often),
-        nothing="nothing was compiled",
+        nothing="nothing was compiled", title="Time to compile, by accesses N",
     ),
 )  # fmt: skip
 VIEWS = views(FIGURES)

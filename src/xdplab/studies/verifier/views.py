@@ -12,7 +12,7 @@ import pandas as pd
 from xdplab.analysis.intervals import Spread
 from xdplab.figures.caption import because
 from xdplab.figures.marks import Axes, Order, Words
-from xdplab.studies.figure_table import Choose, Collect, Content, Figure, Marks, joined, mark_at, views
+from xdplab.studies.figure_table import Choose, Content, Figure, Marks, joined, mark_at, views
 from xdplab.studies.tables import why_null
 from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.rows import PROGRAM_ID
@@ -77,7 +77,6 @@ def _chosen(*steps: Choose) -> Choose:
 
 
 _sized = _chosen(_linux, _growing)
-_native_sized = _chosen(_linux, _timed, _growing)
 _native_loops = _chosen(_linux, _timed, _loops)
 _loops_once = _chosen(_linux, _loops, _of_one_kernel)
 _one_built = _chosen(_linux, _loops, _one_build)
@@ -104,17 +103,18 @@ def _reasons(figure: Figure, rows: pd.DataFrame) -> list[str]:
 
 def _nothing(figure: Figure, rows: pd.DataFrame) -> str:
     reasons = _reasons(figure, rows)
+    if rows.empty:
+        return "no PREVAIL took part (--prevail PATH)" if figure.name.startswith("prevail") else "no such program"
+    if figure.y == "verify_instructions":
+        return "no guest took part, which counts instructions (--kernel 6.1)"
     why = f": {because(reasons)}" if reasons else ""
-    return f"no program has both {figure.x} and {figure.y}{why}"
+    return f"no program has a value for {figure.axes.x_label} and {figure.axes.y_label}{why}"
 
 
-def _means(figure: Figure, rows: pd.DataFrame, *apart: str) -> Marks:
-    """One mark per program or size: mean over repetitions, with its interval; times always with their verdict.
-
-    ``apart``: columns whose values have marks of their own.
-    """
+def _means(figure: Figure, rows: pd.DataFrame) -> Marks:
+    """One mark per program or size: mean over repetitions, with its interval; times always with their verdict."""
     shown = _labelled(figure, rows)
-    keys = ["panel", "hue", figure.x, "mark", *apart]
+    keys = ["panel", "hue", figure.x, "mark"]
     keys += ["point", "section", "program"] if figure.kind == "point" else []
     marks: Marks = []
     for key, group in shown.groupby(keys, sort=True, dropna=False):
@@ -142,11 +142,6 @@ def _panels(figure: Figure, rows: pd.DataFrame) -> pd.Series:
     generated, corpora = is_generated(rows), rows["corpus"].astype(str)
     several = generated.any() or corpora.nunique() > 1
     return corpora.mask(generated, "generated programs") if several else joined(rows, figure.panel)
-
-
-def _each_repetition(figure: Figure, rows: pd.DataFrame) -> Marks:
-    """One mark per repetition: ``y`` describes the method, and its mean says nothing."""
-    return _means(figure, rows, "repetition")
 
 
 def _means_and_trends(figure: Figure, rows: pd.DataFrame) -> Marks:
@@ -214,49 +209,61 @@ def _count(rows: pd.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A column of the table on the axis ``label``, in whose unit ``scale`` is one."""
+    """A column of the table on the axis ``label``, in whose unit ``scale`` is one; ``title``: in words."""
 
     column: str
     label: str
+    title: str
     scale: float = 1.0
     note: str = ""
+
+    @property
+    def is_time(self) -> bool:
+        return self.column.endswith("_ns")
 
 
 INSNS, ITERATIONS, SIZE = "instructions of the program", "loop iterations N", "size N of the family's program"
 TIME = Quantity(
-    "verify_ns", "verifying, ms", 1e6,
+    "verify_ns", "verifying, ms", "Time to verify", 1e6,
     "Times are of this machine's own kernel: the clock of a guest counts instructions.",
 )  # fmt: skip
 LOADING = Quantity(
-    "load_ns", "loading or running, ms", 1e6,
+    "load_ns", "loading or running, ms", "Time of Linux and PREVAIL", 1e6,
     "Linux: BPF_PROG_LOAD alone, median of several. PREVAIL: one whole process, with its start.",
 )  # fmt: skip
 COUNTED = Quantity(
-    "verify_instructions", "verifier's own instructions, millions", 1e6,
+    "verify_instructions", "verifier's own instructions, millions", "Instructions that verifying executes", 1e6,
     "Guests that count instructions: 1 ns of their clock is one instruction.",
 )  # fmt: skip
-MEMORY = Quantity("memory_bytes", "peak memory, kB", 1e3)
-MEMORY_OF_EACH = replace(MEMORY, note="Linux: what the verifier allocates. PREVAIL: its whole process.")
-CHARGED = Quantity("cgroup_peak_bytes", "peak charged memory, kB", 1e3)
-BRANCHES = Quantity("branches", "branches (push_stack calls)")
-PROCESSED, STATES = Quantity("processed_insns", "processed instructions"), Quantity("total_states", "states made")
-INSTRUCTIONS, LOADS = Quantity("insns", INSNS), Quantity("loads", "loads behind a time")
+MEMORY = Quantity("memory_bytes", "peak memory, kB", "Peak memory of verifying", 1e3)
+MEMORY_OF_EACH = replace(
+    MEMORY,
+    title="Peak memory of Linux and PREVAIL",
+    note="Linux: what the verifier allocates. PREVAIL: its whole process.",
+)
+CHARGED = Quantity("cgroup_peak_bytes", "peak charged memory, kB", "Memory charged while verifying", 1e3)
+BRANCHES = Quantity("branches", "branches (push_stack calls)", "Branches that the verifier keeps for later")
+PROCESSED = Quantity("processed_insns", "processed instructions", "Instructions that the verifier looks at")
+STATES = Quantity("total_states", "states made", "States that the verifier makes")
+INSTRUCTIONS = Quantity("insns", INSNS, "Instructions that the compiler makes")
 COMPILER, FORM_SET, FORM, LABEL, FAMILY = ("compiler",), ("form", "mcpu"), ("form",), ("label",), ("family",)
 ROLLED = "Without rolled loops: their instructions do not grow with N."
 
 
-def _figure(name: str, choose: Choose, of: Quantity, x_label: str, **more: Any) -> Figure:
+def _figure(name: str, choose: Choose, of: Quantity, x_label: str, by: str, **more: Any) -> Figure:
     return Figure(
         name, choose, Axes(x_label, of.label, "log", "log"), y=of.column, scale=of.scale, order=_hues,
+        title=f"{of.title}, {by}", exact=not of.is_time,
         words=Words(legend={"invalid": "not accepted (finding or limit)"}), nothing=_nothing, **more,
     )  # fmt: skip
 
 
-def _by_insns(name: str, choose: Choose, of: Quantity, collect: Collect = _means_and_trends) -> Figure:
+def _by_insns(name: str, choose: Choose, of: Quantity) -> Figure:
     caption = (_how_many, of.note, _intervals, _power_laws, ROLLED, _not_drawn)
     return _figure(
-        name, choose, of, INSNS, x="insns", hue=LABEL, panel=(), kind="point", collect=collect, caption=caption
-    )
+        name, choose, of, INSNS, "by the size of a program", x="insns", hue=LABEL, panel=(), kind="point",
+        collect=_means_and_trends, caption=caption,
+    )  # fmt: skip
 
 
 def _by_n(
@@ -264,7 +271,11 @@ def _by_n(
 ) -> Figure:
     label = SIZE if panel == FAMILY else ITERATIONS
     caption = (_how_many, of.note, _intervals, _not_drawn)
-    return _figure(name, choose, of, label, x="n", hue=hue, panel=panel, collect=_means, caption=caption)
+    by = "by family and size" if panel == FAMILY else f"by iterations of a loop and {_BY[hue]}"
+    return _figure(name, choose, of, label, by, x="n", hue=hue, panel=panel, collect=_means, caption=caption)
+
+
+_BY: dict[tuple[str, ...], str] = {COMPILER: "compiler", LABEL: "kernel"}
 
 
 FIGURES = (
@@ -275,7 +286,6 @@ FIGURES = (
     _by_insns("states", _sized, STATES),
     _by_insns("branches", _sized, BRANCHES),
     _by_insns("counted", _sized, COUNTED),
-    _by_insns("loads", _native_sized, LOADS, _each_repetition),
     _by_n("loops-time", _native_loops, TIME, COMPILER, FORM_SET),
     _by_n("loops-insns", _loops_once, INSTRUCTIONS, COMPILER, FORM_SET),
     _by_n("loops-memory", _native_loops, MEMORY, COMPILER, FORM_SET),
