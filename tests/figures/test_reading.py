@@ -11,7 +11,7 @@ import pytest
 
 from xdplab import analysis, figures
 from xdplab.figures.album import draw_all
-from xdplab.figures.factors import FACTORS, _combined, free_factors
+from xdplab.figures.factors import FACTORS, _combined, free_factors, label_order, levels
 from xdplab.figures.options import FigureFiles
 from xdplab.figures.reading import OF_ONE_TRIAL, READ, REASONS, narrowed, read_narrowed
 from xdplab.studies.kinds import open_run
@@ -97,3 +97,12 @@ def test_null_reasons_stay_null_and_equal_ones_meet() -> None:
     assert list(found) == [REASONS]
     assert found[REASONS].tolist()[0] == found[REASONS].tolist()[2] == '{"access_ns": "a"}'
     assert found[REASONS].isna().tolist() == [False, True, False]
+
+
+def test_an_order_of_programs_that_a_run_gives_is_that_of_hues_and_bars() -> None:
+    """A race's first program stands first, whatever its name."""
+    names = ["new.c", "old.c", "new.c"]
+    trials = pd.DataFrame({"program_name": pd.Categorical(names, ["old.c", "new.c"], ordered=True)})
+    kept = narrowed(trials)
+    assert levels(kept, "program_name") == ["old.c", "new.c"]
+    assert label_order(kept, ["program_name"], alone=True) == ("old.c", "new.c")

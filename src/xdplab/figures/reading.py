@@ -37,7 +37,8 @@ OF_ONE_TRIAL = ("trial_id", "rx_by_queue")
 
 
 def narrowed(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns that figures read, texts as sorted categories; of the reasons of nulls those of figures."""
+    """Return the columns that figures read, texts as sorted categories, unless they are ordered ones already; of the
+    reasons of nulls those of figures."""
     kept = trials[[name for name in trials if name in READ]]
     texts = [str(name) for name in kept if name not in OF_ONE_TRIAL and _is_text(kept[name].dtype)]
     return kept.assign(**{name: _categories(kept[name], _of_figures if name == REASONS else str) for name in texts})
@@ -54,9 +55,9 @@ def read_narrowed(path: Path) -> pd.DataFrame:
 
 
 def _is_text(dtype: object) -> bool:
-    return isinstance(dtype, pd.StringDtype) or (
-        isinstance(dtype, pd.CategoricalDtype) and pd.api.types.is_string_dtype(dtype.categories.dtype)
-    )
+    if isinstance(dtype, pd.CategoricalDtype):
+        return not dtype.ordered and pd.api.types.is_string_dtype(dtype.categories.dtype)
+    return isinstance(dtype, pd.StringDtype)
 
 
 def _categories(texts: pd.Series, change: Callable[[str], str]) -> pd.Categorical:
