@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from xdplab.cli import conduct
+from xdplab.cli.plan import tell_extent
 from xdplab.cli.run import FirstFigure
 from xdplab.errors import FigureError
-from xdplab.plan import load_plan, points_of, schedule
+from xdplab.plan import load_plan, parse_plan, points_of, schedule
 from xdplab.plan.schedule import extent
 from xdplab.run.progress import silent
+from xdplab.studies.traffic.run_files import plan_trials
 
 
 def shown(*seen: tuple[int, float | None]) -> list[str]:
@@ -75,3 +77,16 @@ def test_how_much_a_plan_is() -> None:
     points = len({trial.point.point_id for trial in trials})
     about = f"{points} points, {len(trials)} trials, about "
     assert re.fullmatch(re.escape(about) + r"\d+ s", extent(plan, trials)), "of seconds it says seconds"
+
+
+def test_commands_of_setup_are_quoted_once_and_named_in_each_label(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.c").write_text("int x;")
+    program = {"file": str(tmp_path / "a.c"), "action": "drop", "setup": [["bpftool", "map", "update"]]}
+    plan = parse_plan({"name": "p", "blocks": [{"points": {"mode": ["native", "generic"], "program": program}}]})
+    trials = plan_trials(plan, "shared")
+    tell_extent(plan, trials)
+    (quoted,) = [line for line in capsys.readouterr().out.splitlines() if "bpftool map update" in line]
+    label = quoted.partition(":")[0]
+    assert all(label in str(trial.point) and "bpftool" not in str(trial.point) for trial in trials)

@@ -50,7 +50,7 @@ def test_a_program_that_does_more_loses_the_race_and_the_rest_is_not_measured(la
     assert re.match(r"slow\.bpf\.c is \d\d\.\d+% slower than quick\.bpf\.c \(.*ns per packet; test run \+", answer), (
         answer
     )
-    assert xl.open(run.path).summary()["program name"].tolist() == ["quick.bpf.c", "slow.bpf.c"]
+    assert xl.open(run.path).summary()["program_name"].tolist() == ["quick.bpf.c", "slow.bpf.c"]
 
 
 @pytest.mark.thorough

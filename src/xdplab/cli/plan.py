@@ -22,10 +22,11 @@ from xdplab.resources import shipped
 
 if TYPE_CHECKING:
     import xdplab.plan as plans
-    from xdplab.plan import Trial, reference
+    from xdplab.plan import Trial, factors, reference
     from xdplab.studies.traffic import run_files
 else:
     plans, reference = lazy("xdplab.plan"), lazy("xdplab.plan.reference")
+    factors = lazy("xdplab.plan.factors")
     run_files = lazy("xdplab.studies.traffic.run_files")
 
 PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
@@ -79,7 +80,16 @@ def plan(lab_name: str | None, plan: str, view: PlanView, as_json: bool) -> None
     run_files.require_files(trials)
     show(_each(trials) if view.dry_run else _by_mode(trials), as_json=as_json)
     if not as_json:
-        tell(plans.extent(chosen, trials))
+        tell_extent(chosen, trials)
+
+
+def tell_extent(plan: plans.Plan, trials: Sequence[Trial]) -> None:
+    """Print the size of these trials, and once the commands that labels name by a hash."""
+    tell(plans.extent(plan, trials))
+    setup = factors.BY_COLUMN["setup"]
+    for commands in dict.fromkeys(trial.point.factors()["setup"] for trial in trials):
+        if commands not in (None, "none"):
+            tell(f"{setup.label(commands)}: {commands}")
 
 
 def _each(trials: Sequence[Trial]) -> list[dict[str, Any]]:

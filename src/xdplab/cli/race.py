@@ -14,7 +14,7 @@ import click
 from xdplab.cli.common import NOTHING_VALID, SHARE, echo, in_lab
 from xdplab.cli.conduct import conduct, exit_code
 from xdplab.cli.options import PATH, options_as
-from xdplab.cli.plan import require_labs
+from xdplab.cli.plan import require_labs, tell_extent
 from xdplab.cli.user_program import ProgramSettings, user_program_options
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.lazy import lazy
@@ -22,13 +22,15 @@ from xdplab.programs.spec import WORKLOADS
 
 if TYPE_CHECKING:
     from xdplab.plan import Plan, model
+    from xdplab.run.progress import Observer
+    from xdplab.run.state import RunState
     from xdplab.studies import comparing
-    from xdplab.studies.traffic import kind, runs
+    from xdplab.studies.traffic import kind, run_files, runs
     from xdplab.studies.traffic import race as races
 else:
     model = lazy("xdplab.plan.model")
     comparing, kind = lazy("xdplab.studies.comparing"), lazy("xdplab.studies.traffic.kind")
-    races = lazy("xdplab.studies.traffic.race")
+    races, run_files = lazy("xdplab.studies.traffic.race"), lazy("xdplab.studies.traffic.run_files")
     runs = lazy("xdplab.studies.traffic.runs")
 
 
@@ -127,12 +129,17 @@ def race(
     plan = race_plan((first, second), rules, programs, _two(rules.labs, lab_name))
     require_labs(lab_name, plan)
     with runs.lab_for(lab_name or plan.lab, plan) as lab:
-        run = kind.measured(plan, lab, rules.out) if as_json else kind.TRAFFIC.run(runs.start(plan, lab, rules.out))
-        code = (
-            exit_code(run)
-            if as_json
-            else conduct(run, lambda seen: run.measure_at(runs.InLab(lab), seen), figures=False)
-        )
+        if as_json:
+            run = kind.measured(plan, lab, rules.out)
+            code = exit_code(run)
+        else:
+            run = kind.TRAFFIC.run(runs.start(plan, lab, rules.out))
+
+            def measure(seen: Observer) -> RunState:
+                tell_extent(plan, run_files.run_trials_of(run.directory))
+                return run.measure_at(runs.InLab(lab), seen)
+
+            code = conduct(run, measure, figures=False)
     outcome = races.outcome_of(run.directory)
     if as_json:
         echo(json.dumps({"run": str(run.directory.path), **outcome.to_json()}, indent=1))

@@ -11,7 +11,7 @@ import click
 from xdplab.cli.common import RunPath, in_lab, parse_only, show, tell
 from xdplab.cli.conduct import conduct, conduct_study, exit_code
 from xdplab.cli.options import PATH, Sharing, StudyRun, options_as, sharing_options
-from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs
+from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs, tell_extent
 from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.lazy import lazy
 from xdplab.run.disk import is_locked
@@ -103,7 +103,9 @@ def run(lab_name: str | None, plan: str, new: PlannedRun, sharing: Sharing) -> i
         planned_run = traffic_kind.TRAFFIC.run(runs.start(chosen, lab, new.out, **details))
 
         def measure(seen: Observer) -> RunState:
-            tell(_extent(chosen, planned_run.directory))
+            owed = set(planned_run.state.owed)
+            trials = run_files.run_trials_of(planned_run.directory)
+            tell_extent(chosen, [trial for trial in trials if trial.trial_id in owed])
             early = new.draw and new.extend is None
             return planned_run.measure(FirstFigure(seen, planned_run) if early else seen, sharing.where(lab))
 
@@ -121,11 +123,6 @@ def _extended(path: Path) -> RunDirectory:
         )
     old.require_trust()
     return old
-
-
-def _extent(plan: Plan, run: RunDirectory) -> str:
-    owed = set(read_state(run).owed)
-    return plans.extent(plan, [trial for trial in run_files.run_trials_of(run) if trial.trial_id in owed])
 
 
 class FirstFigure:

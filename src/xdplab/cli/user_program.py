@@ -7,14 +7,21 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import yaml
 
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
-from xdplab.plan.maps import FILE_KINDS
+from xdplab.lazy import lazy
+
+if TYPE_CHECKING:
+    import yaml
+
+    from xdplab import yaml_file
+    from xdplab.plan import maps as contents
+else:
+    yaml, yaml_file, contents = lazy("yaml"), lazy("xdplab.yaml_file"), lazy("xdplab.plan.maps")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,11 +59,11 @@ def filled(given: Sequence[str]) -> dict[str, Any]:
     """
     maps: dict[str, Any] = {}
     for option in given:
-        name, _, contents = option.partition("=")
-        if Path(contents).suffix in FILE_KINDS:
-            entry: Any = contents
+        name, _, text = option.partition("=")
+        if Path(text).suffix in contents.FILE_KINDS:
+            entry: Any = text
         else:
-            key, value = _entry(option, contents)
+            key, value = _entry(option, text)
             entry = [{"key": key, "value": value}]
         if name in maps and not (isinstance(entry, list) and isinstance(maps[name], list)):
             raise PlanError(f"--map {option}: map {name} is given twice", remedy="one file, or entries")
@@ -91,7 +98,7 @@ def _pair(name: str, option: str) -> tuple[str, Any]:
 def _value(name: str, option: str, text: str) -> Any:
     """Return the value as a plan would have it."""
     try:
-        return yaml.safe_load(text)
+        return yaml_file.read_yaml(text)
     except yaml.YAMLError:
         raise PlanError(f"{name} {option}: {text} is no value of a plan") from None
 
