@@ -42,7 +42,7 @@ def test_only_what_varies_is_named_and_latency_only_at_paced_loads() -> None:
     assert varying(trials()) == ["accesses"]
     assert not {"mode", "p50_us"} & set(points_summary(trials()).columns)
     paced = trials().assign(rate_requested_pps=2e4, load="20kpps")
-    assert points_summary(paced).loc[0, "p50_us"] == 9.0
+    assert points_summary(paced).loc[0, "p50_us"] == pytest.approx(9.0)
 
 
 def test_points_are_named_by_what_was_chosen_not_by_what_follows_from_it() -> None:
@@ -55,6 +55,16 @@ def test_points_are_named_by_what_was_chosen_not_by_what_follows_from_it() -> No
 
 def test_the_digits_are_those_that_the_interval_leaves() -> None:
     assert list(for_people(points_summary(trials()))["Mpps"]) == ["7.20 ± 0.50", "2.010 ± 0.025", "0.2"]
+
+
+def test_the_interval_of_a_latency_lies_above_zero_and_holds_its_mean() -> None:
+    far_apart = [10 ** (3 + at % 3) for at in range(len(trials()))]
+    shown = points_summary(trials().assign(latency_p99_ns=far_apart, rate_requested_pps=1e4, verdict="valid"))
+    several = shown[shown["n"].gt(1)]
+    assert len(several)
+    assert (several["p99_us_low"].gt(0) & several["p99_us_low"].lt(several["p99_us"])).all()
+    assert (several["p99_us"] < several["p99_us_high"]).all()
+    assert for_people(shown)["p99 µs"].str.contains("[", regex=False).sum() == len(several)
 
 
 def test_a_run_without_a_trial_has_no_points() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from xdplab.figures.comparing import compare_view
 from xdplab.figures.factors import FACTORS
 from xdplab.figures.marks import COLUMNS, View
 from xdplab.figures.options import FigureFiles
+from xdplab.figures.views_cost import COUNTERS
 
 
 @cache
@@ -158,6 +160,25 @@ def test_what_a_users_program_does_not_have_is_not_said_of_it() -> None:
     both = pd.concat([workload, own.assign(working_set_bytes=pd.NA)], ignore_index=True)
     assert "32 KiB working set" in caption(view("throughput", workload))
     assert "working set" not in caption(view("programs", both))
+
+
+@pytest.mark.parametrize(
+    ("reasons", "told"),
+    [
+        ({"cycles": "the plan asks for no perf pass"}, "passes: [rate, perf]"),
+        (
+            {"cycles": "the plan asks for no perf pass", "program_run_ns": "the plan asks for no bpf_stats pass"},
+            "passes: [rate, bpf_stats, perf]",
+        ),
+        ({"cycles": "this CPU offers no counters to a guest"}, "this CPU offers no counters to a guest"),
+    ],
+)
+def test_why_there_is_no_figure_of_counters_is_what_the_table_says(reasons: dict[str, str], told: str) -> None:
+    trials = synthetic.run(workload="chase", vary={"accesses": [0, 100]}).assign(null_reasons=json.dumps(reasons))
+    trials = trials.assign(**dict.fromkeys((counter.column for counter in COUNTERS), pd.NA))
+    with pytest.raises(NotApplicableError) as refused:
+        view("counters", trials)
+    assert told in str(refused.value)
 
 
 def test_a_series_without_any_access_cost_is_told_of() -> None:

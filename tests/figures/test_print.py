@@ -9,6 +9,7 @@ import pandas as pd
 import seaborn
 import synthetic
 from matplotlib.colors import to_rgb
+from matplotlib.container import ErrorbarContainer
 
 from xdplab.figures.album import draw_all
 from xdplab.figures.catalogue import view
@@ -92,6 +93,19 @@ def test_values_over_bars_have_equal_decimals_and_keep_off_the_interval() -> Non
     words = {text.get_text(): text for text in ax.texts if text.get_gid() == BAR_VALUE}
     assert set(words) == {"2.85", "0.29", "1.48"}
     assert words["1.48"].xy[1] >= 1.483 + 1.4, "above the end of its interval"  # type: ignore[attr-defined]
+
+
+def test_a_value_over_a_bar_keeps_off_every_interval_of_its_bar() -> None:
+    """The interval of a mark upon the bar, and one that leaves the axis."""
+    found = bars({"a": [("x", 1.0, 0.1), ("z", 3.0, 40.0)]}, bar_values=True)
+    beside = {"kind": "point", "panel": "", "hue": "a", "x": "x", "value": 1.5, "low": 1.0, "high": 2.0}
+    ax = sheet_of(draw(View(marks_frame([*found.marks.to_dict("records"), beside]), found.look))).axes[0]
+    lines = [line for bars_of in ax.containers if isinstance(bars_of, ErrorbarContainer) for line in bars_of.lines[2]]
+    intervals = [ax.transData.transform(ends) for line in lines for ends in line.get_segments()]
+    for text in (text for text in ax.texts if text.get_gid() == BAR_VALUE):
+        box = text.get_window_extent()
+        for (x, low), (_, high) in intervals:
+            assert not (box.x0 <= x <= box.x1 and low < box.y1 and box.y0 < high), text.get_text()
 
 
 def test_a_mode_has_one_colour_and_a_program_another() -> None:

@@ -23,6 +23,11 @@ _VALUES = {
 }
 """Column of the summary: a trial's column and its divisor. Latency is shown only at paced loads."""
 
+
+def _is_latency(name: str) -> bool:
+    return _VALUES[name][0].startswith("latency")
+
+
 WORDS = {"mpps": "Mpps", "p50_us": "p50 µs", "p99_us": "p99 µs", "testrun_ns": "test run ns"}
 
 
@@ -53,6 +58,7 @@ def points_summary(trials: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFr
     Rows are ordered by the factors' values, or as the point ids in ``order``.
 
     Rates in Mpps, latencies in µs at paced loads, the test run in ns per packet. Of valid trials only; ``n`` are these.
+    Means and intervals of latencies are geometric, as a latency is drawn: no end is below zero.
     A value that some of them lack has its own, ``p99_us_n``.
     Equal labs that share a run measure the same points: a mean over them would be that of no lab.
     """
@@ -85,9 +91,9 @@ def _of_point(group: pd.DataFrame) -> dict[str, object]:
     valid = group[group["verdict"].eq("valid").fillna(False)]
     cells: dict[str, object] = {"n": len(valid)}
     for name, (column, unit) in _VALUES.items():
-        shown = valid if not column.startswith("latency") else valid[valid["rate_requested_pps"].notna()]
+        shown = valid[valid["rate_requested_pps"].notna()] if _is_latency(name) else valid
         values = shown[column].dropna().astype(float) / unit
-        spread = Spread.of(values) if len(values) else None
+        spread = Spread.of(values, "geometric" if _is_latency(name) else "linear") if len(values) else None
         cells[name] = None if spread is None else spread.mean
         cells[f"{name}_low"], cells[f"{name}_high"] = (None, None) if spread is None else (spread.low, spread.high)
         cells[f"{name}_n"] = spread.n if spread is not None and spread.n < len(valid) else None
@@ -99,7 +105,8 @@ def _of_point(group: pd.DataFrame) -> dict[str, object]:
 
 
 def for_people(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the summary with each value beside its interval: ``7.52 ± 0.31``; null cells stay null.
+    """Return the summary with each value beside its interval: ``7.52 ± 0.31``, of a latency ``61 [12, 310]``; null
+    cells stay null.
 
     A value that not all valid trials have names its own n: ``3.78 ± 0.02 (n = 2)``.
     """
@@ -108,11 +115,11 @@ def for_people(table: pd.DataFrame) -> pd.DataFrame:
         if name.endswith(("_low", "_high", "_n")) and name.rpartition("_")[0] in _VALUES:
             continue
         if name in _VALUES:
-            ends = f"{name}_low", f"{name}_high", f"{name}_n"
+            ends, with_interval = (f"{name}_low", f"{name}_high", f"{name}_n"), _ENDS[_is_latency(name)]
             low, high, n = (table[end] if end in table else pd.Series(math.nan, table.index) for end in ends)
             cells = [
                 cell if cell is None or pd.isna(count) else f"{cell} (n = {count:g})"
-                for cell, count in zip(map(_with_interval, table[name], low, high), n, strict=True)
+                for cell, count in zip(map(with_interval, table[name], low, high), n, strict=True)
             ]
             shown[WORDS[name]] = pd.Series(cells, table.index, dtype="object")
         else:
@@ -129,6 +136,18 @@ def _with_interval(mean: float | None, low: float | None, high: float | None) ->
         return three_digits(mean)
     digits = max(0, 1 - math.floor(math.log10(half)))
     return f"{mean:.{digits}f} ± {half:.{digits}f}"
+
+
+def _with_ends(mean: float | None, low: float | None, high: float | None) -> str | None:
+    """Return the mean with the ends of its interval, which lie at unequal distances from it."""
+    if mean is None or math.isnan(mean):
+        return None
+    if low is None or high is None or math.isnan(high - low) or low == high:
+        return three_digits(mean)
+    return f"{three_digits(mean)} [{three_digits(low)}, {three_digits(high)}]"
+
+
+_ENDS = {False: _with_interval, True: _with_ends}
 
 
 def constant_words(trials: pd.DataFrame, names: Sequence[str]) -> str:

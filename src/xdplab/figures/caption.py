@@ -6,6 +6,7 @@ The whole caption goes into a text file beside the figure; on it stand the few w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
@@ -188,6 +189,20 @@ def _one_count(shown: pd.DataFrame) -> str:
     alone = [(side, int(judged[other].isna().sum())) for side, other in whose]
     parts = [f"{count} of {many(len(judged), 'trial')}: {side}" for side, count in alone if count]
     return f"One count only ({'; '.join(parts)})." if parts else ""
+
+
+_NO_PASS = re.compile(r"the plan asks for no (\w+) pass")
+
+
+def why_null(trials: pd.DataFrame, columns: Iterable[str]) -> str:
+    """Return why none of these columns has a value, ``: reason``, or the passes that a plan lacks for them."""
+    texts = map(str, trials["null_reasons"].dropna().unique()) if "null_reasons" in trials else ()
+    of_rows = [json.loads(text) for text in texts]
+    reasons = dict.fromkeys(one[name] for one in of_rows for name in columns if name in one)
+    lacking = sorted({match[1] for match in map(_NO_PASS.match, reasons) if match})
+    if lacking:
+        return f": the plan asks for no {' and no '.join(lacking)} pass; add passes: [rate, {', '.join(lacking)}]"
+    return f": {'; '.join([*reasons][:MOST_REASONS])}" if reasons else ""
 
 
 MADE_OF = {"an_access_ns": "access_ns"}

@@ -11,6 +11,7 @@ import pandas as pd
 from xdplab.analysis.series import SERIES, key_of, rows_where, settled, with_baselines
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import views, views_cost, views_harness, views_traffic
+from xdplab.figures.caption import why_null
 from xdplab.figures.factors import (
     ALIASES,
     FACTORS,
@@ -53,8 +54,11 @@ class FigureEntry:
     across: tuple[str, ...] = ()
 
 
+NO_ACCESSES = "no program with a known number of accesses: a plan's `workload` has one"
+
+
 def _by_accesses(trials: pd.DataFrame, value: str) -> pd.DataFrame:
-    counted = only(trials, trials["accesses"].notna(), "no program with a known number of accesses")
+    counted = only(trials, trials["accesses"].notna(), NO_ACCESSES)
     return _lines(need(with_baselines(counted), value, f"no trial has {value}"), value)
 
 
@@ -72,14 +76,14 @@ def _throughput(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, 
     value = value or "forwarded_pps"
     rows = _by_accesses(_at_max(trials), value)
     if rows["accesses"][views.is_believable(rows, value)].nunique() < 2:
-        raise NotApplicableError("only one N was measured: there is nothing to draw it against")
+        raise NotApplicableError("only one N was measured: a plan's `accesses` takes several")
     return rows, value
 
 
 def _baseline(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     value = value or "forwarded_pps"
     trials = _at_max(trials)
-    rows = only(trials, trials["accesses"].eq(0), "N = 0 was not measured")
+    rows = only(trials, trials["accesses"].eq(0), "N = 0 was not measured: add 0 to `accesses`")
     return _mixes_as_sizes(need(rows, value, f"no trial of N = 0 has {value}")), value
 
 
@@ -100,7 +104,11 @@ def _at_max(trials: pd.DataFrame) -> pd.DataFrame:
 
 def _programs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     value = value or "forwarded_pps"
-    only(trials, trials["accesses"].isna() & trials["program_name"].notna(), "no program of the user's own")
+    only(
+        trials,
+        trials["accesses"].isna() & trials["program_name"].notna(),
+        "no program of the user's own was measured: a plan's `program` names one",
+    )
     rows = _at_max(trials)
     rows = rows.assign(program=views.program_labels(rows))
     return need(rows, value, f"no trial has {value}"), value
@@ -110,10 +118,11 @@ BUSY = ("cpu_busy_cores", "host_busy_cores")
 
 
 def _busy(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    for name in [value] if value else BUSY:
+    names = [value] if value else BUSY
+    for name in names:
         if trials[name].notna().any():
             return _by_accesses(_at_max(trials), name), name
-    raise NotApplicableError("CPU use was not measured")
+    raise NotApplicableError(f"CPU use was not measured{why_null(trials, names[-1:])}")
 
 
 def _service_time(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
@@ -124,8 +133,8 @@ def _service_time(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame
 def _access_cost(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     """Keep each series' largest N: there, the cost of one access (access_ns / N) is most precise."""
     trials = _at_max(trials)
-    counted = only(trials, trials["accesses"].gt(0), "no trial has accesses")
-    need(counted, "access_ns", "no trial has access_ns (see null_reasons)")
+    counted = only(trials, trials["accesses"].gt(0), "no program with accesses was measured")
+    need(counted, "access_ns", "no trial has access_ns")
     held = key_of(counted, SERIES)
     largest = counted["accesses"].where(counted["access_ns"].notna()).groupby(held).transform("max")
     largest = largest.fillna(
@@ -144,25 +153,30 @@ LOADLESS = tuple(name for name in SERIES if name not in ("load", "rate_requested
 
 def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     """Show three quantiles for a single N, and two where several N need the hues."""
-    stamped = only(trials, trials["latency_p50_ns"].notna(), "latency was not measured: no stamped frame came back")
+    absent = f"latency was not measured{why_null(trials, ['latency_p50_ns'])}"
+    stamped = only(trials, trials["latency_p50_ns"].notna(), absent)
     key = key_of(stamped, (*LOADLESS, "accesses"))
     headline = key.isin(key[stamped["rate_requested_pps"].notna()])
-    rows = only(stamped, headline, "at maximum load the round trip is queueing: add a paced load to the plan")
+    rows = only(
+        stamped, headline, "at maximum load the round trip is queueing: add a paced load, `load: [max, 20kpps]`"
+    )
     only(rows, views_traffic.reached(rows) & rows["rate_requested_pps"].notna(), "no paced load was reached")
     one = rows["accesses"].nunique() <= 1
     return views_traffic.melted_latency(rows, ("p50", "p99", "p99.9") if one else ("p50", "p99")), "latency_ns"
 
 
 def _counters(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    counted = only(trials, trials["accesses"].notna(), "no program with a known number of accesses")
+    counted = only(trials, trials["accesses"].notna(), NO_ACCESSES)
     rows = views_cost.melted_counters(with_baselines(_at_max(counted)))
-    need(rows, "counter_value", "no counter has a value on this machine (see null_reasons)")
+    if not views.is_believable(rows, "counter_value").any():
+        why = why_null(trials, [counter.column for counter in views_cost.COUNTERS])
+        raise NotApplicableError(f"no counter has a value{why}")
     return _lines(rows, "counter_value"), "counter_value"
 
 
 def _evenness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     """Keep the smallest N: it shows the steering best."""
-    several = only(trials, trials["queues"].gt(1), "only one queue was used")
+    several = only(trials, trials["queues"].gt(1), "only one queue was used: a plan's `queues` takes more")
     least = several["accesses"].min()
     rows = several if pd.isna(least) else several[several["accesses"].eq(least).fillna(False).astype(bool)]
     queues = views_traffic.melted_queues(rows)

@@ -396,7 +396,8 @@ KINDS: dict[str, Callable[[Series, Look], None]] = {
 
 def settle_values(ax: Axes) -> None:
     """Give the values above a panel's bars equal decimals and a place on the axis: three digits for the greatest, and
-    more where another one would be 0 that is not."""
+    more where another one would be 0 that is not. They stand above all marks of their bar, or beside an interval that
+    leaves no room above it."""
     texts = [text for text in ax.texts if text.get_gid() == BAR_VALUE]
     values = [abs(float(text.get_text())) for text in texts]
     most, least = max(values, default=0.0), min(filter(None, values), default=0.0)
@@ -407,24 +408,41 @@ def settle_values(ax: Axes) -> None:
     for text in texts:
         assert isinstance(text, Annotation)
         text.set_text(f"{float(text.get_text()):.{decimals}f}")
-        x, top = text.xy
-        text.xy = (x, min(top, high - VALUE_ROOM * (high - low)))
+        x, highest = text.xy[0], high - VALUE_ROOM * (high - low)
+        top = max([text.xy[1], *_tops(ax, x)])
+        text.xy = (x, min(top, highest))
+        if top > highest:
+            text.set_horizontalalignment("left")
+            text.xyann = (mpl.rcParams["lines.markersize"], 0)
+
+
+def _tops(ax: Axes, x: float) -> Iterator[float]:
+    """Yield where markers and intervals at ``x`` end."""
+    yield from (top for bars in _intervals(ax) for (at, _), (_, top) in bars.get_segments() if np.isclose(at, x))
+    for line in (line for line in ax.lines if line.get_marker() not in (None, "", "None")):
+        marks = np.column_stack([np.asarray(ends, dtype=float) for ends in line.get_data()])
+        yield from (float(y) for at, y in marks if np.isclose(at, x))
+
+
+def _intervals(ax: Axes) -> Iterator[Any]:
+    """Yield the lines of intervals, a collection for each series."""
+    for container in ax.containers:
+        yield from container.lines[2] if isinstance(container, ErrorbarContainer) else ()
 
 
 def mark_cut_intervals(ax: Axes) -> bool:
     """Put an arrow head where an interval goes on beyond the axis, inside it; return whether any does."""
     low, high = ax.get_ylim()
     cut = False
-    for container in ax.containers:
-        for bars in container.lines[2] if isinstance(container, ErrorbarContainer) else ():
-            for (x, bottom), (_, top) in bars.get_segments():
-                for end, beyond, marker in ((low, bottom < low, CARETDOWN), (high, top > high, CARETUP)):
-                    if beyond:
-                        ax.plot(
-                            x, end, marker=marker, color=bars.get_color()[0], clip_on=False, zorder=4, gid=CUT,
-                            transform=bars.get_transform(),
-                        )  # fmt: skip
-                        cut = True
+    for bars in _intervals(ax):
+        for (x, bottom), (_, top) in bars.get_segments():
+            for end, beyond, marker in ((low, bottom < low, CARETDOWN), (high, top > high, CARETUP)):
+                if beyond:
+                    ax.plot(
+                        x, end, marker=marker, color=bars.get_color()[0], clip_on=False, zorder=4, gid=CUT,
+                        transform=bars.get_transform(),
+                    )  # fmt: skip
+                    cut = True
     return cut
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from xdplab.analysis.series import rows_where, valid
 from xdplab.errors import NotApplicableError
-from xdplab.figures.caption import caption, short_caption
+from xdplab.figures.caption import MADE_OF, caption, short_caption, why_null
 from xdplab.figures.factors import FACTORS, FigureRequest, free_factors, label_column, label_order, levels, title_of
 from xdplab.figures.marks import Axes, Look, Order, Scale, View, collect, marks_frame
 from xdplab.plan.factors import of_program
@@ -216,9 +216,9 @@ def busy(request: FigureRequest) -> View:
 
 
 def need(trials: pd.DataFrame, column: str, otherwise: str) -> pd.DataFrame:
-    """Return ``trials``, or raise NotApplicableError saying what none of them has."""
+    """Return ``trials``, or raise NotApplicableError saying what none of them has, and why."""
     if not is_believable(trials, column).any():
-        raise NotApplicableError(otherwise)
+        raise NotApplicableError(otherwise + why_null(trials, [MADE_OF.get(column, column)]))
     return trials
 
 

@@ -127,7 +127,7 @@ def relative_rates(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the trials of points that several labs measured, with ``lab_ratio``: rate / mean of the labs' means."""
     rows = in_several_labs(trials)
     if rows.empty:
-        raise NotApplicableError("no point was measured in several labs")
+        raise NotApplicableError("no point was measured in several labs: `xdplab run PLAN --labs A,B` does it")
     means = rows.groupby(["point_id", "lab"])["forwarded_pps"].mean().groupby("point_id").mean()
     return rows.assign(lab_ratio=rows["forwarded_pps"] / rows["point_id"].astype("str").map(means))
 

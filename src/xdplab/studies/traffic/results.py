@@ -26,7 +26,8 @@ def tables(run: Run[Any]) -> dict[str, Table]:
     alike = constant_words(trials, varying(trials))
     title = f"{many(trials['point_id'].nunique(), 'point')}, mean ± half of its 95 % interval over n valid repetitions"
     points = points_summary(trials, race.side_order(run.directory) if is_race(run) else ())
-    return {"points": Table(f"{title}; {alike}", for_people(points), points)}
+    latencies = "; latencies: geometric mean [its interval]" if "p50_us" in points else ""
+    return {"points": Table(f"{title}{latencies}; {alike}", for_people(points), points)}
 
 
 def summary(run: Run[Any]) -> list[str]:
