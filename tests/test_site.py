@@ -93,6 +93,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that looks like the checkout, to write into."""
     shutil.copytree(ROOT / "results/sample", tmp_path / "results/sample")
     (tmp_path / "plans").symlink_to(ROOT / "plans")
+    (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
     (tmp_path / "build").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
@@ -125,7 +126,6 @@ def test_the_python_of_the_pages_runs(page: str, name: str, checkout: Path) -> N
 @pytest.mark.lab
 def test_the_tutorial_from_its_first_command_to_its_report(checkout: Path) -> None:
     """As a reader would: every block in order, in one shell, after the set-up."""
-    (checkout / "a.bpf.c").write_text(fenced("use/tutorial.md", "c")[0])
     blocks = [block for block in fenced("use/tutorial.md", "bash") if "make setup" not in block]
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-ex", "-c", "\n".join(blocks)], env=env, capture_output=True, text=True)

@@ -14,7 +14,8 @@ from tests.end_to_end.conftest import needs_root, xdplab
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, pytest.mark.nightly, needs_root]
 
-TUTORIAL = Path(__file__).resolve().parents[2] / "docs/use/tutorial.md"
+ROOT = Path(__file__).resolve().parents[2]
+TUTORIAL = ROOT / "docs/use/tutorial.md"
 POINT_ROW = r"^{first} +\d+ +[\d.]+ ± [\d.]+ "
 
 
@@ -47,9 +48,9 @@ def test_the_first_hour_from_doctor_to_a_page_for_a_colleague(lab_name: str, tmp
     compared = said("compare", str(first), str(again), codes=(0, 1, 2))
     assert re.search(r"^Answer: (equivalent|differs|undecided)", compared, re.MULTILINE), compared
 
-    (tmp_path / "a.bpf.c").write_text(blocks("c")[0])
-    (sed,) = (block for block in blocks("bash") if block.startswith("sed "))
-    subprocess.run(["bash", "-e", "-c", sed], cwd=tmp_path, check=True)
+    (copies,) = (block for block in blocks("bash") if block.startswith("cp "))
+    (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
+    subprocess.run(["bash", "-e", "-c", copies], cwd=tmp_path, check=True)
     (race,) = (line for line in "".join(blocks("bash")).splitlines() if line.startswith("xdplab race"))
     words = race.removeprefix("xdplab ").removesuffix(" || true").split()
     raced = said(*words, codes=(0, 1, 2))
