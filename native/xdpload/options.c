@@ -55,6 +55,8 @@ static const struct option_row ROWS[] = {
      "entries of a map of data, put in by `fill`: FILE has all keys, then all values"},
     {"keep-pins", NULL, NULL, option_flag, AT(keep_pins), 0, 0,
      "share maps pinned by name in /sys/fs/bpf; without it they are not pinned, and begin empty"},
+    {"zero-seed", NULL, NULL, option_flag, AT(zero_seed), 0, 0,
+     "hash maps without the kernel's random seed: which keys share a chain is the same in each boot"},
     {"share-maps", "ID,ID,...", NULL, option_text, AT(share_maps), 0, 0,
      "use these maps, in the object's order, and load without attaching: for `exchange` in their owner"},
     {"max-entries", "MAP=N|cpus", NULL, add_setting, AT(max_entries), 0, 0,

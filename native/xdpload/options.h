@@ -26,6 +26,7 @@ struct options {
     enum mode mode;
     bool count_actions;
     bool keep_pins;
+    bool zero_seed;
     struct settings also; // names alone
     struct settings map;
     struct settings entries;

@@ -202,6 +202,8 @@ static void share_maps(struct bpf_object *object, const char *ids) {
 void load_program(struct program *program, const struct options *options, int ifindex) {
     set_constants(program->object, &options->rodata);
     resize_maps(program->object, &options->max_entries);
+    if (options->zero_seed)
+        zero_seeds(program->object);
     if (options->mode == MODE_OFFLOAD)
         bind_to_device(program, ifindex);
     if (options->share_maps)

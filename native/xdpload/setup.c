@@ -45,6 +45,16 @@ void resize_maps(struct bpf_object *object, const struct settings *settings) {
     }
 }
 
+void zero_seeds(struct bpf_object *object) {
+    struct bpf_map *map;
+    bpf_object__for_each_map(map, object) {
+        enum bpf_map_type type = bpf_map__type(map);
+        if (type == BPF_MAP_TYPE_HASH || type == BPF_MAP_TYPE_PERCPU_HASH || type == BPF_MAP_TYPE_LRU_HASH ||
+            type == BPF_MAP_TYPE_LRU_PERCPU_HASH)
+            bpf_map__set_map_flags(map, bpf_map__map_flags(map) | BPF_F_ZERO_SEED);
+    }
+}
+
 struct content {
     char *bytes;
     size_t length;

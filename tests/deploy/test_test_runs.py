@@ -10,7 +10,7 @@ from veth_pair import VethLab
 
 from xdplab.deploy.xdp import PortFrame, XdpLoader, XdpRequest, attach
 from xdplab.errors import ProgramError
-from xdplab.studies.traffic.test_frames import TestFrames
+from xdplab.studies.test_frames import TestFrames
 from xdplab.studies.traffic.testruns import run_frames
 
 pytestmark = pytest.mark.root

@@ -10,21 +10,21 @@ import pytest
 
 from xdplab.errors import HostError, LabError, MissingToolError, ResultsWarning
 from xdplab.labs import cache
-from xdplab.labs.vm import architectures, archive, foreign, initramfs, kernels
+from xdplab.labs.vm import architectures, archive, console, initramfs, kernels
 
-_LOOP = foreign._INIT.read_text().partition("cd /tmp\n")[2].replace("poweroff -f", "exit")
+_LOOP = console.INIT.read_text().partition("cd /tmp\n")[2].replace("poweroff -f", "exit")
 """The guest's first script, after the root file system is there."""
 
 
 @pytest.fixture
 def guest(tmp_path: Path):
-    made = foreign.ForeignGuest("vm:test", ["sh", "-c", f"cd '{tmp_path}'\n{_LOOP}"], ())
+    made = console.ConsoleGuest("vm:test", ["sh", "-c", f"cd '{tmp_path}'\n{_LOOP}"], ())
     made.await_up()
     yield made
     made.close()
 
 
-def test_a_command_returns_its_output_and_its_exit_code(guest: foreign.ForeignGuest) -> None:
+def test_a_command_returns_its_output_and_its_exit_code(guest: console.ConsoleGuest) -> None:
     done = guest.run(["sh", "-c", "cat; echo 'two  words' >&2; exit 3"], stdin=b"'a'\n\0b\xff", check=False)
     assert (done.exit_code, done.stdout, done.stderr) == (3, b"'a'\n\0b\xff", b"two  words\n")
     assert guest.run(["printf", "%s|", "it's", "$HOME", "a  b"]).text == "it's|$HOME|a  b|"
@@ -32,19 +32,19 @@ def test_a_command_returns_its_output_and_its_exit_code(guest: foreign.ForeignGu
         guest.run(["false"])
 
 
-def test_what_is_long_comes_whole_both_ways(guest: foreign.ForeignGuest) -> None:
+def test_what_is_long_comes_whole_both_ways(guest: console.ConsoleGuest) -> None:
     content = bytes(range(256)) * 300
     assert guest.run(["cat"], stdin=content).stdout == content
 
 
-def test_a_file_is_put_and_got(guest: foreign.ForeignGuest, tmp_path: Path) -> None:
+def test_a_file_is_put_and_got(guest: console.ConsoleGuest, tmp_path: Path) -> None:
     path = tmp_path / "below" / "file"
     guest.put(b"content", str(path), mode=0o750)
     assert path.stat().st_mode & 0o777 == 0o750
     assert guest.get(str(path)) == b"content"
 
 
-def test_a_command_that_hangs_ends_the_guest_and_says_so(guest: foreign.ForeignGuest) -> None:
+def test_a_command_that_hangs_ends_the_guest_and_says_so(guest: console.ConsoleGuest) -> None:
     with pytest.raises(HostError, match="has not answered in time") as lost:
         guest.run(["sleep", "60"], deadline_s=0.3)
     assert "--resume" in str(lost.value.remedy)
@@ -53,26 +53,26 @@ def test_a_command_that_hangs_ends_the_guest_and_says_so(guest: foreign.ForeignG
 
 
 def test_a_guest_that_has_fallen_asleep_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign, "NUDGE_S", 0.1)
+    monkeypatch.setattr(console, "NUDGE_S", 0.1)
     empty = "printf '' | gzip -c | base64"
     says = "echo xdplab:up; read a; echo xdplab:more; read a; read nudge; echo 'xdplab:exit 0'; "
     says += f"{empty}; echo xdplab:err; {empty}; echo xdplab:end; cat >/dev/null"
-    guest = foreign.ForeignGuest("vm:test", ["sh", "-c", says], ())
+    guest = console.ConsoleGuest("vm:test", ["sh", "-c", says], ())
     guest.await_up()
     assert guest.run(["true"], deadline_s=5.0).ok
     guest.close()
 
 
 def test_the_line_that_wakes_a_guest_changes_nothing(
-    guest: foreign.ForeignGuest, monkeypatch: pytest.MonkeyPatch
+    guest: console.ConsoleGuest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign, "NUDGE_S", 0.1)
+    monkeypatch.setattr(console, "NUDGE_S", 0.1)
     assert guest.run(["sh", "-c", "sleep 0.5; cat; echo done"], stdin=b"in\n").text == "in\ndone\n"
     assert guest.run(["echo", "next"]).text == "next\n"
 
 
 def test_a_guest_that_does_not_boot_shows_its_last_line() -> None:
-    guest = foreign.ForeignGuest("vm:test", ["sh", "-c", "echo one; printf 'Kernel panic: no init'"], ())
+    guest = console.ConsoleGuest("vm:test", ["sh", "-c", "echo one; printf 'Kernel panic: no init'"], ())
     with pytest.raises(LabError, match=r"the guest has ended; its console's last line: Kernel panic: no init"):
         guest.await_up()
     guest.close()
@@ -80,7 +80,7 @@ def test_a_guest_that_does_not_boot_shows_its_last_line() -> None:
 
 def test_damage_on_the_console_is_no_result() -> None:
     says = "echo xdplab:up; read a; echo xdplab:more; read a; echo 'xdplab:exit 0'; echo AAAA; echo xdplab:err"
-    guest = foreign.ForeignGuest("vm:test", ["sh", "-c", says], ())
+    guest = console.ConsoleGuest("vm:test", ["sh", "-c", says], ())
     guest.await_up()
     with pytest.raises(HostError, match="what came over the console is damaged"):
         guest.run(["true"])

@@ -52,5 +52,6 @@ RECORDED = {
         Recorded("loading", "study loading --smallest", alone=False),
         Recorded("jit", "study jit --smallest", alone=False),
         Recorded("offload", "study offload --smallest", alone=False),
+        Recorded("cost", "cost array:10 --mode test_run", alone=False),
     )
 }

@@ -13,7 +13,7 @@ from xdplab.errors import PlanError
 from xdplab.generators import XDPGEN
 from xdplab.plan import Plan, Point, parse_plan, points_of, schedule
 from xdplab.plan.imix import SIMPLE, cycle_of
-from xdplab.studies.traffic.prepare import program_of
+from xdplab.programs.spec import program_of
 from xdplab.studies.traffic.run_files import why_not_sliced
 from xdplab.yaml_file import read_yaml
 

@@ -37,6 +37,7 @@ VERBS = {
     "restore": Verb("lab", "restore", "Restore the settings of both ends of the lab's link."),
     "search": Verb("search", "search", "Search every point of PLAN: MRR, NDR and PDR by MLRsearch, latency."),
     "race": Verb("race", "race", "Which is faster, A or B? They take turns in one run until the answer is known."),
+    "cost": Verb("cost", "cost", "Count what a packet costs in PROGRAM: instructions by source line; a gate."),
     "calibrate": Verb(
         "selftest", "calibrate", "How much do equal runs of this machine differ? Is it fit to compare runs?"
     ),

@@ -12,7 +12,7 @@ from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from xdplab import compiler
-    from xdplab.plan import factors, maps
+    from xdplab.plan import ProgramFactors, factors, maps
 else:
     compiler = lazy("xdplab.compiler")
     factors, maps = lazy("xdplab.plan.factors"), lazy("xdplab.plan.maps")
@@ -175,6 +175,33 @@ class UserProgram:
     def canonical(self) -> dict[str, Any]:
         """Return every field, in a fixed order."""
         return asdict(self)
+
+
+def program_of(program: ProgramFactors) -> ProgramSpec | UserProgram:
+    """Turn a point's program factors into what `programs` builds. Raises PlanError."""
+    if program.file is not None:
+        return UserProgram(
+            file=program.file,
+            section=program.section,
+            action=program.action,
+            rodata=dict(program.rodata),
+            setup=program.setup,
+            frames=program.frames,
+            function=program.function,
+            cflags=program.cflags,
+            maps=maps.as_given(program.maps),
+            pinned=program.pinned,
+            setup_files=dict(program.setup_files),
+        )
+    return ProgramSpec(
+        workload=program.workload or "array",
+        accesses=program.accesses or 0,
+        op=program.op or "read",
+        form=program.form or "bounded",
+        working_set_bytes=program.working_set_bytes,
+        map_type=program.map_type,
+        action=program.action or "tx",
+    )
 
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:

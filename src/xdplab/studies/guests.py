@@ -18,9 +18,10 @@ from xdplab.errors import HostError, LabError, LabInUseError, MissingToolError, 
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, require_name, use_lab
 from xdplab.labs.base import HOST, MITIGATED, OWN_KERNEL, Clock
-from xdplab.labs.vm import foreign, kernels
+from xdplab.labs.vm import counted, foreign, kernels
 from xdplab.labs.vm.architectures import Architecture, parted
 from xdplab.lazy import lazy
+from xdplab.resources import cache_root
 from xdplab.run.waiting import WAITS
 from xdplab.studies.places import Place, is_foreign
 
@@ -38,6 +39,8 @@ else:  # only some studies build something for a guest
 MOST_GUESTS = 4
 """Number of counting guests of one kernel side by side; a further study waits for one of them."""
 
+CountedGuest = counted.CountedGuest
+_COUNTER = "costplugin"
 MODULES = Path("/lib/modules")
 _LOOK_S = 0.5
 _WITH_GUEST = ("vm", "uml")
@@ -236,6 +239,23 @@ def place_of(name: str, modules: Iterable[str] = (), tools: Iterable[Path] = ())
         if lab.clock is None:
             raise UnsupportedError(f"{name}: {lab.label}", remedy=f"{name.removesuffix(':functional')}:count counts")
         yield _in(name, lab, lab.clock)
+
+
+@contextmanager
+def counted_place(
+    name: str, programs: Iterable[str], files: Mapping[str, bytes], folder: Path
+) -> Iterator[tuple[Place, CountedGuest]]:
+    """Give a guest of the place ``vm:KERNEL`` whose instructions are counted, with C tools and files inside.
+
+    ``folder`` is for what is counted. Raises as `counted.booted` does, HostError for a tool that does not build.
+    """
+    cache = str(cache_root() / "native")
+    tools = {tool: Path(native.build_tool(LocalHost(), tool, cache)) for tool in (_COUNTER, *programs)}
+    plugin = tools.pop(_COUNTER)
+    with counted.booted(name.removeprefix("vm:"), counted.GuestContent(plugin, tools, files), folder) as guest:
+        release = guest.kernel.release
+        place = Place(name, guest.host, "instructions", release, _label(name, release, "instructions"), guest.around)
+        yield place, guest
 
 
 def require_kernel(name: str) -> None:

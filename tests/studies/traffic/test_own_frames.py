@@ -10,7 +10,7 @@ from tests.generators.echo_dut import ip_at, udp_at, udp_sum
 
 from xdplab.formats.pcap import flow_of
 from xdplab.plan import Point, parse_plan, points_of
-from xdplab.studies.traffic.test_frames import MOST_FRAMES, choose, frames_of
+from xdplab.studies.test_frames import MOST_FRAMES, choose, frames_of
 
 MACS = {"src_mac": "02:00:00:00:00:01", "dst_mac": "02:00:00:00:00:02"}
 

@@ -49,7 +49,7 @@ def modules(tree: Path) -> bytes:
 
     Raises LabError for a kernel that has one of them neither as a module nor built in.
     """
-    files = _closure(tree, BOOT)
+    files = closure(tree, BOOT)
     entries = [("modules", _FOLDER, b"")]
     for number, path in enumerate(files):
         entries.append((f"modules/{number:02}-{_stem(path)}.ko", _FILE, plain(path)))
@@ -101,7 +101,7 @@ def secret(files: Mapping[str, bytes]) -> bytes:
     return _cpio([*((name, _FOLDER, b"") for name in folders), *((n, _SECRET, files[n]) for n in files)])
 
 
-def _closure(tree: Path, names: Iterable[str]) -> list[Path]:
+def closure(tree: Path, names: Iterable[str]) -> list[Path]:
     """Return the files of ``names`` and of their dependencies, dependencies first."""
     needs: dict[str, tuple[str, list[str]]] = {}
     for line in (tree / "modules.dep").read_text().splitlines():

@@ -16,7 +16,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.base import CommandRunner
 from xdplab.hosts.tool import ANSWER_S
 from xdplab.plan.schedule import SLICES_S
-from xdplab.studies.traffic.test_frames import TestFrames
+from xdplab.studies.test_frames import TestFrames
 from xdplab.studies.traffic.testruns import run_frames
 from xdplab.studies.trial_facts import Missing, TestRuns
 

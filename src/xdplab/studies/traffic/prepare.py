@@ -17,14 +17,13 @@ from xdplab.generators import XDPGEN, Adapter, Installed, installed
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs import Lab
 from xdplab.plan import Point, ProgramFactors
-from xdplab.plan.maps import as_given
 from xdplab.plan.points import content_sha256, file_sha256
 from xdplab.programs.build import BuiltProgram, build
 from xdplab.programs.onhost import LoadReport, load_report, verified_to_count
 from xdplab.programs.program import cache_directory
 from xdplab.programs.proof import prove, prove_user
 from xdplab.programs.source import USER_FLAGS
-from xdplab.programs.spec import ProgramSpec, UserProgram
+from xdplab.programs.spec import ProgramSpec, UserProgram, program_of
 from xdplab.programs.userspace import user_work
 from xdplab.programs.work import AccessWork, kernel_work
 from xdplab.run.disk import disk_errors
@@ -61,33 +60,6 @@ class Prepared:
     on_dut: OnDut
     work: Mapping[str, AccessWork]
     frames_on_tg: str | None = None
-
-
-def program_of(factors: ProgramFactors) -> ProgramSpec | UserProgram:
-    """Turn a point's program factors into what `programs` builds. Raises PlanError."""
-    if factors.file is not None:
-        return UserProgram(
-            file=factors.file,
-            section=factors.section,
-            action=factors.action,
-            rodata=dict(factors.rodata),
-            setup=factors.setup,
-            frames=factors.frames,
-            function=factors.function,
-            cflags=factors.cflags,
-            maps=as_given(factors.maps),
-            pinned=factors.pinned,
-            setup_files=dict(factors.setup_files),
-        )
-    return ProgramSpec(
-        workload=factors.workload or "array",
-        accesses=factors.accesses or 0,
-        op=factors.op or "read",
-        form=factors.form or "bounded",
-        working_set_bytes=factors.working_set_bytes,
-        map_type=factors.map_type,
-        action=factors.action or "tx",
-    )
 
 
 def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:

@@ -35,15 +35,15 @@ from xdplab.run.disk import disk_errors
 from xdplab.text import many
 
 if TYPE_CHECKING:
-    from xdplab.programs import build
+    from xdplab.programs import build, spec
     from xdplab.programs import program as programs
     from xdplab.run import rundir, state
     from xdplab.run.rundir import RunDirectory
-    from xdplab.studies.traffic import pdr, prepare
+    from xdplab.studies.traffic import pdr
 else:
     build, programs = lazy("xdplab.programs.build"), lazy("xdplab.programs.program")
     rundir, state = lazy("xdplab.run.rundir"), lazy("xdplab.run.state")
-    pdr, prepare = lazy("xdplab.studies.traffic.pdr"), lazy("xdplab.studies.traffic.prepare")
+    pdr, spec = lazy("xdplab.studies.traffic.pdr"), lazy("xdplab.programs.spec")
 
 Files = Mapping[str, Mapping[str, Any]]
 """Files of a run by name, each written as JSON."""
@@ -88,7 +88,7 @@ def require_files(trials: Sequence[Trial]) -> None:
     """
     for program in dict.fromkeys(trial.point.program for trial in trials):
         if program.maps:
-            _ = build.build(prepare.program_of(program), programs.cache_directory()).filling
+            _ = build.build(spec.program_of(program), programs.cache_directory()).filling
     for path in dict.fromkeys(trial.point.program.frames for trial in trials):
         try:
             frames_in(path) if path else ()

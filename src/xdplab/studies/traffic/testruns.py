@@ -7,7 +7,7 @@ from statistics import fmean
 from xdplab.deploy.xdp import FreshRuns, RecordCounts, XdpLoader
 from xdplab.errors import ProgramError
 from xdplab.programs.onhost import calibrated_testrun
-from xdplab.studies.traffic.test_frames import TestFrames
+from xdplab.studies.test_frames import TestFrames
 from xdplab.studies.trial_facts import TestRuns
 
 # Many short test runs in each trial: the minimum is free of other work. With 2 ms each, the minimum was the same within

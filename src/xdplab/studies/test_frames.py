@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import lcm
 
@@ -40,15 +40,21 @@ def frames_of(point: Point, *, src_mac: str, dst_mac: str, seed: int) -> TestFra
     """
     if point.program.file is None:
         return TestFrames(tuple(map(PortFrame, point.frame_sizes)), len(point.frame_sizes))
-    macs = bytes.fromhex((dst_mac + src_mac).replace(":", ""))
-    given = None if point.program.frames is None else frames_in(point.program.frames)
-    frames = lcm(point.flows, len(point.frame_sizes)) if given is None else len(given)
+    frame, frames = frame_maker(point, src_mac=src_mac, dst_mac=dst_mac)
     chosen, drawn_by = choose(frames * point.queues, seed)
-
-    def frame(number: int) -> bytes:
-        return _generated(point, number, macs) if given is None else given[number].ljust(LEAST_BYTES, b"\0")
-
     return TestFrames(tuple(PortFrame(frame(n % frames), n // frames) for n in chosen), frames * point.queues, drawn_by)
+
+
+def frame_maker(point: Point, *, src_mac: str, dst_mac: str) -> tuple[Callable[[int], bytes], int]:
+    """Return what gives the frame of a number, without FCS, and how many different ones there are.
+
+    Raises FormatError, OSError for a pcap that cannot be read.
+    """
+    macs = bytes.fromhex((dst_mac + src_mac).replace(":", ""))
+    if point.program.frames is None:
+        return lambda number: _generated(point, number, macs), lcm(point.flows, len(point.frame_sizes))
+    given = frames_in(point.program.frames)
+    return lambda number: given[number].ljust(LEAST_BYTES, b"\0"), len(given)
 
 
 def choose(count: int, seed: int) -> tuple[Sequence[int], int | None]:

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// costdrive: in a guest that costplugin watches, sends frames to a loaded program between marks.
+#include "describe.h"
+#include "fail.h"
+#include "frames.h"
+#include "json.h"
+#include "marks.h"
+#include "options.h"
+#include "refusal.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MARK(which) asm volatile(".byte " which ::: "memory")
+#define BYTES_OF(...) #__VA_ARGS__
+#define NUMBERS(...) BYTES_OF(__VA_ARGS__)
+
+enum { SWITCH_US = 1000, PATH_INSTRUCTIONS = 2000, MOST_INSTRUCTIONS = 3500000 };
+
+// The assembler wants numbers: 1, 2 and 3 are enum mark.
+#define SWITCH MARK(NUMBERS(MARK_BYTES(1)))
+#define BEGIN MARK(NUMBERS(MARK_BYTES(2)))
+#define END MARK(NUMBERS(MARK_BYTES(3)))
+
+static int thread_named(const char *name) {
+    char path[64], comm[32];
+
+    for (int pid = 2; pid < 200; pid++) {
+        snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+        FILE *file = fopen(path, "r");
+        if (!file)
+            continue;
+        bool is_it = fgets(comm, sizeof(comm), file) && !strncmp(comm, name, strlen(name));
+        fclose(file);
+        if (is_it)
+            return pid;
+    }
+    return 0;
+}
+
+// A tick that finds another task runnable would leave the rest of a softirq to ksoftirqd, beside this
+// process; so nothing goes before it but ksoftirqd, which before 6.5 would otherwise keep all softirqs and
+// never run.
+static void set_priorities(void) {
+    struct sched_param low = {.sched_priority = 1}, high = {.sched_priority = 10};
+    int ksoftirqd = thread_named("ksoftirqd/0");
+
+    if (sched_setscheduler(0, SCHED_FIFO, &low) ||
+        (ksoftirqd && sched_setscheduler(ksoftirqd, SCHED_FIFO, &high)))
+        fail("priorities", errno, NULL, "SCHED_FIFO is refused");
+}
+
+// The guest's clock ticks every four million instructions, and a window is to end before: a program of many
+// instructions gets smaller ones, in which each frame is still sent equally often.
+static unsigned window_of(const struct options *options, unsigned frames) {
+    unsigned long long a_frame = program_cost() + PATH_INSTRUCTIONS;
+    unsigned window = options->window;
+
+    while (2 * window * a_frame > MOST_INSTRUCTIONS && window % 2 == 0 && window / 2 % frames == 0)
+        window /= 2;
+    return window;
+}
+
+static void count(unsigned window, unsigned rounds) {
+    SWITCH;
+    usleep(SWITCH_US); // QEMU begins anew when the CPU is at rest
+    sender_send(2 * window);
+    for (unsigned i = 0; i < 2 * rounds; i++) {
+        usleep(1); // wakes with a tick: the next is four million instructions away
+        BEGIN;
+        sender_send(i % 2 ? 2 * window : window);
+        END;
+    }
+    SWITCH;
+    usleep(SWITCH_US);
+    for (unsigned i = 0; i < 2 * rounds; i++) {
+        json_begin("window");
+        json_integer("frames", i % 2 ? 2 * window : window);
+        json_end();
+    }
+}
+
+static const char *role_of(unsigned id, unsigned counted) {
+    if (id == counted)
+        return "program";
+    if (id == sender_id())
+        return "sender";
+    return id == sink_id() ? "sink" : "other";
+}
+
+int main(int argc, char **argv) {
+    struct options options;
+
+    parse_options(&options, argc, argv);
+    refusal_collect();
+    struct frames frames = frames_read(options.frames);
+    int program = bpf_prog_get_fd_by_id(options.program);
+    if (program < 0)
+        fail("program", errno, NULL, "there is no program %u", options.program);
+    set_priorities();
+    sender_open(&options, &frames, program);
+    count(window_of(&options, frames.count), options.rounds);
+    for (unsigned id = 0; !bpf_prog_get_next_id(id, &id);)
+        describe(id, role_of(id, options.program));
+    sender_close();
+    return !json_flush();
+}

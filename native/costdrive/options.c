@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+#include "command_line.h"
+
+#include <stddef.h>
+
+#define AT(field) offsetof(struct options, field)
+
+static const struct option_row ROWS[] = {
+    {"program", "ID", NULL, option_unsigned, AT(program), 1, 1 << 30, "the program that is counted"},
+    {"way", "live|packets|test_run", "live", option_word, AT(way), 0, 0,
+     "live frames of a sender's program, packets of a socket, or a test run"},
+    {"gro", NULL, NULL, option_flag, AT(gro), 0, 0,
+     "live frames for a program in generic mode: switch GRO on"},
+    {"dut", "IF", "dut", option_text, AT(dut), 0, 0, "the program's interface"},
+    {"tg", "IF", "tg", option_text, AT(tg), 0, 0, "the sender's interface, its other end"},
+    {"frames", "FILE", NULL, option_text, AT(frames), 0, 0,
+     "the frames sent in turn: one in each line, in hexadecimal, without FCS"},
+    {"window", "N", "256", option_unsigned, AT(window), 1, 1 << 16,
+     "frames of a window, halved for a program of many instructions; another has twice as many"},
+    {"rounds", "N", "9", option_unsigned, AT(rounds), 1, 1000, "how often each window is counted"},
+};
+
+static const struct command_line LINE = {
+    .usage = "--program ID --frames FILE [options]",
+    .about = "In a guest that costplugin watches: sends frames to a loaded program between marks.\n"
+             "Prints one JSON object per window, and what each loaded program is made of.",
+    .rows = ROWS,
+    .row_count = sizeof(ROWS) / sizeof(ROWS[0]),
+};
+
+void parse_options(struct options *options, int argc, char **argv) {
+    *options = (struct options){};
+    command_line_read(&LINE, options, argc, argv);
+    if (!options->program || !options->frames)
+        command_line_refuse("--program or --frames is missing");
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is used of QEMU's interface for plugins. Its header is in no package of Debian.
+// Source: "QEMU TCG Plugins" in the manual of QEMU 7.2 and 10.0.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+typedef void (*translated_callback)(uint64_t plugin, struct qemu_plugin_tb *block);
+typedef void (*executed_callback)(unsigned cpu, void *data);
+
+enum { NO_REGISTERS = 0 };
+
+void qemu_plugin_reset(uint64_t plugin, void (*done)(uint64_t plugin));
+void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t plugin, translated_callback call);
+void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *block, executed_callback call, int flags,
+                                          void *data);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *instruction, executed_callback call,
+                                            int flags, void *data);
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *block);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *block, size_t index);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *instruction);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *instruction);
+
+// Only interfaces before 2 (QEMU before 9.0) have it.
+int qemu_plugin_n_vcpus(void) __attribute__((weak));
+
+// Before interface 3 (QEMU 9.1) it has one argument and returns a pointer to the bytes.
+size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *instruction, void *to, size_t size);

@@ -1,0 +1,134 @@
+"""`cost`: what a packet costs in instructions, by source line and kernel function; and the gate against a baseline."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from xdplab.cli.common import show_frame, tell
+from xdplab.cli.conduct import conduct_study
+from xdplab.cli.options import PATH, StudyRun, options_as, study_run_options
+from xdplab.cli.study import request_options, requested
+from xdplab.cli.user_program import ProgramSettings, user_program_options
+from xdplab.errors import PlanError
+from xdplab.lazy import lazy
+from xdplab.studies.cost.points import CostRequest, smallest
+
+if TYPE_CHECKING:
+    from xdplab.run import progress
+    from xdplab.studies import kind as kinds
+    from xdplab.studies import kinds as openable
+    from xdplab.studies.cost import gate
+    from xdplab.studies.cost.gate import Case, CostDifference
+else:
+    progress, gate = lazy("xdplab.run.progress"), lazy("xdplab.studies.cost.gate")
+    kinds, openable = lazy("xdplab.studies.kind"), lazy("xdplab.studies.kinds")
+
+DIFFERS, OTHERWISE = 1, 2
+_COMMIT = "git:"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a cost is compared with, where it is written, and what growth is let through, in instructions."""
+
+    against: str | None = None
+    write: Path | None = None
+    tolerance: float = 0.0
+
+
+baseline_options = options_as(
+    "baseline",
+    Baseline,
+    click.option("--against", metavar="FILE|RUN|git:COMMIT", help="Compare, and fail if a packet costs more."),
+    click.option("--write", type=PATH, metavar="FILE", help="Write a baseline to compare with."),
+    click.option("--tolerance", type=float, default=0.0, show_default=True, help="Instructions that it may grow by."),
+)
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="PROGRAM…")
+@request_options(CostRequest)
+@user_program_options
+@baseline_options
+@study_run_options
+def cost(
+    words: tuple[str, ...], programs: ProgramSettings, choices: StudyRun, baseline: Baseline, **chosen: Any
+) -> int:
+    """What does a packet cost in PROGRAM (a C file, an object, a workload such as array:100, a plan)?
+
+    Instructions per packet, exactly, counted in a guest under emulation: no root, no KVM, no noise. With --against it
+    is a gate. Exit codes: 0 it costs no more, 1 it costs more, 2 compiler or kernel differ from the baseline's.
+    """
+    kind = openable.kind_named("cost")
+    settings = {name: value for name, value in programs.of(Path()).items() if name != "file"}
+    chosen |= {"programs": words, "settings": json.dumps(settings)}
+    request = requested(CostRequest, chosen, smallest)
+    run, code = conduct_study(kind, lambda: request, replace(choices, figures=False))
+    if code:
+        return code
+    for table in () if choices.as_json else run.tables().values():
+        show_frame(table.frame, title=table.title)
+    cases = gate.cases_of(run.rows())
+    if baseline.against is not None:
+        code = _judged(gate.compared(_cases_in(baseline.against, request), cases), Fraction(baseline.tolerance))
+    if baseline.write is not None:
+        gate.write_baseline(cases, baseline.write)
+        tell(f"written: {baseline.write}")
+    return code
+
+
+def _judged(differences: list[CostDifference], tolerance: Fraction) -> int:
+    """Show what changed; return the exit code."""
+    otherwise = dict.fromkeys(line for one in differences for line in one.made_otherwise)
+    for line in otherwise:
+        tell(f"not comparable: {line}")
+    for one in differences:
+        tell(f"\n{one.new.name} ({', '.join(one.new.traffic)}) against {one.old.name}:")
+        for frame in (one.totals, one.lines, one.functions):
+            if len(frame):
+                show_frame(frame, title="")
+    if otherwise:
+        return OTHERWISE
+    return DIFFERS if any(one.grows(tolerance) for one in differences) else 0
+
+
+def _cases_in(against: str, request: CostRequest) -> list[Case]:
+    if against.startswith(_COMMIT):
+        return _cases_at(against.removeprefix(_COMMIT), request)
+    path = Path(against)
+    return gate.cases_of(openable.open_run(path).rows()) if path.is_dir() else gate.read_baseline(path)
+
+
+def _cases_at(commit: str, request: CostRequest) -> list[Case]:
+    """Count the programs as they were at a commit, with today's compiler and kernel. Raises PlanError."""
+    with _checked_out(commit) as (top, then), tempfile.TemporaryDirectory(prefix="xdplab-cost-") as results:
+        files = [str(then / Path(word).resolve().relative_to(top)) if Path(word).is_file() else word
+                 for word in request.programs]  # fmt: skip
+        run = openable.kind_named("cost").start(replace(request, programs=tuple(files)), Path(results), "then")
+        run.measure(progress.silent(), kinds.Where())
+        return gate.cases_of(run.rows())
+
+
+@contextmanager
+def _checked_out(commit: str) -> Iterator[tuple[Path, Path]]:
+    """Give the top of the repository, and a folder with its files at a commit. Raises PlanError."""
+    with tempfile.TemporaryDirectory(prefix="xdplab-commit-") as folder:
+        top = subprocess.run(["git", "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=False)
+        archive = subprocess.run(
+            ["git", "-C", top.stdout.strip() or ".", "archive", commit], capture_output=True, check=False
+        )
+        if top.returncode or archive.returncode:
+            words = (top.stderr or archive.stderr.decode(errors="replace")).strip().splitlines()[-1]
+            raise PlanError(f"--against git:{commit}: {words}")
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        yield Path(top.stdout.strip()), Path(folder)

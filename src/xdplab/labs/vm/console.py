@@ -1,0 +1,143 @@
+"""A guest behind a serial console: it has a shell and no more.
+
+It is no lab: it has no network and no keeper, belongs to the process that booted it, and ends with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gzip
+import os
+import select
+import shlex
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, cast
+
+from xdplab.errors import HostError, LabError
+from xdplab.hosts import Process, Result
+
+BOOT_S = 180.0
+"""Seconds a guest may take to its shell; it takes ten, on a busy machine a minute."""
+
+NUDGE_S = 10.0
+"""Seconds without output after which a guest gets an empty line, which its first script ignores.
+
+An idle riscv64 guest sometimes waits for a timer that its QEMU (7.2, counting) never lets expire; any interrupt wakes
+it.
+"""
+INIT = Path(__file__).with_name("console_init.sh")
+_LINE = 512
+
+
+class ConsoleGuest:
+    """A `Host` behind a serial console. It runs one command at a time, and is lost with the first that hangs."""
+
+    def __init__(self, name: str, argv: Sequence[str], descriptors: Sequence[int]) -> None:
+        self.name = name
+        self._unread, self._last = b"", ""
+        self._child = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=tuple(descriptors),
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C is the study's to answer
+        )
+        self._in, self._out = (cast("IO[bytes]", end) for end in (self._child.stdin, self._child.stdout))
+
+    def await_up(self) -> None:
+        """Wait for its shell. Raises LabError with the last words of its console."""
+        try:
+            self._lines_to("xdplab:up", time.monotonic() + BOOT_S)
+        except HostError as error:
+            raise LabError(error.message) from error
+
+    def run(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True) -> Result:
+        began = time.monotonic()
+        end = began + deadline_s
+        command = shlex.join(argv)
+        if stdin:
+            packed = base64.encodebytes(gzip.compress(stdin, mtime=0)).decode()
+            command = f"base64 -d <<'xdplab' | gunzip | {command}\n{packed}xdplab\n"
+        script = base64.b64encode(command.encode()).decode()
+        for at in range(0, len(script), _LINE):
+            self._send(f"+{script[at : at + _LINE]}\n")
+            self._lines_to("xdplab:more", end)
+        self._send("!\n")
+        status = self._lines_to("xdplab:exit ", end)[-1]
+        stdout, stderr = (self._unpacked(self._lines_to(mark, end)) for mark in ("xdplab:err", "xdplab:end"))
+        code = int(status.removeprefix("xdplab:exit "))
+        result = Result(self.name, tuple(argv), code, stdout, stderr, time.monotonic() - began)
+        return result.require() if check else result
+
+    def start(self, argv: Sequence[str], *, deadline_s: float) -> Process:
+        raise HostError(f"{self.name}: `{argv[0]}` cannot run beside others: the guest has one console")
+
+    def put(self, data: bytes | Path, remote: str, *, mode: int = 0o644) -> None:
+        content = data.read_bytes() if isinstance(data, Path) else data
+        self.run(["mkdir", "-p", str(Path(remote).parent)])
+        self.run(["tee", remote], stdin=content, deadline_s=120.0)
+        self.run(["chmod", f"{mode:o}", remote])
+
+    def get(self, remote: str) -> bytes:
+        return self.run(["cat", remote], deadline_s=120.0).stdout
+
+    def await_return(self) -> None:
+        """It never comes back: what it had measured is told, and what it had not is another guest's."""
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._child.kill()
+        self._child.wait()
+        for end in (self._in, self._out):
+            end.close()
+
+    def _send(self, line: str) -> None:
+        try:
+            self._in.write(line.encode())
+        except OSError as error:
+            raise self._lost("has ended") from error
+
+    def _lines_to(self, mark: str, end: float) -> list[str]:
+        """Return the console's lines up to the one that begins with ``mark``, which is the last."""
+        lines: list[str] = []
+        while True:
+            line, newline, rest = self._unread.partition(b"\n")
+            if not newline:
+                self._unread += self._more(end)
+                continue
+            self._unread = rest
+            lines.append(line.decode(errors="replace").strip())
+            self._last = lines[-1] or self._last
+            if lines[-1].startswith(mark):
+                return lines
+
+    def _more(self, end: float) -> bytes:
+        while not (ready := self._says_within(min(NUDGE_S, end - time.monotonic()))) and time.monotonic() < end:
+            self._send("\n")
+        if not ready:
+            lost = self._lost("has not answered in time")
+            self._child.kill()
+            raise lost
+        if data := os.read(self._out.fileno(), 1 << 16):
+            return data
+        raise self._lost("has ended")
+
+    def _says_within(self, seconds: float) -> bool:
+        return bool(select.select([self._out], [], [], max(0.0, seconds))[0])
+
+    def _lost(self, how: str) -> HostError:
+        last = self._unread.decode(errors="replace").strip() or self._last
+        console = f"; its console's last line: {last[-200:]}" if last else ""
+        return HostError(f"{self.name}: the guest {how}{console}", remedy="--resume boots another one")
+
+    def _unpacked(self, lines: Sequence[str]) -> bytes:
+        try:
+            return gzip.decompress(base64.b64decode("".join(lines[:-1])))
+        except (ValueError, OSError, EOFError) as error:
+            raise HostError(f"{self.name}: what came over the console is damaged: {error}") from error

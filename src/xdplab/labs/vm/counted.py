@@ -1,0 +1,164 @@
+"""A guest in which QEMU counts instructions: one instruction after the other, watched by a plugin (native/costplugin).
+
+It is no lab: it belongs to the process that booted it, and ends with it. It needs neither root nor KVM. Inside is a
+veth pair, ``dut`` and ``tg``, and nothing else runs: no daemon, no module but those of the link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gzip
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdplab.errors import HostError, LabError
+from xdplab.labs.cache import cache_dir
+from xdplab.labs.vm import console, initramfs, kernels, qemu, tried
+from xdplab.labs.vm.console import ConsoleGuest
+from xdplab.labs.vm.foreign import around
+from xdplab.labs.vm.kernels import Kernel
+from xdplab.run.disk import write_whole
+
+MEMORY_MB = 512
+DUT_MAC, TG_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01"
+COUNTED, SYMBOLS = "counted", "symbols"
+"""Files of a guest's folder: what the plugin writes, and the port through which the kernel's symbols come."""
+
+_WAY = "count"
+_MODULES = ("virtio_pci", "virtio_console", "veth")
+_SYMBOLS_S = 120.0
+_COMMAND_LINE = (
+    f"console=ttyS0 quiet loglevel=1 panic=-1 oops=panic {qemu.NO_MITIGATIONS} nokaslr no_timer_check tsc=reliable "
+    "random.trust_cpu=on cryptomgr.notests nohpet noreplace-smp noapictimer net.ifnames=0"
+)
+_LINK = f"""
+set -e
+for module in /modules/*; do insmod "$module"; done
+echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
+echo 0 >/proc/sys/kernel/kptr_restrict
+echo 0 >/proc/sys/net/core/bpf_jit_harden
+echo 1 >/proc/sys/net/core/bpf_jit_enable
+ip link add dut type veth
+ip link set veth0 name tg
+ip link set dut address {DUT_MAC}
+ip link set tg address {TG_MAC}
+ip link set dut up
+ip link set tg up
+mkdir -p /sys/fs/bpf
+mount -t bpf bpf /sys/fs/bpf
+"""
+
+
+@dataclass(frozen=True)
+class CountedGuest:
+    """A guest that is up; ``folder`` has what the plugin writes, ``around`` what its numbers depend on."""
+
+    host: ConsoleGuest
+    kernel: Kernel
+    folder: Path
+    around: Mapping[str, str]
+
+    def counted(self) -> bytes:
+        """Return what the plugin has written of the last measurement."""
+        text = (self.folder / COUNTED).read_bytes()
+        return text[text.rindex(b"counting\n") :]
+
+    @functools.cached_property
+    def symbols(self) -> list[tuple[int, str]]:
+        """Return the address and name of every function of the kernel and its modules; the end of a module has "".
+
+        They are the same in each boot (nokaslr), and kept: a guest takes seconds to print them. Raises HostError.
+        """
+        modules = self.host.run(["cat", "/proc/modules"]).text
+        key = hashlib.sha256(f"{self.kernel.sha256['vmlinux']} {modules}".encode()).hexdigest()[:16]
+        path = cache_dir() / "vm" / "symbols" / f"{self.kernel.release}-{key}.gz"
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, gzip.compress(self._printed_symbols()))
+        rows = (line.split()[:3] for line in gzip.decompress(path.read_bytes()).decode().splitlines())
+        ends = ((int(line.split()[-2], 16) + int(line.split()[1]), "") for line in _lines_with_address(modules))
+        return sorted([*((int(address, 16), name) for address, _, name in rows), *ends])
+
+    def _printed_symbols(self) -> bytes:
+        port = self.folder / SYMBOLS
+        before = port.stat().st_size
+        script = "grep -i ' [tw] ' /proc/kallsyms | grep -v '\\[bpf' >/dev/vport0p1; echo end >/dev/vport0p1"
+        self.host.run(["sh", "-c", script], deadline_s=_SYMBOLS_S)
+        text = port.read_bytes()[before:]
+        if not text.endswith(b"\nend\n"):
+            raise HostError(f"{self.host.name}: the kernel's symbols did not come whole")
+        return text.removesuffix(b"end\n")
+
+
+@dataclass(frozen=True)
+class GuestContent:
+    """What a guest boots with: the plugin that watches it, and inside ``programs`` of this machine by their name in
+    /bin, which come with their libraries, and ``files`` by path."""
+
+    plugin: Path
+    programs: Mapping[str, Path]
+    files: Mapping[str, bytes]
+
+
+@contextlib.contextmanager
+def booted(name: str, content: GuestContent, folder: Path) -> Iterator[CountedGuest]:
+    """Boot a guest of a kernel of this machine's architecture, such as ``6.12``, with its link up.
+
+    ``folder`` is for what the plugin writes. Raises MissingToolError without QEMU, LabError for a kernel that is not to
+    be had or does not boot, or a QEMU without plugins.
+    """
+    kernel, tools = kernels.kernel(name), qemu.require_tools()
+    _require_plugins(tools[qemu.QEMU])
+    files = dict(content.files)
+    for number, path in enumerate(initramfs.closure(kernel.file("lib/modules") / kernel.release, _MODULES)):
+        files[f"modules/{number:02}-{path.name}"] = initramfs.plain(path)
+    inside = {f"bin/{file}": path.read_bytes() for file, path in content.programs.items()}
+    for path in content.programs.values():
+        inside |= _libraries(path)
+    (folder / SYMBOLS).touch()
+    with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
+        file.write(initramfs.console(Path(tools["busybox"]), console.INIT.read_bytes(), files, inside))
+        file.flush()
+        cpu = tried.choose(_WAY, kernel, tools).cpu
+        command = _argv((tools[qemu.QEMU], cpu), kernel, content.plugin, folder, f"/proc/self/fd/{file.fileno()}")
+        guest = ConsoleGuest(f"vm:{name}", command, (file.fileno(),))
+        with contextlib.closing(guest):
+            guest.await_up()
+            guest.run(["sh", "-c", _LINK], deadline_s=60.0)
+            yield CountedGuest(guest, kernel, folder, around(tools[qemu.QEMU], kernel, command))
+
+
+def _argv(machine: tuple[str, str], kernel: Kernel, plugin: Path, folder: Path, initrd: str) -> list[str]:
+    """Return QEMU's argument vector; ``machine`` is its path and the model of the CPU."""
+    way, (tool, cpu) = qemu.WAYS[_WAY], machine
+    return [
+        *(tool, "-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
+        *(*way.accelerator, *way.clock_options, "-rtc", "base=2026-01-01,clock=vm", "-cpu", cpu, "-smp", "1"),
+        *("-m", str(MEMORY_MB), "-kernel", str(kernel.file("vmlinux")), "-initrd", initrd, "-append", _COMMAND_LINE),
+        *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console", "-device", "virtio-serial-pci"),
+        *("-chardev", f"file,id=symbols,path={folder / SYMBOLS}", "-device", "virtserialport,chardev=symbols"),
+        *("-plugin", f"{plugin},out={folder / COUNTED}"),
+    ]
+
+
+def _require_plugins(program: str) -> None:
+    words = subprocess.run([program, "-plugin", "help"], capture_output=True, text=True, check=False).stderr
+    if "invalid option" in words:
+        raise LabError(f"{program} was built without plugins, which count", remedy="Debian's qemu-system-x86 has them")
+
+
+def _lines_with_address(modules: str) -> list[str]:
+    """Return the lines of /proc/modules without their taint: name, size, users, …, address last but one."""
+    return [line if line.endswith(")") else f"{line} ()" for line in modules.splitlines()]
+
+
+def _libraries(program: Path) -> dict[str, bytes]:
+    """Return the libraries that a program of this machine is started with, and its loader, by their path."""
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    words = (word for line in listed.splitlines() for word in line.split())
+    return {word.lstrip("/"): Path(word).read_bytes() for word in words if word.startswith("/")}

@@ -1,0 +1,431 @@
+"""From what the plugin counted to the cost of a packet: a slope between windows, in exact fractions.
+
+Of each number of frames there are several windows. One belongs to the packets whole if every program ran exactly once
+per frame in it; of these the most common count is taken. What a window costs once cancels out in the difference between
+a window and one of twice as many frames. Interrupts, other tasks, and what a system call costs once are left out by
+their place in the call path.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xdplab.errors import UnsupportedError
+from xdplab.studies.cost.accesses import accesses_of
+
+PROGRAM, CALLED, PATH, ENDS = "program", "called", "path", "ends"
+"""Where an instruction belongs: to the program, to what it calls, to the rest of the kernel's path, to the sender's
+own programs at the other end."""
+
+SCOPES = (PROGRAM, CALLED, PATH)
+OTHER = "other"
+ROOTS = {
+    "live": ("xdp_test_run_batch", "bpf_test_run_xdp_live"),
+    "packets": ("__x64_sys_sendto",),
+    "test_run": ("bpf_test_run",),
+}
+"""The function below which a way of sending works for frames; the next one where the compiler inlined the first."""
+
+_INTERRUPTS = (
+    *("asm_sysvec_", "asm_common_interrupt", "irq_entries_start", "common_interrupt_return", "restore_regs"),
+    *("early_xen_iret_patch", "error_return", "native_irq_return_iret"),
+)
+_TASKS = ("schedule", "__schedule", "rcu_core", "run_timer_softirq", "run_rebalance_domains", "sched_balance_softirq")
+LEFT_OUT = _INTERRUPTS + _TASKS
+"""Functions below which a CPU does what no frame asked for: interrupts, other tasks while the sender waits, and the
+softirqs of the kernel's own housekeeping."""
+
+UNNAMED = "bpf_dispatcher"
+"""Code in the modules' space that belongs to no module: the trampoline that chooses between programs."""
+
+MODULES_FROM = 0xFFFFFFFFC0000000
+SENDERS = ("sender", "sink")
+
+
+class SourceLine(NamedTuple):
+    """A line of the program's source; ``number`` is 0 for code that the compiler made up."""
+
+    file: str
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of a loaded program: ``role`` is that of its program."""
+
+    name: str
+    role: str
+    start: int
+    code: bytes
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.code)
+
+    @property
+    def is_senders(self) -> bool:
+        return self.role in SENDERS
+
+
+class CodeBlock(NamedTuple):
+    """Code that runs as one piece: the addresses of its instructions, what it ends with, and its bytes."""
+
+    addresses: tuple[int, ...]
+    ending: str
+    code: bytes
+
+
+class Ran(NamedTuple):
+    """How often a block ran on a call path in a window."""
+
+    path: int
+    block: int
+    times: int
+
+
+@dataclass
+class Window:
+    """What ran between two marks, while so many frames passed."""
+
+    frames: int
+    ran: list[Ran] = field(default_factory=list)
+
+
+@dataclass
+class Tally:
+    """Instructions, loads, stores and conditional branches: of a window whole numbers, of a packet fractions."""
+
+    instructions: Fraction | int = 0
+    loads: Fraction | int = 0
+    stores: Fraction | int = 0
+    branches: Fraction | int = 0
+
+
+class Plugin:
+    """What the plugin wrote of one measurement."""
+
+    def __init__(self, text: bytes) -> None:
+        self.blocks: list[CodeBlock] = []
+        self.paths: list[tuple[int, int]] = [(-1, 0)]
+        self.windows: list[list[Ran]] = []
+        for line in text.decode().splitlines():
+            kind, *words = line.split()
+            if kind == "block":
+                addresses = tuple(_addresses(int(words[0], 16), words[2]))
+                self.blocks.append(CodeBlock(addresses, words[1], bytes.fromhex(words[3])))
+            elif kind == "path":
+                self.paths.append((int(words[0]), int(words[1], 16)))
+            elif kind == "window":
+                self.windows.append([])
+            elif kind == "ran":
+                self.windows[-1].append(Ran(*map(int, words)))
+
+    def path(self, number: int) -> list[int]:
+        """Return the addresses of a call path, outermost first: a call's, what it calls, a call's again."""
+        addresses = []
+        while number > 0:
+            number, address = self.paths[number]
+            addresses.append(address)
+        return addresses[::-1]
+
+
+def _addresses(start: int, sizes: str) -> Iterator[int]:
+    for size in sizes.split(","):
+        yield start
+        start += int(size)
+
+
+def functions_used(plugin: Plugin, symbols: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return of a kernel's functions (address and name, in order) those that were met: their starts and names."""
+    starts = [address for address, _ in symbols]
+    used = {bisect.bisect_right(starts, block.addresses[0]) - 1 for block in plugin.blocks}
+    used |= {bisect.bisect_right(starts, address) - 1 for _, address in plugin.paths}
+    return [symbols[index] for index in sorted(used) if index >= 0]
+
+
+class Measurement:
+    """One trial: windows, the loaded programs, and the names of the kernel's functions."""
+
+    def __init__(
+        self, way: str, plugin: Plugin, printed: Iterable[Mapping[str, Any]], symbols: Sequence[tuple[int, str]]
+    ) -> None:
+        messages = list(printed)
+        frames = [message["frames"] for message in messages if message["type"] == "window"]
+        self._plugin = plugin
+        self.windows = [Window(count, ran) for count, ran in zip(frames, plugin.windows, strict=True)]
+        programs = [message for message in messages if message["type"] == "program"]
+        self.functions = sorted((f for p in programs for f in _functions_of(p)), key=lambda one: one.start)
+        self._function_starts = [one.start for one in self.functions]
+        lines = sorted((line["address"], _line_of(line)) for program in programs for line in program["lines"])
+        self._lines, self._line_starts = [line for _, line in lines], [address for address, _ in lines]
+        self._symbols, self._symbol_starts = [name for _, name in symbols], [address for address, _ in symbols]
+        self._root = next((root for root in ROOTS[way] if any(name.startswith(root) for name in self._symbols)), "")
+        self._entries = {p["role"]: p["functions"][0]["address"] for p in programs}
+        self._names: dict[int, str] = {}
+        self._stacks: dict[int, tuple[str, ...]] = {}
+        self._origins: dict[tuple[int, int], Origin] = {}
+
+    def function(self, address: int) -> Function | None:
+        """Return the program's function at an address; None in the kernel."""
+        index = bisect.bisect_right(self._function_starts, address) - 1
+        one = self.functions[index] if index >= 0 else None
+        return one if one is not None and address < one.end else None
+
+    def name(self, address: int) -> str:
+        """Return the function at an address; a program's is ``bpf:NAME``, code outside the kernel is user space."""
+        if address not in self._names:
+            self._names[address] = self._name(address)
+        return self._names[address]
+
+    def _name(self, address: int) -> str:
+        if (one := self.function(address)) is not None:
+            return f"{one.role if one.is_senders else 'bpf'}:{one.name}"
+        if not address >> 63:
+            return "user space"
+        index = bisect.bisect_right(self._symbol_starts, address) - 1
+        name = self._symbols[index] if index >= 0 else ""
+        is_kernel = address < MODULES_FROM or self._symbol_starts[index] >= MODULES_FROM
+        return name if name and is_kernel else UNNAMED
+
+    def line(self, address: int) -> SourceLine:
+        """Return the source line of an instruction of a program."""
+        one = self.function(address)
+        index = bisect.bisect_right(self._line_starts, address) - 1
+        if one is None or index < 0 or self._line_starts[index] < one.start:
+            return SourceLine("", 0, "")
+        return self._lines[index]
+
+    def stack(self, path: int) -> tuple[str, ...]:
+        """Return the functions of a call path. A jump into another one shows as the next call's being in that one."""
+        if path not in self._stacks:
+            names: list[str] = []
+            for index, address in enumerate(self._plugin.path(path)):
+                if index % 2 or not names or names[-1] != self.name(address):
+                    names.append(self.name(address))
+            self._stacks[path] = tuple(names)
+        return self._stacks[path]
+
+    def origin(self, path: int, block: int) -> Origin:
+        """Return where a block that runs on a path belongs."""
+        key = path, block
+        if key not in self._origins:
+            self._origins[key] = self._origin(path, self._plugin.blocks[block])
+        return self._origins[key]
+
+    def _origin(self, path: int, block: CodeBlock) -> Origin:
+        leaf = self.name(block.addresses[0])
+        stack = self.stack(path)
+        full = stack if stack and stack[-1] == leaf else (*stack, leaf)
+        if any(name.startswith(LEFT_OUT) for name in full) or not any(name.startswith(self._root) for name in full):
+            return Origin(full, OTHER, 0)
+        inside = self.function(block.addresses[0])
+        if inside is not None:
+            return Origin(full, ENDS if inside.is_senders else PROGRAM, 0)
+        callers = ((address, self.function(address)) for address in reversed(self._plugin.path(path)[::2]))
+        caller = next(((address, one) for address, one in callers if one is not None), None)
+        if caller is None:
+            return Origin(full, PATH, 0)
+        return Origin(full, ENDS if caller[1].is_senders else CALLED, caller[0])
+
+    def tallies(self, window: Window) -> dict[str, Tally]:
+        """Return what a window took, by where it belongs."""
+        tallies = {scope: Tally() for scope in (*SCOPES, ENDS, OTHER)}
+        for path, block, times in window.ran:
+            tally, once = tallies[self.origin(path, block).scope], self._once[block]
+            tally.instructions += once.instructions * times
+            tally.loads += once.loads * times
+            tally.stores += once.stores * times
+            tally.branches += once.branches * times
+        return tallies
+
+    def runs(self, window: Window) -> dict[str, int]:
+        """Return how often the program of each role ran in a window."""
+        ran: Counter[int] = Counter()
+        for one in window.ran:
+            ran[self._plugin.blocks[one.block].addresses[0]] += one.times
+        return {role: ran[entry] for role, entry in self._entries.items()}
+
+    @cached_property
+    def _once(self) -> list[Tally]:
+        """What each block takes, once through."""
+        blocks = self._plugin.blocks
+        return [
+            Tally(len(block.addresses), loads, stores, int(block.ending == "branch"))
+            for block, (loads, stores) in zip(blocks, accesses_of([block.code for block in blocks]), strict=True)
+        ]
+
+    @cached_property
+    def whole(self) -> list[tuple[Window, dict[str, Tally]]]:
+        """The windows in which every program ran exactly once per frame: a tick may leave some frames for later.
+
+        At the sink arrives what the program sends back: of each number of frames as many as in most windows.
+        """
+        runs = [(window, self.runs(window)) for window in self.windows]
+        arrived: dict[int, Counter[int]] = {}
+        for window, ran in runs:
+            arrived.setdefault(window.frames, Counter())[ran.get("sink", 0)] += 1
+        return [
+            (window, self.tallies(window))
+            for window, ran in runs
+            if ran["program"] == ran.get("sender", window.frames) == window.frames
+            and ran.get("sink", 0) == arrived[window.frames].most_common(1)[0][0]
+        ]
+
+    def by_address(self, window: Window) -> tuple[Counter[int], Counter[int], Counter[tuple[str, ...]]]:
+        """Return instructions by address in programs, by the call out of one, and by stack."""
+        inside, called, stacks = Counter[int](), Counter[int](), Counter[tuple[str, ...]]()
+        for ran in window.ran:
+            origin, block = self.origin(ran.path, ran.block), self._plugin.blocks[ran.block]
+            if origin.scope not in SCOPES:
+                continue
+            stacks[origin.stack] += len(block.addresses) * ran.times
+            if origin.scope == PROGRAM:
+                inside.update(dict.fromkeys(block.addresses, ran.times))
+            elif origin.scope == CALLED:
+                called[origin.caller] += len(block.addresses) * ran.times
+        return inside, called, stacks
+
+
+class Origin(NamedTuple):
+    """Where a block belongs: its functions from the outermost, its scope, and the program's call that led to it."""
+
+    stack: tuple[str, ...]
+    scope: str
+    caller: int
+
+
+def _functions_of(program: Mapping[str, Any]) -> Iterator[Function]:
+    for one in program["functions"]:
+        yield Function(one["name"] or "subprogram", program["role"], one["address"], bytes.fromhex(one["code"]))
+
+
+def _line_of(line: Mapping[str, Any]) -> SourceLine:
+    return SourceLine(Path(line["file"]).name, line["line"], line["text"].strip())
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a packet costs, as exact fractions of instructions.
+
+    ``lines`` have the program's instructions and those of what they call; ``functions`` those of each function without
+    what it calls; ``addresses`` those of the program's code. ``low`` and ``high`` are the ends of the whole cost among
+    windows; they are equal where it is exact.
+    """
+
+    tallies: Mapping[str, Tally]
+    lines: Mapping[SourceLine, tuple[Fraction, Fraction]]
+    functions: Mapping[str, Fraction]
+    stacks: Mapping[tuple[str, ...], Fraction]
+    addresses: Mapping[int, Fraction]
+    low: Fraction
+    high: Fraction
+    frames: tuple[int, int]
+
+    @property
+    def total(self) -> Fraction:
+        return sum((Fraction(self.tallies[scope].instructions) for scope in SCOPES), Fraction())
+
+
+def cost_of(measurement: Measurement) -> Cost:
+    """Return the cost of a packet.
+
+    Raises UnsupportedError if the program never ran once for each frame, or if its own count differs between windows.
+    """
+    alike: dict[int, list[tuple[Window, dict[str, Tally]]]] = {}
+    for window, tallies in measurement.whole:
+        alike.setdefault(window.frames, []).append((window, tallies))
+    if len(alike) < 2:
+        raise UnsupportedError(_never_whole(measurement))
+    few, many = sorted(alike)
+    for frames in (few, many):
+        _require_one_count(frames, [tallies for _, tallies in alike[frames]])
+    fewer, more = _most_common(alike[few]), _most_common(alike[many])
+    frames = many - few
+    ends = [[_whole_count(tallies) for _, tallies in alike[count]] for count in (few, many)]
+    middle = Fraction(_whole_count(more[1]) - _whole_count(fewer[1]), frames)
+    exact = all(_is_agreed(counts) for counts in ends)
+    spread = max(max(counts) - min(counts) for counts in ends)
+    half = Fraction(0) if exact else Fraction(spread, frames)
+    counted = [measurement.by_address(one[0]) for one in (fewer, more)]
+    addresses, called, stacks = (_slope(counted[0][i], counted[1][i], frames) for i in range(3))
+    return Cost(
+        {scope: _tally_slope(fewer[1][scope], more[1][scope], frames) for scope in SCOPES},
+        _by_line(measurement, addresses, called),
+        _by_function(stacks),
+        stacks,
+        addresses,
+        middle - half,
+        middle + half,
+        (few, many),
+    )
+
+
+def _whole_count(tallies: Mapping[str, Tally]) -> int:
+    return sum(int(tallies[scope].instructions) for scope in SCOPES)
+
+
+def _is_agreed(counts: Sequence[int]) -> bool:
+    """Tell whether more than half of the windows have one count: some are disturbed, and that shows."""
+    return Counter(counts).most_common(1)[0][1] * 2 > len(counts)
+
+
+def _most_common(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> tuple[Window, dict[str, Tally]]:
+    count = Counter(_whole_count(tallies) for _, tallies in windows).most_common(1)[0][0]
+    return next(one for one in windows if _whole_count(one[1]) == count)
+
+
+def _require_one_count(frames: int, windows: Sequence[Mapping[str, Tally]]) -> None:
+    for scope, words in ((PROGRAM, "the program"), (CALLED, "what the program calls")):
+        counts = sorted({int(tallies[scope].instructions) for tallies in windows})
+        common = Counter(int(tallies[scope].instructions) for tallies in windows).most_common(1)[0][1]
+        if len(counts) > 1 and common * 2 <= len(windows):
+            raise UnsupportedError(
+                f"{words} takes another path each time: {counts[0]:,} to {counts[-1]:,} instructions for {frames} "
+                "frames",
+                remedy="frames that take one path (--flows, --frames), or fill its maps",
+            )
+
+
+def _never_whole(measurement: Measurement) -> str:
+    runs = [(window.frames, measurement.runs(window)["program"]) for window in measurement.windows]
+    if not any(ran for _, ran in runs):
+        return "the program never saw a frame"
+    each = ", ".join(f"{ran} of {frames}" for frames, ran in dict.fromkeys(runs))
+    return f"the program did not run once for each frame: {each}"
+
+
+def _slope(fewer: Mapping[Any, int], more: Mapping[Any, int], frames: int) -> dict[Any, Fraction]:
+    rest = {key: Fraction(more.get(key, 0) - fewer.get(key, 0), frames) for key in {**fewer, **more}}
+    return {key: count for key, count in rest.items() if count}
+
+
+def _tally_slope(fewer: Tally, more: Tally, frames: int) -> Tally:
+    names = ("instructions", "loads", "stores", "branches")
+    return Tally(*((Fraction(getattr(more, name)) - getattr(fewer, name)) / frames for name in names))
+
+
+def _by_line(
+    measurement: Measurement, addresses: Mapping[int, Fraction], called: Mapping[int, Fraction]
+) -> dict[SourceLine, tuple[Fraction, Fraction]]:
+    lines: dict[SourceLine, tuple[Fraction, Fraction]] = {}
+    for counts, is_call in ((addresses, False), (called, True)):
+        for address, count in counts.items():
+            line = measurement.line(address)
+            inside, outside = lines.get(line, (Fraction(), Fraction()))
+            lines[line] = (inside, outside + count) if is_call else (inside + count, outside)
+    return lines
+
+
+def _by_function(stacks: Mapping[tuple[str, ...], Fraction]) -> dict[str, Fraction]:
+    functions: Counter[str] = Counter()
+    for stack, count in stacks.items():
+        functions[stack[-1]] += count  # type: ignore[assignment]
+    return {name: count for name, count in functions.items() if count}  # type: ignore[misc]

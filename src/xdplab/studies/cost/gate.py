@@ -1,0 +1,166 @@
+"""The gate: a packet's cost against a baseline, which is a file in a repository, or a run.
+
+A baseline has exact fractions, so a difference of one instruction is a difference. Lines are compared by their text,
+because a line that is added moves the numbers of those below it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab.errors import ResultsError
+from xdplab.run.disk import write_whole
+from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
+from xdplab.studies.cost.rows import FUNCTION, LINE, WHOLE
+
+TOTALS = (WHOLE, PROGRAM, CALLED, PATH)
+_CASE = ("program", "kernel", "mode", "frame_bytes", "flows")
+_MADE_WITH = ("compiler", "kernel_release")
+
+Counts = Mapping[str, Fraction]
+
+
+@dataclass(frozen=True)
+class Case:
+    """The cost of one packet: ``totals``, ``lines`` (with what they call) and ``functions``, by name.
+
+    ``made_with``: what else changes a count. ``name`` is the program's; ``traffic`` says kernel, mode and frames.
+    """
+
+    name: str
+    traffic: tuple[str, ...]
+    made_with: Mapping[str, str]
+    totals: Counts
+    lines: Counts
+    functions: Counts
+
+
+@dataclass(frozen=True)
+class CostDifference:
+    """What changed from a baseline's case to one of today: ``old`` and ``new`` are of the same traffic."""
+
+    old: Case
+    new: Case
+
+    @property
+    def made_otherwise(self) -> list[str]:
+        """What differs besides the program: then no count says anything about it."""
+        pairs = ((name, self.old.made_with[name], self.new.made_with[name]) for name in _MADE_WITH)
+        return [f"{name}: was {old}, is {new}" for name, old, new in pairs if old != new]
+
+    def grows(self, tolerance: Fraction) -> bool:
+        """Tell whether a total grows by more than ``tolerance`` instructions."""
+        return any(self.new.totals[name] - self.old.totals[name] > tolerance for name in self.new.totals)
+
+    @property
+    def totals(self) -> pd.DataFrame:
+        """Return old, new and difference of each total that both have."""
+        return _frame("instructions", self.old.totals, self.new.totals, every=True)
+
+    @property
+    def lines(self) -> pd.DataFrame:
+        """Return the lines that changed, with what they call, the largest difference first."""
+        return _frame("line", self.old.lines, self.new.lines)
+
+    @property
+    def functions(self) -> pd.DataFrame:
+        """Return the functions that changed, each without what it calls, the largest difference first."""
+        return _frame("function", self.old.functions, self.new.functions)
+
+
+def _frame(name: str, old: Counts, new: Counts, *, every: bool = False) -> pd.DataFrame:
+    rows = [(key, old.get(key, Fraction()), new.get(key, Fraction())) for key in dict.fromkeys((*old, *new))]
+    if not every:
+        rows = sorted((row for row in rows if row[1] != row[2]), key=lambda row: -abs(row[2] - row[1]))
+    shown = [(f"{float(a):.3f}", f"{float(b):.3f}", f"{float(b - a):+.3f}", key) for key, a, b in rows]
+    return pd.DataFrame(shown, columns=["old", "new", "difference", name])
+
+
+def cases_of(table: pd.DataFrame) -> list[Case]:
+    """Return the cases of a run's table. Raises ResultsError for counts that hold to a range only."""
+    return [_case(rows) for _, rows in table.groupby(list(_CASE), sort=False, dropna=False)]
+
+
+def _case(rows: pd.DataFrame) -> Case:
+    first = rows.iloc[0]
+    totals = {str(row["part"]): row["exact"] for row in rows.to_dict("records") if row["part"] in TOTALS}
+    return Case(
+        str(first["program"]),
+        tuple(str(first[name]) for name in _CASE[1:]),
+        {name: str(first[name]) for name in _MADE_WITH},
+        {name: Fraction(exact) for name, exact in totals.items() if pd.notna(exact)},
+        _summed(_lines(rows)),
+        _summed(_functions(rows)),
+    )
+
+
+def _summed(counts: Iterator[tuple[str, Fraction]]) -> Counts:
+    summed: Counter[str] = Counter()
+    for name, count in counts:
+        summed[name] += count  # type: ignore[assignment]
+    return summed  # type: ignore[return-value]
+
+
+def _lines(rows: pd.DataFrame) -> Iterator[tuple[str, Fraction]]:
+    for row in rows.loc[rows["part"].eq(LINE)].to_dict("records"):
+        yield str(row["name"]) or "(made up by the compiler)", Fraction(row["exact"]) + Fraction(row["called_exact"])
+
+
+def _functions(rows: pd.DataFrame) -> Iterator[tuple[str, Fraction]]:
+    for row in rows.loc[rows["part"].eq(FUNCTION)].to_dict("records"):
+        if pd.notna(row["exact"]):
+            yield str(row["name"]), Fraction(row["exact"])
+
+
+def compared(old: list[Case], new: list[Case]) -> list[CostDifference]:
+    """Return a difference for each case of ``new``.
+
+    A case is compared with the one of the same program, or with the only program of the baseline, in the same traffic.
+    Raises ResultsError for one that the baseline lacks.
+    """
+    programs = {case.name for case in old}
+    differences: list[CostDifference] = []
+    for case in new:
+        same = [one for one in old if one.traffic == case.traffic and (one.name == case.name or len(programs) == 1)]
+        if not same:
+            names = "; ".join(f"{one.name} ({', '.join(one.traffic)})" for one in old)
+            raise ResultsError(
+                f"the baseline lacks {case.name} ({', '.join(case.traffic)}); it has {names}",
+                remedy="write it anew: `--write FILE`",
+            )
+        differences.append(CostDifference(same[0], case))
+    return differences
+
+
+def write_baseline(cases: list[Case], path: Path) -> None:
+    """Write a baseline. Raises ResultsError if the disk refuses."""
+    write_whole(path, (json.dumps([_as_json(case) for case in cases], indent=1) + "\n").encode())
+
+
+def read_baseline(path: Path) -> list[Case]:
+    """Read a baseline. Raises ResultsError if it is none."""
+    try:
+        return [_from_json(values) for values in list(json.loads(path.read_text()))]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ResultsError(f"{path} is no baseline: {error}", remedy="make one: `xdplab cost … --write FILE`") from None
+
+
+def _as_json(case: Case) -> dict[str, Any]:
+    counts = {name: {key: str(n) for key, n in getattr(case, name).items()} for name in _COUNTS}
+    return {"program": case.name, "traffic": list(case.traffic), "made_with": dict(case.made_with)} | counts
+
+
+def _from_json(values: Mapping[str, Any]) -> Case:
+    counts = ({key: Fraction(n) for key, n in values[name].items()} for name in _COUNTS)
+    return Case(values["program"], tuple(values["traffic"]), values["made_with"], *counts)
+
+
+_COUNTS = ("totals", "lines", "functions")

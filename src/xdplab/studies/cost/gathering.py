@@ -1,0 +1,163 @@
+"""How a request becomes points: programs compiled, frames made, and both kept in the run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from math import lcm
+from pathlib import Path
+from typing import Any
+
+from xdplab.compiler import compiler_version, find_clang
+from xdplab.errors import PlanError
+from xdplab.plan import Point
+from xdplab.plan.model import Plan, is_plan_file, load_plan, parse_plan, relative_to
+from xdplab.plan.points import block_points
+from xdplab.programs.build import BuiltProgram, build
+from xdplab.programs.program import cache_directory
+from xdplab.programs.spec import WORKLOADS, UserProgram, program_of
+from xdplab.studies.cost.points import LIVE, LOADER, MODES, PACKETS, TEST_RUN, CostPoint, CostRequest
+from xdplab.studies.guests import require_kernel
+from xdplab.studies.points import Gathered
+from xdplab.studies.test_frames import frame_maker
+
+LIVE_SINCE = (5, 18)
+MOST_FRAMES = {LIVE: 512, PACKETS: 256, TEST_RUN: 512}
+"""Most frames of the smaller window: the guest's clock ticks every four million instructions."""
+BATCHES = (256, 128, 64, 16)
+"""The kernel works in batches of 16, 64 and 256: a window of a multiple costs the same each time."""
+
+DUT_MAC, TG_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01"
+
+
+def gather(request: CostRequest) -> Gathered[CostPoint]:
+    """Compile the programs, and make their frames. Raises PlanError, ProgramError, LabError."""
+    for kernel in request.kernels:
+        require_kernel(kernel)
+    files: dict[str, bytes] = {}
+    points: dict[CostPoint, None] = {}
+    for point in _planned(request):
+        if point.program.setup:
+            raise PlanError(
+                f"{point.program.name}: setup is not run in a counted guest", remedy="fill its maps by maps"
+            )
+        built = build(program_of(point.program), cache_directory())
+        folder, content = _stored(built)
+        is_compiled = not (isinstance(built.program, UserProgram) and built.program.is_object)
+        compiler = compiler_version(find_clang()) if is_compiled else None
+        files |= content
+        text, different = _frames(point)
+        frames = f"frames/{hashlib.sha256(text).hexdigest()[:16]}.txt"
+        files[frames] = text
+        for mode, kernel in ((mode, kernel) for mode in _modes(request, point) for kernel in request.kernels):
+            way = way_of(mode, kernel)
+            window = window_of(way, different)
+            size, flows = point.frame_bytes, point.flows
+            counted = CostPoint(_name_of(point), folder, kernel, mode, way, frames, window, size, flows, compiler)
+            points[counted] = None
+    return Gathered(tuple(points), files)
+
+
+def way_of(mode: str, kernel: str) -> str:
+    """Return how frames reach a program: kernels before 5.18 have no live frames."""
+    if mode == TEST_RUN:
+        return TEST_RUN
+    numbers = kernel.split(".")[:2]
+    old = all(number.isdigit() for number in numbers) and tuple(map(int, numbers)) < LIVE_SINCE
+    return PACKETS if old else LIVE
+
+
+def window_of(way: str, frames: int) -> int:
+    """Return the frames of the smaller window: each of the different ``frames`` is sent equally often.
+
+    Raises PlanError if there is none.
+    """
+    fitting = (lcm(frames, batch) for batch in BATCHES if batch <= MOST_FRAMES[way] // 2)
+    window = next((window for window in fitting if window <= MOST_FRAMES[way]), None)
+    if window is None:
+        raise PlanError(
+            f"{frames} different frames: they cannot be sent equally often in {MOST_FRAMES[way]}",
+            remedy="16, 32, … or up to 32 others can",
+        )
+    return window
+
+
+def _name_of(point: Point) -> str:
+    n = point.program.accesses
+    return point.program.name if n is None else f"{point.program.workload}:{n}"
+
+
+def _modes(request: CostRequest, point: Point) -> tuple[str, ...]:
+    """A plan has its own modes; a test run is none of them."""
+    return request.modes if point.mode == "native" else (point.mode,)
+
+
+def _planned(request: CostRequest) -> Iterator[Point]:
+    if not request.programs:
+        raise PlanError("cost: no program is named", remedy="`xdplab cost mine.bpf.c`")
+    for word in request.programs:
+        if is_plan_file(word):
+            yield from _points_of(load_plan(Path(word)))
+        else:
+            yield from _points_of(_plan_of(request, word), _accesses(word))
+
+
+def _points_of(plan: Plan, accesses: int | None = None) -> Iterator[Point]:
+    """Yield the points of a plan that a guest can count; of a workload only those with so many accesses."""
+    for block in plan.blocks:
+        for point in block_points(block, "shared"):
+            if point.mode in MODES and point.queues == 1 and accesses in (None, point.program.accesses):
+                yield point
+
+
+def _plan_of(request: CostRequest, word: str) -> Plan:
+    points = {"mode": ["native"], **_program(request, word)}
+    if not points.get("program", {}).get("frames"):
+        points["frame_bytes"] = list(request.frame_bytes)
+    block = {"points": points, "traffic": {"flows": request.flows}}
+    return relative_to(parse_plan({"name": "cost", "blocks": [block]}), Path())
+
+
+def _accesses(word: str) -> int | None:
+    return int(word.partition(":")[2] or 0) if word.partition(":")[0] in WORKLOADS else None
+
+
+def _program(request: CostRequest, word: str) -> dict[str, Any]:
+    workload, _, accesses = word.partition(":")
+    if workload in WORKLOADS:
+        if accesses and not accesses.isdigit():
+            raise PlanError(f"{word}: {accesses} is no number of accesses", remedy=f"write {workload}:100")
+        return {"workload": [workload], "accesses": [int(accesses or 0)]}
+    if not Path(word).is_file():
+        names = ", ".join(f"{name}:100" for name in WORKLOADS)
+        raise PlanError(f"{word} is neither a file nor a workload", remedy=f"workloads with N accesses are {names}")
+    return {"program": {"file": str(Path(word).resolve()), **json.loads(request.settings)}}
+
+
+def _stored(built: BuiltProgram) -> tuple[str, Mapping[str, bytes]]:
+    """Return a program's folder in the run, and its files there: what xdpload needs, and the source.
+
+    Equal objects may be filled with other entries: the folder's name has their hash.
+    """
+    entries = {f"entries-{number}.bin": content for number, content in enumerate(built.filling.data.values())}
+    loader = {
+        "options": built.load_options,
+        "init": {name: path.name for name, path in built.init_files.items()},
+        "max_entries": built.max_entries,
+        "entries": dict(zip(built.filling.data, entries, strict=True)),
+        "fills": bool(entries or built.filling.named),
+    }
+    content = {LOADER: json.dumps(loader, indent=1).encode(), built.object.name: built.object.read_bytes()} | entries
+    content |= {path.name: path.read_bytes() for path in built.init_files.values()}
+    if (source := built.directory / "program.c").is_file():
+        content[source.name] = source.read_bytes()
+    digest = hashlib.sha256("".join(f"{name} {content[name]!r}" for name in sorted(content)).encode()).hexdigest()
+    folder = f"programs/{built.hash}-{digest[:8]}"
+    return folder, {f"{folder}/{name}": data for name, data in content.items()}
+
+
+def _frames(point: Point) -> tuple[bytes, int]:
+    """Return a line for each different frame, in hexadecimal."""
+    frame, different = frame_maker(point, src_mac=TG_MAC, dst_mac=DUT_MAC)
+    return b"".join(f"{frame(number).hex()}\n".encode() for number in range(different)), different

@@ -1,0 +1,72 @@
+"""The study's request, and its points: a program in a mode, with its frames, in a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
+
+KERNEL = "6.12"
+MODES = ("native", "generic", "test_run")
+LIVE, PACKETS, TEST_RUN = "live", "packets", "test_run"
+"""How frames reach a program: written by a program at the other end of the link, sent by a socket, or in a test run."""
+
+LOADER = "loader.json"
+
+
+@dataclass(frozen=True)
+class CostRequest(StudyRequest):
+    """What the user asked for: ``programs`` are C files, objects, workloads as ``array:100``, or plans."""
+
+    repetitions: int = 1
+    programs: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = option(
+        (KERNEL,), "Kernel of the guest, such as 5.10 or 6.1; several are compared.", "--kernel"
+    )
+    modes: tuple[str, ...] = option(("native",), "How the program runs.", "--mode", choices=MODES)
+    frame_bytes: tuple[int, ...] = option((64,), "Sizes of frames, with FCS.", listed=True, metavar="N,…")
+    flows: int = option(1, "Flows that take turns.", bounds=(1, 512))
+    settings: str = "{}"
+    """JSON: the settings of the user's programs, as a plan's ``program:`` has them."""
+
+
+@dataclass(frozen=True)
+class CostPoint(StudyPoint):
+    """A program that is counted. ``object`` and ``frames`` name its folder and its file of frames in the run;
+    ``window`` is the number of frames that are counted together."""
+
+    program: str
+    object: str
+    kernel: str
+    mode: str
+    way: str
+    frames: str
+    window: int
+    frame_bytes: int | None
+    flows: int
+    compiler: str | None
+
+    @property
+    def place(self) -> str:
+        return f"vm:{self.kernel}"
+
+    @property
+    def block(self) -> tuple[str, ...]:
+        return (self.place,)
+
+    @property
+    def once(self) -> bool:
+        """Each boot counts the same."""
+        return True
+
+    def __str__(self) -> str:
+        size = "" if self.frame_bytes is None else f", {self.frame_bytes} B"
+        return f"{self.program}, {self.mode.replace('_', ' ')}{size}, {self.kernel}"
+
+
+CostTrial = StudyTrial[CostPoint]
+
+
+def smallest(request: CostRequest) -> CostRequest:
+    """Return the request for one kernel and mode."""
+    return replace(request, kernels=request.kernels[:1], modes=request.modes[:1])

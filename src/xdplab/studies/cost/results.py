@@ -1,0 +1,42 @@
+"""What a run of study cost says: what a packet costs and where, and what is inexact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
+from xdplab.studies.cost.points import CostPoint, CostRequest
+from xdplab.studies.cost.rows import LINE, WHOLE
+from xdplab.studies.points import StudyPlan
+from xdplab.studies.sentences import sentence
+
+_MOST = 3
+_CASE = ["program", "kernel", "mode", "frame_bytes", "flows"]
+
+
+def results(_plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> list[str]:
+    """Return a sentence for each of the first packets, with the line that takes most, and one on what is inexact."""
+    cases = list(table.groupby(_CASE, sort=False, dropna=False))
+    sentences = [sentence(_of(dict(zip(_CASE, case, strict=True)), rows)) for case, rows in cases[:_MOST]]
+    inexact = ", ".join(dict.fromkeys(_inexact(table)))
+    return [*sentences, *([sentence(f"the kernel's path holds to a range only: {inexact}")] if inexact else [])]
+
+
+def _of(case: Mapping[str, Any], rows: pd.DataFrame) -> str:
+    whole = {str(row["part"]): row["instructions"] for row in rows.to_dict("records")}
+    lines = rows.loc[rows["part"].eq(LINE)]
+    both = (lines["instructions"] + lines["called_instructions"]).reset_index(drop=True)
+    parts = f"{whole[PROGRAM]:g} its own, {whole[CALLED]:g} of what it calls, {whole[PATH]:.6g} of the kernel's path"
+    where = f"{case['program']} ({case['mode'].replace('_', ' ')}, Linux {case['kernel']})"
+    text = f"a packet costs {whole[WHOLE]:.7g} instructions in {where}: {parts}"
+    if not lines.empty:
+        text += f"; line {lines['line'].iloc[int(both.argmax())]} takes most: {both.max():g}"
+    return text
+
+
+def _inexact(table: pd.DataFrame) -> Iterator[str]:
+    for row in table.loc[table["part"].eq(WHOLE) & table["exact"].isna()].to_dict("records"):
+        yield f"{row['program']} {row['mode']} {row['kernel']}"

@@ -1,0 +1,89 @@
+"""From the journal and the raw files to rows: a packet's whole cost and its parts, each source line, each function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import pandas as pd
+
+from xdplab.run.columns import Column
+from xdplab.studies.cost.counted import cost_in
+from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, SCOPES, Cost, Tally
+from xdplab.studies.cost.points import CostPoint, CostRequest
+from xdplab.studies.points import StudyPlan
+from xdplab.studies.tables import typed
+
+WHOLE, LINE, FUNCTION = "whole", "line", "function"
+PARTS = (WHOLE, PROGRAM, CALLED, PATH, LINE, FUNCTION)
+_OF_WHOLE = "of the whole and its parts only"
+
+COLUMNS: tuple[Column[Any], ...] = (
+    Column("run_id", "str", "factor", "the run"),
+    Column("trial_id", "str", "factor", "point and repetition"),
+    Column("program", "str", "factor", "the program's file, or workload and N"),
+    Column("kernel", "str", "factor", "the guest's kernel as it was asked for"),
+    Column("kernel_release", "str", "factor", "uname -r of it"),
+    Column("mode", "str", "factor", "native, generic or test_run"),
+    Column("way", "str", "factor", "how frames came: live, packets of a socket, or a test run"),
+    Column("frame_bytes", "int", "factor", "size of the frames with FCS; null: of a pcap, or several"),
+    Column("flows", "int", "factor", "flows that take turns"),
+    Column("compiler", "str", "factor", "clang that made the program; null for an object"),
+    Column("part", "str", "factor", ", ".join(PARTS)),
+    Column("name", "str", "factor", "of a line its text, of a function its name"),
+    Column("file", "str", "factor", "of a line"),
+    Column("line", "int", "factor", "of a line; 0: code that the compiler made up"),
+    Column("instructions", "float", "count", "per packet; of a line and a function without what it calls"),
+    Column("exact", "str", "factor", "the same as a fraction; null where it holds to a range only"),
+    Column("called_instructions", "float", "count", "per packet, of the kernel's functions that a line calls",
+           null="of lines only"),
+    Column("called_exact", "str", "factor", "of lines: the same as a fraction"),
+    Column("low_instructions", "float", "count", "least of the windows", null=_OF_WHOLE),
+    Column("high_instructions", "float", "count", "most of the windows", null=_OF_WHOLE),
+    Column("loads", "float", "count", "reads of memory per packet", null=_OF_WHOLE),
+    Column("stores", "float", "count", "writes of memory per packet", null=_OF_WHOLE),
+    Column("branches", "float", "count", "conditional branches per packet", null=_OF_WHOLE),
+)  # fmt: skip
+
+
+def table_of(plan: StudyPlan[CostRequest, CostPoint]) -> pd.DataFrame:
+    """Return `COLUMNS`: a row for the whole of each packet, its parts, lines and functions."""
+    rows = []
+    for trial, attempt, raw in plan.attempts():
+        if attempt.status == "measured":
+            head = _head(trial.point) | {"run_id": plan.directory.run_id, "trial_id": trial.trial_id}
+            head["kernel_release"] = attempt.facts.get("kernel_release")
+            rows += [head | row for row in rows_of(cost_in(trial.point, raw))]
+    return typed(rows, COLUMNS)
+
+
+def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one packet's cost."""
+    is_exact = cost.low == cost.high
+    whole = Tally(*(sum((getattr(cost.tallies[s], n) for s in SCOPES), Fraction()) for n in Tally.__annotations__))
+    for part, tally in {WHOLE: whole, **cost.tallies}.items():
+        holds = is_exact or part in (PROGRAM, CALLED)
+        low, high = (cost.low, cost.high) if part == WHOLE else (tally.instructions, tally.instructions)
+        if part == PATH and not is_exact:
+            half = (cost.high - cost.low) / 2
+            low, high = low - half, high + half
+        yield {
+            "part": part,
+            "exact": str(tally.instructions) if holds else None,
+            "low_instructions": float(low),
+            "high_instructions": float(high),
+            **{name: float(getattr(tally, name)) for name in Tally.__annotations__},
+        }
+    for line, (inside, called) in sorted(cost.lines.items()):
+        row = {"part": LINE, "name": line.text, "file": line.file, "line": line.number, "exact": str(inside)}
+        row |= {"called_exact": str(called), "called_instructions": float(called)}
+        yield row | {"instructions": float(inside)}
+    for name, count in sorted(cost.functions.items(), key=lambda item: (-item[1], item[0])):
+        yield {"part": FUNCTION, "name": name, "instructions": float(count), "exact": str(count) if is_exact else None}
+
+
+def _head(point: CostPoint) -> dict[str, Any]:
+    return {
+        name: getattr(point, name) for name in ("program", "kernel", "mode", "way", "frame_bytes", "flows", "compiler")
+    }

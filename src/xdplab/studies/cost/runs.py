@@ -1,0 +1,21 @@
+"""Study cost, as a kind of run."""
+
+from __future__ import annotations
+
+from xdplab.studies.cost.gathering import gather
+from xdplab.studies.cost.points import CostPoint, CostRequest, smallest
+from xdplab.studies.cost.results import results
+from xdplab.studies.cost.rows import table_of
+from xdplab.studies.cost.study import CostStudy
+from xdplab.studies.cost.summaries import tables_of
+from xdplab.studies.points import StudyPlanning
+from xdplab.studies.study_kind import study_kind
+
+STUDY = study_kind(
+    StudyPlanning("cost", CostRequest, CostPoint, gather, smallest),
+    session=CostStudy,
+    table=table_of,
+    tables=tables_of,
+    views={},
+    results=results,
+)

@@ -1,0 +1,127 @@
+"""The study for the runner: a block is a kernel's guest, a trial one program that is counted in it."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import shlex
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xdplab.errors import HostError
+from xdplab.run.rundir import RunDirectory, read_json
+from xdplab.studies.cost.counted import COUNTED, DRIVEN, SYMBOLS, messages_of
+from xdplab.studies.cost.counts import Measurement, Plugin, cost_of, functions_used
+from xdplab.studies.cost.points import LIVE, LOADER, TEST_RUN, CostPoint, CostRequest, CostTrial
+from xdplab.studies.guests import CountedGuest, counted_place
+from xdplab.studies.places import Place, PlaceFacts
+from xdplab.studies.points import StudyPlan
+
+LOADED = "xdpload.jsonl"
+
+DEADLINE_S = 300.0
+_READY_S = 60
+_SCRIPT = """
+rm -f /tmp/in; mkfifo /tmp/in
+xdpload {load} </tmp/in >/tmp/loaded 2>&1 &
+exec 3>/tmp/in
+{fill}
+tries=0
+until grep -q '"type":"{ready}"\\|"type":"error"' /tmp/loaded || [ $tries = {tries} ]; do
+    sleep 0.1; tries=$((tries+1))
+done
+cat /tmp/loaded
+echo {mark}
+id=$(sed -n 's/.*"program_id":\\([0-9]*\\).*/\\1/p' /tmp/loaded | head -n 1)
+grep -q '"type":"{ready}"' /tmp/loaded && costdrive --program $id {drive} 2>&1
+exec 3>&-
+wait
+"""
+_MARK = "xdplab:driven"
+
+
+@dataclass
+class CostFacts(PlaceFacts):
+    """A trial's facts; the place is all there is."""
+
+
+class CostStudy:
+    """Counts programs in one guest at a time."""
+
+    facts = CostFacts
+
+    def __init__(self, plan: StudyPlan[CostRequest, CostPoint]) -> None:
+        self._run = plan.directory
+        self._stack = ExitStack()
+        self._guest: CountedGuest | None = None
+        self.place: Place | None = None
+
+    def enter_block(self, trials: Sequence[CostTrial]) -> None:
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="xdplab-cost-")))
+        files = _files(self._run, {trial.point for trial in trials})
+        counted = counted_place(trials[0].point.place, ("xdpload", "costdrive"), files, folder)
+        self.place, self._guest = self._stack.enter_context(counted)
+
+    def leave_block(self) -> None:
+        self._stack.close()
+        self.place = self._guest = None
+
+    def measure(self, trial: CostTrial, raw: Path, facts: CostFacts) -> None:
+        """Raises ProgramError, UnsupportedError or HostError with the words of what refused."""
+        assert self.place is not None  # the runner enters the block first
+        assert self._guest is not None
+        self.place.record_place(facts)
+        printed = self._guest.host.run(["sh", "-c", script_of(self._run, trial.point)], deadline_s=DEADLINE_S).text
+        loaded, _, driven = printed.partition(f"{_MARK}\n")
+        (raw / LOADED).write_text(loaded)
+        (raw / DRIVEN).write_text(driven)
+        messages_of(loaded)
+        if not messages_of(driven):
+            raise HostError(f"{self.place.label}: nothing was counted: {printed[-200:]}")
+        counted = self._guest.counted()
+        (raw / COUNTED).write_bytes(lzma.compress(counted, preset=1))
+        plugin = Plugin(counted)
+        symbols = functions_used(plugin, self._guest.symbols)
+        (raw / SYMBOLS).write_text(json.dumps(symbols) + "\n")
+        cost_of(Measurement(trial.point.way, plugin, messages_of(driven), symbols))
+
+
+def script_of(run: RunDirectory, point: CostPoint) -> str:
+    """Return the shell script that counts a point's program in its guest."""
+    loader = read_json(run.path / point.object / LOADER, dict)
+    ready = "filled" if loader["fills"] else "loaded" if point.mode == TEST_RUN else "attached"
+    drive = ["--way", point.way, "--frames", f"/{point.frames}", "--window", str(point.window)]
+    drive += ["--gro"] if point.mode == "generic" and point.way == LIVE else []
+    return _SCRIPT.format(
+        load=shlex.join(_load_options(point, loader)),
+        fill="echo fill >&3" if loader["fills"] else "",
+        ready=ready,
+        tries=_READY_S * 10,
+        mark=_MARK,
+        drive=shlex.join(drive),
+    )
+
+
+def _load_options(point: CostPoint, loader: dict[str, Any]) -> list[str]:
+    folder = f"/{point.object}"
+    mode = "none" if point.mode == TEST_RUN else point.mode
+    options = ["--object", f"{folder}/program.bpf.o", "--interface", "dut", "--mode", mode, "--zero-seed"]
+    options += loader["options"]
+    for option, table in (("--init", "init"), ("--entries", "entries")):
+        for name, file in loader[table].items():
+            options += [option, f"{name}={folder}/{file}"]
+    for name, entries in loader["max_entries"].items():
+        options += ["--max-entries", f"{name}={entries}"]
+    return options
+
+
+def _files(run: RunDirectory, points: set[CostPoint]) -> dict[str, bytes]:
+    """Return the files of the run that a guest needs, by path."""
+    paths = {run.path / point.frames for point in points}
+    for point in points:
+        paths |= {path for path in (run.path / point.object).iterdir() if path.suffix != ".c"}
+    return {str(path.relative_to(run.path)): path.read_bytes() for path in sorted(paths)}

@@ -1,0 +1,76 @@
+"""Tables for readers: the cost of a packet, the program's lines, the kernel's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
+from xdplab.studies.cost.points import CostPoint, CostRequest
+from xdplab.studies.cost.rows import FUNCTION, LINE, WHOLE
+from xdplab.studies.points import StudyPlan
+from xdplab.studies.tables import Table
+
+TOP = 20
+_CASE = ["program", "kernel", "mode", "frame_bytes"]
+_HEADS = {"kernel": "Linux", "frame_bytes": "B"}
+_PARTS = {WHOLE: "in all", PROGRAM: "of the program", CALLED: "called by it", PATH: "kernel's path"}
+
+
+def tables_of(plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> dict[str, Table]:
+    """Return the cost of each program's packet; of a single one its lines and the functions below it, too."""
+    tables = {"cost": Table("Instructions per packet", whole(table))}
+    cases = table[_CASE].drop_duplicates()
+    if len(cases) == 1:
+        tables["lines"] = Table(f"Lines of {cases['program'].iloc[0]}, instructions per packet", lines(table))
+    if len(cases["program"].drop_duplicates()) == 1 and len(table):
+        tables["functions"] = Table(f"The {TOP} functions that take most, instructions per packet", functions(table))
+    return tables
+
+
+def whole(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each case: the parts of a packet's cost, and its loads, stores and branches."""
+    parts = table.loc[table["part"].isin(_PARTS)]
+    rows = []
+    for case, part in parts.groupby(_CASE, sort=False, dropna=False):
+        by_part = {str(one["part"]): one for one in part.to_dict("records")}
+        row = dict(zip(_CASE, case, strict=True))
+        row |= {head: _shown(by_part[name]) for name, head in _PARTS.items()}
+        rows.append(row | {name: f"{by_part[WHOLE][name]:.1f}" for name in ("loads", "stores", "branches")})
+    return pd.DataFrame(rows).rename(columns=_HEADS)
+
+
+def lines(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the source lines in their order, with their instructions and those of what they call."""
+    rows = table.loc[table["part"].eq(LINE)].sort_values(["file", "line"])
+    both = rows["instructions"] + rows["called_instructions"]
+    text = rows["name"].where(rows["line"].gt(0), "(made up by the compiler)")
+    counts = {"own": rows["instructions"].map(_number), "with calls": both.map(_number)}
+    return pd.DataFrame({**counts, "line": rows["line"], "source": text.str.slice(0, 78)})
+
+
+def functions(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the functions that take most, each without what it calls; a column for each kernel and mode."""
+    rows = table.loc[table["part"].eq(FUNCTION)]
+    case = [name for name in ("kernel", "mode", "frame_bytes") if rows[name].nunique(dropna=False) > 1]
+    if not case:
+        top = rows.head(TOP)
+        return pd.DataFrame({"instructions": top["instructions"].map(_number), "function": top["name"]})
+    heads = rows[case].astype(str).agg(", ".join, axis=1)
+    wide = rows.assign(case=heads).pivot_table(index="name", columns="case", values="instructions", sort=False)
+    wide = wide.loc[wide.max(axis=1).sort_values(ascending=False).index].head(TOP)
+    return wide.map(_number).reset_index(names="function")
+
+
+def _shown(row: Mapping[Any, Any]) -> str:
+    """Return a count to the digit that holds, or the middle of its range with half of it."""
+    if pd.notna(row["exact"]):
+        return _number(row["instructions"])
+    half = (row["high_instructions"] - row["low_instructions"]) / 2
+    return f"{row['instructions']:.0f} ± {max(half, 1):.0f}"
+
+
+def _number(value: float) -> str:
+    return "" if pd.isna(value) else f"{value:.3f}"

@@ -1,0 +1,193 @@
+"""Costs counted in real guests: exact in each boot, equal to what an interpreter of the machine code executes."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import unicorn
+from tests.cli.entry import ending_with_output
+from unicorn import x86_const
+
+from xdplab.studies import kinds
+from xdplab.studies.cost.counted import DRIVEN, measurement_in
+from xdplab.studies.cost.counts import Measurement
+from xdplab.studies.kind import Run
+
+pytestmark = pytest.mark.guest
+
+PARTS = Path(__file__).with_name("parts.bpf.c")
+
+
+def _counted(folder: Path, *argv: str) -> Run[Any]:
+    code, _, error = ending_with_output(["cost", *argv, "--out", str(folder)])
+    assert code == 0, error
+    (path,) = folder.iterdir()
+    return kinds.open_run(path)
+
+
+def _exact(rows: pd.DataFrame, part: str, **case: Any) -> Fraction:
+    chosen = rows.loc[rows["part"].eq(part)]
+    for name, value in case.items():
+        chosen = chosen.loc[chosen[name].eq(value)]
+    (row,) = chosen.to_dict("records")
+    return Fraction(row["exact"])
+
+
+@pytest.fixture(scope="module")
+def workloads(tmp_path_factory: pytest.TempPathFactory) -> Run[Any]:
+    words = [f"{name}:{n}" for name in ("array", "packet", "chase") for n in (1, 10, 1600)]
+    return _counted(tmp_path_factory.mktemp("cost"), *words, "--mode", "test_run")
+
+
+@pytest.mark.thorough
+def test_each_boot_counts_the_same_and_the_path_is_that_of_any_program(tmp_path: Path) -> None:
+    first, second = (_counted(tmp_path / name, *words).rows() for name, words in BOOTS.items())
+    for part in ("whole", "program", "path"):
+        exact = [_exact(rows, part, program="array:10") for rows in (first, second)]
+        assert exact[0] == exact[1]
+    assert _exact(first, "path", program="array:10") == _exact(second, "path", program="packet:1")
+
+
+BOOTS = {"first": ("array:10",), "second": ("packet:1", "array:10")}
+
+
+@pytest.mark.thorough
+def test_each_program_costs_what_an_interpreter_of_its_machine_code_executes(workloads: Run[Any]) -> None:
+    """The second method: unicorn runs the code that the kernel's JIT made, and counts."""
+    rows = workloads.rows()
+    for trial, _, raw in workloads.plan.attempts():
+        expected = _interpreted(measurement_in(trial.point, raw), _frames(workloads, trial.point.frames)[0])
+        assert _exact(rows, "program", program=trial.point.program) == expected, trial.point
+
+
+@pytest.mark.thorough
+def test_every_way_from_one_function_to_another_is_attributed(tmp_path: Path) -> None:
+    plan = tmp_path / "parts.yaml"
+    program = {"file": str(PARTS), "function": "parts", "action": "tx", "maps": {"next_program": {0: "last"}}}
+    plan.write_text(json.dumps({"name": "parts", "blocks": [{"points": {"mode": "native", "program": program}}]}))
+    run = _counted(tmp_path / "out", str(plan))
+    rows = run.rows()
+    lines = rows.loc[rows["part"].eq("line")].set_index("name")
+    marked = {word: lines.loc[lines.index.str.contains(f"// {word}")].iloc[0] for word in WORDS}
+    ((_, _, raw),) = run.plan.attempts()
+    functions = {f["name"] for one in _programs(raw) for f in one["functions"]}
+    assert {"parts", "subprogram", "last"} <= functions
+    assert marked["subprogram"]["instructions"] > 0
+    assert marked["tail"]["instructions"] > 0
+    assert marked["loop"]["instructions"] >= 10
+    assert marked["helper"]["called_instructions"] > 20
+    by_name = rows.loc[rows["part"].eq("function")].set_index("name")["instructions"]
+    inside = sum(by_name[f"bpf:{name}"] for name in ("parts", "subprogram", "last"))
+    assert inside == float(_exact(rows, "program")) == lines["instructions"].sum()
+
+
+WORDS = ("subprogram", "loop", "helper", "tail")
+
+
+def test_a_gate_fails_for_one_more_check_and_passes_again(tmp_path: Path) -> None:
+    program, baseline = tmp_path / "mine.bpf.c", tmp_path / "base.json"
+    program.write_text(MINE)
+    argv = ["cost", str(program), "--mode", "test_run", "--out", str(tmp_path / "out")]
+    assert ending_with_output([*argv, "--write", str(baseline)])[0] == 0
+    program.write_text(
+        MINE.replace("return XDP_TX;", "if (*(char *)data == 9)\n\t\treturn XDP_DROP;\n\treturn XDP_TX;")
+    )
+    code, output, _ = ending_with_output([*argv, "--against", str(baseline)])
+    assert code == 1
+    assert "if (*(char *)data == 9)" in output
+    program.write_text(MINE.replace("count", "renamed").replace("// here", "// there"))
+    assert ending_with_output([*argv, "--against", str(baseline)])[0] == 0
+
+
+MINE = """\
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int count(struct xdp_md *context)
+{
+\tvoid *data = (void *)(long)context->data; // here
+\tif (data + 14 > (void *)(long)context->data_end)
+\t\treturn XDP_DROP;
+\treturn XDP_TX;
+}
+char LICENSE[] SEC("license") = "GPL";
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("random.bpf.c", "another path each time"),
+        ("refused.bpf.c", "the kernel refuses"),
+    ],
+)
+def test_what_has_no_cost_says_why(program: str, words: str, tmp_path: Path) -> None:
+    bodies = {
+        "random.bpf.c": "if (bpf_get_prandom_u32() & 1) bpf_ktime_get_ns(); return XDP_TX;",
+        "refused.bpf.c": "return *(char *)(long)context->data;",
+    }
+    source = MINE.partition("\tvoid *data")[0] + bodies[program] + '\n}\nchar LICENSE[] SEC("license") = "GPL";\n'
+    (tmp_path / program).write_text(source)
+    code, output, error = ending_with_output(["cost", str(tmp_path / program), "--out", str(tmp_path / "out")])
+    assert code != 0
+    assert words in output + error
+
+
+def _programs(raw: Path) -> list[dict[str, Any]]:
+    messages = map(json.loads, (raw / DRIVEN).read_text().splitlines())
+    return [message for message in messages if message["type"] == "program"]
+
+
+def _frames(run: Run[Any], name: str) -> list[bytes]:
+    return [bytes.fromhex(line) for line in (run.directory.path / name).read_text().split()]
+
+
+# ---- the interpreter ----
+
+_CONTEXT, _FRAME, _STACK, _END, _CODE = 0x10000, 0x20000, 0x80000, 0x90000, 0x400000
+_PAGE, _MOST = 1 << 12, 1_000_000
+
+
+def _interpreted(measurement: Measurement, frame: bytes) -> int:
+    """Return how many instructions a program without calls executes for a frame.
+
+    struct xdp_buff begins with data and data_end; a map is zeroes, at whatever address the code has.
+    """
+    (function,) = [one for one in measurement.functions if one.role == "program"]
+    machine: Any = unicorn.Uc(unicorn.UC_ARCH_X86, unicorn.UC_MODE_64)
+    mapped = set[int]()
+
+    def give(address: int) -> None:
+        if (page := address & ~(_PAGE - 1)) not in mapped:
+            mapped.add(page)
+            machine.mem_map(page, _PAGE)
+
+    def missing(_: Any, access: int, address: int, size: int, value: int, data: Any) -> bool:
+        give(address)
+        give(address + size - 1)
+        return True
+
+    machine.hook_add(unicorn.UC_HOOK_MEM_UNMAPPED, missing)
+    for address, content in ((_CODE, function.code), (_FRAME, frame), (_END, b"\x90"), (_STACK, b"")):
+        for page in range(address - _PAGE, address + len(content) + _PAGE, _PAGE):
+            give(page)
+        machine.mem_write(address, content)
+    give(_CONTEXT)
+    machine.mem_write(_CONTEXT, _FRAME.to_bytes(8, "little") + (_FRAME + len(frame)).to_bytes(8, "little"))
+    machine.mem_write(_STACK, _END.to_bytes(8, "little"))
+    machine.reg_write(x86_const.UC_X86_REG_RSP, _STACK)
+    machine.reg_write(x86_const.UC_X86_REG_RDI, _CONTEXT)
+    count = 0
+
+    def executed(*_: Any) -> None:
+        nonlocal count
+        count += 1
+
+    machine.hook_add(unicorn.UC_HOOK_CODE, executed, begin=_CODE, end=_CODE + len(function.code) - 1)
+    machine.emu_start(_CODE, _END, count=_MOST)
+    return count

@@ -1,0 +1,157 @@
+"""From what the plugin counted to a packet's cost: where an instruction belongs, and which counts are believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from xdplab.errors import UnsupportedError
+from xdplab.studies.cost.accesses import accesses, accesses_of
+from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, Cost, Measurement, Plugin, SourceLine, cost_of
+
+KERNEL = 0xFFFFFFFF81000000
+SEND, RECEIVE, HELPER, TICK, WORK = (KERNEL + 0x100 * number for number in range(5))
+PROGRAM_AT, SENDER_AT, SINK_AT = 0xFFFFFFFFC0001000, 0xFFFFFFFFC0002000, 0xFFFFFFFFC0003000
+SYMBOLS = [
+    (SEND, "xdp_test_run_batch"),
+    (RECEIVE, "veth_poll"),
+    (HELPER, "bpf_ktime_get_ns"),
+    (TICK, "asm_sysvec_apic_timer_interrupt"),
+    (WORK, "rcu_core"),
+]
+"""xdp_test_run_batch calls the sender's program and veth_poll, which calls the program, which calls a helper."""
+CALL_SENDER, CALL_POLL, CALL_PROGRAM, CALL_HELPER = SEND + 4, SEND + 8, RECEIVE + 4, PROGRAM_AT + 4
+
+PATHS = [
+    (0, SEND + 0), (1, SEND),  # 2: below the sending function
+    (2, CALL_SENDER), (3, SENDER_AT),  # 4
+    (2, CALL_POLL), (5, RECEIVE),  # 6
+    (6, CALL_PROGRAM), (7, PROGRAM_AT),  # 8
+    (8, CALL_HELPER), (9, HELPER),  # 10
+    (6, CALL_PROGRAM), (11, SINK_AT),  # 12
+    (6, RECEIVE + 9), (13, TICK),  # 14
+]  # fmt: skip
+BLOCKS = [SEND, SENDER_AT, RECEIVE, PROGRAM_AT, HELPER, SINK_AT, TICK, PROGRAM_AT + 6]
+SIZES = [4, 3, 10, 2, 5, 1, 40, 3]
+"""Instructions of each block, a byte each."""
+
+LINES = [
+    {"address": PROGRAM_AT, "line": 7, "file": "/some/a.bpf.c", "text": "  now = bpf_ktime_get_ns();"},
+    {"address": PROGRAM_AT + 6, "line": 9, "file": "/some/a.bpf.c", "text": "  return XDP_TX;"},
+]
+
+
+def _plugin(windows: Sequence[Sequence[tuple[int, int, int]]]) -> Plugin:
+    lines = ["counting"]
+    for start, size in zip(BLOCKS, SIZES, strict=True):
+        lines.append(f"block {start:x} on {','.join('1' * size)} {'90' * size}")
+    lines += [f"path {parent} {address:x}" for parent, address in PATHS]
+    for window in windows:
+        lines.append("window 0")
+        lines += [f"ran {path} {block} {times}" for path, block, times in window]
+    return Plugin("\n".join(lines).encode())
+
+
+def _frames(count: int, *, once: int = 5, ran: int | None = None, helper: int | None = None) -> list[tuple[int, ...]]:
+    """What runs while so many frames pass: ``once`` belongs to the call that sends them."""
+    times = count if ran is None else ran
+    return [
+        (2, 0, once + count),
+        (4, 1, count),
+        (6, 2, count),
+        (8, 3, times),
+        (10, 4, count if helper is None else helper),
+        (8, 7, times),
+        (12, 5, count),
+        (14, 6, 3),
+    ]
+
+
+def _measurement(windows: dict[str, Any] | Sequence[tuple[int, list[tuple[int, ...]]]]) -> Measurement:
+    def program(role: str, at: int, size: int, lines: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+        functions = [{"name": role, "address": at, "code": "90" * size}]
+        return {"type": "program", "role": role, "name": role, "insns": 3, "functions": functions, "lines": lines}
+
+    printed = [{"type": "window", "frames": frames} for frames, _ in windows]
+    printed += [program("program", PROGRAM_AT, 9, LINES), program("sender", SENDER_AT, 3), program("sink", SINK_AT, 1)]
+    return Measurement("live", _plugin([ran for _, ran in windows]), printed, SYMBOLS)  # type: ignore[misc]
+
+
+def _cost(*windows: tuple[int, list[tuple[int, ...]]]) -> Cost:
+    return cost_of(_measurement(windows))
+
+
+def test_a_packet_costs_what_a_longer_window_has_beyond_a_shorter_one() -> None:
+    cost = _cost((256, _frames(256)), (512, _frames(512)))
+    assert {scope: tally.instructions for scope, tally in cost.tallies.items()} == {PROGRAM: 5, CALLED: 5, PATH: 14}
+    assert (cost.total, cost.low, cost.high) == (24, 24, 24)
+    assert cost.functions == {"xdp_test_run_batch": 4, "veth_poll": 10, "bpf:program": 5, "bpf_ktime_get_ns": 5}
+
+
+def test_a_line_has_its_own_instructions_and_those_of_what_it_calls() -> None:
+    cost = _cost((256, _frames(256)), (512, _frames(512)))
+    assert cost.lines == {
+        SourceLine("a.bpf.c", 7, "now = bpf_ktime_get_ns();"): (2, 5),
+        SourceLine("a.bpf.c", 9, "return XDP_TX;"): (3, 0),
+    }
+
+
+def test_the_most_common_count_of_whole_windows_is_taken() -> None:
+    disturbed = (256, _frames(256, once=60))
+    late = (512, _frames(512, ran=500))  # twelve frames were left for later
+    cost = _cost(disturbed, late, *[(256, _frames(256)), (512, _frames(512))] * 2)
+    assert cost.total == 24
+
+
+def test_a_total_on_which_windows_do_not_agree_has_a_range() -> None:
+    cost = _cost(*((256, _frames(256, once=once)) for once in (5, 6, 7)), (512, _frames(512)))
+    assert (cost.high - cost.low) / 2 == Fraction(2 * SIZES[0], 256)
+    assert cost.tallies[PROGRAM].instructions == 5
+
+
+@pytest.mark.parametrize(
+    ("windows", "words"),
+    [
+        ([(256, _frames(256, ran=0)), (512, _frames(512, ran=0))], "never saw a frame"),
+        ([(256, _frames(256, ran=200)), (512, _frames(512, ran=400))], "200 of 256, 400 of 512"),
+        ([(n, _frames(n, helper=n + i)) for i in range(4) for n in (256, 512)], "another path each time"),
+    ],
+)
+def test_what_cannot_be_believed_is_refused(windows: list[tuple[int, list[tuple[int, ...]]]], words: str) -> None:
+    with pytest.raises(UnsupportedError, match=words):
+        _cost(*windows)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "loads", "stores"),
+    [
+        (("mov", "0x8(%rax),%rbx"), 1, 0),
+        (("mov", "%rbx,0x8(%rax)"), 0, 1),
+        (("add", "%rbx,0x8(%rax)"), 1, 1),
+        (("incl", "%gs:0x15d80"), 1, 1),
+        (("cmp", "$0x1,(%rax)"), 1, 0),
+        (("lea", "0x8(%rax),%rbx"), 0, 0),
+        (("nopl", "0x0(%rax,%rax,1)"), 0, 0),
+        (("push", "%rbp"), 0, 1),
+        (("pop", "%rbp"), 1, 0),
+        (("call", "0x1234"), 0, 1),
+        (("call", "*0x18(%rax)"), 1, 1),
+        (("jmp", "0x1234"), 0, 0),
+        (("jmp", "*0x8(,%rax,8)"), 1, 0),
+        (("ret", ""), 1, 0),
+        (("movsq", "%ds:(%rsi),%es:(%rdi)"), 1, 1),
+        (("stos", "%rax,%es:(%rdi)"), 0, 1),
+        (("movzbl", "0x3(%rdi),%eax"), 1, 0),
+        (("cmpxchg", "%rcx,(%rdx)"), 1, 1),
+    ],
+)
+def test_loads_and_stores_of_an_instruction(instruction: tuple[str, str], loads: int, stores: int) -> None:
+    assert accesses(*instruction) == (loads, stores)
+
+
+def test_each_piece_of_code_has_its_own_loads_and_stores() -> None:
+    push_mov, lock_inc, ret = bytes.fromhex("55488b00"), bytes.fromhex("f0ff00"), bytes.fromhex("c3")
+    assert accesses_of([push_mov, lock_inc, ret]) == [(1, 1), (1, 1), (1, 0)]

@@ -1,0 +1,79 @@
+"""The gate: what a baseline keeps, what is compared, and what is no comparison."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from xdplab.errors import ResultsError
+from xdplab.studies.cost.gate import Case, compared, read_baseline, write_baseline
+
+THIRD = Fraction(169073, 128)
+CASE = Case(
+    "lb.bpf.c",
+    ("6.12", "native", "64", "1"),
+    {"compiler": "clang 14", "kernel_release": "6.12.1"},
+    {"whole": THIRD, "program": Fraction(140)},
+    {"if (known)": Fraction(3), "return XDP_TX;": Fraction(2)},
+    {"veth_poll": Fraction(40)},
+)
+GROWN = replace(
+    CASE,
+    totals={"whole": THIRD + 7, "program": Fraction(147)},
+    lines={"if (ip->ttl < 2)": Fraction(7), "return XDP_TX;": Fraction(2), "if (known)": Fraction(3)},
+)
+
+
+def test_a_baseline_comes_back_as_it_was(tmp_path: Path) -> None:
+    write_baseline([CASE], tmp_path / "base.json")
+    assert read_baseline(tmp_path / "base.json") == [CASE]
+
+
+@pytest.mark.parametrize("text", ["", "1", "[1]", '{"program": "a"}', '[{"program": "a"}]'])
+def test_what_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "base.json").write_text(text)
+    with pytest.raises(ResultsError):
+        read_baseline(tmp_path / "base.json")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "tolerance", "fails"),
+    [
+        (CASE, CASE, 0, False),
+        (CASE, GROWN, 0, True),
+        (CASE, GROWN, 7, False),
+        (GROWN, CASE, 0, False),
+        (CASE, replace(CASE, totals={**CASE.totals, "whole": THIRD + Fraction(1, 128)}), 0, True),
+        (CASE, replace(CASE, totals={"whole": THIRD, "program": Fraction(141)}), 0, True),
+    ],
+)
+def test_growth_beyond_the_tolerance_fails(old: Case, new: Case, tolerance: int, fails: bool) -> None:
+    (difference,) = compared([old], [new])
+    assert difference.grows(Fraction(tolerance)) is fails
+
+
+def test_the_lines_that_changed_are_named_by_their_text() -> None:
+    (difference,) = compared([CASE], [GROWN])
+    assert difference.lines.to_dict("records") == [
+        {"old": "0.000", "new": "7.000", "difference": "+7.000", "line": "if (ip->ttl < 2)"}
+    ]
+    assert difference.functions.empty
+
+
+def test_another_compiler_or_kernel_is_told() -> None:
+    other = replace(CASE, made_with={"compiler": "clang 19", "kernel_release": "6.12.1"})
+    (difference,) = compared([CASE], [other])
+    assert difference.made_otherwise == ["compiler: was clang 14, is clang 19"]
+
+
+def test_the_only_program_of_a_baseline_is_compared_under_any_name() -> None:
+    (difference,) = compared([CASE], [replace(CASE, name="new.bpf.c")])
+    assert (difference.old.name, difference.new.name) == ("lb.bpf.c", "new.bpf.c")
+
+
+def test_traffic_that_the_baseline_lacks_is_refused() -> None:
+    with pytest.raises(ResultsError, match="generic"):
+        compared([CASE], [replace(CASE, traffic=("6.12", "generic", "64", "1"))])
