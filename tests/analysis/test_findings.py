@@ -15,6 +15,7 @@ from xdplab.analysis.derived import derive
 from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding, to_frame, to_markdown
 from xdplab.analysis.repetition_rules import repetition_apart, spread_of_points
+from xdplab.analysis.series import point_label
 
 NS = [0, 100, 400, 800, 1600, 3200]
 
@@ -431,3 +432,9 @@ def test_a_point_whose_programs_have_other_instructions_is_named() -> None:
     later = trials["repetition"].ge(3)
     (found,) = named(find(trials.assign(program_insns=later.map({True: 180, False: 100}))), "programs differ")
     assert found.severity == "warning"
+
+
+def test_a_users_program_is_named_without_an_n() -> None:
+    trials = synthetic.run(vary={"accesses": [100]}, repetitions=1)
+    assert point_label(trials).endswith(", N = 100")
+    assert "N =" not in point_label(trials.assign(accesses=pd.NA))

@@ -109,6 +109,7 @@ REFUSED: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "too short a list": ("lists", {0: [1, 2]}, ("lists[0]", "2", "3")),
     "too long a text": ("held", {0: {"name": "longer0"}}, ("held[0].name", "7 bytes", "6")),
     "a pointer": ("pointed", {0: {"at": 1}}, ("pointed[0].at", "pointer")),
+    "an address for a prefix": ("nets", {"10.0.0.1": 1}, ("nets[10.0.0.1]", "ADDRESS/BITS", "10.0.0.1/32")),
     "an index beyond the map": ("lists", {4: [1, 2, 3]}, ("lists[4]", "0 to 3")),
     "more entries than fit": ("numbers", dict.fromkeys(range(5), 1), ("maps.numbers", "5", "4")),
     "one key twice": ("numbers", {16: 1, "0x10": 1}, ("numbers[0x10]", "twice")),

@@ -9,7 +9,7 @@ import pandas as pd
 from xdplab.analysis import verdicts
 from xdplab.analysis.decide.compare import drift
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
-from xdplab.analysis.series import SERIES, first_label, key_of, valid
+from xdplab.analysis.series import SERIES, first_label, key_of, point_label, valid
 from xdplab.analysis.values import Row, records
 from xdplab.text import many
 
@@ -59,7 +59,7 @@ def held_back(trials: pd.DataFrame) -> Iterator[Finding]:
         if offered >= HELD_BACK * alone:
             continue
         slower = f"the generator offered {offered / alone:.0%} of what it does alone"
-        what = f"{_point(rows)}: {slower}: pause frames, or others on its CPU?"
+        what = f"{point_label(rows)}: {slower}: pause frames, or others on its CPU?"
         numbers = {"offered_pps": offered, "generator_pps": alone}
         yield Finding("generator held back", "info", what, points_of(rows), numbers, files_of(rows))
 
@@ -79,7 +79,7 @@ def clock_differs(trials: pd.DataFrame) -> Iterator[Finding]:
         low, high = float(clocks.min()), float(clocks.max())
         what = (
             f"{len(other)} of {len(rows)} trials ran at another clock than the rest: {low:.3g} to {high:.3g} cycles "
-            f"per ns, {usual:.3g} in the middle; for one {_point(other)}"
+            f"per ns, {usual:.3g} in the middle; for one {point_label(other)}"
         )
         numbers = {"low": low, "median": usual, "high": high, "trials": float(len(other)), "of": float(len(rows))}
         yield Finding("clock differs", "warning", what, points_of(other), numbers, files_of(other))
@@ -141,14 +141,9 @@ def disturbed(name: str, says: Callable[[Row], str | None]) -> Rule:
         rows = believed[remarks.notna()]
         if rows.empty:
             return
-        what = f"{len(rows)} of {many(len(believed), 'trial')}, such as {_point(rows)}: {remarks[rows.index[0]]}"
+        what = f"{len(rows)} of {many(len(believed), 'trial')}, such as {point_label(rows)}: {remarks[rows.index[0]]}"
         numbers = {"trials": float(len(rows)), "of": float(len(believed))}
         yield Finding(name, "warning", what, points_of(rows), numbers, files_of(rows))
 
     rule.__doc__ = says.__doc__
     return rule
-
-
-def _point(rows: pd.DataFrame) -> str:
-    accesses = rows["accesses"].iloc[0]
-    return first_label(rows) + ("" if pd.isna(accesses) else f", N = {accesses:g}")

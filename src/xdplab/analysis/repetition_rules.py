@@ -13,7 +13,7 @@ import pandas as pd
 from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.fit import fit_line, limited_by_dut
 from xdplab.analysis.intervals import Spread, special, t_quantile
-from xdplab.analysis.series import by_series, first_label, valid
+from xdplab.analysis.series import by_series, point_label, valid
 from xdplab.analysis.values import is_null, three_digits
 from xdplab.text import many
 
@@ -143,7 +143,7 @@ def _apart_of(alike: pd.DataFrame) -> Iterator[Finding]:
         share = float(one["forwarded_pps"].iloc[0]) / middle - 1
         rest = f"the other {len(others)}" if len(others) > 1 else "the other"
         what = (
-            f"{first_label(one)}, N = {one['accesses'].iloc[0]:g}: repetition {one['repetition'].iloc[0]:g} forwards "
+            f"{point_label(one)}: repetition {one['repetition'].iloc[0]:g} forwards "
             f"{abs(share):.0%} {'more' if share > 0 else 'less'} than {rest}"
         )
         numbers = {"pps": middle * (1 + share), "pps_of_others": middle, "gap_pps": gap}
@@ -264,8 +264,7 @@ def load_classes(trials: pd.DataFrame) -> Iterator[Finding]:
         gap, width = rates[cut] - rates[cut - 1], max(np.ptp(rates[:cut]), np.ptp(rates[cut:]))
         if gap <= CHANGE * np.median(rates) or gap <= 5 * width:
             continue
-        label = first_label(rows)
         share = float(rates[cut:].mean() / rates[:cut].mean() - 1)
-        what = f"{label}, N = {rows['accesses'].iloc[0]:g}: loads form two classes {share:.0%} apart"
+        what = f"{point_label(rows)}: loads form two classes {share:.0%} apart"
         numbers = {"low_pps": float(rates[:cut].mean()), "high_pps": float(rates[cut:].mean()), "gap_pps": float(gap)}
         yield Finding("program loads form classes", "info", what, points_of(rows), numbers, files_of(rows))

@@ -178,6 +178,12 @@ def first_label(rows: pd.DataFrame) -> str:
     return label_of({name: first[name].tolist()[0] for name in SERIES})
 
 
+def point_label(rows: pd.DataFrame) -> str:
+    """Return the label of the first row with its N; a user's program has none."""
+    accesses = rows["accesses"].iloc[0]
+    return first_label(rows) + ("" if pd.isna(accesses) else f", N = {accesses:g}")
+
+
 def _word(row: Row, name: str, unit: str = "") -> str:
     value = row.get(name)
     if is_null(value):

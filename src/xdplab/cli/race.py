@@ -169,4 +169,6 @@ def race_plan(
     trial = trials[0] if trials else {"warmup_s": 0.1, "window_s": rules.window_s, "pause_s": 0.05}
     sides = [plans.get(word) or rules.side(word, programs, trial) for word in words]
     limits = {name: getattr(rules, name) for name in ("margin", "at_least", "at_most", "by")}
+    if rules.at_most is not None and rules.at_least is None:
+        limits["at_least"] = min(rules.at_most, model.Race().at_least)
     return model.race_of(rules.name, sides, limits, labs or ())

@@ -108,6 +108,8 @@ def _shown(key: Any) -> str:
 def _key(btf: Btf, one: MapType, key: Any, place: str) -> bytes:
     if one.kind == "lpm_trie" and isinstance(key, str) and "/" in key:
         return _prefix(key, one.key.size, place)
+    if one.kind == "lpm_trie" and not isinstance(key, Mapping):
+        raise PlanError(f"{place}: {key} is neither ADDRESS/BITS nor fields", remedy="10.0.0.1/32 for one address")
     packed = _bytes(btf, one.key, key, place)
     if one.kind in _INDEXED and one.most and int.from_bytes(packed, "little") >= one.most:
         raise PlanError(f"{place}: the map has indices from 0 to {one.most - 1}")

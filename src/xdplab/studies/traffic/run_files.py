@@ -128,7 +128,7 @@ def why_not_sliced(a: Point, b: Point) -> str | None:
     if a.load != "max":
         return "at a paced load the sender decides the rate"
     if a.program.setup or b.program.setup:
-        return "a setup command would find the maps of both programs"
+        return "a setup command would find the maps of both programs, where `maps:` fills each side's"
     return None
 
 
