@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from xdplab.run import progress
     from xdplab.studies import kind as kinds
     from xdplab.studies import kinds as openable
-    from xdplab.studies.cost import gate
+    from xdplab.studies.cost import gate, stacks
     from xdplab.studies.cost.gate import Case, CostDifference
 else:
-    progress, gate = lazy("xdplab.run.progress"), lazy("xdplab.studies.cost.gate")
+    progress = lazy("xdplab.run.progress")
+    gate, stacks = lazy("xdplab.studies.cost.gate"), lazy("xdplab.studies.cost.stacks")
     kinds, openable = lazy("xdplab.studies.kind"), lazy("xdplab.studies.kinds")
 
 DIFFERS, OTHERWISE = 1, 2
@@ -39,19 +40,21 @@ _COMMIT = "git:"
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a cost is compared with, where it is written, and what growth is let through, in instructions."""
+    """What a cost is compared with, what growth is let through, in instructions, and what is written of it."""
 
     against: str | None = None
-    write: Path | None = None
     tolerance: float = 0.0
+    write: Path | None = None
+    stacks: Path | None = None
 
 
 baseline_options = options_as(
     "baseline",
     Baseline,
     click.option("--against", metavar="FILE|RUN|git:COMMIT", help="Compare, and fail if a packet costs more."),
-    click.option("--write", type=PATH, metavar="FILE", help="Write a baseline to compare with."),
     click.option("--tolerance", type=float, default=0.0, show_default=True, help="Instructions that it may grow by."),
+    click.option("--write", type=PATH, metavar="FILE", help="Write a baseline to compare with."),
+    click.option("--stacks", type=PATH, metavar="DIR", help="Write call stacks for flame graphs and speedscope."),
 )
 
 
@@ -84,6 +87,8 @@ def cost(
     if baseline.write is not None:
         gate.write_baseline(cases, baseline.write)
         tell(f"written: {baseline.write}")
+    if baseline.stacks is not None:
+        tell(f"written: {', '.join(map(str, stacks.write_stacks(run.plan, baseline.stacks)))}")
     return code
 
 

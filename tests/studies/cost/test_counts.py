@@ -11,6 +11,7 @@ import pytest
 from xdplab.errors import UnsupportedError
 from xdplab.studies.cost.accesses import accesses, accesses_of
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, Cost, Measurement, Plugin, SourceLine, cost_of
+from xdplab.studies.cost.stacks import folded, speedscope
 
 KERNEL = 0xFFFFFFFF81000000
 SEND, RECEIVE, HELPER, TICK, WORK = (KERNEL + 0x100 * number for number in range(5))
@@ -97,6 +98,13 @@ def test_a_line_has_its_own_instructions_and_those_of_what_it_calls() -> None:
         SourceLine("a.bpf.c", 7, "now = bpf_ktime_get_ns();"): (2, 5),
         SourceLine("a.bpf.c", 9, "return XDP_TX;"): (3, 0),
     }
+
+
+def test_call_stacks_of_a_packet_are_those_of_its_functions() -> None:
+    stacks = _cost((256, _frames(256)), (512, _frames(512))).stacks
+    assert folded(stacks).splitlines()[-1] == ("xdp_test_run_batch;veth_poll;bpf:program;bpf_ktime_get_ns 5.000")
+    profile = speedscope("a", stacks)["profiles"][0]
+    assert (sum(profile["weights"]), len(profile["samples"])) == (24, len(stacks))
 
 
 def test_the_most_common_count_of_whole_windows_is_taken() -> None:

@@ -9,16 +9,21 @@ their place in the call path.
 from __future__ import annotations
 
 import bisect
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from xdplab.errors import UnsupportedError
 from xdplab.studies.cost.accesses import accesses_of
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 PROGRAM, CALLED, PATH, ENDS = "program", "called", "path", "ends"
 """Where an instruction belongs: to the program, to what it calls, to the rest of the kernel's path, to the sender's
@@ -26,6 +31,7 @@ own programs at the other end."""
 
 SCOPES = (PROGRAM, CALLED, PATH)
 OTHER = "other"
+ALL_SCOPES = (*SCOPES, ENDS, OTHER)
 ROOTS = {
     "live": ("xdp_test_run_batch", "bpf_test_run_xdp_live"),
     "packets": ("__x64_sys_sendto",),
@@ -83,20 +89,15 @@ class CodeBlock(NamedTuple):
     code: bytes
 
 
-class Ran(NamedTuple):
-    """How often a block ran on a call path in a window."""
-
-    path: int
-    block: int
-    times: int
-
-
-@dataclass
+@dataclass(frozen=True)
 class Window:
-    """What ran between two marks, while so many frames passed."""
+    """What ran between two marks, while so many frames passed: how often each block ran on each call path.
+
+    ``ran``: shape (n, 3), numbers of paths and blocks, and times.
+    """
 
     frames: int
-    ran: list[Ran] = field(default_factory=list)
+    ran: Numbers
 
 
 @dataclass
@@ -109,24 +110,37 @@ class Tally:
     branches: Fraction | int = 0
 
 
+_ALIKE = re.compile(rb"(?:ran [^\n]*\n)+|(?:block [^\n]*\n)+|(?:path [^\n]*\n)+|window [^\n]*\n")
+"""Lines of one kind that follow each other."""
+
+
 class Plugin:
-    """What the plugin wrote of one measurement."""
+    """What the plugin wrote of one measurement. ``windows``: see `Window`."""
 
     def __init__(self, text: bytes) -> None:
         self.blocks: list[CodeBlock] = []
         self.paths: list[tuple[int, int]] = [(-1, 0)]
-        self.windows: list[list[Ran]] = []
-        for line in text.decode().splitlines():
-            kind, *words = line.split()
-            if kind == "block":
-                addresses = tuple(_addresses(int(words[0], 16), words[2]))
-                self.blocks.append(CodeBlock(addresses, words[1], bytes.fromhex(words[3])))
-            elif kind == "path":
-                self.paths.append((int(words[0]), int(words[1], 16)))
-            elif kind == "window":
-                self.windows.append([])
-            elif kind == "ran":
-                self.windows[-1].append(Ran(*map(int, words)))
+        self.windows: list[Numbers] = []
+        for lines in _ALIKE.findall(text):
+            self._read(lines)
+
+    def _read(self, lines: bytes) -> None:
+        """Read lines of one kind that follow each other."""
+        kind = lines[: lines.index(b" ")] if b" " in lines[:10] else lines
+        if kind == b"ran":
+            numbers = np.array(lines.replace(b"ran ", b"").split(), dtype=np.int64)
+            self.windows[-1] = numbers.reshape(-1, 3)
+        elif kind == b"window":
+            self.windows.append(np.empty((0, 3), dtype=np.int64))
+        elif kind == b"block":
+            for line in lines.decode().splitlines():
+                _, start, ending, sizes, code = line.split()
+                addresses = tuple(_addresses(int(start, 16), sizes))
+                self.blocks.append(CodeBlock(addresses, ending, bytes.fromhex(code)))
+        elif kind == b"path":
+            for line in lines.decode().splitlines():
+                _, parent, address = line.split()
+                self.paths.append((int(parent), int(address, 16)))
 
     def path(self, number: int) -> list[int]:
         """Return the addresses of a call path, outermost first: a call's, what it calls, a call's again."""
@@ -135,6 +149,10 @@ class Plugin:
             number, address = self.paths[number]
             addresses.append(address)
         return addresses[::-1]
+
+
+def _keys(ran: Numbers) -> Numbers:
+    return ran[:, 0] << 32 | ran[:, 1]
 
 
 def _addresses(start: int, sizes: str) -> Iterator[int]:
@@ -172,6 +190,7 @@ class Measurement:
         self._names: dict[int, str] = {}
         self._stacks: dict[int, tuple[str, ...]] = {}
         self._origins: dict[tuple[int, int], Origin] = {}
+        self._sending: dict[int, bool] = {}
 
     def function(self, address: int) -> Function | None:
         """Return the program's function at an address; None in the kernel."""
@@ -215,10 +234,22 @@ class Measurement:
 
     def origin(self, path: int, block: int) -> Origin:
         """Return where a block that runs on a path belongs."""
+        if not self._is_sending(path):
+            leaf = self.name(self._plugin.blocks[block].addresses[0])
+            if not leaf.startswith(self._root):
+                return _ELSEWHERE
         key = path, block
         if key not in self._origins:
             self._origins[key] = self._origin(path, self._plugin.blocks[block])
         return self._origins[key]
+
+    def _is_sending(self, path: int) -> bool:
+        """Tell whether a call path is below the function that sends, and below nothing that no frame asked for."""
+        if path not in self._sending:
+            stack = self.stack(path)
+            is_below = any(name.startswith(self._root) for name in stack)
+            self._sending[path] = is_below and not any(name.startswith(LEFT_OUT) for name in stack)
+        return self._sending[path]
 
     def _origin(self, path: int, block: CodeBlock) -> Origin:
         leaf = self.name(block.addresses[0])
@@ -237,30 +268,43 @@ class Measurement:
 
     def tallies(self, window: Window) -> dict[str, Tally]:
         """Return what a window took, by where it belongs."""
-        tallies = {scope: Tally() for scope in (*SCOPES, ENDS, OTHER)}
-        for path, block, times in window.ran:
-            tally, once = tallies[self.origin(path, block).scope], self._once[block]
-            tally.instructions += once.instructions * times
-            tally.loads += once.loads * times
-            tally.stores += once.stores * times
-            tally.branches += once.branches * times
-        return tallies
+        scopes, times = self._scopes(window.ran), window.ran[:, 2]
+        once = self._once[window.ran[:, 1]]
+        sums = [np.bincount(scopes, times * once[:, column], len(ALL_SCOPES)) for column in range(once.shape[1])]
+        return {scope: Tally(*(int(column[i]) for column in sums)) for i, scope in enumerate(ALL_SCOPES)}
+
+    def _scopes(self, ran: Numbers) -> Numbers:
+        """Return the index in `ALL_SCOPES` of each row."""
+        keys, scopes = self._scope_of_key
+        return scopes[np.searchsorted(keys, _keys(ran))]
+
+    @cached_property
+    def _scope_of_key(self) -> tuple[Numbers, Numbers]:
+        """Every path with a block that ran on it in any window, sorted, and its scope."""
+        keys = np.unique(np.concatenate([_keys(window.ran) for window in self.windows]))
+        pairs = zip((keys >> 32).tolist(), (keys & 0xFFFFFFFF).tolist(), strict=True)
+        return keys, np.array([ALL_SCOPES.index(self.origin(*pair).scope) for pair in pairs], dtype=np.int64)
 
     def runs(self, window: Window) -> dict[str, int]:
         """Return how often the program of each role ran in a window."""
-        ran: Counter[int] = Counter()
-        for one in window.ran:
-            ran[self._plugin.blocks[one.block].addresses[0]] += one.times
-        return {role: ran[entry] for role, entry in self._entries.items()}
+        starts = self._starts[window.ran[:, 1]]
+        return {role: int(window.ran[starts == entry, 2].sum()) for role, entry in self._entries.items()}
 
     @cached_property
-    def _once(self) -> list[Tally]:
-        """What each block takes, once through."""
+    def _starts(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """The address of each block."""
+        return np.array([block.addresses[0] for block in self._plugin.blocks], dtype=np.uint64)
+
+    @cached_property
+    def _once(self) -> Numbers:
+        """What each block takes once through, in the order of `Tally`. Shape (blocks, 4)."""
         blocks = self._plugin.blocks
-        return [
-            Tally(len(block.addresses), loads, stores, int(block.ending == "branch"))
-            for block, (loads, stores) in zip(blocks, accesses_of([block.code for block in blocks]), strict=True)
+        accesses = accesses_of([block.code for block in blocks])
+        rows = [
+            (len(block.addresses), loads, stores, block.ending == "branch")
+            for block, (loads, stores) in zip(blocks, accesses, strict=True)
         ]
+        return np.array(rows, dtype=np.int64)
 
     @cached_property
     def whole(self) -> list[tuple[Window, dict[str, Tally]]]:
@@ -282,15 +326,15 @@ class Measurement:
     def by_address(self, window: Window) -> tuple[Counter[int], Counter[int], Counter[tuple[str, ...]]]:
         """Return instructions by address in programs, by the call out of one, and by stack."""
         inside, called, stacks = Counter[int](), Counter[int](), Counter[tuple[str, ...]]()
-        for ran in window.ran:
-            origin, block = self.origin(ran.path, ran.block), self._plugin.blocks[ran.block]
+        for path, number, times in window.ran.tolist():
+            origin, block = self.origin(path, number), self._plugin.blocks[number]
             if origin.scope not in SCOPES:
                 continue
-            stacks[origin.stack] += len(block.addresses) * ran.times
+            stacks[origin.stack] += len(block.addresses) * times
             if origin.scope == PROGRAM:
-                inside.update(dict.fromkeys(block.addresses, ran.times))
+                inside.update(dict.fromkeys(block.addresses, times))
             elif origin.scope == CALLED:
-                called[origin.caller] += len(block.addresses) * ran.times
+                called[origin.caller] += len(block.addresses) * times
         return inside, called, stacks
 
 
@@ -300,6 +344,9 @@ class Origin(NamedTuple):
     stack: tuple[str, ...]
     scope: str
     caller: int
+
+
+_ELSEWHERE = Origin((), OTHER, 0)
 
 
 def _functions_of(program: Mapping[str, Any]) -> Iterator[Function]:
