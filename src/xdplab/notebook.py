@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Union, get_origin
@@ -44,8 +44,7 @@ from xdplab.programs.program import program as make_program
 from xdplab.programs.spec import WORKLOADS, ProgramSpec
 from xdplab.run import watching
 from xdplab.run.disk import holder, is_locked, open_file
-from xdplab.run.listing import RESULTS, KnownRun, known_runs, run_named
-from xdplab.run.progress import ending
+from xdplab.run.listing import RESULTS, ROW, known_runs, run_named
 from xdplab.run.state import RunState, is_beginning
 from xdplab.shown import ReadableFrame, small_table
 from xdplab.studies import kinds
@@ -143,7 +142,7 @@ def runs(folder: str | Path | None = None) -> pd.DataFrame:
     """Return the runs of a folder (the project's ``results``), the latest first: name, when it was begun, trials,
     state, note."""
     listed = known_runs(results() if folder is None else Path(folder))
-    return ReadableFrame([asdict(run) for run in listed], columns=[f.name for f in fields(KnownRun)])
+    return ReadableFrame([run.row for run in listed], columns=ROW)
 
 
 def study(name: str, *, smallest: bool = False, **fields: Any) -> RunInHand:
@@ -571,12 +570,12 @@ class RunInHand:
         return explore.latency_cdf(latencies_of(self.directory), self.on_disk.rows(), hue, panel, **options)
 
     def __repr__(self) -> str:
-        return f"{self.directory.name}: {ending(self.state)}"
+        return f"{self.directory.name}: {self.state.text}"
 
     @property
     def about(self) -> dict[str, str]:
         """What the run's table in a notebook says: its state, verdicts, tables and figures."""
-        about = {"state": ending(self.state)}
+        about = {"state": self.state.text}
         if not self._under_way():
             with suppress(XdplabError):  # a damaged run still shows its name
                 verdicts = watching.counted(self.on_disk.rows())

@@ -34,7 +34,7 @@ def test_a_program_that_does_more_loses_the_race_and_the_rest_is_not_measured(la
     found = json.loads(done.stdout)
     assert (found["verdict"], found["by"]) == ("differs", "slices")
     assert 0 < found["low"] < found["ratio"] < found["high"] < 0.9
-    run = RunDirectory.open(tmp_path / found["run"])
+    run = RunDirectory.open(tmp_path / found["status"]["path"])
     assert run.journal.count("finished") == 2 * found["pairs"] < 60
     by_side = pd.read_parquet(run.path / "trials.parquet").groupby("program_name")
     quicks, slows = by_side.get_group("quick.bpf.c"), by_side.get_group("slow.bpf.c")

@@ -268,7 +268,7 @@ def test_figures_compare_and_audit_need_no_lab(lab_name: str, tmp_path: Path) ->
     assert compared[1].endswith("9.9.9")
     assert any(line.startswith("Answer: ") for line in compared)
     json.loads(xdplab("audit", str(first), "--json").stdout)
-    state = json.loads(xdplab("status", str(first), "--json").stdout)[0]
+    state = json.loads(xdplab("status", str(first), "--json").stdout)
     assert (state["trials"], state["measured"], state["owed"], state["state"]) == (6, 6, 0, "complete")
 
 

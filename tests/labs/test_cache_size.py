@@ -46,7 +46,7 @@ def test_what_is_kept_is_listed_by_its_last_use() -> None:
     assert names() == list(DAYS)
     shown = json.loads(CliRunner().invoke(cli, ["kernels", "list", "--json"]).output)
     assert [row["kept"] for row in shown] == list(DAYS)
-    assert all(1.0 <= row["size_mb"] < 1.2 for row in shown)
+    assert all(1e6 <= row["bytes"] < 1.2e6 for row in shown)
 
 
 def test_clean_leaves_what_was_used_lately_and_what_a_guest_runs_from(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -58,6 +59,7 @@ def at(folder: Path) -> Iterator[None]:
     """Work in a folder of its own: no output depends on the machine's paths, width, time zone or cache."""
     before = dict(os.environ)
     os.environ |= {"XDPLAB_CACHE": str(folder / "cache"), "TZ": "UTC", "COLUMNS": "120", "LC_ALL": "C.UTF-8"}
+    time.tzset()
     try:
         with contextlib.chdir(folder), warnings.catch_warnings():
             warnings.simplefilter("ignore", ResultsWarning)
@@ -65,6 +67,7 @@ def at(folder: Path) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+        time.tzset()
 
 
 def as_csv(table: Path) -> bytes:

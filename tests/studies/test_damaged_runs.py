@@ -132,7 +132,7 @@ def test_one_bad_run_does_not_hide_the_others(run: Path) -> None:
     assert done.exit_code == 0
     rows = {row["run"]: row for row in json.loads(done.output)}
     assert (rows["good"]["trials"], rows["bad"]["trials"]) == (21, None)
-    assert "finished.duration_s is not a number" in rows["bad"]["state"]
+    assert "finished.duration_s is not a number" in rows["bad"]["progress"]
 
 
 @pytest.mark.parametrize("options", [{}, {"sort_keys": True}, {"indent": None, "separators": (", ", " : ")}])

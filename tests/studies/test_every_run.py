@@ -115,7 +115,7 @@ def test_each_knows_its_kind(run: Run[Any]) -> None:
 def test_the_command_line_asks_each_the_same(run: Run[Any]) -> None:
     path = str(run.directory.path)
     assert "nothing is missing" in spoken("resume", path).output
-    state = json.loads(spoken("status", path, "--json").output)[0]
+    state = json.loads(spoken("status", path, "--json").output)
     assert (state["owed"], state["state"], state["failed"]) == (0, "complete", 0)
     assert spoken("tables", path).output == f"tables: {path}\n"
     assert json.loads(spoken("show", path, "--json").output)["tables"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,41 +25,33 @@ Cells = dict[str, Cell]
 EXACT = ConfigDict(extra="forbid")
 
 
-class RunStatus(BaseModel):
-    """The progress of a run. ``eta_s`` is null while the remaining time is unknown, ``measured_with`` if it was not
-    kept."""
+@dataclass(frozen=True)
+class RunStatus(KnownRun):
+    """A row of `runs`, and what the run was measured with; null if that was not kept."""
 
-    model_config = EXACT
-    run: str
-    trials: int
-    measured: int
-    unsupported: int
-    failed: int
-    not_needed: int
-    owed: int
-    state: str
-    eta_s: int | None
-    measured_with: str | None
-
-
-class PlannedBlock(BaseModel):
-    """Trials of one mode and queue count."""
-
-    model_config = EXACT
-    mode: str
-    queues: int
-    trials: int
+    measured_with: str | None = None
 
 
 class PlannedTrial(BaseModel):
-    """A trial of ``plan --dry-run``, in the order in which it is measured."""
+    """A trial, in the order in which it is measured."""
 
     model_config = EXACT
     order: int
     block: int
     repetition: int
-    point: str
-    trial: str
+    trial_id: str
+    point_id: str
+
+
+class Planned(BaseModel):
+    """What a plan measures. ``points`` have the factors of trials.parquet. ``estimate_s``: from Enter to the end."""
+
+    model_config = EXACT
+    plan: str
+    lab: str
+    points: list[Cells]
+    trials: list[PlannedTrial]
+    estimate_s: float
 
 
 class Compared(BaseModel):
@@ -99,20 +92,97 @@ class Audited(BaseModel):
 
 
 class Shown(BaseModel):
-    """The tables of `show`, by name, and its lines. Points of XDP traffic have columns for the ends of intervals."""
+    """The answer of `status`, the tables by name, and the lines below them. Points of XDP traffic have columns for the
+    ends of intervals."""
 
     model_config = EXACT
+    status: RunStatus
     tables: dict[str, list[Cells]]
     summary: list[str]
 
 
+class DrawnFigure(BaseModel):
+    """A figure's files; if there are none, the reason."""
+
+    model_config = EXACT
+    figure: str
+    files: list[str]
+    reason: str | None
+
+
+class Figures(BaseModel):
+    """What `figures` drew, and what it did not."""
+
+    model_config = EXACT
+    run: str
+    figures: list[DrawnFigure]
+
+
+class MeasuredRun(Shown):
+    """The answer of `show` for the run that was measured, and its figures."""
+
+    figures: list[DrawnFigure]
+
+
+class RaceOutcome(BaseModel):
+    """A race: the ratio of the rates B/A with its 95 % interval, and ``more``, what B takes more of per packet."""
+
+    model_config = EXACT
+    status: RunStatus
+    a: str
+    b: str
+    verdict: Literal["equivalent", "differs", "undecided"]
+    ratio: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+    margin: float
+    by: str
+    windows: dict[str, float | None] | None
+    more_ns: float | None
+    more: dict[str, dict[str, Any] | None]
+    text: str
+
+
+class Written(BaseModel):
+    """The file that was made of runs."""
+
+    model_config = EXACT
+    runs: list[str]
+    file: str
+    bytes: int
+
+
+class Kept(BaseModel):
+    """A file or folder of the cache: its path in it. ``last_used``: ISO 8601 with the zone."""
+
+    model_config = EXACT
+    kept: str
+    bytes: int
+    last_used: str
+
+
+class Calibrated(BaseModel):
+    """How much equal runs differ; ``unfit`` has the reasons why the machine is not fit to compare runs."""
+
+    unfit: list[str]
+
+
+class Proved(BaseModel):
+    """What counted a program's accesses, and what the kernel said on loading it."""
+
+    program: str
+    proof: dict[str, Any] | None = None
+    load: dict[str, Any] | None = None
+
+
 class LabUp(BaseModel):
-    """A lab that is up. Some kinds of lab have more keys."""
+    """A lab that is up, since a time in ISO 8601 with the zone. Some kinds of lab have more keys."""
 
     lab: str
     kind: str
     label: str
-    since: float
+    since: str
     queues: int
     hosts: dict[str, dict[str, Any]]
     locked_by: str | None
@@ -133,15 +203,26 @@ class Tested(BaseModel):
 
 
 ANSWERS: dict[str, Any] = {
-    "status": list[RunStatus],
-    "plan": list[PlannedBlock] | list[PlannedTrial],
+    "status": RunStatus,
+    "plan": Planned,
+    **dict.fromkeys(("run", "resume", "search", "study", "cost"), MeasuredRun),
+    "race": RaceOutcome,
+    "show": Shown,
+    "figures": Figures,
+    "report": Written,
+    "export": Written,
     "compare": Compared | ProgramsCompared,
     "audit": Audited,
     "doctor": list[Row],
     "lab-status": list[LabUp],
     "runs": list[KnownRun],
-    "show": Shown,
     "selftest": Tested,
+    "calibrate": Calibrated,
+    "kernels-list": list[Kept],
+    "kernels-clean": list[Kept],
+    "lab-kernels": list[dict[str, Any]],
+    "programs-prove": Proved,
+    "study-lines": list[Cells],
 }
 """The type of each verb's answer."""
 

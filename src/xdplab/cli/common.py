@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import math
 import os
 import re
 import shutil
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
 
     from xdplab.cli import screen
     from xdplab.plan import model
-    from xdplab.run import listing
+    from xdplab.run import frames, listing
     from xdplab.studies import tables
     from xdplab.studies.tables import Table
 else:
     screen, listing = lazy("xdplab.cli.screen"), lazy("xdplab.run.listing")
+    frames = lazy("xdplab.run.frames")
     model, tables = lazy("xdplab.plan.model"), lazy("xdplab.studies.tables")
 
 
@@ -188,17 +190,30 @@ def _fitted(line: str, width: int) -> str:
 def show_tables(tables: Iterable[Table]) -> None:
     """Print the tables of a study: a line per place above its rows, and no line broader than `BROADEST`."""
     for table in tables:
-        rows = records(table.frame)
+        rows = frames.records(table.frame)
         screen.print_placed_table(rows, table.above, table.title, BROADEST)
         tell("")
 
 
-def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None = None) -> None:
-    """Print rows as a table for a person, or as JSON for a script."""
-    if as_json:
-        echo(json.dumps(list(rows), indent=1, default=str))
-    else:
-        screen.print_table(rows, title)
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for a script, with all digits.")
+
+
+def print_json(content: Any) -> None:
+    """Print what `--json` asks for; `xdplab.cli.answers` has its type. JSON has no number that is not finite: null."""
+    echo(json.dumps(_finite(content), indent=1, default=str))
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [*map(_finite, content)]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def show(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
+    """Print rows as a table."""
+    screen.print_table(rows, title)
 
 
 class RunPath(click.ParamType[Path]):
@@ -216,33 +231,22 @@ class RunPath(click.ParamType[Path]):
 FORMAT = click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "csv", "json", "markdown"]),
+    type=click.Choice(["table", "csv", "markdown"]),
     default="table",
     show_default=True,
-    help="Output for a person (table), or for a program.",
+    help="On the terminal, for a spreadsheet, or for a text.",
 )
 
 
 def show_frame(frame: pd.DataFrame, *, form: str = "table", title: str | None = None) -> None:
-    """Print a data frame in one of the forms of FORMAT; null cells are empty, and null in JSON."""
-    rows = records(frame)
+    """Print a data frame in one of the forms of FORMAT; null cells are empty."""
     if form == "csv":
         echo(frame.to_csv(index=False, lineterminator="\n"), nl=False)
     elif form == "markdown":
         echo(tables.markdown(frame))
     else:
-        show(rows, as_json=form == "json", title=title)
-        if form == "table":
-            tell("")
-
-
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return a data frame's rows; null cells are None."""
-    filled_cells = frame.notna().rename(columns=str).to_dict("records")
-    rows = [dict(zip(map(str, frame.columns), row, strict=True)) for row in frame.astype(object).values]
-    return [
-        {k: v if filled[k] else None for k, v in row.items()} for row, filled in zip(rows, filled_cells, strict=True)
-    ]
+        show(frames.records(frame), title)
+        tell("")
 
 
 def parse_only(text: str | None) -> dict[str, str]:

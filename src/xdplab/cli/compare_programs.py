@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import echo, show_frame, tell
+from xdplab.cli.common import print_json, show_frame, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
 from xdplab.lazy import lazy
@@ -112,7 +111,7 @@ def show_programs(a: Side, b: Side, judging: Judging, *, as_json: bool = False) 
     """Show a comparison, and return its exit code."""
     compared = compare_programs.compared(a, b, judging.options)
     if as_json:
-        echo(json.dumps(compared.to_json(), indent=1))
+        print_json(compared.to_json())
         return compared.exit_code
     show_frame(compared.readable)
     for line in compared.lines():

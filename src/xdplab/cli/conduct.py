@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from xdplab.cli.common import NOTHING_VALID, echo, show_frame, tell
+from xdplab.cli.common import NOTHING_VALID, print_json, show_frame, tell
+from xdplab.cli.facts import figure_facts, results_facts
 from xdplab.errors import ResultsError, UnsupportedError
 from xdplab.lazy import lazy
 from xdplab.text import step
@@ -80,17 +81,17 @@ def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool 
                 raise
         else:
             run.complete()
-    if as_json:
-        echo(run.rows().to_json(orient="records"))
-    else:
+    if not as_json:
         _show_results(run)
-    code = exit_code(run)
+    code, drawn = exit_code(run), []
     if figures and code != NOTHING_VALID:
         with step("drawing the figures"):
             drawn = run.draw_figures()
         for line in () if as_json else pictures.lines(drawn, run.directory.path):
             tell(line)
-    if not as_json:
+    if as_json:
+        print_json(results_facts(run) | {"figures": figure_facts(drawn)})
+    else:
         tell(f"one page for a colleague: `xdplab report {run.directory.path}`")
     return code
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import fitted, show, tell
+from xdplab.cli.common import AS_JSON, fitted, print_json, show, tell
 from xdplab.doctor import listing
 from xdplab.doctor.checks import CheckedHost, HostCheck, Judgement, Row, Subject, problems_first, rows_of
 from xdplab.doctor.machine import CHECKS, examine, examine_here, second_ends
@@ -43,7 +43,7 @@ GUESTS = ("vm", "uml")
 )
 @click.option("--tune", is_flag=True, help="Apply the safe settings, and save the old ones (`xdplab restore`).")
 @click.option("--all", "unfolded", is_flag=True, help="Show what is right too.")
-@click.option("--json", "as_json", is_flag=True, help="Every check, for scripts.")
+@AS_JSON
 @click.pass_obj
 def doctor(everywhere: str | None, lab_name: str | None, tune: bool, unfolded: bool, as_json: bool) -> None:
     """Check what works, what is missing, and the remedy: problems first. Exit code 1 if something needed is missing."""
@@ -52,7 +52,7 @@ def doctor(everywhere: str | None, lab_name: str | None, tune: bool, unfolded: b
         _tune(name)
     rows = problems_first(_examined(name))
     if as_json:
-        show([dataclasses.asdict(row) for row in rows], as_json=True)
+        print_json([dataclasses.asdict(row) for row in rows])
     else:
         tell(fitted(listing.listed(rows, None if unfolded else "`xdplab doctor --all` shows them"), BROADEST))
     if any(row.verdict == "missing" for row in rows):
@@ -124,4 +124,4 @@ def _tune(name: str) -> None:
         if lab.kind != "inventory":
             raise LabError(f"lab {name}: --tune is for the servers of an inventory", remedy="see docs/use/servers.md")
         changes = [change for host in (lab.dut, lab.tg) for change in apply_tunings(host, lab.state_dir(host))]
-    show([dataclasses.asdict(change) for change in changes], as_json=False, title="tuned")
+    show([dataclasses.asdict(change) for change in changes], "tuned")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.analysis import MARGIN
-from xdplab.cli.common import FORMAT, SHARE, RunPath, echo, show_frame, show_tables, tell
+from xdplab.cli.common import AS_JSON, FORMAT, SHARE, RunPath, print_json, show_frame, show_tables, tell
 from xdplab.cli.common import show as show_rows
 from xdplab.cli.compare_programs import Judging, Which, judging_options, show_programs, sides, which_options
+from xdplab.cli.facts import figure_facts, results_facts
 from xdplab.cli.options import PATH, options_as
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import FORMATS, STYLES, VENUES
@@ -23,12 +23,14 @@ from xdplab.studies.kinds import open_run
 if TYPE_CHECKING:
     from xdplab.analysis.decide import compare as comparison
     from xdplab.figures import album
+    from xdplab.run import frames
     from xdplab.studies import pictures, plain_audit
     from xdplab.studies.comparing import ComparedRuns
     from xdplab.studies.kind import Run
     from xdplab.studies.traffic import comparison as comparisons
 else:
     album, pictures = lazy("xdplab.figures.album"), lazy("xdplab.studies.pictures")
+    frames = lazy("xdplab.run.frames")
     comparison, plain_audit = lazy("xdplab.analysis.decide.compare"), lazy("xdplab.studies.plain_audit")
     comparisons = lazy("xdplab.studies.traffic.comparison")
 
@@ -52,35 +54,33 @@ def tables(directory: Path) -> None:
 @RUN
 @click.option("--table", "name", help="One table of a study (default: all).")
 @FORMAT
-@click.option("--json", "as_json", is_flag=True, help="All tables and lines, for a script.")
+@AS_JSON
 def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
     """Show the results of RUN, of any kind; for XDP traffic one row per point: mean ± interval, n, verdicts.
 
-    With csv and json, the ends of the intervals are columns of their own.
+    With csv and --json, the ends of the intervals are columns of their own.
     """
     run = open_run(directory)
     run.check_raw()
-    tables = run.tables()
     if as_json:
         if name is not None or form != "table":
-            raise PlanError("--json prints every table", remedy="omit --table and --format, or use --format json")
-        frames = {name: one.numbers for name, one in tables.items()}
-        rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
-        echo(json.dumps({"tables": rows, "summary": run.summary()}, indent=1))
+            raise PlanError("--json prints every table", remedy="omit --table and --format")
+        print_json(results_facts(run))
         return
+    tables = run.tables()
     if name is not None and name not in tables:
         raise ResultsError(f"{directory} has no table {name!r}", remedy=f"it has {', '.join(tables) or 'none'}")
     chosen = {name: tables[name]} if name is not None else tables
-    if form in ("csv", "json") and len(chosen) > 1:
+    if form == "csv" and len(chosen) > 1:
         raise ResultsError(f"{form} is one table's: {directory} has {', '.join(chosen)}", remedy="choose with --table")
-    answer = run.summary() if form == "table" and name is None else []
+    lines = run.summary() if form == "table" and name is None else []
     if form == "table" and run.kind.planning:
-        tell("".join(f"{line}\n" for line in answer))
+        tell("".join(f"{line}\n" for line in lines))
         show_tables(chosen.values())
         return
     for table in chosen.values():
-        show_frame(table.numbers if form in ("csv", "json") else table.frame, form=form, title=table.title)
-    for line in answer:
+        show_frame(table.numbers if form == "csv" else table.frame, form=form, title=table.title)
+    for line in lines:
         tell(line)
 
 
@@ -156,7 +156,10 @@ drawing_options = options_as(
     "--explain", "mark", nargs=2, metavar="FIGURE MARK", help="Show the files and lines behind a mark (PANEL|HUE|X)."
 )
 @click.option("--data", multiple=True, type=PATH, help="With --explain: the folder of an import's logs.")
-def figures(directory: Path, drawing: Drawing, mark: tuple[str, str] | None, data: tuple[Path, ...]) -> None:
+@AS_JSON
+def figures(
+    directory: Path, drawing: Drawing, mark: tuple[str, str] | None, data: tuple[Path, ...], as_json: bool
+) -> None:
     """Draw RUN's figures as SVG, PDF and PNG, each with its caption and the table of its marks.
 
     RUN is of any kind: XDP traffic, a search, a study. --hue, --panel, --where, --value and --explain are for XDP
@@ -164,6 +167,8 @@ def figures(directory: Path, drawing: Drawing, mark: tuple[str, str] | None, dat
     """
     if mark is not None and (drawing.options or drawing.names or drawing.gallery):
         raise PlanError("--explain prints lines", remedy="omit --only and the options of drawing")
+    if as_json and (mark is not None or drawing.gallery):
+        raise PlanError("--json lists figures and their files", remedy="leave --explain and --gallery out, or --json")
     if drawing.gallery and (drawing.style or drawing.width or drawing.height):
         raise PlanError("--gallery draws every style", remedy="leave --style, --width and --height out, or --gallery")
     run = open_run(directory)
@@ -180,13 +185,15 @@ def figures(directory: Path, drawing: Drawing, mark: tuple[str, str] | None, dat
         tell(f"written: {page}")
         return
     drawn = run.draw_figures(drawing.names, **drawing.options)
-    if not drawn and not drawing.why:
+    if as_json:
+        print_json({"run": run.directory.name, "figures": figure_facts(drawn)})
+    elif not drawn and not drawing.why:
         tell(f"no figure: a run of kind {run.kind.name} is drawn in none; `xdplab show {directory}` has its tables")
     absent = [one for one in drawn if not one.files and (drawing.names or drawing.why)]
-    for line in pictures.lines([one for one in drawn if one not in absent], directory):
+    for line in () if as_json else pictures.lines([one for one in drawn if one not in absent], directory):
         tell(line)
     if drawing.why:
-        for one in absent:
+        for one in () if as_json else absent:
             tell(pictures.line(one))
     elif absent:
         raise FigureError("; ".join(map(pictures.line, absent)))
@@ -228,7 +235,7 @@ versus_options = options_as(
         metavar="RUN",
         help="Runs that measured the same thing: they show how much equal runs differ. Give at least two.",
     ),
-    click.option("--json", "as_json", is_flag=True, help="For a script."),
+    AS_JSON,
 )
 
 
@@ -266,7 +273,7 @@ def compare(directory: Path, other: Path | None, which: Which, judging: Judging,
             raise PlanError("--baseline takes its metric and its equal runs from the file", remedy="omit them")
         compared = comparisons.against_baseline(versus.baseline, _traffic(run), margin=versus.margin)
     if versus.as_json:
-        echo(json.dumps(compared.to_json(), indent=1, default=str))
+        print_json(compared.to_json())
     else:
         _show_comparison(compared)
     sys.exit(compared.exit_code)
@@ -277,8 +284,8 @@ def _show_comparison(compared: ComparedRuns) -> None:
         tell(line)
     points = compared.decision.points.dropna(axis=1, how="all")
     columns = [name for name in points if name in TOLD or (name in comparison.POINT and points[name].nunique() > 1)]
-    rows = json.loads(points[columns].to_json(orient="records"))
-    show_rows([{name: _rounded(name, value) for name, value in row.items()} for row in rows], as_json=False)
+    rows = frames.records(points[columns])
+    show_rows([{name: _rounded(name, value) for name, value in row.items()} for row in rows])
 
 
 def _rounded(column: str, value: Any) -> Any:
@@ -293,7 +300,7 @@ TOLD = ("n_a", "n_b", "ratio", "low", "high", "verdict", "detectable", "needed",
 
 @click.command()
 @RUN
-@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@AS_JSON
 def audit(directory: Path, as_json: bool) -> None:
     """List what in RUN is not trustworthy: each finding, where, how it was found; for XDP traffic, fits of t0 + c N.
 
@@ -304,7 +311,7 @@ def audit(directory: Path, as_json: bool) -> None:
     findings = run.audit()
     written = plain_audit.write_audit(run.directory, findings)
     if as_json:
-        echo(json.dumps(findings.to_json(), indent=1))
+        print_json(findings.to_json())
         return
     tell(findings.to_markdown())
     tell(f"written: {', '.join(map(str, written))}")

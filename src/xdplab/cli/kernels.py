@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import echo, show, tell
+from xdplab.cli.common import AS_JSON, echo, print_json, show, tell
 from xdplab.labs.base import ARCHITECTURE_MARK
 from xdplab.lazy import lazy
+from xdplab.text import iso
 
 if TYPE_CHECKING:
     from xdplab import labs
@@ -28,7 +28,7 @@ else:
 @click.command()
 @click.argument("names", nargs=-1, metavar="[KERNEL]…")
 @click.option("--again", is_flag=True, help="Fetch it though it is in the cache.")
-@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+@AS_JSON
 def kernels(names: tuple[str, ...], again: bool, as_json: bool) -> None:
     """List the kernels of virtual labs, after fetching those named.
 
@@ -40,7 +40,7 @@ def kernels(names: tuple[str, ...], again: bool, as_json: bool) -> None:
         cache.fetch(name, again=again)
     rows = [row | {"labs": _labs(str(row["name"]))} for row in cache.rows()]
     if as_json:
-        echo(json.dumps(rows, indent=2))
+        print_json(rows)
     for row in [] if as_json else rows:
         what = f"{row['release']} ({row['version']}) in {row['folder']}" if row["folder"] else "not fetched yet"
         echo(f"{row['name']}: {what}")
@@ -68,10 +68,10 @@ def kept() -> None:
 
 
 @kept.command("list")
-@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+@AS_JSON
 def listed(as_json: bool) -> None:
     """List what is kept, the one used longest ago first, with its size and the day of its last use."""
-    show([_row(entry) for entry in disk.entries()], as_json=as_json)
+    _show(disk.entries(), as_json)
     if not as_json:
         taken = sum(entry.size for entry in disk.entries())
         tell(f"{taken / 1e6:,.0f} MB in {disk.cache_dir()}, limit {disk.limit_bytes() / 1e6:,.0f} MB")
@@ -81,20 +81,25 @@ def listed(as_json: bool) -> None:
 @click.option(
     "--unused-days", type=click.IntRange(0), default=7, show_default=True, help="Keep what was used in this time."
 )
-@click.option("--json", "as_json", is_flag=True, help="For scripts.")
+@AS_JSON
 def clean(unused_days: int, as_json: bool) -> None:
     """Remove what was not used for some days, except the files of running guests."""
     gone = disk.clean(to_bytes=0, unused_s=unused_days * disk.DAY_S, in_use=_in_use())
-    show([_row(entry) for entry in gone], as_json=as_json)
+    _show(gone, as_json)
     if not as_json:
         tell(f"{sum(entry.size for entry in gone) / 1e6:,.0f} MB were freed")
 
 
-def _row(entry: disk.Entry) -> dict[str, object]:
-    """Return the row of one kept file: its path in the cache, its size, and when it was used."""
-    used = time.strftime("%Y-%m-%d", time.localtime(entry.used))
-    name = str(entry.path.relative_to(disk.cache_dir()))
-    return {"kept": name, "size_mb": round(entry.size / 1e6, 1), "last_used": used}
+def _show(entries: Sequence[disk.Entry], as_json: bool) -> None:
+    """Show what is kept: its path in the cache, its size, and when it was used last."""
+    names = [str(entry.path.relative_to(disk.cache_dir())) for entry in entries]
+    used = [iso(entry.used) for entry in entries]
+    if as_json:
+        facts = zip(names, entries, used, strict=True)
+        print_json([{"kept": name, "bytes": entry.size, "last_used": when} for name, entry, when in facts])
+    else:
+        rows = zip(names, entries, used, strict=True)
+        show([{"kept": n, "size_mb": round(e.size / 1e6, 1), "last_used": when[:10]} for n, e, when in rows])
 
 
 def _in_use() -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import threading
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from xdplab import labs
-from xdplab.cli.common import ask_on_terminal, echo, in_lab, tell
+from xdplab.cli.common import AS_JSON, ask_on_terminal, echo, in_lab, print_json, tell
 from xdplab.cli.kernels import kernels
 from xdplab.cli.options import STEAL
 from xdplab.errors import HostError, LabInUseError
 from xdplab.hosts import Process
 from xdplab.lazy import lazy
+from xdplab.text import iso
 
 if TYPE_CHECKING:
     from xdplab.deploy import device, dpdk, kernel_settings
@@ -35,7 +35,6 @@ else:
     doctor_tune, session = lazy("xdplab.doctor.tune"), lazy("xdplab.studies.traffic.session")
 
 _for_user = click.option("--for-user", metavar="UID|NAME", help="The lab's owner (by default you).")
-_as_json = click.option("--json", "as_json", is_flag=True, help="For scripts.")
 _name = click.argument("name", required=False)
 
 
@@ -83,7 +82,7 @@ def down(lab_name: str | None, name: str | None, for_user: str | None, force: bo
 
 @lab.command()
 @_for_user
-@_as_json
+@AS_JSON
 @in_lab
 def status(lab_name: str | None, for_user: str | None, as_json: bool) -> None:
     """Show the labs that are up; with --lab, that one."""
@@ -91,7 +90,7 @@ def status(lab_name: str | None, for_user: str | None, as_json: bool) -> None:
         labs.require_name(lab_name)
     rows = [row for row in labs.status(for_user=for_user) if lab_name in (None, row["lab"])]
     if as_json:
-        echo(json.dumps(rows, indent=2))
+        print_json([row | {"since": iso(row["since"])} for row in rows])
     elif not rows:
         none, name = ("no lab", "") if lab_name is None else (f"lab {lab_name}: none", f" {lab_name}")
         echo(f"{none} of yours is up (xdplab lab up{name})")

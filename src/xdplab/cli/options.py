@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from xdplab.cli.common import RunPath
+from xdplab.cli.common import AS_JSON, RunPath
 from xdplab.errors import LabError
 from xdplab.lazy import lazy
 
@@ -101,5 +101,5 @@ study_run_options = options_as(
     click.option(
         "--labs", metavar="A,B,…", callback=_labs, help="Places that measure at the same time: guests that count."
     ),
-    click.option("--json", "as_json", is_flag=True, help="Print the table's rows as JSON."),
+    AS_JSON,
 )

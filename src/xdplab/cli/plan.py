@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import echo, in_lab, parse_only, show, tell
+from xdplab.cli.common import AS_JSON, echo, in_lab, parse_only, print_json, show, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
 from xdplab.labs import default_arrangement, require_name
@@ -66,7 +66,7 @@ plan_view_options = options_as(
 @click.command()
 @PLAN_OR_NAME
 @plan_view_options
-@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@AS_JSON
 @in_lab
 def plan(lab_name: str | None, plan: str, view: PlanView, as_json: bool) -> None:
     """Show the points of PLAN, its blocks, and the time it will take."""
@@ -78,9 +78,11 @@ def plan(lab_name: str | None, plan: str, view: PlanView, as_json: bool) -> None
     require_labs(lab_name, chosen)
     trials = run_files.plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(view.only))
     run_files.require_files(trials)
-    show(_each(trials) if view.dry_run else _by_mode(trials), as_json=as_json)
-    if not as_json:
-        tell_extent(chosen, trials)
+    if as_json:
+        print_json(_facts(chosen, trials))
+        return
+    show(_each(trials) if view.dry_run else _by_mode(trials))
+    tell_extent(chosen, trials)
 
 
 def tell_extent(plan: plans.Plan, trials: Sequence[Trial]) -> None:
@@ -90,6 +92,22 @@ def tell_extent(plan: plans.Plan, trials: Sequence[Trial]) -> None:
     for commands in dict.fromkeys(trial.point.factors()["setup"] for trial in trials):
         if commands not in (None, "none"):
             tell(f"{setup.label(commands)}: {commands}")
+
+
+def _facts(plan: plans.Plan, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return the points with their factors, by the names of the columns of trials.parquet, and the trials in order."""
+    points = {trial.point.point_id: trial.point for trial in trials}
+    return {
+        "plan": plan.name,
+        "lab": plan.lab,
+        "points": [{"lab": point.lab} | point.factors() for point in points.values()],
+        "trials": [
+            {name: getattr(trial, name) for name in ("order", "block", "repetition", "trial_id")}
+            | {"point_id": trial.point.point_id}
+            for trial in trials
+        ],
+        "estimate_s": plans.estimate_s(plan, trials),
+    }
 
 
 def _each(trials: Sequence[Trial]) -> list[dict[str, Any]]:

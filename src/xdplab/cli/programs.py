@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import echo, in_lab, tell
+from xdplab.cli.common import AS_JSON, echo, in_lab, print_json, tell
 from xdplab.lazy import lazy
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, ProgramSpec
 
@@ -68,7 +67,7 @@ def show(what: str, disassembly: bool, **fields: Any) -> None:
 
 @programs.command("prove")
 @_program_options
-@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@AS_JSON
 @in_lab
 def prove_command(lab_name: str | None, /, what: str, as_json: bool, **fields: Any) -> None:
     """Prove WORKLOAD's N: by bytecode, by machine code, and, with --lab, by a run that counts in that lab's kernel."""
@@ -85,7 +84,7 @@ def prove_command(lab_name: str | None, /, what: str, as_json: bool, **fields: A
             if isinstance(chosen.spec, ProgramSpec):
                 answer["proof"] = asdict(proof.prove(chosen.built, lab.dut, xdpload=xdpload, folder=folder, user=True))
     if as_json:
-        echo(json.dumps(answer, indent=1))
+        print_json(answer)
         return
     tell(repr(chosen))
     for name, value in {**answer.get("load", {}), **answer.get("proof", {})}.items():

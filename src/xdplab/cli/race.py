@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import NOTHING_VALID, SHARE, echo, in_lab
+from xdplab.cli.common import AS_JSON, NOTHING_VALID, SHARE, in_lab, print_json
 from xdplab.cli.conduct import conduct, exit_code
+from xdplab.cli.facts import status_facts
 from xdplab.cli.options import PATH, options_as
 from xdplab.cli.plan import require_labs, tell_extent
 from xdplab.cli.user_program import ProgramSettings, user_program_options
@@ -111,7 +111,7 @@ race_options = options_as(
 @click.argument("second", metavar="B")
 @user_program_options
 @race_options
-@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@AS_JSON
 @in_lab
 def race(
     lab_name: str | None, /, first: str, second: str, programs: ProgramSettings, rules: RaceRules, as_json: bool
@@ -142,7 +142,7 @@ def race(
             code = conduct(run, measure, figures=False)
     outcome = races.outcome_of(run.directory)
     if as_json:
-        echo(json.dumps({"run": str(run.directory.path), **outcome.to_json()}, indent=1))
+        print_json({"status": status_facts(run.directory), **outcome.to_json()})
     nothing = (NOTHING_VALID, UnsupportedError.exit_code)
     sys.exit(code if code in nothing else comparing.EXIT_CODES[outcome.standing.answer])
 

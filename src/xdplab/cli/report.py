@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.analysis import MARGIN
-from xdplab.cli.common import RunPath, Verb, Verbs, tell
+from xdplab.cli.common import AS_JSON, RunPath, Verb, Verbs, print_json, tell
 from xdplab.lazy import lazy
 from xdplab.studies.kinds import open_run
 from xdplab.text import many
@@ -26,7 +26,10 @@ else:
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="RUN/report.html by default.")
 @click.option("--author", help="For the citation.")
 @click.option("--license", "licence", help="Licence of the data, for example CC-BY-4.0.")
-def report(directories: tuple[Path, ...], out: Path | None, author: str | None, licence: str | None) -> None:
+@AS_JSON
+def report(
+    directories: tuple[Path, ...], out: Path | None, author: str | None, licence: str | None, as_json: bool
+) -> None:
     """Write one HTML file: question, answer, verdicts, findings, figures, tables, how to reproduce and cite it.
 
     It needs no network, and RUN may be of any kind. Two runs of one kind are compared.
@@ -36,7 +39,11 @@ def report(directories: tuple[Path, ...], out: Path | None, author: str | None, 
         run.check_raw()
     path = out or runs[0].directory.outputs / "report.html"
     written = pages.write_report(runs, path, author=author, licence=licence, margin=MARGIN)
-    tell(f"report: {written} ({written.stat().st_size / 1e6:.1f} MB)")
+    if as_json:
+        names = [run.directory.name for run in runs]
+        print_json({"runs": names, "file": str(written), "bytes": written.stat().st_size})
+    else:
+        tell(f"report: {written} ({written.stat().st_size / 1e6:.1f} MB)")
 
 
 @click.command()
@@ -45,7 +52,10 @@ def report(directories: tuple[Path, ...], out: Path | None, author: str | None, 
 @click.option("--author", help="For the citation.")
 @click.option("--license", "licence", help="Licence of the data, for example CC-BY-4.0.")
 @click.option("--anonymous", is_flag=True, help="Remove names of hosts and users, addresses, keys and serials.")
-def export(directory: Path, out: Path | None, author: str | None, licence: str | None, anonymous: bool) -> None:
+@AS_JSON
+def export(
+    directory: Path, out: Path | None, author: str | None, licence: str | None, anonymous: bool, as_json: bool
+) -> None:
     """Write RUN as one zip file (an RO-Crate with checksums) for `xdplab import bundle` on another machine.
 
     It contains everything that was recorded, including names and addresses of hosts, and the derived rows. With
@@ -56,13 +66,15 @@ def export(directory: Path, out: Path | None, author: str | None, licence: str |
     run.check_raw()
     if anonymous:
         path = out or Path("anonymous-run.zip")
-        exported = bundles.export_anonymous(run, path, author=author, licence=licence)
-        for line in exported.lines():
-            tell(line)
+        lines = bundles.export_anonymous(run, path, author=author, licence=licence).lines()
     else:
-        path = out or Path(f"{run.directory.name}.zip")
+        path, lines = out or Path(f"{run.directory.name}.zip"), []
         bundles.export(run, path, author=author, licence=licence)
-    tell(f"exported: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    if as_json:
+        print_json({"runs": [run.directory.name], "file": str(path), "bytes": path.stat().st_size})
+        return
+    for line in (*lines, f"exported: {path} ({path.stat().st_size / 1e6:.1f} MB)"):
+        tell(line)
 
 
 FORMATS = {

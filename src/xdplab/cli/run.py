@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import RunPath, in_lab, parse_only, show, tell
+from xdplab.cli.common import AS_JSON, RunPath, in_lab, parse_only, print_json, show, tell
 from xdplab.cli.conduct import conduct, conduct_study, exit_code
+from xdplab.cli.facts import results_facts, status_facts
 from xdplab.cli.options import PATH, Sharing, StudyRun, options_as, sharing_options
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs, tell_extent
 from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.lazy import lazy
-from xdplab.run.disk import is_locked
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import RunState, is_beginning, read_state
-from xdplab.studies import environment
+from xdplab.run.state import RunState, read_state
 from xdplab.studies.kinds import name_of, open_run, request_in
 
 if TYPE_CHECKING:
     import xdplab.plan as plans
     from xdplab.plan import Plan, model
-    from xdplab.run import progress
     from xdplab.run.progress import Observer
     from xdplab.run.state import AnyTrial, Attempt
     from xdplab.studies import pictures
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from xdplab.studies.traffic import kind as traffic_kind
 else:
     plans, run_files = lazy("xdplab.plan"), lazy("xdplab.studies.traffic.run_files")
-    model, progress = lazy("xdplab.plan.model"), lazy("xdplab.run.progress")
+    model = lazy("xdplab.plan.model")
     traffic_kind, pictures = lazy("xdplab.studies.traffic.kind"), lazy("xdplab.studies.pictures")
     search_kind = lazy("xdplab.studies.search.kind")
     fleet, runs = lazy("xdplab.studies.traffic.fleet"), lazy("xdplab.studies.traffic.runs")
@@ -75,9 +74,10 @@ planned_run_options = options_as(
 @click.command()
 @PLAN_OR_NAME
 @planned_run_options
+@AS_JSON
 @sharing_options
 @in_lab
-def run(lab_name: str | None, plan: str, new: PlannedRun, sharing: Sharing) -> int:
+def run(lab_name: str | None, plan: str, new: PlannedRun, as_json: bool, sharing: Sharing) -> int:
     """Measure PLAN: a file, or one of quick (the default), smoke, thesis. A study's plan.yaml is measured again."""
     file = find_plan(plan)
     if study_request := request_in(file):
@@ -86,7 +86,7 @@ def run(lab_name: str | None, plan: str, new: PlannedRun, sharing: Sharing) -> i
             raise PlanError(
                 f"{file} is a plan of study {study.name}: it takes --name, --out, --labs and --no-figures only"
             )
-        choices = StudyRun(new.out, new.name, labs=sharing.labs, figures=new.draw)
+        choices = StudyRun(new.out, new.name, labs=sharing.labs, as_json=as_json, figures=new.draw)
         return conduct_study(study, lambda: request, choices)[1]
     chosen = new.of(file)
     details: dict[str, Any] = {
@@ -97,7 +97,9 @@ def run(lab_name: str | None, plan: str, new: PlannedRun, sharing: Sharing) -> i
     if sharing.labs:
         with fleet.joined(sharing.labs, sharing.scheduler) as joined:
             joined_run = traffic_kind.TRAFFIC.run(joined.start(chosen, new.out, **details))
-            return conduct(joined_run, lambda seen: joined_run.measure_at(joined, seen), figures=new.draw)
+            return conduct(
+                joined_run, lambda seen: joined_run.measure_at(joined, seen), figures=new.draw, as_json=as_json
+            )
     require_labs(lab_name, chosen)
     with runs.lab_for(lab_name or chosen.lab, chosen) as lab:
         planned_run = traffic_kind.TRAFFIC.run(runs.start(chosen, lab, new.out, **details))
@@ -105,11 +107,12 @@ def run(lab_name: str | None, plan: str, new: PlannedRun, sharing: Sharing) -> i
         def measure(seen: Observer) -> RunState:
             owed = set(planned_run.state.owed)
             trials = run_files.run_trials_of(planned_run.directory)
-            tell_extent(chosen, [trial for trial in trials if trial.trial_id in owed])
-            early = new.draw and new.extend is None
+            if not as_json:
+                tell_extent(chosen, [trial for trial in trials if trial.trial_id in owed])
+            early = new.draw and new.extend is None and not as_json
             return planned_run.measure(FirstFigure(seen, planned_run) if early else seen, sharing.where(lab))
 
-        return conduct(planned_run, measure, figures=new.draw)
+        return conduct(planned_run, measure, figures=new.draw, as_json=as_json)
 
 
 def _extended(path: Path) -> RunDirectory:
@@ -163,9 +166,10 @@ class FirstFigure:
 @click.command()
 @click.argument("directory", metavar="RUN", type=RunPath())
 @click.option("--figures/--no-figures", "draw", default=True, show_default=True, help="Draw the figures at the end.")
+@AS_JSON
 @sharing_options
 @in_lab
-def resume(lab_name: str | None, directory: Path, draw: bool, sharing: Sharing) -> int:
+def resume(lab_name: str | None, directory: Path, draw: bool, as_json: bool, sharing: Sharing) -> int:
     """Continue RUN, of any kind, after Ctrl-C, a kill, or failed trials. A finished run stays unchanged.
 
     It continues in its lab or labs; --lab or --labs choose others. A study uses the places of its plan; --labs names
@@ -174,14 +178,18 @@ def resume(lab_name: str | None, directory: Path, draw: bool, sharing: Sharing) 
     run = open_run(directory)
     if not run.state.owed:
         done = run.complete()
-        tell("; ".join([f"{directory}: {progress.ending(run.state)}; nothing is missing", *done]))
+        if as_json:
+            print_json(results_facts(run) | {"figures": []})
+        else:
+            tell("; ".join([f"{directory}: {run.state.text}; nothing is missing", *done]))
         return exit_code(run)
-    return conduct(run, lambda seen: run.measure(seen, sharing.where(lab_name)), new=False, figures=draw)
+    measure = lambda seen: run.measure(seen, sharing.where(lab_name))  # noqa: E731
+    return conduct(run, measure, new=False, figures=draw, as_json=as_json)
 
 
 @click.command()
 @click.argument("directory", metavar="RUN", type=RunPath())
-@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@AS_JSON
 def status(directory: Path, as_json: bool) -> None:
     """How far RUN is, what failed, and how long the rest will take.
 
@@ -189,37 +197,26 @@ def status(directory: Path, as_json: bool) -> None:
     (nothing could be measured), or killed.
     """
     run = RunDirectory.open(directory)
-    state, around = read_state(run), environment.summary(run)
-    row = {
-        "run": directory.name,
-        "trials": state.total,
-        **state.counts,
-        "not_needed": len(state.released),
-        "owed": len(state.owed),
-        "state": _standing(run, state),
-        "eta_s": None if state.eta_s is None else round(state.eta_s),
-    }
+    facts = status_facts(run)
     if as_json:
-        row["measured_with"] = around
-    show([row], as_json=as_json)
-    if around and not as_json:
-        tell(f"measured with {around}")
+        print_json(facts)
+        return
+    names = ("run", "trials", "measured", "unsupported", "failed", "not_needed", "owed")
+    left = None if facts["eta_s"] is None else round(facts["eta_s"])
+    show([{name: facts[name] for name in names} | {"state": _in_words(run, facts), "eta_s": left}])
+    if facts["measured_with"]:
+        tell(f"measured with {facts['measured_with']}")
 
 
-def _standing(run: RunDirectory, state: RunState) -> str:
-    """A run that measures holds its folder; a run that does not, and has not recorded how it ended, was killed."""
-    if is_locked(run.path):
-        return "under way"
-    if not (run.path / "plan.yaml").exists():
+def _in_words(run: RunDirectory, facts: Mapping[str, Any]) -> str:
+    """Return the state of a run, with what to do about it."""
+    resume = f"`xdplab resume {run.path}`"
+    if facts["state"] == "no plan":
         return "without its plan.yaml (`resume` needs that file)"
-    if is_beginning(run):
-        return "beginning"
-    if state.ended == "complete" and state.failed:
-        return (
-            f"ended, {len(state.failed)} of {state.total} trials failed (`xdplab resume {run.path}` tries them again)"
-        )
-    if state.ended is not None:
-        return state.ended
-    if not state.owed:
-        return f"complete (killed after its last trial: `xdplab resume {run.path}` writes what is missing)"
-    return "killed" if state.attempts else "killed, or not begun"
+    if facts["state"] == "ended":
+        return f"ended, {facts['failed']} of {facts['trials']} trials failed ({resume} tries them again)"
+    if facts["state"] == "complete" and read_state(run).ended is None:
+        return f"complete (killed after its last trial: {resume} writes what is missing)"
+    if facts["state"] == "killed" and facts["owed"] == facts["trials"]:
+        return "killed, or not begun"
+    return str(facts["state"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import FORMAT, RunPath, show, show_frame, tell
+from xdplab.cli.common import AS_JSON, FORMAT, RunPath, print_json, show, show_frame, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
 from xdplab.lazy import lazy
@@ -60,21 +60,21 @@ marks_options = options_as(
 @marks_options
 @click.option("--tagged", metavar="TAG", help="List only the runs that have this tag.")
 @FORMAT
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@AS_JSON
 def runs(folder: Path, marks: Marks, tagged: str | None, form: str, as_json: bool) -> None:
     """List the runs in FOLDER (results), the latest first. Commands that take RUN accept `latest` for the first of
     them."""
     if marks.write():
         return
-    listed = [run for run in listing.known_runs(folder) if tagged is None or tagged in (run.tags or "").split()]
-    rows = [dataclasses.asdict(run) for run in listed]
-    if form in ("csv", "markdown"):
-        if as_json:
-            raise PlanError(f"--json and --format {form} are two formats", remedy="choose one")
-        columns = [field.name for field in dataclasses.fields(listing.KnownRun)]
-        show_frame(pd.DataFrame(rows, columns=columns), form=form)
-    elif rows or as_json or form == "json":
-        show(rows, as_json=as_json or form == "json")
+    if as_json and form != "table":
+        raise PlanError(f"--json and --format {form} are two formats", remedy="choose one")
+    listed = [run for run in listing.known_runs(folder) if tagged is None or tagged in run.tags]
+    if as_json:
+        print_json([dataclasses.asdict(run) for run in listed])
+    elif form != "table":
+        show_frame(pd.DataFrame([run.row for run in listed], columns=list(listing.ROW)), form=form)
+    elif listed:
+        show([run.row for run in listed])
     elif tagged is not None:
         tell(f"{folder} holds no run with the tag {tagged} (`xdplab runs` lists all)")
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import RunPath, in_lab, parse_only, tell
+from xdplab.cli.common import AS_JSON, RunPath, in_lab, parse_only, tell
 from xdplab.cli.conduct import conduct
 from xdplab.cli.options import PATH, Sharing, options_as, sharing_options
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan
@@ -66,7 +66,7 @@ search_options = options_as(
 @click.command()
 @PLAN_OR_NAME
 @search_options
-@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@AS_JSON
 @sharing_options
 @in_lab
 def search(lab_name: str | None, plan: str, new: SearchRun, as_json: bool, sharing: Sharing) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import echo, in_lab, show, tell
+from xdplab.cli.common import AS_JSON, in_lab, print_json, show, tell
 from xdplab.cli.plan import find_plan
 from xdplab.labs import require_name
 from xdplab.lazy import lazy
@@ -33,7 +32,7 @@ else:
 @click.option(
     "--runs", "count", default=5, show_default=True, type=int, help="Number of equal runs, each in its own lab."
 )
-@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@AS_JSON
 @in_lab
 def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> None:
     """Measure PLAN several times and store how much equal runs differ: `compare` uses it as the spread of runs.
@@ -48,7 +47,7 @@ def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> Non
     observer = progress.silent() if as_json else progress.observer_for(screen.console())
     calibration = comparison.calibrate(chosen, where, count, observer)
     if as_json:
-        echo(json.dumps(calibration.to_json(), indent=1))
+        print_json(calibration.to_json())
     else:
         for line in calibration.lines():
             tell(line)
@@ -63,7 +62,7 @@ LAB = "netns:selftest"
 @click.option(
     "--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write the table into this file."
 )
-@click.option("--json", "as_json", is_flag=True, help="For a script.")
+@AS_JSON
 @in_lab
 def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bool) -> None:
     """Inject delays, loss, duplicates, reordering and a slow-down of 3 %, and check that each is found (a few minutes).
@@ -80,13 +79,13 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
         with replacing(markdown) as scratch:
             scratch.write_text(controls.page(outcome))
     if as_json:
-        echo(json.dumps(outcome.to_json(), indent=1))
+        print_json(outcome.to_json())
     else:
         rows = [
             {"control": c.control, "injected": c.injected, "found": c.found, "allowed": c.allowed,
              "holds": "yes" if c.holds else "NO"}
             for c in outcome.controls
         ]  # fmt: skip
-        show(rows, as_json=False, title=f"{outcome.lab}, {outcome.date[:10]}")
+        show(rows, f"{outcome.lab}, {outcome.date[:10]}")
         tell("all controls hold" if outcome.holds else "not all controls hold: do not trust this machine's numbers yet")
     sys.exit(0 if outcome.holds else 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import fail, show
+from xdplab.cli.common import AS_JSON, fail, print_json, show
 from xdplab.cli.compare_programs import Judging, judging_options, show_programs
 from xdplab.cli.conduct import conduct_study
 from xdplab.cli.options import StudyRun, study_run_options
@@ -54,7 +54,7 @@ def verifier(
     OBJECTS are BPF objects, directories or archives of them, or `system`. Generated families are added.
     """
     if choices.as_json and compare:
-        raise PlanError("--json prints the rows", remedy="`xdplab compare RUN --programs --json` prints the comparison")
+        raise PlanError("--json prints the run", remedy="`xdplab compare RUN --programs --json` prints the comparison")
     if judging.given and not compare:
         raise PlanError("--show, --filter, --sort, --top and --threshold are of a comparison", remedy="add --compare")
 
@@ -100,7 +100,7 @@ def _kernels(names: Sequence[str], modules: Path | None) -> tuple[str, ...]:
 @click.option("--flag", "flags", multiple=True, metavar="NAME", help="Load every program with BPF_F_NAME.")
 @click.option("--logs", type=FOLDER, help="Keep the verifier's full logs there.")
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Show the first N rows of each program.")
-@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
+@AS_JSON
 def lines(objects: tuple[str, ...], subprograms: bool, modules: Path | None, as_json: bool, **chosen: Any) -> int:
     """Print the verifier's work per source line of the programs in OBJECTS. It makes no run."""
     by: hotspots.By = "subprogram" if subprograms else "line"
@@ -116,7 +116,7 @@ def lines(objects: tuple[str, ...], subprograms: bool, modules: Path | None, as_
             else:
                 rows += hotspots.listed(hotspot, chosen["top"])
     if rows or not missing:
-        show(rows, as_json=as_json)
+        (print_json if as_json else show)(rows)
     for error in missing[:-1]:
         fail(error)
     if missing:

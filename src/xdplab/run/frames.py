@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,19 @@ def frame(rows: Sequence[Mapping[str, object]], table: Sequence[Column[Any]]) ->
             for c in table
         }
     )
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return rows for JSON: numbers with all their digits; null for what is null or not finite."""
+    columns = {str(name): map(_plain, cells.tolist()) for name, cells in table.items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is pd.NA or value is pd.NaT or (isinstance(value, float) and not isfinite(value)):
+        return None
+    return value
 
 
 def completed(table: pd.DataFrame, columns: Sequence[Column[Any]]) -> pd.DataFrame:

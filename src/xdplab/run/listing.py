@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Literal, cast
 
 from xdplab.errors import PlanError, ResultsError
-from xdplab.lazy import lazy
+from xdplab.run.disk import is_locked
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import read_state
-
-if TYPE_CHECKING:
-    from xdplab.run import progress
-else:
-    progress = lazy("xdplab.run.progress")
+from xdplab.run.state import RunState, is_beginning, read_state
+from xdplab.text import iso
 
 RESULTS = Path("results")
 LATEST = "latest"
@@ -26,19 +21,51 @@ _TAGS = "tags.txt"
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 
 
+ROW = ("run", "begun", "trials", "state", "tags", "note")
+Standing = Literal[
+    "beginning",
+    "under way",
+    "complete",
+    "ended",
+    "interrupted",
+    "stopped",
+    "killed",
+    "no plan",
+    "imported",
+    "unreadable",
+]
+
+
 @dataclass(frozen=True)
 class KnownRun:
-    """A run of a folder; ``begun`` is the local time at which it was made, ``state`` describes its progress.
+    """A run, its progress, and the user's words on it; null is what an unreadable run does not tell.
 
-    ``tags`` are words of the user's, separated by blanks.
+    ``begun``: ISO 8601 with the zone. ``state``: ``ended`` has failed trials, ``stopped`` could measure nothing,
+    ``no plan`` lacks its plan.yaml. ``progress`` says the counts in a line. Trials count by their last attempt;
+    ``owed`` are those that `resume` would measure. ``eta_s``: seconds that these take, null before the first has ended.
     """
 
     run: str
+    path: str
     begun: str | None
-    trials: int | None
-    state: str
-    tags: str | None
-    note: str | None
+    state: Standing
+    progress: str
+    trials: int | None = None
+    measured: int | None = None
+    unsupported: int | None = None
+    failed: int | None = None
+    not_needed: int | None = None
+    owed: int | None = None
+    eta_s: float | None = None
+    tags: tuple[str, ...] = ()
+    note: str | None = None
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The cells of a table for people: `ROW`."""
+        begun = self.begun and self.begun[:19].replace("T", " ")
+        cells = (self.run, begun, self.trials, self.progress, " ".join(self.tags) or None, self.note)
+        return dict(zip(ROW, cells, strict=True))
 
 
 def run_folders(folder: Path) -> dict[Path, float | None]:
@@ -61,13 +88,52 @@ def known_runs(folder: Path = RESULTS) -> list[KnownRun]:
 
 
 def _listed(path: Path, begun: float | None) -> KnownRun:
-    when = None if begun is None else datetime.fromtimestamp(begun).isoformat(" ", "seconds")
-    tags = " ".join(tags_of(path)) or None
     try:
-        state = read_state(RunDirectory.open(path))
+        return known_run(RunDirectory.open(path))
     except ResultsError as error:
-        return KnownRun(path.name, when, None, error.message, tags, note_of(path))
-    return KnownRun(path.name, when, state.total, progress.ending(state), tags, note_of(path))
+        words: dict[str, Any] = {"tags": tuple(tags_of(path)), "note": note_of(path)}
+        return KnownRun(
+            path.name, str(path), None if begun is None else iso(begun), "unreadable", error.message, **words
+        )
+
+
+def known_run(run: RunDirectory) -> KnownRun:
+    """Return the facts of a run. Raises ResultsError if its journal cannot be read."""
+    state = read_state(run)
+    return KnownRun(
+        run.name,
+        str(run.path),
+        iso(run.begun),
+        standing(run, state),
+        state.text,
+        trials=state.total,
+        **state.counts,
+        not_needed=len(state.released),
+        owed=len(state.owed),
+        eta_s=state.eta_s,
+        tags=tuple(tags_of(run.path)),
+        note=note_of(run.path),
+    )
+
+
+def standing(run: RunDirectory, state: RunState) -> Standing:
+    """Return the state of a run.
+
+    A run that measures holds its folder; a run that does not, and has not recorded how it ended, was killed.
+    """
+    if is_locked(run.path):
+        return "under way"
+    if state.ended == "imported":
+        return "imported"
+    if not (run.path / "plan.yaml").exists():
+        return "no plan"
+    if is_beginning(run):
+        return "beginning"
+    if state.ended == "complete" and state.failed:
+        return "ended"
+    if state.ended is not None:
+        return cast("Standing", state.ended)
+    return "killed" if state.owed else "complete"
 
 
 def note_of(path: Path) -> str | None:

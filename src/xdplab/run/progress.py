@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from xdplab.run.state import AnyTrial, Attempt, RunState
-from xdplab.text import many, visible
+from xdplab.text import visible
 
 
 class Observer(Protocol):
@@ -20,21 +20,6 @@ class Observer(Protocol):
         """The run ends early: ``interrupted``, or ``stopped`` because nothing could be measured."""
 
     def ended(self, state: RunState) -> None: ...
-
-
-def ending(state: RunState) -> str:
-    """One line on the state of a run."""
-    if state.ended == "imported":
-        return state.ended
-    counts = state.counts | {"not needed": len(state.released)}
-    text = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
-    owed = state.total - len(state.last)
-    waiting = f", waiting: {state.waiting}" if state.waiting else ""
-    return (
-        f"{many(state.total, 'trial')}: {text or 'none measured'}"
-        + (f", {owed} still missing" if owed else "")
-        + waiting
-    )
 
 
 def to_go(state: RunState) -> str:
@@ -82,7 +67,7 @@ class PlainObserver:
         """Print nothing: the measuring command knows the run, and says how to continue."""
 
     def ended(self, state: RunState) -> None:
-        self._print(ending(state))
+        self._print(state.text)
 
 
 class RichObserver(PlainObserver):

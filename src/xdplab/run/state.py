@@ -168,6 +168,21 @@ class RunState:
         left = self._costs.left_s
         return None if left is None else left / max(self.labs, 1)
 
+    @property
+    def text(self) -> str:
+        """One line on the trials: ``9 trials: 8 measured, 1 still missing``."""
+        if self.ended == "imported":
+            return self.ended
+        counts = self.counts | {"not needed": len(self.released)}
+        text = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
+        missing = self.total - len(self.last)
+        waiting = f", waiting: {self.waiting}" if self.waiting else ""
+        return (
+            f"{many(self.total, 'trial')}: {text or 'none measured'}"
+            + (f", {missing} still missing" if missing else "")
+            + waiting
+        )
+
     def next_attempt(self, trial_id: str) -> int:
         return 1 + self.last[trial_id].attempt if trial_id in self.last else 1
 

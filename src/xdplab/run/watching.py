@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from xdplab.run.progress import ending, to_go
+from xdplab.run.progress import to_go
 from xdplab.run.state import RunState
 from xdplab.text import colour_system, visible
 
@@ -126,7 +126,7 @@ def watch(
 def progress_line(state: RunState, verdicts: dict[str, int]) -> str:
     """Return how many trials have ended, their verdicts, and how long the rest will take."""
     if not verdicts:
-        line = ending(state)
+        line = state.text
     else:
         line = f"{len(state.last)} of {state.total} trials: " + ", ".join(f"{n} {name}" for name, n in verdicts.items())
     return visible(", ".join(filter(None, (line, to_go(state) if state.owed else ""))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from xdplab.analysis.decide import Decision
 from xdplab.analysis.values import records
 from xdplab.errors import PlanError, ResultsError
 from xdplab.lazy import lazy
+from xdplab.run import frames
 from xdplab.run.rundir import RunDirectory
 from xdplab.text import many
 
@@ -63,7 +63,7 @@ class ComparedRuns:
             "margin": d.margin,
             "spread": d.spread,
             "joint": d.joint,
-            "points": json.loads(d.points.to_json(orient="records")),
+            "points": frames.records(d.points),
         }
 
     def lines(self) -> list[str]:

@@ -14,7 +14,7 @@ import pandas as pd
 from xdplab.errors import LabError, ResultsError
 from xdplab.run.derived import Recipe, Tables, all_gone, warn_gone
 from xdplab.run.engine import AtOnce, F, InTurn, OfT, Session, Workers, run_trials
-from xdplab.run.progress import Observer, ending
+from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState
 from xdplab.studies import environment
@@ -181,7 +181,7 @@ def failures(plan: StudyPlan[Any, Any]) -> list[str]:
 def _summary(run: Run[StudyPlan[R, P]], results: list[str]) -> list[str]:
     around = environment.summary(run.directory)
     measured_with = [f"measured with {around}"] if around else []
-    return [*results, *failures(run.plan), *run.plan.notes, *measured_with, ending(run.state)]
+    return [*results, *failures(run.plan), *run.plan.notes, *measured_with, run.state.text]
 
 
 def _first_numbers(run: Run[Any]) -> str:

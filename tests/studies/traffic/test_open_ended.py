@@ -15,7 +15,7 @@ from xdplab.analysis.action_rules import say_kept
 from xdplab.errors import PlanError
 from xdplab.plan import Plan, Trial, parse_plan
 from xdplab.run.engine import Policy
-from xdplab.run.progress import ending, to_go
+from xdplab.run.progress import to_go
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, read_state
 from xdplab.studies.traffic import race
@@ -69,7 +69,7 @@ def test_a_quiet_point_is_known_soon_and_a_noisy_one_goes_on(tmp_path: Path) -> 
     assert state.owed == []
     assert state.total == len(state.last)
     assert {e["why"] for e in run.journal.events("released")} == {"the rate is known to 2.0%"}
-    assert f"{len(state.released)} not needed" in ending(state)
+    assert f"{len(state.released)} not needed" in state.text
 
 
 def test_the_time_that_is_left_is_said_to_be_the_most(tmp_path: Path) -> None:

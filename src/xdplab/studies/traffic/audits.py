@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import floor, isnan, log10
@@ -17,6 +16,7 @@ from xdplab.analysis.labs import LabRatio, by_lab, lab_ratios
 from xdplab.analysis.series import SERIES, key_of, plain, settled, with_baselines
 from xdplab.analysis.summary import varying
 from xdplab.plan.factors import BY_COLUMN
+from xdplab.run.frames import records
 from xdplab.text import many
 
 FIT_GROUP = (*(name for name in SERIES if name != "frame_bytes"), "repetition")
@@ -249,7 +249,7 @@ class LabsCompared:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "rates": json.loads(self.rates.to_json(orient="records")),
+            "rates": records(self.rates),
             "ratios": [asdict(ratio) for ratio in self.ratios],
         }
 
