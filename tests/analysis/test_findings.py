@@ -270,6 +270,9 @@ def test_points_that_are_missing_or_without_a_valid_trial() -> None:
     (lost,) = named(find(judged(deaf)), "no valid trial")
     assert "deaf" in lost.what
     assert len(lost.points) == 1
+    deaf.loc[gap, "program_name"] = "mine.bpf.c"
+    (lost,) = named(find(judged(deaf)), "no valid trial")
+    assert lost.what.startswith("1 point of mine.bpf.c without")
     (few,) = named(find(trials[~(gap & (trials["repetition"] == 2))]), "fewer repetitions")
     assert few.points == lost.points
 

@@ -254,7 +254,7 @@ def without_valid_trial(trials: pd.DataFrame) -> Iterator[Finding]:
     for _, rows in lost.groupby([lost["verdict"], same_reason(lost)], dropna=False, sort=False):
         count = rows["point_id"].nunique()
         why = f"{rows['verdict'].iloc[0]}: {rows['reason'].iloc[0]}"
-        what = f"{many(count, 'point')} without a valid trial, {why}"
+        what = f"{many(count, 'point')}{_of_program(rows, last)} without a valid trial, {why}"
         yield Finding("no valid trial", "warning", what, points_of(rows), {"points": float(count)}, files_of(rows))
     most = int(valid_count.max()) if len(valid_count) else 0
     short = last[last["point_id"].map(valid_count).between(1, most - 1)]
@@ -263,6 +263,12 @@ def without_valid_trial(trials: pd.DataFrame) -> Iterator[Finding]:
         what = f"{count} point{'s have' if count > 1 else ' has'} fewer valid repetitions than {most}"
         numbers = {"points": float(count), "least": float(valid_count[valid_count > 0].min())}
         yield Finding("fewer repetitions", "info", what, points_of(short), numbers)
+
+
+def _of_program(rows: pd.DataFrame, trials: pd.DataFrame) -> str:
+    """Return the program of ``rows`` in words, if they have one and the run has others."""
+    names = rows["program_name"].dropna().unique()
+    return f" of {names[0]}" if len(names) == 1 < trials["program_name"].nunique() else ""
 
 
 NEEDED = (

@@ -165,6 +165,11 @@ def race_plan(
 ) -> Plan:
     """Return the plan of a race between two programs or plans, in the labs of A and of B. Raises PlanError."""
     plans = {word: model.load_plan(Path(word)) for word in words if model.is_plan_file(word)}
+    if programs != ProgramSettings() and all(word in plans or word in WORKLOADS for word in words):
+        raise PlanError(
+            f"{programs.named}: {' and '.join(words)} are no program files, which alone take such options",
+            remedy="a plan has its own settings",
+        )
     trials = [plan.trial.model_dump() for plan in plans.values()]
     trial = trials[0] if trials else {"warmup_s": 0.1, "window_s": rules.window_s, "pause_s": 0.05}
     sides = [plans.get(word) or rules.side(word, programs, trial) for word in words]

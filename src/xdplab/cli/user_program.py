@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,6 +38,12 @@ class ProgramSettings:
     maps: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
     frames: str | None = None
+
+    @property
+    def named(self) -> str:
+        """The options that are given."""
+        names = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        return ", ".join("--map" if name == "maps" else f"--{name}" for name in names)
 
     def of(self, file: Path) -> dict[str, Any]:
         """Return the program of a plan in this folder. Raises PlanError for an option that is not NAME=VALUE."""
