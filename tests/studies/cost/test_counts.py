@@ -102,7 +102,9 @@ def test_a_line_has_its_own_instructions_and_those_of_what_it_calls() -> None:
 
 def test_call_stacks_of_a_packet_are_those_of_its_functions() -> None:
     stacks = _cost((256, _frames(256)), (512, _frames(512))).stacks
-    assert folded(stacks).splitlines()[-1] == ("xdp_test_run_batch;veth_poll;bpf:program;bpf_ktime_get_ns 5.000")
+    assert folded(stacks).splitlines()[-1] == (
+        "xdp_test_run_batch;xdp_test_run_batch;veth_poll;bpf:program;bpf_ktime_get_ns 5.000"
+    )
     profile = speedscope("a", stacks)["profiles"][0]
     assert (sum(profile["weights"]), len(profile["samples"])) == (24, len(stacks))
 
