@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.conclusions import Estimate, Values
+from xdplab.analysis.conclusions import Estimate
+from xdplab.analysis.intervals import Spread
 from xdplab.analysis.values import three_digits
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.sentences import sentence
+from xdplab.studies.sentences import sentence, span
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, VerifierRequest
 from xdplab.studies.verifier.rows import largest_of
 from xdplab.studies.verifier.summaries import ENVIRONMENT, first_of_each, general
@@ -65,17 +66,17 @@ def _cost(table: pd.DataFrame) -> str:
     texts = []
     for column, unit, counted in (("verify_ns", " ns", False), ("verify_instructions", " instructions", True)):
         for label, rows in worked.dropna(subset=[column]).groupby("label", sort=False):
-            one = Estimate.of(_each(rows, rows[column].astype(float) / rows["processed_insns"].astype(float)))
-            text = one.text(unit)
-            texts.append(f"{text.removeprefix('about ') if counted else text} ({label})")
+            families = rows["family"].fillna(rows["corpus"]).str.cat(rows["form"], sep=" ", na_rep="").str.strip()
+            values = {str(name): _of_one(of_family, column) for name, of_family in rows.groupby(families, sort=False)}
+            texts.append(f"{span(values, unit, exact=counted)}, {label}")
     return f"an instruction that the verifier looks at costs {_first(texts, 'kernels')}" if texts else ""
 
 
-def _each(rows: pd.DataFrame, values: pd.Series) -> Values:
-    by: Values = {}
-    for program, repetition, value in zip(rows["program_id"], rows["repetition"], values, strict=True):
-        by.setdefault(program, {})[float(repetition)] = float(value)
-    return by
+def _of_one(rows: pd.DataFrame, column: str) -> Estimate:
+    """Return the cost of an instruction: the mean over a family's programs, with its interval over repetitions."""
+    logs = (rows[column].astype(float) / rows["processed_insns"].astype(float)).map(np.log)
+    joint = Spread.of(logs.groupby(rows["repetition"]).mean())
+    return Estimate(*np.exp([joint.mean, joint.low, joint.high]).tolist())
 
 
 def _growth(table: pd.DataFrame) -> str:
