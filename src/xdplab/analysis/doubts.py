@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xdplab.analysis.findings import Finding
@@ -66,9 +66,12 @@ def doubts(findings: Sequence[Finding]) -> list[Doubt]:
     return [Doubt(rule, by_rule[rule][0].what, len(by_rule[rule]) - 1, CHANGING.get(rule, "")) for rule in ordered]
 
 
-def doubt(findings: Sequence[Finding], run: str) -> str:
-    """Return what would change the answer of the run at the path ``run``, in one or two sentences."""
-    ordered = doubts(findings)
+def doubt(findings: Sequence[Finding], run: str, cancelled: Collection[str] = ()) -> str:
+    """Return what would change the answer of the run at the path ``run``, in one or two sentences.
+
+    ``cancelled``: rules whose findings do not concern this answer.
+    """
+    ordered = [one for one in doubts(findings) if one.rule not in cancelled]
     if not ordered:
         remarks = sum(finding.severity == "warning" for finding in findings)
         left = f"; `xdplab audit {run}` has {many(remarks, 'remark')} on single trials" if remarks else ""

@@ -10,9 +10,12 @@ import pandas as pd
 import pytest
 from tests.analysis import synthetic
 
+from xdplab.analysis.findings import Finding
 from xdplab.cli import conduct
 from xdplab.cli.common import NOTHING_VALID
 from xdplab.errors import UnsupportedError
+from xdplab.plan import parse_plan
+from xdplab.studies.traffic import race
 from xdplab.studies.traffic.results import summary
 
 
@@ -39,6 +42,19 @@ def test_ten_trials_of_one_reason_are_one_line_and_no_answer_is_given() -> None:
 def test_reasons_that_differ_in_numbers_only_are_one_line_and_stand_for_all() -> None:
     lines = summary(run_of(judged(("valid", ""), ("invalid", "lost 3 of 9"), ("invalid", "lost 4 of 9"))))
     assert [line for line in lines if "lost" in line] == ["  invalid, 2 trials, as: lost 3 of 9"]
+
+
+@pytest.mark.parametrize(("by", "doubted"), [("slices", False), ("windows", True)])
+def test_what_both_slices_share_is_no_doubt_of_a_race(monkeypatch: pytest.MonkeyPatch, by: str, doubted: bool) -> None:
+    sides = [{"points": {"mode": "native", "workload": workload}} for workload in ("array", "chase")]
+    run = run_of(judged(("valid", "")))
+    run.plan = parse_plan({"name": "r", "blocks": sides, "race": {}})
+    run.findings = lambda: [Finding("drift", "warning", "rates move")]
+    monkeypatch.setattr(race, "race_line", lambda directory: "b is slower")
+    monkeypatch.setattr(race, "standing_of", lambda directory: SimpleNamespace(by=by))
+    lines = summary(run)
+    assert lines[0] == "b is slower"
+    assert ("rates move" in lines[1]) is doubted
 
 
 @pytest.mark.parametrize(

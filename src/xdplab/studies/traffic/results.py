@@ -17,6 +17,11 @@ from xdplab.studies.traffic import race
 from xdplab.studies.traffic.kind import is_race
 from xdplab.text import many
 
+SHARED_BY_SLICES = frozenset(
+    {"clock differs", "drift", "repetition apart", "repetitions differ", "repetitions form classes"}
+)
+"""Rules on what changes between or within windows: in slices both sides share each moment, so it cancels."""
+
 
 def tables(run: Run[Any]) -> dict[str, Table]:
     """Return one row per point: varying factors, n, means with their intervals, verdicts."""
@@ -39,7 +44,8 @@ def summary(run: Run[Any]) -> list[str]:
     if len(others) == len(trials):
         return [f"No trial is valid: {_counts(trials)}.", *_reasons(others)]
     answer = [race.race_line(run.directory)] if is_race(run) else conclusions(trials)
-    lines = [*answer, doubt(run.findings(), str(run.directory.path))]
+    cancelled = SHARED_BY_SLICES if is_race(run) and race.standing_of(run.directory).by == "slices" else frozenset()
+    lines = [*answer, doubt(run.findings(), str(run.directory.path), cancelled)]
     return [*lines, *_reasons(others, told=lines[-1])]
 
 
