@@ -248,7 +248,7 @@ def _cache(part: str) -> str:
 
 def table() -> Table:
     """Return the words of the commands, from the cache if they were made from this code."""
-    place, code = f"{os.environ.get('XDPLAB_CACHE') or _cache('')}/completion.json", _newest(os.path.dirname(__file__))
+    place, code = f"{os.environ.get('XDPLAB_CACHE') or _cache('')}/completion.json", newest(os.path.dirname(__file__))
     try:
         with open(place) as file:
             kept: Table = json.load(file)
@@ -261,7 +261,7 @@ def table() -> Table:
     return made
 
 
-def _newest(folder: str) -> list[Any]:
+def newest(folder: str) -> list[Any]:
     """Return where the code is, and when a file of it was last written."""
     newest, folders = 0.0, [folder]
     while folders:

@@ -84,7 +84,7 @@ def test_the_words_are_made_again_when_the_code_changes(here: Path, monkeypatch:
     assert completion.table() == made
     monkeypatch.setattr("xdplab.cli.words.table", lambda: {"command": "another"})
     assert completion.table() == made, "it is kept"
-    monkeypatch.setattr("xdplab.completion._newest", lambda folder: [folder, time.time()])
+    monkeypatch.setattr("xdplab.completion.newest", lambda folder: [folder, time.time()])
     assert completion.table()["command"] == "another"
 
 

@@ -12,7 +12,7 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from xdplab.plan import model
     from xdplab.run import frames, listing
     from xdplab.studies import tables
-    from xdplab.studies.tables import Table
+    from xdplab.studies.answers import RunAnswer
 else:
     screen, listing = lazy("xdplab.cli.screen"), lazy("xdplab.run.listing")
     frames = lazy("xdplab.run.frames")
@@ -187,12 +187,21 @@ def _fitted(line: str, width: int) -> str:
     return "\n".join(lines).replace("\0", " ")
 
 
-def show_tables(tables: Iterable[Table]) -> None:
-    """Print the tables of a study: a line per place above its rows, and no line broader than `BROADEST`."""
-    for table in tables:
-        rows = frames.records(table.frame)
-        screen.print_placed_table(rows, table.above, table.title, BROADEST)
+def show_answer(answer: RunAnswer) -> None:
+    """Print tables, then sentences; of a study, whose tables are many, the sentences first.
+
+    A study's table has a line per place above its rows, and no line broader than `BROADEST`.
+    """
+    if answer.placed:
+        tell("".join(f"{line}\n" for line in answer.summary))
+    for table in answer.tables.values():
+        if answer.placed:
+            screen.print_placed_table(table["rows"], table["above"], table["title"], BROADEST)
+        else:
+            screen.print_table(table["rows"], table["title"])
         tell("")
+    for line in () if answer.placed else answer.summary:
+        tell(line)
 
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for a script, with all digits.")

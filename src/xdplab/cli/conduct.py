@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from xdplab.cli.common import NOTHING_VALID, print_json, show_frame, tell
+from xdplab.cli.common import NOTHING_VALID, print_json, tell
 from xdplab.cli.facts import figure_facts, results_facts
 from xdplab.errors import ResultsError, UnsupportedError
 from xdplab.lazy import lazy
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from xdplab.run import progress, rundir
     from xdplab.run.progress import Observer
     from xdplab.run.state import RunState
+    from xdplab.studies import answers, pictures
     from xdplab.studies import kind as kinds
     from xdplab.studies import kinds as openable
-    from xdplab.studies import pictures
     from xdplab.studies.kind import Kind, Run
 else:
     progress, screen = lazy("xdplab.run.progress"), lazy("xdplab.cli.screen")
     kinds, rundir = lazy("xdplab.studies.kind"), lazy("xdplab.run.rundir")
     openable, pictures = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.pictures")
+    answers = lazy("xdplab.studies.answers")
 
 D = TypeVar("D", bound="DataclassInstance")
 
@@ -90,7 +91,7 @@ def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool 
         for line in () if as_json else pictures.lines(drawn, run.directory.path):
             tell(line)
     if as_json:
-        print_json(results_facts(run) | {"figures": figure_facts(drawn)})
+        print_json(results_facts(run.directory) | {"figures": figure_facts(drawn)})
     else:
         tell(f"one page for a colleague: `xdplab report {run.directory.path}`")
     return code
@@ -122,12 +123,14 @@ def _interrupted(run: Run[Any]) -> str:
 
 def _show_results(run: Run[Any]) -> None:
     """Print the tables and the answer; of a study, whose tables are many, the answer alone."""
-    for table in () if run.kind.planning else run.tables().values():
-        if len(table.frame) > MOST_ROWS:
-            tell(f"{table.title}: {len(table.frame)} rows, which `xdplab show {run.directory.path}` prints\n")
+    answer = answers.answer_of(run.directory)
+    for table in () if answer.placed else answer.tables.values():
+        if len(table["rows"]) > MOST_ROWS:
+            tell(f"{table['title']}: {len(table['rows'])} rows, which `xdplab show {run.directory.path}` prints\n")
             continue
-        show_frame(table.frame, title=table.title)
-    for line in run.summary():
+        screen.print_table(table["rows"], table["title"])
+        tell("")
+    for line in answer.summary:
         tell(line)
     if run.kind.planning:
         tell(f"tables: `xdplab show {run.directory.path}`")

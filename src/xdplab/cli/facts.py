@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from xdplab.lazy import lazy
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import environment
+from xdplab.studies.answers import answer_of
 
 if TYPE_CHECKING:
     from xdplab.figures.album import Drawn
-    from xdplab.run import frames, listing
-    from xdplab.studies.kind import Run
+    from xdplab.run import listing
 else:
-    frames, listing = lazy("xdplab.run.frames"), lazy("xdplab.run.listing")
+    listing = lazy("xdplab.run.listing")
 
 
 def status_facts(run: RunDirectory) -> dict[str, Any]:
@@ -28,7 +28,8 @@ def figure_facts(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
     return [{"figure": one.stem, "files": list(map(str, one.files)), "reason": one.reason or None} for one in drawn]
 
 
-def results_facts(run: Run[Any]) -> dict[str, Any]:
+def results_facts(run: RunDirectory) -> dict[str, Any]:
     """Return a run's progress, its tables with all digits, and its lines."""
-    tables = {name: frames.records(table.numbers) for name, table in run.tables().items()}
-    return {"status": status_facts(run.directory), "tables": tables, "summary": run.summary()}
+    answer = answer_of(run)
+    tables = {name: table["numbers"] for name, table in answer.tables.items()}
+    return {"status": status_facts(run), "tables": tables, "summary": answer.summary}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from xdplab.analysis import MARGIN
-from xdplab.cli.common import AS_JSON, FORMAT, SHARE, RunPath, print_json, show_frame, show_tables, tell
+from xdplab.cli.common import AS_JSON, FORMAT, SHARE, RunPath, print_json, show_answer, show_frame, tell
 from xdplab.cli.common import show as show_rows
 from xdplab.cli.compare_programs import Judging, Which, judging_options, show_programs, sides, which_options
 from xdplab.cli.facts import figure_facts, results_facts
@@ -18,6 +18,9 @@ from xdplab.cli.options import PATH, options_as
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import FORMATS, STYLES, VENUES
 from xdplab.lazy import lazy
+from xdplab.run.derived import all_gone, warn_gone
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies import answers
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
@@ -60,28 +63,26 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
 
     With csv and --json, the ends of the intervals are columns of their own.
     """
-    run = open_run(directory)
-    run.check_raw()
+    if as_json and (name is not None or form != "table"):
+        raise PlanError("--json prints every table", remedy="omit --table and --format")
+    run = RunDirectory.open(directory)
+    answer = answers.answer_of(run)
+    if answer.needs_raw:
+        warn_gone(run, all_gone(run))
     if as_json:
-        if name is not None or form != "table":
-            raise PlanError("--json prints every table", remedy="omit --table and --format")
         print_json(results_facts(run))
         return
-    tables = run.tables()
-    if name is not None and name not in tables:
-        raise ResultsError(f"{directory} has no table {name!r}", remedy=f"it has {', '.join(tables) or 'none'}")
-    chosen = {name: tables[name]} if name is not None else tables
+    if name is not None and name not in answer.tables:
+        raise ResultsError(f"{directory} has no table {name!r}", remedy=f"it has {', '.join(answer.tables) or 'none'}")
+    chosen = {name: answer.tables[name]} if name is not None else answer.tables
+    if form == "table":
+        show_answer(replace(answer, tables=chosen, summary=answer.summary if name is None else []))
+        return
     if form == "csv" and len(chosen) > 1:
         raise ResultsError(f"{form} is one table's: {directory} has {', '.join(chosen)}", remedy="choose with --table")
-    lines = run.summary() if form == "table" and name is None else []
-    if form == "table" and run.kind.planning:
-        tell("".join(f"{line}\n" for line in lines))
-        show_tables(chosen.values())
-        return
-    for table in chosen.values():
+    of_run = open_run(directory).tables()
+    for table in (of_run[one] for one in chosen):
         show_frame(table.numbers if form == "csv" else table.frame, form=form, title=table.title)
-    for line in lines:
-        tell(line)
 
 
 def _traffic(run: Run[Any]) -> Run[Any]:

@@ -179,7 +179,7 @@ def resume(lab_name: str | None, directory: Path, draw: bool, as_json: bool, sha
     if not run.state.owed:
         done = run.complete()
         if as_json:
-            print_json(results_facts(run) | {"figures": []})
+            print_json(results_facts(run.directory) | {"figures": []})
         else:
             tell("; ".join([f"{directory}: {run.state.text}; nothing is missing", *done]))
         return exit_code(run)

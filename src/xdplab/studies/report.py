@@ -34,6 +34,7 @@ from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.run.listing import note_of
 from xdplab.studies import environment
+from xdplab.studies.answers import answer_of
 from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.kind import Run
 from xdplab.studies.tables import Table
@@ -137,7 +138,7 @@ def part_of(run: Run[Any]) -> Part:
         kind=run.kind.name,
         run_id=run.directory.run_id,
         question=question(run, rows),
-        answer=run.summary(),
+        answer=answer_of(run.directory).summary,
         limits=limits(rows),
         place=place(run, rows),
         verdicts={str(name): int(count) for name, count in verdicts.items()},
