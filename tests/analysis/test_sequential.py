@@ -28,6 +28,8 @@ def test_no_values_have_no_median() -> None:
         "windows": None,
     }  # fmt: skip
     assert standing({}, {}, [("a", "b")], 0.02).text == "undecided: 0 valid pairs, and an interval needs 8"
+    one = standing({("a", 1): 2.0, ("b", 1): 1.0}, {}, [("a", "b")], 0.02).text
+    assert one == "undecided: b is 50.0% slower than a by 1 valid pair, and an interval needs 8"
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 2.0, 1.5], [1.0] * 30])

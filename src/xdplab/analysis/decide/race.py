@@ -96,7 +96,8 @@ class Outcome:
         ratio, (a, b) = self.standing.ratio, self.names
         margin = f"within {self.standing.margin:.1%}"
         if ratio.n < LEAST:
-            return f"undecided: {many(ratio.n, 'valid pair')}, and an interval needs {LEAST}"
+            so_far = f"{b} is {_difference(ratio, a)} by " if ratio.n else ""
+            return f"undecided: {so_far}{many(ratio.n, 'valid pair')}, and an interval needs {LEAST}"
         if self.standing.windows is not None:
             return (
                 f"undecided: the programs depend on time; by {self.standing.by}, between which each is off, {b} is "
