@@ -94,7 +94,7 @@ def test_a_race_pairs_by_repetition_and_leaves_out_what_has_no_partner() -> None
 def test_a_difference_inside_the_margin_is_said_to_be_one() -> None:
     found = Standing(Known(20, 0.012, 0.004, 0.022), 0.02)
     assert found.answer == "differs"
-    assert "b is 1.21% faster than a (0.40 to 2.22%), within 2.0% in the middle" in found.text
+    assert "b is 1.21% faster than a (0.40 to 2.22%), less than the margin in the middle" in found.text
 
 
 def test_an_outcome_names_its_sides_in_percent_and_ns_with_what_test_runs_say() -> None:

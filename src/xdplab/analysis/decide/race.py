@@ -104,7 +104,7 @@ class Outcome:
                 f"{_difference(ratio)}; by windows {_difference(self.standing.windows)}; after {ratio.n} pairs: "
                 "`--by windows` compares them as they run"
             )
-        inside = f", {margin} in the middle" if abs(ratio.median) < log(1 + self.standing.margin) else ""
+        inside = ", less than the margin in the middle" if abs(ratio.median) < log(1 + self.standing.margin) else ""
         answer = {
             "equivalent": f"{b} and {a} are equivalent {margin}: {b} is {_difference(ratio)}",
             "differs": f"{b} is {_difference(ratio, a)}{inside}",
