@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from seaborn.axisgrid import FacetGrid
@@ -21,6 +22,7 @@ from xdplab.doctor.table import checks
 from xdplab.errors import FigureError, PlanError
 from xdplab.figures.catalogue import CATALOGUE
 from xdplab.plan import FACTORS
+from xdplab.shown import ReadableFrame
 
 FIRST = ("pass", "import xdplab.plan", "from xdplab.plan import Plan", "import xdplab.notebook")
 EACH = """
@@ -150,23 +152,34 @@ def test_a_plan_takes_the_names_of_a_plan_file() -> None:
     assert set(made.points["map_type"].dropna()) == {"hash"}
 
 
-def test_a_plan_shows_what_varies_as_a_table_and_the_rest_as_a_line() -> None:
+def test_a_plan_shows_what_varies_as_a_table_and_folds_the_rest() -> None:
     shown = xl.plan(program="array", accesses=[0, 100], mode=["native", "generic"])._repr_html_()
     heads = re.findall(r"<th>(\w+)</th>", shown)
     assert set(heads) == {"mode", "accesses"}
-    assert "all points: " in shown
-    assert "frame_bytes 64" in shown
+    assert "frame_bytes 64" in shown.partition("<details>")[2], "the rest is folded"
 
 
 def test_a_plan_says_of_all_points_only_what_each_of_them_has(tmp_path: Path) -> None:
     (tmp_path / "mine.bpf.c").write_text('SEC("xdp") int mine(void *ctx) { return 3; }')
     own = xl.program(str(tmp_path / "mine.bpf.c"), action="tx")
     shown = xl.plan(program=[own, xl.program("array", accesses=0)])._repr_html_()
-    alike = re.search(r"all points: (.*?)</p>", shown)
+    alike = re.search(r"</summary>(.*?)</details>", shown)
     assert alike is not None
     assert "frame_bytes 64" in alike[1]
     assert "nan" not in alike[1]
     assert "mine" not in alike[1]
+
+
+def test_null_cells_of_any_type_are_empty() -> None:
+    cells = {"Float64": [1.5, None], "Int64": [1, None], "string": ["a", None], "float64": [1.5, None]}
+    frame = ReadableFrame({dtype: pd.array(values, dtype=dtype) for dtype, values in cells.items()})
+    assert frame._repr_html_().count("<td></td>") == len(cells)
+
+
+def test_a_run_links_to_files_that_a_browser_finds_from_the_notebooks_folder(sample: Any) -> None:
+    links = re.findall("href='(.*?)'", sample._repr_html_())
+    assert links
+    assert all(Path(link).is_file() and not Path(link).is_absolute() for link in links)
 
 
 def test_the_names_of_figures_are_in_the_help_and_in_the_run(sample: Any) -> None:

@@ -10,6 +10,8 @@ import pandas as pd
 
 MOST_ROWS = 60
 """Longer tables show their first and last rows, as pandas does."""
+_NULL = "<td>&lt;NA&gt;</td>"
+"""What pandas makes of null in a column of a nullable type, whatever ``na_rep`` is."""
 _STYLE = (
     "#{id} td {{text-align: right}} #{id} th {{text-align: left}} "
     "{places} {{text-align: left; white-space: normal; overflow-wrap: break-word; max-width: 70ch}}"
@@ -24,12 +26,22 @@ class ReadableFrame(pd.DataFrame):
         return ReadableFrame
 
     def _repr_html_(self) -> str:
+        return self.readable_html()
+
+    def readable_html(self, *, index: bool = True) -> str:
+        """Return the table as HTML; null cells are empty."""
         name = f"xdplab-{id(self):x}"
         numbers = self.select_dtypes("number").columns
-        texts = [place for place, column in enumerate(self.columns, 2) if column not in numbers]
+        texts = [place for place, column in enumerate(self.columns, 1 + index) if column not in numbers]
         places = ", ".join(f"#{name} td:nth-child({place})" for place in texts) or f"#{name} caption"
-        table = self.to_html(max_rows=MOST_ROWS, border=0, table_id=name, na_rep="")
+        table = self.to_html(max_rows=MOST_ROWS, border=0, table_id=name, na_rep="", index=index)
+        table = table.replace(_NULL, "<td></td>")
         return f"<style scoped>{_STYLE.format(id=name, places=places)}</style>{table}"
+
+
+def paragraphs(lines: Iterable[str]) -> str:
+    """Return sentences as HTML, one below the other."""
+    return "".join(f"<p style='margin: 0.2em 0'>{html.escape(line)}</p>" for line in lines)
 
 
 def small_table(title: str, rows: Mapping[str, Any], links: Iterable[str] = ()) -> str:

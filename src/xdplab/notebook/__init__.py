@@ -6,13 +6,10 @@ import atexit
 import html
 import inspect
 import os
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,53 +17,41 @@ from typing import Any, Literal, Union, get_origin
 
 import pandas as pd
 from matplotlib.figure import Figure
-from seaborn.axisgrid import FacetGrid
 
 from xdplab import completion
 from xdplab.analysis import MARGIN
 from xdplab.analysis.decide.race import Outcome, Standing
-from xdplab.analysis.findings import to_frame
 from xdplab.analysis.summary import varying
 from xdplab.doctor.machine import examine
 from xdplab.doctor.table import Checks, checks
-from xdplab.errors import FigureError, PlanError, ResultsError, XdplabError
-from xdplab.figures import explore
+from xdplab.errors import FigureError, PlanError
 from xdplab.figures.catalogue import CATALOGUE
 from xdplab.figures.comparing import compare_view
 from xdplab.figures.draw import draw
 from xdplab.figures.options import OF_SIZE, OF_WHAT
 from xdplab.figures.styles import sized
 from xdplab.labs import Lab, use_lab
+from xdplab.notebook.run_in_hand import RunInHand, sheet_of, started
 from xdplab.plan import FACTORS, Plan, estimate_s, is_plan_file, load_plan, parse_plan, race_of, reference
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
 from xdplab.programs.program import Program
 from xdplab.programs.program import program as make_program
 from xdplab.programs.spec import WORKLOADS, ProgramSpec
-from xdplab.run import watching
-from xdplab.run.disk import holder, is_locked, open_file
 from xdplab.run.listing import RESULTS, ROW, known_runs, run_named
-from xdplab.run.state import RunState, is_beginning
-from xdplab.shown import ReadableFrame, small_table
+from xdplab.shown import ReadableFrame, paragraphs, small_table
 from xdplab.studies import kinds
 from xdplab.studies.comparing import ComparedRuns as TwoRuns
-from xdplab.studies.kind import Run
 from xdplab.studies.search.kind import SearchRequest, start_search
 from xdplab.studies.search.profile import profile as profile_named
 from xdplab.studies.search.views import VIEWS as SEARCH_VIEWS
 from xdplab.studies.traffic import race as traffic_race
 from xdplab.studies.traffic import runs as traffic_runs
 from xdplab.studies.traffic.kind import TRAFFIC, measured
-from xdplab.studies.traffic.rows import latencies_of
 from xdplab.studies.traffic.run_files import plan_trials
 from xdplab.text import duration, many
 
-_COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE")
-"""Variables that would fill a log with a terminal's control sequences."""
-_FIRST = ("repetition", "forwarded_pps", "access_ns", "testrun_ns", "latency_p50_ns", "verdict", "reason", "limited_by")
 _OF_A_ROOT = (".git", "pyproject.toml")
 """Only the root of a project has one of these."""
-STOP_S = 30.0
-"""Seconds that a stopped run may take to restore its devices."""
 _PLAN_KEYS = ("lab", "seed", "repetitions", "trial", "perf_events", "metrics")
 
 Programs = Program | str | Sequence[Program | str]
@@ -161,7 +146,7 @@ def study(name: str, *, smallest: bool = False, **fields: Any) -> RunInHand:
     if smallest:
         chosen = {key: getattr(request, key) for key in fields}
         request = replace(planning.smallest(request), **chosen)
-    return _started(kind.start(request, results()))
+    return started(kind.start(request, results()))
 
 
 def compare(
@@ -358,7 +343,7 @@ class LabInUse:
         chosen = given.plan if name is None else given.plan.model_copy(update={"name": name})
         wanted = profile_named(profile)
         request = SearchRequest(wanted if latency else replace(wanted, latency_repeats=0), accesses_share)
-        return _started(start_search(chosen, request, self.lab, results()), self)
+        return started(start_search(chosen, request, self.lab, results()), self)
 
     def close(self) -> None:
         """Release the lab; if it was brought up here, it is taken down."""
@@ -389,7 +374,7 @@ class PlanInHand:
     def start(self, lab: LabInUse, name: str | None = None) -> RunInHand:
         """Start measuring in a process of its own; an interrupt of the notebook stops only the watching."""
         chosen = self.plan if name is None else self.plan.model_copy(update={"name": name})
-        return _started(TRAFFIC.run(traffic_runs.start(chosen, lab.lab, results())), lab)
+        return started(TRAFFIC.run(traffic_runs.start(chosen, lab.lab, results())), lab)
 
     def __repr__(self) -> str:
         trials = plan_trials(self.plan, "shared")
@@ -408,195 +393,9 @@ class PlanInHand:
         names = varying(points)
         levels = points.dropna(axis=1)  # a factor that some points lack is not the same for all points
         alike = [f"{name} {levels[name].iloc[0]}" for name in levels if levels[name].astype("string").nunique() == 1]
-        table: str = points[names].to_html(index=False, max_rows=20, border=0) if names else ""
-        return f"<p>{html.escape(repr(self))}</p><p>all points: {html.escape(', '.join(alike))}</p>{table}"
-
-
-def _started(run: Run[Any], lab: LabInUse | None = None) -> RunInHand:
-    """Continue a run in a process of its own; an interrupt of the notebook stops only the watching."""
-    path = run.directory.path
-    print(f"measuring into {path}: run.watch() shows how far it is, run.stop() ends it")  # noqa: T201
-    where = ["--lab", lab.lab.name] if lab else []  # a study's plan names its places
-    argv = [sys.executable, "-m", "xdplab", *where, "resume", str(path), "--no-figures"]
-    plain = {name: value for name, value in os.environ.items() if name not in _COLOURS}  # the log is plain text
-    with open_file(path / "run.log", "w") as log:
-        process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=plain
-        )
-    return RunInHand(run, process)
-
-
-class RunInHand:
-    """A run of any kind, finished or under way; ``on_disk`` is the run that the command line has, too."""
-
-    def __init__(self, on_disk: Run[Any], process: subprocess.Popen[bytes] | None = None) -> None:
-        self.on_disk = on_disk
-        self.directory = on_disk.directory
-        self._process = process
-
-    @property
-    def path(self) -> Path:
-        return self.directory.path
-
-    @property
-    def state(self) -> RunState:
-        """Which trials are planned, measured and missing."""
-        return self.on_disk.state
-
-    @property
-    def trials(self) -> pd.DataFrame:
-        """The results that count: one row per trial; for a study, one per measurement.
-
-        For XDP traffic, the columns that vary and the results come first; `docs/reference/columns.md` has every column.
-        """
-        rows = self.on_disk.rows()
-        if self.on_disk.kind.planning or rows.empty:
-            return ReadableFrame(rows)
-        first = [name for name in (*varying(rows), *_FIRST) if name in rows]
-        return ReadableFrame(rows[[*dict.fromkeys(first), *(name for name in rows if name not in first)]])
-
-    @property
-    def samples(self) -> pd.DataFrame:
-        """One row per interval of 100 ms, for XDP traffic. Raises ResultsError for other kinds of run."""
-        return self.on_disk.samples()
-
-    @property
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables that the command line prints, by name."""
-        return {name: ReadableFrame(table.frame) for name, table in self.on_disk.tables().items()}
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a study leaves out, with the reason; empty for other kinds of run."""
-        return self.on_disk.plan.notes if self.on_disk.kind.planning else ()
-
-    def summary(self) -> pd.DataFrame:
-        """One row per point: varying factors, n, means with their 95 % intervals, verdicts; for a study its first
-        table."""
-        return ReadableFrame(next((table.numbers for table in self.on_disk.tables().values()), self.trials))
-
-    def watch(self) -> RunInHand:
-        """Show the run's progress until it ends, also if another process started it: a bar, or lines in a log.
-
-        An interrupt ends only the watching: the run continues. Raises ResultsError with the last message of a run that
-        failed.
-        """
-        ended = watching.watch(
-            lambda: self.state, self._under_way, lambda: watching.counted(self.on_disk.rows()), self.directory.name
-        )
-        if ended and self._process is not None and self._process.returncode:
-            lines = (self.path / "run.log").read_text(errors="replace").strip().splitlines()[-3:]
-            raise ResultsError(f"the run ended with exit code {self._process.returncode}: {' / '.join(lines)}")
-        return self
-
-    def stop(self) -> RunInHand:
-        """End the measuring, wherever it was started; finished trials are kept, and `resume` continues.
-
-        Raises ResultsError if nothing measures into the run, or another user's process does.
-        """
-        number = self._process.pid if self._process and self._process.poll() is None else holder(self.path)
-        if number is None:
-            raise ResultsError(f"{self.directory.name} is not being measured", remedy="run.resume() continues it")
-        try:
-            os.kill(number, signal.SIGTERM)
-        except PermissionError:
-            raise ResultsError(f"{self.directory.name} is measured by another user's process {number}") from None
-        until = time.monotonic() + STOP_S
-        while self._under_way() and time.monotonic() < until:
-            time.sleep(watching.POLL_S / 5)
-        return self
-
-    def resume(self, lab: LabInUse | None = None) -> RunInHand:
-        """Continue a run that was stopped, killed, or has failed trials, in a process of its own, as `plan.start` does.
-
-        It continues where it was measured, or in ``lab``. Raises ResultsError while it is being measured.
-        """
-        if self._under_way():
-            raise ResultsError(
-                f"{self.directory.name} is being measured already", remedy="run.watch() shows how far it is"
-            )
-        self._process = _started(self.on_disk, lab)._process
-        return self
-
-    def _under_way(self) -> bool:
-        if self._process is not None:
-            return self._process.poll() is None
-        return is_locked(self.directory.path) or is_beginning(self.directory)
-
-    def findings(self) -> pd.DataFrame:
-        """Findings over several points and repetitions."""
-        return ReadableFrame(to_frame(self.on_disk.findings()))
-
-    @property
-    def figures(self) -> list[str]:
-        """The names that `figure` takes for this run."""
-        return self.on_disk.figure_names
-
-    def figure(self, name: str | None = None, **options: Any) -> Figure:
-        """Draw one figure, the first of its kind of run by default; return the matplotlib Figure.
-
-        Options, by the names of `xdplab figures`: ``style`` (notebook, paper-1col, paper-2col, slides), ``width`` (acm,
-        ieee, usenix, a4, slide, "84mm", or inches) and ``height``, ``caption`` (False: not on the picture), ``ax``
-        (Axes of your own, for a figure of one panel); of XDP traffic also ``hue`` and ``panel`` (factors; two for the
-        rows and columns of panels, "" for none), ``where`` ({column: value or values}) and ``value`` (another column of
-        the figure's kind). Raises FigureError naming the figures, and the smallest size where one is too small.
-        """
-        usual = {} if "width" in options else {"style": "notebook"}
-        return _sheet(self.on_disk.figure(name, **(usual | options)))
-
-    def plot(
-        self, y: str, x: str = "accesses", hue: str | None = None, panel: str | None = None, **options: Any
-    ) -> Any:
-        """Draw any column of the valid trials against any other, and return seaborn's FacetGrid.
-
-        Numbers as ``x`` make lines (`seaborn.relplot`), text makes points (`seaborn.catplot`); ``panel`` is their
-        ``col``, and other options are theirs (``kind``, ``errorbar``, ``height``, ``row``, …). ``where`` chooses
-        trials: {column: value or values}. A repetition is one value; the interval is seaborn's, over repetitions.
-        Raises FigureError if one mark would average over several points.
-        """
-        return explore.plot(self.on_disk.rows(), y, x, hue, panel, **options)
-
-    def over_time(
-        self, y: str = "rx_pps", hue: str | None = None, panel: str | None = None, **options: Any
-    ) -> FacetGrid:
-        """Draw the TG's rate (``rx_pps`` or ``tx_pps``) over the measured seconds, one line per trial; a FacetGrid."""
-        return explore.over_time(self.samples, self.on_disk.rows(), y, hue, panel, **options)
-
-    def latency_cdf(self, hue: str | None = None, panel: str | None = None, **options: Any) -> FacetGrid:
-        """Draw the share of frames that came back within a time, one line per trial; a FacetGrid.
-
-        ``where={"load": "20kpps"}`` chooses a paced load: at maximum load a round trip is queueing.
-        """
-        return explore.latency_cdf(latencies_of(self.directory), self.on_disk.rows(), hue, panel, **options)
-
-    def __repr__(self) -> str:
-        return f"{self.directory.name}: {self.state.text}"
-
-    @property
-    def about(self) -> dict[str, str]:
-        """What the run's table in a notebook says: its state, verdicts, tables and figures."""
-        about = {"state": self.state.text}
-        if not self._under_way():
-            with suppress(XdplabError):  # a damaged run still shows its name
-                verdicts = watching.counted(self.on_disk.rows())
-                about["verdicts"] = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-                about["figures"] = ", ".join(self.figures)
-        return about | {"next": "run.watch(), run.stop()" if self._under_way() else "run.summary(), run.figure(…)"}
-
-    @property
-    def links(self) -> list[str]:
-        """The run's folder, and its report if it has one, for a browser."""
-        report = self.path / "report.html"
-        return [str(self.path), *([str(report)] if report.exists() else [])]
-
-    def _repr_html_(self) -> str:
-        return small_table(self.directory.name, self.about, self.links)
-
-
-def _sheet(axes: Any) -> Figure:
-    sheet = axes.figure
-    assert isinstance(sheet, Figure)
-    return sheet
+        table = ReadableFrame(points[names]).readable_html(index=False) if names else ""
+        same = f"<details><summary>the same at all points</summary>{html.escape(', '.join(alike))}</details>"
+        return f"{paragraphs([repr(self)])}{table}{same}"
 
 
 _declare(RunInHand.figure, own=(*OF_WHAT, *OF_SIZE, "ax"), of=())
@@ -637,11 +436,10 @@ class Comparison:
         if "accesses" not in self.table:
             raise FigureError("ratios of a study's runs have no figure", remedy="the table has them")
         view = compare_view(self.table, names=self.runs.names, metric=self.metric)
-        return _sheet(draw(view, sized(**({"style": "notebook"} | size)), ax=ax))
+        return sheet_of(draw(view, sized(**({"style": "notebook"} | size)), ax=ax))
 
     def _repr_html_(self) -> str:
-        shown: str = self.table.to_html(index=False, max_rows=40)
-        return f"<pre>{html.escape(repr(self))}</pre>{shown}"
+        return paragraphs(self.runs.lines()) + ReadableFrame(self.table).readable_html(index=False)
 
 
 def _match(context: Any) -> dict[str, Any]:
