@@ -192,6 +192,8 @@ def test_a_program_that_keeps_every_frame_is_the_reason_with_what_to_do(
     assert all(fact in verdict.reason for fact in facts)
     twice = {name: 2 * count for name, count in counts.items()}
     assert judge(silent | {"actions_counted": json.dumps(twice)}).reason == verdict.reason, "equal trials, one reason"
+    generated = judge(silent | {"actions_counted": json.dumps(counts), "workload": "array"}).reason
+    assert generated.startswith("the path carried none of 7 frames"), "its action is proved"
 
 
 @pytest.mark.parametrize(

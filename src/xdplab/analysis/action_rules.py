@@ -92,12 +92,12 @@ def redirects_are_taken(row: Row) -> str | None:
 
 
 def say_kept(row: Row) -> str | None:
-    """Return what a program did that returned no frame, by the kernel's count, and what to do; None without a count.
+    """Return what a user's program did that returned no frame, by the kernel's count, and what to do; else None.
 
     The text has no number of frames: equal trials have an equal reason.
     """
     counts = next((counts for _, counts in reversed(_counts_of_actions(row)) if sum(counts.values())), None)
-    if counts is None or counts.get("tx"):
+    if counts is None or counts.get("tx") or text(row, "workload") is not None:
         return None
     shares = {name: count / sum(counts.values()) for name, count in counts.items() if count}
     counted = ", ".join(f"XDP_{name.upper()} {share:.0%}" for name, share in shares.items())
