@@ -50,7 +50,17 @@ from xdplab.studies.figure_table import without_trends
 from xdplab.studies.guests import place_of
 from xdplab.studies.jit import views as jit
 from xdplab.studies.loading import views as loading
-from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning, StudyPoint, StudyRequest, StudyTrial, schedule
+from xdplab.studies.points import (
+    BOOT_S,
+    Gathered,
+    StudyPlan,
+    StudyPlanning,
+    StudyPoint,
+    StudyRequest,
+    StudyTrial,
+    costs_s,
+    schedule,
+)
 from xdplab.studies.study_kind import failures, study_kind
 from xdplab.studies.tables import Table, markdown
 from xdplab.studies.verifier import views as verifier
@@ -536,3 +546,28 @@ def test_every_figure_of_a_study_has_a_title_that_stands_on_it() -> None:
                 Look(Axes("N", "ns", "linear"), words=Words(title="What loading costs")))  # fmt: skip
     assert [text.get_text() for text in draw(view).figure.texts] == ["What loading costs"]
     assert not draw(view, sized(caption=False)).figure.texts
+
+
+@dataclass(frozen=True)
+class Switched(Word):
+    place: str = "vm:6.1:count"
+
+    @property
+    def block(self) -> tuple[str, ...]:
+        return (self.place,)
+
+    @property
+    def setting(self) -> str:
+        return self.word[-1]
+
+
+def test_a_place_is_switched_once_a_repetition_and_its_start_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An emulated guest took 8 s to switch its JIT: half of a smallest run."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    trials = schedule([Switched(f"{n}{setting}") for n in range(4) for setting in "xy"], 2, 1)
+    assert "".join(trial.point.setting for trial in trials) == "xxxxyyyy" * 2
+    first, *others = costs_s(trials)
+    assert set(others) == {trials[0].point.cost_s}
+    assert first == trials[0].point.cost_s + BOOT_S["vm"]
+    monkeypatch.setattr(os, "getloadavg", lambda: (9.0, 9.0, 9.0))
+    assert costs_s(trials)[1] > 2 * others[0]  # a machine at work
