@@ -46,7 +46,7 @@ def parts_table(table: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 def _repetitions(table: pd.DataFrame, step: str) -> pd.Series:
     rows = table.loc[table["step"].eq(step) & table["source"].eq(SYSTEM_CALL)]
-    return rows.groupby(NAMED, dropna=False).size().rename("repetitions")
+    return rows.groupby(NAMED, dropna=False).size().rename("n")
 
 
 def versus(table: pd.DataFrame) -> pd.DataFrame:
