@@ -192,8 +192,8 @@ def show_answer(answer: RunAnswer) -> None:
 
     A study's table has a line per place above its rows, and no line broader than `BROADEST`.
     """
-    if answer.placed:
-        tell("".join(f"{line}\n" for line in answer.summary))
+    for line in [*answer.summary, ""] if answer.placed and answer.summary else ():
+        tell(line)
     for table in answer.tables.values():
         if answer.placed:
             screen.print_placed_table(table["rows"], table["above"], table["title"], BROADEST)
