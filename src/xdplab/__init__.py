@@ -14,10 +14,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xdplab.notebook import compare, lab, open, program, race, runs, study
+    from xdplab.notebook import compare, cost, lab, open, program, race, runs, study
     from xdplab.notebook import plan as plan
 
-__all__ = ["compare", "lab", "open", "plan", "program", "race", "runs", "study"]
+__all__ = ["compare", "cost", "lab", "open", "plan", "program", "race", "runs", "study"]
 
 
 class _Face(ModuleType):

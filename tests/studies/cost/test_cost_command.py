@@ -9,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import unicorn
 from tests.cli.entry import ending_with_output
-from unicorn import x86_const
+from tests.studies.cost.interpreter import interpreted
 
+import xdplab as xl
+from xdplab.errors import PlanError
 from xdplab.studies import kinds
 from xdplab.studies.cost.counted import DRIVEN, measurement_in
-from xdplab.studies.cost.counts import Measurement
 from xdplab.studies.kind import Run
 
 pytestmark = pytest.mark.guest
@@ -61,7 +61,7 @@ def test_each_program_costs_what_an_interpreter_of_its_machine_code_executes(wor
     """The second method: unicorn runs the code that the kernel's JIT made, and counts."""
     rows = workloads.rows()
     for trial, _, raw in workloads.plan.attempts():
-        expected = _interpreted(measurement_in(trial.point, raw), _frames(workloads, trial.point.frames)[0])
+        expected = interpreted(measurement_in(trial.point, raw), _frames(workloads, trial.point.frames)[0])
         assert _exact(rows, "program", program=trial.point.program) == expected, trial.point
 
 
@@ -147,47 +147,18 @@ def _frames(run: Run[Any], name: str) -> list[bytes]:
     return [bytes.fromhex(line) for line in (run.directory.path / name).read_text().split()]
 
 
-# ---- the interpreter ----
-
-_CONTEXT, _FRAME, _STACK, _END, _CODE = 0x10000, 0x20000, 0x80000, 0x90000, 0x400000
-_PAGE, _MOST = 1 << 12, 1_000_000
-
-
-def _interpreted(measurement: Measurement, frame: bytes) -> int:
-    """Return how many instructions a program without calls executes for a frame.
-
-    struct xdp_buff begins with data and data_end; a map is zeroes, at whatever address the code has.
-    """
-    (function,) = [one for one in measurement.functions if one.role == "program"]
-    machine: Any = unicorn.Uc(unicorn.UC_ARCH_X86, unicorn.UC_MODE_64)
-    mapped = set[int]()
-
-    def give(address: int) -> None:
-        if (page := address & ~(_PAGE - 1)) not in mapped:
-            mapped.add(page)
-            machine.mem_map(page, _PAGE)
-
-    def missing(_: Any, access: int, address: int, size: int, value: int, data: Any) -> bool:
-        give(address)
-        give(address + size - 1)
-        return True
-
-    machine.hook_add(unicorn.UC_HOOK_MEM_UNMAPPED, missing)
-    for address, content in ((_CODE, function.code), (_FRAME, frame), (_END, b"\x90"), (_STACK, b"")):
-        for page in range(address - _PAGE, address + len(content) + _PAGE, _PAGE):
-            give(page)
-        machine.mem_write(address, content)
-    give(_CONTEXT)
-    machine.mem_write(_CONTEXT, _FRAME.to_bytes(8, "little") + (_FRAME + len(frame)).to_bytes(8, "little"))
-    machine.mem_write(_STACK, _END.to_bytes(8, "little"))
-    machine.reg_write(x86_const.UC_X86_REG_RSP, _STACK)
-    machine.reg_write(x86_const.UC_X86_REG_RDI, _CONTEXT)
-    count = 0
-
-    def executed(*_: Any) -> None:
-        nonlocal count
-        count += 1
-
-    machine.hook_add(unicorn.UC_HOOK_CODE, executed, begin=_CODE, end=_CODE + len(function.code) - 1)
-    machine.emu_start(_CODE, _END, count=_MOST)
-    return count
+def test_a_notebook_has_the_lines_the_picture_and_the_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("old.bpf.c").write_text(MINE)
+    Path("new.bpf.c").write_text(
+        MINE.replace("return XDP_TX;", "if (*(char *)data == 9)\n\t\treturn XDP_DROP;\n\treturn XDP_TX;")
+    )
+    both = xl.cost("old.bpf.c", "new.bpf.c", mode="test_run")
+    assert "if (*(char *)data == 9)" in list(both.difference.lines["line"])
+    with pytest.raises(PlanError, match="2 packets"):
+        _ = both.lines
+    one = xl.cost("old.bpf.c", mode="test_run")
+    assert one.lines["own"].astype(float).sum() == float(one.whole["of the program"].iloc[0])
+    assert one.flame().axes[0].get_xlabel() == "instructions per packet"

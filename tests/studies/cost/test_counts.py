@@ -11,6 +11,7 @@ import pytest
 from xdplab.errors import UnsupportedError
 from xdplab.studies.cost.accesses import accesses, accesses_of
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, Cost, Measurement, Plugin, SourceLine, cost_of
+from xdplab.studies.cost.flame import Box, boxes
 from xdplab.studies.cost.stacks import folded, speedscope
 
 KERNEL = 0xFFFFFFFF81000000
@@ -165,3 +166,8 @@ def test_loads_and_stores_of_an_instruction(instruction: tuple[str, str], loads:
 def test_each_piece_of_code_has_its_own_loads_and_stores() -> None:
     push_mov, lock_inc, ret = bytes.fromhex("55488b00"), bytes.fromhex("f0ff00"), bytes.fromhex("c3")
     assert accesses_of([push_mov, lock_inc, ret]) == [(1, 1), (1, 1), (1, 0)]
+
+
+def test_a_picture_of_stacks_begins_at_the_first_function_that_does_not_hold_them_all() -> None:
+    stacks = {("a", "b", "c"): Fraction(3), ("a", "b", "d", "e"): Fraction(1), ("a", "b"): Fraction(1)}
+    assert boxes(stacks) == [Box("b", 0, 0, 5), Box("c", 1, 0, 3), Box("d", 1, 3, 1), Box("e", 2, 3, 1)]

@@ -48,9 +48,10 @@ COLUMNS: tuple[Column[Any], ...] = (
 
 
 def table_of(plan: StudyPlan[CostRequest, CostPoint]) -> pd.DataFrame:
-    """Return `COLUMNS`: a row for the whole of each packet, its parts, lines and functions."""
+    """Return `COLUMNS`: a row for the whole of each packet, its parts, lines and functions; programs in their order."""
     rows = []
-    for trial, attempt, raw in plan.attempts():
+    order = {point: number for number, point in enumerate(plan.points)}
+    for trial, attempt, raw in sorted(plan.attempts(), key=lambda one: order[one[0].point]):
         if attempt.status == "measured":
             head = _head(trial.point) | {"run_id": plan.directory.run_id, "trial_id": trial.trial_id}
             head["kernel_release"] = attempt.facts.get("kernel_release")

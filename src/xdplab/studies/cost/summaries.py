@@ -44,7 +44,7 @@ def whole(table: pd.DataFrame) -> pd.DataFrame:
 
 def lines(table: pd.DataFrame) -> pd.DataFrame:
     """Return the source lines in their order, with their instructions and those of what they call."""
-    rows = table.loc[table["part"].eq(LINE)].sort_values(["file", "line"])
+    rows = table.loc[table["part"].eq(LINE)].sort_values(["file", "line"], ignore_index=True)
     both = rows["instructions"] + rows["called_instructions"]
     text = rows["name"].where(rows["line"].gt(0), "(made up by the compiler)")
     counts = {"own": rows["instructions"].map(_number), "with calls": both.map(_number)}
@@ -53,7 +53,7 @@ def lines(table: pd.DataFrame) -> pd.DataFrame:
 
 def functions(table: pd.DataFrame) -> pd.DataFrame:
     """Return the functions that take most, each without what it calls; a column for each kernel and mode."""
-    rows = table.loc[table["part"].eq(FUNCTION)]
+    rows = table.loc[table["part"].eq(FUNCTION)].reset_index(drop=True)
     case = [name for name in ("kernel", "mode", "frame_bytes") if rows[name].nunique(dropna=False) > 1]
     if not case:
         top = rows.head(TOP)
