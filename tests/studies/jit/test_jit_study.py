@@ -405,7 +405,7 @@ def test_an_interval_holds_those_of_all_repetitions():
 def test_figure_and_table_have_one_share():
     """The median of the repetitions' shares is 30 %, and the share of the medians 20 %."""
     one = repeated("traffic", *({"cost": c, "total": t} for c, t in ((10.0, 20.0), (20.0, 100.0), (60.0, 200.0))))
-    made = summaries.traffic(one)["jit: share, %"].tolist()
+    made = summaries.traffic(one)["after: share, %"].tolist()
     assert made == VIEWS["traffic"](one).marks["value"].tolist() == [20.0]
 
 

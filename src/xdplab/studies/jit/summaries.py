@@ -208,14 +208,18 @@ def tcp(table: pd.DataFrame) -> pd.DataFrame:
     return shown.rename(columns={"subject": "filter", "name": "test, segments are"})
 
 
+WHEN = {INTERPRETER: "before", JIT: "after"}
+"""What a table calls the modes where a column's name has more words."""
+
+
 def _of_all(rows: pd.DataFrame, keys: list[str], whole: str, speed_up_of_all: str) -> pd.DataFrame:
     """Return the cost of ``whole`` and of the filter in it, in each mode; the filter's share; both speed-ups."""
     cost, total = joined.side_by_side(rows, keys), joined.side_by_side(rows, keys, "total")
     share = joined.shares(rows, keys)
     shown = cost[["label", *keys, "unit"]].assign(
-        **{f"{mode}: {whole}": total[mode] for mode in MODES},
-        **{f"{mode}: filter": cost[mode] for mode in MODES},
-        **{f"{mode}: share, %": 100 * share[mode] for mode in MODES},
+        **{f"{WHEN[mode]}: {whole}": total[mode] for mode in MODES},
+        **{f"{WHEN[mode]}: filter": cost[mode] for mode in MODES},
+        **{f"{WHEN[mode]}: share, %": 100 * share[mode] for mode in MODES},
         **{"speed-up": cost[SPEED_UP], speed_up_of_all: total[INTERPRETER] / total[JIT]},
     )
     return _rounded(shown).rename(columns={"label": "place"})
@@ -255,9 +259,9 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "test_bpf": ("Every test of the kernel's own, in both modes (cost of one run, mean over its cases)", all_tests),
     "classes": ("One body of each instruction class", classes),
     "filters": ("Classic filters, one run", filters),
-    "traffic": ("Classic filters under traffic, one datagram from send() to recv()", traffic),
+    "traffic": ("Classic filters under traffic, one datagram, interpreted (before) and compiled (after)", traffic),
     "amplified": ("Classic filters, one run, by many packet sockets with the same filter", amplified),
-    "tcp": ("Classic filters beside netperf's TCP tests over loopback", tcp),
+    "tcp": ("Classic filters beside netperf's TCP tests, interpreted (before) and compiled (after)", tcp),
 }
 
 
