@@ -12,7 +12,7 @@ setup:
 	shell/setup.sh --dev >/dev/null
 
 notebook: setup  # its root is the project: the links of a run lead to its files
-	$(BIN)/jupyter lab --notebook-dir=. --ServerApp.preferred_dir=notebooks --LabApp.news_url=None $(if $(filter 0,$(shell id -u)),--allow-root) $(JUPYTER)
+	$(BIN)/jupyter lab --notebook-dir=. --FileContentsManager.preferred_dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root) $(JUPYTER)
 
 lab: setup
 	$(BIN)/xdplab lab up

@@ -171,9 +171,17 @@ def test_a_plan_says_of_all_points_only_what_each_of_them_has(tmp_path: Path) ->
 
 
 def test_null_cells_of_any_type_are_empty() -> None:
-    cells = {"Float64": [1.5, None], "Int64": [1, None], "string": ["a", None], "float64": [1.5, None]}
+    cells: dict[str, list[Any]] = {"Float64": [1.5, None], "Int64": [1, None], "float64": [1.5, None]}
+    cells |= {dtype: ["a", None] for dtype in ("string", "object")}
     frame = ReadableFrame({dtype: pd.array(values, dtype=dtype) for dtype, values in cells.items()})
     assert frame._repr_html_().count("<td></td>") == len(cells)
+
+
+def test_of_a_broad_table_the_first_columns_are_shown_and_the_rest_is_counted(sample: Any) -> None:
+    shown = sample.trials._repr_html_()
+    heads = re.findall(r"<th>([a-z]\w+)</th>", shown)
+    assert heads == list(sample.trials.columns[: len(heads)])
+    assert f"{len(heads)} of {len(sample.trials.columns)} columns" in shown
 
 
 def test_a_run_links_to_files_that_a_browser_finds_from_the_notebooks_folder(sample: Any) -> None:

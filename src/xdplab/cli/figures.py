@@ -24,7 +24,6 @@ from xdplab.studies import answers
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
-    from xdplab.analysis.decide import compare as comparison
     from xdplab.figures import album
     from xdplab.run import frames
     from xdplab.studies import pictures, plain_audit
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 else:
     album, pictures = lazy("xdplab.figures.album"), lazy("xdplab.studies.pictures")
     frames = lazy("xdplab.run.frames")
-    comparison, plain_audit = lazy("xdplab.analysis.decide.compare"), lazy("xdplab.studies.plain_audit")
+    plain_audit = lazy("xdplab.studies.plain_audit")
     comparisons = lazy("xdplab.studies.traffic.comparison")
 
 RUN = click.argument("directory", metavar="RUN", type=RunPath())
@@ -283,9 +282,7 @@ def compare(directory: Path, other: Path | None, which: Which, judging: Judging,
 def _show_comparison(compared: ComparedRuns) -> None:
     for line in compared.lines():
         tell(line)
-    points = compared.decision.points.dropna(axis=1, how="all")
-    columns = [name for name in points if name in TOLD or (name in comparison.POINT and points[name].nunique() > 1)]
-    rows = frames.records(points[columns])
+    rows = frames.records(compared.readable)
     show_rows([{name: _rounded(name, value) for name, value in row.items()} for row in rows])
 
 
@@ -294,9 +291,6 @@ def _rounded(column: str, value: Any) -> Any:
     if value is None or column not in ("ratio", "low", "high", "detectable"):
         return value
     return f"{value:.1%}" if column == "detectable" else f"{value:.4f}"
-
-
-TOLD = ("n_a", "n_b", "ratio", "low", "high", "verdict", "detectable", "needed", "reason")
 
 
 @click.command()

@@ -467,7 +467,7 @@ class Comparison:
         return sheet_of(draw(view, sized(**({"style": "notebook"} | size)), ax=ax))
 
     def _repr_html_(self) -> str:
-        return paragraphs(self.runs.lines()) + ReadableFrame(self.table).readable_html(index=False)
+        return paragraphs(self.runs.lines()) + ReadableFrame(self.runs.readable).readable_html(index=False)
 
 
 def _match(context: Any) -> dict[str, Any]:

@@ -20,6 +20,12 @@ comparison = lazy("xdplab.analysis.decide.compare")
 
 EXIT_CODES = {"equivalent": 0, "differs": 1, "undecided": 2}
 LONGEST = 60
+TOLD = ("n_a", "n_b", "ratio", "low", "high", "verdict", "detectable", "needed", "reason")
+"""The columns of a comparison's points that a person reads, besides the factors that vary."""
+
+
+def _varies(column: pd.Series) -> bool:
+    return column.name in comparison.POINT and column.nunique() > 1
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,12 @@ class ComparedRuns:
     def exit_code(self) -> int:
         """0 equivalent, 1 differs, 2 undecided."""
         return EXIT_CODES[self.decision.verdict]
+
+    @property
+    def readable(self) -> pd.DataFrame:
+        """The points with what a person reads: the factors that vary, and the result."""
+        points = self.decision.points.dropna(axis=1, how="all")
+        return points[[name for name in points if name in TOLD or _varies(points[name])]]
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, for a script."""
