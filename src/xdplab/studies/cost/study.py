@@ -26,12 +26,12 @@ LOADED = "xdpload.jsonl"
 DEADLINE_S = 300.0
 _READY_S = 60
 _SCRIPT = """
-rm -f /tmp/in; mkfifo /tmp/in
+rm -f /tmp/in /tmp/loaded; mkfifo /tmp/in
 xdpload {load} </tmp/in >/tmp/loaded 2>&1 &
 exec 3>/tmp/in
 {fill}
 tries=0
-until grep -q '"type":"{ready}"\\|"type":"error"' /tmp/loaded || [ $tries = {tries} ]; do
+until grep -qs '"type":"{ready}"\\|"type":"error"' /tmp/loaded || [ $tries = {tries} ]; do
     sleep 0.1; tries=$((tries+1))
 done
 cat /tmp/loaded
