@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import synthetic
 from click.testing import CliRunner
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
 from xdplab.cli import cli
@@ -134,3 +135,15 @@ def test_the_command_takes_what_the_notebook_takes(tmp_path: Path) -> None:
     assert {line.split(",")[4] for line in (tmp_path / "throughput.csv").read_text().splitlines()[1:]} == set(MODES)
     assert ".tex" in drawn.output, "where the caption is"
     assert r"AF\_XDP" not in (tmp_path / "throughput.tex").read_text()
+
+
+@pytest.mark.parametrize("name", ["service_time", "throughput"])
+def test_the_interval_beside_the_last_marker_lies_within_a_narrow_panel(name: str) -> None:
+    trials = synthetic.run(workload="chase", vary={"mode": synthetic.MODES[:3], "accesses": (0, 400, 1600)})
+    axes: Any = figure(name, trials, width="acm", panel="mode")
+    assert axes.shape == (1, 3)
+    for ax in axes.flat:
+        lines = [lines for bars in ax.containers if isinstance(bars, ErrorbarContainer) for lines in bars.lines[2]]
+        ends = [line.get_transform().transform(ends)[0][0] for line in lines for ends in line.get_segments()]
+        assert ends
+        assert max(ends) <= ax.bbox.x1

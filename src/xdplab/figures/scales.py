@@ -31,6 +31,8 @@ MOST_DECADES = 8
 SLOT = 0.18
 """Width of the slot of zero beside a logarithmic axis of counts, as a share of that axis."""
 BREAK = "break of the axis"
+LANES_ROOM = {False: 0.09, True: 0.14}
+"""Room for the intervals beside the outermost markers, as a share of the axis, in wide and in narrow panels."""
 
 
 def places(marks: pd.DataFrame, look: Look) -> dict[object, float]:
@@ -62,18 +64,18 @@ def scale_x(ax: Axes, look: Look, spots: dict[object, float]) -> None:
     narrow = ax.get_subplotspec().get_gridspec().ncols > 2  # type: ignore[union-attr]
     if look.axes.x_scale == "linear":
         span = max(ticks) - min(ticks) or 1.0
-        ax.set_xlim(look.axes.x_limits or (min(ticks) - 0.03 * span, max(ticks) + 0.05 * span))
+        ax.set_xlim(look.axes.x_limits or (min(ticks) - 0.03 * span, max(ticks) + LANES_ROOM[narrow] * span))
         ax.xaxis.set_major_locator(MaxNLocator(3 if narrow else 6, integer=True, steps=[1, 2, 4, 5, 10]))
     elif look.axes.x_scale == "counts":
-        _scale_counts(ax, dict(sorted(spots.items(), key=lambda spot: spot[1])))
+        _scale_counts(ax, dict(sorted(spots.items(), key=lambda spot: spot[1])), LANES_ROOM[narrow])
     else:
         _scale_log_x(ax, ticks, narrow=narrow)
 
 
-def _scale_counts(ax: Axes, spots: dict[object, float]) -> None:
+def _scale_counts(ax: Axes, spots: dict[object, float], room: float) -> None:
     first, *others = spots.values()
     span = (others[-1] if others else first) - first or 1.0
-    ax.set_xlim(first - 0.09 * span, first + 1.09 * span)
+    ax.set_xlim(first - room * span, first + (1 + room) * span)
     _tick(ax, list(spots.values()), [f"{float(str(x)):g}" for x in spots])
     if others and float(str(next(iter(spots)))) == 0:
         _break(ax, (first + others[0]) / 2)
