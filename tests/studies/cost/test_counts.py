@@ -123,6 +123,11 @@ def test_a_total_on_which_windows_do_not_agree_has_a_range() -> None:
     assert cost.tallies[PROGRAM].instructions == 5
 
 
+def test_a_kernel_that_hides_where_frames_are_sent_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="xdp_test_run_batch"):
+        Measurement("live", _plugin([]), [], SYMBOLS[1:])
+
+
 @pytest.mark.parametrize(
     ("windows", "words"),
     [

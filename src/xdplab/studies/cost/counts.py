@@ -170,7 +170,10 @@ def functions_used(plugin: Plugin, symbols: Sequence[tuple[int, str]]) -> list[t
 
 
 class Measurement:
-    """One trial: windows, the loaded programs, and the names of the kernel's functions."""
+    """One trial: windows, the loaded programs, and the names of the kernel's functions.
+
+    Raises UnsupportedError if nothing tells the frames' instructions from others.
+    """
 
     def __init__(
         self, way: str, plugin: Plugin, printed: Iterable[Mapping[str, Any]], symbols: Sequence[tuple[int, str]]
@@ -185,7 +188,7 @@ class Measurement:
         lines = sorted((line["address"], _line_of(line)) for program in programs for line in program["lines"])
         self._lines, self._line_starts = [line for _, line in lines], [address for address, _ in lines]
         self._symbols, self._symbol_starts = [name for _, name in symbols], [address for address, _ in symbols]
-        self._root = next((root for root in ROOTS[way] if any(name.startswith(root) for name in self._symbols)), "")
+        self._root = _root_of(way, self._symbols)
         self._entries = {p["role"]: p["functions"][0]["address"] for p in programs}
         self._names: dict[int, str] = {}
         self._stacks: dict[int, tuple[str, ...]] = {}
@@ -336,6 +339,16 @@ class Measurement:
             elif origin.scope == CALLED:
                 called[origin.caller] += len(block.addresses) * times
         return inside, called, stacks
+
+
+def _root_of(way: str, symbols: Sequence[str]) -> str:
+    """Return the function below which frames are sent. Raises UnsupportedError for a kernel that has it in another."""
+    for root in ROOTS[way]:
+        if any(name.startswith(root) for name in symbols):
+            return root
+    raise UnsupportedError(
+        f"this kernel never entered {' or '.join(ROOTS[way])}, by which frames are told from the rest"
+    )
 
 
 class Origin(NamedTuple):
