@@ -26,9 +26,10 @@ MOST_CPU_S = 3.0 / 11
 def drawn(number: int) -> int:
     """Draw all figures of so many trials and return how many there are."""
     from xdplab.figures.album import draw_all
+    from xdplab.figures.options import FigureFiles
 
     with tempfile.TemporaryDirectory() as folder:
-        found = draw_all(trials(number), Path(folder))
+        found = draw_all(trials(number), FigureFiles(Path(folder)))
         files = sum(len(one.files) for one in found)
     assert files
     return sum(bool(one.files) for one in found)

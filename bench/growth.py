@@ -70,9 +70,10 @@ def findings(rows: pd.DataFrame) -> None:
 
 def figure(rows: pd.DataFrame) -> None:
     from xdplab.figures.album import draw_all
+    from xdplab.figures.options import FigureFiles
 
     with tempfile.TemporaryDirectory() as folder:
-        drawn = draw_all(rows, Path(folder), names=["throughput"])
+        drawn = draw_all(rows, FigureFiles(Path(folder)), names=["throughput"])
     assert all(one.files for one in drawn), drawn
 
 

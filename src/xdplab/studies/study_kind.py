@@ -179,9 +179,7 @@ def failures(plan: StudyPlan[Any, Any]) -> list[str]:
 
 
 def _summary(run: Run[StudyPlan[R, P]], results: list[str]) -> list[str]:
-    around = environment.summary(run.directory)
-    measured_with = [f"measured with {around}"] if around else []
-    return [*results, *failures(run.plan), *run.plan.notes, *measured_with, run.state.text]
+    return [*results, *failures(run.plan), *run.plan.notes, run.state.text]
 
 
 def _first_numbers(run: Run[Any]) -> str:
