@@ -1,7 +1,7 @@
-// Every way from one function to another, for a test that counts each by hand: a subprogram, a loop, a branch that is
-// taken and one that is not, a helper, and a tail call.
-#include <linux/bpf.h>
+// Every way from one function to another, for a test that counts each by hand: a subprogram, a loop, a branch
+// that is taken and one that is not, a helper, and a tail call.
 #include <bpf/bpf_helpers.h>
+#include <linux/bpf.h>
 
 struct {
     __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -17,18 +17,15 @@ struct {
     __type(value, __u64);
 } sums SEC(".maps");
 
-static __noinline __u64 subprogram(__u64 number)
-{
+static __noinline __u64 subprogram(__u64 number) {
     return number * 7 + 3; // subprogram
 }
 
-SEC("xdp") int last(struct xdp_md *context)
-{
+SEC("xdp") int last(struct xdp_md *context) {
     return context->data_end > context->data ? XDP_TX : XDP_DROP; // tail
 }
 
-SEC("xdp") int parts(struct xdp_md *context)
-{
+SEC("xdp") int parts(struct xdp_md *context) {
     __u32 key = 0;
     __u64 *sum = bpf_map_lookup_elem(&sums, &key);
 
