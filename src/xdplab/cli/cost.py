@@ -19,16 +19,17 @@ from xdplab.cli.conduct import conduct_study
 from xdplab.cli.options import PATH, StudyRun, options_as, study_run_options
 from xdplab.cli.study import request_options, requested
 from xdplab.cli.user_program import ProgramSettings, user_program_options
-from xdplab.errors import PlanError
+from xdplab.errors import PlanError, UnsupportedError
 from xdplab.lazy import lazy
-from xdplab.studies.cost.points import CostRequest, smallest
+from xdplab.studies.cost.points import MODES, CostRequest, smallest
+from xdplab.text import step
 
 if TYPE_CHECKING:
     from xdplab.run import progress
     from xdplab.studies import kind as kinds
     from xdplab.studies import kinds as openable
     from xdplab.studies.cost import gate, stacks
-    from xdplab.studies.cost.gate import Case, CostDifference
+    from xdplab.studies.cost.gate import Case
 else:
     progress = lazy("xdplab.run.progress")
     gate, stacks = lazy("xdplab.studies.cost.gate"), lazy("xdplab.studies.cost.stacks")
@@ -73,8 +74,7 @@ def cost(
     is a gate. Exit codes: 0 it costs no more, 1 it costs more, 2 compiler or kernel differ from the baseline's.
     """
     kind = openable.kind_named("cost")
-    settings = {name: value for name, value in programs.of(Path()).items() if name != "file"}
-    chosen |= {"programs": words, "settings": json.dumps(settings)}
+    chosen |= {"programs": words, "settings": _settings(programs)}
     request = requested(CostRequest, chosen, smallest)
     run, code = conduct_study(kind, lambda: request, replace(choices, figures=False))
     if code:
@@ -83,21 +83,49 @@ def cost(
         show_frame(table.frame, title=table.title)
     cases = gate.cases_of(run.rows())
     if baseline.against is not None:
-        code = _judged(gate.compared(_cases_in(baseline.against, request), cases), Fraction(baseline.tolerance))
+        differences = gate.compared(_cases_in(baseline.against, request), cases)
+        code = _judged(differences, Fraction(baseline.tolerance), as_json=choices.as_json)
     if baseline.write is not None:
         gate.write_baseline(cases, baseline.write)
-        tell(f"written: {baseline.write}")
+        tell(f"written: {baseline.write}", err=choices.as_json)
     if baseline.stacks is not None:
-        tell(f"written: {', '.join(map(str, stacks.write_stacks(run.plan, baseline.stacks)))}")
+        tell(f"written: {', '.join(map(str, stacks.write_stacks(run.plan, baseline.stacks)))}", err=choices.as_json)
     return code
 
 
-def _judged(differences: list[CostDifference], tolerance: Fraction) -> int:
-    """Show what changed; return the exit code."""
+def instructions_text(words: tuple[str, str], programs: ProgramSettings, mode: str, frame_bytes: int) -> str:
+    """Count two programs in a guest, and return what a packet of the second takes more or less.
+
+    Raises PlanError for a mode in which a guest does not count, UnsupportedError for a program that has no one count.
+    """
+    if mode not in MODES:
+        raise PlanError(f"--cost: a guest counts no packet in mode {mode}", remedy=f"it does in {', '.join(MODES)}")
+    request = CostRequest(programs=words, modes=(mode,), frame_bytes=(frame_bytes,), settings=_settings(programs))
+    with tempfile.TemporaryDirectory(prefix="xdplab-cost-") as results, step("counting instructions in a guest"):
+        first, second = _cases(request, Path(results))
+    return gate.CostDifference(first, second).text
+
+
+def _settings(programs: ProgramSettings) -> str:
+    return json.dumps({name: value for name, value in programs.of(Path()).items() if name != "file"})
+
+
+def _cases(request: CostRequest, results: Path) -> list[Case]:
+    """Count the programs of a request into a run. Raises UnsupportedError with the reason of one that has no cost."""
+    run = openable.kind_named("cost").start(request, results)
+    run.measure(progress.silent(), kinds.Where())
+    for ended in run.state.last.values():
+        if ended.status != "measured":
+            raise UnsupportedError(str(ended.reason))
+    return gate.cases_of(run.rows())
+
+
+def _judged(differences: list[gate.CostDifference], tolerance: Fraction, *, as_json: bool) -> int:
+    """Show what changed, unless a script reads; return the exit code."""
     otherwise = dict.fromkeys(line for one in differences for line in one.made_otherwise)
     for line in otherwise:
-        tell(f"not comparable: {line}")
-    for one in differences:
+        tell(f"not comparable: {line}", err=as_json)
+    for one in () if as_json else differences:
         tell(f"\n{one.new.name} ({', '.join(one.new.traffic)}) against {one.old.name}:")
         for frame in (one.totals, one.lines, one.functions):
             if len(frame):
@@ -119,9 +147,7 @@ def _cases_at(commit: str, request: CostRequest) -> list[Case]:
     with _checked_out(commit) as (top, then), tempfile.TemporaryDirectory(prefix="xdplab-cost-") as results:
         files = [str(then / Path(word).resolve().relative_to(top)) if Path(word).is_file() else word
                  for word in request.programs]  # fmt: skip
-        run = openable.kind_named("cost").start(replace(request, programs=tuple(files)), Path(results), "then")
-        run.measure(progress.silent(), kinds.Where())
-        return gate.cases_of(run.rows())
+        return _cases(replace(request, programs=tuple(files)), Path(results))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import AS_JSON, NOTHING_VALID, SHARE, in_lab, print_json
+from xdplab.cli.common import AS_JSON, NOTHING_VALID, SHARE, in_lab, print_json, tell
 from xdplab.cli.conduct import conduct, exit_code
 from xdplab.cli.facts import status_facts
 from xdplab.cli.options import PATH, options_as
@@ -21,6 +21,7 @@ from xdplab.lazy import lazy
 from xdplab.programs.spec import WORKLOADS
 
 if TYPE_CHECKING:
+    from xdplab.cli import cost
     from xdplab.plan import Plan, model
     from xdplab.run.progress import Observer
     from xdplab.run.state import RunState
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from xdplab.studies.traffic import kind, run_files, runs
     from xdplab.studies.traffic import race as races
 else:
+    cost = lazy("xdplab.cli.cost")
     model = lazy("xdplab.plan.model")
     comparing, kind = lazy("xdplab.studies.comparing"), lazy("xdplab.studies.traffic.kind")
     races, run_files = lazy("xdplab.studies.traffic.race"), lazy("xdplab.studies.traffic.run_files")
@@ -47,6 +49,7 @@ class RaceRules:
     at_least: int | None = None
     at_most: int | None = None
     by: str | None = None
+    cost: bool = False
     labs: str | None = None
     name: str = "race"
     out: Path = Path("results")
@@ -98,6 +101,7 @@ race_options = options_as(
         type=click.Choice(["slices", "windows"]),
         help="slices (default): exchange the programs every 5 ms under one sender; windows: compare whole trials.",
     ),
+    click.option("--cost", is_flag=True, help="Count the instructions of both per packet, too: see `cost`."),
     click.option(
         "--labs", metavar="LAB,LAB", help="The lab of A and the lab of B: a race between kernels or machines."
     ),
@@ -126,6 +130,8 @@ def race(
     are the least. `resume` continues after an interruption. Exit codes: 0 equivalent, 1 differs, 2 undecided, 17 no
     trial is valid. A plan with `race:` races any two blocks.
     """
+    if rules.cost and any(map(model.is_plan_file, (first, second))):
+        raise PlanError("--cost counts two programs, not plans", remedy="`xdplab cost PLAN` counts those of a plan")
     plan = race_plan((first, second), rules, programs, _two(rules.labs, lab_name))
     require_labs(lab_name, plan)
     with runs.lab_for(lab_name or plan.lab, plan) as lab:
@@ -141,10 +147,18 @@ def race(
 
             code = conduct(run, measure, figures=False)
     outcome = races.outcome_of(run.directory)
+    if rules.cost and not as_json:
+        tell(cost.instructions_text(_counted(first, second, rules), programs, rules.mode, rules.frame_bytes))
     if as_json:
         print_json({"status": status_facts(run.directory), **outcome.to_json()})
     nothing = (NOTHING_VALID, UnsupportedError.exit_code)
     sys.exit(code if code in nothing else comparing.EXIT_CODES[outcome.standing.answer])
+
+
+def _counted(first: str, second: str, rules: RaceRules) -> tuple[str, str]:
+    """Return both programs as `cost` names them."""
+    a, b = (f"{word}:{rules.accesses}" if word in WORKLOADS else word for word in (first, second))
+    return a, b
 
 
 def _two(labs: str | None, lab_name: str | None) -> tuple[str, str] | None:

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import ResultsError
-from xdplab.studies.cost.gate import Case, compared, read_baseline, write_baseline
+from xdplab.studies.cost.gate import Case, CostDifference, compared, read_baseline, write_baseline
 
 THIRD = Fraction(169073, 128)
 CASE = Case(
     "lb.bpf.c",
     ("6.12", "native", "64", "1"),
     {"compiler": "clang 14", "kernel_release": "6.12.1"},
-    {"whole": THIRD, "program": Fraction(140)},
+    {"whole": THIRD, "program": Fraction(140), "called": Fraction(0)},
     {"if (known)": Fraction(3), "return XDP_TX;": Fraction(2)},
     {"veth_poll": Fraction(40)},
 )
 GROWN = replace(
     CASE,
-    totals={"whole": THIRD + 7, "program": Fraction(147)},
+    totals={"whole": THIRD + 7, "program": Fraction(147), "called": Fraction(0)},
     lines={"if (ip->ttl < 2)": Fraction(7), "return XDP_TX;": Fraction(2), "if (known)": Fraction(3)},
 )
 
@@ -47,7 +47,7 @@ def test_what_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:
         (CASE, GROWN, 7, False),
         (GROWN, CASE, 0, False),
         (CASE, replace(CASE, totals={**CASE.totals, "whole": THIRD + Fraction(1, 128)}), 0, True),
-        (CASE, replace(CASE, totals={"whole": THIRD, "program": Fraction(141)}), 0, True),
+        (CASE, replace(CASE, totals={**CASE.totals, "program": Fraction(141)}), 0, True),
     ],
 )
 def test_growth_beyond_the_tolerance_fails(old: Case, new: Case, tolerance: int, fails: bool) -> None:
@@ -61,6 +61,19 @@ def test_the_lines_that_changed_are_named_by_their_text() -> None:
         {"old": "0.000", "new": "7.000", "difference": "+7.000", "line": "if (ip->ttl < 2)"}
     ]
     assert difference.functions.empty
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (CASE, GROWN, ("7 instructions more", "140 → 147", "+7 at `if (ip->ttl < 2)`")),
+        (GROWN, CASE, ("7 instructions fewer", "147 → 140", "-7 at `if (ip->ttl < 2)`")),
+        (CASE, CASE, ("as many", "140")),
+    ],
+)
+def test_a_difference_in_words_has_its_size_and_its_line(old: Case, new: Case, words: tuple[str, ...]) -> None:
+    text = CostDifference(old, new).text
+    assert all(word in text for word in words), text
 
 
 def test_another_compiler_or_kernel_is_told() -> None:

@@ -61,6 +61,24 @@ class CostDifference:
         return any(self.new.totals[name] - self.old.totals[name] > tolerance for name in self.new.totals)
 
     @property
+    def text(self) -> str:
+        """How many instructions a packet of the new program takes more or less, and where most of them are."""
+        old, new = (case.totals[PROGRAM] + case.totals[CALLED] for case in (self.old, self.new))
+        kernel = f"Linux {self.new.made_with['kernel_release']}, {self.new.traffic[1]}"
+        if old == new:
+            text = f"{self.new.name} executes as many instructions per packet as {self.old.name}"
+            return f"{text}: {float(old):g} ({kernel})"
+        how = "more" if new > old else "fewer"
+        text = (
+            f"{self.new.name} executes {float(abs(new - old)):g} instructions {how} per packet than {self.old.name}: "
+        )
+        text += f"{float(old):g} → {float(new):g} with what it calls ({kernel})"
+        both = (*self.old.lines, *self.new.lines)
+        changes = {line: float(self.new.lines.get(line, 0) - self.old.lines.get(line, 0)) for line in both}
+        line = max(changes, key=lambda one: abs(changes[one]), default=None)
+        return text if line is None else f"{text}; {changes[line]:+g} at `{line}`"
+
+    @property
     def totals(self) -> pd.DataFrame:
         """Return old, new and difference of each total that both have."""
         return _frame("instructions", self.old.totals, self.new.totals, every=True)
