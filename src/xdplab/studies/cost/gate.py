@@ -21,6 +21,7 @@ from xdplab.run.disk import write_whole
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
 from xdplab.studies.cost.rows import FUNCTION, LINE, WHOLE
 
+MADE_UP = "(made up by the compiler)"
 TOTALS = (WHOLE, PROGRAM, CALLED, PATH)
 _CASE = ("program", "kernel", "mode", "frame_bytes", "flows")
 _MADE_WITH = ("compiler", "kernel_release")
@@ -73,7 +74,7 @@ class CostDifference:
             f"{self.new.name} executes {float(abs(new - old)):g} instructions {how} per packet than {self.old.name}: "
         )
         text += f"{float(old):g} → {float(new):g} with what it calls ({kernel})"
-        both = (*self.old.lines, *self.new.lines)
+        both = [line for line in (*self.new.lines, *self.old.lines) if line != MADE_UP]
         changes = {line: float(self.new.lines.get(line, 0) - self.old.lines.get(line, 0)) for line in both}
         line = max(changes, key=lambda one: abs(changes[one]), default=None)
         return text if line is None else f"{text}; {changes[line]:+g} at `{line}`"
@@ -129,7 +130,7 @@ def _summed(counts: Iterator[tuple[str, Fraction]]) -> Counts:
 
 def _lines(rows: pd.DataFrame) -> Iterator[tuple[str, Fraction]]:
     for row in rows.loc[rows["part"].eq(LINE)].to_dict("records"):
-        yield str(row["name"]) or "(made up by the compiler)", Fraction(row["exact"]) + Fraction(row["called_exact"])
+        yield str(row["name"]) or MADE_UP, Fraction(row["exact"]) + Fraction(row["called_exact"])
 
 
 def _functions(rows: pd.DataFrame) -> Iterator[tuple[str, Fraction]]:
