@@ -32,14 +32,14 @@ def shown_in(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
     def show(columns: int, rows: list[dict[str, str]], title: str | None = None) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(columns))
-        common.show(rows, as_json=False, title=title)
+        common.show(rows, title=title)
         return capsys.readouterr().out.splitlines()
 
     return show
 
 
 def test_a_file_gets_every_row_on_a_line_of_its_own() -> None:
-    code = f"from xdplab.cli.common import show; show({ROWS!r}, as_json=False, title='Medians')"
+    code = f"from xdplab.cli.common import show; show({ROWS!r}, title='Medians')"
     unsaid = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=unsaid)
     title, head, *lines = piped.stdout.splitlines()
@@ -109,7 +109,7 @@ def test_the_width_is_that_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(("wanted", "plain"), [("1", True), ("", False)])
 def test_no_color_leaves_bold_and_italic_out_too(wanted: str, plain: bool) -> None:
     """FORCE_COLOR makes rich treat the pipe as a terminal with colours."""
-    code = f"from xdplab.cli.common import show; show({ROWS!r}, as_json=False, title='Medians')"
+    code = f"from xdplab.cli.common import show; show({ROWS!r}, title='Medians')"
     environment = os.environ | {"NO_COLOR": wanted, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert ("\x1b" not in piped.stdout) is plain

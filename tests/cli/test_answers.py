@@ -45,7 +45,7 @@ def test_the_schemas_in_docs_are_the_codes() -> None:
         ("plan", ["plan", PLAN, "--json"]),
         ("compare", ["compare", SAMPLE, SAMPLE, "--json"]),
         ("audit", ["audit", SAMPLE, "--json"]),
-        ("figures", ["figures", SAMPLE, "--only", "throughput", "--format", "svg", "--json"]),
+        ("figures", ["figures", SAMPLE, "--only", "throughput", "--out", "drawn", "--json"]),
         ("figures", ["figures", SAMPLE, "--why", "--json"]),
         ("kernels-list", ["kernels", "list", "--json"]),
         ("lab-kernels", ["lab", "kernels", "--json"]),
@@ -59,6 +59,7 @@ def test_what_is_printed_is_what_the_schema_says(
     verb: str, argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     said = CliRunner().invoke(cli, argv)
     assert said.exit_code in (0, 1, 2), said.output
     assert validate(verb, said.stdout) or verb in ("lab-status", "kernels-list")
