@@ -13,6 +13,7 @@ from xdplab.deploy.xdp import Decided, RunStats
 from xdplab.errors import ResultsError
 from xdplab.run.facts import as_json, facts_of
 from xdplab.run.state import Attempt
+from xdplab.studies.cost.study import CostStudy
 from xdplab.studies.execution.study import ExecutionFacts, ExecutionStudy
 from xdplab.studies.jit.study import JitStudy
 from xdplab.studies.kinds import STUDIES, kind_named
@@ -23,7 +24,7 @@ from xdplab.studies.traffic.session import TrafficSession
 from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialCpus, TrialFacts
 from xdplab.studies.verifier.study import VerifierStudy
 
-EVERY = (TrafficSession, SearchStudy, VerifierStudy, ExecutionStudy, LoadingStudy, JitStudy, OffloadStudy)
+EVERY = (TrafficSession, SearchStudy, VerifierStudy, ExecutionStudy, LoadingStudy, JitStudy, OffloadStudy, CostStudy)
 
 
 def attempt(facts: dict[str, object]) -> Attempt:
