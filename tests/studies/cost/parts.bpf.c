@@ -1,7 +1,8 @@
 // Every way from one function to another, for a test that counts each by hand: a subprogram, a loop, a branch
 // that is taken and one that is not, a helper, and a tail call.
-#include <bpf/bpf_helpers.h>
 #include <linux/bpf.h>
+
+#include <bpf/bpf_helpers.h>
 
 struct {
     __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
