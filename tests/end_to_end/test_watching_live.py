@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_roo
 START = """
 import sys, xdplab as xl
 trial = {"warmup_s": 0.05, "window_s": 0.3, "pause_s": 0.02, "retries": 0}
-xl.plan("watched", program="array", accesses=0, repetitions=10, trial=trial).start(xl.lab(sys.argv[1]))
+xl.plan("watched", program="array", accesses=0, repetitions=40, trial=trial).start(xl.lab(sys.argv[1]))
 """
 WATCH = """
 import xdplab as xl
@@ -46,8 +46,8 @@ def test_a_run_outlives_its_kernel_and_is_watched_from_another(lab_name: str, tm
     # At once: the measuring process is still starting and holds nothing.
     left, stays = python(WATCH, cwd=tmp_path), python(WATCH, cwd=tmp_path)
     assert left.stdout is not None
-    assert left.stdout.readline() == f"['{run.name}'] 10\n"
-    assert "10 trials" in left.stdout.readline()  # it watches
+    assert left.stdout.readline() == f"['{run.name}'] 40\n"
+    assert "40 trials" in left.stdout.readline()  # it watches
     left.send_signal(signal.SIGINT)
     last = left.communicate(timeout=60)[0].splitlines()[-1]
     assert "run.stop()" in last, last
@@ -56,9 +56,9 @@ def test_a_run_outlives_its_kernel_and_is_watched_from_another(lab_name: str, tm
 
     lines = stays.communicate(timeout=120)[0].splitlines()
     assert stays.returncode == 0, lines
-    counted = [re.fullmatch(r"(\d+) of 10 trials: (\d+) \w+.*, \d+ s to go", line) for line in lines]
+    counted = [re.fullmatch(r"(\d+) of 40 trials: (\d+) \w+.*, \d+ s to go", line) for line in lines]
     assert any(counted), lines
-    assert re.fullmatch(r"10 of 10 trials: \d+ \w+(, \d+ \w+)*", lines[-1]), lines
+    assert re.fullmatch(r"40 of 40 trials: \d+ \w+(, \d+ \w+)*", lines[-1]), lines
     assert "\x1b" not in (run / "run.log").read_text()
 
 
@@ -68,7 +68,7 @@ run = xl.open("latest")
 while not run.state.attempts:
     time.sleep(0.05)
 print(run.stop())
-assert run.state.ended == "interrupted" and 0 < len(run.state.attempts) < 10, run.state
+assert run.state.ended == "interrupted" and 0 < len(run.state.attempts) < 40, run.state
 run.resume().watch()
 assert not run.state.owed
 """
