@@ -19,7 +19,7 @@ from xdplab.cli.conduct import conduct_study
 from xdplab.cli.options import PATH, StudyRun, options_as, study_run_options
 from xdplab.cli.study import request_options, requested
 from xdplab.cli.user_program import ProgramSettings, user_program_options
-from xdplab.errors import PlanError, UnsupportedError
+from xdplab.errors import PlanError, ProgramError, UnsupportedError
 from xdplab.lazy import lazy
 from xdplab.studies.cost.points import MODES, CostRequest, smallest
 from xdplab.text import step
@@ -71,14 +71,15 @@ def cost(
     """What does a packet cost in PROGRAM (a C file, an object, a workload such as array:100, a plan)?
 
     Instructions per packet, exactly, counted in a guest under emulation: no root, no KVM, no noise. With --against it
-    is a gate. Exit codes: 0 it costs no more, 1 it costs more, 2 compiler or kernel differ from the baseline's.
+    is a gate. Exit codes: 0 it costs no more, 1 it costs more, 2 compiler, kernel or what
+    became of the frames differ from the baseline's; others: nothing was compared.
     """
     kind = openable.kind_named("cost")
     chosen |= {"programs": words, "settings": _settings(programs)}
     request = requested(CostRequest, chosen, smallest)
     run, code = conduct_study(kind, lambda: request, replace(choices, figures=False))
     if code:
-        return code
+        return ProgramError.exit_code if code == DIFFERS else code
     for table in () if choices.as_json else run.tables().values():
         show_frame(table.frame, title=table.title)
     cases = gate.cases_of(run.rows())

@@ -90,6 +90,7 @@ def test_a_packet_costs_what_a_longer_window_has_beyond_a_shorter_one() -> None:
     cost = _cost((256, _frames(256)), (512, _frames(512)))
     assert {scope: tally.instructions for scope, tally in cost.tallies.items()} == {PROGRAM: 5, CALLED: 5, PATH: 14}
     assert (cost.total, cost.low, cost.high) == (24, 24, 24)
+    assert cost.came_back == 1
     assert cost.functions == {"xdp_test_run_batch": 4, "veth_poll": 10, "bpf:program": 5, "bpf_ktime_get_ns": 5}
 
 

@@ -15,7 +15,7 @@ THIRD = Fraction(169073, 128)
 CASE = Case(
     "lb.bpf.c",
     ("6.12", "native", "64", "1"),
-    {"compiler": "clang 14", "kernel_release": "6.12.1"},
+    {"compiler": "clang 14", "kernel_release": "6.12.1", "came_back": "100% of the frames"},
     {"whole": THIRD, "program": Fraction(140), "called": Fraction(0)},
     {"if (known)": Fraction(3), "return XDP_TX;": Fraction(2)},
     {"veth_poll": Fraction(40)},
@@ -77,9 +77,15 @@ def test_a_difference_in_words_has_its_size_and_its_line(old: Case, new: Case, w
 
 
 def test_another_compiler_or_kernel_is_told() -> None:
-    other = replace(CASE, made_with={"compiler": "clang 19", "kernel_release": "6.12.1"})
+    other = replace(CASE, made_with={**CASE.made_with, "compiler": "clang 19"})
     (difference,) = compared([CASE], [other])
     assert difference.made_otherwise == ["compiler: was clang 14, is clang 19"]
+
+
+def test_a_program_that_drops_what_it_sent_back_is_told() -> None:
+    broken = replace(CASE, made_with={**CASE.made_with, "came_back": "0% of the frames"})
+    (difference,) = compared([CASE], [broken])
+    assert difference.made_otherwise == ["came_back: was 100% of the frames, is 0% of the frames"]
 
 
 def test_the_only_program_of_a_baseline_is_compared_under_any_name() -> None:

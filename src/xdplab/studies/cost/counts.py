@@ -293,6 +293,11 @@ class Measurement:
         starts = self._starts[window.ran[:, 1]]
         return {role: int(window.ran[starts == entry, 2].sum()) for role, entry in self._entries.items()}
 
+    def came_back(self, window: Window) -> Fraction | None:
+        """Return the share of a window's frames that the program sent back; None if there is no other end."""
+        arrived = self.runs(window).get("sink")
+        return None if arrived is None else Fraction(arrived, window.frames)
+
     @cached_property
     def _starts(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """The address of each block."""
@@ -377,7 +382,8 @@ class Cost:
 
     ``lines`` have the program's instructions and those of what they call; ``functions`` those of each function without
     what it calls; ``addresses`` those of the program's code. ``low`` and ``high`` are the ends of the whole cost among
-    windows; they are equal where it is exact.
+    windows; they are equal where it is exact. ``came_back``: the share of the frames that the program sent
+    back; null in a test run.
     """
 
     tallies: Mapping[str, Tally]
@@ -388,6 +394,7 @@ class Cost:
     low: Fraction
     high: Fraction
     frames: tuple[int, int]
+    came_back: Fraction | None
 
     @property
     def total(self) -> Fraction:
@@ -425,6 +432,7 @@ def cost_of(measurement: Measurement) -> Cost:
         middle - half,
         middle + half,
         (few, many),
+        measurement.came_back(fewer[0]),
     )
 
 

@@ -24,7 +24,7 @@ from xdplab.studies.cost.rows import FUNCTION, LINE, WHOLE
 MADE_UP = "(made up by the compiler)"
 TOTALS = (WHOLE, PROGRAM, CALLED, PATH)
 _CASE = ("program", "kernel", "mode", "frame_bytes", "flows")
-_MADE_WITH = ("compiler", "kernel_release")
+_MADE_WITH = ("compiler", "kernel_release", "came_back")
 
 Counts = Mapping[str, Fraction]
 
@@ -76,7 +76,8 @@ class CostDifference:
         text += f"{float(old):g} → {float(new):g} with what it calls ({kernel})"
         both = [line for line in (*self.new.lines, *self.old.lines) if line != MADE_UP]
         changes = {line: float(self.new.lines.get(line, 0) - self.old.lines.get(line, 0)) for line in both}
-        line = max(changes, key=lambda one: abs(changes[one]), default=None)
+        sign = 1 if new > old else -1
+        line = max(changes, key=lambda one: sign * changes[one], default=None)
         return text if line is None else f"{text}; {changes[line]:+g} at `{line}`"
 
     @property
@@ -114,11 +115,17 @@ def _case(rows: pd.DataFrame) -> Case:
     return Case(
         str(first["program"]),
         tuple(str(first[name]) for name in _CASE[1:]),
-        {name: str(first[name]) for name in _MADE_WITH},
+        {name: str(first[name]) for name in _MADE_WITH[:-1]} | {"came_back": _came_back(rows)},
         {name: Fraction(exact) for name, exact in totals.items() if pd.notna(exact)},
         _summed(_lines(rows)),
         _summed(_functions(rows)),
     )
+
+
+def _came_back(rows: pd.DataFrame) -> str:
+    """Return what became of the frames: a program that drops them all costs less, and is no better for it."""
+    (share,) = rows.loc[rows["part"].eq(WHOLE), "came_back"]
+    return "a test run" if pd.isna(share) else f"{share:.0%} of the frames"
 
 
 def _summed(counts: Iterator[tuple[str, Fraction]]) -> Counts:

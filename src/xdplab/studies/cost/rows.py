@@ -41,6 +41,7 @@ COLUMNS: tuple[Column[Any], ...] = (
     Column("called_exact", "str", "factor", "of lines: the same as a fraction"),
     Column("low_instructions", "float", "count", "least of the windows", null=_OF_WHOLE),
     Column("high_instructions", "float", "count", "most of the windows", null=_OF_WHOLE),
+    Column("came_back", "float", "share", "of the frames, to the sender", null="of the whole only, and no test run"),
     Column("loads", "float", "count", "reads of memory per packet", null=_OF_WHOLE),
     Column("stores", "float", "count", "writes of memory per packet", null=_OF_WHOLE),
     Column("branches", "float", "count", "conditional branches per packet", null=_OF_WHOLE),
@@ -72,6 +73,7 @@ def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
         yield {
             "part": part,
             "exact": str(tally.instructions) if holds else None,
+            "came_back": float(cost.came_back) if part == WHOLE and cost.came_back is not None else None,
             "low_instructions": float(low),
             "high_instructions": float(high),
             **{name: float(getattr(tally, name)) for name in Tally.__annotations__},
