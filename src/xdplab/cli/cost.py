@@ -71,21 +71,21 @@ def cost(
     """What does a packet cost in PROGRAM (a C file, an object, a workload such as array:100, a plan)?
 
     Instructions per packet, exactly, counted in a guest under emulation: no root, no KVM, no noise. With --against it
-    is a gate. Exit codes: 0 it costs no more, 1 it costs more, 2 compiler, kernel or what
-    became of the frames differ from the baseline's; others: nothing was compared.
+    is a gate. Exit codes: 0 it costs no more, 1 it costs more, 2 compiler, kernel or what became of the frames differ
+    from the baseline's; others: nothing was compared.
     """
     kind = openable.kind_named("cost")
     chosen |= {"programs": words, "settings": _settings(programs)}
     request = requested(CostRequest, chosen, smallest)
+    old = None if baseline.against is None else _cases_in(baseline.against, request)
     run, code = conduct_study(kind, lambda: request, replace(choices, figures=False))
     if code:
         return ProgramError.exit_code if code == DIFFERS else code
     for table in () if choices.as_json else run.tables().values():
         show_frame(table.frame, title=table.title)
     cases = gate.cases_of(run.rows())
-    if baseline.against is not None:
-        differences = gate.compared(_cases_in(baseline.against, request), cases)
-        code = _judged(differences, Fraction(baseline.tolerance), as_json=choices.as_json)
+    if old is not None:
+        code = _judged(gate.compared(old, cases), Fraction(baseline.tolerance), as_json=choices.as_json)
     if baseline.write is not None:
         gate.write_baseline(cases, baseline.write)
         tell(f"written: {baseline.write}", err=choices.as_json)
@@ -128,6 +128,8 @@ def _judged(differences: list[gate.CostDifference], tolerance: Fraction, *, as_j
         tell(f"not comparable: {line}", err=as_json)
     for one in () if as_json else differences:
         tell(f"\n{one.new.name} ({', '.join(one.new.traffic)}) against {one.old.name}:")
+        if one.inexact:
+            tell(f"not judged, because it holds to a range only: {', '.join(one.inexact)}")
         for frame in (one.totals, one.lines, one.functions):
             if len(frame):
                 show_frame(frame, title="")
@@ -145,17 +147,25 @@ def _cases_in(against: str, request: CostRequest) -> list[Case]:
 
 def _cases_at(commit: str, request: CostRequest) -> list[Case]:
     """Count the programs as they were at a commit, with today's compiler and kernel. Raises PlanError."""
-    with _checked_out(commit) as (top, then), tempfile.TemporaryDirectory(prefix="xdplab-cost-") as results:
+    paths = [Path(word).resolve() for word in request.programs if Path(word).is_file()]
+    with (
+        _checked_out(commit, paths[0].parent if paths else Path()) as (top, then),
+        tempfile.TemporaryDirectory(prefix="xdplab-cost-") as results,
+    ):
+        for path in paths:
+            if not path.is_relative_to(top) or not (then / path.relative_to(top)).is_file():
+                raise PlanError(f"--against git:{commit}: the commit has no {path.name}")
         files = [str(then / Path(word).resolve().relative_to(top)) if Path(word).is_file() else word
                  for word in request.programs]  # fmt: skip
         return _cases(replace(request, programs=tuple(files)), Path(results))
 
 
 @contextmanager
-def _checked_out(commit: str) -> Iterator[tuple[Path, Path]]:
-    """Give the top of the repository, and a folder with its files at a commit. Raises PlanError."""
+def _checked_out(commit: str, inside: Path) -> Iterator[tuple[Path, Path]]:
+    """Give the top of the repository around a folder, and a folder with its files at a commit. Raises PlanError."""
     with tempfile.TemporaryDirectory(prefix="xdplab-commit-") as folder:
-        top = subprocess.run(["git", "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=False)
+        of_repository = ["git", "-C", str(inside), "rev-parse", "--show-toplevel"]
+        top = subprocess.run(of_repository, capture_output=True, text=True, check=False)
         archive = subprocess.run(
             ["git", "-C", top.stdout.strip() or ".", "archive", commit], capture_output=True, check=False
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,14 +93,7 @@ def counted(programs: Sequence[Program | str], request: CostRequest, results: Pa
         raise PlanError("these programs have different settings", remedy="count them one by one, or by a plan")
     text = settings.pop() if settings else request.settings
     kind = kinds.kind_named("cost")
-    chosen = CostRequest(
-        programs=tuple(word for word, _ in words),
-        kernels=request.kernels,
-        modes=request.modes,
-        frame_bytes=request.frame_bytes,
-        flows=request.flows,
-        settings=text,
-    )
+    chosen = replace(request, programs=tuple(word for word, _ in words), settings=text)
     with step("counting in a guest"):
         run = kind.start(chosen, results)
         run.measure(silent(), Where())

@@ -16,13 +16,13 @@ CASE = Case(
     "lb.bpf.c",
     ("6.12", "native", "64", "1"),
     {"compiler": "clang 14", "kernel_release": "6.12.1", "came_back": "100% of the frames"},
-    {"whole": THIRD, "program": Fraction(140), "called": Fraction(0)},
+    {"whole": THIRD, "program": Fraction(140), "called": Fraction(0), "path": Fraction(9)},
     {"if (known)": Fraction(3), "return XDP_TX;": Fraction(2)},
     {"veth_poll": Fraction(40)},
 )
 GROWN = replace(
     CASE,
-    totals={"whole": THIRD + 7, "program": Fraction(147), "called": Fraction(0)},
+    totals={"whole": THIRD + 7, "program": Fraction(147), "called": Fraction(0), "path": Fraction(9)},
     lines={"if (ip->ttl < 2)": Fraction(7), "return XDP_TX;": Fraction(2), "if (known)": Fraction(3)},
 )
 
@@ -91,6 +91,20 @@ def test_a_program_that_drops_what_it_sent_back_is_told() -> None:
 def test_the_only_program_of_a_baseline_is_compared_under_any_name() -> None:
     (difference,) = compared([CASE], [replace(CASE, name="new.bpf.c")])
     assert (difference.old.name, difference.new.name) == ("lb.bpf.c", "new.bpf.c")
+
+
+def test_a_total_that_holds_to_a_range_only_is_not_judged() -> None:
+    ranged = replace(CASE, totals={"program": Fraction(140), "called": Fraction(0)})
+    for old, new in ((ranged, CASE), (CASE, ranged)):
+        (difference,) = compared([old], [new])
+        assert not difference.grows(Fraction(0))
+        assert difference.inexact == ["whole", "path"]
+        assert list(difference.totals["instructions"]) == ["program", "called"]
+        assert difference.functions.empty
+
+
+def test_programs_of_one_name_are_compared_in_their_order() -> None:
+    assert [(one.old, one.new) for one in compared([CASE, GROWN], [CASE, GROWN])] == [(CASE, CASE), (GROWN, GROWN)]
 
 
 def test_traffic_that_the_baseline_lacks_is_refused() -> None:

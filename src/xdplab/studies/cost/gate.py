@@ -19,11 +19,10 @@ import pandas as pd
 from xdplab.errors import ResultsError
 from xdplab.run.disk import write_whole
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
-from xdplab.studies.cost.rows import FUNCTION, LINE, WHOLE
+from xdplab.studies.cost.rows import FUNCTION, LINE, MADE_UP, WHOLE
 
-MADE_UP = "(made up by the compiler)"
 TOTALS = (WHOLE, PROGRAM, CALLED, PATH)
-_CASE = ("program", "kernel", "mode", "frame_bytes", "flows")
+_TRAFFIC = ("kernel", "mode", "frame_bytes", "flows")
 _MADE_WITH = ("compiler", "kernel_release", "came_back")
 
 Counts = Mapping[str, Fraction]
@@ -58,8 +57,14 @@ class CostDifference:
         return [f"{name}: was {old}, is {new}" for name, old, new in pairs if old != new]
 
     def grows(self, tolerance: Fraction) -> bool:
-        """Tell whether a total grows by more than ``tolerance`` instructions."""
-        return any(self.new.totals[name] - self.old.totals[name] > tolerance for name in self.new.totals)
+        """Tell whether a total that both have exactly grows by more than ``tolerance`` instructions."""
+        both = self.old.totals.keys() & self.new.totals.keys()
+        return any(self.new.totals[name] - self.old.totals[name] > tolerance for name in both)
+
+    @property
+    def inexact(self) -> list[str]:
+        """The totals that one of them has to a range only: nothing is said of their growth."""
+        return [name for name in TOTALS if name not in self.old.totals or name not in self.new.totals]
 
     @property
     def text(self) -> str:
@@ -83,7 +88,10 @@ class CostDifference:
     @property
     def totals(self) -> pd.DataFrame:
         """Return old, new and difference of each total that both have."""
-        return _frame("instructions", self.old.totals, self.new.totals, every=True)
+        old, new = (
+            {name: one.totals[name] for name in TOTALS if name not in self.inexact} for one in (self.old, self.new)
+        )
+        return _frame("instructions", old, new, every=True)
 
     @property
     def lines(self) -> pd.DataFrame:
@@ -92,7 +100,10 @@ class CostDifference:
 
     @property
     def functions(self) -> pd.DataFrame:
-        """Return the functions that changed, each without what it calls, the largest difference first."""
+        """Return the functions that changed, each without what it calls, the largest difference first; none if the
+        whole is inexact."""
+        if self.inexact:
+            return _frame("function", {}, {})
         return _frame("function", self.old.functions, self.new.functions)
 
 
@@ -105,8 +116,8 @@ def _frame(name: str, old: Counts, new: Counts, *, every: bool = False) -> pd.Da
 
 
 def cases_of(table: pd.DataFrame) -> list[Case]:
-    """Return the cases of a run's table. Raises ResultsError for counts that hold to a range only."""
-    return [_case(rows) for _, rows in table.groupby(list(_CASE), sort=False, dropna=False)]
+    """Return a case for each trial of a run's table; a total that holds to a range only is left out of it."""
+    return [_case(rows) for _, rows in table.groupby("trial_id", sort=False)]
 
 
 def _case(rows: pd.DataFrame) -> Case:
@@ -114,7 +125,7 @@ def _case(rows: pd.DataFrame) -> Case:
     totals = {str(row["part"]): row["exact"] for row in rows.to_dict("records") if row["part"] in TOTALS}
     return Case(
         str(first["program"]),
-        tuple(str(first[name]) for name in _CASE[1:]),
+        tuple(str(first[name]) for name in _TRAFFIC),
         {name: str(first[name]) for name in _MADE_WITH[:-1]} | {"came_back": _came_back(rows)},
         {name: Fraction(exact) for name, exact in totals.items() if pd.notna(exact)},
         _summed(_lines(rows)),
@@ -125,7 +136,7 @@ def _case(rows: pd.DataFrame) -> Case:
 def _came_back(rows: pd.DataFrame) -> str:
     """Return what became of the frames: a program that drops them all costs less, and is no better for it."""
     (share,) = rows.loc[rows["part"].eq(WHOLE), "came_back"]
-    return "a test run" if pd.isna(share) else f"{share:.0%} of the frames"
+    return "a test run" if pd.isna(share) else f"{share:.2%} of the frames"
 
 
 def _summed(counts: Iterator[tuple[str, Fraction]]) -> Counts:
@@ -149,13 +160,14 @@ def _functions(rows: pd.DataFrame) -> Iterator[tuple[str, Fraction]]:
 def compared(old: list[Case], new: list[Case]) -> list[CostDifference]:
     """Return a difference for each case of ``new``.
 
-    A case is compared with the one of the same program, or with the only program of the baseline, in the same traffic.
+    A case is compared with the one of the same program, or with the only program of the baseline, in the same traffic;
+    programs of one name in their order.
     Raises ResultsError for one that the baseline lacks.
     """
-    programs = {case.name for case in old}
+    programs, left = {case.name for case in old}, [*old]
     differences: list[CostDifference] = []
     for case in new:
-        same = [one for one in old if one.traffic == case.traffic and (one.name == case.name or len(programs) == 1)]
+        same = [one for one in left if one.traffic == case.traffic and (one.name == case.name or len(programs) == 1)]
         if not same:
             names = "; ".join(f"{one.name} ({', '.join(one.traffic)})" for one in old)
             raise ResultsError(
@@ -163,6 +175,8 @@ def compared(old: list[Case], new: list[Case]) -> list[CostDifference]:
                 remedy="write it anew: `--write FILE`",
             )
         differences.append(CostDifference(same[0], case))
+        if same[0].name == case.name:
+            left.remove(same[0])
     return differences
 
 

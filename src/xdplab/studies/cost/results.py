@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -14,18 +14,17 @@ from xdplab.studies.points import StudyPlan
 from xdplab.studies.sentences import sentence
 
 _MOST = 3
-_CASE = ["program", "kernel", "mode", "frame_bytes", "flows"]
 
 
 def results(_plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> list[str]:
     """Return a sentence for each of the first packets, with the line that takes most, and one on what is inexact."""
-    cases = list(table.groupby(_CASE, sort=False, dropna=False))
-    sentences = [sentence(_of(dict(zip(_CASE, case, strict=True)), rows)) for case, rows in cases[:_MOST]]
+    cases = [rows for _, rows in table.groupby("trial_id", sort=False)]
+    sentences = [sentence(_of(rows.iloc[0], rows)) for rows in cases[:_MOST]]
     inexact = ", ".join(dict.fromkeys(_inexact(table)))
     return [*sentences, *([sentence(f"the kernel's path holds to a range only: {inexact}")] if inexact else [])]
 
 
-def _of(case: Mapping[str, Any], rows: pd.DataFrame) -> str:
+def _of(case: pd.Series[Any], rows: pd.DataFrame) -> str:
     whole = {str(row["part"]): row["instructions"] for row in rows.to_dict("records")}
     lines = rows.loc[rows["part"].eq(LINE)]
     both = (lines["instructions"] + lines["called_instructions"]).reset_index(drop=True)

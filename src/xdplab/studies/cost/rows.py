@@ -16,6 +16,7 @@ from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import typed
 
 WHOLE, LINE, FUNCTION = "whole", "line", "function"
+MADE_UP = "(made up by the compiler)"
 PARTS = (WHOLE, PROGRAM, CALLED, PATH, LINE, FUNCTION)
 _OF_WHOLE = "of the whole and its parts only"
 

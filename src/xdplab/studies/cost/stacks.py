@@ -55,7 +55,7 @@ def write_stacks(plan: StudyPlan[CostRequest, CostPoint], folder: Path) -> list[
         if attempt.status == "measured":
             point = trial.point
             stacks = cost_in(point, raw).stacks
-            name = f"{point.program}-{point.mode}-{point.kernel}".replace(":", "-").replace("/", "-")
+            name = f"{point.program}-{point.mode}-{point.kernel}-{point.point_id}".replace(":", "-").replace("/", "-")
             profile = json.dumps(speedscope(str(point), stacks))
             paths.append(write_whole(folder / f"{name}.folded", folded(stacks).encode()))
             paths.append(write_whole(folder / f"{name}.speedscope.json", profile.encode()))

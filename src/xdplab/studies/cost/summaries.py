@@ -9,7 +9,7 @@ import pandas as pd
 
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
 from xdplab.studies.cost.points import CostPoint, CostRequest
-from xdplab.studies.cost.rows import FUNCTION, LINE, WHOLE
+from xdplab.studies.cost.rows import FUNCTION, LINE, MADE_UP, WHOLE
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 
@@ -22,10 +22,9 @@ _PARTS = {WHOLE: "in all", PROGRAM: "of the program", CALLED: "called by it", PA
 def tables_of(plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> dict[str, Table]:
     """Return the cost of each program's packet; of a single one its lines and the functions below it, too."""
     tables = {"cost": Table("Instructions per packet", whole(table))}
-    cases = table[_CASE].drop_duplicates()
-    if len(cases) == 1:
-        tables["lines"] = Table(f"Lines of {cases['program'].iloc[0]}, instructions per packet", lines(table))
-    if len(cases["program"].drop_duplicates()) == 1 and len(table):
+    if table["trial_id"].nunique() == 1:
+        tables["lines"] = Table(f"Lines of {table['program'].iloc[0]}, instructions per packet", lines(table))
+    if len(table) and not table.loc[table["part"].eq(WHOLE), [*_CASE[1:], "flows"]].duplicated().any():
         tables["functions"] = Table(f"The {TOP} functions that take most, instructions per packet", functions(table))
     return tables
 
@@ -34,9 +33,9 @@ def whole(table: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each case: the parts of a packet's cost, and its loads, stores and branches."""
     parts = table.loc[table["part"].isin(_PARTS)]
     rows = []
-    for case, part in parts.groupby(_CASE, sort=False, dropna=False):
+    for _, part in parts.groupby("trial_id", sort=False):
         by_part = {str(one["part"]): one for one in part.to_dict("records")}
-        row = dict(zip(_CASE, case, strict=True))
+        row = {name: by_part[WHOLE][name] for name in _CASE}
         row |= {head: _shown(by_part[name]) for name, head in _PARTS.items()}
         rows.append(row | {name: f"{by_part[WHOLE][name]:.1f}" for name in ("loads", "stores", "branches")})
     return pd.DataFrame(rows).rename(columns=_HEADS)
@@ -46,7 +45,7 @@ def lines(table: pd.DataFrame) -> pd.DataFrame:
     """Return the source lines in their order, with their instructions and those of what they call."""
     rows = table.loc[table["part"].eq(LINE)].sort_values(["file", "line"], ignore_index=True)
     both = rows["instructions"] + rows["called_instructions"]
-    text = rows["name"].where(rows["line"].gt(0), "(made up by the compiler)")
+    text = rows["name"].where(rows["line"].gt(0), MADE_UP)
     counts = {"own": rows["instructions"].map(_number), "with calls": both.map(_number)}
     return pd.DataFrame({**counts, "line": rows["line"], "source": text.str.slice(0, 78)})
 
