@@ -1,4 +1,4 @@
-"""The libraries that a program of another architecture boots with."""
+"""The libraries that a program boots with."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def program(tmp_path: Path) -> tuple[bytes, Path]:
 
 def test_a_program_gets_its_loader_and_what_its_libraries_need(program: tuple[bytes, Path]) -> None:
     content, folder = program
-    found = libraries.needed(content, folder)
+    found = libraries.needed(content, [folder / "lib"])
+    assert libraries.needed(content) == found
     assert {Path(path).name for path in found} == {path.name for path in (folder / "lib").iterdir()}
     assert all(content == (folder / "lib" / Path(path).name).read_bytes() for path, content in found.items())
 
@@ -35,7 +36,7 @@ def test_a_library_that_no_package_has_is_named(program: tuple[bytes, Path]) -> 
     content, folder = program
     (folder / "lib/libc.so.6").unlink()
     with pytest.raises(LabError, match=r"libc\.so\.6"):
-        libraries.needed(content, folder)
+        libraries.needed(content, [folder / "lib"])
 
 
 def test_what_no_loader_starts_needs_nothing(program: tuple[bytes, Path]) -> None:

@@ -45,9 +45,16 @@ class PacketCosts:
 
     @property
     def lines(self) -> pd.DataFrame:
-        """The source lines of the only program, with their instructions and those of what they call."""
+        """The source lines of the only program, with their instructions and those of what they call.
+
+        Where no line is known, its instructions.
+        """
+        return self.top(0)
+
+    def top(self, count: int) -> pd.DataFrame:
+        """The ``count`` lines that take most, with what they call, these first."""
         self._only("lines")
-        return ReadableFrame(summaries.lines(self.run.rows()))
+        return ReadableFrame(summaries.lines(self.run.rows(), count))
 
     @property
     def functions(self) -> pd.DataFrame:
@@ -73,7 +80,7 @@ class PacketCosts:
 
     def _repr_html_(self) -> str:
         rows = self.run.rows()
-        tables = [summaries.whole(rows), *([summaries.lines(rows)] if len(self.run.plan.trials) == 1 else [])]
+        tables = [summaries.whole(rows), *([self.lines] if len(self.run.plan.trials) == 1 else [])]
         shown = (ReadableFrame(table).readable_html(index=False) for table in tables)
         return paragraphs(self._sentences()) + "".join(shown)
 

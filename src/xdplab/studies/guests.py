@@ -40,6 +40,7 @@ MOST_GUESTS = 4
 """Number of counting guests of one kernel side by side; a further study waits for one of them."""
 
 CountedGuest = counted.CountedGuest
+DUT_MAC, TG_MAC = counted.DUT_MAC, counted.TG_MAC
 _COUNTER = "costplugin"
 MODULES = Path("/lib/modules")
 _LOOK_S = 0.5
@@ -205,7 +206,7 @@ def _libraries(architecture: Architecture | None, programs: Iterable[bytes]) -> 
     needed: dict[str, bytes] = {}
     for program in programs:
         if libraries.is_program(program):
-            needed |= libraries.needed(program, libraries.folder(architecture))
+            needed |= libraries.needed(program, [libraries.folder(architecture) / "lib"])
     return needed
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import platform
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,24 @@ SEC("xdp") int count(struct xdp_md *context)
 }
 char LICENSE[] SEC("license") = "GPL";
 """
+
+
+@pytest.mark.thorough
+def test_an_object_without_debug_information_is_told_by_instruction_the_most_first(tmp_path: Path) -> None:
+    source, plain = tmp_path / "mine.bpf.c", tmp_path / "plain.bpf.o"
+    source.write_text(MINE.replace("return XDP_TX;", "return bpf_ktime_get_ns() ? XDP_TX : XDP_DROP;"))
+    headers = f"-I/usr/include/{platform.machine()}-linux-gnu"
+    subprocess.run(["clang", "-O2", "-target", "bpf", headers, "-c", source, "-o", plain], check=True)
+    run = _counted(tmp_path / "out", str(plain), "--mode", "test_run", "--top", "3")
+    rows = run.rows()
+    instructions = rows.loc[rows["part"].eq("instruction")]
+    assert instructions["instructions"].sum() == float(_exact(rows, "program"))
+    assert instructions["called_instructions"].sum() == float(_exact(rows, "called"))
+    first, *rest = run.tables()["lines"].frame.to_dict("records")
+    assert first["source"] == "call bpf_ktime_get_ns"
+    assert [float(row["own"]) for row in rest] == [1, 1]
+    (whole,) = _counted(tmp_path / "lines", str(source), "--mode", "test_run").rows().query("part == 'whole'")["exact"]
+    assert whole == rows.query("part == 'whole'")["exact"].item()
 
 
 @pytest.mark.thorough

@@ -10,8 +10,9 @@ import pytest
 
 from xdplab.errors import UnsupportedError
 from xdplab.studies.cost.accesses import accesses, accesses_of
-from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, Cost, Measurement, Plugin, SourceLine, cost_of
+from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, Cost, Instruction, Measurement, SourceLine, cost_of
 from xdplab.studies.cost.flame import Box, boxes
+from xdplab.studies.cost.plugin import Plugin
 from xdplab.studies.cost.stacks import folded, speedscope
 
 KERNEL = 0xFFFFFFFF81000000
@@ -72,13 +73,15 @@ def _frames(count: int, *, once: int = 5, ran: int | None = None, helper: int | 
     ]
 
 
-def _measurement(windows: dict[str, Any] | Sequence[tuple[int, list[tuple[int, ...]]]]) -> Measurement:
+def _measurement(
+    windows: Sequence[tuple[int, list[tuple[int, ...]]]], lines: Sequence[dict[str, Any]] = LINES
+) -> Measurement:
     def program(role: str, at: int, size: int, lines: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         functions = [{"name": role, "address": at, "code": "90" * size}]
         return {"type": "program", "role": role, "name": role, "insns": 3, "functions": functions, "lines": lines}
 
     printed = [{"type": "window", "frames": frames} for frames, _ in windows]
-    printed += [program("program", PROGRAM_AT, 9, LINES), program("sender", SENDER_AT, 3), program("sink", SINK_AT, 1)]
+    printed += [program("program", PROGRAM_AT, 9, lines), program("sender", SENDER_AT, 3), program("sink", SINK_AT, 1)]
     return Measurement("live", _plugin([ran for _, ran in windows]), printed, SYMBOLS)  # type: ignore[misc]
 
 
@@ -99,6 +102,15 @@ def test_a_line_has_its_own_instructions_and_those_of_what_it_calls() -> None:
     assert cost.lines == {
         SourceLine("a.bpf.c", 7, "now = bpf_ktime_get_ns();"): (2, 5),
         SourceLine("a.bpf.c", 9, "return XDP_TX;"): (3, 0),
+    }
+
+
+def test_code_without_a_known_line_is_told_by_instruction() -> None:
+    windows = [(256, _frames(256)), (512, _frames(512))]
+    cost = cost_of(_measurement(windows, lines=[]))
+    nops = [0, 1, 6, 7, 8]
+    assert cost.lines == {
+        Instruction("program", offset, "nop"): (offset in nops, 5 * (offset == 4)) for offset in (*nops, 4)
     }
 
 

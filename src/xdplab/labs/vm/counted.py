@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xdplab.errors import HostError, LabError
 from xdplab.labs.cache import cache_dir
@@ -22,7 +23,13 @@ from xdplab.labs.vm import console, initramfs, kernels, qemu, tried
 from xdplab.labs.vm.console import ConsoleGuest
 from xdplab.labs.vm.foreign import around
 from xdplab.labs.vm.kernels import Kernel
+from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
+
+if TYPE_CHECKING:
+    from xdplab.labs.vm import libraries
+else:  # it loads elftools, and most commands boot no guest
+    libraries = lazy("xdplab.labs.vm.libraries")
 
 MEMORY_MB = 512
 DUT_MAC, TG_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01"
@@ -118,8 +125,8 @@ def booted(name: str, content: GuestContent, folder: Path) -> Iterator[CountedGu
     for number, path in enumerate(initramfs.closure(kernel.file("lib/modules") / kernel.release, _MODULES)):
         files[f"modules/{number:02}-{path.name}"] = initramfs.plain(path)
     inside = {f"bin/{file}": path.read_bytes() for file, path in content.programs.items()}
-    for path in content.programs.values():
-        inside |= _libraries(path)
+    for program in list(inside.values()):
+        inside |= libraries.needed(program)
     (folder / SYMBOLS).touch()
     with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
         file.write(initramfs.console(Path(tools["busybox"]), console.INIT.read_bytes(), files, inside))
@@ -155,10 +162,3 @@ def _require_plugins(program: str) -> None:
 def _lines_with_address(modules: str) -> list[str]:
     """Return the lines of /proc/modules without their taint: name, size, users, …, address last but one."""
     return [line if line.endswith(")") else f"{line} ()" for line in modules.splitlines()]
-
-
-def _libraries(program: Path) -> dict[str, bytes]:
-    """Return the libraries that a program of this machine is started with, and its loader, by their path."""
-    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-    words = (word for line in listed.splitlines() for word in line.split())
-    return {word.lstrip("/"): Path(word).read_bytes() for word in words if word.startswith("/")}

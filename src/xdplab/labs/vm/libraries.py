@@ -1,14 +1,15 @@
-"""libbpf for the programs of another architecture: Debian's packages of it, unpacked into the cache.
+"""The libraries that programs in guests need; libbpf for those of another architecture, from Debian's packages.
 
-A guest of another architecture boots with the libraries that its programs need; this machine's cross compiler links
-the programs with them.
+A guest without this machine's root boots with the libraries that its programs need. Those of another architecture are
+unpacked into the cache; this machine's cross compiler links the programs with them.
 """
 
 from __future__ import annotations
 
 import io
+import platform
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ from xdplab.labs.vm.architectures import Architecture
 HEADERS, LIBRARY = "libbpf-dev", "libbpf1"
 PACKAGES = "packages.txt"
 """The packages that a folder was made of, one a line."""
+
+_TRIPLET = f"{platform.machine()}-linux-gnu"
+HERE = tuple(
+    Path(folder) / inside for folder in ("/usr/local/lib", "/usr/lib", "/usr/lib64") for inside in (_TRIPLET, "")
+)
+"""The folders of this machine's libraries."""
 
 _SPACE_MB = 60
 _KEPT = ("*.so", "*.so.*")
@@ -62,29 +69,29 @@ def is_program(content: bytes) -> bool:
     return content.startswith(b"\x7fELF") and _loader(ELFFile(io.BytesIO(content))) is not None
 
 
-def needed(program: bytes, libraries: Path) -> dict[str, bytes]:
-    """Return the files that a program of another architecture is started with, by their path in a guest.
+def needed(program: bytes, folders: Sequence[Path] = HERE) -> dict[str, bytes]:
+    """Return the files that a program is started with, by their path in a guest.
 
-    ``libraries``: their `folder`. None are needed by a program that has its libraries inside. Raises LabError naming a
+    ``folders`` have the libraries. None are needed by a program that has its libraries inside. Raises LabError naming a
     library that is not there.
     """
     loader, names = _wants(program)
     if loader is None:
         return {}
-    files = {loader.lstrip("/"): _library(libraries, Path(loader).name)}
+    files = {loader.lstrip("/"): _library(folders, Path(loader).name)}
     todo = list(names)
     while todo:
         if (path := f"lib/{todo.pop()}") not in files:
-            files[path] = _library(libraries, Path(path).name)
+            files[path] = _library(folders, Path(path).name)
             todo += _wants(files[path])[1]
     return files
 
 
-def _library(libraries: Path, name: str) -> bytes:
-    try:
-        return (libraries / "lib" / name).read_bytes()
-    except OSError as error:
-        raise LabError(f"a program needs {name}, which no fetched package has: {error.strerror}") from error
+def _library(folders: Sequence[Path], name: str) -> bytes:
+    path = next((path for folder in folders if (path := folder / name).is_file()), None)
+    if path is None:
+        raise LabError(f"a program needs {name}, which is not in {', '.join(map(str, folders))}")
+    return path.read_bytes()
 
 
 def _wants(program: bytes) -> tuple[str | None, Iterable[str]]:

@@ -7,13 +7,10 @@ Architectures Software Developer's Manual, volume 2.
 from __future__ import annotations
 
 import re
-import subprocess
-import tempfile
 from collections.abc import Sequence
 
-from xdplab.errors import MissingToolError
+from xdplab.studies.cost.disassembly import disassembled
 
-_ROW = re.compile(r"^\s*([0-9a-f]+):\t(?:(?:lock|rep[nz]*|repnz|notrack|data16|bnd|cs|ds|es|ss) +)*(\S+)\s*(.*)$")
 _NEITHER = ("lea", "nop", "endbr", "prefetch", "lfence", "mfence", "sfence", "clflush")
 _READ_ONLY = ("cmp", "test", "bt", "ucomi", "comi", "mul", "imul", "div", "idiv")
 _WRITE_ONLY = ("mov", "set", "stos", "vmov", "movnt", "fxsave", "xsave")
@@ -29,10 +26,10 @@ def accesses_of(pieces: Sequence[bytes]) -> list[tuple[int, int]]:
     """Return loads and stores of each piece of code. Raises MissingToolError without objdump."""
     counts = [[0, 0] for _ in pieces]
     owners: list[int] = [number for number, piece in enumerate(pieces) for _ in piece]
-    for address, name, operands in _disassembled(b"".join(pieces)):
-        loads, stores = accesses(name, operands)
-        counts[owners[address]][0] += loads
-        counts[owners[address]][1] += stores
+    for one in disassembled(b"".join(pieces)):
+        loads, stores = accesses(one.name, one.operands)
+        counts[owners[one.address]][0] += loads
+        counts[owners[one.address]][1] += stores
     return [(loads, stores) for loads, stores in counts]
 
 
@@ -66,16 +63,3 @@ def _has_memory(name: str, operands: str) -> bool:
 
 def _parts(operands: str) -> list[str]:
     return re.split(r",(?![^(]*\))", operands.partition("#")[0].strip())
-
-
-def _disassembled(code: bytes) -> list[tuple[int, str, str]]:
-    with tempfile.NamedTemporaryFile(prefix="xdplab-code-") as file:
-        file.write(code)
-        file.flush()
-        argv = ["objdump", "-D", "-b", "binary", "-m", "i386:x86-64", "--no-show-raw-insn", file.name]
-        try:
-            printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-        except FileNotFoundError:
-            raise MissingToolError("loads and stores need objdump", remedy="apt install binutils") from None
-    rows = (_ROW.match(line) for line in printed.splitlines())
-    return [(int(row[1], 16), row[2], row[3]) for row in rows if row]

@@ -9,7 +9,8 @@ from pathlib import Path
 from xdplab.errors import UnsupportedError
 from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, error_class
 from xdplab.run.rundir import read_json
-from xdplab.studies.cost.counts import Cost, Measurement, Plugin, cost_of
+from xdplab.studies.cost.counts import Cost, Measurement, cost_of
+from xdplab.studies.cost.plugin import Plugin
 from xdplab.studies.cost.points import CostPoint
 
 DRIVEN, COUNTED, SYMBOLS = "costdrive.jsonl", "counted.xz", "symbols.json"

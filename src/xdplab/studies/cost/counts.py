@@ -9,7 +9,6 @@ their place in the call path.
 from __future__ import annotations
 
 import bisect
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ import numpy as np
 
 from xdplab.errors import UnsupportedError
 from xdplab.studies.cost.accesses import accesses_of
-
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
+from xdplab.studies.cost.disassembly import Disassembled, disassembled
+from xdplab.studies.cost.plugin import CodeBlock, Numbers, Plugin
 
 PROGRAM, CALLED, PATH, ENDS = "program", "called", "path", "ends"
 """Where an instruction belongs: to the program, to what it calls, to the rest of the kernel's path, to the sender's
@@ -63,6 +62,17 @@ class SourceLine(NamedTuple):
     text: str
 
 
+class Instruction(NamedTuple):
+    """An instruction of a program whose source line is not known: its place in its function, in bytes."""
+
+    function: str
+    offset: int
+    text: str
+
+
+Place = SourceLine | Instruction
+
+
 @dataclass(frozen=True)
 class Function:
     """A function of a loaded program: ``role`` is that of its program."""
@@ -79,14 +89,6 @@ class Function:
     @property
     def is_senders(self) -> bool:
         return self.role in SENDERS
-
-
-class CodeBlock(NamedTuple):
-    """Code that runs as one piece: the addresses of its instructions, what it ends with, and its bytes."""
-
-    addresses: tuple[int, ...]
-    ending: str
-    code: bytes
 
 
 @dataclass(frozen=True)
@@ -110,63 +112,8 @@ class Tally:
     branches: Fraction | int = 0
 
 
-_ALIKE = re.compile(rb"(?:ran [^\n]*\n)+|(?:block [^\n]*\n)+|(?:path [^\n]*\n)+|window [^\n]*\n")
-"""Lines of one kind that follow each other."""
-
-
-class Plugin:
-    """What the plugin wrote of one measurement. ``windows``: see `Window`."""
-
-    def __init__(self, text: bytes) -> None:
-        self.blocks: list[CodeBlock] = []
-        self.paths: list[tuple[int, int]] = [(-1, 0)]
-        self.windows: list[Numbers] = []
-        for lines in _ALIKE.findall(text):
-            self._read(lines)
-
-    def _read(self, lines: bytes) -> None:
-        """Read lines of one kind that follow each other."""
-        kind = lines[: lines.index(b" ")] if b" " in lines[:10] else lines
-        if kind == b"ran":
-            numbers = np.array(lines.replace(b"ran ", b"").split(), dtype=np.int64)
-            self.windows[-1] = numbers.reshape(-1, 3)
-        elif kind == b"window":
-            self.windows.append(np.empty((0, 3), dtype=np.int64))
-        elif kind == b"block":
-            for line in lines.decode().splitlines():
-                _, start, ending, sizes, code = line.split()
-                addresses = tuple(_addresses(int(start, 16), sizes))
-                self.blocks.append(CodeBlock(addresses, ending, bytes.fromhex(code)))
-        elif kind == b"path":
-            for line in lines.decode().splitlines():
-                _, parent, address = line.split()
-                self.paths.append((int(parent), int(address, 16)))
-
-    def path(self, number: int) -> list[int]:
-        """Return the addresses of a call path, outermost first: a call's, what it calls, a call's again."""
-        addresses = []
-        while number > 0:
-            number, address = self.paths[number]
-            addresses.append(address)
-        return addresses[::-1]
-
-
 def _keys(ran: Numbers) -> Numbers:
     return ran[:, 0] << 32 | ran[:, 1]
-
-
-def _addresses(start: int, sizes: str) -> Iterator[int]:
-    for size in sizes.split(","):
-        yield start
-        start += int(size)
-
-
-def functions_used(plugin: Plugin, symbols: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Return of a kernel's functions (address and name, in order) those that were met: their starts and names."""
-    starts = [address for address, _ in symbols]
-    used = {bisect.bisect_right(starts, block.addresses[0]) - 1 for block in plugin.blocks}
-    used |= {bisect.bisect_right(starts, address) - 1 for _, address in plugin.paths}
-    return [symbols[index] for index in sorted(used) if index >= 0]
 
 
 class Measurement:
@@ -194,6 +141,7 @@ class Measurement:
         self._stacks: dict[int, tuple[str, ...]] = {}
         self._origins: dict[tuple[int, int], Origin] = {}
         self._sending: dict[int, bool] = {}
+        self._listings: dict[Function, list[Disassembled]] = {}
 
     def function(self, address: int) -> Function | None:
         """Return the program's function at an address; None in the kernel."""
@@ -217,13 +165,25 @@ class Measurement:
         is_kernel = address < MODULES_FROM or self._symbol_starts[index] >= MODULES_FROM
         return name if name and is_kernel else UNNAMED
 
-    def line(self, address: int) -> SourceLine:
-        """Return the source line of an instruction of a program."""
+    def place(self, address: int) -> Place:
+        """Return the source line of a program's code at an address, or the instruction if no line is known of it."""
         one = self.function(address)
+        assert one is not None  # only the code of programs has places
         index = bisect.bisect_right(self._line_starts, address) - 1
-        if one is None or index < 0 or self._line_starts[index] < one.start:
-            return SourceLine("", 0, "")
-        return self._lines[index]
+        if index >= 0 and self._line_starts[index] >= one.start:
+            return self._lines[index]
+        if one not in self._listings:
+            self._listings[one] = disassembled(one.code, one.start)
+        instruction = [row for row in self._listings[one] if row.address <= address][-1]
+        return Instruction(one.name, instruction.address - one.start, self._shown(instruction, one))
+
+    def _shown(self, one: Disassembled, inside: Function) -> str:
+        """Return an instruction with the place that it jumps to, or the name of what it calls, for an address."""
+        if not one.name.startswith(("j", "call")) or not one.operands.startswith("0x"):
+            return str(one)
+        target = int(one.operands, 16)
+        is_inside = inside.start < target < inside.end
+        return f"{one.name} {f'+{target - inside.start:#x}' if is_inside else self.name(target)}"
 
     def stack(self, path: int) -> tuple[str, ...]:
         """Return the functions of a call path. A jump into another one shows as the next call's being in that one."""
@@ -380,14 +340,15 @@ def _line_of(line: Mapping[str, Any]) -> SourceLine:
 class Cost:
     """What a packet costs, as exact fractions of instructions.
 
-    ``lines`` have the program's instructions and those of what they call; ``functions`` those of each function without
+    ``lines`` have the program's instructions and those of what they call, by source line or, where none is known, by
+    instruction; ``functions`` those of each function without
     what it calls; ``addresses`` those of the program's code. ``low`` and ``high`` are the ends of the whole cost among
     windows; they are equal where it is exact. ``came_back``: the share of the frames that the program sent
     back; null in a test run.
     """
 
     tallies: Mapping[str, Tally]
-    lines: Mapping[SourceLine, tuple[Fraction, Fraction]]
+    lines: Mapping[Place, tuple[Fraction, Fraction]]
     functions: Mapping[str, Fraction]
     stacks: Mapping[tuple[str, ...], Fraction]
     addresses: Mapping[int, Fraction]
@@ -482,13 +443,13 @@ def _tally_slope(fewer: Tally, more: Tally, frames: int) -> Tally:
 
 def _by_line(
     measurement: Measurement, addresses: Mapping[int, Fraction], called: Mapping[int, Fraction]
-) -> dict[SourceLine, tuple[Fraction, Fraction]]:
-    lines: dict[SourceLine, tuple[Fraction, Fraction]] = {}
+) -> dict[Place, tuple[Fraction, Fraction]]:
+    lines: dict[Place, tuple[Fraction, Fraction]] = {}
     for counts, is_call in ((addresses, False), (called, True)):
         for address, count in counts.items():
-            line = measurement.line(address)
-            inside, outside = lines.get(line, (Fraction(), Fraction()))
-            lines[line] = (inside, outside + count) if is_call else (inside + count, outside)
+            place = measurement.place(address)
+            inside, outside = lines.get(place, (Fraction(), Fraction()))
+            lines[place] = (inside, outside + count) if is_call else (inside + count, outside)
     return lines
 
 

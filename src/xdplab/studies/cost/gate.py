@@ -19,7 +19,7 @@ import pandas as pd
 from xdplab.errors import ResultsError
 from xdplab.run.disk import write_whole
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
-from xdplab.studies.cost.rows import FUNCTION, LINE, MADE_UP, WHOLE
+from xdplab.studies.cost.rows import FUNCTION, MADE_UP, PLACES, WHOLE
 
 TOTALS = (WHOLE, PROGRAM, CALLED, PATH)
 _TRAFFIC = ("kernel", "mode", "frame_bytes", "flows")
@@ -147,7 +147,7 @@ def _summed(counts: Iterator[tuple[str, Fraction]]) -> Counts:
 
 
 def _lines(rows: pd.DataFrame) -> Iterator[tuple[str, Fraction]]:
-    for row in rows.loc[rows["part"].eq(LINE)].to_dict("records"):
+    for row in rows.loc[rows["part"].isin(PLACES)].to_dict("records"):
         yield str(row["name"]) or MADE_UP, Fraction(row["exact"]) + Fraction(row["called_exact"])
 
 

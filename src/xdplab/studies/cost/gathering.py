@@ -18,7 +18,7 @@ from xdplab.programs.build import BuiltProgram, build
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import WORKLOADS, UserProgram, program_of
 from xdplab.studies.cost.points import LIVE, LOADER, MODES, PACKETS, TEST_RUN, CostPoint, CostRequest
-from xdplab.studies.guests import require_kernel
+from xdplab.studies.guests import DUT_MAC, TG_MAC, require_kernel
 from xdplab.studies.points import Gathered
 from xdplab.studies.test_frames import frame_maker
 
@@ -27,8 +27,6 @@ MOST_FRAMES = {LIVE: 512, PACKETS: 256, TEST_RUN: 512}
 """Most frames of the smaller window: the guest's clock ticks every four million instructions."""
 BATCHES = (256, 128, 64, 16)
 """The kernel works in batches of 16, 64 and 256: a window of a multiple costs the same each time."""
-
-DUT_MAC, TG_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01"
 
 
 def gather(request: CostRequest) -> Gathered[CostPoint]:

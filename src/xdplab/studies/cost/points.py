@@ -26,6 +26,7 @@ class CostRequest(StudyRequest):
     modes: tuple[str, ...] = option(("native",), "How the program runs.", "--mode", choices=MODES)
     frame_bytes: tuple[int, ...] = option((64,), "Sizes of frames, with FCS.", listed=True, metavar="N,…")
     flows: int = option(1, "Flows that take turns.", bounds=(1, 512))
+    top: int = option(0, "The N lines that take most; 0: all, in order.", bounds=(0, 1000), metavar="N")
     settings: str = "{}"
     """JSON: the settings of the user's programs, as a plan's ``program:`` has them."""
 

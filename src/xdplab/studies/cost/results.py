@@ -9,7 +9,7 @@ import pandas as pd
 
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
 from xdplab.studies.cost.points import CostPoint, CostRequest
-from xdplab.studies.cost.rows import LINE, WHOLE
+from xdplab.studies.cost.rows import PLACES, WHOLE, place_name
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.sentences import sentence
 
@@ -26,13 +26,13 @@ def results(_plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> li
 
 def _of(case: pd.Series[Any], rows: pd.DataFrame) -> str:
     whole = {str(row["part"]): row["instructions"] for row in rows.to_dict("records")}
-    lines = rows.loc[rows["part"].eq(LINE)]
+    lines = rows.loc[rows["part"].isin(PLACES)]
     both = (lines["instructions"] + lines["called_instructions"]).reset_index(drop=True)
     parts = f"{whole[PROGRAM]:g} its own, {whole[CALLED]:g} of what it calls, {whole[PATH]:.6g} of the kernel's path"
     where = f"{case['program']} ({case['mode'].replace('_', ' ')}, Linux {case['kernel']})"
     text = f"a packet costs {whole[WHOLE]:.7g} instructions in {where}: {parts}"
     if not lines.empty:
-        text += f"; line {lines['line'].iloc[int(both.argmax())]} takes most: {both.max():g}"
+        text += f"; {place_name(lines.iloc[int(both.argmax())])} takes most: {both.max():g}"
     return text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -10,14 +10,15 @@ import pandas as pd
 
 from xdplab.run.columns import Column
 from xdplab.studies.cost.counted import cost_in
-from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, SCOPES, Cost, Tally
+from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, SCOPES, Cost, Instruction, Place, Tally
 from xdplab.studies.cost.points import CostPoint, CostRequest
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import typed
 
-WHOLE, LINE, FUNCTION = "whole", "line", "function"
+WHOLE, LINE, INSTRUCTION, FUNCTION = "whole", "line", "instruction", "function"
+PLACES = (LINE, INSTRUCTION)
 MADE_UP = "(made up by the compiler)"
-PARTS = (WHOLE, PROGRAM, CALLED, PATH, LINE, FUNCTION)
+PARTS = (WHOLE, PROGRAM, CALLED, PATH, *PLACES, FUNCTION)
 _OF_WHOLE = "of the whole and its parts only"
 
 COLUMNS: tuple[Column[Any], ...] = (
@@ -32,14 +33,16 @@ COLUMNS: tuple[Column[Any], ...] = (
     Column("flows", "int", "factor", "flows that take turns"),
     Column("compiler", "str", "factor", "clang that made the program; null for an object"),
     Column("part", "str", "factor", ", ".join(PARTS)),
-    Column("name", "str", "factor", "of a line its text, of a function its name"),
+    Column("name", "str", "factor", "of a line its text, of an instruction its disassembly, of a function its name"),
     Column("file", "str", "factor", "of a line"),
     Column("line", "int", "factor", "of a line; 0: code that the compiler made up"),
-    Column("instructions", "float", "count", "per packet; of a line and a function without what it calls"),
+    Column("function", "str", "factor", "of an instruction of which no source line is known"),
+    Column("offset_bytes", "int", "factor", "of an instruction, from its function's start"),
+    Column("instructions", "float", "count", "per packet; of lines, instructions and functions without what they call"),
     Column("exact", "str", "factor", "the same as a fraction; null where it holds to a range only"),
     Column("called_instructions", "float", "count", "per packet, of the kernel's functions that a line calls",
-           null="of lines only"),
-    Column("called_exact", "str", "factor", "of lines: the same as a fraction"),
+           null="of lines and instructions only"),
+    Column("called_exact", "str", "factor", "of lines and instructions: the same as a fraction"),
     Column("low_instructions", "float", "count", "least of the windows", null=_OF_WHOLE),
     Column("high_instructions", "float", "count", "most of the windows", null=_OF_WHOLE),
     Column("came_back", "float", "share", "of the frames, to the sender", null="of the whole only, and no test run"),
@@ -79,12 +82,24 @@ def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
             "high_instructions": float(high),
             **{name: float(getattr(tally, name)) for name in Tally.__annotations__},
         }
-    for line, (inside, called) in sorted(cost.lines.items()):
-        row = {"part": LINE, "name": line.text, "file": line.file, "line": line.number, "exact": str(inside)}
-        row |= {"called_exact": str(called), "called_instructions": float(called)}
-        yield row | {"instructions": float(inside)}
+    for place, (inside, called) in sorted(cost.lines.items()):
+        row = {"exact": str(inside), "instructions": float(inside)}
+        yield _place(place) | row | {"called_exact": str(called), "called_instructions": float(called)}
     for name, count in sorted(cost.functions.items(), key=lambda item: (-item[1], item[0])):
         yield {"part": FUNCTION, "name": name, "instructions": float(count), "exact": str(count) if is_exact else None}
+
+
+def _place(place: Place) -> dict[str, Any]:
+    if isinstance(place, Instruction):
+        return {"part": INSTRUCTION, "name": place.text, "function": place.function, "offset_bytes": place.offset}
+    return {"part": LINE, "name": place.text, "file": place.file, "line": place.number}
+
+
+def place_name(row: Mapping[Any, Any] | pd.Series[Any]) -> str:
+    """Return how a reader calls the line or instruction of a row."""
+    if row["part"] == INSTRUCTION:
+        return f"{row['function']}+{row['offset_bytes']:#x}"
+    return f"line {row['line']}"
 
 
 def _head(point: CostPoint) -> dict[str, Any]:

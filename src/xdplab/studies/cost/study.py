@@ -15,7 +15,8 @@ from typing import Any
 from xdplab.errors import HostError
 from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.studies.cost.counted import COUNTED, DRIVEN, SYMBOLS, messages_of
-from xdplab.studies.cost.counts import Measurement, Plugin, cost_of, functions_used
+from xdplab.studies.cost.counts import Measurement, cost_of
+from xdplab.studies.cost.plugin import Plugin, functions_used
 from xdplab.studies.cost.points import LIVE, LOADER, TEST_RUN, CostPoint, CostRequest, CostTrial
 from xdplab.studies.guests import CountedGuest, counted_place
 from xdplab.studies.places import Place, PlaceFacts

@@ -9,7 +9,7 @@ import pandas as pd
 
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
 from xdplab.studies.cost.points import CostPoint, CostRequest
-from xdplab.studies.cost.rows import FUNCTION, LINE, MADE_UP, WHOLE
+from xdplab.studies.cost.rows import FUNCTION, INSTRUCTION, MADE_UP, PLACES, WHOLE, place_name
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 
@@ -22,8 +22,10 @@ _PARTS = {WHOLE: "in all", PROGRAM: "of the program", CALLED: "called by it", PA
 def tables_of(plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> dict[str, Table]:
     """Return the cost of each program's packet; of a single one its lines and the functions below it, too."""
     tables = {"cost": Table("Instructions per packet", whole(table))}
-    if table["trial_id"].nunique() == 1:
-        tables["lines"] = Table(f"Lines of {table['program'].iloc[0]}, instructions per packet", lines(table))
+    cases = [rows for _, rows in table.groupby("trial_id", sort=False)]
+    for number, rows in enumerate(cases if len(cases) == 1 or plan.request.top else [], start=1):
+        name = "lines" if len(cases) == 1 else f"lines{number}"
+        tables[name] = Table(_lines_title(rows.iloc[0], plan.request.top), lines(rows, plan.request.top))
     if len(table) and not table.loc[table["part"].eq(WHOLE), [*_CASE[1:], "flows"]].duplicated().any():
         tables["functions"] = Table(f"The {TOP} functions that take most, instructions per packet", functions(table))
     return tables
@@ -41,13 +43,26 @@ def whole(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).rename(columns=_HEADS)
 
 
-def lines(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the source lines in their order, with their instructions and those of what they call."""
-    rows = table.loc[table["part"].eq(LINE)].sort_values(["file", "line"], ignore_index=True)
+def _lines_title(case: pd.Series[Any], top: int) -> str:
+    which = f"The {top} lines that take most" if top else "Lines"
+    return f"{which} of {case['program']} ({case['mode']}, Linux {case['kernel']}), instructions per packet"
+
+
+def lines(table: pd.DataFrame, top: int = 0) -> pd.DataFrame:
+    """Return the source lines in their order, or the ``top`` that take most with what they call, these first.
+
+    Where no line is known there is a row for each instruction.
+    """
+    rows = table.loc[table["part"].isin(PLACES)].sort_values(["file", "line", "function", "offset_bytes"])
     both = rows["instructions"] + rows["called_instructions"]
-    text = rows["name"].where(rows["line"].gt(0), MADE_UP)
+    if top:
+        both = both.sort_values(ascending=False, kind="stable").head(top)
+        rows = rows.loc[both.index]
     counts = {"own": rows["instructions"].map(_number), "with calls": both.map(_number)}
-    return pd.DataFrame({**counts, "line": rows["line"], "source": text.str.slice(0, 78)})
+    place = rows.apply(lambda row: place_name(row).removeprefix("line "), axis=1)
+    text = rows["name"].where(rows["part"].eq(INSTRUCTION) | rows["line"].gt(0), MADE_UP)
+    shown = pd.DataFrame({**counts, "line": place, "source": text.str.slice(0, 78)})
+    return shown.reset_index(drop=True)
 
 
 def functions(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,75 @@
+"""What the plugin wrote of one measurement (native/costplugin/plugin.c has the format)."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class CodeBlock(NamedTuple):
+    """Code that runs as one piece: the addresses of its instructions, what it ends with, and its bytes."""
+
+    addresses: tuple[int, ...]
+    ending: str
+    code: bytes
+
+
+_ALIKE = re.compile(rb"(?:ran [^\n]*\n)+|(?:block [^\n]*\n)+|(?:path [^\n]*\n)+|window [^\n]*\n")
+"""Lines of one kind that follow each other."""
+
+
+class Plugin:
+    """What the plugin wrote of one measurement. ``windows``: see `Window`."""
+
+    def __init__(self, text: bytes) -> None:
+        self.blocks: list[CodeBlock] = []
+        self.paths: list[tuple[int, int]] = [(-1, 0)]
+        self.windows: list[Numbers] = []
+        for lines in _ALIKE.findall(text):
+            self._read(lines)
+
+    def _read(self, lines: bytes) -> None:
+        """Read lines of one kind that follow each other."""
+        kind = lines[: lines.index(b" ")] if b" " in lines[:10] else lines
+        if kind == b"ran":
+            numbers = np.array(lines.replace(b"ran ", b"").split(), dtype=np.int64)
+            self.windows[-1] = numbers.reshape(-1, 3)
+        elif kind == b"window":
+            self.windows.append(np.empty((0, 3), dtype=np.int64))
+        elif kind == b"block":
+            for line in lines.decode().splitlines():
+                _, start, ending, sizes, code = line.split()
+                addresses = tuple(_addresses(int(start, 16), sizes))
+                self.blocks.append(CodeBlock(addresses, ending, bytes.fromhex(code)))
+        elif kind == b"path":
+            for line in lines.decode().splitlines():
+                _, parent, address = line.split()
+                self.paths.append((int(parent), int(address, 16)))
+
+    def path(self, number: int) -> list[int]:
+        """Return the addresses of a call path, outermost first: a call's, what it calls, a call's again."""
+        addresses = []
+        while number > 0:
+            number, address = self.paths[number]
+            addresses.append(address)
+        return addresses[::-1]
+
+
+def _addresses(start: int, sizes: str) -> Iterator[int]:
+    for size in sizes.split(","):
+        yield start
+        start += int(size)
+
+
+def functions_used(plugin: Plugin, symbols: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return of a kernel's functions (address and name, in order) those that were met: their starts and names."""
+    starts = [address for address, _ in symbols]
+    used = {bisect.bisect_right(starts, block.addresses[0]) - 1 for block in plugin.blocks}
+    used |= {bisect.bisect_right(starts, address) - 1 for _, address in plugin.paths}
+    return [symbols[index] for index in sorted(used) if index >= 0]
