@@ -36,9 +36,9 @@ MOST_FIGURE_S, MOST_FIGURE_MB = 10.0, 2_500.0
 def trials(number: int) -> pd.DataFrame:
     """Return so many rows: the sample's, as repetition 1, 2, 3, … with rates that lie up to 5 % apart."""
     from xdplab.studies.kinds import open_run
-    from xdplab.studies.traffic import runs
+    from xdplab.studies.traffic import trials
 
-    sample = runs.settled_trials(open_run(SAMPLE).directory)  # as of today: the file may lack newer columns
+    sample = trials.settled_trials(open_run(SAMPLE).directory)  # as of today: the file may lack newer columns
     times = math.ceil(number / len(sample))
     rows = pd.concat([sample] * times, ignore_index=True).head(number)
     rows["repetition"] = np.arange(number) // len(sample) * 10 + rows["repetition"].to_numpy()

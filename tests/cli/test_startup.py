@@ -154,6 +154,13 @@ def test_what_draws_nothing_loads_no_library_that_draws(verb: str) -> None:
     assert not {"matplotlib", "seaborn", "xdplab.figures.draw"} & loaded
 
 
+def test_what_measures_needs_no_tables() -> None:
+    """They are loaded while a session waits for its hosts."""
+    code = "import sys, xdplab.studies.traffic.kind, xdplab.cli.conduct; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert not {"pandas", "pyarrow", "matplotlib", "scipy"} & set(done.stdout.split())
+
+
 def test_the_labs_that_are_up_are_listed_without_ssh() -> None:
     code, loaded = modules("lab", "status", "--json")
     assert code == 0

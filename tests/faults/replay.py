@@ -37,6 +37,7 @@ from xdplab.run.state import attempts_of, read_state
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.studies.traffic.run_files import create_run, run_plan, run_trials_of
+from xdplab.studies.traffic.trials import RECIPE
 
 ONLY = {"mode": "native", "load": "20kpps"}
 ERRNO = {"kill": 0, "torn write": 0, "ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
@@ -250,9 +251,9 @@ class Campaign:
             last = state.last.get(trial.trial_id)
             if last is None or contents(run.raw_dir(trial.trial_id, last.attempt)) != record.files[trial.trial_id]:
                 wrong.append(f"raw files of {trial.trial_id}")
-        if not all((run.path / name).is_file() for name in (*runs.RECIPE.files, MANIFEST)):
+        if not all((run.path / name).is_file() for name in (*RECIPE.files, MANIFEST)):
             wrong.append("tables or manifest")
-        elif is_owed(run, runs.RECIPE):
+        elif is_owed(run, RECIPE):
             wrong.append("tables are of fewer attempts")
         for program in {record.attempts[t.trial_id].facts["program_hash"] for t in run_trials_of(run)}:
             if contents(run.program_dir(program)) != contents(record.run.program_dir(program)):

@@ -15,7 +15,7 @@ from xdplab.figures.factors import FACTORS, _combined, free_factors, label_order
 from xdplab.figures.options import FigureFiles
 from xdplab.figures.reading import OF_ONE_TRIAL, READ, REASONS, narrowed, read_narrowed
 from xdplab.studies.kinds import open_run
-from xdplab.studies.traffic.runs import settled_trials
+from xdplab.studies.traffic.trials import settled_trials
 
 SAMPLE = Path(__file__).parents[2] / "results" / "sample" / "trials.parquet"
 ANALYSIS = ("series", "cost_rules", "intervals", "labs", "fit")

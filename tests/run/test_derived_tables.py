@@ -19,7 +19,7 @@ from xdplab.errors import ResultsWarning
 from xdplab.run import derived
 from xdplab.run.rundir import RunDirectory, sizes
 from xdplab.run.state import read_state
-from xdplab.studies.traffic import runs
+from xdplab.studies.traffic import trials
 from xdplab.studies.traffic.kind import TRAFFIC
 
 
@@ -37,7 +37,7 @@ def xdplab(*argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
 
 def test_reading_writes_nothing_into_a_run(tiny: RunDirectory) -> None:
     before = content(tiny)
-    runs.settled_trials(tiny)
+    trials.settled_trials(tiny)
     TRAFFIC.run(tiny).samples()
     TRAFFIC.run(tiny).audit()
     TRAFFIC.run(tiny).summary()
@@ -47,11 +47,11 @@ def test_reading_writes_nothing_into_a_run(tiny: RunDirectory) -> None:
 
 def test_tables_are_derived_once(tiny: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     TRAFFIC.run(tiny).keep_tables()
-    first = runs.trials_table(tiny)
-    monkeypatch.setattr(runs, "attempt_rows", None)  # nothing is parsed again
-    pd.testing.assert_frame_equal(runs.trials_table(tiny), first)
+    first = trials.trials_table(tiny)
+    monkeypatch.setattr(trials, "attempt_rows", None)  # nothing is parsed again
+    pd.testing.assert_frame_equal(trials.trials_table(tiny), first)
     TRAFFIC.run(tiny).keep_tables()
-    assert derived.is_owed(tiny, runs.RECIPE) is False
+    assert derived.is_owed(tiny, trials.RECIPE) is False
 
 
 def test_a_new_version_of_the_rules_derives_anew_into_the_cache(
@@ -59,10 +59,10 @@ def test_a_new_version_of_the_rules_derives_anew_into_the_cache(
 ) -> None:
     TRAFFIC.run(tiny).keep_tables()
     before = content(tiny)
-    newer = derived.Recipe(runs.RECIPE.files, "rules of tomorrow", runs.RECIPE.derive)
-    monkeypatch.setattr(runs, "RECIPE", newer)
+    newer = derived.Recipe(trials.RECIPE.files, "rules of tomorrow", trials.RECIPE.derive)
+    monkeypatch.setattr(trials, "RECIPE", newer)
     assert derived.is_owed(tiny, newer)
-    runs.trials_table(tiny)
+    trials.trials_table(tiny)
     assert content(tiny) == before
     TRAFFIC.run(tiny).keep_tables()
     assert not derived.is_owed(tiny, newer)
@@ -74,11 +74,11 @@ def test_rows_whose_raw_files_are_gone_stay_valid(tiny: RunDirectory, lost: str)
     before, in_run = pd.read_parquet(tiny.path / "trials.parquet"), content(tiny)
     for folder in list(tiny.path.glob(lost)):
         shutil.rmtree(folder)
-    again = derived.Recipe(runs.RECIPE.files, "other rules", runs.RECIPE.derive)
+    again = derived.Recipe(trials.RECIPE.files, "other rules", trials.RECIPE.derive)
     with pytest.warns(ResultsWarning, match="raw files of 3 attempts are gone"):
-        table = derived.table(tiny, again, runs.TRIALS)
+        table = derived.table(tiny, again, trials.TRIALS)
     assert list(table["verdict"]) == ["valid"] * 3
-    assert table["reason"].str.count(runs.GONE).tolist() == [1] * 3
+    assert table["reason"].str.count(trials.GONE).tolist() == [1] * 3
     pd.testing.assert_series_equal(table["tx_packets"], before["tx_packets"])
     assert list(table["rules_version"]) == list(before["rules_version"]), "they were judged by those rules"
     kept = {name: of for name, of in content(tiny).items() if not name.startswith("raw/")}
@@ -158,4 +158,4 @@ def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "file"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert list(runs.trials_table(tiny)["verdict"]) == ["valid"] * 3
+        assert list(trials.trials_table(tiny)["verdict"]) == ["valid"] * 3

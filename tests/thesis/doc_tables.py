@@ -13,7 +13,7 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic.runs import trials_table
+from xdplab.studies.traffic.trials import trials_table
 from xdplab.thesis import kind
 from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, own_reading, published_reading
 from xdplab.thesis.imported import import_thesis, imported_trials

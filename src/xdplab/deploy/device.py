@@ -228,6 +228,7 @@ def is_remembered(host: Host, interface: str, state_dir: str) -> bool:
 def settle(host: Host, interface: str, state_dir: str) -> None:
     """Restore the stored state, and keep it stored. Raises HostError naming the settings that still differ."""
     _settle(host, interface, state_dir, _kept(host, interface, state_dir))
+    host.run(["rm", "-f", unrestored_path(interface, state_dir)])
 
 
 def _settle(host: Host, interface: str, state_dir: str, kept: Snapshot | None) -> None:
@@ -239,7 +240,6 @@ def _settle(host: Host, interface: str, state_dir: str, kept: Snapshot | None) -
         if not (messages := _read_messages(host, interface, state_dir)):
             raise
         raise HostError(f"{error.message}; its host's watchdog was told: {messages}", remedy=error.remedy) from error
-    host.run(["rm", "-f", unrestored_path(interface, state_dir)])
 
 
 def remember(host: Host, interface: str, state_dir: str) -> Snapshot:

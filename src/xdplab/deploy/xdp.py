@@ -350,7 +350,10 @@ def verify(host: CommandRunner, interface: str, *, program_id: int, mode: str) -
 
 def verify_nothing_attached(host: Host, interface: str) -> None:
     """Raise HostError where any XDP program is attached."""
-    attached = attached_program(host, interface)
+    _require_nothing(attached_program(host, interface), host, interface)
+
+
+def _require_nothing(attached: InKernel, host: Host, interface: str) -> None:
     if attached.program_id is not None:
         raise HostError(
             f"{host.name}: {interface} already carries {_described(attached)}",
@@ -364,9 +367,9 @@ def await_nothing_attached(host: Host, interface: str, *, within_s: float = LET_
     Raises HostError if a program stays attached.
     """
     until = time.monotonic() + within_s
-    while attached_program(host, interface).program_id is not None and time.monotonic() < until:
+    while (attached := attached_program(host, interface)).program_id is not None and time.monotonic() < until:
         time.sleep(LOOK_S)
-    verify_nothing_attached(host, interface)
+    _require_nothing(attached, host, interface)
 
 
 def _described(attached: InKernel) -> str:

@@ -28,7 +28,7 @@ from xdplab.programs.spec import ProgramSpec, UserProgram
 
 maps = lazy("xdplab.programs.maps")  # few programs have entries
 
-_OF_A_LAB = ("xlated.*", "jited.*", "load.json", "proof*.json", "work.json", "counting.bpf.o", "workload_user.txt")
+_OF_A_LAB = ("xlated.*", "jited.*", "load.json", "proof*.json", "work.json", "workload_user.txt")
 # Without it clang stops unrolling at 16384 instructions and keeps a loop.
 _UNROLL_FLAGS = ("-Werror=pass-failed", "-mllvm", "-pragma-unroll-threshold=1000000000")
 

@@ -24,7 +24,8 @@ from xdplab.programs.disassembly import disassemble_xlated
 from xdplab.programs.image import Insn, decode
 from xdplab.programs.spec import ProgramSpec
 
-_COUNTING = "counting.bpf.o"
+COUNTING = "counting.bpf.o"
+"""A program's counting build, beside its object."""
 _COUNTED_BYTES = (64, 64, 1518)
 _HELPER_CALL = 0x85
 TESTRUN_S = 0.02
@@ -132,7 +133,7 @@ def count_in_kernel(host: Host, xdpload: str, built: BuiltProgram, folder: str) 
     """Return the accesses that a program's counting build makes in the kernel, for one packet per size counted."""
     _add_counting_build(built)
     counts = []
-    with loaded(host, xdpload, built, folder, name=_COUNTING) as (_, session):
+    with loaded(host, xdpload, built, folder, name=COUNTING) as (_, session):
         for size in _COUNTED_BYTES:
             session.ask("reset", "reset")
             session.ask(f"testrun {size} 1 1", "testrun")
@@ -143,7 +144,7 @@ def count_in_kernel(host: Host, xdpload: str, built: BuiltProgram, folder: str) 
 def verified_to_count(host: Host, xdpload: str, built: BuiltProgram, folder: str) -> int | None:
     """Return how many instructions the verifier processes of the counting build, the largest of a program's builds."""
     _add_counting_build(built)
-    with loaded(host, xdpload, built, folder, name=_COUNTING) as (report, _):
+    with loaded(host, xdpload, built, folder, name=COUNTING) as (report, _):
         verified: int | None = report["verified_insns"]
         return verified
 
@@ -151,11 +152,13 @@ def verified_to_count(host: Host, xdpload: str, built: BuiltProgram, folder: str
 def _add_counting_build(built: BuiltProgram) -> None:
     """Compile elsewhere, because a compiler makes temporary files beside its output, and other runs read this
     directory."""
+    if (built.directory / COUNTING).is_file():  # of the same source and compiler, by the directory's name
+        return
     command = compile_command(find_clang(), built.program, "-DXDPLAB_COUNT")
     with tempfile.TemporaryDirectory(prefix="xdplab-counting-") as name:
-        compiled = Path(name) / _COUNTING
+        compiled = Path(name) / COUNTING
         run_tool([*command[:-1], str(compiled)], built.directory)
-        built.add(_COUNTING, compiled.read_bytes())
+        built.add(COUNTING, compiled.read_bytes())
 
 
 @contextmanager

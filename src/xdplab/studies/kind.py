@@ -8,12 +8,9 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from xdplab.analysis import MARGIN
-from xdplab.analysis.findings import Finding
 from xdplab.errors import ResultsError, XdplabError
 from xdplab.labs import Lab
 from xdplab.run import manifest
@@ -22,11 +19,16 @@ from xdplab.run.progress import Observer, silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
 from xdplab.run.waiting import recorded
-from xdplab.studies.tables import Table
 from xdplab.text import step
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xdplab.analysis.findings import Finding
+    from xdplab.studies.tables import Table
+
 P = TypeVar("P")
-Reader = Callable[[Path], pd.DataFrame]
+Reader = Callable[[Path], "pd.DataFrame"]
 """Reads a table's file, for callers that need only a part."""
 SAMPLES = "samples.parquet"
 

@@ -20,7 +20,6 @@ from xdplab.plan.model import Plan
 from xdplab.run.progress import silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
-from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.fleet import JoinedLabs
 from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.studies.traffic.prepare import require_content
@@ -33,6 +32,7 @@ from xdplab.studies.traffic.run_files import (
     run_trials_of,
 )
 from xdplab.studies.traffic.runs import MEASURED
+from xdplab.studies.traffic.trials import _visits
 
 
 def plan_of(*blocks: dict[str, Any], **keys: Any) -> Plan:
@@ -268,9 +268,9 @@ def test_a_visit_of_a_block_ends_with_another_block_or_session(tmp_path: Path) -
     ended(b, 2)
     run.journal.append("hosts", when="before", session=1, state={"lab": "netns", "xdplab": {}, "dut": {}, "tg": {}})
     ended(b, 3)
-    found = {key: number for key, (number, _) in runs._visits(run, trials).items()}
+    found = {key: number for key, (number, _) in _visits(run, trials).items()}
     assert found == {(a, 1): 1, (b, 1): 1, (c, 1): 2, (d, 1): 2, (b, 2): 3, (b, 3): 4}
     for trial in (a, c, b, d):  # two labs at once
         ended(trial, 4, lab="netns:1" if trial in (a, b) else "netns:2")
-    found = {key: number for key, (number, _) in runs._visits(run, trials).items()}
+    found = {key: number for key, (number, _) in _visits(run, trials).items()}
     assert found[a, 4] == found[b, 4] != found[c, 4] == found[d, 4]

@@ -11,12 +11,14 @@ from xdplab.deploy.settings_table import require_in_plans
 from xdplab.errors import PlanError
 from xdplab.generators import Capabilities, engines_of
 from xdplab.labs import Arrangement, Lab
+from xdplab.lazy import lazy
 from xdplab.plan import FACTORS, Plan, Point, points_of
 from xdplab.plan.factors import by_cable
-from xdplab.studies.traffic.columns import NAMES
 from xdplab.studies.traffic.limits import require_small_frames
 from xdplab.studies.traffic.session import queue_ends
 from xdplab.studies.traffic.turns import PLAN_LAB
+
+columns = lazy("xdplab.studies.traffic.columns")
 
 
 def check_plan(plan: Plan, lab: Lab, name: str = PLAN_LAB) -> None:
@@ -35,7 +37,7 @@ def check_plan(plan: Plan, lab: Lab, name: str = PLAN_LAB) -> None:
             remedy="race on a machine with KVM, on servers, or in netns",
         )
     for metric in plan.metrics:
-        if metric.name in NAMES:
+        if metric.name in columns.NAMES:
             raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
     most = min(queue_limit(end) for end in queue_ends(lab))
     points = [point for point in points_of(plan, lab.arrangement) if point.lab == name]

@@ -32,6 +32,7 @@ from xdplab.studies.provenance import MOMENT
 from xdplab.studies.traffic import kind, runs
 from xdplab.studies.traffic.columns import trials_frame
 from xdplab.studies.traffic.run_files import run_plan
+from xdplab.studies.traffic.trials import settled_trials
 from xdplab.text import many
 
 RATE = "forwarded_pps"
@@ -185,7 +186,7 @@ def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Cali
         with runs.lab_for(lab_name) as lab:
             directories.append(kind.measured(plan, lab, folder, observer).directory)
     facts = {name: value for name, value in around(directories[0]).items() if name in (*MACHINE, "dut kernel")}
-    tables = {directory.name: runs.settled_trials(directory) for directory in directories}
+    tables = {directory.name: settled_trials(directory) for directory in directories}
     try:
         calibrated_lab = calibration(tables, date=now.isoformat(timespec="seconds"), lab=lab_name, around=facts)
     except ResultsError as error:

@@ -20,7 +20,7 @@ from xdplab.studies.traffic.runs import MEASURED, InLab, TrafficMethod
 audits, comparison = lazy("xdplab.studies.traffic.audits"), lazy("xdplab.studies.traffic.comparison")
 pictures = lazy("xdplab.studies.traffic.pictures")
 fleet = lazy("xdplab.studies.traffic.fleet")
-results = lazy("xdplab.studies.traffic.results")
+results, trials = lazy("xdplab.studies.traffic.results"), lazy("xdplab.studies.traffic.trials")
 
 
 @contextmanager
@@ -69,7 +69,7 @@ TRAFFIC: Kind[Plan] = Kind(
     name="traffic",
     read=run_plan,
     at=at,
-    recipe=lambda _: runs.RECIPE,
+    recipe=lambda _: trials.RECIPE,
     tables=lambda run: results.tables(run),
     summary=lambda run: results.summary(run),
     pictures=pictures,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.plan import Point
@@ -13,6 +11,9 @@ from xdplab.plan.factors import frame_rate
 from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.studies.trial_facts import Limit
 from xdplab.text import many
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FILE = "pdr.json"
 

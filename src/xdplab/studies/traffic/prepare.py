@@ -19,7 +19,7 @@ from xdplab.labs import Lab
 from xdplab.plan import Point, ProgramFactors
 from xdplab.plan.points import content_sha256, file_sha256
 from xdplab.programs.build import BuiltProgram, build
-from xdplab.programs.onhost import LoadReport, load_report, verified_to_count
+from xdplab.programs.onhost import COUNTING, LoadReport, load_report, verified_to_count
 from xdplab.programs.program import cache_directory
 from xdplab.programs.proof import prove, prove_user
 from xdplab.programs.source import USER_FLAGS
@@ -176,7 +176,10 @@ def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors,
     try:
         built = build(program_of(factors), cache_directory())
         with tempfile.TemporaryDirectory(prefix="xdplab-program-") as scratch:
-            load, on_dut, work = _prepare_alone(lab, run, tools, built.alone(Path(scratch)), points)
+            alone = built.alone(Path(scratch))
+            load, on_dut, work = _prepare_alone(lab, run, tools, alone, points)
+            if (counting := alone.directory / COUNTING).is_file():
+                built.add(COUNTING, counting.read_bytes())
     except ProgramError as error:
         if factors.file is None:
             raise

@@ -23,7 +23,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
 from xdplab.studies.traffic.rows import attempt_rows
 from xdplab.studies.traffic.run_files import deciding_pairs, race_pairs, race_sides, run_plan, why_not_sliced
-from xdplab.studies.traffic.runs import settled_trials
+from xdplab.studies.traffic.trials import settled_trials
 
 PointPair = tuple[Point, Point]
 Values = dict[tuple[str, int], float]

@@ -22,7 +22,7 @@ from xdplab.resources import shipped
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.tables import markdown
-from xdplab.studies.traffic import audits, kind, race, runs
+from xdplab.studies.traffic import audits, kind, race
 from xdplab.studies.traffic.comparison import around
 from xdplab.studies.traffic.rows import latencies_of
 from xdplab.studies.traffic.selftest_cases import (
@@ -37,6 +37,7 @@ from xdplab.studies.traffic.selftest_cases import (
     steering,
     switch_found,
 )
+from xdplab.studies.traffic.trials import settled_trials
 
 DELAYS_NS = {10_000: 5000, 100_000: 1000, 1_000_000: 100}
 """Injected delays, each with a load in frames per second at which no frame waits for the one before."""
@@ -84,23 +85,23 @@ def selftest(lab: Lab, parent: Path, observer: Observer) -> Selftest:
         loads.append(load_of(lab))
         return run
 
-    held = runs.settled_trials(measured(delay_plan(lab.name)))
-    counted = runs.settled_trials(measured(count_plan(lab)))
+    held = settled_trials(measured(delay_plan(lab.name)))
+    counted = settled_trials(measured(count_plan(lab)))
     equal = measured(race_plan(lab.name, "selftest-equal", [{"workload": name, "accesses": 0} for name in EQUAL]))
-    period_frames = frames_between(period_ns(runs.settled_trials(equal)))
+    period_frames = frames_between(period_ns(settled_trials(equal)))
     slow = measured(
         race_plan(lab.name, "selftest-slow", [slowed(0, period_frames), slowed(SLOW_FRAME_NS, period_frames)])
     )
     sampled = measured(sampling_plan(lab.name))
     with Switching(lab, observer) as switching:
-        switched = runs.settled_trials(measured(switch_plan(lab.name), switching))
+        switched = settled_trials(measured(switch_plan(lab.name), switching))
     with steering(lab):
-        behind = runs.settled_trials(measured(backlog_plan(lab.name)))
+        behind = settled_trials(measured(backlog_plan(lab.name)))
     controls = [
         *delays_found(held),
         *events_found(counted),
         equal_found(race.standing_of(equal)),
-        slowdown_found(race.standing_of(slow), period_ns(runs.settled_trials(slow), delay_ns=0), period_frames),
+        slowdown_found(race.standing_of(slow), period_ns(settled_trials(slow), delay_ns=0), period_frames),
         share_found(latencies_of(sampled)),
         switch_found(switched, settings_named(switched)),
         backlog_found(behind),

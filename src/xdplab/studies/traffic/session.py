@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -153,11 +154,12 @@ class TrafficSession:
                 self._held.append(port)
             for held in self._held:
                 stack.callback(held.put_back)
-                held.take()
-            stack.callback(self._unthrottled.close)
-            self._switch_off()
-            with step("building tools and programs"):
-                self._context = self._made_context()
+            with ThreadPoolExecutor() as meanwhile, step("building tools and programs"):
+                tools = meanwhile.submit(build_tools, self._lab, points)
+                list(meanwhile.map(lambda held: held.take(), self._held))
+                stack.callback(self._unthrottled.close)
+                self._switch_off()
+                self._context = self._made_context(tools.result())
             stack.callback(lambda: self._context.close_probes())
             stack.callback(self._await_let_go)
             stack.callback(lambda: self._context.staying.end())
@@ -185,11 +187,10 @@ class TrafficSession:
         if self._plan.trial.throttling == "off":
             self._switched = self._unthrottled.enter_context(unthrottled(self._lab.tg))
 
-    def _made_context(self) -> TrialContext:
-        """Build the tools and programs, and put all that the trials need on the hosts."""
+    def _made_context(self, tools: Tools) -> TrialContext:
+        """Build the programs, and put all that the trials need on the hosts."""
         lab, run = self._lab, self._run
         points = [trial.point for trial in self._trials]
-        tools = build_tools(lab, points)
         sliced = {point.point_id for point in points if SLICES in point.passes}
         planned = next(run.journal.events("planned")).get("arrangement", lab.arrangement)
         against = {b: a for b, a in rivals(self._plan, planned).items() if b in sliced}
@@ -383,7 +384,8 @@ class TrafficSession:
         for end in self._ends:
             await_nothing_attached(end.host, end.interface)
         if booted:
-            self._context = replace(self._made_context(), alone=self._context.alone)
+            tools = build_tools(self._lab, [trial.point for trial in self._trials])
+            self._context = replace(self._made_context(tools), alone=self._context.alone)
         self._set_block()
         return booted, round(time.monotonic() - began, 3)
 
