@@ -15,6 +15,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -152,7 +153,9 @@ def _offers(table: Table, given: Sequence[str]) -> dict[str, Offer]:
     def values(begun: str) -> Iterator[str]:
         before, comma, last = begun.rpartition(",")
         name, equals, _ = last.partition("=")
-        yield from (f"{before}{comma}{word}" for word in _assigned(factors, name if equals else None))
+        of_run = _values_in(given, name) if equals else []
+        there = factors | {name: of_run} if of_run else factors
+        yield from (f"{before}{comma}{word}" for word in _assigned(there, name if equals else None))
 
     return {
         "run": _runs,
@@ -164,6 +167,7 @@ def _offers(table: Table, given: Sequence[str]) -> dict[str, Offer]:
         "labs": _each(lambda _: _labs(table)),
         "kernel": lambda _: _kernels(table),
         "tag": lambda _: _tags(),
+        "venue": lambda _: iter(table["venues"]),
         "figure": lambda _: iter(table["figures"].get(_kind_of(given), ())),
         "factor": lambda _: iter(factors),
         "factors": _each(lambda _: iter(factors)),
@@ -229,16 +233,45 @@ def _tags() -> Iterator[str]:
 
 def _kind_of(given: Sequence[str]) -> str:
     """Return the kind of the run that was named before."""
-    for run in given:
-        if os.path.exists(f"{run}/search.json"):
-            return "search"
-        try:
-            with open(f"{run}/plan.yaml", errors="replace") as plan:
-                study = next((line.split()[1] for line in plan if line.startswith("study: ")), None)
-        except OSError:
-            continue
-        return study or "traffic"
-    return "traffic"
+    if any(os.path.exists(f"{_run_named(run)}/search.json") for run in given):
+        return "search"
+    study = re.search(r"^study: (\S+)", _plan_of(given), re.MULTILINE)
+    return study[1] if study else "traffic"
+
+
+def _values_in(given: Sequence[str], factor: str) -> list[str]:
+    """Return the values of a factor in the run that was named before; none if its plan does not list them."""
+    if not (text := _plan_of(given)):
+        return []
+    yaml = importlib.import_module("yaml")
+    with suppress(yaml.YAMLError, AttributeError):
+        plan = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        parts = [block.get(part) or {} for block in plan.get("blocks", ()) for part in ("points", "traffic")]
+        listed = [value for part in parts for value in part.get(factor) or ()]
+        return [str(value) for value in listed if isinstance(value, str | int)]
+    return []
+
+
+def _plan_of(given: Sequence[str]) -> str:
+    """Return the plan of the first run among these words; empty without one."""
+    for word in given:
+        with suppress(OSError), open(f"{_run_named(word)}/plan.yaml", errors="replace") as plan:
+            return plan.read()
+    return ""
+
+
+def _run_named(word: str) -> str:
+    """Return a run's folder; for ``latest``, as `xdplab.run.listing.run_named` does, the last that this user began."""
+    if word != "latest" or os.path.exists(word):
+        return word
+    mine = [path for path in glob.glob("results/*/journal.jsonl") if os.stat(path).st_uid == os.geteuid()]
+    return os.path.dirname(max(mine, key=_begun, default=""))
+
+
+def _begun(journal: str) -> float:
+    with suppress(OSError, ValueError, LookupError, TypeError), open(journal, errors="replace") as file:
+        return float(json.loads(file.readline())["time"])
+    return 0.0
 
 
 def _cache(part: str) -> str:
@@ -249,13 +282,10 @@ def _cache(part: str) -> str:
 def table() -> Table:
     """Return the words of the commands, from the cache if they were made from this code."""
     place, code = f"{os.environ.get('XDPLAB_CACHE') or _cache('')}/completion.json", newest(os.path.dirname(__file__))
-    try:
-        with open(place) as file:
-            kept: Table = json.load(file)
+    with suppress(OSError, ValueError, LookupError, TypeError), open(place) as file:
+        kept: Table = json.load(file)
         if kept["code"] == code:
             return kept
-    except (OSError, ValueError, LookupError, TypeError):
-        pass
     made: Table = importlib.import_module("xdplab.cli.words").table() | {"code": code}
     importlib.import_module("xdplab.cli.words").keep(place, made)
     return made

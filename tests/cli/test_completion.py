@@ -54,6 +54,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("run quick --labs netns,um", {"netns,uml"}),
         ("figures results/sample --only thr", {"throughput"}),
         ("figures results/sample --style=sl", {"--style=slides"}),
+        ("figures results/sample --where load=", {"load=max", "load=20kpps"}),
+        ("figures latest --where mode=native,accesses=4", {"mode=native,accesses=400"}),
+        ("figures results/sample --where program=", set()),
+        ("figures results/sample --width a", {"acm", "a4"}),
+        ("figures results/sample --height ", set()),
+        ("cost --kernel 6.1", {"6.1", "6.12"}),
+        ("cost --kernel ol", set()),
+        ("cost old", {"old.bpf.c"}),
+        ("study verifier --kernel 5", {"5.10"}),
         ("run quick --only mode=na", {"mode=native"}),
         ("run quick --only queues=1,mode=gen", {"queues=1,mode=generic"}),
         ("run quick --only queues=1,frame_by", {"queues=1,frame_bytes="}),
@@ -74,6 +83,7 @@ def test_a_study_has_its_own_figures_and_a_lab_its_names(words: completion.Table
     figures = completion.candidates(["figures", "load", "--only", ""], words)
     assert figures
     assert "throughput" not in figures
+    assert completion.candidates(["figures", "load", "--where", "mode="], words)
     assert {"netns", *(f"vm:{kernel}" for kernel in KNOWN)} <= set(completion.candidates(["lab", "up", ""], words))
 
 

@@ -135,7 +135,7 @@ drawing_options = options_as(
         "--only", "names", multiple=True, metavar="FIGURE", help="This figure; repeatable (default: all that apply)."
     ),
     click.option("--style", type=click.Choice(sorted(STYLES)), help="Sizes of type and lines, by where it will stand."),
-    click.option("--width", metavar="LENGTH", help=f"3.3in, 84mm, 241pt, or {', '.join(VENUES)}."),
+    click.option("--width", metavar="LENGTH|VENUE", help=f"3.3in, 84mm, 241pt, or {', '.join(VENUES)}."),
     click.option("--height", metavar="LENGTH", help="By default, what the panels need."),
     click.option("--hue", metavar="FACTOR", help="The factor that is shown by colours."),
     click.option("--panel", metavar="FACTOR,FACTOR", help="The factors of panels: one, or those of rows and columns."),

@@ -16,6 +16,7 @@ from xdplab.cli.common import RunPath
 from xdplab.cli.kernels import tested_kernels
 from xdplab.errors import ResultsError
 from xdplab.figures.catalogue import CATALOGUE
+from xdplab.figures.styles import VENUES
 from xdplab.plan.factors import FACTORS
 from xdplab.programs.spec import WORKLOADS
 from xdplab.resources import shipped
@@ -23,8 +24,10 @@ from xdplab.run.disk import write_whole
 from xdplab.studies.kinds import MODULES
 
 KINDS = {
-    "PLAN": "plan", "A": "program", "B": "program", "WORKLOAD|FILE": "program", "NAME": "lab", "A,B,…": "labs",
-    "LAB,LAB": "labs", "KERNEL": "kernel", "[KERNEL]…": "kernel", "TAG": "tag", "FIGURE": "figure",
+    "PLAN": "plan", "A": "program", "B": "program", "WORKLOAD|FILE": "program", "PROGRAM…": "program",
+    "NAME": "lab", "A,B,…": "labs",
+    "LAB,LAB": "labs", "KERNEL": "kernel", "[KERNEL]…": "kernel", "VERSION": "kernel", "host|VERSION|FILE": "kernel",
+    "TAG": "tag", "FIGURE": "figure", "LENGTH|VENUE": "venue",
     "FACTOR": "factor", "FACTOR,…": "factors", "FACTOR,FACTOR": "factors", "FACTOR=VALUE,…": "values", "RUN": "run",
 }  # fmt: skip
 """What a word is, by what stands for it in the help."""
@@ -41,6 +44,7 @@ def table() -> dict[str, Any]:
         "plans": sorted(path.stem for path in shipped("plans").glob("*.yaml")),
         "workloads": list(WORKLOADS),
         "labs": ["netns", "uml"],
+        "venues": list(VENUES),
         "kernels": list(tested_kernels()),
     }
 

@@ -21,7 +21,7 @@ class CostRequest(StudyRequest):
     repetitions: int = 1
     programs: tuple[str, ...] = ()
     kernels: tuple[str, ...] = option(
-        (KERNEL,), "Kernel of the guest, such as 5.10 or 6.1; several are compared.", "--kernel"
+        (KERNEL,), "Kernel of the guest, such as 5.10 or 6.1; several are compared.", "--kernel", metavar="VERSION"
     )
     modes: tuple[str, ...] = option(("native",), "How the program runs.", "--mode", choices=MODES)
     frame_bytes: tuple[int, ...] = option((64,), "Sizes of frames, with FCS.", listed=True, metavar="N,…")
