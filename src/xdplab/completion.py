@@ -168,6 +168,7 @@ def _offers(table: Table, given: Sequence[str]) -> dict[str, Offer]:
         "kernel": lambda _: _kernels(table),
         "tag": lambda _: _tags(),
         "venue": lambda _: iter(table["venues"]),
+        "formats": _each(lambda _: iter(table["formats"])),
         "figure": lambda _: iter(table["figures"].get(_kind_of(given), ())),
         "factor": lambda _: iter(factors),
         "factors": _each(lambda _: iter(factors)),

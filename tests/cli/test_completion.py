@@ -59,6 +59,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("figures results/sample --where program=", set()),
         ("figures results/sample --width a", {"acm", "a4"}),
         ("figures results/sample --height ", set()),
+        ("figures results/sample --format pdf,p", {"pdf,pdf", "pdf,png"}),
         ("cost --kernel 6.1", {"6.1", "6.12"}),
         ("cost --kernel ol", set()),
         ("cost old", {"old.bpf.c"}),

@@ -45,6 +45,7 @@ def test_each_verb_works_or_says_in_one_line_why_not(name: str, tmp_path: Path) 
         "audit": ["audit", name],
         "report": ["report", name, "--out", "page.html"],
         "figures": ["figures", name, "--out", "drawn"],
+        "why": ["figures", name, "--why"],
         "compare": ["compare", name, name],
         "export": ["export", name, "--out", "run.zip"],
         "import": ["import", "bundle", "run.zip", "--out", "got"],
@@ -67,6 +68,8 @@ def test_each_verb_works_or_says_in_one_line_why_not(name: str, tmp_path: Path) 
         assert len(ended[verb][2].strip().splitlines()) == 1
     assert all(out.strip() for verb, (_, out, _) in ended.items() if (name, verb) not in refused), ended
     assert "<strong>Answer.</strong></p><p>" in page
+    assert "?</p>" in page.partition("<strong>Question.</strong> ")[2].partition("\n")[0]
+    assert name not in ("race", "windows") or "Figures that are not there" not in page, "a race lacks none"
     assert [run["run"] for run in listed] == [name]
 
 

@@ -127,13 +127,16 @@ def test_a_pdf_of_a_notebook_has_the_fonts_that_journals_take(tmp_path: Path) ->
 
 
 def test_the_command_takes_what_the_notebook_takes(tmp_path: Path) -> None:
-    chosen = ["--only", "throughput", "--width", "ieee", "--hue", "mode", "--panel", "", "--format", "pdf"]
+    chosen = ["--only", "throughput", "--width", "ieee", "--hue", "mode", "--panel", "", "--format", "pdf,png"]
     where = ["--where", "load=max,mode=native,mode=generic", "--no-caption", "--out", str(tmp_path)]
     drawn = CliRunner().invoke(cli, ["figures", str(SAMPLE), *chosen, *where])
     assert drawn.exit_code == 0, drawn.output
-    assert {path.name for path in tmp_path.iterdir()} == {f"throughput.{end}" for end in ("pdf", "csv", "txt", "tex")}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"throughput.{end}" for end in ("pdf", "png", "csv", "txt", "tex")
+    }
     assert {line.split(",")[4] for line in (tmp_path / "throughput.csv").read_text().splitlines()[1:]} == set(MODES)
-    assert ".tex" in drawn.output, "where the caption is"
+    assert all(f".{end}" in drawn.output for end in ("pdf", "png", "tex")), "what was written"
+    assert ".svg" not in drawn.output
     assert r"AF\_XDP" not in (tmp_path / "throughput.tex").read_text()
 
 

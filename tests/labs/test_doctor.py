@@ -297,6 +297,7 @@ def test_the_answer_comes_first_hosts_share_a_line_and_what_is_right_is_folded()
         Row("tg", "ethtool", "not found", "missing", "apt install ethtool"),
     ]
     first, missing, to_do, both, _, right = listing.listed(checked, "--all").splitlines()
+    assert first.endswith("; 1 warning"), "as many as are listed: both hosts' is one"
     assert ("1 needed thing missing" in first, "ethtool" in missing, "apt install" in to_do) == (True, True, True)
     assert ("dut: AF_XDP on vd0, tg: AF_XDP on vg0" in both, right.startswith("1 ok")) == (True, True)
     assert "BTF" in listing.listed(checked, None)

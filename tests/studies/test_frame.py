@@ -127,7 +127,7 @@ def gather(request: Request) -> Gathered[Word]:
 
 
 WORDS: dict[str, Any] = {
-    "planning": StudyPlanning("words", Request, Word, gather),
+    "planning": StudyPlanning("words", "Which words?", Request, Word, gather),
     "session": lambda plan: Measurer(),
     "table": table,
     "tables": lambda plan, found: {"all": Table("Words", found), "none": Table("None", found.iloc[:0])},

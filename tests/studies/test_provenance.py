@@ -68,7 +68,7 @@ def drawn(found: pd.DataFrame) -> View:
 
 
 STUDY = study_kind(
-    StudyPlanning("naps", StudyRequest, Nap, lambda _: Gathered([Nap(1)])),
+    StudyPlanning("naps", "How long is a nap?", StudyRequest, Nap, lambda _: Gathered([Nap(1)])),
     session=lambda _: Sleeper(),
     table=naps,
     tables=lambda run, table: {},

@@ -122,7 +122,8 @@ def _interrupted(run: Run[Any]) -> str:
 
 
 def _show_results(run: Run[Any]) -> None:
-    """Print the tables and the answer; of a study, whose tables are many, the answer alone."""
+    """Print the tables and the answer; of a study, whose tables are many, the answer alone. How many trials were
+    measured has been told as the last one ended."""
     answer = answers.answer_of(run.directory)
     for table in () if answer.placed else answer.tables.values():
         if len(table["rows"]) > MOST_ROWS:
@@ -131,6 +132,7 @@ def _show_results(run: Run[Any]) -> None:
         screen.print_table(table["rows"], table["title"])
         tell("")
     for line in answer.summary:
-        tell(line)
+        if line != run.state.text:
+            tell(line)
     if run.kind.planning:
         tell(f"tables: `xdplab show {run.directory.path}`")

@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from xdplab.studies.comparing import ComparedRuns
     from xdplab.studies.kind import Run
     from xdplab.studies.traffic import comparison as comparisons
+    from xdplab.studies.traffic import kind as traffic_kind
 else:
     album, pictures = lazy("xdplab.figures.album"), lazy("xdplab.studies.pictures")
     frames = lazy("xdplab.run.frames")
     plain_audit = lazy("xdplab.studies.plain_audit")
     comparisons = lazy("xdplab.studies.traffic.comparison")
+    traffic_kind = lazy("xdplab.studies.traffic.kind")
 
 RUN = click.argument("directory", metavar="RUN", type=RunPath())
 
@@ -102,6 +104,15 @@ def _where(context: click.Context, parameter: click.Parameter, text: str | None)
     return values or None
 
 
+def _formats(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the formats of ``pdf,png``."""
+    names = tuple(name for text in given for name in text.split(","))
+    for name in names:
+        if name not in FORMATS:
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}")
+    return names
+
+
 @dataclass(frozen=True)
 class Drawing:
     """Which figures are drawn, what they show, how large they are, and their files: `xdplab.figures.options.filed`."""
@@ -142,7 +153,14 @@ drawing_options = options_as(
     click.option("--where", metavar="FACTOR=VALUE,…", callback=_where, help="Draw only these trials."),
     click.option("--value", metavar="COLUMN", help="Another column, such as forwarded_l2_bps."),
     click.option("--caption/--no-caption", default=None, help="On the picture (default: not in a paper's styles)."),
-    click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), help="Repeatable (default: all)."),
+    click.option(
+        "--format",
+        "formats",
+        multiple=True,
+        callback=_formats,
+        metavar="FORMAT,…",
+        help=f"Of the pictures (default: {','.join(FORMATS)}).",
+    ),
     click.option("--out", type=PATH, help="Folder (default: RUN/figures)."),
     click.option("--gallery", is_flag=True, help="Draw every style, and a page with them all (OUT/gallery.html)."),
     click.option("--why", is_flag=True, help="Draw nothing: say what is missing for the others."),
@@ -187,8 +205,8 @@ def figures(
     drawn = run.draw_figures(drawing.names, **drawing.options)
     if as_json:
         print_json({"run": run.directory.name, "figures": figure_facts(drawn)})
-    elif not drawn and not drawing.why:
-        tell(f"no figure: a run of kind {run.kind.name} is drawn in none; `xdplab show {directory}` has its tables")
+    elif not drawn and (drawing.why or not run.figure_names):
+        tell(_why_none(run))
     absent = [one for one in drawn if not one.files and (drawing.names or drawing.why)]
     for line in () if as_json else pictures.lines([one for one in drawn if one not in absent], directory):
         tell(line)
@@ -197,6 +215,16 @@ def figures(
             tell(pictures.line(one))
     elif absent:
         raise FigureError("; ".join(map(pictures.line, absent)))
+
+
+def _why_none(run: Run[Any]) -> str:
+    """Return why there is nothing to draw, or no figure that lacks anything."""
+    if not run.figure_names:
+        where = f"`xdplab show {run.directory.path}` has its tables"
+        return f"no figure: a run of kind {run.kind.name} is drawn in none; {where}"
+    if traffic_kind.is_race(run):
+        return "a race has one point a side: figures over several points are of a plan, `xdplab run PLAN`"
+    return "no figure lacks what it needs"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from xdplab.cli.common import RunPath
 from xdplab.cli.kernels import tested_kernels
 from xdplab.errors import ResultsError
 from xdplab.figures.catalogue import CATALOGUE
-from xdplab.figures.styles import VENUES
+from xdplab.figures.styles import FORMATS, VENUES
 from xdplab.plan.factors import FACTORS
 from xdplab.programs.spec import WORKLOADS
 from xdplab.resources import shipped
@@ -27,7 +27,7 @@ KINDS = {
     "PLAN": "plan", "A": "program", "B": "program", "WORKLOAD|FILE": "program", "PROGRAM…": "program",
     "NAME": "lab", "A,B,…": "labs",
     "LAB,LAB": "labs", "KERNEL": "kernel", "[KERNEL]…": "kernel", "VERSION": "kernel", "host|VERSION|FILE": "kernel",
-    "TAG": "tag", "FIGURE": "figure", "LENGTH|VENUE": "venue",
+    "TAG": "tag", "FIGURE": "figure", "LENGTH|VENUE": "venue", "FORMAT,…": "formats",
     "FACTOR": "factor", "FACTOR,…": "factors", "FACTOR,FACTOR": "factors", "FACTOR=VALUE,…": "values", "RUN": "run",
 }  # fmt: skip
 """What a word is, by what stands for it in the help."""
@@ -45,6 +45,7 @@ def table() -> dict[str, Any]:
         "workloads": list(WORKLOADS),
         "labs": ["netns", "uml"],
         "venues": list(VENUES),
+        "formats": list(FORMATS),
         "kernels": list(tested_kernels()),
     }
 

@@ -9,15 +9,16 @@ from xdplab.text import many
 
 
 def headline(rows: Sequence[Row]) -> str:
-    """Return the answer in one line: whether anything needed is missing, and how many warnings there are."""
-    missing, warnings = (_count(rows, verdict) for verdict in ("missing", "warn"))
+    """Return the answer in one line: whether anything needed is missing, and how many `problems` are warnings."""
+    listed_problems = [verdict for verdict, *_ in problems(rows)]
+    missing, warnings = listed_problems.count("missing"), listed_problems.count("warn")
     needed = f"{many(missing, 'needed thing')} missing" if missing else "nothing that is needed is missing"
     return f"{needed}; {many(warnings, 'warning')}" if warnings else needed
 
 
 def folded(rows: Sequence[Row], how: str) -> str:
     """Return the one line that stands for the checks without a problem; ``how`` says how to see them."""
-    return f"{_count(rows, 'ok')} ok ({how})"
+    return f"{sum(row.verdict == 'ok' for row in rows)} ok ({how})"
 
 
 def problems(rows: Sequence[Row]) -> list[tuple[Verdict, str, str, str]]:
@@ -40,7 +41,3 @@ def listed(rows: Sequence[Row], how: str | None) -> str:
              for verdict, names, finding, remedy in problems(rows)]  # fmt: skip
     right = [f"ok       {row.host}: {row.check}: {row.found}" for row in rows if row.verdict == "ok"]
     return "\n".join([headline(rows), *shown, *(right if how is None else [folded(rows, how)])])
-
-
-def _count(rows: Sequence[Row], verdict: str) -> int:
-    return sum(row.verdict == verdict for row in rows)

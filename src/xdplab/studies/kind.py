@@ -59,6 +59,9 @@ class Planning(Protocol):
     def smallest(self) -> Callable[[Any], Any]:
         """Makes a request as small as still shows everything: a minute or two."""
 
+    @property
+    def question(self) -> str: ...
+
     def request_of(self, values: Mapping[str, Any], where: str = "") -> Any:
         """Return the request with these fields. Raises PlanError for a name that is none."""
 

@@ -15,6 +15,7 @@ from xdplab.figures.factors import FigureChoice
 from xdplab.figures.marks import View
 from xdplab.figures.options import FigureFiles, filed, taken
 from xdplab.figures.save import save
+from xdplab.figures.styles import FORMATS
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.studies import environment
@@ -81,13 +82,10 @@ def _require_none(choice: FigureChoice, run: Run[Any]) -> None:
         )
 
 
-BESIDE = "beside each: its caption (.txt, and .tex for LaTeX) and its marks (.csv)"
-
-
 def lines(drawn: Sequence[Drawn], run: Path) -> list[str]:
     """Return a line per figure: where it is, or why it cannot be drawn; those that lack data are one line together."""
     lines = [line(one) for one in drawn if one.files]
-    lines += [BESIDE] * bool(lines)
+    lines += [_beside(*one.files) for one in drawn if one.files][:1]
     lines += [line(one) for one in drawn if not (one.files or one.lacking)]
     lacking = [one for one in drawn if one.lacking]
     if lacking:
@@ -100,8 +98,19 @@ def line(drawn: Drawn) -> str:
     """Return which file to look at, or why there is no figure."""
     if not drawn.files:
         return f"no figure {drawn.stem}: {drawn.reason}"
-    best = next((file for file in drawn.files if file.suffix == ".png"), drawn.files[0])
-    return f"figure {drawn.stem}{f', {drawn.text}' * bool(drawn.text)}: {best}"
+    return f"figure {drawn.stem}{f', {drawn.text}' * bool(drawn.text)}: {_best(drawn.files)}"
+
+
+def _best(files: Sequence[Path]) -> Path:
+    return next((file for file in files if file.suffix == ".png"), files[0])
+
+
+def _beside(*files: Path) -> str:
+    """Return what was written of each figure besides the file that its line names."""
+    ends = {file.suffix.removeprefix(".") for file in files if file != _best(files)}
+    others = [f".{name}" for name in FORMATS if name in ends]
+    captions = "its caption (.txt, and .tex for LaTeX) and its marks (.csv)"
+    return f"beside each: {', '.join([*others, captions])}"
 
 
 def draw_views(

@@ -169,6 +169,8 @@ class StudyPlanning(Generic[R, P]):
     """
 
     study: str
+    question: str
+    """What the study answers, as a person asks it."""
     request: type[R]
     point: type[P]
     gather: Callable[[R], Gathered[P]]

@@ -156,14 +156,14 @@ def question(run: Run[Any], rows: pd.DataFrame) -> str:
     """Return the question: the run's note if it has one, else what its plan varies."""
     if note := note_of(run.directory.path):
         return note
-    if run.kind.planning or rows.empty:
-        return f"What does study {run.kind.name} measure here?"
+    if run.kind.planning:
+        return run.kind.planning.question
     if run.kind.name == "search":
         return "Which load do these points carry without loss, and with little?"
     if is_race(run):
         a, b = race.race_names(run.directory)
         return f"Which is faster, {a} or {b}?"
-    names = [name.replace("_", " ") for name in varying(rows)]
+    names = [] if rows.empty else [name.replace("_", " ") for name in varying(rows)]
     if not names:
         return "How fast are these frames forwarded?"
     return f"How does forwarding depend on {', '.join(names)}?"

@@ -12,7 +12,9 @@ from xdplab.studies.points import StudyPlanning
 from xdplab.studies.study_kind import study_kind
 
 STUDY = study_kind(
-    StudyPlanning("cost", CostRequest, CostPoint, gather, smallest),
+    StudyPlanning(
+        "cost", "How many instructions does a packet cost, and where?", CostRequest, CostPoint, gather, smallest
+    ),
     session=CostStudy,
     table=table_of,
     tables=tables_of,

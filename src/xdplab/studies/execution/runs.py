@@ -69,7 +69,14 @@ def _gathered(
 
 
 STUDY = study_kind(
-    StudyPlanning("execution", ExecutionRequest, ExecutionPoint, gather, smallest),
+    StudyPlanning(
+        "execution",
+        "What does BPF cost, beside the same code as a kernel module and in user space?",
+        ExecutionRequest,
+        ExecutionPoint,
+        gather,
+        smallest,
+    ),
     session=ExecutionStudy,
     table=table_of,
     tables=lambda _plan, table: tables_of(table),

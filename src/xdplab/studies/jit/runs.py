@@ -96,7 +96,7 @@ def _cache_dir() -> Path:
 
 
 STUDY = study_kind(
-    StudyPlanning("jit", JitRequest, JitPoint, _gather, smallest),
+    StudyPlanning("jit", "What does BPF cost, interpreted and compiled?", JitRequest, JitPoint, _gather, smallest),
     session=_session,
     table=table_of,
     tables=lambda _plan, table: summaries.tables_of(table),

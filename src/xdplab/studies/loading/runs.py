@@ -10,7 +10,14 @@ from xdplab.studies.points import StudyPlanning
 from xdplab.studies.study_kind import study_kind
 
 STUDY = study_kind(
-    StudyPlanning("loading", LoadingRequest, LoadingPoint, gather, smallest),
+    StudyPlanning(
+        "loading",
+        "What does it cost to load BPF, beside the same code as a module?",
+        LoadingRequest,
+        LoadingPoint,
+        gather,
+        smallest,
+    ),
     session=LoadingStudy,
     table=table_of,
     tables=tables_of,

@@ -8,7 +8,14 @@ from xdplab.studies.points import StudyPlanning
 from xdplab.studies.study_kind import study_kind
 
 STUDY = study_kind(
-    StudyPlanning("offload", OffloadRequest, OffloadPoint, gather, smallest),
+    StudyPlanning(
+        "offload",
+        "What does a card that offloads XDP accept, and what does it refuse?",
+        OffloadRequest,
+        OffloadPoint,
+        gather,
+        smallest,
+    ),
     session=lambda _plan: OffloadStudy(),
     table=table_of,
     tables=tables_of,

@@ -27,10 +27,11 @@ def names(run: Run[Any]) -> list[str]:
 
 
 def draw(run: Run[Any], names: Sequence[str], **options: Any) -> list[Drawn]:
-    """Draw all figures that apply (or ``names``)."""
+    """Draw all figures that apply (or ``names``). A race has one point a side: figures over points are none of its."""
     choice, output = filed(options, run.directory.figures)
     trials = run.rows() if choice.where else run.rows(read_narrowed)  # any column may choose
-    return draw_all(_in_order(run, trials), output, names, choice)
+    drawn = draw_all(_in_order(run, trials), output, names, choice)
+    return drawn if names or not is_race(run) else [one for one in drawn if not one.lacking]
 
 
 def figure(run: Run[Any], name: str | None, **options: Any) -> Any:

@@ -143,7 +143,9 @@ def not_measured_of(plan: VerifierPlan) -> Counter[str]:
 
 
 STUDY = study_kind(
-    StudyPlanning("verifier", VerifierRequest, VerifierPoint, gather, smallest),
+    StudyPlanning(
+        "verifier", "What time and memory does the verifier take?", VerifierRequest, VerifierPoint, gather, smallest
+    ),
     session=session,
     table=_table,
     tables=_tables,
