@@ -154,8 +154,8 @@ def _offers(table: Table, given: Sequence[str]) -> dict[str, Offer]:
         before, comma, last = begun.rpartition(",")
         name, equals, _ = last.partition("=")
         of_run = _values_in(given, name) if equals else []
-        there = factors | {name: of_run} if of_run else factors
-        yield from (f"{before}{comma}{word}" for word in _assigned(there, name if equals else None))
+        by_factor = factors | {name: of_run} if of_run else factors
+        yield from (f"{before}{comma}{word}" for word in _assigned(by_factor, name if equals else None))
 
     return {
         "run": _runs,
