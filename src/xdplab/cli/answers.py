@@ -124,6 +124,46 @@ class MeasuredRun(Shown):
     figures: list[DrawnFigure]
 
 
+class CountChange(BaseModel):
+    """What a line, a function or a total takes per packet, in instructions."""
+
+    model_config = EXACT
+    name: str
+    old: float
+    new: float
+    difference: float
+
+
+class CostChange(BaseModel):
+    """What changed of one packet. ``made_otherwise``: what differs besides the program; ``inexact``: not judged."""
+
+    model_config = EXACT
+    program: str
+    against: str
+    traffic: dict[str, str]
+    made_otherwise: list[str]
+    inexact: list[str]
+    totals: list[CountChange]
+    lines: list[CountChange]
+    functions: list[CountChange]
+
+
+class CostsAgainst(BaseModel):
+    """What the gate says: a total grows by more than ``tolerance`` instructions, none does, or nothing compares."""
+
+    model_config = EXACT
+    baseline: str
+    tolerance: float
+    verdict: Literal["no more", "more", "not comparable"]
+    differences: list[CostChange]
+
+
+class CountedRun(MeasuredRun):
+    """The run that was counted, and what `--against` found; null without it, or if a program has no cost."""
+
+    against: CostsAgainst | None
+
+
 class RaceOutcome(BaseModel):
     """A race: the ratio of the rates B/A with its 95 % interval, and ``more``, what B takes more of per packet."""
 
@@ -205,7 +245,8 @@ class Tested(BaseModel):
 ANSWERS: dict[str, Any] = {
     "status": RunStatus,
     "plan": Planned,
-    **dict.fromkeys(("run", "resume", "search", "study", "cost"), MeasuredRun),
+    **dict.fromkeys(("run", "resume", "search", "study"), MeasuredRun),
+    "cost": CountedRun,
     "race": RaceOutcome,
     "show": Shown,
     "figures": Figures,

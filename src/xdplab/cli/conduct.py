@@ -57,33 +57,25 @@ Measure = Callable[["Observer"], "RunState"]
 
 def conduct_study(kind: Kind[Any], request: Callable[[], Any], choices: StudyRun) -> tuple[Run[Any], int]:
     """Start the requested run of a study, or continue ``choices.resume``; return it with the exit code."""
+    run, measure = study_run(kind, request, choices)
+    return run, conduct(run, measure, new=choices.resume is None, figures=choices.figures, as_json=choices.as_json)
+
+
+def study_run(kind: Kind[Any], request: Callable[[], Any], choices: StudyRun) -> tuple[Run[Any], Measure]:
+    """Return the requested run of a study, or ``choices.resume``, and what measures it. Raises ResultsError."""
     old, where = choices.resume, kinds.Where(labs=choices.labs)
     if old is None:
         run = kind.start(request(), choices.out, choices.name)
     elif (run := openable.open_run(old)).kind.name != kind.name:
         raise ResultsError(f"{old} is not a run of study {kind.name}", remedy="its plan.yaml names its study")
-    measure: Measure = lambda seen: run.measure(seen, where)  # noqa: E731
-    return run, conduct(run, measure, new=old is None, figures=choices.figures, as_json=choices.as_json)
+    return run, lambda seen: run.measure(seen, where)
 
 
 def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool = True, as_json: bool = False) -> int:
-    """Measure the missing trials of a run of any kind and show its results; return the exit code (`exit_code`).
-
-    A ``new`` run is removed if an error ends it before its first trial.
-    """
-    with rundir.discarded_if_nothing_began(run.directory) if new else nullcontext():
-        if not as_json:
-            tell(f"{'searching' if run.kind.name == 'search' else 'measuring'} into {run.directory.path}")
-        if run.state.owed:
-            try:
-                measure(progress.silent() if as_json else progress.observer_for(screen.console()))
-            except KeyboardInterrupt:
-                tell(_interrupted(run), err=as_json)
-                raise
-        else:
-            run.complete()
+    """Measure the missing trials of a run of any kind and show its results; return the exit code (`exit_code`)."""
+    measure_missing(run, measure, new=new, as_json=as_json)
     if not as_json:
-        _show_results(run)
+        show_results(run)
     code, drawn = exit_code(run), []
     if figures and code != NOTHING_VALID:
         with step("drawing the figures"):
@@ -95,6 +87,21 @@ def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool 
     else:
         tell(f"one page for a colleague: `xdplab report {run.directory.path}`")
     return code
+
+
+def measure_missing(run: Run[Any], measure: Measure, *, new: bool, as_json: bool) -> None:
+    """Measure the missing trials of a run. A ``new`` one is removed if an error ends it before its first trial."""
+    with rundir.discarded_if_nothing_began(run.directory) if new else nullcontext():
+        if not as_json:
+            tell(f"{'searching' if run.kind.name == 'search' else 'measuring'} into {run.directory.path}")
+        if run.state.owed:
+            try:
+                measure(progress.silent() if as_json else progress.observer_for(screen.console()))
+            except KeyboardInterrupt:
+                tell(_interrupted(run), err=as_json)
+                raise
+        else:
+            run.complete()
 
 
 def exit_code(run: Run[Any]) -> int:
@@ -121,7 +128,7 @@ def _interrupted(run: Run[Any]) -> str:
     return f"interrupted; {kept}: `xdplab resume {run.directory.path}` continues"
 
 
-def _show_results(run: Run[Any]) -> None:
+def show_results(run: Run[Any]) -> None:
     """Print the tables and the answer; of a study, whose tables are many, the answer alone. How many trials were
     measured has been told as the last one ended."""
     answer = answers.answer_of(run.directory)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import show_frame, tell
-from xdplab.cli.conduct import conduct_study
+from xdplab.cli.common import print_json, show_frame, tell
+from xdplab.cli.conduct import exit_code, measure_missing, show_results, study_run
+from xdplab.cli.facts import results_facts
 from xdplab.cli.options import PATH, StudyRun, options_as, study_run_options
 from xdplab.cli.study import request_options, requested
 from xdplab.cli.user_program import ProgramSettings, user_program_options
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
     from xdplab.studies import kinds as openable
     from xdplab.studies.cost import gate, stacks
     from xdplab.studies.cost.gate import Case
+    from xdplab.studies.kind import Run
 else:
     progress = lazy("xdplab.run.progress")
     gate, stacks = lazy("xdplab.studies.cost.gate"), lazy("xdplab.studies.cost.stacks")
     kinds, openable = lazy("xdplab.studies.kind"), lazy("xdplab.studies.kinds")
 
-DIFFERS, OTHERWISE = 1, 2
+DIFFERS = 1
+EXIT_CODES = {"no more": 0, "more": DIFFERS, "not comparable": 2}
 _COMMIT = "git:"
 
 
@@ -74,24 +77,31 @@ def cost(
     is a gate. Exit codes: 0 it costs no more, 1 it costs more, 2 compiler, kernel or what became of the frames differ
     from the baseline's; others: nothing was compared.
     """
-    kind = openable.kind_named("cost")
     chosen |= {"programs": words, "settings": _settings(programs)}
     request = requested(CostRequest, chosen, smallest)
     old = None if baseline.against is None else _cases_in(baseline.against, request)
-    run, code = conduct_study(kind, lambda: request, replace(choices, figures=False))
+    run, measure = study_run(openable.kind_named("cost"), lambda: request, choices)
+    measure_missing(run, measure, new=choices.resume is None, as_json=choices.as_json)
+    code = exit_code(run)
+    cases = [] if code else gate.cases_of(run.rows())
+    compared = None if old is None or code else gate.Gate(gate.compared(old, cases), Fraction(baseline.tolerance))
+    for line in [] if compared is None else compared.made_otherwise:
+        tell(f"not comparable: {line}", err=choices.as_json)
+    if choices.as_json:
+        against = None if compared is None else {"baseline": baseline.against, **compared.to_json()}
+        print_json(results_facts(run.directory) | {"figures": [], "against": against})
+    else:
+        show_results(run)
+        _show_tables(run)
+        _show_differences(compared)
     if code:
         return ProgramError.exit_code if code == DIFFERS else code
-    for table in () if choices.as_json else run.tables().values():
-        show_frame(table.frame, title=table.title)
-    cases = gate.cases_of(run.rows())
-    if old is not None:
-        code = _judged(gate.compared(old, cases), Fraction(baseline.tolerance), as_json=choices.as_json)
     if baseline.write is not None:
         gate.write_baseline(cases, baseline.write)
         tell(f"written: {baseline.write}", err=choices.as_json)
     if baseline.stacks is not None:
         tell(f"written: {', '.join(map(str, stacks.write_stacks(run.plan, baseline.stacks)))}", err=choices.as_json)
-    return code
+    return 0 if compared is None else EXIT_CODES[compared.verdict]
 
 
 def instructions_text(words: tuple[str, str], programs: ProgramSettings, mode: str, frame_bytes: int) -> str:
@@ -121,21 +131,26 @@ def _cases(request: CostRequest, results: Path) -> list[Case]:
     return gate.cases_of(run.rows())
 
 
-def _judged(differences: list[gate.CostDifference], tolerance: Fraction, *, as_json: bool) -> int:
-    """Show what changed, unless a script reads; return the exit code."""
-    otherwise = dict.fromkeys(line for one in differences for line in one.made_otherwise)
-    for line in otherwise:
-        tell(f"not comparable: {line}", err=as_json)
-    for one in () if as_json else differences:
+def _show_tables(run: Run[Any]) -> None:
+    """Print the tables of a run; of the lines of several packets, unless --top was given, how they are printed."""
+    tables = run.tables()
+    of_lines = [] if run.plan.request.top else [name for name in tables if name.startswith("lines") and name != "lines"]
+    for name, table in tables.items():
+        if name not in of_lines:
+            show_frame(table.frame, title=table.title)
+    if of_lines:
+        last = f" (to {of_lines[-1]})" * (len(of_lines) > 1)
+        tell(f"source lines of each: `xdplab show {run.directory.path} --table {of_lines[0]}`{last}")
+
+
+def _show_differences(compared: gate.Gate | None) -> None:
+    for one in [] if compared is None else compared.differences:
         tell(f"\n{one.new.name} ({', '.join(one.new.traffic)}) against {one.old.name}:")
         if one.inexact:
             tell(f"not judged, because it holds to a range only: {', '.join(one.inexact)}")
         for frame in (one.totals, one.lines, one.functions):
             if len(frame):
                 show_frame(frame, title="")
-    if otherwise:
-        return OTHERWISE
-    return DIFFERS if any(one.grows(tolerance) for one in differences) else 0
 
 
 def _cases_in(against: str, request: CostRequest) -> list[Case]:

@@ -11,10 +11,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pydantic import TypeAdapter
 from tests.cli.entry import ending_with_output
 from tests.studies.cost.interpreter import interpreted
 
 import xdplab as xl
+from xdplab.cli.answers import ANSWERS
 from xdplab.errors import PlanError
 from xdplab.studies import kinds
 from xdplab.studies.cost.counted import DRIVEN, measurement_in
@@ -99,9 +101,12 @@ def test_a_gate_fails_for_one_more_check_and_passes_again(tmp_path: Path) -> Non
     program.write_text(
         MINE.replace("return XDP_TX;", "if (*(char *)data == 9)\n\t\treturn XDP_DROP;\n\treturn XDP_TX;")
     )
-    code, output, _ = ending_with_output([*argv, "--against", str(baseline)])
+    code, output, _ = ending_with_output([*argv, "--against", str(baseline), "--json"])
     assert code == 1
-    assert "if (*(char *)data == 9)" in output
+    TypeAdapter(ANSWERS["cost"]).validate_json(output, strict=True)
+    (change,) = json.loads(output)["against"]["differences"]
+    assert "if (*(char *)data == 9)" in [line["name"] for line in change["lines"]]
+    assert [total["difference"] > 0 for total in change["totals"]] == [True, True, False, False]
     program.write_text(MINE.replace("count", "renamed").replace("// here", "// there"))
     assert ending_with_output([*argv, "--against", str(baseline)])[0] == 0
 
@@ -143,7 +148,7 @@ def test_an_object_without_debug_information_is_told_by_instruction_the_most_fir
     ("program", "words"),
     [
         ("random.bpf.c", "another path each time"),
-        ("refused.bpf.c", "the kernel refuses"),
+        ("refused.bpf.c", "invalid access to packet"),
     ],
 )
 def test_what_has_no_cost_says_why(program: str, words: str, tmp_path: Path) -> None:

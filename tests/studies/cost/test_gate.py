@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import ResultsError
-from xdplab.studies.cost.gate import Case, CostDifference, compared, read_baseline, write_baseline
+from xdplab.studies.cost.gate import Case, CostDifference, Gate, compared, read_baseline, write_baseline
 
 THIRD = Fraction(169073, 128)
 CASE = Case(
@@ -80,6 +80,15 @@ def test_another_compiler_or_kernel_is_told() -> None:
     other = replace(CASE, made_with={**CASE.made_with, "compiler": "clang 19"})
     (difference,) = compared([CASE], [other])
     assert difference.made_otherwise == ["compiler: was clang 14, is clang 19"]
+
+
+@pytest.mark.parametrize("name", [CASE.name, "new.bpf.c"])
+def test_a_baseline_of_another_kernel_is_compared_and_told(name: str) -> None:
+    made_with = {**CASE.made_with, "kernel_release": "6.1.9"}
+    other = replace(CASE, name=name, traffic=("6.1", *CASE.traffic[1:]), made_with=made_with)
+    gate = Gate(compared([CASE], [other, replace(CASE, name=name)]), Fraction(0))
+    assert gate.made_otherwise == ["kernel_release: was 6.12.1, is 6.1.9"]
+    assert gate.verdict == "not comparable"
 
 
 def test_a_program_that_drops_what_it_sent_back_is_told() -> None:

@@ -7,6 +7,7 @@ import lzma
 from pathlib import Path
 
 from xdplab.errors import UnsupportedError
+from xdplab.formats.tool_error import message_of
 from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, error_class
 from xdplab.run.rundir import read_json
 from xdplab.studies.cost.counts import Cost, Measurement, cost_of
@@ -36,5 +37,5 @@ def messages_of(text: str) -> list[Message]:
     messages: list[Message] = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     for message in messages:
         if message.get("type") == "error":
-            raise error_class(message, _REFUSALS)(str(message["message"]))
+            raise error_class(message, _REFUSALS)(message_of(message))
     return messages

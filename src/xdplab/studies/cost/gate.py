@@ -56,6 +56,11 @@ class CostDifference:
         pairs = ((name, self.old.made_with[name], self.new.made_with[name]) for name in _MADE_WITH)
         return [f"{name}: was {old}, is {new}" for name, old, new in pairs if old != new]
 
+    @property
+    def changed(self) -> bool:
+        """Tell whether a total that both have exactly is another one."""
+        return any(old != new for _, old, new in self._total_rows())
+
     def grows(self, tolerance: Fraction) -> bool:
         """Tell whether a total that both have exactly grows by more than ``tolerance`` instructions."""
         both = self.old.totals.keys() & self.new.totals.keys()
@@ -85,34 +90,82 @@ class CostDifference:
         line = max(changes, key=lambda one: sign * changes[one], default=None)
         return text if line is None else f"{text}; {changes[line]:+g} at `{line}`"
 
+    def _total_rows(self) -> list[Change]:
+        return [(name, self.old.totals[name], self.new.totals[name]) for name in TOTALS if name not in self.inexact]
+
+    def _function_rows(self) -> list[Change]:
+        return [] if self.inexact else _changes(self.old.functions, self.new.functions)
+
     @property
     def totals(self) -> pd.DataFrame:
         """Return old, new and difference of each total that both have."""
-        old, new = (
-            {name: one.totals[name] for name in TOTALS if name not in self.inexact} for one in (self.old, self.new)
-        )
-        return _frame("instructions", old, new, every=True)
+        return _frame("instructions", self._total_rows())
 
     @property
     def lines(self) -> pd.DataFrame:
         """Return the lines that changed, with what they call, the largest difference first."""
-        return _frame("line", self.old.lines, self.new.lines)
+        return _frame("line", _changes(self.old.lines, self.new.lines))
 
     @property
     def functions(self) -> pd.DataFrame:
         """Return the functions that changed, each without what it calls, the largest difference first; none if the
         whole is inexact."""
-        if self.inexact:
-            return _frame("function", {}, {})
-        return _frame("function", self.old.functions, self.new.functions)
+        return _frame("function", self._function_rows())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, for a script: instructions per packet."""
+        return {
+            "program": self.new.name,
+            "against": self.old.name,
+            "traffic": dict(zip(_TRAFFIC, self.new.traffic, strict=True)),
+            "made_otherwise": self.made_otherwise,
+            "inexact": self.inexact,
+            "totals": _facts(self._total_rows()),
+            "lines": _facts(_changes(self.old.lines, self.new.lines)),
+            "functions": _facts(self._function_rows()),
+        }
 
 
-def _frame(name: str, old: Counts, new: Counts, *, every: bool = False) -> pd.DataFrame:
+@dataclass(frozen=True)
+class Gate:
+    """What the gate says of a baseline and today; growth up to ``tolerance`` instructions is let through."""
+
+    differences: list[CostDifference]
+    tolerance: Fraction
+
+    @property
+    def made_otherwise(self) -> list[str]:
+        return list(dict.fromkeys(line for one in self.differences for line in one.made_otherwise))
+
+    @property
+    def verdict(self) -> str:
+        """``no more``, ``more`` or ``not comparable``."""
+        if self.made_otherwise:
+            return "not comparable"
+        return "more" if any(one.grows(self.tolerance) for one in self.differences) else "no more"
+
+    def to_json(self) -> dict[str, Any]:
+        differences = [one.to_json() for one in self.differences]
+        return {"tolerance": float(self.tolerance), "verdict": self.verdict, "differences": differences}
+
+
+Change = tuple[str, Fraction, Fraction]
+"""A name, what was counted of it before, and what now."""
+
+
+def _changes(old: Counts, new: Counts) -> list[Change]:
+    """Return what changed, the largest difference first."""
     rows = [(key, old.get(key, Fraction()), new.get(key, Fraction())) for key in dict.fromkeys((*old, *new))]
-    if not every:
-        rows = sorted((row for row in rows if row[1] != row[2]), key=lambda row: -abs(row[2] - row[1]))
+    return sorted((row for row in rows if row[1] != row[2]), key=lambda row: -abs(row[2] - row[1]))
+
+
+def _frame(name: str, rows: list[Change]) -> pd.DataFrame:
     shown = [(f"{float(a):.3f}", f"{float(b):.3f}", f"{float(b - a):+.3f}", key) for key, a, b in rows]
     return pd.DataFrame(shown, columns=["old", "new", "difference", name])
+
+
+def _facts(rows: list[Change]) -> list[dict[str, Any]]:
+    return [{"name": key, "old": float(a), "new": float(b), "difference": float(b - a)} for key, a, b in rows]
 
 
 def cases_of(table: pd.DataFrame) -> list[Case]:
@@ -161,23 +214,29 @@ def compared(old: list[Case], new: list[Case]) -> list[CostDifference]:
     """Return a difference for each case of ``new``.
 
     A case is compared with the one of the same program, or with the only program of the baseline, in the same traffic;
-    programs of one name in their order.
+    programs of one name in their order. Where the baseline has it of other kernels only, with the first of these.
     Raises ResultsError for one that the baseline lacks.
     """
-    programs, left = {case.name for case in old}, [*old]
-    differences: list[CostDifference] = []
-    for case in new:
-        same = [one for one in left if one.traffic == case.traffic and (one.name == case.name or len(programs) == 1)]
-        if not same:
-            names = "; ".join(f"{one.name} ({', '.join(one.traffic)})" for one in old)
-            raise ResultsError(
-                f"the baseline lacks {case.name} ({', '.join(case.traffic)}); it has {names}",
-                remedy="write it anew: `--write FILE`",
-            )
-        differences.append(CostDifference(same[0], case))
-        if same[0].name == case.name:
-            left.remove(same[0])
-    return differences
+    left = [*old]
+    return [CostDifference(_taken(left, old, case), case) for case in new]
+
+
+def _taken(left: list[Case], old: list[Case], case: Case) -> Case:
+    """Return the case of a baseline to compare with; of what is ``left`` of it, one of the same name is taken away."""
+    is_only = len({one.name for one in old}) == 1
+    named = [one for one in old if one.name == case.name or is_only]
+    if same := next((one for one in left if one in named and one.traffic == case.traffic), None):
+        if same.name == case.name:
+            left.remove(same)
+        return same
+    elsewhere = [one for one in named if one.traffic[1:] == case.traffic[1:]]
+    if elsewhere and all(one.traffic != case.traffic for one in elsewhere):
+        return elsewhere[0]
+    names = "; ".join(f"{one.name} ({', '.join(one.traffic)})" for one in old)
+    raise ResultsError(
+        f"the baseline lacks {case.name} ({', '.join(case.traffic)}); it has {names}",
+        remedy="write it anew: `--write FILE`",
+    )
 
 
 def write_baseline(cases: list[Case], path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -14,22 +14,26 @@ from xdplab.studies.points import StudyPlan
 from xdplab.studies.sentences import sentence
 
 _MOST = 3
+_UNITS = {"frame_bytes": "B", "flows": "flows"}
 
 
 def results(_plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> list[str]:
     """Return a sentence for each of the first packets, with the line that takes most, and one on what is inexact."""
     cases = [rows for _, rows in table.groupby("trial_id", sort=False)]
-    sentences = [sentence(_of(rows.iloc[0], rows)) for rows in cases[:_MOST]]
+    units = {name: unit for name, unit in _UNITS.items() if table[name].nunique() > 1}
+    sentences = [sentence(_of(rows.iloc[0], rows, units)) for rows in cases[:_MOST]]
     inexact = ", ".join(dict.fromkeys(_inexact(table)))
     return [*sentences, *([sentence(f"the kernel's path holds to a range only: {inexact}")] if inexact else [])]
 
 
-def _of(case: pd.Series[Any], rows: pd.DataFrame) -> str:
+def _of(case: pd.Series[Any], rows: pd.DataFrame, units: Mapping[str, str]) -> str:
+    """Return the sentence of a case, which names the traffic that differs from case to case, by its ``units``."""
     whole = {str(row["part"]): row["instructions"] for row in rows.to_dict("records")}
     lines = rows.loc[rows["part"].isin(PLACES)]
     both = (lines["instructions"] + lines["called_instructions"]).reset_index(drop=True)
     parts = f"{whole[PROGRAM]:g} its own, {whole[CALLED]:g} of what it calls, {whole[PATH]:.6g} of the kernel's path"
-    where = f"{case['program']} ({case['mode'].replace('_', ' ')}, Linux {case['kernel']})"
+    traffic = "".join(f", {case[name]} {unit}" for name, unit in units.items() if pd.notna(case[name]))
+    where = f"{case['program']} ({case['mode'].replace('_', ' ')}{traffic}, Linux {case['kernel']})"
     text = f"a packet costs {whole[WHOLE]:.7g} instructions in {where}: {parts}"
     if not lines.empty:
         text += f"; {place_name(lines.iloc[int(both.argmax())])} takes most: {both.max():g}"

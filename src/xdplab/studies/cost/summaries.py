@@ -20,10 +20,10 @@ _PARTS = {WHOLE: "in all", PROGRAM: "of the program", CALLED: "called by it", PA
 
 
 def tables_of(plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> dict[str, Table]:
-    """Return the cost of each program's packet; of a single one its lines and the functions below it, too."""
+    """Return the cost of each program's packet, the lines of each, and the functions below them."""
     tables = {"cost": Table("Instructions per packet", whole(table))}
     cases = [rows for _, rows in table.groupby("trial_id", sort=False)]
-    for number, rows in enumerate(cases if len(cases) == 1 or plan.request.top else [], start=1):
+    for number, rows in enumerate(cases, start=1):
         name = "lines" if len(cases) == 1 else f"lines{number}"
         tables[name] = Table(_lines_title(rows.iloc[0], plan.request.top), lines(rows, plan.request.top))
     if len(table) and not table.loc[table["part"].eq(WHOLE), [*_CASE[1:], "flows"]].duplicated().any():
@@ -45,7 +45,8 @@ def whole(table: pd.DataFrame) -> pd.DataFrame:
 
 def _lines_title(case: pd.Series[Any], top: int) -> str:
     which = f"The {top} lines that take most" if top else "Lines"
-    return f"{which} of {case['program']} ({case['mode']}, Linux {case['kernel']}), instructions per packet"
+    size = "" if pd.isna(case["frame_bytes"]) else f", {case['frame_bytes']} B"
+    return f"{which} of {case['program']} ({case['mode']}{size}, Linux {case['kernel']}), instructions per packet"
 
 
 def lines(table: pd.DataFrame, top: int = 0) -> pd.DataFrame:

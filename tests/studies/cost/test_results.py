@@ -1,0 +1,35 @@
+"""What a run of study cost says of packets that differ in little."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from xdplab.studies.cost.results import results
+
+PARTS = {"whole": 378.0, "program": 15.0, "called": 0.0, "path": 363.0}
+
+
+def table(*cases: dict[str, Any]) -> pd.DataFrame:
+    """Return the rows of packets, each with one source line."""
+    rows = [
+        {"program": "a", "mode": "native", "kernel": "6.12", "frame_bytes": 64, "flows": 1, "exact": str(count),
+         "part": part, "instructions": count, "called_instructions": 0.0, "line": 6, "trial_id": f"t{number}"} | case
+        for number, case in enumerate(cases)
+        for part, count in {**PARTS, "line": 9.0}.items()
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_each_packet_has_a_sentence_of_its_own() -> None:
+    plan: Any = None
+    for cases in (
+        [{"frame_bytes": 64}, {"frame_bytes": 1500}],
+        [{"flows": 1}, {"flows": 16}],
+        [{}, {"mode": "generic"}],
+    ):
+        first, second = results(plan, table(*cases))
+        assert first != second
+    (alone,) = results(plan, table({}))
+    assert "64 B" not in alone
