@@ -29,14 +29,16 @@ static __always_inline bool write_word(struct xdp_md *context, const struct give
 }
 
 static __always_inline void write_tail(struct xdp_md *context, const struct given_frame *frame) {
-    __u32 whole = frame->bytes & ~3U;
+    __u64 whole = frame->bytes & ~3U;
 
     for (__u32 i = 0; i < 3; i++) {
-        __u32 at = whole + i;
-        char *to = (void *)(long)context->data + at;
+        __u64 at = whole + i;
 
-        if (at >= frame->bytes || at >= MOST_FRAME_BYTES ||
-            (void *)(to + 1) > (void *)(long)context->data_end)
+        if (at >= frame->bytes)
+            break;
+        asm volatile("%0 &= 0x7ff" : "+r"(at)); // a bound that each clang leaves where the kernel looks for it
+        char *to = (void *)(long)context->data + at;
+        if (at >= MOST_FRAME_BYTES || (void *)(to + 1) > (void *)(long)context->data_end)
             break;
         *to = ((const char *)frame->words)[at];
     }
