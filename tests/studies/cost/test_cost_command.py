@@ -28,8 +28,8 @@ PARTS = Path(__file__).with_name("parts.bpf.c")
 
 
 def _counted(folder: Path, *argv: str) -> Run[Any]:
-    code, _, error = ending_with_output(["cost", *argv, "--out", str(folder)])
-    assert code == 0, error
+    code, output, error = ending_with_output(["cost", *argv, "--out", str(folder)])
+    assert code == 0, output + error
     (path,) = folder.iterdir()
     return kinds.open_run(path)
 
