@@ -82,6 +82,24 @@ def test_a_notebook_runs_as_an_ordinary_user(users_own: Path, python: list[str],
     assert all(path.stat().st_uid == USER for path in folder.rglob("*"))
 
 
+@pytest.mark.thorough
+@pytest.mark.root
+@pytest.mark.lab
+def test_counts_and_times_of_two_programs_stand_beside_each_other(tmp_path: Path) -> None:
+    folder = tmp_path / "notebooks"
+    shutil.copytree(NOTEBOOKS, folder, ignore=shutil.ignore_patterns("results", ".ipynb_checkpoints"))
+    notebook = nbformat.read(folder / "09_why_slower.ipynb", as_version=4)
+    labs.up("netns")
+    try:
+        place = {"metadata": {"path": str(folder)}}
+        NotebookClient(notebook, timeout=240, kernel_name="python3", resources=place).execute()
+    finally:
+        labs.down("netns")
+    times = notebook.cells[-2]["outputs"][-1]["data"]["text/plain"]
+    assert "count_array.bpf.c" in times
+    assert "count_hash.bpf.c" in times
+
+
 READERS = ("00_tour", "02_what_limits_a_rate", "04_latency", "08_hardware")
 """Notebooks that measure nothing. 06 and 07 run in the tests of their studies."""
 

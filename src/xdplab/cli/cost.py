@@ -71,7 +71,7 @@ baseline_options = options_as(
 def cost(
     words: tuple[str, ...], programs: ProgramSettings, choices: StudyRun, baseline: Baseline, **chosen: Any
 ) -> int:
-    """What does a packet cost in PROGRAM (a C file, an object, a workload such as array:100, a plan)?
+    """What does a packet cost in PROGRAM (a C file, an object, a workload such as array:100, a plan, a run)?
 
     Instructions per packet, exactly, counted in a guest under emulation: no root, no KVM, no noise. With --against it
     is a gate. Exit codes: 0 it costs no more, 1 it costs more, 2 compiler, kernel or what became of the frames differ

@@ -153,7 +153,7 @@ def study(name: str, *, smallest: bool = False, **fields: Any) -> RunInHand:
 
 
 def cost(
-    *programs: Program | str,
+    *programs: Program | RunInHand | str,
     kernel: str | Sequence[str] = "6.12",
     mode: str | Sequence[str] = "native",
     frame_bytes: int = 64,
@@ -165,7 +165,8 @@ def cost(
     Programs are C files, workloads with N accesses (``"array:100"``), or those of `program`; ``settings`` of a file are
     those of a plan: section, function, rodata, maps, cflags, frames, action. It takes some ten seconds, in a guest of
     its own, without root. ``xl.cost("mine.bpf.c").lines`` is the annotated source; of two programs,
-    ``xl.cost("old.bpf.c", "new.bpf.c").difference.lines`` has the lines that changed. Raises PlanError, ProgramError.
+    ``xl.cost("old.bpf.c", "new.bpf.c").difference.lines`` has the lines that changed; of a run of traffic,
+    ``xl.cost(run).times`` has the measured times beside the counts. Raises PlanError, ProgramError.
     """
     request = CostRequest(
         kernels=(kernel,) if isinstance(kernel, str) else tuple(kernel),

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from xdplab.errors import PlanError, UnsupportedError
+from xdplab.notebook.run_in_hand import RunInHand
 from xdplab.programs.program import Program
 from xdplab.programs.spec import ProgramSpec
 from xdplab.run.progress import silent
@@ -57,6 +58,11 @@ class PacketCosts:
         return ReadableFrame(summaries.lines(self.run.rows(), count))
 
     @property
+    def times(self) -> pd.DataFrame:
+        """One row per packet of the run of traffic that was given: instructions, ns per packet, and their ratio."""
+        return ReadableFrame(summaries.timed(self.run.rows()))
+
+    @property
     def functions(self) -> pd.DataFrame:
         """The functions that take most, each without what it calls; a column for each kernel and mode."""
         return ReadableFrame(summaries.functions(self.run.rows()))
@@ -92,7 +98,7 @@ class PacketCosts:
             raise PlanError(f"{what}: there are {len(self.run.plan.trials)} packets here", remedy="count one program")
 
 
-def counted(programs: Sequence[Program | str], request: CostRequest, results: Path) -> PacketCosts:
+def counted(programs: Sequence[Program | RunInHand | str], request: CostRequest, results: Path) -> PacketCosts:
     """Count programs into a run in ``results``. Raises PlanError for programs with different settings."""
     words = [_word(program) for program in programs]
     settings = {text for _, text in words if text is not None}
@@ -107,10 +113,12 @@ def counted(programs: Sequence[Program | str], request: CostRequest, results: Pa
     return PacketCosts(run)
 
 
-def _word(program: Program | str) -> tuple[str, str | None]:
+def _word(program: Program | RunInHand | str) -> tuple[str, str | None]:
     """Return how the command line names a program, and the settings that it brings as JSON."""
     if isinstance(program, str):
         return program, None
+    if isinstance(program, RunInHand):
+        return str(program.path), None
     spec = program.spec
     if isinstance(spec, ProgramSpec):
         return f"{spec.workload}:{spec.accesses}", None

@@ -38,7 +38,6 @@ COUNTED, SYMBOLS = "counted", "symbols"
 
 _WAY = "count"
 _MODULES = ("virtio_pci", "virtio_console", "veth")
-_SYMBOLS_S = 120.0
 _COMMAND_LINE = (
     f"console=ttyS0 quiet loglevel=1 panic=-1 oops=panic {qemu.NO_MITIGATIONS} nokaslr no_timer_check tsc=reliable "
     "random.trust_cpu=on cryptomgr.notests nohpet noreplace-smp noapictimer net.ifnames=0"
@@ -95,7 +94,7 @@ class CountedGuest:
         port = self.folder / SYMBOLS
         before = port.stat().st_size
         script = "grep -i ' [tw] ' /proc/kallsyms | grep -v '\\[bpf' >/dev/vport0p1; echo end >/dev/vport0p1"
-        self.host.run(["sh", "-c", script], deadline_s=_SYMBOLS_S)
+        self.host.run(["sh", "-c", script])
         text = port.read_bytes()[before:]
         if not text.endswith(b"\nend\n"):
             raise HostError(f"{self.host.name}: the kernel's symbols did not come whole")
@@ -136,7 +135,7 @@ def booted(name: str, content: GuestContent, folder: Path) -> Iterator[CountedGu
         guest = ConsoleGuest(f"vm:{name}", command, (file.fileno(),))
         with contextlib.closing(guest):
             guest.await_up()
-            guest.run(["sh", "-c", _LINK], deadline_s=60.0)
+            guest.run(["sh", "-c", _LINK])
             yield CountedGuest(guest, kernel, folder, around(tools[qemu.QEMU], kernel, command))
 
 

@@ -18,6 +18,7 @@ from xdplab.programs.build import BuiltProgram, build
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import WORKLOADS, UserProgram, program_of
 from xdplab.studies.cost.points import LIVE, LOADER, MODES, PACKETS, TEST_RUN, CostPoint, CostRequest
+from xdplab.studies.cost.times import TIMES, times_file
 from xdplab.studies.guests import DUT_MAC, TG_MAC, require_kernel
 from xdplab.studies.points import Gathered
 from xdplab.studies.test_frames import frame_maker
@@ -33,7 +34,10 @@ def gather(request: CostRequest) -> Gathered[CostPoint]:
     """Compile the programs, and make their frames. Raises PlanError, ProgramError, LabError."""
     for kernel in request.kernels:
         require_kernel(kernel)
-    files: dict[str, bytes] = {}
+    runs = [Path(word) for word in request.programs if Path(word).is_dir()]
+    if len(runs) > 1:
+        raise PlanError("cost: the times of one run can stand beside counts, not those of several")
+    files: dict[str, bytes] = {TIMES: times_file(runs[0])} if runs else {}
     points: dict[CostPoint, None] = {}
     for point in _planned(request):
         if point.program.setup:
@@ -95,7 +99,9 @@ def _planned(request: CostRequest) -> Iterator[Point]:
     if not request.programs:
         raise PlanError("cost: no program is named", remedy="`xdplab cost mine.bpf.c`")
     for word in request.programs:
-        if is_plan_file(word):
+        if Path(word).is_dir():
+            yield from _points_of(load_plan(Path(word) / "plan.yaml", to_measure=False))
+        elif is_plan_file(word):
             yield from _points_of(load_plan(Path(word)))
         else:
             yield from _points_of(_plan_of(request, word), _accesses(word))

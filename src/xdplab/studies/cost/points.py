@@ -16,7 +16,8 @@ LOADER = "loader.json"
 
 @dataclass(frozen=True)
 class CostRequest(StudyRequest):
-    """What the user asked for: ``programs`` are C files, objects, workloads as ``array:100``, or plans."""
+    """What the user asked for: ``programs`` are C files, objects, workloads as ``array:100``, plans, or a run
+    of traffic, whose times then stand beside the counts."""
 
     repetitions: int = 1
     programs: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from xdplab.run.columns import Column
 from xdplab.studies.cost.counted import cost_in
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, SCOPES, Cost, Instruction, Place, Tally
 from xdplab.studies.cost.points import CostPoint, CostRequest
+from xdplab.studies.cost.times import key_of, times_in
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import typed
 
@@ -20,6 +21,7 @@ PLACES = (LINE, INSTRUCTION)
 MADE_UP = "(made up by the compiler)"
 PARTS = (WHOLE, PROGRAM, CALLED, PATH, *PLACES, FUNCTION)
 _OF_WHOLE = "of the whole and its parts only"
+_TIMED = "of the whole only, if a run of traffic with this packet was named"
 
 COLUMNS: tuple[Column[Any], ...] = (
     Column("run_id", "str", "factor", "the run"),
@@ -49,23 +51,31 @@ COLUMNS: tuple[Column[Any], ...] = (
     Column("loads", "float", "count", "reads of memory per packet", null=_OF_WHOLE),
     Column("stores", "float", "count", "writes of memory per packet", null=_OF_WHOLE),
     Column("branches", "float", "count", "conditional branches per packet", null=_OF_WHOLE),
+    Column("ns_per_packet", "float", "time", "median of the run of traffic that was named", null=_TIMED),
+    Column("low_ns", "float", "time", "the least of its valid trials", null=_TIMED),
+    Column("high_ns", "float", "time", "the most of its valid trials", null=_TIMED),
+    Column("timed_trials", "int", "count", "their number", null=_TIMED),
 )  # fmt: skip
 
 
 def table_of(plan: StudyPlan[CostRequest, CostPoint]) -> pd.DataFrame:
     """Return `COLUMNS`: a row for the whole of each packet, its parts, lines and functions; programs in their order."""
-    rows = []
+    rows: list[dict[str, Any]] = []
+    times = times_in(plan.directory)
     order = {point: number for number, point in enumerate(plan.points)}
     for trial, attempt, raw in sorted(plan.attempts(), key=lambda one: order[one[0].point]):
         if attempt.status == "measured":
             head = _head(trial.point) | {"run_id": plan.directory.run_id, "trial_id": trial.trial_id}
             head["kernel_release"] = attempt.facts.get("kernel_release")
-            rows += [head | row for row in rows_of(cost_in(trial.point, raw))]
+            whole, *others = rows_of(cost_in(trial.point, raw))
+            if (timed := times.get(key_of(trial.point))) is not None:
+                whole |= timed._asdict()
+            rows += [head | row for row in (whole, *others)]
     return typed(rows, COLUMNS)
 
 
 def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one packet's cost."""
+    """Yield the rows of one packet's cost, that of the whole first."""
     is_exact = cost.low == cost.high
     whole = Tally(*(sum((getattr(cost.tallies[s], n) for s in SCOPES), Fraction()) for n in Tally.__annotations__))
     for part, tally in {WHOLE: whole, **cost.tallies}.items():

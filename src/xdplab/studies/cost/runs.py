@@ -8,6 +8,7 @@ from xdplab.studies.cost.results import results
 from xdplab.studies.cost.rows import table_of
 from xdplab.studies.cost.study import CostStudy
 from xdplab.studies.cost.summaries import tables_of
+from xdplab.studies.cost.views import VIEWS
 from xdplab.studies.points import StudyPlanning
 from xdplab.studies.study_kind import study_kind
 
@@ -18,6 +19,6 @@ STUDY = study_kind(
     session=CostStudy,
     table=table_of,
     tables=tables_of,
-    views={},
+    views=VIEWS,
     results=results,
 )

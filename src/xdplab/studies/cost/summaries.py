@@ -22,6 +22,8 @@ _PARTS = {WHOLE: "in all", PROGRAM: "of the program", CALLED: "called by it", PA
 def tables_of(plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> dict[str, Table]:
     """Return the cost of each program's packet, the lines of each, and the functions below them."""
     tables = {"cost": Table("Instructions per packet", whole(table))}
+    if len(beside := timed(table)):
+        tables["time"] = Table("Instructions per packet beside its time, median (least to most)", beside)
     cases = [rows for _, rows in table.groupby("trial_id", sort=False)]
     for number, rows in enumerate(cases, start=1):
         name = "lines" if len(cases) == 1 else f"lines{number}"
@@ -41,6 +43,16 @@ def whole(table: pd.DataFrame) -> pd.DataFrame:
         row |= {head: _shown(by_part[name]) for name, head in _PARTS.items()}
         rows.append(row | {name: f"{by_part[WHOLE][name]:.1f}" for name in ("loads", "stores", "branches")})
     return pd.DataFrame(rows).rename(columns=_HEADS)
+
+
+def timed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each case that a run of traffic measured: instructions, time in ns, and their ratio."""
+    rows = table.loc[table["part"].eq(WHOLE) & table["ns_per_packet"].notna()].reset_index(drop=True)
+    number = {name: rows[name].map("{:.4g}".format).astype("string") for name in ("ns_per_packet", "low_ns", "high_ns")}
+    per_ns = (rows["instructions"] / rows["ns_per_packet"]).map("{:.2f}".format)
+    shown = rows[_CASE].assign(instructions=rows["instructions"].map(_number))
+    shown["ns"] = number["ns_per_packet"] + " (" + number["low_ns"] + " to " + number["high_ns"] + ")"
+    return shown.assign(**{"n": rows["timed_trials"], "instructions per ns": per_ns}).rename(columns=_HEADS)
 
 
 def _lines_title(case: pd.Series[Any], top: int) -> str:
