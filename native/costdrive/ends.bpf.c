@@ -36,7 +36,8 @@ static __always_inline void write_tail(struct xdp_md *context, const struct give
 
         if (at >= frame->bytes)
             break;
-        asm volatile("%0 &= 0x7ff" : "+r"(at)); // a bound that each clang leaves where the kernel looks for it
+        asm volatile("%0 &= 0x7ff"
+                     : "+r"(at)); // a bound that each clang leaves where the kernel looks for it
         char *to = (void *)(long)context->data + at;
         if (at >= MOST_FRAME_BYTES || (void *)(to + 1) > (void *)(long)context->data_end)
             break;
