@@ -37,7 +37,6 @@ PARSERS: dict[str, tuple[Parser, bytes]] = {
     "ethtool -S": (ethtool.parse_statistics, (RECORDED / "ethtool_S_2.txt").read_bytes()),
     "ethtool -l": (ethtool.parse_channels, (RECORDED / "ethtool_l.txt").read_bytes()),
     "ethtool -g": (ethtool.parse_rings, (RECORDED / "ethtool_g.txt").read_bytes()),
-    "ethtool -k": (ethtool.parse_features, (RECORDED / "ethtool_k.txt").read_bytes()),
     "softnet": (softnet.parse_softnet, (RECORDED / "softnet.txt").read_bytes()),
     "procstat": (procstat.parse_procstat, (RECORDED / "procstat.txt").read_bytes()),
     "bpftool prog": (bpftool.parse_programs, (RECORDED / "bpftool_programs.json").read_bytes()),

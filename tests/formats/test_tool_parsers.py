@@ -207,13 +207,10 @@ def test_ethtool_statistics_follow_the_queue_count() -> None:
     assert ethtool.by_queue(ethtool.parse_statistics(recorded("ethtool_S_virtio.txt")), pattern) == {}
 
 
-def test_ethtool_channels_rings_and_features() -> None:
+def test_ethtool_channels_and_rings() -> None:
     channels = ethtool.parse_channels(recorded("ethtool_l.txt"))
     assert (channels.maximum.rx, channels.current.tx, channels.current.combined) == (8, 8, None)
     assert ethtool.parse_rings(recorded("ethtool_g.txt")).current == ethtool.Rings(256, 256)
-    features = ethtool.parse_features(recorded("ethtool_k.txt"))
-    assert features["large-receive-offload"] == ethtool.Feature(on=False, fixed=True)
-    assert features["rx-checksumming"] == ethtool.Feature(on=True, fixed=False)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +222,6 @@ def test_ethtool_channels_rings_and_features() -> None:
         (ethtool.parse_channels, recorded("ethtool_l.txt")[:60].decode(), "a block is missing"),
         (ethtool.parse_channels, recorded("ethtool_l.txt")[:-10].decode(), "line 11: the last line has no end"),
         (ethtool.parse_channels, recorded("ethtool_l.txt").decode() + "Combined\n", "line 12: no setting"),
-        (ethtool.parse_features, "Features for x:\nrx: perhaps\n", "line 2: no feature"),
     ],
 )
 def test_ethtool_refuses(parser: object, text: str, says: str) -> None:
@@ -312,7 +308,6 @@ def test_each_distributions_tools_tell_the_same(folder: Path) -> None:
     statistics = ethtool.parse_statistics(told("ethtool_S.txt"))
     assert {"rx_queue_0_xdp_packets", "rx_queue_1_xdp_packets"} <= statistics.keys()
     assert ethtool.parse_channels(told("ethtool_l.txt")).current.rx == 2
-    assert "generic-receive-offload" in ethtool.parse_features(told("ethtool_k.txt"))
 
 
 def test_a_link_of_which_a_value_is_missing_has_none() -> None:

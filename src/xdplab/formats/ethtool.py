@@ -13,7 +13,6 @@ from xdplab.formats.reading import count_of, lines_of, refuse
 TOOL = "ethtool"
 T = TypeVar("T")
 _INDENT = " " * 5
-_FEATURE = re.compile(r"\t?([a-zA-Z0-9_-]+): (on|off)(?: \[(fixed|requested on|requested off|not requested)\])?")
 _SETTING = re.compile(r"([A-Za-z][A-Za-z ]*):\s*(\S+)")
 
 
@@ -41,14 +40,6 @@ class MaxAndCurrent(Generic[T]):
 
     maximum: T
     current: T
-
-
-@dataclass(frozen=True)
-class Feature:
-    """One offload: whether it is on, and whether the driver lets it be changed."""
-
-    on: bool
-    fixed: bool
 
 
 @dataclass(frozen=True)
@@ -139,21 +130,6 @@ def parse_rings(data: bytes | str) -> MaxAndCurrent[Rings]:
     """
     blocks = _blocks(data, "Ring parameters for ")
     return MaxAndCurrent(*(Rings(_entry(block, "RX") or None, _entry(block, "TX") or None) for block in blocks))
-
-
-def parse_features(data: bytes | str) -> dict[str, Feature]:
-    """Return the offloads of `ethtool -k` by name."""
-    lines = lines_of(data, TOOL)
-    _require_title(lines, "Features for ")
-    features: dict[str, Feature] = {}
-    for number, line in enumerate(lines[1:], start=2):
-        match = _FEATURE.fullmatch(line)
-        if not match:
-            refuse(TOOL, "no feature", line=number, text=line)
-        features[match[1]] = Feature(match[2] == "on", match[3] == "fixed")
-    if not features:
-        refuse(TOOL, "no feature in it")
-    return features
 
 
 def _require_title(lines: list[str], title: str) -> None:

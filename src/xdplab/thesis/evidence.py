@@ -39,7 +39,3 @@ def finding_of(
 ) -> Finding:
     numbers = {"trials": float(len(rows)), **(evidence or {})}
     return Finding(rule, severity, what, points_of(rows), numbers, files_of(rows))
-
-
-def mean_of(rows: pd.DataFrame, column: str) -> float:
-    return float(rows[column].astype("Float64").mean())
