@@ -26,6 +26,16 @@ static void read_info(int fd, struct bpf_prog_info *info) {
         fail("describe", errno, NULL, "a loaded program cannot be read back");
 }
 
+unsigned long long entry_of(int fd) {
+    unsigned long long entry = 0;
+    struct bpf_prog_info info = {.nr_jited_ksyms = 1, .jited_ksyms = (unsigned long)&entry};
+
+    read_info(fd, &info);
+    if (!entry)
+        fail("describe", ENOTSUP, NULL, "the kernel has no JIT, or hides its code");
+    return entry;
+}
+
 static void print_code(const unsigned char *code, unsigned size) {
     char *text = room(2 * (size_t)size, 1);
 

@@ -3,6 +3,7 @@
 #include "command_line.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define AT(field) offsetof(struct options, field)
 
@@ -18,11 +19,13 @@ static const struct option_row ROWS[] = {
      "the frames sent in turn: one in each line, in hexadecimal, without FCS"},
     {"window", "N", "256", option_unsigned, AT(window), 1, 1 << 16,
      "frames of a window, halved for a program of many instructions; another has twice as many"},
+    {"root", "N", NULL, option_unsigned, AT(root), 1, UINT32_MAX,
+     "the kernel's function below which frames are sent: the low half of its address"},
     {"rounds", "N", "9", option_unsigned, AT(rounds), 1, 1000, "how often each window is counted"},
 };
 
 static const struct command_line LINE = {
-    .usage = "--program ID --frames FILE [options]",
+    .usage = "--program ID --frames FILE --root N [options]",
     .about = "In a guest that costplugin watches: sends frames to a loaded program between marks.\n"
              "Prints one JSON object per window, and what each loaded program is made of.",
     .rows = ROWS,
@@ -32,6 +35,6 @@ static const struct command_line LINE = {
 void parse_options(struct options *options, int argc, char **argv) {
     *options = (struct options){};
     command_line_read(&LINE, options, argc, argv);
-    if (!options->program || !options->frames)
-        command_line_refuse("--program or --frames is missing");
+    if (!options->program || !options->frames || !options->root)
+        command_line_refuse("--program, --frames or --root is missing");
 }

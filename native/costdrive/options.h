@@ -15,6 +15,7 @@ struct options {
     const char *frames; // a file: a frame in each line, in hexadecimal, without FCS
     unsigned window;    // frames of the smaller window; the larger has twice as many
     unsigned rounds;    // how often each
+    unsigned root;      // low half of the address of the kernel's function below which frames are sent
 };
 
 void parse_options(struct options *options, int argc, char **argv);

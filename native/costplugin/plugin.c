@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin of QEMU that counts a guest's instructions between two marks, by call path and translated block.
 //
-// A mark is a no-op that no compiler writes; costdrive has them in the guest. MARK_SWITCH makes QEMU
-// translate all code anew, at first with calls of this plugin, then without, so that neither a boot nor what
-// follows is slowed. MARK_END writes what ran since MARK_BEGIN to the file of the option out=. Each line
-// begins with a word:
-//   counting                         MARK_SWITCH: all before it belongs to another measurement
-//   block ADDRESS ENDING SIZE,... CODE   code that runs as one piece: the sizes of its instructions, and the
-//   bytes path PARENT ADDRESS              call paths, numbered from 1 in this order; 0 is where a window
-//   began. The first
-//                                    address is that of a call, the next is what it calls, then a call again
-//   window INSTRUCTIONS              a window begins; what ran in it follows
-//   ran PATH BLOCK TIMES             BLOCK counts from 0 in the order of the blocks
+// Marks are no-ops that no compiler writes; costdrive has them in the guest. MARK_SWITCH makes QEMU translate
+// all code anew, at first with calls of this plugin, then without, so that neither a boot nor what follows is
+// slowed. MARK_END writes what ran since MARK_BEGIN below the function of MARK_ROOT to the file of the option
+// out=. Each line begins with a word:
+//   counting                              MARK_SWITCH: all before it belongs to another measurement
+//   block ADDRESS ENDING SIZE,... CODE    code that runs as one piece: the sizes of its instructions, its
+//   bytes path PARENT ADDRESS                   call paths, numbered from 1 in this order; 0 is above the
+//   root. The
+//                                         first address is that of a call, the next is what it calls
+//   window                                a window begins; what ran in it follows
+//   ran PATH BLOCK TIMES                  BLOCK counts from 0 in the order of the blocks
+//   took INSTRUCTIONS TIMES               runs of the program of MARK_PROGRAM, with what it calls
 // Blocks and paths are written once, and hold for all windows that follow.
 #include "decode.h"
 #include "interface.h"
@@ -44,6 +45,7 @@ struct cell { // of an open hash table; key 0 is free
     uint64_t key, times;
 };
 
+#define KERNEL_HALF 0xffffffff00000000
 enum { BUCKETS = 1 << 16, CELLS = 1 << 19, DEEPEST = 512, LONGEST = 16 };
 
 static const char *const ending_names[] = {
@@ -52,13 +54,15 @@ static const char *const ending_names[] = {
 static FILE *out;
 static uint64_t self;
 static bool armed, counting;
-static uint64_t total;
+static uint64_t root, program; // entries: of the function below which frames are sent, of the program
+static uint64_t taken;         // by the program's run
+static size_t run_depth;       // at the program's entry; 0: it does not run
 static struct block *buckets[BUCKETS];
 static uint32_t blocks, paths, path; // path: the one that is run
 static const struct block *last;
 static struct frame stack[DEEPEST];
 static size_t depth;
-static struct cell ran[CELLS], path_numbers[CELLS];
+static struct cell ran[CELLS], took[CELLS], path_numbers[CELLS];
 
 __attribute__((noreturn)) static void give_up(const char *why) {
     fprintf(stderr, "costplugin: %s\n", why);
@@ -112,12 +116,12 @@ static uint32_t path_to(uint32_t parent, uint64_t address) {
     return cell->times;
 }
 
-// Follows calls and returns. An interrupt needs no frame: its handler returns before what it interrupted goes
-// on.
+// Follows calls and returns, by paths from the root on. An interrupt needs no frame: its handler returns
+// before what it interrupted goes on.
 static void follow(const struct block *block) {
     if (last && last->ending == CALLS && block->start != last->next && depth < DEEPEST) {
         stack[depth++] = (struct frame){path, last->next};
-        path = path_to(path_to(path, last->next - 1), block->start);
+        path = path ? path_to(path_to(path, last->next - 1), block->start) : 0;
     } else if (last && last->ending == RETURNS) {
         for (size_t i = depth; i-- > 0;) {
             if (stack[i].returns_to == block->start) {
@@ -127,7 +131,21 @@ static void follow(const struct block *block) {
             }
         }
     }
+    if (!path && block->start == root)
+        path = path_to(path_to(0, root), root);
     last = block;
+}
+
+static void count_runs(const struct block *block) {
+    if (run_depth && depth < run_depth) {
+        cell_of(took, taken)->times++;
+        run_depth = 0;
+    }
+    if (path && block->start == program) {
+        run_depth = depth;
+        taken = 0;
+    }
+    taken += block->count;
 }
 
 // QEMU runs a repeated string instruction once for each element. It counts once, as in a processor's counter.
@@ -152,29 +170,35 @@ static void executed(unsigned cpu, void *data) {
     (void)cpu;
     if (!counting || repeats(block))
         return;
+    follow(block);
+    count_runs(block);
+    if (!path)
+        return;
     if (!block->number) {
         block->number = ++blocks;
         print_block(block);
     }
-    follow(block);
-    total += block->count;
     cell_of(ran, (uint64_t)path << 32 | block->number)->times++;
 }
 
 static void begin(void) {
     memset(ran, 0, sizeof(ran));
-    total = depth = path = 0;
+    memset(took, 0, sizeof(took));
+    depth = run_depth = path = 0;
     last = NULL;
     counting = true;
 }
 
 static void end(void) {
     counting = false;
-    fprintf(out, "window %" PRIu64 "\n", total);
+    fprintf(out, "window\n");
     for (const struct cell *cell = ran; cell < ran + CELLS; cell++)
         if (cell->key)
             fprintf(out, "ran %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", cell->key >> 32,
                     (cell->key & UINT32_MAX) - 1, cell->times);
+    for (const struct cell *cell = took; cell < took + CELLS; cell++)
+        if (cell->key)
+            fprintf(out, "took %" PRIu64 " %" PRIu64 "\n", cell->key, cell->times);
     fflush(out);
 }
 
@@ -214,6 +238,16 @@ static void marked(unsigned cpu, void *data) {
     }
 }
 
+static void marked_root(unsigned cpu, void *address) {
+    (void)cpu;
+    root = (uintptr_t)address;
+}
+
+static void marked_program(unsigned cpu, void *address) {
+    (void)cpu;
+    program = (uintptr_t)address;
+}
+
 static bool is_same(const struct block *block, uint64_t start, size_t count, const uint8_t *sizes,
                     enum ending ending) {
     return block->start == start && block->count == count && block->ending == ending &&
@@ -250,21 +284,40 @@ static struct block *block_of(const struct qemu_plugin_tb *tb) {
     return block;
 }
 
-static void translated(uint64_t plugin, struct qemu_plugin_tb *tb) {
+static bool is_mark(const uint8_t *code, size_t size) {
     static const uint8_t mark[] = {MARK_BYTES(0)};
-    (void)plugin;
 
+    return size == sizeof(mark) && !memcmp(code, mark, 3) && !memcmp(code + 4, mark + 4, 3);
+}
+
+static bool is_address_mark(const uint8_t *code, size_t size) {
+    static const uint8_t mark[] = {MARK_ADDRESS_BYTES(0)};
+
+    return size == sizeof(mark) + sizeof(uint32_t) && !memcmp(code, mark, 3) &&
+           (code[3] == MARK_ROOT || code[3] == MARK_PROGRAM);
+}
+
+static void watch_mark(struct qemu_plugin_insn *instruction) {
+    uint8_t code[LONGEST];
+    size_t size = code_of(instruction, code);
+    uint32_t half;
+
+    if (is_mark(code, size)) {
+        qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, (void *)(uintptr_t)code[3]);
+    } else if (is_address_mark(code, size)) {
+        memcpy(&half, code + 4, sizeof(half));
+        qemu_plugin_register_vcpu_insn_exec_cb(instruction,
+                                               code[3] == MARK_ROOT ? marked_root : marked_program,
+                                               NO_REGISTERS, (void *)(uintptr_t)(KERNEL_HALF | half));
+    }
+}
+
+static void translated(uint64_t plugin, struct qemu_plugin_tb *tb) {
+    (void)plugin;
     if (armed)
         qemu_plugin_register_vcpu_tb_exec_cb(tb, executed, NO_REGISTERS, block_of(tb));
-    for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
-        struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(tb, i);
-        uint8_t code[LONGEST];
-
-        if (code_of(instruction, code) == sizeof(mark) && !memcmp(code, mark, 3) &&
-            !memcmp(code + 4, mark + 4, 3))
-            qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS,
-                                                   (void *)(uintptr_t)code[3]);
-    }
+    for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++)
+        watch_mark(qemu_plugin_tb_get_insn(tb, i));
 }
 
 EXPORT int qemu_plugin_install(uint64_t plugin, const void *machine, int argc, char **argv) {

@@ -79,7 +79,7 @@ class PacketCosts:
         """Draw the call stacks of the only packet: each function as wide as its instructions; ``width`` in inches."""
         self._only("a picture")
         ((trial, _, raw),) = self.run.plan.attempts()
-        return flame(str(trial.point), cost_in(trial.point, raw).stacks, width)
+        return flame(str(trial.point), cost_in(raw).stacks, width)
 
     def __repr__(self) -> str:
         return "\n".join(self._sentences())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -10,10 +10,12 @@ import pytest
 
 from xdplab.errors import UnsupportedError
 from xdplab.studies.cost.accesses import accesses, accesses_of
+from xdplab.studies.cost.classes import shares_of, shares_text
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, Cost, Instruction, Measurement, SourceLine, cost_of
 from xdplab.studies.cost.flame import Box, boxes
 from xdplab.studies.cost.plugin import Plugin
 from xdplab.studies.cost.stacks import folded, speedscope
+from xdplab.studies.cost.study import root_of
 
 KERNEL = 0xFFFFFFFF81000000
 SEND, RECEIVE, HELPER, TICK, WORK = (KERNEL + 0x100 * number for number in range(5))
@@ -27,6 +29,9 @@ SYMBOLS = [
 ]
 """xdp_test_run_batch calls the sender's program and veth_poll, which calls the program, which calls a helper."""
 CALL_SENDER, CALL_POLL, CALL_PROGRAM, CALL_HELPER = SEND + 4, SEND + 8, RECEIVE + 4, PROGRAM_AT + 4
+
+WindowCounts = tuple[Any, ...]
+"""Of a window: frames, what ran, and the program's runs by their instructions, 10 each if it lacks them."""
 
 PATHS = [
     (0, SEND + 0), (1, SEND),  # 2: below the sending function
@@ -47,15 +52,16 @@ LINES = [
 ]
 
 
-def _plugin(windows: Sequence[Sequence[tuple[int, int, int]]]) -> Plugin:
+def _plugin(windows: Sequence[tuple[Sequence[tuple[int, ...]], Mapping[int, int]]]) -> Plugin:
     lines = ["counting"]
     for start, size in zip(BLOCKS, SIZES, strict=True):
         lines.append(f"block {start:x} on {','.join('1' * size)} {'90' * size}")
     lines += [f"path {parent} {address:x}" for parent, address in PATHS]
-    for window in windows:
-        lines.append("window 0")
-        lines += [f"ran {path} {block} {times}" for path, block, times in window]
-    return Plugin("\n".join(lines).encode())
+    for ran, took in windows:
+        lines.append("window")
+        lines += [f"ran {path} {block} {times}" for path, block, times in ran]
+        lines += [f"took {instructions} {times}" for instructions, times in took.items()]
+    return Plugin(("\n".join(lines) + "\n").encode())
 
 
 def _frames(count: int, *, once: int = 5, ran: int | None = None, helper: int | None = None) -> list[tuple[int, ...]]:
@@ -73,19 +79,18 @@ def _frames(count: int, *, once: int = 5, ran: int | None = None, helper: int | 
     ]
 
 
-def _measurement(
-    windows: Sequence[tuple[int, list[tuple[int, ...]]]], lines: Sequence[dict[str, Any]] = LINES
-) -> Measurement:
+def _measurement(windows: Sequence[WindowCounts], lines: Sequence[dict[str, Any]] = LINES) -> Measurement:
     def program(role: str, at: int, size: int, lines: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         functions = [{"name": role, "address": at, "code": "90" * size}]
         return {"type": "program", "role": role, "name": role, "insns": 3, "functions": functions, "lines": lines}
 
-    printed = [{"type": "window", "frames": frames} for frames, _ in windows]
+    printed = [{"type": "window", "frames": window[0]} for window in windows]
     printed += [program("program", PROGRAM_AT, 9, lines), program("sender", SENDER_AT, 3), program("sink", SINK_AT, 1)]
-    return Measurement("live", _plugin([ran for _, ran in windows]), printed, SYMBOLS)  # type: ignore[misc]
+    counts = [(window[1], window[2] if len(window) > 2 else {10: window[0]}) for window in windows]
+    return Measurement(_plugin(counts), printed, SYMBOLS)
 
 
-def _cost(*windows: tuple[int, list[tuple[int, ...]]]) -> Cost:
+def _cost(*windows: WindowCounts) -> Cost:
     return cost_of(_measurement(windows))
 
 
@@ -136,9 +141,37 @@ def test_a_total_on_which_windows_do_not_agree_has_a_range() -> None:
     assert cost.tallies[PROGRAM].instructions == 5
 
 
+def test_packets_that_take_different_paths_have_their_shares() -> None:
+    """Of 256 packets a quarter takes 4 instructions, the others 12: 10 on average, as the windows have."""
+    cost = _cost(*((n, _frames(n), {4: n // 4, 12: n - n // 4}) for n in (256, 512)))
+    assert cost.shares == {12: Fraction(3, 4), 4: Fraction(1, 4)}
+
+
+def test_runs_that_an_interrupt_made_longer_are_not_taken_for_paths() -> None:
+    assert _cost(*((n, _frames(n), {10: n - 1, 99: 1}) for n in (256, 512))).shares == {}
+
+
+def test_shares_in_words_have_the_largest_first() -> None:
+    shares = shares_of({31: 52, 77: 48})
+    assert shares_text(shares) == "52 % of packets 31 instructions, 48 % 77"
+    assert "7 % 5 to 10, 3 ways" in shares_text(shares_of({1: 40, 2: 30, 3: 20, 4: 3, 5: 3, 6: 3, 10: 1}))
+
+
+@pytest.mark.parametrize(
+    ("way", "names", "chosen"),
+    [
+        ("live", ["bpf_test_run_xdp_live", "xdp_test_run_batch.constprop.0.cold", "xdp_test_run_batch.constprop.0"], 2),
+        ("live", ["xdp_test_run", "bpf_test_run_xdp_live"], 1),
+        ("test_run", ["bpf_test_run_xdp_live", "bpf_test_run"], 1),
+    ],
+)
+def test_the_function_below_which_frames_are_sent(way: str, names: list[str], chosen: int) -> None:
+    assert root_of(way, list(enumerate(names))) == chosen
+
+
 def test_a_kernel_that_hides_where_frames_are_sent_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="xdp_test_run_batch"):
-        Measurement("live", _plugin([]), [], SYMBOLS[1:])
+        root_of("live", SYMBOLS[1:])
 
 
 @pytest.mark.parametrize(
@@ -149,7 +182,7 @@ def test_a_kernel_that_hides_where_frames_are_sent_is_refused() -> None:
         ([(n, _frames(n, helper=n + i)) for i in range(4) for n in (256, 512)], "another path each time"),
     ],
 )
-def test_what_cannot_be_believed_is_refused(windows: list[tuple[int, list[tuple[int, ...]]]], words: str) -> None:
+def test_what_cannot_be_believed_is_refused(windows: list[WindowCounts], words: str) -> None:
     with pytest.raises(UnsupportedError, match=words):
         _cost(*windows)
 

@@ -15,7 +15,8 @@ def table(*cases: dict[str, Any]) -> pd.DataFrame:
     """Return the rows of packets, each with one source line."""
     rows = [
         {"program": "a", "mode": "native", "kernel": "6.12", "frame_bytes": 64, "flows": 1, "exact": str(count),
-         "part": part, "instructions": count, "called_instructions": 0.0, "line": 6, "trial_id": f"t{number}"} | case
+         "part": part, "instructions": count, "called_instructions": 0.0, "line": 6, "share": None,
+         "trial_id": f"t{number}"} | case
         for number, case in enumerate(cases)
         for part, count in {**PARTS, "line": 9.0}.items()
     ]  # fmt: skip

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import lzma
 from pathlib import Path
 
-from xdplab.errors import UnsupportedError
+from xdplab.errors import ResultsError, UnsupportedError
 from xdplab.formats.tool_error import message_of
 from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, error_class
-from xdplab.run.rundir import read_json
 from xdplab.studies.cost.counts import Cost, Measurement, cost_of
 from xdplab.studies.cost.plugin import Plugin
-from xdplab.studies.cost.points import CostPoint
 
 DRIVEN, COUNTED, SYMBOLS = "costdrive.jsonl", "counted.xz", "symbols.json"
 """Raw files of a trial: what the sender prints, what the plugin counted, and the kernel's functions that it met."""
@@ -20,16 +19,27 @@ DRIVEN, COUNTED, SYMBOLS = "costdrive.jsonl", "counted.xz", "symbols.json"
 _REFUSALS = dict(PROGRAM_REFUSALS) | dict.fromkeys(("attach", "describe", "live frames"), UnsupportedError)
 
 
-def cost_in(point: CostPoint, raw: Path) -> Cost:
+def cost_in(raw: Path) -> Cost:
     """Return the cost of a packet from a trial's raw files. Raises UnsupportedError if it has none."""
-    return cost_of(measurement_in(point, raw))
+    return _cost(*((raw / name).read_bytes() for name in (COUNTED, DRIVEN, SYMBOLS)))
 
 
-def measurement_in(point: CostPoint, raw: Path) -> Measurement:
+@functools.lru_cache(maxsize=64)  # a trial proves that it has a cost, and the run's table tells it
+def _cost(counted: bytes, driven: bytes, symbols: bytes) -> Cost:
+    return cost_of(_measurement(counted, driven, symbols))
+
+
+def measurement_in(raw: Path) -> Measurement:
     """Return what was counted of a trial. Raises ResultsError if its raw files are damaged."""
-    plugin = Plugin(lzma.decompress((raw / COUNTED).read_bytes()))
-    symbols = read_json(raw / SYMBOLS, lambda rows: [(int(address), str(name)) for address, name in rows])
-    return Measurement(point.way, plugin, messages_of((raw / DRIVEN).read_text()), symbols)
+    return _measurement(*((raw / name).read_bytes() for name in (COUNTED, DRIVEN, SYMBOLS)))
+
+
+def _measurement(counted: bytes, driven: bytes, symbols: bytes) -> Measurement:
+    try:
+        functions = [(int(address), str(name)) for address, name in json.loads(symbols)]
+        return Measurement(Plugin(lzma.decompress(counted)), messages_of(driven.decode()), functions)
+    except (ValueError, TypeError, LookupError, lzma.LZMAError) as error:
+        raise ResultsError(f"what was counted is damaged: {error}", remedy="count it again") from error
 
 
 def messages_of(text: str) -> list[Message]:

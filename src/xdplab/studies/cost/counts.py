@@ -21,8 +21,9 @@ import numpy as np
 
 from xdplab.errors import UnsupportedError
 from xdplab.studies.cost.accesses import accesses_of
+from xdplab.studies.cost.classes import Shares, shares_of, shares_text
 from xdplab.studies.cost.disassembly import Disassembled, disassembled
-from xdplab.studies.cost.plugin import CodeBlock, Numbers, Plugin
+from xdplab.studies.cost.plugin import CodeBlock, Numbers, Plugin, Ran
 
 PROGRAM, CALLED, PATH, ENDS = "program", "called", "path", "ends"
 """Where an instruction belongs: to the program, to what it calls, to the rest of the kernel's path, to the sender's
@@ -31,13 +32,6 @@ own programs at the other end."""
 SCOPES = (PROGRAM, CALLED, PATH)
 OTHER = "other"
 ALL_SCOPES = (*SCOPES, ENDS, OTHER)
-ROOTS = {
-    "live": ("xdp_test_run_batch", "bpf_test_run_xdp_live"),
-    "packets": ("__x64_sys_sendto",),
-    "test_run": ("bpf_test_run",),
-}
-"""The function below which a way of sending works for frames; the next one where the compiler inlined the first."""
-
 _INTERRUPTS = (
     *("asm_sysvec_", "asm_common_interrupt", "irq_entries_start", "common_interrupt_return", "restore_regs"),
     *("early_xen_iret_patch", "error_return", "native_irq_return_iret"),
@@ -93,13 +87,10 @@ class Function:
 
 @dataclass(frozen=True)
 class Window:
-    """What ran between two marks, while so many frames passed: how often each block ran on each call path.
-
-    ``ran``: shape (n, 3), numbers of paths and blocks, and times.
-    """
+    """What ran while so many frames passed."""
 
     frames: int
-    ran: Numbers
+    ran: Ran
 
 
 @dataclass
@@ -112,18 +103,15 @@ class Tally:
     branches: Fraction | int = 0
 
 
-def _keys(ran: Numbers) -> Numbers:
-    return ran[:, 0] << 32 | ran[:, 1]
+def _keys(ran: Ran) -> Numbers:
+    return ran.blocks[:, 0] << 32 | ran.blocks[:, 1]
 
 
 class Measurement:
-    """One trial: windows, the loaded programs, and the names of the kernel's functions.
-
-    Raises UnsupportedError if nothing tells the frames' instructions from others.
-    """
+    """One trial: windows, the loaded programs, and the names of the kernel's functions."""
 
     def __init__(
-        self, way: str, plugin: Plugin, printed: Iterable[Mapping[str, Any]], symbols: Sequence[tuple[int, str]]
+        self, plugin: Plugin, printed: Iterable[Mapping[str, Any]], symbols: Sequence[tuple[int, str]]
     ) -> None:
         messages = list(printed)
         frames = [message["frames"] for message in messages if message["type"] == "window"]
@@ -135,12 +123,10 @@ class Measurement:
         lines = sorted((line["address"], _line_of(line)) for program in programs for line in program["lines"])
         self._lines, self._line_starts = [line for _, line in lines], [address for address, _ in lines]
         self._symbols, self._symbol_starts = [name for _, name in symbols], [address for address, _ in symbols]
-        self._root = _root_of(way, self._symbols)
         self._entries = {p["role"]: p["functions"][0]["address"] for p in programs}
         self._names: dict[int, str] = {}
         self._stacks: dict[int, tuple[str, ...]] = {}
         self._origins: dict[tuple[int, int], Origin] = {}
-        self._sending: dict[int, bool] = {}
         self._listings: dict[Function, list[Disassembled]] = {}
 
     def function(self, address: int) -> Function | None:
@@ -197,28 +183,16 @@ class Measurement:
 
     def origin(self, path: int, block: int) -> Origin:
         """Return where a block that runs on a path belongs."""
-        if not self._is_sending(path):
-            leaf = self.name(self._plugin.blocks[block].addresses[0])
-            if not leaf.startswith(self._root):
-                return _ELSEWHERE
         key = path, block
         if key not in self._origins:
             self._origins[key] = self._origin(path, self._plugin.blocks[block])
         return self._origins[key]
 
-    def _is_sending(self, path: int) -> bool:
-        """Tell whether a call path is below the function that sends, and below nothing that no frame asked for."""
-        if path not in self._sending:
-            stack = self.stack(path)
-            is_below = any(name.startswith(self._root) for name in stack)
-            self._sending[path] = is_below and not any(name.startswith(LEFT_OUT) for name in stack)
-        return self._sending[path]
-
     def _origin(self, path: int, block: CodeBlock) -> Origin:
         leaf = self.name(block.addresses[0])
         stack = self.stack(path)
         full = stack if stack and stack[-1] == leaf else (*stack, leaf)
-        if any(name.startswith(LEFT_OUT) for name in full) or not any(name.startswith(self._root) for name in full):
+        if any(name.startswith(LEFT_OUT) for name in full):
             return Origin(full, OTHER, 0)
         inside = self.function(block.addresses[0])
         if inside is not None:
@@ -231,12 +205,12 @@ class Measurement:
 
     def tallies(self, window: Window) -> dict[str, Tally]:
         """Return what a window took, by where it belongs."""
-        scopes, times = self._scopes(window.ran), window.ran[:, 2]
-        once = self._once[window.ran[:, 1]]
+        scopes, times = self._scopes(window.ran), window.ran.blocks[:, 2]
+        once = self._once[window.ran.blocks[:, 1]]
         sums = [np.bincount(scopes, times * once[:, column], len(ALL_SCOPES)) for column in range(once.shape[1])]
         return {scope: Tally(*(int(column[i]) for column in sums)) for i, scope in enumerate(ALL_SCOPES)}
 
-    def _scopes(self, ran: Numbers) -> Numbers:
+    def _scopes(self, ran: Ran) -> Numbers:
         """Return the index in `ALL_SCOPES` of each row."""
         keys, scopes = self._scope_of_key
         return scopes[np.searchsorted(keys, _keys(ran))]
@@ -250,8 +224,9 @@ class Measurement:
 
     def runs(self, window: Window) -> dict[str, int]:
         """Return how often the program of each role ran in a window."""
-        starts = self._starts[window.ran[:, 1]]
-        return {role: int(window.ran[starts == entry, 2].sum()) for role, entry in self._entries.items()}
+        blocks = window.ran.blocks
+        starts = self._starts[blocks[:, 1]]
+        return {role: int(blocks[starts == entry, 2].sum()) for role, entry in self._entries.items()}
 
     def came_back(self, window: Window) -> Fraction | None:
         """Return the share of a window's frames that the program sent back; None if there is no other end."""
@@ -294,7 +269,7 @@ class Measurement:
     def by_address(self, window: Window) -> tuple[Counter[int], Counter[int], Counter[tuple[str, ...]]]:
         """Return instructions by address in programs, by the call out of one, and by stack."""
         inside, called, stacks = Counter[int](), Counter[int](), Counter[tuple[str, ...]]()
-        for path, number, times in window.ran.tolist():
+        for path, number, times in window.ran.blocks.tolist():
             origin, block = self.origin(path, number), self._plugin.blocks[number]
             if origin.scope not in SCOPES:
                 continue
@@ -306,25 +281,12 @@ class Measurement:
         return inside, called, stacks
 
 
-def _root_of(way: str, symbols: Sequence[str]) -> str:
-    """Return the function below which frames are sent. Raises UnsupportedError for a kernel that has it in another."""
-    for root in ROOTS[way]:
-        if any(name.startswith(root) for name in symbols):
-            return root
-    raise UnsupportedError(
-        f"this kernel never entered {' or '.join(ROOTS[way])}, by which frames are told from the rest"
-    )
-
-
 class Origin(NamedTuple):
     """Where a block belongs: its functions from the outermost, its scope, and the program's call that led to it."""
 
     stack: tuple[str, ...]
     scope: str
     caller: int
-
-
-_ELSEWHERE = Origin((), OTHER, 0)
 
 
 def _functions_of(program: Mapping[str, Any]) -> Iterator[Function]:
@@ -344,7 +306,8 @@ class Cost:
     instruction; ``functions`` those of each function without
     what it calls; ``addresses`` those of the program's code. ``low`` and ``high`` are the ends of the whole cost among
     windows; they are equal where it is exact. ``came_back``: the share of the frames that the program sent
-    back; null in a test run.
+    back; null in a test run. ``shares`` of the frames, by the instructions of the program and what it calls; none if
+    no window's runs add up to its count.
     """
 
     tallies: Mapping[str, Tally]
@@ -356,6 +319,11 @@ class Cost:
     high: Fraction
     frames: tuple[int, int]
     came_back: Fraction | None
+    shares: Shares
+
+    @property
+    def is_exact(self) -> bool:
+        return self.low == self.high
 
     @property
     def total(self) -> Fraction:
@@ -374,7 +342,7 @@ def cost_of(measurement: Measurement) -> Cost:
         raise UnsupportedError(_never_whole(measurement))
     few, many = sorted(alike)
     for frames in (few, many):
-        _require_one_count(frames, [tallies for _, tallies in alike[frames]])
+        _require_one_count(alike[frames])
     fewer, more = _most_common(alike[few]), _most_common(alike[many])
     frames = many - few
     ends = [[_whole_count(tallies) for _, tallies in alike[count]] for count in (few, many)]
@@ -394,7 +362,17 @@ def cost_of(measurement: Measurement) -> Cost:
         middle + half,
         (few, many),
         measurement.came_back(fewer[0]),
+        _shares(measurement.whole),
     )
+
+
+def _shares(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> Shares:
+    """Return the shares of a window in which an interrupt has disturbed no run."""
+    for window, tallies in windows:
+        took = window.ran.took
+        if sum(n * times for n, times in took.items()) == sum(int(tallies[s].instructions) for s in (PROGRAM, CALLED)):
+            return shares_of(took)
+    return {}
 
 
 def _whole_count(tallies: Mapping[str, Tally]) -> int:
@@ -411,14 +389,12 @@ def _most_common(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> tuple[Wi
     return next(one for one in windows if _whole_count(one[1]) == count)
 
 
-def _require_one_count(frames: int, windows: Sequence[Mapping[str, Tally]]) -> None:
+def _require_one_count(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> None:
     for scope, words in ((PROGRAM, "the program"), (CALLED, "what the program calls")):
-        counts = sorted({int(tallies[scope].instructions) for tallies in windows})
-        common = Counter(int(tallies[scope].instructions) for tallies in windows).most_common(1)[0][1]
-        if len(counts) > 1 and common * 2 <= len(windows):
+        if not _is_agreed([int(tallies[scope].instructions) for _, tallies in windows]):
+            took = sum((Counter(window.ran.took) for window, _ in windows), Counter[int]())
             raise UnsupportedError(
-                f"{words} takes another path each time: {counts[0]:,} to {counts[-1]:,} instructions for {frames} "
-                "frames",
+                f"{words} takes another path each time: {shares_text(shares_of(took))}",
                 remedy="frames that take one path (--flows, --frames), or fill its maps",
             )
 

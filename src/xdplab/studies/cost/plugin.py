@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,17 +21,26 @@ class CodeBlock(NamedTuple):
     code: bytes
 
 
-_ALIKE = re.compile(rb"(?:ran [^\n]*\n)+|(?:block [^\n]*\n)+|(?:path [^\n]*\n)+|window [^\n]*\n")
+_ALIKE = re.compile(rb"(?:ran [^\n]*\n)+|(?:block [^\n]*\n)+|(?:path [^\n]*\n)+|(?:took [^\n]*\n)+|window\n")
 """Lines of one kind that follow each other."""
 
 
+@dataclass
+class Ran:
+    """What ran between two marks. ``blocks``: how often each block on each call path, shape (n, 3): numbers of paths
+    and blocks, and times. ``took``: runs of the program, by their instructions with those of what they called."""
+
+    blocks: Numbers = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
+    took: dict[int, int] = field(default_factory=dict)
+
+
 class Plugin:
-    """What the plugin wrote of one measurement. ``windows``: see `Window`."""
+    """What the plugin wrote of one measurement."""
 
     def __init__(self, text: bytes) -> None:
         self.blocks: list[CodeBlock] = []
         self.paths: list[tuple[int, int]] = [(-1, 0)]
-        self.windows: list[Numbers] = []
+        self.windows: list[Ran] = []
         for lines in _ALIKE.findall(text):
             self._read(lines)
 
@@ -39,9 +49,12 @@ class Plugin:
         kind = lines[: lines.index(b" ")] if b" " in lines[:10] else lines
         if kind == b"ran":
             numbers = np.array(lines.replace(b"ran ", b"").split(), dtype=np.int64)
-            self.windows[-1] = numbers.reshape(-1, 3)
-        elif kind == b"window":
-            self.windows.append(np.empty((0, 3), dtype=np.int64))
+            self.windows[-1].blocks = numbers.reshape(-1, 3)
+        elif kind == b"took":
+            took = (map(int, line.split()[1:]) for line in lines.splitlines())
+            self.windows[-1].took.update((instructions, times) for instructions, times in took)
+        elif lines == b"window\n":
+            self.windows.append(Ran())
         elif kind == b"block":
             for line in lines.decode().splitlines():
                 _, start, ending, sizes, code = line.split()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 import pandas as pd
 
+from xdplab.studies.cost.classes import shares_text
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
 from xdplab.studies.cost.points import CostPoint, CostRequest
-from xdplab.studies.cost.rows import PLACES, WHOLE, place_name
+from xdplab.studies.cost.rows import CLASS, PLACES, WHOLE, place_name
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.sentences import sentence
 
@@ -37,7 +39,16 @@ def _of(case: pd.Series[Any], rows: pd.DataFrame, units: Mapping[str, str]) -> s
     text = f"a packet costs {whole[WHOLE]:.7g} instructions in {where}: {parts}"
     if not lines.empty:
         text += f"; {place_name(lines.iloc[int(both.argmax())])} takes most: {both.max():g}"
-    return text
+    return f"{text}; {varying}" if (varying := _varying(rows)) else text
+
+
+def _varying(rows: pd.DataFrame) -> str:
+    """Say which paths packets take, if it is not one."""
+    classes = rows.loc[rows["part"].eq(CLASS) & rows["share"].notna()]
+    if len(classes) < 2:
+        return ""
+    shares = {int(row["exact"]): Fraction(row["share"]) for row in classes.to_dict("records")}
+    return f"the program with what it calls takes {shares_text(shares)}"
 
 
 def _inexact(table: pd.DataFrame) -> Iterator[str]:

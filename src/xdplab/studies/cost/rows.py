@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from xdplab.absent import Absent
 from xdplab.run.columns import Column
 from xdplab.studies.cost.counted import cost_in
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, SCOPES, Cost, Instruction, Place, Tally
@@ -17,9 +18,10 @@ from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import typed
 
 WHOLE, LINE, INSTRUCTION, FUNCTION = "whole", "line", "instruction", "function"
+CLASS = "class"
 PLACES = (LINE, INSTRUCTION)
 MADE_UP = "(made up by the compiler)"
-PARTS = (WHOLE, PROGRAM, CALLED, PATH, *PLACES, FUNCTION)
+PARTS = (WHOLE, PROGRAM, CALLED, PATH, *PLACES, CLASS, FUNCTION)
 _OF_WHOLE = "of the whole and its parts only"
 _TIMED = "of the whole only, if a run of traffic with this packet was named"
 
@@ -47,6 +49,8 @@ COLUMNS: tuple[Column[Any], ...] = (
     Column("called_exact", "str", "factor", "of lines and instructions: the same as a fraction"),
     Column("low_instructions", "float", "count", "least of the windows", null=_OF_WHOLE),
     Column("high_instructions", "float", "count", "most of the windows", null=_OF_WHOLE),
+    Column("share", "float", "share", "of the packets whose program takes so many instructions, with what it calls",
+           null="of classes only"),
     Column("came_back", "float", "share", "of the frames, to the sender", null="of the whole only, and no test run"),
     Column("loads", "float", "count", "reads of memory per packet", null=_OF_WHOLE),
     Column("stores", "float", "count", "writes of memory per packet", null=_OF_WHOLE),
@@ -67,7 +71,7 @@ def table_of(plan: StudyPlan[CostRequest, CostPoint]) -> pd.DataFrame:
         if attempt.status == "measured":
             head = _head(trial.point) | {"run_id": plan.directory.run_id, "trial_id": trial.trial_id}
             head["kernel_release"] = attempt.facts.get("kernel_release")
-            whole, *others = rows_of(cost_in(trial.point, raw))
+            whole, *others = rows_of(cost_in(raw))
             if (timed := times.get(key_of(trial.point))) is not None:
                 whole |= timed._asdict()
             rows += [head | row for row in (whole, *others)]
@@ -76,12 +80,11 @@ def table_of(plan: StudyPlan[CostRequest, CostPoint]) -> pd.DataFrame:
 
 def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
     """Yield the rows of one packet's cost, that of the whole first."""
-    is_exact = cost.low == cost.high
     whole = Tally(*(sum((getattr(cost.tallies[s], n) for s in SCOPES), Fraction()) for n in Tally.__annotations__))
     for part, tally in {WHOLE: whole, **cost.tallies}.items():
-        holds = is_exact or part in (PROGRAM, CALLED)
+        holds = cost.is_exact or part in (PROGRAM, CALLED)
         low, high = (cost.low, cost.high) if part == WHOLE else (tally.instructions, tally.instructions)
-        if part == PATH and not is_exact:
+        if part == PATH and not cost.is_exact:
             half = (cost.high - cost.low) / 2
             low, high = low - half, high + half
         yield {
@@ -95,8 +98,18 @@ def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
     for place, (inside, called) in sorted(cost.lines.items()):
         row = {"exact": str(inside), "instructions": float(inside)}
         yield _place(place) | row | {"called_exact": str(called), "called_instructions": float(called)}
+    for took, share in cost.shares.items():
+        yield {"part": CLASS, "exact": str(took), "instructions": float(took), "share": float(share)}
+    if not cost.shares:
+        why = Absent("the program's runs do not add up to its count: it was interrupted")
+        yield {"part": CLASS, "share": why, "instructions": why}
     for name, count in sorted(cost.functions.items(), key=lambda item: (-item[1], item[0])):
-        yield {"part": FUNCTION, "name": name, "instructions": float(count), "exact": str(count) if is_exact else None}
+        yield {
+            "part": FUNCTION,
+            "name": name,
+            "instructions": float(count),
+            "exact": str(count) if cost.is_exact else None,
+        }
 
 
 def _place(place: Place) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def write_stacks(plan: StudyPlan[CostRequest, CostPoint], folder: Path) -> list[
     for trial, attempt, raw in plan.attempts():
         if attempt.status == "measured":
             point = trial.point
-            stacks = cost_in(point, raw).stacks
+            stacks = cost_in(raw).stacks
             name = f"{point.program}-{point.mode}-{point.kernel}-{point.point_id}".replace(":", "-").replace("/", "-")
             profile = json.dumps(speedscope(str(point), stacks))
             paths.append(write_whole(folder / f"{name}.folded", folded(stacks).encode()))

@@ -9,7 +9,7 @@ import pandas as pd
 
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
 from xdplab.studies.cost.points import CostPoint, CostRequest
-from xdplab.studies.cost.rows import FUNCTION, INSTRUCTION, MADE_UP, PLACES, WHOLE, place_name
+from xdplab.studies.cost.rows import CLASS, FUNCTION, INSTRUCTION, MADE_UP, PLACES, WHOLE, place_name
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 
@@ -24,6 +24,8 @@ def tables_of(plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> d
     tables = {"cost": Table("Instructions per packet", whole(table))}
     if len(beside := timed(table)):
         tables["time"] = Table("Instructions per packet beside its time, median (least to most)", beside)
+    if len(paths := classes(table)):
+        tables["classes"] = Table("Packets whose path differs, instructions of the program with what it calls", paths)
     cases = [rows for _, rows in table.groupby("trial_id", sort=False)]
     for number, rows in enumerate(cases, start=1):
         name = "lines" if len(cases) == 1 else f"lines{number}"
@@ -76,6 +78,14 @@ def lines(table: pd.DataFrame, top: int = 0) -> pd.DataFrame:
     text = rows["name"].where(rows["part"].eq(INSTRUCTION) | rows["line"].gt(0), MADE_UP)
     shown = pd.DataFrame({**counts, "line": place, "source": text.str.slice(0, 78)})
     return shown.reset_index(drop=True)
+
+
+def classes(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the share of packets that take so many instructions, of programs with more than one path."""
+    rows = table.loc[table["part"].eq(CLASS) & table["share"].notna()]
+    rows = rows.loc[rows.groupby("trial_id")["share"].transform("size").gt(1)]
+    shown = rows[_CASE].assign(share=rows["share"].map("{:.2%}".format), instructions=rows["instructions"].astype(int))
+    return shown.rename(columns=_HEADS).reset_index(drop=True)
 
 
 def functions(table: pd.DataFrame) -> pd.DataFrame:
