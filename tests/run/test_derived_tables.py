@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,9 +17,11 @@ from tests.attempts import attempt_of
 from tests.cli.entry import ending_with_output
 
 from xdplab.errors import ResultsWarning
+from xdplab.plan import Plan
 from xdplab.run import derived
 from xdplab.run.rundir import RunDirectory, sizes
 from xdplab.run.state import read_state
+from xdplab.studies.kind import Reader, Run, first_table
 from xdplab.studies.traffic import trials
 from xdplab.studies.traffic.kind import TRAFFIC
 
@@ -43,6 +46,24 @@ def test_reading_writes_nothing_into_a_run(tiny: RunDirectory) -> None:
     TRAFFIC.run(tiny).summary()
     assert content(tiny) == before
     assert [path.name for path in tiny.cache.iterdir()] != [], "what was derived is kept for the next reader"
+
+
+def test_an_open_run_reads_its_table_again_only_after_its_journal_changed(tiny: RunDirectory) -> None:
+    reads: list[int] = []
+
+    def counted(run: Run[Plan], read: Reader | None) -> pd.DataFrame:
+        reads.append(1)
+        return first_table(run, read)
+
+    run = replace(TRAFFIC, attempts=counted).run(tiny)
+    mine = run.rows()
+    mine["verdict"] = "mine"
+    assert set(run.rows()["verdict"]) == {"valid"}
+    run.findings()
+    assert len(reads) == 1
+    tiny.journal.append("released", trials=[], why="enough is known")
+    run.attempts()
+    assert len(reads) == 2
 
 
 def test_tables_are_derived_once(tiny: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

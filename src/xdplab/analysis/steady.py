@@ -12,9 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import hypot, inf, sqrt
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
+from xdplab.lazy import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy("numpy")
 
 LEAST_INTERVALS = 4
 CHANGE = 0.1

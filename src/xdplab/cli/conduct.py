@@ -131,7 +131,7 @@ def _interrupted(run: Run[Any]) -> str:
 def show_results(run: Run[Any]) -> None:
     """Print the tables and the answer; of a study, whose tables are many, the answer alone. How many trials were
     measured has been told as the last one ended."""
-    answer = answers.answer_of(run.directory)
+    answer = answers.answer_of(run.directory, run)
     for table in () if answer.placed else answer.tables.values():
         if len(table["rows"]) > MOST_ROWS:
             tell(f"{table['title']}: {len(table['rows'])} rows, which `xdplab show {run.directory.path}` prints\n")

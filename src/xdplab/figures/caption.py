@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 
 import pandas as pd
@@ -15,6 +17,7 @@ import pandas as pd
 from xdplab.analysis.action_rules import returns_frames
 from xdplab.analysis.cost_rules import OF_WORK, unequal_work
 from xdplab.analysis.series import rows_where, same_reason
+from xdplab.analysis.values import records
 from xdplab.figures.factors import FACTORS, FigureRequest, levels
 from xdplab.plan.factors import of_program
 from xdplab.text import many
@@ -116,14 +119,36 @@ def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
     return phrases[:MOST_REASONS] + ([f"and {more} more in trials.parquet"] if more > 0 else [])
 
 
-def short_caption(request: FigureRequest) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Captioned:
+    """What both captions of a figure speak of: its trials, and those of them that it can show."""
+
+    request: FigureRequest
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        return _narrow(self.request.trials, self.request.value)
+
+    @cached_property
+    def shown(self) -> pd.DataFrame:
+        return _drawn(self.trials, self.request.value)
+
+    @cached_property
+    def one_count(self) -> str:
+        return _one_count(self.shown)
+
+    @cached_property
+    def unequal_work(self) -> str:
+        return _unequal_work(self.shown)
+
+
+def short_caption(figure: Captioned) -> tuple[str, ...]:
     """Return the text on the figure itself: lab, repetitions, constant factors, and every warning a reader needs.
 
     The file beside the figure has the rest.
     """
-    value, used, apart = request.value, request.used, request.apart
-    trials = _narrow(request.trials, value)
-    shown = _drawn(trials, value)
+    trials, shown = figure.trials, figure.shown
+    value, used, apart = figure.request.value, figure.request.used, figure.request.apart
     places = [lab_words(str(lab)) for lab in levels(shown, "lab")]
     parts = [" and ".join(places), *(FACTORS["arrangement"].label(v) for v in levels(shown, "arrangement"))]
     believed = rows_where(shown, ~shown["verdict"].eq("invalid").fillna(False))  # invalid ones are in no mean
@@ -137,8 +162,8 @@ def short_caption(request: FigureRequest) -> tuple[str, ...]:
         parts.append(f"n = {low if low == high else f'{low} to {high}'}")
     first = " · ".join(part for part in parts if part)
     absent = [line for verdict in ("unsupported", "failed") for line in _absent(trials, verdict, shown)]
-    unequal = "Not the same work in every mode." if _unequal_work(shown) else ""
-    warned = [unequal, *absent, _one_count(shown), _without_value(trials, value, why=False)]
+    unequal = "Not the same work in every mode." if figure.unequal_work else ""
+    warned = [unequal, *absent, figure.one_count, _without_value(trials, value, why=False)]
     return tuple(
         part for part in (first, _held(shown, used, apart, always=True), " ".join(filter(None, warned))) if part
     )
@@ -183,7 +208,8 @@ def _one_count(shown: pd.DataFrame) -> str:
     """Count the trials that only one side counted: a single count cannot be checked."""
     if not {"dut_tx_packets", "rx_packets", "action"} <= set(shown):
         return ""
-    returned = shown.apply(returns_frames, axis=1).astype(bool) & shown["action"].notna()
+    acted = records(shown[[name for name in ("action", "directions") if name in shown]])
+    returned = pd.Series([returns_frames(row) for row in acted], index=shown.index) & shown["action"].notna()
     judged = _each_once(shown[shown["verdict"].eq("valid") & returned])
     whose = (("the TG's", "dut_tx_packets"), ("the DUT's", "rx_packets"))
     alone = [(side, int(judged[other].isna().sum())) for side, other in whose]
@@ -233,15 +259,13 @@ def _without_value(trials: pd.DataFrame, value: str, *, why: bool) -> str:
 
 
 def caption(
-    request: FigureRequest, marks: pd.DataFrame, used: Sequence[str], *notes: str, intervals: str
+    figure: Captioned, marks: pd.DataFrame, used: Sequence[str], *notes: str, intervals: str
 ) -> tuple[str, ...]:
     """Return the caption's paragraphs.
 
     ``used`` factors differ among the marks; ``notes`` are the view's own; ``intervals`` names what error bars are.
     """
-    value = request.value
-    trials = _narrow(request.trials, value)
-    shown = _drawn(trials, value)
+    trials, shown, request = figure.trials, figure.shown, figure.request
     first = "; ".join(
         part
         for part in (
@@ -254,10 +278,10 @@ def caption(
     parts = (
         f"{first}.",
         *notes,
-        _one_count(shown),
+        figure.one_count,
         _few_cpus(shown),
-        _unequal_work(shown),
-        _without_value(trials, value, why=True),
+        figure.unequal_work,
+        _without_value(trials, request.value, why=True),
         *_not_shown(trials),
     )
     return tuple(part for part in parts if part)

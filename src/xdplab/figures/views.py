@@ -10,7 +10,7 @@ import pandas as pd
 
 from xdplab.analysis.series import rows_where, valid
 from xdplab.errors import NotApplicableError
-from xdplab.figures.caption import MADE_OF, caption, short_caption, why_null
+from xdplab.figures.caption import MADE_OF, Captioned, caption, short_caption, why_null
 from xdplab.figures.factors import FACTORS, FigureRequest, free_factors, label_column, label_order, levels, title_of
 from xdplab.figures.marks import Axes, Look, Order, Scale, View, collect, marks_frame
 from xdplab.plan.factors import of_program
@@ -78,7 +78,7 @@ def described(
     ``look`` has what is this figure's own, ``notes`` are its own paragraphs of the caption; factors ``beside`` differ
     among the marks; ``intervals`` is what error bars are.
     """
-    table, panel = marks_frame(marks), request.layout.panel
+    table, panel, figure = marks_frame(marks), request.layout.panel, Captioned(request)
     shown, used = believable(request.trials, request.value), (*request.used, *beside)
     order = replace(
         look.order,
@@ -91,8 +91,8 @@ def described(
     words = replace(
         look.words,
         hue_title=title_of(request.layout.hue),
-        caption=caption(request, table, used, *notes, intervals=intervals),
-        short_caption=short_caption(request),
+        caption=caption(figure, table, used, *notes, intervals=intervals),
+        short_caption=short_caption(figure),
         intervals="95 % intervals",
     )
     return View(table, replace(look, order=order, words=words))

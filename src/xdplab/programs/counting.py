@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from xdplab.errors import ProgramError
+from xdplab.lazy import lazy
 from xdplab.programs.contents import HEADER_BYTES, random_cycle
 from xdplab.programs.spec import SLOT_BYTES, WORD_BYTES, ProgramSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy("numpy")
 
 ETHERNET_BYTES = 14
 XDP_TX, XDP_REDIRECT = 3, 4

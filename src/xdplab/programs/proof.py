@@ -12,13 +12,15 @@ from pathlib import Path
 from xdplab.compiler import compiler_version
 from xdplab.errors import ProgramError
 from xdplab.hosts.base import Host
+from xdplab.lazy import lazy
 from xdplab.programs.build import BuiltProgram
 from xdplab.programs.bytecode import count_bytecode
 from xdplab.programs.counting import AccessCounts
 from xdplab.programs.onhost import count_in_kernel
 from xdplab.programs.spec import ProgramSpec, UserProgram
-from xdplab.programs.userspace import compile_user, count_natively, count_user, disassemble_user
 from xdplab.text import many
+
+userspace = lazy("xdplab.programs.userspace")  # an emulator, which only a proof of the twin needs
 
 _NATIVE_PACKETS = 3
 
@@ -98,7 +100,7 @@ def prove(
 
 def prove_user(library: bytes, spec: ProgramSpec) -> tuple[AccessCounts, ...]:
     """Prove a ``workload.so`` compiled anywhere, such as on the DUT: its machine code is executed and counted."""
-    return tuple(count_user(library, spec))
+    return tuple(userspace.count_user(library, spec))
 
 
 def _in_kernel(
@@ -113,10 +115,10 @@ def _in_kernel(
 
 def _in_user_space(built: BuiltProgram, spec: ProgramSpec) -> tuple[tuple[AccessCounts, ...], int]:
     with tempfile.TemporaryDirectory(prefix="xdplab-user-") as name:
-        library = compile_user(spec, Path(name))
+        library = userspace.compile_user(spec, Path(name))
         counts = prove_user(library.read_bytes(), spec)
-        built.add("workload_user.txt", disassemble_user(library))
-    native = count_natively(spec, _NATIVE_PACKETS)
+        built.add("workload_user.txt", userspace.disassemble_user(library))
+    native = userspace.count_natively(spec, _NATIVE_PACKETS)
     require_count(spec, [native / _NATIVE_PACKETS], "the counting build in user space")
     return counts, native
 

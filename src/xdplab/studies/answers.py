@@ -46,8 +46,8 @@ class RunAnswer:
     summary: list[str]
 
 
-def answer_of(directory: RunDirectory) -> RunAnswer:
-    """Return a run's answer: the kept one if it is current, else one that is made and kept.
+def answer_of(directory: RunDirectory, run: Run[Any] | None = None) -> RunAnswer:
+    """Return a run's answer: the kept one if it is current, else one that is made and kept. ``run``: it is open.
 
     Writes nothing into the run. Raises ResultsError, PlanError for a run that cannot be read.
     """
@@ -56,7 +56,7 @@ def answer_of(directory: RunDirectory) -> RunAnswer:
         kept = json.loads(place.read_bytes())
         if kept.pop("made_from") == made_from:
             return RunAnswer(**kept)
-    answer = _answer(open_run(directory.path))
+    answer = _answer(run or open_run(directory.path))
     with suppress(ResultsError, OSError):  # a cache that cannot be written only costs time
         write_whole(place, json.dumps(asdict(answer) | {"made_from": made_from}).encode())
     return answer

@@ -162,6 +162,18 @@ class Run(Generic[P]):
     def state(self) -> RunState:
         return read_state(self.directory)
 
+    @cached_property
+    def _made(self) -> dict[str, tuple[object, Any]]:
+        return {}
+
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what is made of the run, and is made again only after its journal has changed."""
+        written = self.directory.journal.path.stat()
+        stamp = written.st_size, written.st_mtime_ns
+        if name not in self._made or self._made[name][0] != stamp:
+            self._made[name] = stamp, make()
+        return self._made[name][1]
+
     def measure(self, observer: Observer | None = None, where: Where | None = None) -> RunState:
         """Measure the missing trials, where the run was or at ``where``, and derive the tables.
 
@@ -216,7 +228,10 @@ class Run(Generic[P]):
 
     def attempts(self, read: Reader | None = None) -> pd.DataFrame:
         """Return the rows of the first table; of XDP traffic every attempt that ended. Writes nothing into the run."""
-        return self.kind.attempts(self, read)
+        if read is not None:
+            return self.kind.attempts(self, read)
+        whole: pd.DataFrame = self._once("attempts", lambda: self.kind.attempts(self, None))
+        return whole.copy()
 
     def rows(self, read: Reader | None = None) -> pd.DataFrame:
         """Return the measurements that count, a row each. Writes nothing into the run."""
@@ -258,7 +273,7 @@ class Run(Generic[P]):
         return self.kind.pictures.figure(self, name, **options)
 
     def findings(self) -> list[Finding]:
-        return self.kind.judge.findings(self)
+        return list(self._once("findings", lambda: self.kind.judge.findings(self)))
 
     def audit(self) -> RunAudit:
         return self.kind.judge.audit(self)

@@ -138,7 +138,7 @@ def part_of(run: Run[Any]) -> Part:
         kind=run.kind.name,
         run_id=run.directory.run_id,
         question=question(run, rows),
-        answer=answer_of(run.directory).summary,
+        answer=answer_of(run.directory, run).summary,
         limits=limits(rows),
         place=place(run, rows),
         verdicts={str(name): int(count) for name, count in verdicts.items()},

@@ -16,6 +16,7 @@ from xdplab.errors import HostError, HostLostError, ProgramError
 from xdplab.generators import XDPGEN, Adapter, Installed, installed
 from xdplab.hosts import Host, LocalHost
 from xdplab.labs import Lab
+from xdplab.lazy import lazy
 from xdplab.plan import Point, ProgramFactors
 from xdplab.plan.points import content_sha256, file_sha256
 from xdplab.programs.build import BuiltProgram, build
@@ -24,11 +25,12 @@ from xdplab.programs.program import cache_directory
 from xdplab.programs.proof import prove, prove_user
 from xdplab.programs.source import USER_FLAGS
 from xdplab.programs.spec import ProgramSpec, UserProgram, program_of
-from xdplab.programs.userspace import user_work
 from xdplab.programs.work import AccessWork, kernel_work
 from xdplab.run.disk import disk_errors
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.dut import OnDut
+
+userspace = lazy("xdplab.programs.userspace")  # an emulator, for af_xdp alone
 
 T = TypeVar("T")
 
@@ -265,4 +267,4 @@ def _ship_twin(
     if built.user_state is not None:
         state = f"{folder}/{built.user_state.name}"
         lab.dut.put(built.user_state, state)
-    return replace(on_dut, workload=workload, workload_init=state), user_work(library, spec)
+    return replace(on_dut, workload=workload, workload_init=state), userspace.user_work(library, spec)
