@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.cli.entry import ending
 
 from xdplab import cli
-from xdplab.cli.common import NOTHING_VALID
+from xdplab.cli.common import MISUSED, NOTHING_VALID
 from xdplab.errors import LabError, XdplabError
 from xdplab.labs import cache
 from xdplab.labs.netns import lab as netns
@@ -200,9 +200,15 @@ def invoked(*line: str) -> str:
     return str(CliRunner().invoke(cli.cli, line).exception)
 
 
+@pytest.mark.parametrize("verb", ["compare", "race", "cost"])
+@pytest.mark.parametrize("words", ["", "--nosuch x y", "nosuch.c nosuch.c --metric foo"])
+def test_what_answers_by_its_exit_code_has_another_one_for_a_wrong_line(verb: str, words: str) -> None:
+    assert ending([verb, *words.split()])[0] not in (0, 1, 2)
+
+
 def test_the_help_names_every_exit_code() -> None:
     known, told = {XdplabError}, re.findall(r"(?<=[:;] )\d+|^\d+", cli.EXIT_CODES.replace("\n", " "))
     while more := {below for error in known for below in error.__subclasses__()} - known:
         known |= more
-    ends = {"0", str(NOTHING_VALID), str(cli.INTERRUPTED)}
+    ends = {"0", str(NOTHING_VALID), str(MISUSED), str(cli.INTERRUPTED)}
     assert {str(error.exit_code) for error in known} | ends == set(told[: len(set(told))])

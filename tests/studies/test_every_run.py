@@ -145,7 +145,7 @@ def test_a_plan_extends_no_run_of_another_kind(run: Run[Any], monkeypatch: pytes
 def test_each_is_compared_with_another_of_its_kind(run: Run[Any]) -> None:
     path = str(run.directory.path)
     found = json.loads(spoken("compare", path, path, "--json").output)
-    assert found["metric"] == run.metric
+    assert found["metrics"] == [run.metric]
     ratios = [row["ratio"] for row in found["points"]]
     assert ratios
     assert ratios == pytest.approx([1.0] * len(ratios))

@@ -16,7 +16,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from xdplab import trust as trusted
-from xdplab.cli.common import NOTHING_VALID, Verb, Verbs, ask_on_terminal, echo, fail
+from xdplab.cli.common import MISUSED, NOTHING_VALID, Verb, Verbs, ask_on_terminal, echo, fail
 from xdplab.errors import HostError, PlanError, ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
 from xdplab.text import STEPS
@@ -36,8 +36,12 @@ VERBS = {
     "status": Verb("run", "status", "Show how far RUN is, what failed, and how long the rest will take."),
     "restore": Verb("lab", "restore", "Restore the settings of both ends of the lab's link."),
     "search": Verb("search", "search", "Search every point of PLAN: MRR, NDR and PDR by MLRsearch, latency."),
-    "race": Verb("race", "race", "Which is faster, A or B? They take turns in one run until the answer is known."),
-    "cost": Verb("cost", "cost", "Count what a packet costs in PROGRAM: instructions by source line; a gate."),
+    "race": Verb(
+        "race", "race", "Which is faster, A or B? They take turns in one run until the answer is known.", answers=True
+    ),
+    "cost": Verb(
+        "cost", "cost", "Count what a packet costs in PROGRAM: instructions by source line; a gate.", answers=True
+    ),
     "calibrate": Verb(
         "selftest", "calibrate", "How much do equal runs of this machine differ? Is it fit to compare runs?"
     ),
@@ -48,7 +52,9 @@ VERBS = {
     "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),
     "report": Verb("report", "report", "Write one HTML file about RUN for a colleague; two runs are compared."),
     "export": Verb("report", "export", "Write RUN as one file that another machine imports and checks."),
-    "compare": Verb("figures", "compare", "Did it change? Compare OTHER with RUN, point by point and overall."),
+    "compare": Verb(
+        "figures", "compare", "Did it change? Compare OTHER with RUN, point by point and overall.", answers=True
+    ),
     "audit": Verb("figures", "audit", "List what in RUN is not trustworthy, and how it was found."),
     "import": Verb("report", "import_", "Turn published raw measurements into a run directory."),
     "regenerate": Verb("cli", "regenerate", "Draw each published figure of the thesis.", package="xdplab.thesis"),
@@ -58,8 +64,9 @@ VERBS = {
 
 EXIT_CODES = f"""Exit codes: 0 done; 1 a problem was found, or a run was stopped; 2 command line, plan or figure;
 3 lab or host; 4 program; 5 not supported here; 6 unknown format; 7 run directory; 8 commands in another user's file;
-{NOTHING_VALID} no trial of a run is valid; {INTERRUPTED} Ctrl-C or SIGTERM. Of compare and race: 0 equivalent,
-1 differs, 2 undecided."""
+{NOTHING_VALID} no trial of a run is valid; {MISUSED} a wrong line of compare, race and cost; {INTERRUPTED} Ctrl-C or
+SIGTERM. Answers of compare and race: 0 equivalent, 1 differs, 2 undecided; of cost: 0 no more, 1 more, 2
+not comparable."""
 
 
 @click.command(
@@ -98,7 +105,9 @@ def _misused(error: click.ClickException) -> PlanError:
     """click's message on a command line, with a hint to `--help`."""
     context = getattr(error, "ctx", None)
     message = error.format_message().rstrip(".")
-    return PlanError(message, remedy=f"`{context.command_path} --help` shows what it takes" if context else None)
+    wrong = PlanError(message, remedy=f"`{context.command_path} --help` shows what it takes" if context else None)
+    wrong.exit_code = MISUSED if error.exit_code == MISUSED else wrong.exit_code
+    return wrong
 
 
 def _require_surroundings() -> None:

@@ -55,30 +55,24 @@ class Planned(BaseModel):
 
 
 class Compared(BaseModel):
-    """The answer of `compare`. ``points`` have the factors that vary and the result at each."""
+    """The answer of `compare`. ``points`` have what is compared (factors, or a program) and the result at each.
+
+    ``beyond``: what grew beyond a threshold, or changed of exact counts; ``open``: what could not be judged.
+    ``margin``, ``spread`` and ``joint`` are null where no interval is estimated: of programs and of counts.
+    """
 
     model_config = EXACT
-    metric: str
     runs: list[str]
+    metrics: list[str]
+    verdict: Literal["equivalent", "differs", "undecided"]
     environment: list[Unlike]
     doubts: dict[str, list[str]]
-    verdict: Literal["equivalent", "differs", "undecided"]
-    margin: float
-    spread: str
-    joint: Cells | None
-    points: list[Cells]
-
-
-class ProgramsCompared(BaseModel):
-    """The answer of `compare --programs`. ``programs`` have the verdict and each metric of both sides."""
-
-    model_config = EXACT
-    sides: list[str]
-    compared: int
     beyond: list[str]
     open: list[str]
-    notes: list[str]
-    programs: list[Cells]
+    margin: float | None
+    spread: str | None
+    joint: Cells | None
+    points: list[Cells]
 
 
 class Audited(BaseModel):
@@ -252,7 +246,7 @@ ANSWERS: dict[str, Any] = {
     "figures": Figures,
     "report": Written,
     "export": Written,
-    "compare": Compared | ProgramsCompared,
+    "compare": Compared,
     "audit": Audited,
     "doctor": list[Row],
     "lab-status": list[LabUp],

@@ -40,18 +40,24 @@ else:
 
 NOTHING_VALID = 17
 """The exit code of a run in which no trial is valid."""
+MISUSED = 64
+"""The exit code of a wrong command line or plan where 0, 1 and 2 are answers: EX_USAGE of sysexits.h."""
 BROADEST = 110
 """Columns of the broadest line of a study's table, also in a file: a person reads it in a terminal."""
 
 
 @dataclass(frozen=True)
 class Verb:
-    """A command that is loaded on use: its module, its name there, its one-line help, and the module's package."""
+    """A command that is loaded on use: its module, its name there, its one-line help, and the module's package.
+
+    ``answers``: its exit codes 0, 1 and 2 are answers.
+    """
 
     module: str
     function: str
     help: str
     package: str = field(default="xdplab.cli", kw_only=True)
+    answers: bool = field(default=False, kw_only=True)
 
     @property
     def is_here(self) -> bool:
@@ -59,13 +65,34 @@ class Verb:
         return find_spec(self.package) is not None
 
     def load(self) -> click.Command:
-        return _loaded(f"{self.package}.{self.module}", self.function)
+        command = _loaded(f"{self.package}.{self.module}", self.function)
+        return _answering(command) if self.answers else command
 
 
 @functools.cache
 def _loaded(module: str, function: str) -> click.Command:
     command: click.Command = getattr(importlib.import_module(module), function)
     return said_once(command)
+
+
+@functools.cache
+def _answering(command: click.Command) -> click.Command:
+    """Give the misuse of a command an exit code that is none of its answers."""
+    for name in ("make_context", "invoke"):
+        setattr(command, name, _misuse_apart(getattr(command, name)))
+    return command
+
+
+def _misuse_apart(step: Callable[..., Any]) -> Callable[..., Any]:
+    def stepping(*arguments: Any, **options: Any) -> Any:
+        try:
+            return step(*arguments, **options)
+        except (XdplabError, click.UsageError) as error:
+            if error.exit_code == PlanError.exit_code:
+                error.exit_code = MISUSED  # type: ignore[misc]
+            raise
+
+    return stepping
 
 
 def said_once(command: click.Command) -> click.Command:

@@ -75,7 +75,7 @@ def cost(
 
     Instructions per packet, exactly, counted in a guest under emulation: no root, no KVM, no noise. With --against it
     is a gate. Exit codes: 0 it costs no more, 1 it costs more, 2 compiler, kernel or what became of the frames differ
-    from the baseline's; others: nothing was compared.
+    from the baseline's; others: nothing was compared (64: the command line).
     """
     chosen |= {"programs": words, "settings": _settings(programs)}
     request = requested(CostRequest, chosen, smallest)
@@ -145,7 +145,7 @@ def _show_tables(run: Run[Any]) -> None:
 
 def _show_differences(compared: gate.Gate | None) -> None:
     for one in [] if compared is None else compared.differences:
-        tell(f"\n{one.new.name} ({', '.join(one.new.traffic)}) against {one.old.name}:")
+        tell(f"\n{one.new.title} against {one.old.name}:")
         if one.inexact:
             tell(f"not judged, because it holds to a range only: {', '.join(one.inexact)}")
         for frame in (one.totals, one.lines, one.functions):

@@ -276,8 +276,8 @@ versus_options = options_as(
 def compare(directory: Path, other: Path | None, which: Which, judging: Judging, versus: Versus) -> None:
     """Did it change? Compare OTHER with RUN, point by point and overall: faster, slower, equivalent or undecided.
 
-    Exit codes: 0 equivalent, 1 differs, 2 undecided. With --baseline, RUN is compared with a file that
-    --save-baseline wrote.
+    Exit codes: 0 equivalent, 1 differs, 2 undecided, 64 the command line is wrong. With --baseline, RUN is compared
+    with a file that --save-baseline wrote. Counts of `cost` are exact: no margin.
 
     --programs compares runs of study verifier, or CSVs that veristat wrote, per program; of one run alone its two
     kernels or two corpora. Exit codes: 0 within the thresholds, 1 beyond one or accepted no longer, 2 not judged.

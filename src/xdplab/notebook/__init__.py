@@ -446,7 +446,7 @@ class Comparison:
     @property
     def table(self) -> pd.DataFrame:
         """One row per point: factors, n, geometric means, ratio with interval, verdict, detectable difference."""
-        return self.runs.decision.points
+        return self.runs.points
 
     @property
     def metric(self) -> str:
@@ -455,7 +455,7 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """``equivalent``, ``differs`` or ``undecided``."""
-        return self.runs.decision.verdict
+        return self.runs.verdict
 
     def __repr__(self) -> str:
         return "\n".join(self.runs.lines())

@@ -58,6 +58,16 @@ class ComparedRuns:
         return EXIT_CODES[self.decision.verdict]
 
     @property
+    def verdict(self) -> str:
+        """``equivalent``, ``differs`` or ``undecided``."""
+        return self.decision.verdict
+
+    @property
+    def points(self) -> pd.DataFrame:
+        """One row per point: factors, n, geometric means, ratio with interval, verdict, detectable difference."""
+        return self.decision.points
+
+    @property
     def readable(self) -> pd.DataFrame:
         """The points with what a person reads: the factors that vary, and the result."""
         points = self.decision.points.dropna(axis=1, how="all")
@@ -66,17 +76,11 @@ class ComparedRuns:
     def to_json(self) -> dict[str, Any]:
         """Return everything, for a script."""
         d = self.decision
-        return {
-            "metric": self.metric,
-            "runs": list(self.names),
-            "environment": [asdict(one) for one in self.unlike],
-            "doubts": {name: list(doubts) for name, doubts in self.doubts.items()},
-            "verdict": d.verdict,
-            "margin": d.margin,
-            "spread": d.spread,
-            "joint": d.joint,
-            "points": frames.records(d.points),
-        }
+        environment = [asdict(one) for one in self.unlike]
+        doubts = {name: list(doubts) for name, doubts in self.doubts.items()}
+        around = {"environment": environment, "doubts": doubts}
+        decided = {"margin": d.margin, "spread": d.spread, "joint": d.joint}
+        return compared_json(self.names, (self.metric,), d.verdict, frames.records(d.points), **around, **decided)
 
     def lines(self) -> list[str]:
         """Return the lines before the table of points, and the answer."""
@@ -88,6 +92,23 @@ class ComparedRuns:
         lines = ["What differs around the runs:", *around, "What to doubt:", *doubted]
         lines += [f"{self.metric}, {self.names[1]} over {self.names[0]}; {d.spread}.", f"  by point: {points}"]
         return [*lines, *_joint_lines(d), f"Answer: {d.verdict} (margin {d.margin:.1%})."]
+
+
+def compared_json(
+    names: Sequence[str], metrics: Sequence[str], verdict: str, points: list[dict[str, Any]], **parts: Any
+) -> dict[str, Any]:
+    """Return what `compare --json` prints of two sides of any kind; ``parts`` that a kind lacks are empty or null."""
+    lists: dict[str, Any] = {"environment": [], "doubts": {}, "beyond": [], "open": []}
+    nulls = dict.fromkeys(("margin", "spread", "joint"))
+    return {
+        "runs": list(names),
+        "metrics": list(metrics),
+        "verdict": verdict,
+        **lists,
+        **nulls,
+        **parts,
+        "points": points,
+    }
 
 
 def _joint_lines(d: Decision) -> list[str]:

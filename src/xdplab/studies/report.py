@@ -266,7 +266,7 @@ def compared(runs: Sequence[Run[Any]], margin: float) -> Part | None:
         return None
     comparison: ComparedRuns = runs[0].compare(runs[1], margin=margin)
     picture, why = _ratios(comparison)
-    points = comparison.decision.points.dropna(axis=1, how="all")
+    points = comparison.points.dropna(axis=1, how="all")
     columns = [name for name in points if name not in ("point_id", "mean_a", "mean_b")]
     return Part(
         name=f"{comparison.names[1]} over {comparison.names[0]}",
@@ -289,10 +289,10 @@ def compared(runs: Sequence[Run[Any]], margin: float) -> Part | None:
 
 
 def _ratios(comparison: ComparedRuns) -> tuple[list[Picture], list[str]]:
-    if "accesses" not in comparison.decision.points:
+    if "accesses" not in comparison.points:
         return [], ["ratio: studies have no figure of it"]
     try:
-        view = compare_view(comparison.decision.points, names=comparison.names, metric=comparison.metric)
+        view = compare_view(comparison.points, names=comparison.names, metric=comparison.metric)
     except (FigureError, NotApplicableError) as error:
         return [], [f"ratio: {error}"]
     with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:

@@ -36,6 +36,7 @@ class StudySession(Session[OfT, F], Protocol[OfT, F]):
         """The place between ``enter_block`` and ``leave_block``; None if only this machine is needed."""
 
 
+Compare = Callable[[Run[StudyPlan[R, P]], Run[StudyPlan[R, P]], str, Sequence[Run[StudyPlan[R, P]]], float], Any]
 SessionOfRun = Callable[[StudyPlan[R, P]], StudySession[StudyTrial[P], Any]]
 
 
@@ -50,6 +51,7 @@ def study_kind(
     version: str = "1",
     possible: Callable[[StudyPlan[R, P]], Container[str]] | None = None,
     tools: Callable[[StudyPlan[R, P]], Mapping[str, str]] = lambda _: {},
+    compare: Compare[R, P] | None = None,
 ) -> Kind[StudyPlan[R, P]]:
     """Return the kind of a study.
 
@@ -57,7 +59,7 @@ def study_kind(
     the same raw files would give another one; ``results``: a few sentences that the table answers. ``views`` gives each
     figure by name, and raises NotApplicableError where the table holds nothing for it; ``possible``: the figures that a
     run's points can give. ``tools``: those that only this study uses, by name, with their versions: kept in each
-    session's manifest.
+    session's manifest. ``compare``: of a study whose repetitions do not differ.
     """
     name = planning.study
 
@@ -87,7 +89,7 @@ def study_kind(
         pictures=Views(views, possible, with_tables=True),
         metric=_first_numbers,
         around=environment.around,
-        compare=_compare,
+        compare=compare or _compare,
         judge=PLAIN,
         one_row_a_trial=False,
         planning=planning,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
+from xdplab.cli.answers import ANSWERS
 from xdplab.errors import ResultsError
+from xdplab.studies.cost.comparing import ComparedCosts
 from xdplab.studies.cost.gate import Case, CostDifference, Gate, compared, read_baseline, write_baseline
 
 THIRD = Fraction(169073, 128)
@@ -119,3 +123,23 @@ def test_programs_of_one_name_are_compared_in_their_order() -> None:
 def test_traffic_that_the_baseline_lacks_is_refused() -> None:
     with pytest.raises(ResultsError, match="generic"):
         compared([CASE], [replace(CASE, traffic=("6.12", "generic", "64", "1"))])
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict", "told"),
+    [
+        (CASE, "equivalent", "no total differs"),
+        (GROWN, "differs", "whole 1320.883 → 1327.883 (+7)"),
+        (
+            replace(GROWN, made_with={**CASE.made_with, "compiler": "clang 19"}),
+            "undecided",
+            "was clang 14, is clang 19",
+        ),
+        (replace(CASE, totals={"program": Fraction(140)}), "undecided", "a range only"),
+    ],
+)
+def test_two_runs_say_which_totals_differ_and_by_how_much(new: Case, verdict: str, told: str) -> None:
+    both = ComparedCosts(("a", "b"), compared([CASE], [new]), [])
+    assert both.verdict == verdict
+    assert any(told in line for line in both.lines()), both.lines()
+    TypeAdapter(ANSWERS["compare"]).validate_json(json.dumps(both.to_json()), strict=True)

@@ -12,10 +12,12 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from pydantic import TypeAdapter
 from tests.studies.verifier.rows import row as made_up_row
 from tests.studies.verifier.rows import table
 
 from xdplab.cli import cli
+from xdplab.cli.answers import ANSWERS
 from xdplab.errors import FormatError, PlanError, ResultsError
 from xdplab.formats.veristat_csv import parse_veristat
 from xdplab.studies.verifier.compare_programs import ComparisonOptions, compared, side_of_csv, side_of_run, sides_within
@@ -97,8 +99,9 @@ def test_two_tables_of_veristat_in_one_line(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("COLUMNS", raising=False)  # as wide as necessary
     argv = ["compare", str(OLD), str(NEW), "--programs"]
     said = CliRunner().invoke(cli, [*argv, "--json", "--threshold", "processed_insns=25"])
+    TypeAdapter(ANSWERS["compare"]).validate_json(said.stdout, strict=True)
     found = json.loads(said.stdout)
-    assert said.exit_code == 1
+    assert (said.exit_code, found["verdict"]) == (1, "differs")
     assert found["beyond"] == ["demo.o/late: accepted → failure"], "24.3 % more is within 25"
     plain = CliRunner().invoke(cli, [*argv, "--threshold", "processed_insns=24"])
     assert "beyond: demo.o/count: processed_insns 210 → 261, +24.3 %, at most +24 %" in plain.stdout

@@ -42,6 +42,10 @@ class Case:
     lines: Counts
     functions: Counts
 
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({', '.join(self.traffic)})"
+
 
 @dataclass(frozen=True)
 class CostDifference:
@@ -218,10 +222,18 @@ def compared(old: list[Case], new: list[Case]) -> list[CostDifference]:
     Raises ResultsError for one that the baseline lacks.
     """
     left = [*old]
-    return [CostDifference(_taken(left, old, case), case) for case in new]
+    differences = []
+    for case in new:
+        if (before := taken(left, old, case)) is None:
+            names = "; ".join(one.title for one in old)
+            raise ResultsError(
+                f"the baseline lacks {case.title}; it has {names}", remedy="write it anew: `--write FILE`"
+            )
+        differences.append(CostDifference(before, case))
+    return differences
 
 
-def _taken(left: list[Case], old: list[Case], case: Case) -> Case:
+def taken(left: list[Case], old: list[Case], case: Case) -> Case | None:
     """Return the case of a baseline to compare with; of what is ``left`` of it, one of the same name is taken away."""
     is_only = len({one.name for one in old}) == 1
     named = [one for one in old if one.name == case.name or is_only]
@@ -230,13 +242,7 @@ def _taken(left: list[Case], old: list[Case], case: Case) -> Case:
             left.remove(same)
         return same
     elsewhere = [one for one in named if one.traffic[1:] == case.traffic[1:]]
-    if elsewhere and all(one.traffic != case.traffic for one in elsewhere):
-        return elsewhere[0]
-    names = "; ".join(f"{one.name} ({', '.join(one.traffic)})" for one in old)
-    raise ResultsError(
-        f"the baseline lacks {case.name} ({', '.join(case.traffic)}); it has {names}",
-        remedy="write it anew: `--write FILE`",
-    )
+    return elsewhere[0] if elsewhere and all(one.traffic != case.traffic for one in elsewhere) else None
 
 
 def write_baseline(cases: list[Case], path: Path) -> None:

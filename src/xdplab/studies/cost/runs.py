@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xdplab.studies.cost.comparing import compare
 from xdplab.studies.cost.gathering import gather
 from xdplab.studies.cost.points import CostPoint, CostRequest, smallest
 from xdplab.studies.cost.results import results
@@ -21,4 +22,5 @@ STUDY = study_kind(
     tables=tables_of,
     views=VIEWS,
     results=results,
+    compare=compare,
 )

@@ -15,6 +15,7 @@ import pandas as pd
 from xdplab.analysis.values import Row, is_null, number, records, text
 from xdplab.errors import PlanError, ResultsError
 from xdplab.formats.veristat_csv import parse_veristat
+from xdplab.studies.comparing import EXIT_CODES, compared_json
 from xdplab.studies.kind import Run
 from xdplab.studies.verifier.points import LINUX
 
@@ -94,15 +95,11 @@ class ComparedPrograms:
         return pd.DataFrame({name: self.table[name].tolist() for name in ("object", "program")} | cells)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything, for a script; ``programs`` are those shown."""
-        return {
-            "sides": list(self.names),
-            "compared": len(self.programs),
-            "beyond": list(self.beyond),
-            "open": list(self.open),
-            "notes": list(self.notes),
-            "programs": [{k: _plain(v) for k, v in row.items()} for row in records(self.table)],
-        }
+        """Return everything, for a script; the points are the programs shown."""
+        verdict = {code: word for word, code in EXIT_CODES.items()}[self.exit_code]
+        points = [{k: _plain(v) for k, v in row.items()} for row in records(self.table)]
+        judged = {"beyond": list(self.beyond), "open": [*self.open, *self.notes]}
+        return compared_json(self.names, self.metrics, verdict, points, **judged)
 
     def lines(self) -> list[str]:
         """Return the lines below the table."""
