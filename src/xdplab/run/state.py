@@ -187,70 +187,78 @@ class RunState:
         return 1 + self.last[trial_id].attempt if trial_id in self.last else 1
 
 
-FEW_S = 1.0
-"""Planned seconds whose excess is counted by half."""
+FEW_S = 3.0
+"""Planned seconds that count as kept: what a few seconds of trials exceeded says little about hours of others."""
 
 
 @dataclass
-class BlockCosts:
-    """The remaining time of a block, and how much longer than planned its trials took, in seconds: the first in its own
-    time, without the wait for its place."""
+class Took:
+    """How many trials have ended, the seconds planned for them, and those that they took, waits included."""
 
-    left: int = 0
-    left_s: float = 0.0
     ended: int = 0
-    longer_s: float = 0.0
-    first_s: float = 0.0
-    ended_s: float = 0.0
+    planned_s: float = 0.0
+    took_s: float = 0.0
+
+    def add(self, planned_s: float, took_s: float) -> None:
+        self.ended += 1
+        self.planned_s += planned_s
+        self.took_s += took_s
 
     @property
-    def pace(self) -> float:
-        """The share by which ended trials took longer than planned; a few seconds of them say little."""
-        return max(0.0, self.longer_s + self.first_s) / (self.ended_s + FEW_S)
+    def mean_s(self) -> float:
+        return self.took_s / self.ended
 
-    @property
-    def excess_s(self) -> float:
-        """The mean; of the first trial, which waited for its place to start, alone until there are others."""
-        return self.longer_s / (self.ended - 1) if self.ended > 1 else self.first_s
+    def longer_s(self, planned_s: float) -> float:
+        """Return by how much another trial will exceed its plan, never less than 0: by the mean, but a short trial by
+        no larger share than these."""
+        longer_s = max(0.0, self.took_s - self.planned_s)
+        return min(longer_s / max(self.ended, 1), planned_s * longer_s / (self.planned_s + FEW_S))
 
 
 class Costs:
-    """The expected time of the remaining trials: the planned time of each, plus their excess over the plan.
+    """The expected time of the remaining trials.
 
-    A mean over all finished trials would be wrong if blocks differ, so each block has its own excess; a block without
-    finished trials gets the excess of the others.
+    Trials of one block for which one time is planned are alike: another will take what these took on average, the plan
+    being one of them. Where none of them has ended, it will exceed its plan as the others of its block have, or those
+    of all blocks.
+
+    A block's first trial may start the place of all, and build what they use: it is counted only where nothing else
+    tells how long they take.
     """
 
     def __init__(self) -> None:
-        self._blocks: defaultdict[Block, BlockCosts] = defaultdict(BlockCosts)
-        self._all = BlockCosts()
+        self._left: Counter[tuple[Block, float]] = Counter()
+        self._alike: defaultdict[tuple[Block, float], Took] = defaultdict(Took)
+        self._blocks: defaultdict[Block, Took] = defaultdict(Took)
+        self._all = Took()
+        self._firsts: dict[Block, Took] = {}
 
     def owe(self, block: Block, cost_s: float, *, trials: int = 1) -> None:
-        self._blocks[block].left += trials
-        self._blocks[block].left_s += trials * cost_s
+        self._left[block, cost_s] += trials
 
     def spend(self, block: Block, cost_s: float, ended: Ended) -> None:
-        for costs in (self._blocks[block], self._all):
-            costs.ended += 1
-            costs.ended_s += cost_s
-            if costs.ended > 1:
-                costs.longer_s += ended.wall_s - cost_s
-            else:
-                costs.first_s = max(0.0, ended.duration_s - cost_s)
+        if block not in self._firsts:
+            self._firsts[block] = Took(1, cost_s, ended.duration_s)
+            return
+        for took in (self._alike[block, cost_s], self._blocks[block], self._all):
+            took.add(cost_s, ended.wall_s)
 
     @property
     def left_s(self) -> float | None:
         """Remaining seconds in one lab; None before any trial ended."""
-        if not self._all.ended:
+        if not self._firsts:
             return None
-        return max(0.0, sum(self._left_of(block) for block in self._blocks.values()))
+        return sum(count * self._one_s(block, cost_s) for (block, cost_s), count in self._left.items() if count)
 
-    def _left_of(self, block: BlockCosts) -> float:
-        costs = block if block.ended else self._all
-        longer_s = block.left * costs.excess_s
-        if block.ended and block.left_s:  # of unlike trials, a short one is not longer by as much as a long one
-            longer_s = min(longer_s, block.left_s * costs.pace)
-        return block.left_s + longer_s
+    def _one_s(self, block: Block, cost_s: float) -> float:
+        """Return how long another trial of a block will take for which this time is planned; 0: none is."""
+        alike, same_block = self._alike[block, cost_s], self._blocks[block]
+        if alike.ended:
+            return (alike.took_s + cost_s) / (alike.ended + (cost_s > 0))
+        if cost_s:
+            return cost_s + (same_block if same_block.ended else self._all).longer_s(cost_s)
+        averaged = (same_block, self._firsts.get(block, self._all), self._all, *self._firsts.values())
+        return next(took for took in averaged if took.ended).mean_s
 
 
 def record_planned(
