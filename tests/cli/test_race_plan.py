@@ -15,7 +15,7 @@ from xdplab import notebook
 from xdplab.cli.common import SHARE
 from xdplab.cli.race import RaceRules, race_plan
 from xdplab.cli.user_program import ProgramSettings
-from xdplab.errors import LabError, PlanError
+from xdplab.errors import LabError, PlanError, UnsupportedError
 from xdplab.plan import Plan, parse_plan, race_of
 from xdplab.studies.traffic import checks
 from xdplab.studies.traffic.run_files import plan_trials, race_pairs, why_not_sliced
@@ -144,6 +144,9 @@ def test_labs_that_would_not_be_fair_are_refused(monkeypatch: pytest.MonkeyPatch
 def test_a_guest_without_real_time_is_in_no_race() -> None:
     guest = SimpleNamespace(name="vm:6.1", virtual=True, clock=None)
     with pytest.raises(PlanError, match=r"a race goes by rates, and lab vm:6\.1 has none"):
+        checks.check_plan(raced("array", "chase"), guest)  # type: ignore[arg-type]
+    guest.clock = "instructions"
+    with pytest.raises(UnsupportedError):
         checks.check_plan(raced("array", "chase"), guest)  # type: ignore[arg-type]
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from xdplab import cli
-from xdplab.errors import LabError
+from xdplab import cli, labs
+from xdplab.errors import LabError, UnsupportedError
 from xdplab.labs import cache
 from xdplab.labs.vm import archive, kernels
+from xdplab.studies.traffic import runs
 
 VERBS = [
     "lab status --lab",
@@ -73,3 +74,19 @@ def test_the_archive_is_asked_once_and_only_for_a_kernel_that_is_not_known(asked
     for name in ("6.1", "6.12", "9.9", "9.9", "7.2"):
         CliRunner().invoke(cli.cli, ["lab", "status", "--lab", f"vm:{name}"])
     assert asked == ["9.9"]
+
+
+@pytest.mark.parametrize(
+    "verb", ["run smoke", "plan smoke", "search smoke", "race array packet", "calibrate", "selftest"]
+)
+def test_what_needs_rates_is_refused_before_a_guest_that_counts_boots(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runs, "use_lab", lambda name: pytest.fail("the guest was booted"))
+    for name in ("vm:6.12:count", "vm:6.12:count:mine"):
+        done = CliRunner().invoke(cli.cli, ["--lab", name, *verb.split()])
+        assert isinstance(done.exception, UnsupportedError), done.output
+        assert "xdplab cost PROGRAM --kernel 6.12`" in str(done.exception)
+    assert not labs.counts("vm:6.12")
+    assert not (tmp_path / "results").exists()

@@ -16,18 +16,19 @@ import click
 from xdplab.cli.common import AS_JSON, echo, in_lab, parse_only, print_json, show, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
-from xdplab.labs import default_arrangement, require_name
+from xdplab.labs import counts, default_arrangement, require_name
 from xdplab.lazy import lazy
 from xdplab.resources import shipped
 
 if TYPE_CHECKING:
     import xdplab.plan as plans
     from xdplab.plan import Trial, factors, reference
-    from xdplab.studies.traffic import run_files
+    from xdplab.studies.traffic import checks, run_files
 else:
     plans, reference = lazy("xdplab.plan"), lazy("xdplab.plan.reference")
     factors = lazy("xdplab.plan.factors")
     run_files = lazy("xdplab.studies.traffic.run_files")
+    checks = lazy("xdplab.studies.traffic.checks")
 
 PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 
@@ -123,6 +124,14 @@ def _by_mode(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 
 
 def require_labs(name: str | None, plan: plans.Plan) -> None:
-    """Raise LabError if a lab of ``plan``, or the lab given instead of the plan's own, has an invalid name."""
-    for one in (name or plan.lab, *(block.lab for block in plan.blocks if block.lab != "auto")):
-        require_name(one)
+    """Raise LabError if a lab of ``plan``, or the lab given instead of the plan's own, has an invalid name,
+    UnsupportedError for one that counts."""
+    require_timed(name or plan.lab, *(block.lab for block in plan.blocks if block.lab != "auto"))
+
+
+def require_timed(*names: str) -> None:
+    """Raise LabError for the name of a lab that is invalid, UnsupportedError for that of one that counts."""
+    for name in names:
+        require_name(name)
+        if counts(name):
+            raise checks.no_rates(name)

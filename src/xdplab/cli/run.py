@@ -13,7 +13,7 @@ from xdplab.cli.common import AS_JSON, RunPath, in_lab, parse_only, print_json, 
 from xdplab.cli.conduct import conduct, conduct_study, exit_code
 from xdplab.cli.facts import results_facts, status_facts
 from xdplab.cli.options import PATH, Sharing, StudyRun, options_as, sharing_options
-from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs, tell_extent
+from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs, require_timed, tell_extent
 from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.lazy import lazy
 from xdplab.run.rundir import RunDirectory
@@ -95,6 +95,7 @@ def run(lab_name: str | None, plan: str, new: PlannedRun, as_json: bool, sharing
         "files": search_kind.pdr_files(open_run(new.pdr_from)) if new.pdr_from else None,
     }
     if sharing.labs:
+        require_timed(*sharing.labs)
         with fleet.joined(sharing.labs, sharing.scheduler) as joined:
             joined_run = traffic_kind.TRAFFIC.run(joined.start(chosen, new.out, **details))
             return conduct(

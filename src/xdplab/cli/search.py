@@ -11,9 +11,8 @@ import click
 from xdplab.cli.common import AS_JSON, RunPath, in_lab, parse_only, tell
 from xdplab.cli.conduct import conduct
 from xdplab.cli.options import PATH, Sharing, options_as, sharing_options
-from xdplab.cli.plan import PLAN_OR_NAME, find_plan
+from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_timed
 from xdplab.errors import ResultsError
-from xdplab.labs import require_name
 from xdplab.lazy import lazy
 from xdplab.studies.kinds import open_run
 from xdplab.studies.search.profile import PROFILES, profile
@@ -82,7 +81,7 @@ def search(lab_name: str | None, plan: str, new: SearchRun, as_json: bool, shari
     file = find_plan(plan)
     wanted = model.load_plan(file)
     first = sharing.labs[0] if sharing.labs else lab_name or wanted.lab
-    require_name(first)
+    require_timed(first, *sharing.labs[1:])
     with runs.lab_for(first) as lab:
         run = kind.start_search(wanted, new.request, lab, new.out, only=parse_only(new.only))
         return _search(run, sharing.where(lab), as_json)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.cli.common import AS_JSON, in_lab, print_json, show, tell
-from xdplab.cli.plan import find_plan
-from xdplab.labs import require_name
+from xdplab.cli.plan import find_plan, require_timed
 from xdplab.lazy import lazy
 from xdplab.run.disk import replacing
 
@@ -43,7 +42,7 @@ def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> Non
     file = find_plan(plan)
     chosen = model.load_plan(file)
     where = lab_name or chosen.lab
-    require_name(where)
+    require_timed(where)
     observer = progress.silent() if as_json else progress.observer_for(screen.console())
     calibration = comparison.calibrate(chosen, where, count, observer)
     if as_json:
@@ -72,7 +71,7 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
     equivalent. The lab is netns:selftest unless --lab names another. The exit code is 0 if all controls hold, else 1.
     """
     name = lab_name or LAB
-    require_name(name)
+    require_timed(name)
     with runs.lab_for(name) as lab:
         outcome = controls.selftest(lab, out, progress.silent() if as_json else progress.observer_for(screen.console()))
     if markdown is not None:

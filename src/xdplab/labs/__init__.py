@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -18,6 +18,7 @@ __all__ = [
     "Arrangement",
     "Cpus",
     "Lab",
+    "counts",
     "default_arrangement",
     "down",
     "of_others",
@@ -51,12 +52,14 @@ class Labs(Protocol):
 class LabKind:
     """One kind of lab. Its module is loaded only for a lab of this kind, because loading that of inventories is slow.
 
-    ``listed``: this machine knows which labs of this kind are up; inventories exist only as files.
+    ``listed``: this machine knows which labs of this kind are up; inventories exist only as files. ``counts`` tells of
+    an instance whether its clock shows instructions.
     """
 
     names: str
     module: str
     listed: bool = True
+    counts: Callable[[str], bool] = lambda _: False
 
     @property
     def labs(self) -> Labs:
@@ -68,6 +71,7 @@ KINDS: dict[str, LabKind] = {
     "vm": LabKind(
         "vm:KERNEL, vm:KERNEL:kvm|count|functional, vm:KERNEL:WAY:NAME, each with :tap, :igb, :vmxnet3 or :e1000e",
         "xdplab.labs.vm.kind",
+        counts=lambda instance: instance.split(":")[1:2] == ["count"],
     ),
     "uml": LabKind("uml, uml:NAME", "xdplab.labs.uml.lab"),
     "inventory": LabKind("an inventory FILE.yaml", "xdplab.labs.servers.lab", listed=False),
@@ -142,6 +146,12 @@ def default_arrangement(name: str) -> Arrangement:
     """Return the meaning of ``arrangement: auto`` in the lab of that name, whether it is up or not."""
     kind, instance = _find(name)
     return kind.labs.arrangement(instance)
+
+
+def counts(name: str) -> bool:
+    """Tell whether the clock in the lab of that name shows instructions and no time, whether it is up or not."""
+    kind, instance = _find(name)
+    return kind.counts(instance)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,14 @@ def checked(plan: Plan, place: GeneratorPlace, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(checks, "queue_limit", lambda _: 8)
     end = SimpleNamespace(name="host")
     lab: Any = SimpleNamespace(
-        generator=place, arrangement="shared", virtual=True, dut=end, tg=end, dut_interface="d", tg_interface="t"
+        generator=place,
+        arrangement="shared",
+        virtual=True,
+        clock="time",
+        dut=end,
+        tg=end,
+        dut_interface="d",
+        tg_interface="t",
     )
     checks.check_plan(plan, lab)
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from xdplab.deploy.queues import queue_limit
 from xdplab.deploy.settings_table import require_in_plans
-from xdplab.errors import PlanError
+from xdplab.errors import PlanError, UnsupportedError
 from xdplab.generators import Capabilities, engines_of
 from xdplab.labs import Arrangement, Lab
 from xdplab.lazy import lazy
@@ -24,13 +24,16 @@ columns = lazy("xdplab.studies.traffic.columns")
 def check_plan(plan: Plan, lab: Lab, name: str = PLAN_LAB) -> None:
     """Raise PlanError naming the field of ``plan`` that this lab cannot have; nothing is changed.
 
-    ``name`` is the lab's name in the plan's blocks; the points of other labs are not looked at.
+    ``name`` is the lab's name in the plan's blocks; the points of other labs are not looked at. Raises UnsupportedError
+    for a lab that counts.
     """
     if plan.trial.throttling == "off" and not lab.virtual:
         raise PlanError(
             "trial.throttling: off is for virtual labs, where all of the lab is on one machine",
             remedy="on a server: `sysctl kernel.sched_rt_runtime_us=-1`",
         )
+    if lab.clock == "instructions":
+        raise no_rates(lab.name)
     if plan.race is not None and lab.clock != "time":
         raise PlanError(
             f"a race goes by rates, and lab {lab.name} has none: its guest's clock is no real time",
@@ -53,6 +56,14 @@ def check_plan(plan: Plan, lab: Lab, name: str = PLAN_LAB) -> None:
         if point.arrangement == "split" and len(lab.cpus().dut) < 2:
             raise PlanError("arrangement: split needs two CPUs at least; this lab has one", remedy="write auto")
         require_machines(point.arrangement, lab)
+
+
+def no_rates(lab: str) -> UnsupportedError:
+    """Return the error of a lab whose clock shows instructions: a trial there has no rate, no latency and no time."""
+    return UnsupportedError(
+        f"lab {lab} counts instructions: frames have no rate and no latency there",
+        remedy=f"`xdplab cost PROGRAM --kernel {lab.split(':')[1]}` counts what a packet costs; netns has rates",
+    )
 
 
 class Arranged(Protocol):
