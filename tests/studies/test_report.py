@@ -98,7 +98,7 @@ def test_a_figure_keeps_its_shapes_and_nothing_else() -> None:
 def test_what_is_not_valid_is_not_said_to_be_in_no_figure() -> None:
     rows = synthetic.run(vary={"accesses": [0]}).copy()
     rows.loc[rows["repetition"].eq(1), "verdict"] = "invalid"
-    assert limits(rows)[-1] == (
+    assert limits(open_run(SAMPLE), rows)[-1] == (
         "1 of 3 trials are not valid: they are in no mean and no interval, and figures draw the invalid ones apart."
     )
 

@@ -139,7 +139,7 @@ def part_of(run: Run[Any]) -> Part:
         run_id=run.directory.run_id,
         question=question(run, rows),
         answer=answer_of(run.directory, run).summary,
-        limits=limits(rows),
+        limits=limits(run, rows),
         place=place(run, rows),
         verdicts={str(name): int(count) for name, count in verdicts.items()},
         doubts=doubts(findings),
@@ -169,8 +169,8 @@ def question(run: Run[Any], rows: pd.DataFrame) -> str:
     return f"How does forwarding depend on {', '.join(names)}?"
 
 
-def limits(rows: pd.DataFrame) -> list[str]:
-    """Return what the run does not show."""
+def limits(run: Run[Any], rows: pd.DataFrame) -> list[str]:
+    """Return what the run does not show. Verdicts of a study, such as the verifier's, are results."""
     texts = ["Repetitions of one run on one machine: the intervals say nothing of another machine or another day."]
     kinds = set(rows["arrangement"].dropna()) if "arrangement" in rows else set()
     if "shared" in kinds:
@@ -185,7 +185,7 @@ def limits(rows: pd.DataFrame) -> list[str]:
             "The race compared slices of a few milliseconds under one sender. The rates below are those of whole "
             "windows, which swing more: their ratio is not the answer."
         )
-    if "verdict" in rows and (count := int((rows["verdict"] != "valid").sum())):
+    if run.kind.planning is None and "verdict" in rows and (count := int((rows["verdict"] != "valid").sum())):
         texts.append(
             f"{count} of {len(rows)} trials are not valid: they are in no mean and no interval, and figures draw the "
             "invalid ones apart."
