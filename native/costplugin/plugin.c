@@ -72,7 +72,7 @@ __attribute__((noreturn)) static void give_up(const char *why) {
 // Before QEMU reads the version: it runs as the plugin is loaded.
 __attribute__((constructor)) static void choose_interface(void) {
     if (!qemu_plugin_n_vcpus)
-        qemu_plugin_version = 3;
+        qemu_plugin_version = qemu_plugin_set_pc ? 7 : 3;
 }
 
 static size_t code_of(const struct qemu_plugin_insn *instruction, uint8_t *code) {
@@ -202,9 +202,12 @@ static void end(void) {
     fflush(out);
 }
 
-static void translated(uint64_t plugin, struct qemu_plugin_tb *tb);
+static void translated(uintptr_t first, uintptr_t second);
 
-static void translate_anew(uint64_t plugin) { qemu_plugin_register_vcpu_tb_trans_cb(plugin, translated); }
+static void translate_anew(uintptr_t data) {
+    (void)data;
+    qemu_plugin_register_vcpu_tb_trans_cb(self, translated, NULL);
+}
 
 // Programs that come and go leave their addresses to others: blocks and paths of one measurement end with it.
 static void forget(void) {
@@ -230,7 +233,7 @@ static void marked(unsigned cpu, void *data) {
             forget();
             fprintf(out, "counting\n");
         }
-        qemu_plugin_reset(self, translate_anew);
+        qemu_plugin_reset(self, translate_anew, NULL);
     } else if (mark == MARK_BEGIN && armed) {
         begin();
     } else if (mark == MARK_END && counting) {
@@ -312,8 +315,9 @@ static void watch_mark(struct qemu_plugin_insn *instruction) {
     }
 }
 
-static void translated(uint64_t plugin, struct qemu_plugin_tb *tb) {
-    (void)plugin;
+static void translated(uintptr_t first, uintptr_t second) {
+    struct qemu_plugin_tb *tb = (struct qemu_plugin_tb *)(qemu_plugin_version >= 7 ? first : second);
+
     if (armed)
         qemu_plugin_register_vcpu_tb_exec_cb(tb, executed, NO_REGISTERS, block_of(tb));
     for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++)
@@ -328,6 +332,6 @@ EXPORT int qemu_plugin_install(uint64_t plugin, const void *machine, int argc, c
     out = fopen(argv[0] + 4, "we");
     if (!out)
         give_up("the file of out= cannot be written");
-    qemu_plugin_register_vcpu_tb_trans_cb(plugin, translated);
+    translate_anew(0);
     return 0;
 }

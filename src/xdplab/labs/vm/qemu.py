@@ -120,7 +120,7 @@ def require_tools() -> dict[str, str]:
     packages |= _INSIDE
     missing = sorted({packages[tool] for tool, path in paths.items() if path is None})
     if missing:
-        raise MissingToolError(f"a virtual lab needs {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
+        raise MissingToolError(f"a guest needs {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
     return {tool: path for tool, path in paths.items() if path is not None}
 
 
