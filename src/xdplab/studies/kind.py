@@ -62,6 +62,9 @@ class Planning(Protocol):
     @property
     def question(self) -> str: ...
 
+    @property
+    def not_shown(self) -> str: ...
+
     def request_of(self, values: Mapping[str, Any], where: str = "") -> Any:
         """Return the request with these fields. Raises PlanError for a name that is none."""
 

@@ -161,6 +161,9 @@ class StudyPlan(Generic[R, P]):
             yield by_id[attempt.trial_id], attempt, self.directory.raw_dir(attempt.trial_id, attempt.attempt)
 
 
+ONE_MACHINE = "Repetitions of one run on one machine: the intervals say nothing of another machine or another day."
+
+
 @dataclass(frozen=True)
 class StudyPlanning(Generic[R, P]):
     """How the request of study ``study`` becomes the points of a run, and is read from the run again.
@@ -175,6 +178,8 @@ class StudyPlanning(Generic[R, P]):
     point: type[P]
     gather: Callable[[R], Gathered[P]]
     smallest: Callable[[R], R] = lambda request: request
+    not_shown: str = ONE_MACHINE
+    """What its runs do not show."""
 
     def start(self, request: R, parent: Path, name: str | None = None) -> RunDirectory:
         """Gather the points and make a run directory in ``parent``; nothing is measured yet.

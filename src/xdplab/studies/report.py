@@ -37,6 +37,7 @@ from xdplab.studies import environment
 from xdplab.studies.answers import answer_of
 from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.kind import Run
+from xdplab.studies.points import ONE_MACHINE
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic import race
 from xdplab.studies.traffic.kind import is_race
@@ -133,6 +134,7 @@ def part_of(run: Run[Any]) -> Part:
     rows, findings = run.rows(), run.findings()
     pictures, absent = drawn(run)
     verdicts = rows["verdict"].value_counts().to_dict() if "verdict" in rows else {}
+    imported = run.directory.imported
     return Part(
         name=run.directory.name,
         kind=run.kind.name,
@@ -148,7 +150,7 @@ def part_of(run: Run[Any]) -> Part:
         absent=absent,
         tables=list(run.tables().values()),
         plan=_text(run.directory.path / "plan.yaml"),
-        again=["xdplab run plan.yaml", f"xdplab compare {run.directory.name} latest"],
+        again=[] if imported else ["xdplab run plan.yaml", f"xdplab compare {run.directory.name} latest"],
     )
 
 
@@ -171,7 +173,7 @@ def question(run: Run[Any], rows: pd.DataFrame) -> str:
 
 def limits(run: Run[Any], rows: pd.DataFrame) -> list[str]:
     """Return what the run does not show. Verdicts of a study, such as the verifier's, are results."""
-    texts = ["Repetitions of one run on one machine: the intervals say nothing of another machine or another day."]
+    texts = [run.kind.planning.not_shown if run.kind.planning else ONE_MACHINE]
     kinds = set(rows["arrangement"].dropna()) if "arrangement" in rows else set()
     if "shared" in kinds:
         texts.append(
@@ -196,6 +198,8 @@ def limits(run: Run[Any], rows: pd.DataFrame) -> list[str]:
 def place(run: Run[Any], rows: pd.DataFrame) -> list[tuple[str, str]]:
     """Return where it was measured, by name."""
     rows_of_place = [("lab", ", ".join(sorted(set(rows["lab"].dropna()))))] if "lab" in rows else []
+    if run.directory.imported:
+        rows_of_place = [("imported from", ", ".join(map(str, run.directory.plan_data.get("sources", ()))))]
     facts = {} if run.kind.planning else run.around()
     values = {name: value for name, value in facts.items() if value and not value.startswith("absent: ")}
     shown = [(name, value.splitlines()[0]) for name, value in values.items() if name.endswith(FACTS)]
