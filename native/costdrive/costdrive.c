@@ -18,16 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MARK(which) asm volatile(".byte " which ::: "memory")
-#define BYTES_OF(...) #__VA_ARGS__
-#define NUMBERS(...) BYTES_OF(__VA_ARGS__)
-
-enum { RETURN = 0xc3, SWITCH_US = 1000, PATH_INSTRUCTIONS = 2000, MOST_INSTRUCTIONS = 3500000 };
-
-// The assembler wants numbers: 1, 2 and 3 are enum mark.
-#define SWITCH MARK(NUMBERS(MARK_BYTES(1)))
-#define BEGIN MARK(NUMBERS(MARK_BYTES(2)))
-#define END MARK(NUMBERS(MARK_BYTES(3)))
+enum { RETURN = 0xc3, PATH_INSTRUCTIONS = 2000, MOST_INSTRUCTIONS = 3500000 };
 
 // Runs a no-op that holds the low half of an address, which no compiler knows.
 static void tell(enum mark mark, unsigned address) {
@@ -84,7 +75,7 @@ static unsigned window_of(const struct options *options, unsigned frames) {
 
 static void count(unsigned window, unsigned rounds) {
     SWITCH;
-    usleep(SWITCH_US); // QEMU begins anew when the CPU is at rest
+    usleep(SWITCH_US);
     sender_send(2 * window);
     for (unsigned i = 0; i < 2 * rounds; i++) {
         usleep(1); // wakes with a tick: the next is four million instructions away

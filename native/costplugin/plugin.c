@@ -13,6 +13,8 @@
 //   window                                a window begins; what ran in it follows
 //   ran PATH BLOCK TIMES                  BLOCK counts from 0 in the order of the blocks
 //   took INSTRUCTIONS TIMES               runs of the program of MARK_PROGRAM, with what it calls
+//   look PATH INSTRUCTIONS                after MARK_CALL: a look at the clock; what ran since the last
+//                                         one follows, and the window has the rest
 // Blocks and paths are written once, and hold for all windows that follow.
 #include "decode.h"
 #include "interface.h"
@@ -53,7 +55,8 @@ static const char *const ending_names[] = {
 
 static FILE *out;
 static uint64_t self;
-static bool armed, counting;
+static bool armed, counting, cutting;
+static uint64_t total;         // since the last cut
 static uint64_t root, program; // entries: of the function below which frames are sent, of the program
 static uint64_t taken;         // by the program's run
 static size_t run_depth;       // at the program's entry; 0: it does not run
@@ -63,6 +66,7 @@ static const struct block *last;
 static struct frame stack[DEEPEST];
 static size_t depth;
 static struct cell ran[CELLS], took[CELLS], path_numbers[CELLS];
+static uint32_t used[CELLS], used_count; // cells of ran
 
 __attribute__((noreturn)) static void give_up(const char *why) {
     fprintf(stderr, "costplugin: %s\n", why);
@@ -150,8 +154,8 @@ static void count_runs(const struct block *block) {
 
 // QEMU runs a repeated string instruction once for each element. It counts once, as in a processor's counter.
 static bool repeats(const struct block *block) {
-    return last && block->count == 1 && block->start + block->sizes[0] == last->next &&
-           block->sizes[0] == last->sizes[last->count - 1];
+    return last && block->count == 1 && block->ending == GOES_ON &&
+           block->start + block->sizes[0] == last->next && block->sizes[0] == last->sizes[last->count - 1];
 }
 
 static void print_block(const struct block *block) {
@@ -178,24 +182,44 @@ static void executed(unsigned cpu, void *data) {
         block->number = ++blocks;
         print_block(block);
     }
-    cell_of(ran, (uint64_t)path << 32 | block->number)->times++;
+    struct cell *cell = cell_of(ran, (uint64_t)path << 32 | block->number);
+    if (!cell->times++)
+        used[used_count++] = cell - ran;
+    total += block->count;
 }
 
-static void begin(void) {
-    memset(ran, 0, sizeof(ran));
+static void begin(bool is_call) {
     memset(took, 0, sizeof(took));
-    depth = run_depth = path = 0;
+    depth = run_depth = total = 0;
+    path = is_call ? path_to(0, 1) : 0; // a call's paths begin here, whatever the root is
     last = NULL;
     counting = true;
+    cutting = is_call;
+}
+
+// Writes what ran, and forgets it.
+static void print_ran(void) {
+    for (uint32_t i = 0; i < used_count; i++)
+        fprintf(out, "ran %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", ran[used[i]].key >> 32,
+                (ran[used[i]].key & UINT32_MAX) - 1, ran[used[i]].times);
+    for (uint32_t i = 0; i < used_count; i++)
+        ran[used[i]] = (struct cell){};
+    used_count = total = 0;
+}
+
+// The instruction that reads the clock is the last of its block, and belongs to what ran before.
+static void looked(unsigned cpu, void *data) {
+    (void)cpu, (void)data;
+    if (!counting || !cutting)
+        return;
+    fprintf(out, "look %u %" PRIu64 "\n", path, total);
+    print_ran();
 }
 
 static void end(void) {
     counting = false;
     fprintf(out, "window\n");
-    for (const struct cell *cell = ran; cell < ran + CELLS; cell++)
-        if (cell->key)
-            fprintf(out, "ran %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", cell->key >> 32,
-                    (cell->key & UINT32_MAX) - 1, cell->times);
+    print_ran();
     for (const struct cell *cell = took; cell < took + CELLS; cell++)
         if (cell->key)
             fprintf(out, "took %" PRIu64 " %" PRIu64 "\n", cell->key, cell->times);
@@ -235,7 +259,9 @@ static void marked(unsigned cpu, void *data) {
         }
         qemu_plugin_reset(self, translate_anew, NULL);
     } else if (mark == MARK_BEGIN && armed) {
-        begin();
+        begin(false);
+    } else if (mark == MARK_CALL && armed) {
+        begin(true);
     } else if (mark == MARK_END && counting) {
         end();
     }
@@ -287,6 +313,12 @@ static struct block *block_of(const struct qemu_plugin_tb *tb) {
     return block;
 }
 
+// rdtsc or rdtscp: how a kernel and user space read the time of such a guest.
+static bool is_look(const uint8_t *code, size_t size) {
+    return (size == 2 && code[0] == 0x0f && code[1] == 0x31) ||
+           (size == 3 && code[0] == 0x0f && code[1] == 0x01 && code[2] == 0xf9);
+}
+
 static bool is_mark(const uint8_t *code, size_t size) {
     static const uint8_t mark[] = {MARK_BYTES(0)};
 
@@ -312,6 +344,8 @@ static void watch_mark(struct qemu_plugin_insn *instruction) {
         qemu_plugin_register_vcpu_insn_exec_cb(instruction,
                                                code[3] == MARK_ROOT ? marked_root : marked_program,
                                                NO_REGISTERS, (void *)(uintptr_t)(KERNEL_HALF | half));
+    } else if (armed && is_look(code, size)) {
+        qemu_plugin_register_vcpu_insn_exec_cb(instruction, looked, NO_REGISTERS, NULL);
     }
 }
 

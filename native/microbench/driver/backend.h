@@ -19,7 +19,11 @@ struct backend {
     struct image (*load)(void);
     void (*call)(struct bench_record *record);
     void (*unload)(void);
+    void (*print_code)(void); // where its code lies: a line of each piece
 };
+
+// Prints where a piece of code lies; 0 bytes: only where it begins is known.
+void print_code(unsigned long long start, unsigned long long bytes);
 
 extern const struct backend bpf_backend, module_backend, user_backend;
 

@@ -121,4 +121,10 @@ static void bpf_unload(void) {
     bpf_object__close(object);
 }
 
-const struct backend bpf_backend = {"bpf", bpf_load, bpf_call, bpf_unload};
+static void bpf_print_code(void) {
+    struct bpf_program *program;
+
+    bpf_object__for_each_program(program, object) bpf_image_print_code(bpf_program__fd(program));
+}
+
+const struct backend bpf_backend = {"bpf", bpf_load, bpf_call, bpf_unload, bpf_print_code};

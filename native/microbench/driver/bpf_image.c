@@ -45,3 +45,20 @@ struct image bpf_image_of(int program_fd) {
         fail("bpf", errno, NULL, "asking what the kernel has made of the program: %s", strerror(errno));
     return (struct image){info.jited_prog_len, info.xlated_prog_len};
 }
+
+enum { MOST_FUNCTIONS = 64 };
+
+void bpf_image_print_code(int program_fd) {
+    uint64_t starts[MOST_FUNCTIONS];
+    uint32_t lengths[MOST_FUNCTIONS];
+    struct bpf_prog_info info = {.nr_jited_ksyms = MOST_FUNCTIONS,
+                                 .jited_ksyms = (uintptr_t)starts,
+                                 .nr_jited_func_lens = MOST_FUNCTIONS,
+                                 .jited_func_lens = (uintptr_t)lengths};
+    uint32_t size = sizeof(info);
+
+    if (bpf_obj_get_info_by_fd(program_fd, &info, &size))
+        fail("bpf", errno, NULL, "asking where the program's code is: %s", strerror(errno));
+    for (uint32_t i = 0; i < info.nr_jited_ksyms && i < MOST_FUNCTIONS; i++)
+        print_code(starts[i], lengths[i]);
+}

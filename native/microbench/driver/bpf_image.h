@@ -18,4 +18,7 @@ void print_image(struct image image);
 // What the kernel has made of a loaded program.
 struct image bpf_image_of(int program_fd);
 
+// Prints where the machine code of a program and of its subprograms lies.
+void bpf_image_print_code(int program_fd);
+
 #endif

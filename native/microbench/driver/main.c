@@ -5,6 +5,7 @@
 #include "evict.h"
 #include "fail.h"
 #include "json.h"
+#include "marks.h"
 #include "options.h"
 #include "own.h"
 
@@ -70,6 +71,27 @@ static void print_call(unsigned index, const struct bench_record *record) {
     json_end();
 }
 
+void print_code(unsigned long long start, unsigned long long bytes) {
+    json_begin("code");
+    json_count("start", start);
+    json_count("bytes", bytes);
+    json_end();
+}
+
+static void call_counted(const struct backend *backend, struct bench_record *record) {
+    usleep(1); // wakes with a tick: the next is four million instructions away
+    BEGIN_CALL;
+    backend->call(record);
+    END;
+}
+
+static void switch_counting(void) {
+    if (options.counted) {
+        SWITCH;
+        usleep(SWITCH_US);
+    }
+}
+
 // The calls follow each other, and are printed when all are done: printing would cool what they keep warm.
 static void run(const struct backend *backend) {
     struct bench_record *records = calloc(options.calls, sizeof(*records));
@@ -85,6 +107,7 @@ static void run(const struct backend *backend) {
     json_bool("cold", options.cold);
     json_count("cpu", sched_getcpu());
     print_image(image);
+    switch_counting();
     for (unsigned i = 0; i < options.calls; i++) {
         records[i].input = options.input;
         rest();
@@ -93,8 +116,11 @@ static void run(const struct backend *backend) {
             backend->load();
         }
         evict(options.evict_bytes);
-        backend->call(&records[i]);
+        options.counted ? call_counted(backend, &records[i]) : backend->call(&records[i]);
     }
+    switch_counting();
+    if (options.counted)
+        backend->print_code();
     for (unsigned i = 0; i < options.calls; i++)
         print_call(i, &records[i]);
     free(records);

@@ -36,6 +36,19 @@ void module_insert(const char *path) {
     close(fd);
 }
 
+unsigned long long module_text(void) {
+    char path[PATH_MAX];
+    unsigned long long address;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/sys/module/%s/sections/.text", name);
+    file = fopen(path, "re");
+    if (!file || fscanf(file, "%llx", &address) != 1)
+        fail("module", errno, NULL, "reading %s: %s", path, strerror(errno));
+    fclose(file);
+    return address;
+}
+
 void module_remove(const char *path) {
     name_module(path);
     if (take_out())

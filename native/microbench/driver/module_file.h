@@ -6,4 +6,7 @@
 void module_insert(const char *path);
 void module_remove(const char *path);
 
+// Where its code lies, by /sys.
+unsigned long long module_text(void);
+
 #endif

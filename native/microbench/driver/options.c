@@ -16,6 +16,8 @@ static const struct option_row ROWS[] = {
     {"input", "N", "1", option_count, AT(input), 0, 0x1p64,
      "handed to each call: the chain's length, the matrix' seed"},
     {"state", "FILE", NULL, option_text, AT(state), 0, 0, "first contents of the working set (zeros)"},
+    {"counted", NULL, NULL, option_flag, AT(counted), 0, 0,
+     "in a guest that costplugin watches: call between marks"},
     {"cold", NULL, NULL, option_flag, AT(cold), 0, 0, "load anew before each call"},
     {"evict-bytes", "N", "0", option_count, AT(evict_bytes), 0, 0x1p32,
      "walk through so many bytes before each call"},

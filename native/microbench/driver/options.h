@@ -13,6 +13,7 @@ struct options {
     unsigned long long input; // of each call
     unsigned calls;
     unsigned pause_us;              // before each call
+    bool counted;                   // between marks, in a guest that costplugin watches
     bool cold;                      // load anew before each call
     unsigned long long evict_bytes; // walked through before each call, so that the caches hold nothing else
     const char *map;                // of a user's own BPF object, or

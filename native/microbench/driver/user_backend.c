@@ -6,6 +6,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,4 +52,20 @@ static void user_unload(void) {
     dlclose(library);
 }
 
-const struct backend user_backend = {"user", user_load, user_call, user_unload};
+static int print_segments(struct dl_phdr_info *info, size_t size, void *base) {
+    (void)size;
+    for (int i = 0; info->dlpi_addr == (uintptr_t)base && i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_flags & PF_X)
+            print_code(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, info->dlpi_phdr[i].p_memsz);
+    return 0;
+}
+
+static void user_print_code(void) {
+    struct link_map *map;
+
+    if (dlinfo(library, RTLD_DI_LINKMAP, &map))
+        fail("user", 0, NULL, "%s: %s", options.object, dlerror());
+    dl_iterate_phdr(print_segments, (void *)map->l_addr);
+}
+
+const struct backend user_backend = {"user", user_load, user_call, user_unload, user_print_code};

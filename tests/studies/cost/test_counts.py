@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from xdplab.errors import UnsupportedError
-from xdplab.studies.cost.accesses import accesses, accesses_of
+from xdplab.studies.accesses import accesses, accesses_of
 from xdplab.studies.cost.classes import shares_of, shares_text
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, Cost, Instruction, Measurement, SourceLine, cost_of
 from xdplab.studies.cost.flame import Box, boxes
-from xdplab.studies.cost.plugin import Plugin
 from xdplab.studies.cost.stacks import folded, speedscope
 from xdplab.studies.cost.study import root_of
+from xdplab.studies.plugin import Plugin
 
 KERNEL = 0xFFFFFFFF81000000
 SEND, RECEIVE, HELPER, TICK, WORK = (KERNEL + 0x100 * number for number in range(5))

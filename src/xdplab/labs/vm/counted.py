@@ -71,8 +71,11 @@ class CountedGuest:
 
     def counted(self) -> bytes:
         """Return what the plugin has written of the last measurement."""
-        text = (self.folder / COUNTED).read_bytes()
-        return text[text.rindex(b"counting\n") :]
+        return self.measurements()[-1]
+
+    def measurements(self) -> list[bytes]:
+        """Return what the plugin has written of each measurement since the guest booted."""
+        return (self.folder / COUNTED).read_bytes().split(b"counting\n")[1:]
 
     @functools.cached_property
     def symbols(self) -> list[tuple[int, str]]:

@@ -11,7 +11,7 @@ from xdplab.errors import ResultsError, UnsupportedError
 from xdplab.formats.tool_error import message_of
 from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, error_class
 from xdplab.studies.cost.counts import Cost, Measurement, cost_of
-from xdplab.studies.cost.plugin import Plugin
+from xdplab.studies.plugin import Plugin
 
 DRIVEN, COUNTED, SYMBOLS = "costdrive.jsonl", "counted.xz", "symbols.json"
 """Raw files of a trial: what the sender prints, what the plugin counted, and the kernel's functions that it met."""

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xdplab.errors import UnsupportedError
-from xdplab.studies.cost.accesses import accesses_of
+from xdplab.studies.accesses import accesses_of
 from xdplab.studies.cost.classes import Shares, shares_of, shares_text
-from xdplab.studies.cost.disassembly import Disassembled, disassembled
-from xdplab.studies.cost.plugin import CodeBlock, Numbers, Plugin, Ran
+from xdplab.studies.disassembly import Disassembled, disassembled
+from xdplab.studies.plugin import INTERRUPTS, CodeBlock, Numbers, Plugin, Ran
 
 PROGRAM, CALLED, PATH, ENDS = "program", "called", "path", "ends"
 """Where an instruction belongs: to the program, to what it calls, to the rest of the kernel's path, to the sender's
@@ -32,12 +32,8 @@ own programs at the other end."""
 SCOPES = (PROGRAM, CALLED, PATH)
 OTHER = "other"
 ALL_SCOPES = (*SCOPES, ENDS, OTHER)
-_INTERRUPTS = (
-    *("asm_sysvec_", "asm_common_interrupt", "irq_entries_start", "common_interrupt_return", "restore_regs"),
-    *("early_xen_iret_patch", "error_return", "native_irq_return_iret"),
-)
 _TASKS = ("schedule", "__schedule", "rcu_core", "run_timer_softirq", "run_rebalance_domains", "sched_balance_softirq")
-LEFT_OUT = _INTERRUPTS + _TASKS
+LEFT_OUT = INTERRUPTS + _TASKS
 """Functions below which a CPU does what no frame asked for: interrupts, other tasks while the sender waits, and the
 softirqs of the kernel's own housekeeping."""
 

@@ -15,10 +15,10 @@ from typing import Any
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.studies.cost.counted import COUNTED, DRIVEN, SYMBOLS, cost_in, messages_of
-from xdplab.studies.cost.plugin import Plugin, functions_used
 from xdplab.studies.cost.points import LIVE, LOADER, TEST_RUN, CostPoint, CostRequest, CostTrial
 from xdplab.studies.guests import CountedGuest, counted_place
 from xdplab.studies.places import Place, PlaceFacts
+from xdplab.studies.plugin import Plugin, functions_used
 from xdplab.studies.points import StudyPlan
 
 LOADED = "xdpload.jsonl"

@@ -18,9 +18,9 @@ _UML = {
 _NOT_ASKED = "a fault in it would take this machine down: --host-module inserts it here too"
 
 
-_UNPROVED = "the proof of equal work cannot read what it is compiled to"
-_NOT_PROVED = {"riscv64": ("module",), "ppc64el": ("user", "module")}
-"""By architecture, the backends whose code the proof does not know."""
+_UNTRIED = "it was never measured there"
+_NOT_TRIED = {"riscv64": ("module",), "ppc64el": ("user", "module")}
+"""By architecture, the backends that were not."""
 
 
 @cache
@@ -31,7 +31,7 @@ def absent(place: str, host_module: bool = False) -> Mapping[str, str]:
     """
     kind = place.partition(":")[0]
     if architecture := architecture_of(place):
-        return _of_another(place) | dict.fromkeys(_NOT_PROVED.get(architecture.name, ()), _UNPROVED)
+        return _of_another(place) | dict.fromkeys(_NOT_TRIED.get(architecture.name, ()), _UNTRIED)
     if kind == HOST:
         return _of_this_machine() | ({} if host_module else {"module": _NOT_ASKED})
     return _UML if kind == "uml" else {}

@@ -1,4 +1,4 @@
-"""The benchmarks, each a C kernel of `microbench`: what it does, what must lie between its clocks, what it may call."""
+"""The benchmarks, each a C kernel of `microbench`: what it does, and what that comes to when it is executed."""
 
 from __future__ import annotations
 
@@ -11,19 +11,10 @@ from xdplab.programs.contents import user_state
 from xdplab.programs.source import kernel_source
 from xdplab.programs.spec import ProgramSpec
 from xdplab.resources import shipped
-from xdplab.studies.execution.enclosure import TimedWork
 
 NATIVE = "microbench"
 BPF, MODULE, USER = "bpf", "module", "user"
 WRAPPERS = (BPF, MODULE, USER)
-CLOCKS = {BPF: "bpf_ktime_get_ns", MODULE: "ktime_get_mono_fast_ns", USER: "clock_gettime"}
-"""CLOCK_MONOTONIC in nanoseconds, by each wrapper's own function; the BPF helper calls the module's function."""
-
-HOUSEKEEPING = {
-    BPF: frozenset({"bpf_map_lookup_elem", "bpf_get_smp_processor_id"}),
-    MODULE: frozenset({"__fentry__", "__stack_chk_fail"}),
-    USER: frozenset({"__stack_chk_fail"}),
-}
 CHAIN_LINK = "chain_link"
 TESTBED = ("array", "packet", "chase", "lookup")
 CHAINS = (1, 2, 4, 8, 16, 32, 33)
@@ -35,21 +26,17 @@ MATRIX_SEED = 20_210_518
 class Task:
     """What one call must do according to the algorithm: an exact number of steps of one kind, for every compiler.
 
-    ``per_step``: instructions that one step comes to, in the middle of what clang makes for BPF and gcc for x86-64;
-    ``around``: those of its blocks and of where a walk goes on, at the most. ``least_offset``: where the memory that it
-    works on begins, behind what only says how far the walk came. ``changes``: how many bytes at the beginning of its
-    working set a call may change. ``products``: multiplications of a step in machine code, at the most; ``spills``:
-    accesses to the stack that a step needs, in BPF the key that is handed to a helper.
+    ``per_step``: instructions that one step comes to, in the middle of what gcc and clang make for x86-64 and the JIT
+    of BPF; ``jited``: those of the JIT, where it makes many more. ``around``: those of its blocks and of where a walk
+    goes on, at the most; ``called``: those of what a step calls, at the most.
     """
 
     kind: Literal["divisions", "loads", "stores", "clocks", "links", "instructions"]
     count: int
     per_step: float = 0
     around: int = 0
-    least_offset: int = 0
-    changes: int = 0
-    products: float = 0
-    spills: int = 0
+    jited: float = 0
+    called: int = 0
 
     def __str__(self) -> str:
         kind = self.kind if self.count > 1 else self.kind.removesuffix("s")
@@ -60,41 +47,23 @@ class Task:
 class Benchmark:
     """``kernel`` names its C text, ``input`` is handed to each call.
 
-    ``work`` is what must lie between the clocks as code, by wrapper where they differ, ``task`` what it must do when
-    it is executed. A ``trap`` says why a benchmark compares with nothing; ``wrappers`` are those that it exists in.
-    ``executions``: how often the kernel is executed between the clocks. ``source``: the kernel whose text it has, if
-    that is another one's, after the lines ``prelude``.
+    ``task`` is what a call must do. A ``trap`` says why a benchmark compares with nothing; ``wrappers`` are those that
+    it exists in. ``executions``: how often the kernel is executed between the clocks. ``source``: the kernel whose
+    text it has, if that is another one's, after the lines ``prelude``.
     """
 
     name: str
     title: str
     kernel: str
-    work: TimedWork
     task: Task
     input: int = 1
     spec: ProgramSpec | None = None
     trap: str | None = None
     wrappers: tuple[str, ...] = WRAPPERS
-    bpf_work: TimedWork | None = None
     clock_result: bool = False
     executions: int = 1
     prelude: str = ""
     source: str = ""
-
-    def work_of(self, wrapper: str) -> TimedWork:
-        """Return what must lie between the clocks of one wrapper."""
-        work = self.bpf_work if wrapper == BPF and self.bpf_work else self.work
-        return replace(work, outside=HOUSEKEEPING[wrapper] | work.outside)
-
-    @property
-    def family(self) -> str:
-        """The kernel's name without the number of accesses or executions."""
-        return self.spec.workload if self.spec else self.kernel.partition("_x")[0]
-
-    @property
-    def works_on_frame(self) -> bool:
-        """Whether its accesses are to the packet; those of all others are to the working set."""
-        return self.spec is not None and self.spec.workload == "packet"
 
     @property
     def header(self) -> bytes:
@@ -116,9 +85,6 @@ class Benchmark:
 PRIMES_UP_TO, MATRIX_STEPS, CLOCK_READS = 100, 1000, 100
 """HIGHEST of primes.h, STEPS of matrix.h, READS of clock_sum.h."""
 
-STATE_BYTES, ETHERNET_BYTES = 64, 14
-"""In front of the working set of a walk, and of a packet's payload."""
-
 
 def trial_divisions(highest: int) -> int:
     """Return how often the prime counter divides: each number by 2, 3, … up to its root, or its first divisor."""
@@ -130,31 +96,28 @@ def _divisions_of(number: int) -> int:
     return next((at for at, divisor in enumerate(tried, 1) if number % divisor == 0), len(tried))
 
 
-_MATRIX = TimedWork(loop=True, loads=1)
-_CELL_BYTES, _CURSOR_BYTES, _CHAIN_BYTES = 64 * 64 * 8, 8, 16
-_CELLS, _TRAP_CELLS = (Task("stores", MATRIX_STEPS, each, changes=_CELL_BYTES) for each in (23, 16))
+_CELLS, _TRAP_CELLS = (Task("stores", MATRIX_STEPS, each) for each in (23, 16))
 _TRAPS = (
     Benchmark(
-        "matrix, kernel's random", "1000 random cells of a 64×64 matrix", "matrix_random",
-        replace(_MATRIX, calls=frozenset({"get_random_u32"})), _TRAP_CELLS, MATRIX_SEED,
+        "matrix, kernel's random", "1000 random cells of a 64×64 matrix", "matrix_random", _TRAP_CELLS, MATRIX_SEED,
         trap="bpf_get_prandom_u32() is a shift register, get_random_u32() a cipher: not the same work",
-        wrappers=(BPF, MODULE), bpf_work=replace(_MATRIX, calls=frozenset({"bpf_get_prandom_u32"})),
+        wrappers=(BPF, MODULE),
     ),
     Benchmark(
         "matrix, get_random_bytes", "1000 random cells of a 64×64 matrix", "matrix_random_bytes",
-        replace(_MATRIX, calls=frozenset({"get_random_bytes"})), _TRAP_CELLS, MATRIX_SEED,
+        _TRAP_CELLS, MATRIX_SEED,
         trap="get_random_bytes() runs the cipher anew for each number: BPF has nothing of the kind",
         wrappers=(MODULE,),
     ),
 )  # fmt: skip
 
 _WALKS = {
-    "array": (2.6, 20, STATE_BYTES),
-    "packet": (2.65, 20, ETHERNET_BYTES),
-    "chase": (4.6, 20, STATE_BYTES),
-    "lookup": (23, 20, STATE_BYTES),
+    "array": (2.6, 20),
+    "packet": (2.65, 20),
+    "chase": (4.6, 20),
+    "lookup": (23, 20),
 }
-"""Instructions of an access, around the accesses, and where the memory begins."""
+"""Instructions of an access, and around the accesses."""
 
 
 def chain(links: int) -> Benchmark:
@@ -163,10 +126,8 @@ def chain(links: int) -> Benchmark:
         f"chain {links}",
         f"chain of {links} links",
         "chain",
-        TimedWork(needs_call=CHAIN_LINK),
-        Task("links", links, 18, around=10, changes=_CHAIN_BYTES),
+        Task("links", links, 18, around=10, jited=31),
         links,
-        bpf_work=TimedWork(loop=True, needs_call="bpf_tail_call"),
     )
 
 
@@ -175,22 +136,16 @@ def accesses(workload: str, count: int) -> Benchmark:
     looks_up = workload == "lookup"
     # Blocks of lookups are subprograms that take a pointer, which kernels before 5.13 refuse.
     spec = ProgramSpec(workload=workload, accesses=count, form="loop" if looks_up else "bounded")
-    # 32 accesses in a row to a block, the blocks in a loop.
-    straight = TimedWork(loop=count > 1) if looks_up else TimedWork(loop=count >= 64, loads=min(count, 32))
-    by_helper = TimedWork(loop=count > 1, loads=1, calls=frozenset({"bpf_map_lookup_elem"}))
     return Benchmark(
         f"{workload} {count}",
         f"{workload}: {count} accesses",
         f"{workload}_{count}",
-        straight,
-        Task("loads", count, *_WALKS[workload], changes=_CURSOR_BYTES, products=2 * looks_up, spills=2 * looks_up),
+        Task("loads", count, *_WALKS[workload], called=10 * looks_up),
         spec=spec,
-        bpf_work=by_helper if looks_up else None,
     )
 
 
-_PRIMES = TimedWork(loop=True, divides=True)
-_DIVISIONS = Task("divisions", trial_divisions(PRIMES_UP_TO), 14, products=1.12)
+_DIVISIONS = Task("divisions", trial_divisions(PRIMES_UP_TO), 14, jited=27)
 _ANY_WORK = Task("instructions", 0, around=100_000)
 _NARROW = "#define NUMBER __u32\n"
 _AS_PUBLISHED = "#define FIRST_DIVISOR(divisor)\n"
@@ -205,7 +160,7 @@ def _primes(name: str, end: str, task: Task, prelude: str, trap: str | None = No
     """Return a form of the prime counter, and its user-space function made by clang, as the published one was."""
     title = f"primes up to 100, {name}" if name else "primes up to 100"
     called = f"primes, {name}" if name else "primes"
-    all_worlds = Benchmark(called, title, f"primes{end}", _PRIMES, task, prelude=prelude, source="primes", trap=trap)
+    all_worlds = Benchmark(called, title, f"primes{end}", task, prelude=prelude, source="primes", trap=trap)
     by_clang = replace(
         all_worlds,
         name=f"{called}, {_BY_CLANG}",
@@ -228,8 +183,6 @@ def repeated(benchmark: Benchmark, executions: int) -> Benchmark:
         source=benchmark.source or benchmark.kernel,
         prelude=f"#define EXECUTIONS {executions}\n{benchmark.prelude}",
         executions=executions,
-        work=replace(benchmark.work, loop=True),
-        bpf_work=replace(benchmark.bpf_work, loop=True) if benchmark.bpf_work else None,
         task=replace(task, count=task.count * executions, around=(task.around + 10) * executions),
     )
 
@@ -248,12 +201,11 @@ def all_benchmarks(
     ``executions``: how often each is executed between two looks at the clock.
     """
     benchmarks = [
-        Benchmark("empty", "nothing: the clock", "empty", TimedWork(), Task("instructions", 0)),
+        Benchmark("empty", "nothing: the clock", "empty", Task("instructions", 0)),
         Benchmark(
-            "clock sum", "sum of 100 clock reads", "clock_sum", TimedWork(loop=True, clocks=1),
-            Task("clocks", CLOCK_READS, 5), clock_result=True,
+            "clock sum", "sum of 100 clock reads", "clock_sum", Task("clocks", CLOCK_READS, 5), clock_result=True,
         ),
-        Benchmark("matrix", "1000 random cells of a 64×64 matrix", "matrix", _MATRIX, _CELLS, MATRIX_SEED),
+        Benchmark("matrix", "1000 random cells of a 64×64 matrix", "matrix", _CELLS, MATRIX_SEED),
         *_primes("", "", _DIVISIONS, ""),
         *_primes("32 bits", "_narrow", _DIVISIONS, _NARROW),
         *_primes("as published", "_published", _ANY_WORK, _AS_PUBLISHED, _FREE),

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from xdplab.errors import PlanError
 from xdplab.studies.execution import user_pair
-from xdplab.studies.execution.backends import left_out
-from xdplab.studies.execution.machines import is_known
+from xdplab.studies.execution.backends import absent, left_out
 from xdplab.studies.execution.objects import build, build_for
 from xdplab.studies.execution.points import (
     BACKENDS,
@@ -53,8 +52,9 @@ def gather(request: ExecutionRequest) -> Gathered[ExecutionPoint]:
             (Path(name) / file).write_bytes(content)
         expected = reference(benchmarks, Path(name), max(3, request.calls))
     files[REFERENCE] = json.dumps(expected).encode()
-    others = {other.name: other for place in request.places if (other := architecture_of(place))}
-    for architecture in (other for other in others.values() if is_known(other.name)):
+    with_user_space = (place for place in request.places if "user" not in absent(place, request.host_module))
+    others = {other.name: other for place in with_user_space if (other := architecture_of(place))}
+    for architecture in others.values():
         theirs = build_for(architecture.compiler(), benchmarks.values())
         files |= {f"{architecture.name}/{name}": content for name, content in theirs.items()}
     return _gathered(points(request, benchmarks), files, notes)

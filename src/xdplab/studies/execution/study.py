@@ -15,17 +15,17 @@ from xdplab.labs.cpu_caches import evicted_bytes
 from xdplab.labs.guests import modules
 from xdplab.studies.execution import user_pair
 from xdplab.studies.execution.benchmarks import MODULE, NATIVE, USER, Benchmark
-from xdplab.studies.execution.machines import is_known
 from xdplab.studies.execution.microbench import Microbench, parse_microbench
 from xdplab.studies.execution.objects import MODULE_NAME, build_module, object_name
 from xdplab.studies.execution.points import BACKENDS, ExecutionPoint, ExecutionRequest, Trial, calls_of, chosen
-from xdplab.studies.execution.proof import examine, require_results
+from xdplab.studies.execution.proof import require_results, steps
+from xdplab.studies.execution.proofs import Proofs
 from xdplab.studies.guests import architecture_of, build_tree
 from xdplab.studies.placed import DEADLINE_S, PlacedSession, driver
 from xdplab.studies.places import Place, PlaceFacts, is_foreign
 from xdplab.studies.points import StudyPlan
 
-CALLS, DISASSEMBLY, PROOF = "calls.jsonl", "disassembly.txt", "proof.json"
+CALLS = "calls.jsonl"
 OBJECTS, REFERENCE = "objects", "reference.json"
 
 
@@ -60,6 +60,17 @@ class ExecutionStudy(PlacedSession):
         text = (self._objects / REFERENCE).read_text()
         return dict(json.loads(text))
 
+    @cached_property
+    def _proofs(self) -> Proofs:
+        with_module = any(BACKENDS[point.backend] == MODULE for point in self._plan.points)
+        wanted = [
+            (benchmark, wrapper)
+            for benchmark in self._benchmarks.values()
+            for wrapper in benchmark.wrappers
+            if wrapper != MODULE or with_module
+        ]
+        return Proofs(self._plan.directory, wanted, self._module)
+
     def enter_block(self, trials: Sequence[Trial]) -> None:
         name = trials[0].point.place
         self.enter(name, driver(NATIVE, name), files=self._files(name, trials) if is_foreign(name) else ())
@@ -83,7 +94,7 @@ class ExecutionStudy(PlacedSession):
 
     def _call(self, trial: Trial, place: Place, raw: Path, facts: ExecutionFacts) -> None:
         point = trial.point
-        argv = self._own_argv(place, point) if point.own else self._argv(place, point, raw, facts)
+        argv = self._own_argv(place, point) if point.own else self._argv(place, point, facts)
         output = called(place, point.backend, [self.tool, *argv])
         (raw / CALLS).write_bytes(output)
         bench = parse_microbench(output)
@@ -93,20 +104,12 @@ class ExecutionStudy(PlacedSession):
             expected = self._reference.get(point.benchmark, [])
             require_results(self._benchmarks[point.benchmark], bench.calls, expected, point.cold)
 
-    def _argv(self, place: Place, point: ExecutionPoint, raw: Path, facts: ExecutionFacts) -> list[str]:
-        """Prove the object, put it on the place, and return how the driver calls it."""
+    def _argv(self, place: Place, point: ExecutionPoint, facts: ExecutionFacts) -> list[str]:
+        """Prove the wrapper, put its object on the place, and return how the driver calls it."""
         benchmark, wrapper = self._benchmarks[point.benchmark], BACKENDS[point.backend]
+        first, *_ = self._proofs.counts(benchmark, wrapper)
+        facts.work_steps, facts.work_instructions = steps(benchmark, wrapper, first), first.instructions
         path = self._object(place.name, point)
-        examined = examine(benchmark, wrapper, path, self._objects, self._users(place.name))
-        (raw / DISASSEMBLY).write_text(examined.text)
-        executed = examined.executed.facts() if examined.executed else None
-        proof = {"object": path.name, "must": str(benchmark.task), "executed": executed, "wrong": examined.wrong}
-        (raw / PROOF).write_text(json.dumps(proof) + "\n")
-        if examined.wrong:
-            raise ProgramError(f"{point.benchmark}, {wrapper}: its proof fails: {'; '.join(examined.wrong)}")
-        if examined.executed:
-            facts.work_steps = getattr(examined.executed.counts, benchmark.task.kind)
-            facts.work_instructions = examined.executed.counts.instructions
         state = self._objects / f"{benchmark.kernel}.state"
         argv = ["--backend", wrapper, "--benchmark", benchmark.kernel, "--object", place.put(path)]
         argv += ["--input", str(benchmark.input), "--calls", str(calls_of(self._plan.request, point))]
@@ -115,10 +118,9 @@ class ExecutionStudy(PlacedSession):
         return argv + (self._cold(place, facts) if point.cold else [])
 
     def _users(self, place: str) -> Path:
-        """Return the folder of the user-space objects of a place's architecture, or of this machine's if the proof
-        cannot read those."""
+        """Return the folder of the user-space objects of a place's architecture."""
         architecture = architecture_of(place)
-        return self._objects / architecture.name if architecture and is_known(architecture.name) else self._objects
+        return self._objects / architecture.name if architecture else self._objects
 
     def _object(self, place: str, point: ExecutionPoint) -> Path:
         """Return the file that a point's backend loads at a place. Raises XdplabError for a module without one."""

@@ -317,26 +317,26 @@ def _cause(row: Row, base: pd.Series, executed: pd.DataFrame) -> dict[str, objec
 
 
 def work(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what each loaded object does in one call, in an emulator, beside what a guest counted of the same object.
+    """Return what each wrapper does in one call, in the guest of the proof, beside what a guest's clock counted.
 
-    ``counted``: the guest's median less that of ``empty`` there, which is the clock's. Of BPF these are instructions of
-    the machine (the interpreter's, or compiled ones) and its helpers, while the emulator executes bytecode. ``apart``:
-    by how much the two differ where both count the same machine code.
+    ``counted``: the guest's median less that of ``empty`` there, which is the clock's. Of BPF these are the place's own
+    instructions (the interpreter's, or its JIT's) and its helpers'. ``apart``: by how much the two differ where both
+    count the same machine code.
     """
     proved = table[table["work_instructions"].notna()]
     rows = []
     for key, group in proved.groupby(["benchmark", "label", "backend"], sort=False):
         benchmark, label, backend = map(str, key)
-        emulated = int(group["work_instructions"].iloc[0])
+        executed = int(group["work_instructions"].iloc[0])
         row = {"benchmark": benchmark, "must do": group["work"].iloc[0], "place": label}
-        row |= {"backend": backend, "did": int(group["work_steps"].iloc[0]), "instructions": emulated}
+        row |= {"backend": backend, "did": int(group["work_steps"].iloc[0]), "instructions": executed}
         here = proved[proved["label"].eq(label) & proved["backend"].eq(backend) & is_warm(proved)]
-        rows.append(row | _counted(here, benchmark, backend, emulated))
+        rows.append(row | _counted(here, benchmark, backend, executed))
     result = pd.DataFrame(rows)
     return result if result.empty else result.sort_values("benchmark", key=_sorted_by, kind="stable", ignore_index=True)
 
 
-def _counted(here: pd.DataFrame, benchmark: str, backend: str, emulated: int) -> dict[str, object]:
+def _counted(here: pd.DataFrame, benchmark: str, backend: str, executed: int) -> dict[str, object]:
     """``here``: the calls of one label (a place with its setting) and backend. A call has one clock, however often it
     executes the work."""
     counts = settled(here.assign(value=_looked(here))).groupby("benchmark")
@@ -347,7 +347,7 @@ def _counted(here: pd.DataFrame, benchmark: str, backend: str, emulated: int) ->
     counted = middle[benchmark] - middle["empty"] + empty
     calls_others = benchmark == "clock sum" or here.loc[here["benchmark"].eq(benchmark), "trap"].notna().any()
     same = backend in REFERENCE and not calls_others
-    return {"counted": round(counted), "apart": f"{counted / emulated - 1:+.1%}" if same else None}
+    return {"counted": round(counted), "apart": f"{counted / executed - 1:+.1%}" if same else None}
 
 
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {

@@ -12,6 +12,12 @@ import numpy as np
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
+INTERRUPTS = (
+    *("asm_sysvec_", "asm_common_interrupt", "irq_entries_start", "common_interrupt_return", "restore_regs"),
+    *("early_xen_iret_patch", "error_return", "native_irq_return_iret"),
+)
+"""How the kernel's functions begin below which a CPU answers an interrupt."""
+
 
 class CodeBlock(NamedTuple):
     """Code that runs as one piece: the addresses of its instructions, what it ends with, and its bytes."""
@@ -21,7 +27,9 @@ class CodeBlock(NamedTuple):
     code: bytes
 
 
-_ALIKE = re.compile(rb"(?:ran [^\n]*\n)+|(?:block [^\n]*\n)+|(?:path [^\n]*\n)+|(?:took [^\n]*\n)+|window\n")
+_ALIKE = re.compile(
+    rb"(?:ran [^\n]*\n)+|(?:block [^\n]*\n)+|(?:path [^\n]*\n)+|(?:took [^\n]*\n)+|window\n|look [^\n]*\n"
+)
 """Lines of one kind that follow each other."""
 
 
@@ -34,13 +42,25 @@ class Ran:
     took: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass
+class ClockLook(Ran):
+    """What ran up to a look at the clock, which was on a call ``path``: so many ``instructions``."""
+
+    path: int = 0
+    instructions: int = 0
+
+
 class Plugin:
-    """What the plugin wrote of one measurement."""
+    """What the plugin wrote of one measurement. ``looks``: of each window, those at the clock; the window itself has
+    what ran after the last."""
 
     def __init__(self, text: bytes) -> None:
         self.blocks: list[CodeBlock] = []
         self.paths: list[tuple[int, int]] = [(-1, 0)]
         self.windows: list[Ran] = []
+        self.looks: list[list[ClockLook]] = []
+        self._window: list[ClockLook] = []
+        self._filled = Ran()
         for lines in _ALIKE.findall(text):
             self._read(lines)
 
@@ -49,12 +69,19 @@ class Plugin:
         kind = lines[: lines.index(b" ")] if b" " in lines[:10] else lines
         if kind == b"ran":
             numbers = np.array(lines.replace(b"ran ", b"").split(), dtype=np.int64)
-            self.windows[-1].blocks = numbers.reshape(-1, 3)
+            self._filled.blocks = numbers.reshape(-1, 3)
         elif kind == b"took":
             took = (map(int, line.split()[1:]) for line in lines.splitlines())
             self.windows[-1].took.update((instructions, times) for instructions, times in took)
         elif lines == b"window\n":
-            self.windows.append(Ran())
+            self._filled = Ran()
+            self.windows.append(self._filled)
+            self.looks.append(self._window)
+            self._window = []
+        elif kind == b"look":
+            _, path, instructions = map(int, lines.replace(b"look", b"0").split())
+            self._filled = look = ClockLook(path=path, instructions=instructions)
+            self._window.append(look)
         elif kind == b"block":
             for line in lines.decode().splitlines():
                 _, start, ending, sizes, code = line.split()

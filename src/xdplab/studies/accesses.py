@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from xdplab.studies.cost.disassembly import disassembled
+from xdplab.studies.disassembly import disassembled
 
 _NEITHER = ("lea", "nop", "endbr", "prefetch", "lfence", "mfence", "sfence", "clflush")
 _READ_ONLY = ("cmp", "test", "bt", "ucomi", "comi", "mul", "imul", "div", "idiv")
