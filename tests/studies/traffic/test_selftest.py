@@ -151,7 +151,7 @@ def test_the_page_and_the_exit_code_say_what_holds(monkeypatch: pytest.MonkeyPat
     assert "| loss | 50 | 50 \\| exact | exactly | yes |" in page(FOUND)
     failed = Selftest(**{**vars(FOUND), "controls": (NegativeControl("loss", "50", "49", "exactly", False),)})
     assert "| loss | 50 | 49 | exactly | **no** |" in page(failed)
-    monkeypatch.setattr("xdplab.cli.selftest.require_name", lambda name: None)
+    monkeypatch.setattr("xdplab.cli.selftest.require_timed", lambda name: None)
     monkeypatch.setattr("xdplab.studies.traffic.runs.lab_for", lambda name: nullcontext())
     for found, code in ((FOUND, 0), (failed, 1)):
         monkeypatch.setattr(selftest, "selftest", lambda lab, out, observer, found=found: found)
