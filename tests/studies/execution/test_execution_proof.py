@@ -71,7 +71,7 @@ OTHER_WORK: dict[str, tuple[str, dict[str, int], str]] = {
     "other memory": ("primes", {"loads": 102}, "loads 102 times"),
     "stores beside the work": ("primes", {"stores": 101}, "stores 101 times"),
     "fences": ("primes", {"stalls": 1}, "1 pauses"),
-    "another time": ("primes", {"stated": 3187}, "took 3,187"),
+    "another time": ("primes", {"stated": 3180}, "took 3,180"),
     "never began": ("primes", {"began": 0}, "from 0 on"),
     "a clock that is set": ("primes", {"began": 1_700_000_000_000_000_000}, "from 1,700"),
 }
