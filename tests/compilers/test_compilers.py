@@ -28,9 +28,10 @@ from xdplab.programs.proof import prove_user
 from xdplab.programs.spec import ProgramSpec
 from xdplab.programs.userspace import compile_user
 from xdplab.studies.execution.benchmarks import BPF, all_benchmarks
-from xdplab.studies.execution.counted import Wrapped, counted
+from xdplab.studies.execution.counted import Wrapped
 from xdplab.studies.execution.objects import object_name
 from xdplab.studies.execution.proof import differences
+from xdplab.studies.execution.proofs import executed
 from xdplab.studies.verifier.generated import PROGRAMS
 
 pytestmark = pytest.mark.thorough
@@ -135,7 +136,7 @@ def test_the_clocks_of_a_benchmark_enclose_its_work(fetched: Clang) -> None:
     benchmarks = [one for one in all_benchmarks().values() if BPF in one.wrappers]
     folder = fetched.folder / "microbench"
     wrapped = [Wrapped(one, BPF, folder / object_name(one, BPF)) for one in benchmarks]
-    for one, calls in zip(benchmarks, counted(wrapped), strict=True):
+    for one, calls in zip(benchmarks, executed(wrapped), strict=True):
         assert not isinstance(calls, XdplabError), one.name
         assert differences(one, BPF, calls) == [], one.name
 

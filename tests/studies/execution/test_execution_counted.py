@@ -12,9 +12,10 @@ from xdplab.errors import LabError, ProgramError
 from xdplab.labs.guests.modules import BuildTree
 from xdplab.labs.vm import headers, kernels, qemu
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
-from xdplab.studies.execution.counted import KERNEL, Counts, Wrapped, counted
+from xdplab.studies.execution.counted import KERNEL, Counts, Wrapped
 from xdplab.studies.execution.objects import build, build_module, object_name
 from xdplab.studies.execution.proof import differences, steps
+from xdplab.studies.execution.proofs import executed
 
 pytestmark = [pytest.mark.thorough, pytest.mark.guest]
 
@@ -157,7 +158,7 @@ def as_they_are(tree: BuildTree, tmp_path_factory: pytest.TempPathFactory) -> di
         for wrapper in benchmark.wrappers
     ]
     found = {}
-    for one, calls in zip(wrapped, counted(wrapped), strict=True):
+    for one, calls in zip(wrapped, executed(wrapped), strict=True):
         assert not isinstance(calls, ProgramError), (one, calls)
         found[one.benchmark.name, one.wrapper] = calls
     return found
@@ -211,7 +212,7 @@ def refusals(tree: BuildTree, tmp_path_factory: pytest.TempPathFactory) -> dict[
                 path = module or folder / object_name(benchmark, wrapper)
                 wrapped[f"{wrapper}, {name}, {benchmark.name}"] = Wrapped(benchmark, wrapper, path)
     found = {}
-    for (name, one), calls in zip(wrapped.items(), counted(list(wrapped.values())), strict=True):
+    for (name, one), calls in zip(wrapped.items(), executed(list(wrapped.values())), strict=True):
         refused = [calls.message] if isinstance(calls, ProgramError) else differences(one.benchmark, one.wrapper, calls)
         found[name] = "; ".join(refused)
     return found

@@ -16,7 +16,7 @@ from xdplab.studies.execution.counted import Counts, Executed, Symbols, Wrapped
 from xdplab.studies.execution.microbench import TimedCall
 from xdplab.studies.execution.points import ExecutionRequest
 from xdplab.studies.execution.proof import differences, require_results, steps, unlike
-from xdplab.studies.execution.proofs import Proofs
+from xdplab.studies.execution.proofs import Proofs, executed
 from xdplab.studies.execution.runs import STUDY
 from xdplab.studies.kind import Run
 from xdplab.studies.plugin import Plugin
@@ -190,6 +190,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Counts
         places=("host",), backends=("user",), benchmarks=("primes", "matrix"), repetitions=1, calls=15
     )
     return STUDY.start(replace(asked, cold=False), tmp_path)
+
+
+def test_what_differs_once_is_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick of the guest's clock in a call is no work of the wrapper."""
+    benchmark = all_benchmarks()["primes"]
+    wrapped = [Wrapped(benchmark, USER, Path("primes.o"))]
+    answers = iter([[(replace(PRIMES, divisions=PRIMES.divisions + 1),)], [(PRIMES,)]])
+    monkeypatch.setattr("xdplab.studies.execution.proofs.counted", lambda wrapped: next(answers))
+    assert executed(wrapped) == [(PRIMES,)]
 
 
 @pytest.mark.thorough

@@ -19,8 +19,8 @@ behind the last; 69, 12 and 51 are the most that were counted."""
 ELSEWHERE, OF_LINK = 8, 3
 """Most loads, and most stores, beside the algorithm's, and of a link."""
 
-APART = 4
-"""By how many nanoseconds a guest's clock differs from a count: 1 as a rule, 3 in one of 225 calls."""
+APART = 2
+"""By how many nanoseconds a guest's clock rounds a count."""
 
 UP_NS = 3_600_000_000_000
 """The guest has been up for less: a clock that was set, or another one, says more."""

@@ -68,7 +68,7 @@ class Proofs:
     def _executed(self) -> dict[str, Any]:
         wrapped = [Wrapped(*pair, path) for pair in self._wanted if (path := self._existing(*pair))]
         results = {}
-        for one, calls in zip(wrapped, counted(wrapped), strict=True):
+        for one, calls in zip(wrapped, executed(wrapped), strict=True):
             results[_name(one.benchmark, one.wrapper)] = {
                 "object": _digest(one.object),
                 "refused": calls.message if isinstance(calls, ProgramError) else "",
@@ -88,6 +88,24 @@ class Proofs:
         if wrapper == MODULE:
             return self._module(f"vm:{KERNEL}")
         return self._run.path / "objects" / object_name(benchmark, wrapper)
+
+
+def executed(wrapped: Sequence[Wrapped]) -> list[tuple[Counts, ...] | ProgramError]:
+    """Return what the calls of wrappers do, as `counted` does; what does other work is counted once more.
+
+    Now and then a tick of the guest falls into a call, or its kernel reads the clock twice: that is not the wrapper's,
+    and falls elsewhere in another guest. What a wrapper does itself, it does again.
+    """
+    results = counted(wrapped)
+    again = [
+        number
+        for number, (one, calls) in enumerate(zip(wrapped, results, strict=True))
+        if not isinstance(calls, ProgramError) and differences(one.benchmark, one.wrapper, calls)
+    ]
+    if again:
+        for number, calls in zip(again, counted([wrapped[number] for number in again]), strict=True):
+            results[number] = calls
+    return results
 
 
 def _name(benchmark: Benchmark, wrapper: str) -> str:
