@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin of QEMU that counts a guest's instructions between two marks, by call path and translated block.
 //
-// Marks are no-ops that no compiler writes; costdrive has them in the guest. MARK_SWITCH makes QEMU translate
+// Marks are no-ops that no compiler writes; a driver has them in the guest. MARK_SWITCH makes QEMU translate
 // all code anew, at first with calls of this plugin, then without, so that neither a boot nor what follows is
-// slowed. MARK_END writes what ran since MARK_BEGIN below the function of MARK_ROOT to the file of the option
-// out=. Each line begins with a word:
-//   counting                              MARK_SWITCH: all before it belongs to another measurement
-//   block ADDRESS ENDING SIZE,... CODE    code that runs as one piece: the sizes of its instructions, its
-//   bytes path PARENT ADDRESS                   call paths, numbered from 1 in this order; 0 is above the
-//   root. The
-//                                         first address is that of a call, the next is what it calls
-//   window                                a window begins; what ran in it follows
-//   ran PATH BLOCK TIMES                  BLOCK counts from 0 in the order of the blocks
-//   took INSTRUCTIONS TIMES               runs of the program of MARK_PROGRAM, with what it calls
-//   look PATH INSTRUCTIONS                after MARK_CALL: a look at the clock; what ran since the last
-//                                         one follows, and the window has the rest
+// slowed. MARK_END writes to the file of the option out= what ran since MARK_BEGIN below the function of
+// MARK_ROOT, or all that ran since MARK_CALL. Each line begins with a word:
+//
+// counting: MARK_SWITCH. All before it belongs to another measurement.
+//
+// block ADDRESS ENDING SIZE,... CODE: code that runs as one piece, the sizes of its instructions, its bytes.
+//
+// path PARENT ADDRESS: call paths, numbered from 1 in this order; 0 is above the root. The first address is
+// that of a call, the next is what it calls, then a call again.
+//
+// window: a window begins; what ran in it follows.
+//
+// ran PATH BLOCK TIMES: BLOCK counts from 0 in the order of the blocks.
+//
+// took INSTRUCTIONS TIMES: runs of the program of MARK_PROGRAM, with what it calls.
+//
+// look PATH INSTRUCTIONS: after MARK_CALL, a look at the clock; what ran since the last look follows, and the
+// window has the rest.
+//
 // Blocks and paths are written once, and hold for all windows that follow.
 #include "decode.h"
 #include "interface.h"

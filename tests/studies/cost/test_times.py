@@ -13,6 +13,7 @@ from tests.cli.entry import ending_with_output
 from xdplab.errors import PlanError
 from xdplab.studies import kinds
 from xdplab.studies.cost.times import times_file
+from xdplab.studies.kind import Run
 
 SAMPLE = Path(__file__).resolve().parents[3] / "results" / "sample"
 
@@ -32,6 +33,17 @@ def test_a_packets_time_is_the_median_of_its_valid_trials() -> None:
         assert row["ns_per_packet"] == pytest.approx(of_packet.median())
         assert (row["low_ns"], row["high_ns"]) == (of_packet.min(), of_packet.max())
         assert row["timed_trials"] == len(of_packet)
+
+
+def test_points_that_differ_in_what_is_not_counted_have_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one of VLAN tags beside one without: a median of both is the time of neither."""
+    rows = _measured()
+    is_native = rows["mode"].eq("native") & rows["accesses"].eq(0)
+    tagged = rows.loc[is_native].assign(point_id="another", vlan="1")
+    monkeypatch.setattr(Run, "rows", lambda run: pd.concat([rows, tagged]))
+    timed = [(row["program"], row["mode"]) for row in json.loads(times_file(SAMPLE))]
+    assert ("chase:0", "native") not in timed
+    assert ("chase:400", "native") in timed
 
 
 @pytest.mark.guest

@@ -23,7 +23,7 @@ PLACES = (LINE, INSTRUCTION)
 MADE_UP = "(made up by the compiler)"
 PARTS = (WHOLE, PROGRAM, CALLED, PATH, *PLACES, CLASS, FUNCTION)
 _OF_WHOLE = "of the whole and its parts only"
-_TIMED = "of the whole only, if a run of traffic with this packet was named"
+_TIMED = "of the whole only, if a run of traffic was named in which one point has this program, mode and frames"
 
 COLUMNS: tuple[Column[Any], ...] = (
     Column("run_id", "str", "factor", "the run"),

@@ -18,7 +18,6 @@ TIMES = "times.json"
 """The file of a run of study cost that holds them."""
 
 _KEY = ("program", "mode", "frame_bytes", "flows")
-_SETTINGS = ("program_sha256", "section", "function", "rodata", "maps", "op", "form", "map_type", "working_set_bytes")
 
 
 class Times(NamedTuple):
@@ -33,6 +32,7 @@ class Times(NamedTuple):
 def times_file(run: Path) -> bytes:
     """Return what `times_in` reads: the times of the valid trials of a run of traffic, by program, mode and frames.
 
+    Several points that differ in something else, such as maps or VLAN tags, have none.
     Raises PlanError if the run measured in several labs: their times have no mean.
     """
     rows = kinds.open_run(run).rows()
@@ -48,8 +48,8 @@ def _times_of(trials: pd.DataFrame) -> Iterator[dict[str, Any]]:
     names = trials["workload"] + ":" + trials["accesses"].astype("string")
     named = trials.assign(program=names.where(trials["accesses"].notna(), trials["program_name"]))
     for _, group in named.groupby(list(_KEY), dropna=False):
-        if len(group[list(_SETTINGS)].astype(str).drop_duplicates()) > 1:
-            continue  # programs of one name: nothing tells which is meant
+        if group["point_id"].nunique() > 1:
+            continue  # such as programs of one name: nothing tells which is meant
         ns = group["ns_per_packet"].astype(float)
         times = Times(float(ns.median()), float(ns.min()), float(ns.max()), len(ns))
         (key,) = json.loads(group[list(_KEY)].head(1).to_json(orient="records"))
