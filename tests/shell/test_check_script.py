@@ -146,3 +146,12 @@ def test_each_python_counts_except_an_unavailable_one(tmp_path: Path, own: dict[
     assert "== Python 3.12, the tests of make test-fast\n9 passed\n" in result.stdout
     assert "skipped: it is not here, and uv cannot fetch it: error: no such download" in result.stdout
     assert list(temporary.iterdir()) == []
+
+
+def test_each_test_file_that_the_script_names_is_there(tmp_path: Path) -> None:
+    """pytest runs no test at all where one of its files is missing."""
+    check(tmp_path)
+    arguments = (tmp_path / "asked").read_text().split()
+    paths = {argument.removeprefix("--ignore=") for argument in arguments if "tests/" in argument}
+    assert len(paths) > 10
+    assert [path for path in sorted(paths) if not any(CHECK.parents[1].glob(path))] == []
