@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from pydantic import TypeAdapter
 
 import xdplab as xl
 from tests.end_to_end.conftest import needs_root, plan, run_of, source, trials_of, xdplab
 from tests.run import recomputed
+from xdplab.cli.answers import ANSWERS
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.cost.points import KERNEL
 
 pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
 
@@ -51,6 +54,20 @@ def test_a_program_that_does_more_loses_the_race_and_the_rest_is_not_measured(la
         answer
     )
     assert xl.open(run.path).summary()["program_name"].tolist() == ["quick.bpf.c", "slow.bpf.c"]
+
+
+@pytest.mark.thorough
+@pytest.mark.guest
+def test_a_race_counts_instructions_too_and_says_in_which_kernel(lab_name: str, tmp_path: Path) -> None:
+    names = [program(tmp_path, name, turns).name for name, turns in (("one", 1), ("ten", 10))]
+    options = ["--window", "0.1", "--at-most", "3", "--cost", "--json", "--out", "out"]
+    done = xdplab("--lab", lab_name, "race", *names, *options, cwd=tmp_path, check=False)
+    cost = json.loads(done.stdout)["cost"]
+    TypeAdapter(ANSWERS["race"]).validate_json(done.stdout, strict=True)
+    assert cost["traffic"]["kernel"] == KERNEL
+    assert f"Linux {KERNEL}" in done.stderr, "it is not the lab's"
+    (whole, *_) = cost["totals"]
+    assert (whole["name"], whole["difference"] > 0) == ("whole", True)
 
 
 @pytest.mark.thorough

@@ -159,7 +159,10 @@ class CountedRun(MeasuredRun):
 
 
 class RaceOutcome(BaseModel):
-    """A race: the ratio of the rates B/A with its 95 % interval, and ``more``, what B takes more of per packet."""
+    """A race: the ratio of the rates B/A with its 95 % interval, and ``more``, what B takes more of per packet.
+
+    ``cost``: what `--cost` counted, and in which kernel; null without it.
+    """
 
     model_config = EXACT
     status: RunStatus
@@ -176,6 +179,7 @@ class RaceOutcome(BaseModel):
     more_ns: float | None
     more: dict[str, dict[str, Any] | None]
     text: str
+    cost: CostChange | None
 
 
 class Written(BaseModel):

@@ -22,7 +22,7 @@ from xdplab.cli.study import request_options, requested
 from xdplab.cli.user_program import ProgramSettings, user_program_options
 from xdplab.errors import PlanError, ProgramError, UnsupportedError
 from xdplab.lazy import lazy
-from xdplab.studies.cost.points import MODES, CostRequest, smallest
+from xdplab.studies.cost.points import KERNEL, MODES, CostRequest, kernel_of, smallest
 from xdplab.text import step
 
 if TYPE_CHECKING:
@@ -104,17 +104,28 @@ def cost(
     return 0 if compared is None else EXIT_CODES[compared.verdict]
 
 
-def instructions_text(words: tuple[str, str], programs: ProgramSettings, mode: str, frame_bytes: int) -> str:
-    """Count two programs in a guest, and return what a packet of the second takes more or less.
+def counted_difference(
+    words: tuple[str, str], programs: ProgramSettings, mode: str, frame_bytes: int, labs: tuple[str, str]
+) -> gate.CostDifference:
+    """Count two programs in guests, and return what a packet of the second takes more or less.
 
+    Each is counted in the kernel of its lab; where a lab has none that a guest boots, in `KERNEL`, and that is told.
     Raises PlanError for a mode in which a guest does not count, UnsupportedError for a program that has no one count.
     """
     if mode not in MODES:
         raise PlanError(f"--cost: a guest counts no packet in mode {mode}", remedy=f"it does in {', '.join(MODES)}")
-    request = CostRequest(programs=words, modes=(mode,), frame_bytes=(frame_bytes,), settings=_settings(programs))
+    for name in dict.fromkeys(lab for lab in labs if kernel_of(lab) is None):
+        tell(f"instructions are counted in Linux {KERNEL}: no guest boots the kernel of lab {name}", err=True)
+    request = CostRequest(
+        programs=words,
+        kernels=tuple(dict.fromkeys(kernel_of(lab) or KERNEL for lab in labs)),
+        modes=(mode,),
+        frame_bytes=(frame_bytes,),
+        settings=_settings(programs),
+    )
     with tempfile.TemporaryDirectory(prefix="xdplab-cost-") as results, step("counting instructions in a guest"):
-        first, second = _cases(request, Path(results))
-    return gate.CostDifference(first, second).text
+        cases = _cases(request, Path(results))
+    return gate.CostDifference(cases[0], cases[-1])  # the first in the first kernel, the second in the second
 
 
 def _settings(programs: ProgramSettings) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from xdplab.run.progress import Observer
     from xdplab.run.state import RunState
     from xdplab.studies import comparing
+    from xdplab.studies.cost import gate
     from xdplab.studies.traffic import kind, run_files, runs
     from xdplab.studies.traffic import race as races
 else:
@@ -132,7 +133,8 @@ def race(
     """
     if rules.cost and any(map(model.is_plan_file, (first, second))):
         raise PlanError("--cost counts two programs, not plans", remedy="`xdplab cost PLAN` counts those of a plan")
-    plan = race_plan((first, second), rules, programs, _two(rules.labs, lab_name))
+    labs = _two(rules.labs, lab_name)
+    plan = race_plan((first, second), rules, programs, labs)
     require_labs(lab_name, plan)
     with runs.lab_for(lab_name or plan.lab, plan) as lab:
         if as_json:
@@ -147,18 +149,22 @@ def race(
 
             code = conduct(run, measure, figures=False)
     outcome = races.outcome_of(run.directory)
-    if rules.cost and not as_json:
-        tell(cost.instructions_text(_counted(first, second, rules), programs, rules.mode, rules.frame_bytes))
+    labs = labs or (lab_name or plan.lab,) * 2
+    counted = _counted((first, second), rules, programs, labs) if rules.cost else None
     if as_json:
-        print_json({"status": status_facts(run.directory), **outcome.to_json()})
+        facts = {"status": status_facts(run.directory), **outcome.to_json()}
+        print_json(facts | {"cost": None if counted is None else counted.to_json()})
+    elif counted is not None:
+        tell(counted.text)
     nothing = (NOTHING_VALID, UnsupportedError.exit_code)
     sys.exit(code if code in nothing else comparing.EXIT_CODES[outcome.standing.answer])
 
 
-def _counted(first: str, second: str, rules: RaceRules) -> tuple[str, str]:
-    """Return both programs as `cost` names them."""
-    a, b = (f"{word}:{rules.accesses}" if word in WORKLOADS else word for word in (first, second))
-    return a, b
+def _counted(
+    words: tuple[str, str], rules: RaceRules, programs: ProgramSettings, labs: tuple[str, str]
+) -> gate.CostDifference:
+    first, second = (f"{word}:{rules.accesses}" if word in WORKLOADS else word for word in words)
+    return cost.counted_difference((first, second), programs, rules.mode, rules.frame_bytes, labs)
 
 
 def _two(labs: str | None, lab_name: str | None) -> tuple[str, str] | None:

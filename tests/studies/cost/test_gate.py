@@ -14,6 +14,7 @@ from xdplab.cli.answers import ANSWERS
 from xdplab.errors import ResultsError
 from xdplab.studies.cost.comparing import ComparedCosts
 from xdplab.studies.cost.gate import Case, CostDifference, Gate, compared, read_baseline, write_baseline
+from xdplab.studies.cost.points import kernel_of
 
 THIRD = Fraction(169073, 128)
 CASE = Case(
@@ -78,6 +79,25 @@ def test_the_lines_that_changed_are_named_by_their_text() -> None:
 def test_a_difference_in_words_has_its_size_and_its_line(old: Case, new: Case, words: tuple[str, ...]) -> None:
     text = CostDifference(old, new).text
     assert all(word in text for word in words), text
+
+
+def test_a_difference_between_two_kernels_names_both() -> None:
+    other = replace(CASE, made_with={**CASE.made_with, "kernel_release": "7.2.12"})
+    assert f"{CASE.made_with['kernel_release']} → 7.2.12" in CostDifference(CASE, other).text
+
+
+@pytest.mark.parametrize(
+    ("lab", "kernel"),
+    [
+        ("vm:6.1", "6.1"),
+        ("vm:7.2+mitigations:kvm", "7.2"),
+        ("vm:5.10:kvm:mine:tap", "5.10"),
+        ("netns", None),
+        ("uml", None),
+    ],
+)
+def test_a_packet_is_counted_in_the_kernel_of_a_labs_guest(lab: str, kernel: str | None) -> None:
+    assert kernel_of(lab) == kernel
 
 
 def test_another_compiler_or_kernel_is_told() -> None:

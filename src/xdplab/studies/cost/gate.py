@@ -79,7 +79,8 @@ class CostDifference:
     def text(self) -> str:
         """How many instructions a packet of the new program takes more or less, and where most of them are."""
         old, new = (case.totals[PROGRAM] + case.totals[CALLED] for case in (self.old, self.new))
-        kernel = f"Linux {self.new.made_with['kernel_release']}, {self.new.traffic[1]}"
+        releases = dict.fromkeys(case.made_with["kernel_release"] for case in (self.old, self.new))
+        kernel = f"Linux {' → '.join(releases)}, {self.new.traffic[1]}"
         if old == new:
             text = f"{self.new.name} executes as many instructions per packet as {self.old.name}"
             return f"{text}: {float(old):g} ({kernel})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from xdplab.labs.base import MITIGATED
 from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
 
 KERNEL = "6.12"
@@ -67,6 +68,12 @@ class CostPoint(StudyPoint):
 
 
 CostTrial = StudyTrial[CostPoint]
+
+
+def kernel_of(lab: str) -> str | None:
+    """Return the kernel of a lab's guest, in which a packet can be counted too; None if the lab has no such guest."""
+    kind, _, instance = lab.partition(":")
+    return (instance.partition(":")[0] or KERNEL).removesuffix(MITIGATED) if kind == "vm" else None
 
 
 def smallest(request: CostRequest) -> CostRequest:
