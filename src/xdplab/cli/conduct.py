@@ -76,6 +76,8 @@ def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool 
     measure_missing(run, measure, new=new, as_json=as_json)
     if not as_json:
         show_results(run)
+        if run.kind.planning:
+            tell(f"tables: `xdplab show {run.directory.path}`")
     code, drawn = exit_code(run), []
     if figures and code != NOTHING_VALID:
         with step("drawing the figures"):
@@ -141,5 +143,3 @@ def show_results(run: Run[Any]) -> None:
     for line in answer.summary:
         if line != run.state.text:
             tell(line)
-    if run.kind.planning:
-        tell(f"tables: `xdplab show {run.directory.path}`")

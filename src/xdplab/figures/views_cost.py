@@ -26,11 +26,12 @@ def service_time(request: FigureRequest) -> View:
             continue
         marks += _line_marks(request.figure, str(panel), str(hue), line, float(group["x"].max()))
         notes.setdefault(str(panel), []).append((str(hue), cost_text(cost)))
+    # One N, or programs of one's own, have no line.
     model = "Lines: t = t0 + c·N, least squares weighted by 1/t²; c with its 95 % interval over repetitions."
     place = {hue: rank for rank, hue in enumerate(hue_order(request))}
     ordered = {panel: tuple(sorted(lines, key=lambda line: place[line[0]])) for panel, lines in notes.items()}
     look = Look(Axes(ACCESSES, "CPU time per packet (ns)", "linear"), words=Words(notes=ordered))
-    return described(request, marks, look, model)
+    return described(request, marks, look, model if notes else "")
 
 
 def cost_text(cost: Slope) -> str:

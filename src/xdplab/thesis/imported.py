@@ -25,6 +25,7 @@ from xdplab.errors import ProgramError, ResultsError
 from xdplab.run.frames import completed, frame
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.columns import COLUMNS
+from xdplab.text import many
 from xdplab.thesis.columns import TRIAL_COLUMNS
 from xdplab.thesis.digest import LogDigest, digest_logs
 from xdplab.thesis.generator_log import swapped_labels
@@ -176,7 +177,8 @@ class ImportedRun:
         lines = [
             f"{logs.logs} logs of {self.trials['trial_id'].nunique()} trials "
             f"({logs.twins} CSV twins and {logs.others} other files left aside)",
-            "verdicts: " + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items()),
+            f"verdicts of {many(len(self.trials), 'attempt')}: "
+            + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items()),
         ]
         counts = Counter(problem.kind for problem in logs.problems)
         lines += [f"anomalies: {', '.join(f'{n} {kind}' for kind, n in sorted(counts.items()))}"] if counts else []

@@ -89,8 +89,8 @@ def _powers(family: str, rows: pd.DataFrame) -> Iterator[str]:
     """Give the power of N by which a family's work grows, from the middle of its sizes to the largest, by form."""
     for form, of_form in rows.assign(form=rows["form"].fillna("")).groupby("form", sort=True):
         work = of_form.groupby("n")["processed_insns"].median().astype(float).sort_index()
-        if len(work) < 2:
-            continue
+        if len(work) < 3:
+            continue  # two sizes are no trend
         upper = work.iloc[-max(2, len(work) // 2) :]
         (first, last), ends = (upper.index[0], upper.index[-1]), np.log([upper.iloc[0], upper.iloc[-1]])
         power = (ends[1] - ends[0]) / np.log(last / first)
