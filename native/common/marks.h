@@ -4,7 +4,7 @@
 #pragma once
 
 // MARK_CALL begins a window as MARK_BEGIN does, in which all is counted; each look at the clock cuts it.
-enum mark { MARK_SWITCH = 1, MARK_BEGIN, MARK_END, MARK_CALL, MARK_ROOT = 0x71, MARK_PROGRAM };
+enum mark { MARK_SWITCH = 1, MARK_BEGIN, MARK_END, MARK_CALL, MARK_TOUCH, MARK_ROOT = 0x71, MARK_PROGRAM };
 
 enum { SWITCH_US = 1000 }; // to sleep after a switch: QEMU begins anew when the CPU is at rest
 
@@ -23,3 +23,4 @@ enum { SWITCH_US = 1000 }; // to sleep after a switch: QEMU begins anew when the
 #define BEGIN MARK(2)
 #define END MARK(3)
 #define BEGIN_CALL MARK(4)
+#define TOUCH MARK(5)

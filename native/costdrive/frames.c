@@ -132,9 +132,15 @@ static void send_live(unsigned count) {
     checked(bpf_prog_test_run_opts(sender_fd, &options), "live frames");
 }
 
+static const struct given_frame *next_frame(void) {
+    static unsigned number;
+
+    return &frames->items[number++ % frames->count];
+}
+
 static void send_packets(unsigned count) {
     for (unsigned i = 0; i < count; i++) {
-        const struct given_frame *frame = &frames->items[i % frames->count];
+        const struct given_frame *frame = next_frame();
         checked(send(packet_fd, frame->words, frame->bytes, 0), "send");
     }
 }
@@ -142,7 +148,7 @@ static void send_packets(unsigned count) {
 // One call a frame: a call that repeats would show the program what it has made of the frame before.
 static void send_test_runs(unsigned count) {
     for (unsigned i = 0; i < count; i++) {
-        const struct given_frame *frame = &frames->items[i % frames->count];
+        const struct given_frame *frame = next_frame();
         LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame->words, .data_size_in = frame->bytes,
                     .repeat = 1);
 

@@ -15,7 +15,7 @@ struct frames frames_read(const char *path);
 // Opens what the way needs: a sender's program, or a packet socket. Ends the process with an error line.
 void sender_open(const struct options *options, const struct frames *frames, int program);
 
-// Sends so many frames, the given ones in turn from the first, and waits until they are done with.
+// Sends so many frames, the given ones in turn, and waits until they are done with.
 void sender_send(unsigned count);
 
 // Instructions of the program for the first frame: a nanosecond of the guest's clock is one.

@@ -13,8 +13,9 @@ struct qemu_plugin_insn;
 // The plugin and the block; from interface 7 on (QEMU 11) the block and the data.
 typedef void (*translated_callback)(uintptr_t first, uintptr_t second);
 typedef void (*executed_callback)(unsigned cpu, void *data);
+typedef void (*accessed_callback)(unsigned cpu, uint32_t access, uint64_t address, void *data);
 
-enum { NO_REGISTERS = 0 };
+enum { NO_REGISTERS = 0, READS_AND_WRITES = 3 };
 
 // Interfaces before 7 take no data, and call with the plugin.
 void qemu_plugin_reset(uint64_t plugin, void (*done)(uintptr_t), void *data);
@@ -23,6 +24,9 @@ void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *block, executed
                                           void *data);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *instruction, executed_callback call,
                                             int flags, void *data);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *instruction, accessed_callback call, int flags,
+                                      int accesses, void *data);
+unsigned qemu_plugin_mem_size_shift(uint32_t access);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *block);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *block, size_t index);
 uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *instruction);

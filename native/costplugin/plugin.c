@@ -22,6 +22,9 @@
 // look PATH INSTRUCTIONS: after MARK_CALL, a look at the clock; what ran since the last look follows, and the
 // window has the rest.
 //
+// touched PATH BLOCK ADDRESS: a cache line that a block read or wrote, once; after MARK_TOUCH, for which QEMU
+// translates anew, with a call at each access.
+//
 // Blocks and paths are written once, and hold for all windows that follow.
 #include "decode.h"
 #include "interface.h"
@@ -50,19 +53,32 @@ struct frame {
     uint64_t returns_to;
 };
 
+struct touch { // of an open hash table; path 0 is free
+    uint32_t path, block;
+    uint64_t address; // of the cache line
+};
+
 struct cell { // of an open hash table; key 0 is free
     uint64_t key, times;
 };
 
 #define KERNEL_HALF 0xffffffff00000000
-enum { BUCKETS = 1 << 16, CELLS = 1 << 19, DEEPEST = 512, LONGEST = 16 };
+enum {
+    BUCKETS = 1 << 16,
+    CELLS = 1 << 19,
+    TOUCHES = 1 << 16,
+    DEEPEST = 512,
+    LONGEST = 16,
+    LINE = 64,
+    HALT = 0xf4
+};
 
 static const char *const ending_names[] = {
     [GOES_ON] = "on", [CALLS] = "call", [RETURNS] = "return", [BRANCHES] = "branch"};
 
 static FILE *out;
 static uint64_t self;
-static bool armed, counting, cutting;
+static bool armed, counting, cutting, touching;
 static uint64_t total;         // since the last cut
 static uint64_t root, program; // entries: of the function below which frames are sent, of the program
 static uint64_t taken;         // by the program's run
@@ -74,6 +90,7 @@ static struct frame stack[DEEPEST];
 static size_t depth;
 static struct cell ran[CELLS], took[CELLS], path_numbers[CELLS];
 static uint32_t used[CELLS], used_count; // cells of ran
+static struct touch touches[TOUCHES];
 
 __attribute__((noreturn)) static void give_up(const char *why) {
     fprintf(stderr, "costplugin: %s\n", why);
@@ -114,6 +131,10 @@ static struct cell *cell_of(struct cell *table, uint64_t key) {
         }
     }
     give_up("a window has too many call paths");
+}
+
+static uint64_t cell_key(uint32_t on, const struct block *block) {
+    return (uint64_t)on << 32 | block->number;
 }
 
 static uint32_t path_to(uint32_t parent, uint64_t address) {
@@ -189,14 +210,37 @@ static void executed(unsigned cpu, void *data) {
         block->number = ++blocks;
         print_block(block);
     }
-    struct cell *cell = cell_of(ran, (uint64_t)path << 32 | block->number);
+    struct cell *cell = cell_of(ran, cell_key(path, block));
     if (!cell->times++)
         used[used_count++] = cell - ran;
     total += block->count;
 }
 
+static void touch(uint64_t address) {
+    struct touch here = {path, last->number, address / LINE * LINE};
+
+    for (uint64_t i = mixed(address / LINE ^ mixed(cell_key(path, last))), tries = 0; tries < TOUCHES;
+         i++, tries++) {
+        struct touch *slot = &touches[i % TOUCHES];
+        if (!slot->path)
+            *slot = here;
+        if (slot->path == here.path && slot->block == here.block && slot->address == here.address)
+            return;
+    }
+    give_up("a window touches too many cache lines");
+}
+
+static void accessed(unsigned cpu, uint32_t access, uint64_t address, void *data) {
+    (void)cpu, (void)data;
+    if (!counting || !path)
+        return;
+    touch(address);
+    touch(address + (1U << qemu_plugin_mem_size_shift(access)) - 1);
+}
+
 static void begin(bool is_call) {
     memset(took, 0, sizeof(took));
+    memset(touches, 0, sizeof(touches));
     depth = run_depth = total = 0;
     path = is_call ? path_to(0, 1) : 0; // a call's paths begin here, whatever the root is
     last = NULL;
@@ -230,6 +274,9 @@ static void end(void) {
     for (const struct cell *cell = took; cell < took + CELLS; cell++)
         if (cell->key)
             fprintf(out, "took %" PRIu64 " %" PRIu64 "\n", cell->key, cell->times);
+    for (const struct touch *one = touches; one < touches + TOUCHES; one++)
+        if (one->path)
+            fprintf(out, "touched %u %u %" PRIx64 "\n", one->path, one->block - 1, one->address);
     fflush(out);
 }
 
@@ -260,10 +307,14 @@ static void marked(unsigned cpu, void *data) {
     (void)cpu;
     if (mark == MARK_SWITCH) {
         armed = !armed;
+        touching = false;
         if (armed) {
             forget();
             fprintf(out, "counting\n");
         }
+        qemu_plugin_reset(self, translate_anew, NULL);
+    } else if (mark == MARK_TOUCH && armed) {
+        touching = true;
         qemu_plugin_reset(self, translate_anew, NULL);
     } else if (mark == MARK_BEGIN && armed) {
         begin(false);
@@ -356,13 +407,24 @@ static void watch_mark(struct qemu_plugin_insn *instruction) {
     }
 }
 
+// QEMU 7.2 never leaves the calls of an instruction that halts, and they are gone when it translates anew.
+static bool is_halt(struct qemu_plugin_insn *instruction) {
+    uint8_t code[LONGEST];
+
+    return code_of(instruction, code) == 1 && *code == HALT;
+}
+
 static void translated(uintptr_t first, uintptr_t second) {
     struct qemu_plugin_tb *tb = (struct qemu_plugin_tb *)(qemu_plugin_version >= 7 ? first : second);
 
     if (armed)
         qemu_plugin_register_vcpu_tb_exec_cb(tb, executed, NO_REGISTERS, block_of(tb));
-    for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++)
-        watch_mark(qemu_plugin_tb_get_insn(tb, i));
+    for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+        struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(tb, i);
+        watch_mark(instruction);
+        if (touching && !is_halt(instruction))
+            qemu_plugin_register_vcpu_mem_cb(instruction, accessed, NO_REGISTERS, READS_AND_WRITES, NULL);
+    }
 }
 
 EXPORT int qemu_plugin_install(uint64_t plugin, const void *machine, int argc, char **argv) {

@@ -28,7 +28,8 @@ class CodeBlock(NamedTuple):
 
 
 _ALIKE = re.compile(
-    rb"(?:ran [^\n]*\n)+|(?:block [^\n]*\n)+|(?:path [^\n]*\n)+|(?:took [^\n]*\n)+|window\n|look [^\n]*\n"
+    rb"(?:ran [^\n]*\n)+|(?:block [^\n]*\n)+|(?:path [^\n]*\n)+|(?:took [^\n]*\n)+|(?:touched [^\n]*\n)+|"
+    rb"window\n|look [^\n]*\n"
 )
 """Lines of one kind that follow each other."""
 
@@ -36,10 +37,12 @@ _ALIKE = re.compile(
 @dataclass
 class Ran:
     """What ran between two marks. ``blocks``: how often each block on each call path, shape (n, 3): numbers of paths
-    and blocks, and times. ``took``: runs of the program, by their instructions with those of what they called."""
+    and blocks, and times. ``took``: runs of the program, by their instructions with those of what they called.
+    ``touched``: path, block and address of a cache line that it read or wrote, if this was noted."""
 
     blocks: Numbers = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
     took: dict[int, int] = field(default_factory=dict)
+    touched: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -73,6 +76,9 @@ class Plugin:
         elif kind == b"took":
             took = (map(int, line.split()[1:]) for line in lines.splitlines())
             self.windows[-1].took.update((instructions, times) for instructions, times in took)
+        elif kind == b"touched":
+            rows = (line.split() for line in lines.splitlines())
+            self.windows[-1].touched += [(int(path), int(block), int(line, 16)) for _, path, block, line in rows]
         elif lines == b"window\n":
             self._filled = Ran()
             self.windows.append(self._filled)

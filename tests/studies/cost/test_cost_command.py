@@ -175,6 +175,43 @@ def test_frames_whose_keys_share_a_chain_take_another_path_and_that_is_told(tmp_
     assert mean == _exact(rows, "program") + _exact(rows, "called")
 
 
+@pytest.mark.thorough
+def test_each_access_64_bytes_further_touches_one_more_cache_line(tmp_path: Path) -> None:
+    touches = (1, 4, 9)
+    for count in touches:
+        access = "".join(f"\t*(volatile char *)(value->bytes + {64 * number});\n" for number in range(count))
+        (tmp_path / f"{count}.bpf.c").write_text(STRIDES.replace("TOUCH", access))
+    files = [str(tmp_path / f"{count}.bpf.c") for count in touches]
+    rows = _counted(tmp_path / "out", *files, "--mode", "test_run").rows()
+    program = rows.loc[rows["part"].eq("program")].set_index("program")
+    lines = [int(program.loc[f"{count}.bpf.c", "data_cache_lines"]) for count in touches]
+    assert [count - lines[0] for count in lines] == [0, 3, 8]
+    assert program["code_cache_lines"].gt(0).all()
+
+
+STRIDES = """\
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+struct value {
+\tchar bytes[1024];
+};
+struct {
+\t__uint(type, BPF_MAP_TYPE_ARRAY);
+\t__uint(max_entries, 1);
+\t__type(key, __u32);
+\t__type(value, struct value);
+} values SEC(".maps");
+SEC("xdp") int count(struct xdp_md *context)
+{
+\t__u32 key = 0;
+\tstruct value *value = bpf_map_lookup_elem(&values, &key);
+\tif (!value)
+\t\treturn XDP_DROP;
+TOUCH\treturn XDP_TX;
+}
+char LICENSE[] SEC("license") = "GPL";
+"""
+
 HASH = """\
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

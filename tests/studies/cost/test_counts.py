@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from xdplab.absent import Absent
 from xdplab.errors import UnsupportedError
 from xdplab.studies.accesses import accesses, accesses_of
 from xdplab.studies.cost.classes import shares_of, shares_text
@@ -52,15 +53,18 @@ LINES = [
 ]
 
 
-def _plugin(windows: Sequence[tuple[Sequence[tuple[int, ...]], Mapping[int, int]]]) -> Plugin:
+def _plugin(
+    windows: Sequence[tuple[Sequence[tuple[int, ...]], Mapping[int, int], Sequence[tuple[int, ...]]]],
+) -> Plugin:
     lines = ["counting"]
     for start, size in zip(BLOCKS, SIZES, strict=True):
         lines.append(f"block {start:x} on {','.join('1' * size)} {'90' * size}")
     lines += [f"path {parent} {address:x}" for parent, address in PATHS]
-    for ran, took in windows:
+    for ran, took, touched in windows:
         lines.append("window")
         lines += [f"ran {path} {block} {times}" for path, block, times in ran]
         lines += [f"took {instructions} {times}" for instructions, times in took.items()]
+        lines += [f"touched {path} {block} {address:x}" for path, block, address in touched]
     return Plugin(("\n".join(lines) + "\n").encode())
 
 
@@ -79,14 +83,20 @@ def _frames(count: int, *, once: int = 5, ran: int | None = None, helper: int | 
     ]
 
 
-def _measurement(windows: Sequence[WindowCounts], lines: Sequence[dict[str, Any]] = LINES) -> Measurement:
+def _measurement(
+    windows: Sequence[WindowCounts],
+    lines: Sequence[dict[str, Any]] = LINES,
+    touching: Sequence[WindowCounts] = (),
+) -> Measurement:
     def program(role: str, at: int, size: int, lines: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         functions = [{"name": role, "address": at, "code": "90" * size}]
         return {"type": "program", "role": role, "name": role, "insns": 3, "functions": functions, "lines": lines}
 
     printed = [{"type": "window", "frames": window[0]} for window in windows]
+    printed += [{"type": "touched", "frames": window[0]} for window in touching]
     printed += [program("program", PROGRAM_AT, 9, lines), program("sender", SENDER_AT, 3), program("sink", SINK_AT, 1)]
-    counts = [(window[1], window[2] if len(window) > 2 else {10: window[0]}) for window in windows]
+    counts = [(window[1], window[2] if len(window) > 2 else {10: window[0]}, ()) for window in windows]
+    counts += [window[1:] for window in touching]
     return Measurement(_plugin(counts), printed, SYMBOLS)
 
 
@@ -149,6 +159,24 @@ def test_packets_that_take_different_paths_have_their_shares() -> None:
 
 def test_runs_that_an_interrupt_made_longer_are_not_taken_for_paths() -> None:
     assert _cost(*((n, _frames(n), {10: n - 1, 99: 1}) for n in (256, 512))).shares == {}
+
+
+@pytest.mark.parametrize(
+    ("alone", "program"),
+    [
+        ([[0x1000], [0x1000, 0x1040], [0x2000, 0x2040], [0x3000, 0x3040], [0x4000]], (2, 1)),
+        ([[0x1000], [0x1000, 0x1040], []], "differs"),
+        ([], "alone"),
+    ],
+)
+def test_cache_lines_are_those_on_which_most_frames_that_come_alone_agree(
+    alone: list[list[int]], program: tuple[int, int] | str
+) -> None:
+    windows = [(1, [(8, 3, 1), (4, 1, 1)], {}, [(8, 3, line) for line in lines]) for lines in alone]
+    measurement = _measurement([(n, _frames(n)) for n in (256, 512)], touching=windows)
+    lines = cost_of(measurement).cache_lines
+    assert lines[PROGRAM] == program if isinstance(program, tuple) else isinstance(lines[PROGRAM], Absent)
+    assert isinstance(lines[PATH], Absent)  # with a sender's program
 
 
 def test_shares_in_words_have_the_largest_first() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mode
 
 import pandas as pd
 import pytest
@@ -114,7 +115,9 @@ def test_the_proofs_counts_are_kept_and_are_the_clocks(smallest) -> None:
     of_clock = counts(table)
     for backend, wrapper in (("jit", "bpf"), ("module", "module"), ("user", "user")):
         for benchmark in SMALLEST:
-            (elapsed,) = {call["elapsed"] for call in proved[f"{benchmark}, {wrapper}"]["calls"][5:]}
+            warm = [call["elapsed"] for call in proved[f"{benchmark}, {wrapper}"]["calls"][5:]]
+            elapsed = mode(warm)  # a tick of the guest may fall into a call
+            assert warm.count(elapsed) > len(warm) / 2, warm
             assert abs(of_clock[backend, benchmark] - elapsed) <= 1, (backend, benchmark)
 
 

@@ -40,7 +40,8 @@ _WAY = "count"
 _MODULES = ("virtio_pci", "virtio_console", "veth")
 _COMMAND_LINE = (
     f"console=ttyS0 quiet loglevel=1 panic=-1 oops=panic {qemu.NO_MITIGATIONS} nokaslr no_timer_check tsc=reliable "
-    "random.trust_cpu=on cryptomgr.notests nohpet noreplace-smp noapictimer net.ifnames=0"
+    "random.trust_cpu=on cryptomgr.notests nohpet noreplace-smp noapictimer net.ifnames=0 "
+    "randomize_kstack_offset=off"
 )
 _LINK = f"""
 set -e

@@ -19,15 +19,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xdplab.absent import Absent
 from xdplab.errors import UnsupportedError
 from xdplab.studies.accesses import accesses_of
 from xdplab.studies.cost.classes import Shares, shares_of, shares_text
 from xdplab.studies.disassembly import Disassembled, disassembled
 from xdplab.studies.plugin import INTERRUPTS, CodeBlock, Numbers, Plugin, Ran
 
-PROGRAM, CALLED, PATH, ENDS = "program", "called", "path", "ends"
-"""Where an instruction belongs: to the program, to what it calls, to the rest of the kernel's path, to the sender's
-own programs at the other end."""
+WHOLE, PROGRAM, CALLED, PATH, ENDS = "whole", "program", "called", "path", "ends"
+"""Where an instruction belongs: to all of a packet; of that to the program, to what it calls, to the rest of the
+kernel's path; to the sender's own programs at the other end."""
 
 SCOPES = (PROGRAM, CALLED, PATH)
 OTHER = "other"
@@ -39,6 +40,9 @@ softirqs of the kernel's own housekeeping."""
 
 UNNAMED = "bpf_dispatcher"
 """Code in the modules' space that belongs to no module: the trampoline that chooses between programs."""
+
+LINE_BYTES = 64
+"""Of a cache line."""
 
 MODULES_FROM = 0xFFFFFFFFC0000000
 SENDERS = ("sender", "sink")
@@ -110,9 +114,11 @@ class Measurement:
         self, plugin: Plugin, printed: Iterable[Mapping[str, Any]], symbols: Sequence[tuple[int, str]]
     ) -> None:
         messages = list(printed)
-        frames = [message["frames"] for message in messages if message["type"] == "window"]
+        of_windows = [message for message in messages if message["type"] in ("window", "touched")]
+        windows = [(m["type"], Window(m["frames"], ran)) for m, ran in zip(of_windows, plugin.windows, strict=True)]
         self._plugin = plugin
-        self.windows = [Window(count, ran) for count, ran in zip(frames, plugin.windows, strict=True)]
+        self.windows = [window for kind, window in windows if kind == "window"]
+        self.touching = [window for kind, window in windows if kind == "touched"]
         programs = [message for message in messages if message["type"] == "program"]
         self.functions = sorted((f for p in programs for f in _functions_of(p)), key=lambda one: one.start)
         self._function_starts = [one.start for one in self.functions]
@@ -229,6 +235,11 @@ class Measurement:
         arrived = self.runs(window).get("sink")
         return None if arrived is None else Fraction(arrived, window.frames)
 
+    @property
+    def has_sender(self) -> bool:
+        """Tell whether a program writes the frames at the link's other end."""
+        return "sender" in self._entries
+
     @cached_property
     def _starts(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """The address of each block."""
@@ -262,6 +273,17 @@ class Measurement:
             and ran.get("sink", 0) == arrived[window.frames].most_common(1)[0][0]
         ]
 
+    def cache_lines(self, window: Window) -> dict[str, tuple[set[int], set[int]]]:
+        """Return the addresses of the cache lines that were read or written, and of those of code, by scope."""
+        lines: dict[str, tuple[set[int], set[int]]] = {scope: (set(), set()) for scope in ALL_SCOPES}
+        for path, number, address in window.ran.touched:
+            lines[self.origin(path, number).scope][0].add(address)
+        for path, number, _ in window.ran.blocks.tolist():
+            start, end = (block := self._plugin.blocks[number]).addresses[0], block.addresses[0] + len(block.code)
+            code = range(start - start % LINE_BYTES, end, LINE_BYTES)
+            lines[self.origin(path, number).scope][1].update(code)
+        return lines
+
     def by_address(self, window: Window) -> tuple[Counter[int], Counter[int], Counter[tuple[str, ...]]]:
         """Return instructions by address in programs, by the call out of one, and by stack."""
         inside, called, stacks = Counter[int](), Counter[int](), Counter[tuple[str, ...]]()
@@ -294,6 +316,13 @@ def _line_of(line: Mapping[str, Any]) -> SourceLine:
     return SourceLine(Path(line["file"]).name, line["line"], line["text"].strip())
 
 
+class CacheLines(NamedTuple):
+    """Distinct cache lines of 64 B, by their virtual addresses: read or written, and those of code."""
+
+    data: int
+    code: int
+
+
 @dataclass(frozen=True)
 class Cost:
     """What a packet costs, as exact fractions of instructions.
@@ -303,7 +332,7 @@ class Cost:
     what it calls; ``addresses`` those of the program's code. ``low`` and ``high`` are the ends of the whole cost among
     windows; they are equal where it is exact. ``came_back``: the share of the frames that the program sent
     back; null in a test run. ``shares`` of the frames, by the instructions of the program and what it calls; none if
-    no window's runs add up to its count.
+    no window's runs add up to its count. ``cache_lines`` of a packet that comes alone, by scope, and of the whole.
     """
 
     tallies: Mapping[str, Tally]
@@ -316,6 +345,7 @@ class Cost:
     frames: tuple[int, int]
     came_back: Fraction | None
     shares: Shares
+    cache_lines: Mapping[str, CacheLines | Absent]
 
     @property
     def is_exact(self) -> bool:
@@ -359,6 +389,7 @@ def cost_of(measurement: Measurement) -> Cost:
         (few, many),
         measurement.came_back(fewer[0]),
         _shares(measurement.whole),
+        _cache_lines(measurement),
     )
 
 
@@ -371,11 +402,39 @@ def _shares(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> Shares:
     return {}
 
 
+_WITH_SENDER = Absent("live frames: for a frame that comes alone the kernel fills pages of the sender, too")
+
+
+def _cache_lines(measurement: Measurement) -> dict[str, CacheLines | Absent]:
+    """Return the count on which more than half of the windows agree; it may differ by what a packet's memory is."""
+    windows = [window for window in measurement.touching if measurement.runs(window)["program"] == window.frames == 1]
+    touched = [measurement.cache_lines(window) for window in windows]
+    parts = {scope: (scope,) for scope in SCOPES} | {WHOLE: SCOPES}
+    counts = {
+        part: [
+            CacheLines(*(len(set[int]().union(*(lines[scope][kind] for scope in scopes))) for kind in (0, 1)))
+            for lines in touched
+        ]
+        for part, scopes in parts.items()
+    }
+    agreed = {part: _agreed_lines(ones) for part, ones in counts.items()}
+    return agreed | (dict.fromkeys((PATH, WHOLE), _WITH_SENDER) if measurement.has_sender else {})
+
+
+def _agreed_lines(counts: Sequence[CacheLines]) -> CacheLines | Absent:
+    if not counts:
+        return Absent("no window of a frame that comes alone, in which the program ran once")
+    if not _is_agreed(counts):
+        both = [sum(one) for one in counts]
+        return Absent(f"it differs from frame to frame: {min(both)} to {max(both)} lines")
+    return Counter(counts).most_common(1)[0][0]
+
+
 def _whole_count(tallies: Mapping[str, Tally]) -> int:
     return sum(int(tallies[scope].instructions) for scope in SCOPES)
 
 
-def _is_agreed(counts: Sequence[int]) -> bool:
+def _is_agreed(counts: Sequence[Any]) -> bool:
     """Tell whether more than half of the windows have one count: some are disturbed, and that shows."""
     return Counter(counts).most_common(1)[0][1] * 2 > len(counts)
 

@@ -18,8 +18,8 @@ import pandas as pd
 
 from xdplab.errors import ResultsError
 from xdplab.run.disk import write_whole
-from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
-from xdplab.studies.cost.rows import FUNCTION, MADE_UP, PLACES, WHOLE
+from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, WHOLE
+from xdplab.studies.cost.rows import FUNCTION, MADE_UP, PLACES
 
 TOTALS = (WHOLE, PROGRAM, CALLED, PATH)
 _TRAFFIC = ("kernel", "mode", "frame_bytes", "flows")

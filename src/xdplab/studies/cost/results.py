@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from xdplab.studies.cost.classes import shares_text
-from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
+from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.points import CostPoint, CostRequest
-from xdplab.studies.cost.rows import CLASS, PLACES, WHOLE, place_name
+from xdplab.studies.cost.rows import CLASS, PLACES, place_name
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.sentences import sentence
 

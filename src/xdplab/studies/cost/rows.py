@@ -11,13 +11,13 @@ import pandas as pd
 from xdplab.absent import Absent
 from xdplab.run.columns import Column
 from xdplab.studies.cost.counted import cost_in
-from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, SCOPES, Cost, Instruction, Place, Tally
+from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, SCOPES, WHOLE, CacheLines, Cost, Instruction, Place, Tally
 from xdplab.studies.cost.points import CostPoint, CostRequest
 from xdplab.studies.cost.times import key_of, times_in
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import typed
 
-WHOLE, LINE, INSTRUCTION, FUNCTION = "whole", "line", "instruction", "function"
+LINE, INSTRUCTION, FUNCTION = "line", "instruction", "function"
 CLASS = "class"
 PLACES = (LINE, INSTRUCTION)
 MADE_UP = "(made up by the compiler)"
@@ -55,6 +55,9 @@ COLUMNS: tuple[Column[Any], ...] = (
     Column("loads", "float", "count", "reads of memory per packet", null=_OF_WHOLE),
     Column("stores", "float", "count", "writes of memory per packet", null=_OF_WHOLE),
     Column("branches", "float", "count", "conditional branches per packet", null=_OF_WHOLE),
+    Column("data_cache_lines", "int", "count", "different lines of 64 B that a packet that comes alone reads or writes",
+           null=_OF_WHOLE),
+    Column("code_cache_lines", "int", "count", "different lines of 64 B of the code that runs for it", null=_OF_WHOLE),
     Column("ns_per_packet", "float", "time", "median of the run of traffic that was named", null=_TIMED),
     Column("low_ns", "float", "time", "the least of its valid trials", null=_TIMED),
     Column("high_ns", "float", "time", "the most of its valid trials", null=_TIMED),
@@ -94,6 +97,7 @@ def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
             "low_instructions": float(low),
             "high_instructions": float(high),
             **{name: float(getattr(tally, name)) for name in Tally.__annotations__},
+            **_cache_lines(cost.cache_lines[part]),
         }
     for place, (inside, called) in sorted(cost.lines.items()):
         row = {"exact": str(inside), "instructions": float(inside)}
@@ -110,6 +114,11 @@ def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
             "instructions": float(count),
             "exact": str(count) if cost.is_exact else None,
         }
+
+
+def _cache_lines(lines: CacheLines | Absent) -> dict[str, int | Absent]:
+    data, code = (lines, lines) if isinstance(lines, Absent) else lines
+    return {"data_cache_lines": data, "code_cache_lines": code}
 
 
 def _place(place: Place) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM
+from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.points import CostPoint, CostRequest
-from xdplab.studies.cost.rows import CLASS, FUNCTION, INSTRUCTION, MADE_UP, PLACES, WHOLE, place_name
+from xdplab.studies.cost.rows import CLASS, FUNCTION, INSTRUCTION, MADE_UP, PLACES, place_name
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 
@@ -36,14 +36,16 @@ def tables_of(plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> d
 
 
 def whole(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each case: the parts of a packet's cost, and its loads, stores and branches."""
+    """Return a row for each case: the parts of a packet's cost, its loads, stores and branches, its program's cache
+    lines."""
     parts = table.loc[table["part"].isin(_PARTS)]
     rows = []
     for _, part in parts.groupby("trial_id", sort=False):
         by_part = {str(one["part"]): one for one in part.to_dict("records")}
         row = {name: by_part[WHOLE][name] for name in _CASE}
         row |= {head: _shown(by_part[name]) for name, head in _PARTS.items()}
-        rows.append(row | {name: f"{by_part[WHOLE][name]:.1f}" for name in ("loads", "stores", "branches")})
+        row |= {name: f"{by_part[WHOLE][name]:.1f}" for name in ("loads", "stores", "branches")}
+        rows.append(row | {"its cache lines": _cache_lines(by_part[PROGRAM])})
     return pd.DataFrame(rows).rename(columns=_HEADS)
 
 
@@ -107,6 +109,11 @@ def _shown(row: Mapping[Any, Any]) -> str:
         return _number(row["instructions"])
     half = (row["high_instructions"] - row["low_instructions"]) / 2
     return f"{row['instructions']:.0f} ± {max(half, 1):.0f}"
+
+
+def _cache_lines(row: Mapping[Any, Any]) -> str:
+    data, code = row["data_cache_lines"], row["code_cache_lines"]
+    return "" if pd.isna(data) else f"{data:.0f} data, {code:.0f} code"
 
 
 def _number(value: float) -> str:
