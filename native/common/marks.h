@@ -1,10 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // No-ops that a driver runs in a guest and costplugin sees. MARK: nopl with a displacement whose first byte
-// says which. MARK_ADDRESS: nopl with an index that says which, and the low half of an address in the kernel.
+// says which. MARK_ADDRESS: nopl with an index that says which, and half of an address: the high half comes
+// first, by MARK_HIGH.
 #pragma once
 
 // MARK_CALL begins a window as MARK_BEGIN does, in which all is counted; each look at the clock cuts it.
-enum mark { MARK_SWITCH = 1, MARK_BEGIN, MARK_END, MARK_CALL, MARK_TOUCH, MARK_ROOT = 0x71, MARK_PROGRAM };
+enum mark {
+    MARK_SWITCH = 1,
+    MARK_BEGIN,
+    MARK_END,
+    MARK_CALL,
+    MARK_TOUCH,
+    MARK_HIGH = 0x70,
+    MARK_ROOT,
+    MARK_PROGRAM,
+    MARK_APPLICATION,
+    MARK_APPLICATION_END
+};
 
 enum { SWITCH_US = 1000 }; // to sleep after a switch: QEMU begins anew when the CPU is at rest
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // costdrive: in a guest that costplugin watches, sends frames to a loaded program between marks.
+#include "application.h"
 #include "describe.h"
 #include "fail.h"
 #include "frames.h"
@@ -20,15 +21,18 @@
 
 enum { RETURN = 0xc3, ALONE = 5, PATH_INSTRUCTIONS = 2000, MOST_INSTRUCTIONS = 3500000 };
 
-// Runs a no-op that holds the low half of an address, which no compiler knows.
-static void tell(enum mark mark, unsigned address) {
-    unsigned char code[] = {MARK_ADDRESS_BYTES(mark), 0, 0, 0, 0, RETURN};
+// Runs no-ops that hold the halves of an address, which no compiler knows.
+static void tell(enum mark mark, uint64_t address) {
+    unsigned char code[] = {
+        MARK_ADDRESS_BYTES(MARK_HIGH), 0, 0, 0, 0, MARK_ADDRESS_BYTES(mark), 0, 0, 0, 0, RETURN};
+    unsigned high = address >> 32, low = address;
     void *page =
         mmap(NULL, sizeof(code), PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (page == MAP_FAILED)
         fail("mark", errno, NULL, "no memory for a mark");
-    memcpy(code + 4, &address, sizeof(address));
+    memcpy(code + 4, &high, sizeof(high));
+    memcpy(code + 12, &low, sizeof(low));
     memcpy(page, code, sizeof(code));
     ((void (*)(void))page)();
     munmap(page, sizeof(code));
@@ -73,15 +77,20 @@ static unsigned window_of(const struct options *options, unsigned frames) {
     return window;
 }
 
+static void send_all(unsigned frames) {
+    sender_send(frames);
+    application_finish();
+}
+
 // A frame that comes alone: which cache lines it touches.
 static void count_touched(void) {
     TOUCH;
     usleep(SWITCH_US);
-    sender_send(1);
+    send_all(1);
     for (unsigned i = 0; i < ALONE; i++) {
         usleep(1);
         BEGIN;
-        sender_send(1);
+        send_all(1);
         END;
     }
 }
@@ -103,11 +112,11 @@ static void print_window(const char *type, unsigned frames) {
 static void count(unsigned window, unsigned rounds) {
     SWITCH;
     usleep(SWITCH_US);
-    sender_send(2 * window);
+    send_all(2 * window);
     for (unsigned i = 0; i < 2 * rounds; i++) {
         usleep(1); // wakes with a tick: the next is four million instructions away
         BEGIN;
-        sender_send(i % 2 ? 2 * window : window);
+        send_all(i % 2 ? 2 * window : window);
         END;
     }
     count_touched();
@@ -139,8 +148,13 @@ int main(int argc, char **argv) {
         fail("program", errno, NULL, "there is no program %u", options.program);
     set_priorities();
     sender_open(&options, &frames, program);
-    tell(MARK_ROOT, options.root);
+    tell(MARK_ROOT, 0xffffffff00000000 | options.root);
     tell(MARK_PROGRAM, entry_of(program));
+    if (options.application) {
+        struct code_range code = application_open(options.application);
+        tell(MARK_APPLICATION, code.start);
+        tell(MARK_APPLICATION_END, code.end);
+    }
     count(window_of(&options, frames.count), options.rounds);
     for (unsigned id = 0; !bpf_prog_get_next_id(id, &id);)
         describe(id, role_of(id, options.program));

@@ -4,7 +4,8 @@
 // Marks are no-ops that no compiler writes; a driver has them in the guest. MARK_SWITCH makes QEMU translate
 // all code anew, at first with calls of this plugin, then without, so that neither a boot nor what follows is
 // slowed. MARK_END writes to the file of the option out= what ran since MARK_BEGIN below the function of
-// MARK_ROOT, or all that ran since MARK_CALL. Each line begins with a word:
+// MARK_ROOT and in the application of MARK_APPLICATION, or all that ran since MARK_CALL. Each line begins
+// with a word:
 //
 // counting: MARK_SWITCH. All before it belongs to another measurement.
 //
@@ -62,7 +63,6 @@ struct cell { // of an open hash table; key 0 is free
     uint64_t key, times;
 };
 
-#define KERNEL_HALF 0xffffffff00000000
 enum {
     BUCKETS = 1 << 16,
     CELLS = 1 << 19,
@@ -80,9 +80,11 @@ static FILE *out;
 static uint64_t self;
 static bool armed, counting, cutting, touching;
 static uint64_t total;         // since the last cut
+static uint64_t high_half;     // of the address that a mark tells next
 static uint64_t root, program; // entries: of the function below which frames are sent, of the program
-static uint64_t taken;         // by the program's run
-static size_t run_depth;       // at the program's entry; 0: it does not run
+static uint64_t application, application_end; // code of the process that takes frames in user space
+static uint64_t taken;                        // by the program's run
+static size_t run_depth;                      // at the program's entry; 0: it does not run
 static struct block *buckets[BUCKETS];
 static uint32_t blocks, paths, path; // path: the one that is run
 static const struct block *last;
@@ -163,8 +165,9 @@ static void follow(const struct block *block) {
             }
         }
     }
-    if (!path && block->start == root)
-        path = path_to(path_to(0, root), root);
+    uint64_t top = block->start - application < application_end - application ? application : root;
+    if (!path && (block->start == root || top == application))
+        path = path_to(path_to(0, top), top);
     last = block;
 }
 
@@ -325,14 +328,16 @@ static void marked(unsigned cpu, void *data) {
     }
 }
 
-static void marked_root(unsigned cpu, void *address) {
-    (void)cpu;
-    root = (uintptr_t)address;
-}
+static void marked_address(unsigned cpu, void *data) {
+    uint64_t half = (uint32_t)(uintptr_t)data;
+    uint64_t *const places[] = {&root, &program, &application, &application_end};
+    enum mark mark = (uintptr_t)data >> 32;
 
-static void marked_program(unsigned cpu, void *address) {
     (void)cpu;
-    program = (uintptr_t)address;
+    if (mark == MARK_HIGH)
+        high_half = half << 32;
+    else
+        *places[mark - MARK_ROOT] = high_half | half;
 }
 
 static bool is_same(const struct block *block, uint64_t start, size_t count, const uint8_t *sizes,
@@ -386,8 +391,8 @@ static bool is_mark(const uint8_t *code, size_t size) {
 static bool is_address_mark(const uint8_t *code, size_t size) {
     static const uint8_t mark[] = {MARK_ADDRESS_BYTES(0)};
 
-    return size == sizeof(mark) + sizeof(uint32_t) && !memcmp(code, mark, 3) &&
-           (code[3] == MARK_ROOT || code[3] == MARK_PROGRAM);
+    return size == sizeof(mark) + sizeof(uint32_t) && !memcmp(code, mark, 3) && code[3] >= MARK_HIGH &&
+           code[3] <= MARK_APPLICATION_END;
 }
 
 static void watch_mark(struct qemu_plugin_insn *instruction) {
@@ -399,9 +404,8 @@ static void watch_mark(struct qemu_plugin_insn *instruction) {
         qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, (void *)(uintptr_t)code[3]);
     } else if (is_address_mark(code, size)) {
         memcpy(&half, code + 4, sizeof(half));
-        qemu_plugin_register_vcpu_insn_exec_cb(instruction,
-                                               code[3] == MARK_ROOT ? marked_root : marked_program,
-                                               NO_REGISTERS, (void *)(uintptr_t)(KERNEL_HALF | half));
+        qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked_address, NO_REGISTERS,
+                                               (void *)((uintptr_t)code[3] << 32 | half));
     } else if (armed && is_look(code, size)) {
         qemu_plugin_register_vcpu_insn_exec_cb(instruction, looked, NO_REGISTERS, NULL);
     }

@@ -40,6 +40,7 @@ MOST_GUESTS = 4
 """Number of counting guests of one kernel side by side; a further study waits for one of them."""
 
 CountedGuest = counted.CountedGuest
+GuestContent = counted.GuestContent
 DUT_MAC, TG_MAC = counted.DUT_MAC, counted.TG_MAC
 _COUNTER = "costplugin"
 MODULES = Path("/lib/modules")
@@ -257,6 +258,11 @@ def counted_place(
         release = guest.kernel.release
         place = Place(name, guest.host, "instructions", release, _label(name, release, "instructions"), guest.around)
         yield place, guest
+
+
+def built_workload(source: str) -> Path:
+    """Compile a workload for user space, as the AF_XDP application loads it. Raises HostError."""
+    return Path(native.build_workload(LocalHost(), source, str(cache_root() / "native")))
 
 
 def require_kernel(name: str) -> None:

@@ -66,6 +66,7 @@ class CountedGuest:
     """A guest that is up; ``folder`` has what the plugin writes, ``around`` what its numbers depend on."""
 
     host: ConsoleGuest
+    content: GuestContent
     kernel: Kernel
     folder: Path
     around: Mapping[str, str]
@@ -140,7 +141,7 @@ def booted(name: str, content: GuestContent, folder: Path) -> Iterator[CountedGu
         with contextlib.closing(guest):
             guest.await_up()
             guest.run(["sh", "-c", _LINK])
-            yield CountedGuest(guest, kernel, folder, around(tools[qemu.QEMU], kernel, command))
+            yield CountedGuest(guest, content, kernel, folder, around(tools[qemu.QEMU], kernel, command))
 
 
 def _argv(machine: tuple[str, str], kernel: Kernel, plugin: Path, folder: Path, initrd: str) -> list[str]:

@@ -12,7 +12,7 @@ from xdplab.analysis import MARGIN
 from xdplab.errors import PlanError, ResultsError
 from xdplab.run import frames
 from xdplab.studies.comparing import EXIT_CODES, Unlike, compared_json, names_of
-from xdplab.studies.cost.gate import TOTALS, CostDifference, cases_of, taken
+from xdplab.studies.cost.gate import CostDifference, cases_of, taken
 from xdplab.studies.kind import Run
 
 METRIC = "instructions"
@@ -102,7 +102,9 @@ def _rows(one: CostDifference) -> list[dict[str, Any]]:
     facts = one.to_json()
     counts = {total.pop("name"): total for total in facts["totals"]}
     missing = {"old": None, "new": None, "difference": None}
-    return [{"program": one.new.name, **facts["traffic"], "part": part, **counts.get(part, missing)} for part in TOTALS]
+    return [
+        {"program": one.new.name, **facts["traffic"], "part": part, **counts.get(part, missing)} for part in one.parts
+    ]
 
 
 def compare(first: Run[Any], second: Run[Any], metric: str, equal: Sequence[Run[Any]], margin: float) -> ComparedCosts:

@@ -16,7 +16,7 @@ from xdplab.studies.plugin import Plugin
 DRIVEN, COUNTED, SYMBOLS = "costdrive.jsonl", "counted.xz", "symbols.json"
 """Raw files of a trial: what the sender prints, what the plugin counted, and the kernel's functions that it met."""
 
-_REFUSALS = dict(PROGRAM_REFUSALS) | dict.fromkeys(("attach", "describe", "live frames"), UnsupportedError)
+_REFUSALS = dict(PROGRAM_REFUSALS) | dict.fromkeys(("attach", "bind", "describe", "live frames"), UnsupportedError)
 
 
 def cost_in(raw: Path) -> Cost:

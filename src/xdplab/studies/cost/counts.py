@@ -30,7 +30,10 @@ WHOLE, PROGRAM, CALLED, PATH, ENDS = "whole", "program", "called", "path", "ends
 """Where an instruction belongs: to all of a packet; of that to the program, to what it calls, to the rest of the
 kernel's path; to the sender's own programs at the other end."""
 
-SCOPES = (PROGRAM, CALLED, PATH)
+APPLICATION = "application"
+"""And to the process that takes frames in user space, if there is one, with its libraries."""
+
+SCOPES = (PROGRAM, CALLED, APPLICATION, PATH)
 OTHER = "other"
 ALL_SCOPES = (*SCOPES, ENDS, OTHER)
 _TASKS = ("schedule", "__schedule", "rcu_core", "run_timer_softirq", "run_rebalance_domains", "sched_balance_softirq")
@@ -146,10 +149,10 @@ class Measurement:
     def _name(self, address: int) -> str:
         if (one := self.function(address)) is not None:
             return f"{one.role if one.is_senders else 'bpf'}:{one.name}"
-        if not address >> 63:
-            return "user space"
         index = bisect.bisect_right(self._symbol_starts, address) - 1
         name = self._symbols[index] if index >= 0 else ""
+        if is_user(address):
+            return name or "user space"
         is_kernel = address < MODULES_FROM or self._symbol_starts[index] >= MODULES_FROM
         return name if name and is_kernel else UNNAMED
 
@@ -199,6 +202,8 @@ class Measurement:
         inside = self.function(block.addresses[0])
         if inside is not None:
             return Origin(full, ENDS if inside.is_senders else PROGRAM, 0)
+        if is_user(block.addresses[0]):
+            return Origin(full, APPLICATION, 0)
         callers = ((address, self.function(address)) for address in reversed(self._plugin.path(path)[::2]))
         caller = next(((address, one) for address, one in callers if one is not None), None)
         if caller is None:
@@ -307,6 +312,11 @@ class Origin(NamedTuple):
     caller: int
 
 
+def is_user(address: int) -> bool:
+    """Tell whether an address is in user space."""
+    return not address >> 63
+
+
 def _functions_of(program: Mapping[str, Any]) -> Iterator[Function]:
     for one in program["functions"]:
         yield Function(one["name"] or "subprogram", program["role"], one["address"], bytes.fromhex(one["code"]))
@@ -353,7 +363,7 @@ class Cost:
 
     @property
     def total(self) -> Fraction:
-        return sum((Fraction(self.tallies[scope].instructions) for scope in SCOPES), Fraction())
+        return sum((Fraction(tally.instructions) for tally in self.tallies.values()), Fraction())
 
 
 def cost_of(measurement: Measurement) -> Cost:
@@ -377,9 +387,10 @@ def cost_of(measurement: Measurement) -> Cost:
     spread = max(max(counts) - min(counts) for counts in ends)
     half = Fraction(0) if exact else Fraction(spread, frames)
     counted = [measurement.by_address(one[0]) for one in (fewer, more)]
+    tallies = {scope: _tally_slope(fewer[1][scope], more[1][scope], frames) for scope in SCOPES}
     addresses, called, stacks = (_slope(counted[0][i], counted[1][i], frames) for i in range(3))
     return Cost(
-        {scope: _tally_slope(fewer[1][scope], more[1][scope], frames) for scope in SCOPES},
+        {scope: tally for scope, tally in tallies.items() if scope != APPLICATION or tally.instructions},
         _by_line(measurement, addresses, called),
         _by_function(stacks),
         stacks,
@@ -444,9 +455,17 @@ def _most_common(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> tuple[Wi
     return next(one for one in windows if _whole_count(one[1]) == count)
 
 
+_EXACT = {PROGRAM: "the program", CALLED: "what the program calls", APPLICATION: "the application"}
+
+
 def _require_one_count(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> None:
-    for scope, words in ((PROGRAM, "the program"), (CALLED, "what the program calls")):
-        if not _is_agreed([int(tallies[scope].instructions) for _, tallies in windows]):
+    for scope, words in _EXACT.items():
+        counts = [int(tallies[scope].instructions) for _, tallies in windows]
+        if scope == APPLICATION and not _is_agreed(counts):
+            raise UnsupportedError(
+                f"{words} takes {min(counts)} to {max(counts)} instructions for {windows[0][0].frames} frames"
+            )
+        if not _is_agreed(counts):
             took = sum((Counter(window.ran.took) for window, _ in windows), Counter[int]())
             raise UnsupportedError(
                 f"{words} takes another path each time: {shares_text(shares_of(took))}",

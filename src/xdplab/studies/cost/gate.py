@@ -18,10 +18,10 @@ import pandas as pd
 
 from xdplab.errors import ResultsError
 from xdplab.run.disk import write_whole
-from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, WHOLE
+from xdplab.studies.cost.counts import APPLICATION, CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.rows import FUNCTION, MADE_UP, PLACES
 
-TOTALS = (WHOLE, PROGRAM, CALLED, PATH)
+TOTALS = (WHOLE, PROGRAM, CALLED, APPLICATION, PATH)
 _TRAFFIC = ("kernel", "mode", "frame_bytes", "flows")
 _MADE_WITH = ("compiler", "kernel_release", "came_back")
 
@@ -71,9 +71,14 @@ class CostDifference:
         return any(self.new.totals[name] - self.old.totals[name] > tolerance for name in both)
 
     @property
+    def parts(self) -> list[str]:
+        """The totals' names: only where frames go through user space there is an application's."""
+        return [name for name in TOTALS if name != APPLICATION or name in {**self.old.totals, **self.new.totals}]
+
+    @property
     def inexact(self) -> list[str]:
         """The totals that one of them has to a range only: nothing is said of their growth."""
-        return [name for name in TOTALS if name not in self.old.totals or name not in self.new.totals]
+        return [name for name in self.parts if name not in self.old.totals or name not in self.new.totals]
 
     @property
     def text(self) -> str:
@@ -96,7 +101,7 @@ class CostDifference:
         return text if line is None else f"{text}; {changes[line]:+g} at `{line}`"
 
     def _total_rows(self) -> list[Change]:
-        return [(name, self.old.totals[name], self.new.totals[name]) for name in TOTALS if name not in self.inexact]
+        return [(name, self.old.totals[name], self.new.totals[name]) for name in self.parts if name not in self.inexact]
 
     def _function_rows(self) -> list[Change]:
         return [] if self.inexact else _changes(self.old.functions, self.new.functions)

@@ -16,10 +16,21 @@ from xdplab.plan.model import Plan, is_plan_file, load_plan, parse_plan, relativ
 from xdplab.plan.points import block_points
 from xdplab.programs.build import BuiltProgram, build
 from xdplab.programs.program import cache_directory
-from xdplab.programs.spec import WORKLOADS, UserProgram, program_of
-from xdplab.studies.cost.points import LIVE, LOADER, MODES, PACKETS, TEST_RUN, CostPoint, CostRequest
+from xdplab.programs.spec import WORKLOADS, ProgramSpec, UserProgram, program_of
+from xdplab.studies.cost.points import (
+    AF_XDP,
+    LIVE,
+    LOADER,
+    MODES,
+    PACKETS,
+    TEST_RUN,
+    TWIN,
+    TWIN_STATE,
+    CostPoint,
+    CostRequest,
+)
 from xdplab.studies.cost.times import TIMES, times_file
-from xdplab.studies.guests import DUT_MAC, TG_MAC, require_kernel
+from xdplab.studies.guests import DUT_MAC, TG_MAC, built_workload, require_kernel
 from xdplab.studies.points import Gathered
 from xdplab.studies.test_frames import frame_maker
 
@@ -45,7 +56,7 @@ def gather(request: CostRequest) -> Gathered[CostPoint]:
                 f"{point.program.name}: setup is not run in a counted guest", remedy="fill its maps by maps"
             )
         built = build(program_of(point.program), cache_directory())
-        folder, content = _stored(built)
+        folder, content = _stored(built, in_user_space=AF_XDP in _modes(request, point))
         is_compiled = not (isinstance(built.program, UserProgram) and built.program.is_object)
         compiler = compiler_version(find_clang()) if is_compiled else None
         files |= content
@@ -111,8 +122,18 @@ def _points_of(plan: Plan, accesses: int | None = None) -> Iterator[Point]:
     """Yield the points of a plan that a guest can count; of a workload only those with so many accesses."""
     for block in plan.blocks:
         for point in block_points(block, "shared"):
-            if point.mode in MODES and point.queues == 1 and accesses in (None, point.program.accesses):
+            if (
+                point.mode in MODES
+                and point.queues == 1
+                and _is_on_a_veth(point)
+                and accesses in (None, point.program.accesses)
+            ):
                 yield point
+
+
+def _is_on_a_veth(point: Point) -> bool:
+    """Tell whether a point's sockets are those of a guest's application: attached natively, with copies."""
+    return bool(point.mode != AF_XDP or (point.xsk_attach, point.xsk_bind) == ("native", "copy"))
 
 
 def _plan_of(request: CostRequest, word: str) -> Plan:
@@ -139,7 +160,7 @@ def _program(request: CostRequest, word: str) -> dict[str, Any]:
     return {"program": {"file": str(Path(word).resolve()), **json.loads(request.settings)}}
 
 
-def _stored(built: BuiltProgram) -> tuple[str, Mapping[str, bytes]]:
+def _stored(built: BuiltProgram, *, in_user_space: bool) -> tuple[str, Mapping[str, bytes]]:
     """Return a program's folder in the run, and its files there: what xdpload needs, and the source.
 
     Equal objects may be filled with other entries: the folder's name has their hash.
@@ -156,9 +177,22 @@ def _stored(built: BuiltProgram) -> tuple[str, Mapping[str, bytes]]:
     content |= {path.name: path.read_bytes() for path in built.init_files.values()}
     if (source := built.directory / "program.c").is_file():
         content[source.name] = source.read_bytes()
+    if in_user_space:
+        content |= _twin(built)
     digest = hashlib.sha256("".join(f"{name} {content[name]!r}" for name in sorted(content)).encode()).hexdigest()
     folder = f"programs/{built.hash}-{digest[:8]}"
     return folder, {f"{folder}/{name}": data for name, data in content.items()}
+
+
+def _twin(built: BuiltProgram) -> dict[str, bytes]:
+    """Return the workload as the AF_XDP application runs it. Raises PlanError for a user's own program."""
+    if not isinstance(built.program, ProgramSpec):
+        raise PlanError(
+            f"{built.program.name}: mode {AF_XDP} runs a generated workload in user space, no program of yours",
+            remedy="such as array:100",
+        )
+    twin = built_workload(built.user_source.read_text())
+    return {TWIN: twin.read_bytes()} | ({TWIN_STATE: built.user_state.read_bytes()} if built.user_state else {})
 
 
 def _frames(point: Point) -> tuple[bytes, int]:

@@ -8,11 +8,14 @@ from xdplab.labs.base import MITIGATED
 from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
 
 KERNEL = "6.12"
-MODES = ("native", "generic", "test_run")
+MODES = ("native", "generic", "af_xdp", "test_run")
+AF_XDP = "af_xdp"
 LIVE, PACKETS, TEST_RUN = "live", "packets", "test_run"
 """How frames reach a program: written by a program at the other end of the link, sent by a socket, or in a test run."""
 
 LOADER = "loader.json"
+TWIN, TWIN_STATE = "workload.so", "state.bin"
+"""A generated workload's twin for user space, and what fills its state."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,18 @@ import pandas as pd
 from xdplab.absent import Absent
 from xdplab.run.columns import Column
 from xdplab.studies.cost.counted import cost_in
-from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, SCOPES, WHOLE, CacheLines, Cost, Instruction, Place, Tally
+from xdplab.studies.cost.counts import (
+    APPLICATION,
+    CALLED,
+    PATH,
+    PROGRAM,
+    WHOLE,
+    CacheLines,
+    Cost,
+    Instruction,
+    Place,
+    Tally,
+)
 from xdplab.studies.cost.points import CostPoint, CostRequest
 from xdplab.studies.cost.times import key_of, times_in
 from xdplab.studies.points import StudyPlan
@@ -21,7 +32,7 @@ LINE, INSTRUCTION, FUNCTION = "line", "instruction", "function"
 CLASS = "class"
 PLACES = (LINE, INSTRUCTION)
 MADE_UP = "(made up by the compiler)"
-PARTS = (WHOLE, PROGRAM, CALLED, PATH, *PLACES, CLASS, FUNCTION)
+PARTS = (WHOLE, PROGRAM, CALLED, APPLICATION, PATH, *PLACES, CLASS, FUNCTION)
 _OF_WHOLE = "of the whole and its parts only"
 _TIMED = "of the whole only, if a run of traffic was named in which one point has this program, mode and frames"
 
@@ -31,7 +42,7 @@ COLUMNS: tuple[Column[Any], ...] = (
     Column("program", "str", "factor", "the program's file, or workload and N"),
     Column("kernel", "str", "factor", "the guest's kernel as it was asked for"),
     Column("kernel_release", "str", "factor", "uname -r of it"),
-    Column("mode", "str", "factor", "native, generic or test_run"),
+    Column("mode", "str", "factor", "native, generic, af_xdp or test_run"),
     Column("way", "str", "factor", "how frames came: live, packets of a socket, or a test run"),
     Column("frame_bytes", "int", "factor", "size of the frames with FCS; null: of a pcap, or several"),
     Column("flows", "int", "factor", "flows that take turns"),
@@ -83,9 +94,9 @@ def table_of(plan: StudyPlan[CostRequest, CostPoint]) -> pd.DataFrame:
 
 def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
     """Yield the rows of one packet's cost, that of the whole first."""
-    whole = Tally(*(sum((getattr(cost.tallies[s], n) for s in SCOPES), Fraction()) for n in Tally.__annotations__))
+    whole = Tally(*(sum((getattr(one, n) for one in cost.tallies.values()), Fraction()) for n in Tally.__annotations__))
     for part, tally in {WHOLE: whole, **cost.tallies}.items():
-        holds = cost.is_exact or part in (PROGRAM, CALLED)
+        holds = cost.is_exact or part in (PROGRAM, CALLED, APPLICATION)
         low, high = (cost.low, cost.high) if part == WHOLE else (tally.instructions, tally.instructions)
         if part == PATH and not cost.is_exact:
             half = (cost.high - cost.low) / 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, WHOLE
+from xdplab.studies.cost.counts import APPLICATION, CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.points import CostPoint, CostRequest
 from xdplab.studies.cost.rows import CLASS, FUNCTION, INSTRUCTION, MADE_UP, PLACES, place_name
 from xdplab.studies.points import StudyPlan
@@ -16,7 +16,13 @@ from xdplab.studies.tables import Table
 TOP = 20
 _CASE = ["program", "kernel", "mode", "frame_bytes"]
 _HEADS = {"kernel": "Linux", "frame_bytes": "B"}
-_PARTS = {WHOLE: "in all", PROGRAM: "of the program", CALLED: "called by it", PATH: "kernel's path"}
+_PARTS = {
+    WHOLE: "in all",
+    PROGRAM: "of the program",
+    CALLED: "called by it",
+    APPLICATION: "of the application",
+    PATH: "kernel's path",
+}
 
 
 def tables_of(plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> dict[str, Table]:
@@ -43,7 +49,7 @@ def whole(table: pd.DataFrame) -> pd.DataFrame:
     for _, part in parts.groupby("trial_id", sort=False):
         by_part = {str(one["part"]): one for one in part.to_dict("records")}
         row = {name: by_part[WHOLE][name] for name in _CASE}
-        row |= {head: _shown(by_part[name]) for name, head in _PARTS.items()}
+        row |= {head: _shown(by_part[name]) for name, head in _PARTS.items() if name in by_part}
         row |= {name: f"{by_part[WHOLE][name]:.1f}" for name in ("loads", "stores", "branches")}
         rows.append(row | {"its cache lines": _cache_lines(by_part[PROGRAM])})
     return pd.DataFrame(rows).rename(columns=_HEADS)
