@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from xdplab.figures.marks import View
 from xdplab.figures.options import FigureFiles
 from xdplab.figures.reading import narrowed
 from xdplab.figures.save import provenance, save
+from xdplab.figures.several import mapped
 from xdplab.figures.styles import STYLES
 from xdplab.figures.views import believable
 from xdplab.run.disk import write_whole
@@ -62,17 +64,23 @@ def draw_all(
     Raises FigureError where no trial is as ``choice`` wants.
     """
     trials = narrowed(chosen(trials, choice.where or {}))
-    source = provenance(trials) if source is None else source
+    draw = partial(_draw_name, trials, output, choice, provenance(trials) if source is None else source)
+    processes = None if output.folder else 1
+    return [one for drawn in mapped(draw, names or [*CATALOGUE], processes) for one in drawn]
+
+
+def _draw_name(
+    trials: pd.DataFrame, output: FigureFiles, choice: FigureChoice, source: Mapping[str, str], name: str
+) -> list[Drawn]:
     done: list[Drawn] = []
-    for name in names or CATALOGUE:
-        for stem, drawn in views_of(name, trials, choice):
-            try:
-                if not isinstance(drawn, View):
-                    raise drawn
-                if files := save(drawn, stem, output, source):
-                    done.append(Drawn(name, stem, files, text=entry_named(name).text))
-            except FigureError as error:
-                done.append(Drawn.refused(name, stem, error))
+    for stem, drawn in views_of(name, trials, choice):
+        try:
+            if not isinstance(drawn, View):
+                raise drawn
+            if files := save(drawn, stem, output, source):
+                done.append(Drawn(name, stem, files, text=entry_named(name).text))
+        except FigureError as error:
+            done.append(Drawn.refused(name, stem, error))
     return done
 
 

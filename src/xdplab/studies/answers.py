@@ -1,23 +1,18 @@
-"""What a run says: its tables and its answer, kept in the user's cache with what they were made from.
+"""What a run says: its tables and its answer, kept in the user's cache.
 
 A run that has ended does not change, and to sum it up loads pandas: keeping what is printed makes `show` ten times as
-fast. It is made again when the run's plan, journal or tables change, or the code does.
+fast.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xdplab.completion import newest
-from xdplab.errors import ResultsError
 from xdplab.lazy import lazy
-from xdplab.run.disk import write_whole
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies import kept
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
@@ -28,8 +23,6 @@ else:
     frames = lazy("xdplab.run.frames")
 
 FILE = "answer.json"
-INPUTS = (".jsonl", ".json", ".yaml", ".parquet")
-"""Ends of the files of a run's folder, not below it, from which its answer is made."""
 
 
 @dataclass(frozen=True)
@@ -51,22 +44,13 @@ def answer_of(directory: RunDirectory, run: Run[Any] | None = None) -> RunAnswer
 
     Writes nothing into the run. Raises ResultsError, PlanError for a run that cannot be read.
     """
-    made_from, place = _made_from(directory), directory.cache / FILE
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        kept = json.loads(place.read_bytes())
-        if kept.pop("made_from") == made_from:
-            return RunAnswer(**kept)
+    source = [str(directory.path), *kept.made_from(directory)]  # the path is in its sentences
+    if held := kept.read(directory, FILE, source):
+        with suppress(TypeError):
+            return RunAnswer(**held)
     answer = _answer(run or open_run(directory.path))
-    with suppress(ResultsError, OSError):  # a cache that cannot be written only costs time
-        write_whole(place, json.dumps(asdict(answer) | {"made_from": made_from}).encode())
+    kept.keep(directory, FILE, asdict(answer), source)
     return answer
-
-
-def _made_from(directory: RunDirectory) -> list[Any]:
-    """Return what the answer depends on: the code, the run's path, which is in its sentences, and its files."""
-    files = sorted((one.name, one.stat()) for one in os.scandir(directory.path) if one.name.endswith(INPUTS))
-    states = [[name, state.st_size, state.st_mtime_ns, state.st_ino] for name, state in files]
-    return [*newest(str(Path(__file__).parents[1])), str(directory.path), states]
 
 
 def _answer(run: Run[Any]) -> RunAnswer:

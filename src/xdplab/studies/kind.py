@@ -19,6 +19,7 @@ from xdplab.run.progress import Observer, silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
 from xdplab.run.waiting import recorded
+from xdplab.studies import kept
 from xdplab.text import step
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 Reader = Callable[[Path], "pd.DataFrame"]
 """Reads a table's file, for callers that need only a part."""
-SAMPLES = "samples.parquet"
+SAMPLES, FIGURES = "samples.parquet", "figures.json"
 
 
 @dataclass(frozen=True)
@@ -267,9 +268,16 @@ class Run(Generic[P]):
     def draw_figures(self, names: Sequence[str] = (), **options: Any) -> list[Any]:
         """Draw all figures that apply, or ``names``; return each (`xdplab.figures.album.Drawn`): its files, or why not.
 
-        ``options`` are those of `xdplab.figures.options.filed`. Raises FigureError.
+        ``options`` are those of `xdplab.figures.options.filed`. Without any, what was drawn is kept for a report.
+        Raises FigureError.
         """
-        return self.kind.pictures.draw(self, names, **options)
+        source = kept.made_from(self.directory)
+        drawn = self.kind.pictures.draw(self, names, **options)
+        if not (names or options):
+            files = [file for one in drawn for file in one.files]
+            lines = [vars(one) | {"files": [file.name for file in one.files]} for one in drawn]
+            kept.keep(self.directory, FIGURES, {"drawn": lines, "states": kept.states(files)}, source)
+        return drawn
 
     def figure(self, name: str | None = None, **options: Any) -> Any:
         """Draw one figure for a notebook, the first by default. Raises FigureError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,12 @@ from xdplab.figures.factors import FigureChoice
 from xdplab.figures.marks import View
 from xdplab.figures.options import FigureFiles, filed, taken
 from xdplab.figures.save import save
+from xdplab.figures.several import mapped
 from xdplab.figures.styles import FORMATS
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
-from xdplab.studies import environment
-from xdplab.studies.kind import Run
+from xdplab.studies import environment, kept
+from xdplab.studies.kind import FIGURES, Run
 from xdplab.studies.tables import markdown, write_tables
 from xdplab.text import many
 
@@ -82,6 +84,19 @@ def _require_none(choice: FigureChoice, run: Run[Any]) -> None:
         )
 
 
+def kept_figures(run: Run[Any]) -> list[Drawn] | None:
+    """Return a run's figures as they were last drawn; None if they or what they are made of have changed since."""
+    held = kept.read(run.directory, FIGURES, kept.made_from(run.directory))
+    if held is None:
+        return None
+    folder = run.directory.figures
+    with suppress(OSError, LookupError, TypeError):
+        drawn = [Drawn(**one | {"files": tuple(folder / name for name in one["files"])}) for one in held["drawn"]]
+        if kept.states(file for one in drawn for file in one.files) == held["states"]:
+            return drawn
+    return None
+
+
 def lines(drawn: Sequence[Drawn], run: Path) -> list[str]:
     """Return a line per figure: where it is, or why it cannot be drawn; those that lack data are one line together."""
     lines = [line(one) for one in drawn if one.files]
@@ -121,21 +136,21 @@ def draw_views(
     ``around``, what the run was measured with, is the last line of each caption; it is not on the figure, where it
     would take half of the height.
     """
-    drawn = []
-    for name, make in views.items():
+
+    def draw(name: str) -> list[Drawn]:
         try:
-            view = make(table)
+            view = views[name](table)
             if around:
                 short = view.look.words.short_caption or view.caption
                 view = view.captioned((*view.caption, f"Measured with {around}."), short)
             files = save(view, name, output, {"run": run})
         except FigureError as error:
-            drawn.append(Drawn.refused(name, name, error))
-            continue
+            return [Drawn.refused(name, name, error)]
         shown = view.marks.drop(columns=["file", "limited_by"]).dropna(axis=1, how="all")
         caption = "\n".join(view.caption)
         text = f"# {view.look.words.title or view.look.axes.y_label}\n\n{markdown(shown)}\n{caption}\n"
-        if output.folder:
-            note = write_whole(output.folder / f"{name}.md", text.encode())
-            drawn.append(Drawn(name, name, (*files, note)))
-    return drawn
+        if not output.folder:
+            return []
+        return [Drawn(name, name, (*files, write_whole(output.folder / f"{name}.md", text.encode())))]
+
+    return [one for drawn in mapped(draw, [*views], None if output.folder else 1) for one in drawn]

@@ -26,6 +26,7 @@ from xdplab.analysis.doubts import Doubt, doubts, is_remark
 from xdplab.analysis.summary import varying
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError
+from xdplab.figures.album import Drawn
 from xdplab.figures.comparing import compare_view
 from xdplab.figures.options import FigureFiles
 from xdplab.figures.save import save
@@ -37,6 +38,7 @@ from xdplab.studies import environment
 from xdplab.studies.answers import answer_of
 from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.kind import Run
+from xdplab.studies.pictures import kept_figures
 from xdplab.studies.points import ONE_MACHINE
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic import race
@@ -209,14 +211,20 @@ def place(run: Run[Any], rows: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def drawn(run: Run[Any]) -> tuple[list[Picture], list[str]]:
-    """Return the run's figures, and why the others are missing."""
+    """Return the run's figures, and why the others are missing. Those of the run's folder are taken if they are
+    current."""
+    if (current := kept_figures(run)) is not None:
+        return _pictures(current)
     with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:
         try:
-            drawn_figures = run.draw_figures(out=Path(name), formats=("svg",))
+            return _pictures(run.draw_figures(out=Path(name), formats=("svg",)))
         except FigureError as error:
             return [], [str(error)]
-        pictures = [picture(one.files[0]) for one in drawn_figures if one.files]
-    return pictures, [f"{one.stem}: {one.reason}" for one in drawn_figures if not one.files]
+
+
+def _pictures(figures: Sequence[Drawn]) -> tuple[list[Picture], list[str]]:
+    pictures = [picture(one.files[0]) for one in figures if one.files]
+    return pictures, [f"{one.stem}: {one.reason}" for one in figures if not one.files]
 
 
 def picture(path: Path) -> Picture:

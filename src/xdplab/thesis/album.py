@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from xdplab.figures.save import render
+from xdplab.figures.several import mapped
 from xdplab.figures.styles import DEFAULT_FORMATS, style_named
 from xdplab.run.disk import write_whole
 from xdplab.thesis.language import Language
@@ -32,7 +29,6 @@ from xdplab.thesis.views import (
 
 Which = Literal["as-published", "corrected"]
 Drawn = tuple["Regenerated", pd.DataFrame]
-J = TypeVar("J")
 WHICH: tuple[Which, ...] = ("as-published", "corrected")
 VIEWS = {"as-published": published_view, "corrected": corrected_view}
 TABLES = {"as-published": published_table, "corrected": corrected_table}
@@ -91,37 +87,6 @@ def regenerate(
     for kind in which:
         edition.write_marks(kind, drawn)
     return [figure for figure, _ in drawn]
-
-
-def mapped(
-    one: Callable[[J], Drawn],
-    jobs: Sequence[J],
-    processes: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Iterator[Drawn]:
-    """Draw in several processes (one a CPU where it is None), in the jobs' order, telling how many are done."""
-    for count, drawn in enumerate(_mapped(one, jobs, processes or os.cpu_count() or 1), 1):
-        if progress is not None:
-            progress(count)
-        yield drawn
-
-
-def _mapped(one: Callable[[J], Drawn], jobs: Sequence[J], processes: int) -> Iterator[Drawn]:
-    if processes < 2 or len(jobs) < 4:
-        yield from map(one, jobs)
-        return
-    # Forked, a worker has matplotlib, its fonts and the trials already.
-    with ProcessPoolExecutor(processes, mp_context=get_context("fork"), initializer=_collect_rarely) as pool:
-        yield from pool.map(one, jobs, chunksize=2)
-
-
-COLLECTED = 100_000  # objects
-
-
-def _collect_rarely() -> None:
-    """A figure makes some 100,000 objects, many in cycles: to look for those after every 700 took 7 % of the time."""
-    gc.freeze()
-    gc.set_threshold(COLLECTED)
 
 
 def _draw(source: Source, edition: Edition, job: tuple[Spec, Which]) -> Drawn:

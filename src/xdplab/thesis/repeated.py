@@ -14,7 +14,8 @@ from xdplab.analysis.values import records
 from xdplab.errors import FigureError
 from xdplab.figures.factors import free_factors
 from xdplab.figures.marks import View, marks_frame
-from xdplab.thesis.album import Drawn, Edition, Regenerated, mapped
+from xdplab.figures.several import mapped
+from xdplab.thesis.album import Drawn, Edition, Regenerated
 from xdplab.thesis.language import CORRECTED_Y, NOT_MEASURED, OWN, OWN_BEHIND, OWN_LIMITS, Language
 from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import FAMILIES, MARK_COLUMNS, MODES, Spec, lean, published_marks

@@ -1,4 +1,5 @@
-"""What a run says is kept outside of it, and made again when the run or the code changes."""
+"""What a run says is kept outside of it, and made again when the run or the code changes; a report takes the figures of
+the run's folder on the same terms."""
 
 from __future__ import annotations
 
@@ -9,7 +10,10 @@ from typing import Any
 import pytest
 
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies import answers
+from xdplab.studies import answers, kept
+from xdplab.studies.kind import Run
+from xdplab.studies.kinds import open_run
+from xdplab.studies.report import drawn
 
 SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
 
@@ -57,7 +61,7 @@ def test_an_answer_is_owed_when_the_code_changes(
     run: RunDirectory, made: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers.answer_of(run)
-    monkeypatch.setattr(answers, "newest", lambda folder: [folder, 0.0])
+    monkeypatch.setattr(kept, "newest", lambda folder: [folder, 0.0])
     answers.answer_of(run)
     assert len(made) == 2
 
@@ -68,3 +72,38 @@ def test_a_damaged_answer_is_made_again(run: RunDirectory, made: list[Any], dama
     (run.cache / answers.FILE).write_bytes(damage)
     assert answers.answer_of(run) == first
     assert len(made) == 2
+
+
+def test_a_report_takes_the_figures_of_the_run_and_draws_others_alike(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_run(run.path)
+    alike = drawn(opened)
+    opened.draw_figures()
+    monkeypatch.setattr(Run, "draw_figures", None)
+    taken = drawn(opened)
+    assert (taken[1], [one.svg for one in taken[0]]) == (alike[1], [one.svg for one in alike[0]])
+    assert [one.caption for one in taken[0]] == [one.caption for one in alike[0]]
+
+
+@pytest.mark.parametrize("change", ["another style", "a file gone", "another table", "other code"])
+def test_a_report_draws_figures_that_are_not_current(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    opened = open_run(run.path)
+    opened.draw_figures()
+    first = drawn(opened)
+    if change == "another style":
+        opened.draw_figures(["throughput"], style="slides")
+    elif change == "a file gone":
+        (run.figures / "throughput.txt").unlink()
+    elif change == "another table":
+        shutil.copy(run.path / "trials.parquet", run.path / "copy")
+        (run.path / "copy").replace(run.path / "trials.parquet")
+    else:
+        monkeypatch.setattr(kept, "newest", lambda folder: [folder, 0.0])
+    again: list[Any] = []
+    draw = Run.draw_figures
+    monkeypatch.setattr(Run, "draw_figures", lambda *args, **options: again.append(1) or draw(*args, **options))
+    assert [one.svg for one in drawn(opened)[0]] == [one.svg for one in first[0]]
+    assert again == [1]

@@ -1,0 +1,46 @@
+"""What is made of a run and kept in the user's cache, until the run's plan, journal or tables change, or the code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from xdplab.completion import newest
+from xdplab.errors import ResultsError
+from xdplab.run.disk import write_whole
+from xdplab.run.rundir import RunDirectory
+
+INPUTS = (".jsonl", ".json", ".yaml", ".parquet")
+"""Ends of the files of a run's folder, not below it, from which the rest is made."""
+FINDINGS = "audit.json"
+"""Is made of them, too."""
+
+
+def made_from(run: RunDirectory) -> list[Any]:
+    """Return what all depends on that is made of a run: the code, and the run's files."""
+    files = [file for file in run.path.iterdir() if file.suffix in INPUTS and file.name != FINDINGS]
+    return [*newest(str(Path(__file__).parents[1])), states(files)]
+
+
+def states(files: Iterable[Path]) -> list[Any]:
+    """Return what changes if a file does, of each. Raises OSError where one is absent."""
+    named = sorted((file.name, file.stat()) for file in files)
+    return [[name, state.st_size, state.st_mtime_ns, state.st_ino] for name, state in named]
+
+
+def read(run: RunDirectory, name: str, source: list[Any]) -> dict[str, Any] | None:
+    """Return what was kept by this name; None if it was not made of ``source``."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        kept: dict[str, Any] = json.loads((run.cache / name).read_bytes())
+        if kept.pop("made_from") == source:
+            return kept
+    return None
+
+
+def keep(run: RunDirectory, name: str, content: dict[str, Any], source: list[Any]) -> None:
+    """Keep what was made of ``source``; a cache that cannot be written only costs time."""
+    with suppress(ResultsError, OSError):
+        write_whole(run.cache / name, json.dumps(content | {"made_from": source}).encode())
