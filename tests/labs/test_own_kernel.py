@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from xdplab.errors import LabError
 from xdplab.labs.base import OWN_KERNEL
-from xdplab.labs.vm import image, kernels
+from xdplab.labs.vm import image, initramfs, kernels
 
 VERSION = "6.18.0-rc3-mine (me@here) #7 SMP"
 
@@ -102,3 +103,30 @@ def test_a_module_tree_is_found_and_lacks_are_said(tmp_path):
     assert by_root == by_tree
     assert b"overlay.ko" in by_root.file("boot.cpio").read_bytes()
     assert (by_root.file("lib/modules") / release).resolve() == tree
+
+
+def test_modules_come_in_a_tar_and_what_a_guest_needs_of_them_is_kept(tmp_path):
+    path, tree = file_of(tmp_path, bzimage()), tmp_path / "packed/lib/modules" / VERSION.split()[0]
+    tree.mkdir(parents=True)
+    (tree / "modules.dep").write_text("veth.ko:\nother.ko:\n")
+    for name in ("veth.ko", "other.ko"):
+        (tree / name).write_bytes(name.encode())
+    tar = tmp_path / "modules.tar.gz"
+    with tarfile.open(tar, "w:gz") as packed:
+        packed.add(tmp_path / "packed", ".")
+    own = kernels.adopt(path, tar, ["veth"])
+    kept = own.file("lib/modules") / own.release
+    assert {file.name for file in kept.iterdir()} == {"modules.dep", "veth.ko"}
+    tar.write_text("text")
+    with pytest.raises(LabError, match="no tar"):
+        kernels.adopt(path, tar, ["veth"])
+
+
+def test_modules_come_as_files_alone_and_the_rest_counts_as_built_in(tmp_path):
+    path, folder = file_of(tmp_path, bzimage()), tmp_path / "loose"
+    folder.mkdir()
+    (folder / "veth.ko").write_bytes(b"")
+    own = kernels.adopt(path, folder, ["virtio_pci", "veth"])
+    assert [file.name for file in initramfs.closure(own.file("lib/modules") / own.release, ["virtio_pci", "veth"])] == [
+        "veth.ko"
+    ]

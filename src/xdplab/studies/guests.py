@@ -276,6 +276,23 @@ def adopt_kernel(image: Path, modules: Path | None) -> str:
     return kernels.adopt(image, modules).name
 
 
+def counting_kernel(word: str) -> str:
+    """Return the name of a kernel for `counted_place`: ``6.12``, or FILE[,MODULES] of one that the user built.
+
+    Raises LabError for one that is invalid, or not to be had here.
+    """
+    image, _, modules = word.partition(",")
+    if "/" in image or Path(image).is_file():
+        return kernels.adopt(Path(image), Path(modules) if modules else None, counted.MODULES).name
+    require_kernel(word)
+    return word
+
+
+def kernel_release(name: str) -> str:
+    """Return ``uname -r`` of a kernel in the cache, such as of a user's own; the name of one that is not there yet."""
+    return next((kernel.release for kernel in kernels.cached() if kernel.name == name), name)
+
+
 def own_kernel_version(name: str) -> str | None:
     """Return the version string and SHA-256 of a user's own kernel; None for a distribution's."""
     return kernels.kernel(name).packages[0] if name.startswith(OWN_KERNEL) else None

@@ -16,14 +16,16 @@ _CONTEXT, _FRAME, _STACK, _END, _CODE, _STATE = 0x10000, 0x20000, 0x80000, 0x900
 _PAGE, _MOST = 1 << 12, 1_000_000
 
 
-def interpreted(measurement: Measurement, frame: bytes) -> int:
-    """Return how many instructions a program without calls executes for a frame.
+def interpreted(measurement: Measurement, frame: bytes) -> list[int]:
+    """Return the addresses of the instructions that a program without calls executes for a frame, in their order.
 
     struct xdp_buff begins with data and data_end; a map is zeroes, at whatever address the code has.
     """
     (function,) = [one for one in measurement.functions if one.role == "program"]
     context = _FRAME.to_bytes(8, "little") + (_FRAME + len(frame)).to_bytes(8, "little")
-    return _executed(function.code, {_FRAME: frame, _CONTEXT: context}, {x86_const.UC_X86_REG_RDI: _CONTEXT})
+    registers = {x86_const.UC_X86_REG_RDI: _CONTEXT}
+    executed = _executed(function.code, {_FRAME: frame, _CONTEXT: context}, registers)
+    return [function.start + offset for offset in executed]
 
 
 def interpreted_workload(library: bytes, frame: bytes) -> int:
@@ -34,10 +36,11 @@ def interpreted_workload(library: bytes, frame: bytes) -> int:
     at = symbol["st_value"] - section["sh_addr"]
     code = section.data()[at : at + symbol["st_size"]]
     arguments = {x86_const.UC_X86_REG_RDI: _STATE, x86_const.UC_X86_REG_RSI: _FRAME}
-    return _executed(code, {_FRAME: frame}, arguments | {x86_const.UC_X86_REG_RDX: len(frame)})
+    return len(_executed(code, {_FRAME: frame}, arguments | {x86_const.UC_X86_REG_RDX: len(frame)}))
 
 
-def _executed(code: bytes, memory: Mapping[int, bytes], registers: Mapping[int, int]) -> int:
+def _executed(code: bytes, memory: Mapping[int, bytes], registers: Mapping[int, int]) -> list[int]:
+    """Return the offsets of the instructions that are executed, in their order."""
     machine: Any = unicorn.Uc(unicorn.UC_ARCH_X86, unicorn.UC_MODE_64)
     mapped = set[int]()
 
@@ -60,12 +63,11 @@ def _executed(code: bytes, memory: Mapping[int, bytes], registers: Mapping[int, 
     machine.reg_write(x86_const.UC_X86_REG_RSP, _STACK)
     for register, value in registers.items():
         machine.reg_write(register, value)
-    count = 0
+    offsets: list[int] = []
 
-    def executed(*_: Any) -> None:
-        nonlocal count
-        count += 1
+    def executed(_: Any, address: int, *others: Any) -> None:
+        offsets.append(address - _CODE)
 
     machine.hook_add(unicorn.UC_HOOK_CODE, executed, begin=_CODE, end=_CODE + len(code) - 1)
     machine.emu_start(_CODE, _END, count=_MOST)
-    return count
+    return offsets

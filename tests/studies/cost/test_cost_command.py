@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import platform
 import re
+import shutil
 import subprocess
+from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,13 +22,16 @@ from tests.studies.cost.interpreter import interpreted
 import xdplab as xl
 from xdplab.cli.answers import ANSWERS
 from xdplab.errors import PlanError
+from xdplab.labs.base import OWN_KERNEL
+from xdplab.labs.vm import kernels
 from xdplab.studies import kinds
 from xdplab.studies.cost.counted import DRIVEN, measurement_in
+from xdplab.studies.disassembly import disassembled
 from xdplab.studies.kind import Run
 
 pytestmark = pytest.mark.guest
 
-PARTS = Path(__file__).with_name("parts.bpf.c")
+PARTS, INLINED = (Path(__file__).with_name(f"{name}.bpf.c") for name in ("parts", "inlined"))
 
 
 def _counted(folder: Path, *argv: str) -> Run[Any]:
@@ -66,7 +72,7 @@ def test_each_program_costs_what_an_interpreter_of_its_machine_code_executes(wor
     """The second method: unicorn runs the code that the kernel's JIT made, and counts."""
     rows = workloads.rows()
     for trial, _, raw in workloads.plan.attempts():
-        expected = interpreted(measurement_in(raw), _frames(workloads, trial.point.frames)[0])
+        expected = len(interpreted(measurement_in(raw), _frames(workloads, trial.point.frames)[0]))
         assert _exact(rows, "program", program=trial.point.program) == expected, trial.point
 
 
@@ -92,6 +98,29 @@ def test_every_way_from_one_function_to_another_is_attributed(tmp_path: Path) ->
 
 
 WORDS = ("subprogram", "loop", "helper", "tail")
+
+
+@pytest.mark.thorough
+def test_an_inlined_functions_instructions_are_at_the_lines_of_its_body(tmp_path: Path) -> None:
+    """The second method: each executed instruction belongs to the last line that the kernel says begins before it."""
+    run = _counted(tmp_path / "out", str(INLINED), "--mode", "test_run")
+    ((trial, _, raw),) = run.plan.attempts()
+    (program,) = [one for one in _programs(raw) if one["role"] == "program"]
+    begins = {line["address"]: (line["line"], line["text"].strip()) for line in program["lines"]}
+    executed = interpreted(measurement_in(raw), _frames(run, trial.point.frames)[0])
+    began = [max(address for address in begins if address <= one) for one in executed]
+    lines = run.rows().query("part == 'line'")
+    counted = zip(zip(lines["line"], lines["name"], strict=True), lines["instructions"], strict=True)
+    assert dict(counted) == Counter(begins[address] for address in began)
+    (function,) = program["functions"]
+    listing = disassembled(bytes.fromhex(function["code"]), function["address"])
+    multiplies = [one.address for one in listing if one.name == "imul"]
+    assert len(multiplies) == 2
+    marked = lines.set_index(lines["name"].str.partition("// ")[2])["instructions"]
+    at = {begins[max(address for address in begins if address <= one)][1] for one in multiplies}
+    assert [text.partition("// ")[2] for text in at] == ["inlined"]
+    assert (marked["source"], marked["destination"]) == (1, 1), "each loads a byte: the rest is at the inlined line"
+    assert marked["inlined"] >= 4, "multiplies and adds, at two places"
 
 
 def test_a_gate_fails_for_one_more_check_and_passes_again(tmp_path: Path) -> None:
@@ -261,3 +290,29 @@ def test_a_notebook_has_the_lines_the_picture_and_the_difference(
     one = xl.cost("old.bpf.c", mode="test_run")
     assert one.lines["own"].astype(float).sum() == float(one.whole["of the program"].iloc[0])
     assert one.flame().axes[0].get_xlabel() == "instructions per packet"
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("_own_kernels_go")
+def test_a_kernel_of_ones_own_costs_what_the_same_of_a_distribution_does(tmp_path: Path) -> None:
+    debians = kernels.kernel("6.12")
+    image, modules = tmp_path / "vmlinux", debians.file("lib/modules") / debians.release
+    image.write_bytes(debians.file("vmlinux").read_bytes())
+    run = _counted(tmp_path / "out", "array:10", "--kernel", "6.12", "--kernel", f"{image},{modules}")
+    wholes = run.rows().query("part == 'whole'")
+    assert wholes["kernel"].nunique() == 2
+    assert wholes["kernel_release"].nunique() == wholes["exact"].nunique() == 1
+    code, output, error = ending_with_output(
+        ["cost", "array:10", "--kernel", str(image), "--out", str(tmp_path / "no")]
+    )
+    assert code != 0
+    assert "CONFIG_VETH" in output + error
+
+
+@pytest.fixture
+def _own_kernels_go() -> Iterator[None]:
+    before = {kernel.folder for kernel in kernels.cached()}
+    yield
+    for kernel in kernels.cached():
+        if kernel.name.startswith(OWN_KERNEL) and kernel.folder not in before:
+            shutil.rmtree(kernel.folder)

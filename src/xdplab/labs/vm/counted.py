@@ -37,20 +37,32 @@ COUNTED, SYMBOLS = "counted", "symbols"
 """Files of a guest's folder: what the plugin writes, and the port through which the kernel's symbols come."""
 
 _WAY = "count"
-_MODULES = ("virtio_pci", "virtio_console", "veth")
+MODULES = ("virtio_pci", "virtio_console", "veth")
 _COMMAND_LINE = (
     f"console=ttyS0 quiet loglevel=1 panic=-1 oops=panic {qemu.NO_MITIGATIONS} nokaslr no_timer_check tsc=reliable "
     "random.trust_cpu=on cryptomgr.notests nohpet noreplace-smp noapictimer net.ifnames=0 "
     "randomize_kstack_offset=off"
 )
+_NEEDS = {
+    "/sys/bus/pci/drivers/virtio-pci": "CONFIG_VIRTIO_PCI",
+    "/sys/bus/virtio/drivers/virtio_console": "CONFIG_VIRTIO_CONSOLE",
+    "/proc/kallsyms": "CONFIG_KALLSYMS",
+    "/proc/sys/kernel/unprivileged_bpf_disabled": "CONFIG_BPF_SYSCALL",
+    "/proc/sys/net/core/bpf_jit_enable": "CONFIG_BPF_JIT",
+    "/sys/class/net/dut": "CONFIG_VETH",
+}
+"""What a kernel has if it can count, by where that shows."""
+
+_DEVICES = """
+for module in /modules/*; do [ -e "$module" ] && insmod "$module"; done
+ip link add dut type veth
+"""
 _LINK = f"""
 set -e
-for module in /modules/*; do insmod "$module"; done
 echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
 echo 0 >/proc/sys/kernel/kptr_restrict
 echo 0 >/proc/sys/net/core/bpf_jit_harden
 echo 1 >/proc/sys/net/core/bpf_jit_enable
-ip link add dut type veth
 ip link set veth0 name tg
 ip link set dut address {DUT_MAC}
 ip link set tg address {TG_MAC}
@@ -126,7 +138,7 @@ def booted(name: str, content: GuestContent, folder: Path) -> Iterator[CountedGu
     kernel, tools = kernels.kernel(name), qemu.require_tools()
     _require_plugins(tools[qemu.QEMU])
     files = dict(content.files)
-    for number, path in enumerate(initramfs.closure(kernel.file("lib/modules") / kernel.release, _MODULES)):
+    for number, path in enumerate(initramfs.closure(kernel.file("lib/modules") / kernel.release, MODULES)):
         files[f"modules/{number:02}-{path.name}"] = initramfs.plain(path)
     inside = {f"bin/{file}": path.read_bytes() for file, path in content.programs.items()}
     for program in list(inside.values()):
@@ -140,8 +152,20 @@ def booted(name: str, content: GuestContent, folder: Path) -> Iterator[CountedGu
         guest = ConsoleGuest(f"vm:{name}", command, (file.fileno(),))
         with contextlib.closing(guest):
             guest.await_up()
+            _require_devices(guest, name)
             guest.run(["sh", "-c", _LINK])
             yield CountedGuest(guest, content, kernel, folder, around(tools[qemu.QEMU], kernel, command))
+
+
+def _require_devices(guest: ConsoleGuest, kernel: str) -> None:
+    """Load the modules and make the link. Raises LabError naming what the kernel was built without."""
+    tests = "".join(f"[ -e {path} ] || echo {option}\n" for path, option in _NEEDS.items())
+    lacks = guest.run(["sh", "-c", f"{_DEVICES}{tests}true"]).text.split()
+    if lacks:
+        raise LabError(
+            f"kernel {kernel}: nothing can be counted without {', '.join(lacks)}",
+            remedy="build it with them; if they are modules, name these: --kernel FILE,MODULES",
+        )
 
 
 def _argv(machine: tuple[str, str], kernel: Kernel, plugin: Path, folder: Path, initrd: str) -> list[str]:

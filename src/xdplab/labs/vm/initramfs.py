@@ -7,8 +7,9 @@ archive after another).
 from __future__ import annotations
 
 import lzma
+import shutil
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from xdplab.errors import LabError
@@ -44,12 +45,12 @@ _SIGNATURE_BYTES = 12
 _DECOMPRESSORS: dict[str, Callable[[bytes], bytes]] = {".ko": bytes, ".xz": lzma.decompress}
 
 
-def modules(tree: Path) -> bytes:
-    """Return an archive with the boot modules of a module tree in ``/modules``, named in the order to load them.
+def modules(tree: Path, names: Sequence[str] = BOOT) -> bytes:
+    """Return an archive with modules of a module tree in ``/modules``, named in the order to load them.
 
     Raises LabError for a kernel that has one of them neither as a module nor built in.
     """
-    files = closure(tree, BOOT)
+    files = closure(tree, names)
     entries = [("modules", _FOLDER, b"")]
     for number, path in enumerate(files):
         entries.append((f"modules/{number:02}-{_stem(path)}.ko", _FILE, plain(path)))
@@ -101,13 +102,21 @@ def secret(files: Mapping[str, bytes]) -> bytes:
     return _cpio([*((name, _FOLDER, b"") for name in folders), *((n, _SECRET, files[n]) for n in files)])
 
 
-def closure(tree: Path, names: Iterable[str]) -> list[Path]:
-    """Return the files of ``names`` and of their dependencies, dependencies first."""
+def closure(tree: Path, names: Sequence[str]) -> list[Path]:
+    """Return the files of ``names`` and of their dependencies, dependencies first.
+
+    A tree that does not say what is built in has that which is no module. Raises LabError.
+    """
+    if not (tree / "modules.dep").exists():
+        return []
     needs: dict[str, tuple[str, list[str]]] = {}
     for line in (tree / "modules.dep").read_text().splitlines():
         file, _, others = line.partition(":")
         needs[_stem(Path(file))] = (file, others.split())
-    built_in = {_stem(Path(line)) for line in (tree / "modules.builtin").read_text().splitlines()}
+    listed = tree / "modules.builtin"
+    built_in = (
+        {_stem(Path(line)) for line in listed.read_text().splitlines()} if listed.exists() else {*names} - {*needs}
+    )
     ordered: dict[str, None] = {}
     for name in names:
         if name in built_in:
@@ -117,6 +126,15 @@ def closure(tree: Path, names: Iterable[str]) -> list[Path]:
         file, needed = needs[name]
         ordered |= dict.fromkeys([*reversed(needed), file])
     return [tree / file for file in ordered]
+
+
+def copy_closure(tree: Path, names: Sequence[str], target: Path) -> None:
+    """Copy the part of a module tree that has the files of ``names`` and of their dependencies."""
+    lists = [tree / name for name in ("modules.dep", "modules.builtin") if (tree / name).exists()]
+    for path in (*lists, *closure(tree, names)):
+        copy = target / path.relative_to(tree)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
 
 
 def _stem(path: Path) -> str:

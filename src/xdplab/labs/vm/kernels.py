@@ -16,6 +16,8 @@ import re
 import shutil
 import struct
 import subprocess
+import tarfile
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -175,11 +177,12 @@ def _has_driver(kernel: Kernel, driver: str) -> bool:
     return any(f"/{driver}.ko" in names for names in lists)
 
 
-def adopt(path: Path, modules: Path | None = None) -> Kernel:
+def adopt(path: Path, modules: Path | None = None, needs: Sequence[str] = initramfs.BOOT) -> Kernel:
     """Take a user's own kernel, a bzImage or a vmlinux, into the cache, and return it under its own name.
 
     ``modules`` is its module tree (the folder with modules.dep, or one that holds lib/modules/RELEASE), which is not
-    moved; without one, all that a guest needs must be built in. Raises LabError if it is not a kernel, or lacks that.
+    moved, or a tar of one, or a folder of .ko files: of these two what the guest ``needs`` is kept. Without one, all of
+    that must be built in. Raises LabError if it is not a kernel, or its tree lacks that.
     """
     try:
         content = path.read_bytes()
@@ -187,34 +190,57 @@ def adopt(path: Path, modules: Path | None = None) -> Kernel:
     except (OSError, ValueError, struct.error) as error:
         raise LabError(f"{path} cannot be a guest's kernel: {error}", remedy="name a bzImage or a vmlinux") from error
     release = version.split()[0]
-    tree = _module_tree(modules, release) if modules else None
-    boot = initramfs.modules(tree) if tree else b""
-    digest = hashlib.sha256(content + boot + str(tree or "").encode()).hexdigest()
-    name = f"{OWN_KERNEL}{digest[:12]}"
+    with tempfile.TemporaryDirectory(prefix="xdplab-modules-") as scratch:
+        tree = _module_tree(modules, release, Path(scratch)) if modules else None
+        is_kept = tree is not None and not tree.is_relative_to(Path(scratch).resolve())
+        boot = initramfs.modules(tree, needs) if tree else b""
+        digest = hashlib.sha256(content + boot + str(tree if is_kept else "").encode()).hexdigest()
+        name = f"{OWN_KERNEL}{digest[:12]}"
 
-    def fill(folder: Path) -> None:
-        (folder / "vmlinux").write_bytes(content)
-        (folder / "boot.cpio").write_bytes(boot)
-        (folder / "lib/modules").mkdir(parents=True)
-        modules = folder / "lib/modules" / release
-        modules.symlink_to(tree) if tree else modules.mkdir()
-        _describe(folder, name, release, name, [f"{version} sha256:{hashlib.sha256(content).hexdigest()}"])
+        def fill(folder: Path) -> None:
+            (folder / "vmlinux").write_bytes(content)
+            (folder / "boot.cpio").write_bytes(boot)
+            (folder / "lib/modules").mkdir(parents=True)
+            inside = folder / "lib/modules" / release
+            if tree is None:
+                inside.mkdir()
+            elif is_kept:
+                inside.symlink_to(tree)
+            else:
+                initramfs.copy_closure(tree, needs, inside)
+            _describe(folder, name, release, name, [f"{version} sha256:{hashlib.sha256(content).hexdigest()}"])
 
-    with locked("kernels") as root:
-        folder = root / f"{release}_{name}"
-        if not folder.exists():
-            make(folder, fill, what=f"kernel {path}", space_mb=_SPACE_MB)
-        return _read(folder)
+        with locked("kernels") as root:
+            folder = root / f"{release}_{name}"
+            if not folder.exists():
+                make(folder, fill, what=f"kernel {path}", space_mb=_SPACE_MB)
+            return _read(folder)
 
 
-def _module_tree(modules: Path, release: str) -> Path:
-    trees = [tree for tree in (modules, modules / "lib/modules" / release) if (tree / "modules.dep").exists()]
-    if not trees:
+def _module_tree(modules: Path, release: str, scratch: Path) -> Path:
+    """Return the module tree of a kernel; that of a tar, or of .ko files alone, is made in ``scratch``."""
+    place = modules
+    if modules.is_file():
+        place = scratch
+        try:
+            with tarfile.open(modules) as packed:
+                packed.extractall(scratch, filter="data")
+        except tarfile.TarError as error:
+            raise LabError(f"{modules} is no tar of modules: {error}") from error
+    inside = f"lib/modules/{release}"
+    for tree in (place, place / inside, place / "usr" / inside):
+        if (tree / "modules.dep").exists():
+            return tree.resolve()
+    if not (files := sorted(place.glob("*.ko*"))):
         raise LabError(
-            f"{modules} holds no modules.dep, nor does lib/modules/{release} in it",
-            remedy="make modules_install INSTALL_MOD_PATH=DIR, and name DIR",
+            f"{modules} holds no modules.dep, nor does {inside} in it, nor any *.ko",
+            remedy=f"make modules_install INSTALL_MOD_PATH=DIR, or depmod -b DIR {release}, and name DIR",
         )
-    return trees[0].resolve()
+    (scratch / inside).mkdir(parents=True)
+    for file in files:
+        shutil.copy(file, scratch / inside)
+    _tool("depmod", "-b", str(scratch), release)
+    return (scratch / inside).resolve()
 
 
 def _find(apt: Path, name: str) -> archive.Offer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from math import lcm
 from pathlib import Path
@@ -30,7 +31,7 @@ from xdplab.studies.cost.points import (
     CostRequest,
 )
 from xdplab.studies.cost.times import TIMES, times_file
-from xdplab.studies.guests import DUT_MAC, TG_MAC, built_workload, require_kernel
+from xdplab.studies.guests import DUT_MAC, TG_MAC, built_workload, counting_kernel, kernel_release
 from xdplab.studies.points import Gathered
 from xdplab.studies.test_frames import frame_maker
 
@@ -43,8 +44,7 @@ BATCHES = (256, 128, 64, 16)
 
 def gather(request: CostRequest) -> Gathered[CostPoint]:
     """Compile the programs, and make their frames. Raises PlanError, ProgramError, LabError."""
-    for kernel in request.kernels:
-        require_kernel(kernel)
+    kernels = {kernel: kernel_release(kernel) for kernel in map(counting_kernel, request.kernels)}
     runs = [Path(word) for word in request.programs if Path(word).is_dir()]
     if len(runs) > 1:
         raise PlanError("cost: the times of one run can stand beside counts, not those of several")
@@ -63,8 +63,8 @@ def gather(request: CostRequest) -> Gathered[CostPoint]:
         text, different = _frames(point)
         frames = f"frames/{hashlib.sha256(text).hexdigest()[:16]}.txt"
         files[frames] = text
-        for mode, kernel in ((mode, kernel) for mode in _modes(request, point) for kernel in request.kernels):
-            way = way_of(mode, kernel)
+        for mode, kernel in ((mode, kernel) for mode in _modes(request, point) for kernel in kernels):
+            way = way_of(mode, kernels[kernel])
             window = window_of(way, different)
             size, flows = point.frame_bytes, point.flows
             counted = CostPoint(_name_of(point), folder, kernel, mode, way, frames, window, size, flows, compiler)
@@ -76,9 +76,8 @@ def way_of(mode: str, kernel: str) -> str:
     """Return how frames reach a program: kernels before 5.18 have no live frames."""
     if mode == TEST_RUN:
         return TEST_RUN
-    numbers = kernel.split(".")[:2]
-    old = all(number.isdigit() for number in numbers) and tuple(map(int, numbers)) < LIVE_SINCE
-    return PACKETS if old else LIVE
+    version = re.match(r"(\d+)\.(\d+)", kernel)
+    return PACKETS if version and tuple(map(int, version.groups())) < LIVE_SINCE else LIVE
 
 
 def window_of(way: str, frames: int) -> int:

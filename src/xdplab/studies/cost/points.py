@@ -26,7 +26,10 @@ class CostRequest(StudyRequest):
     repetitions: int = 1
     programs: tuple[str, ...] = ()
     kernels: tuple[str, ...] = option(
-        (KERNEL,), "Kernel of the guest, such as 5.10 or 6.1; several are compared.", "--kernel", metavar="VERSION"
+        (KERNEL,),
+        "Kernel of the guest, such as 5.10, or a bzImage of yours; several are compared.",
+        "--kernel",
+        metavar="VERSION|FILE[,MODULES]",
     )
     modes: tuple[str, ...] = option(("native",), "How the program runs.", "--mode", choices=MODES)
     frame_bytes: tuple[int, ...] = option((64,), "Sizes of frames, with FCS.", listed=True, metavar="N,…")
