@@ -110,7 +110,7 @@ class TrafficMethod:
 
 
 MEASURED = TrafficMethod(TrafficSession)
-TO_TELL = ("xdplab.studies.traffic.results", "xdplab.studies.traffic.audits", "pyarrow.parquet")
+TO_TELL = ("xdplab.studies.traffic.results", "xdplab.studies.traffic.audits", "pyarrow.parquet", "pyarrow.dataset")
 """What derives a run's tables and answer: most of it is libraries of tables."""
 
 
