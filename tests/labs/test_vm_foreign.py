@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,11 +59,24 @@ def test_a_command_that_hangs_ends_the_guest_and_says_so(guest: console.ConsoleG
 def test_a_guest_that_has_fallen_asleep_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "NUDGE_S", 0.1)
     empty = "printf '' | gzip -c | base64"
-    says = "echo xdplab:up; read a; echo xdplab:more; read a; read nudge; echo 'xdplab:exit 0'; "
+    says = "echo xdplab:up; read a; echo xdplab:more 1; read a; read again; echo 'xdplab:exit 0'; "
     says += f"{empty}; echo xdplab:err; {empty}; echo xdplab:end; cat >/dev/null"
     guest = console.ConsoleGuest("vm:test", ["sh", "-c", says], ())
     guest.await_up()
     assert guest.run(["true"], deadline_s=5.0).ok
+    guest.close()
+
+
+@pytest.mark.parametrize("damaged", ["", "\n", "5 {}\n", "+0 9 {}\n"])
+def test_a_line_that_did_not_come_whole_comes_again(
+    damaged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first line the guest gets something else, or nothing."""
+    monkeypatch.setattr(console, "NUDGE_S", 0.2)
+    cut = f"cd '{tmp_path}'; echo xdplab:up; (read -r line; printf '{damaged}'; cat) | sh -c \"$1\""
+    guest = console.ConsoleGuest("vm:test", ["sh", "-c", cut, "sh", _LOOP], ())
+    guest.await_up()
+    assert guest.run(["echo", "whole"], deadline_s=20.0).text == "whole\n"
     guest.close()
 
 
@@ -71,6 +88,24 @@ def test_the_line_that_wakes_a_guest_changes_nothing(
     assert guest.run(["echo", "next"]).text == "next\n"
 
 
+def test_an_orphan_that_ends_cuts_no_line_that_comes(tmp_path: Path) -> None:
+    """The first process of a guest inherits the orphans, as a subreaper does."""
+    reaper = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1); os.execvp('busybox', sys.argv[1:])"
+    loop = f"cd '{tmp_path}'\n{_LOOP}"
+    script = base64.b64encode(b"(sleep 0.3 &)").decode()
+    with subprocess.Popen(
+        [sys.executable, "-c", reaper, "busybox", "sh", "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as shell:
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        shell.stdin.write(f"+0 {len(script)} {script}\n!\n+0 8 half".encode())
+        shell.stdin.flush()
+        time.sleep(1)
+        shell.stdin.write(b"half\n")
+        shell.stdin.close()
+        assert shell.stdout.read().count(b"xdplab:more 1") == 2
+
+
 def test_a_guest_that_does_not_boot_shows_its_last_line() -> None:
     guest = console.ConsoleGuest("vm:test", ["sh", "-c", "echo one; printf 'Kernel panic: no init'"], ())
     with pytest.raises(LabError, match=r"the guest has ended; its console's last line: Kernel panic: no init"):
@@ -79,7 +114,7 @@ def test_a_guest_that_does_not_boot_shows_its_last_line() -> None:
 
 
 def test_damage_on_the_console_is_no_result() -> None:
-    says = "echo xdplab:up; read a; echo xdplab:more; read a; echo 'xdplab:exit 0'; echo AAAA; echo xdplab:err"
+    says = "echo xdplab:up; read a; echo xdplab:more 1; read a; echo 'xdplab:exit 0'; echo AAAA; echo xdplab:err"
     guest = console.ConsoleGuest("vm:test", ["sh", "-c", says], ())
     guest.await_up()
     with pytest.raises(HostError, match="what came over the console is damaged"):

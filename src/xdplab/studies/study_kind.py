@@ -52,6 +52,7 @@ def study_kind(
     possible: Callable[[StudyPlan[R, P]], Container[str]] | None = None,
     tools: Callable[[StudyPlan[R, P]], Mapping[str, str]] = lambda _: {},
     compare: Compare[R, P] | None = None,
+    at_once: bool = False,
 ) -> Kind[StudyPlan[R, P]]:
     """Return the kind of a study.
 
@@ -59,7 +60,8 @@ def study_kind(
     the same raw files would give another one; ``results``: a few sentences that the table answers. ``views`` gives each
     figure by name, and raises NotApplicableError where the table holds nothing for it; ``possible``: the figures that a
     run's points can give. ``tools``: those that only this study uses, by name, with their versions: kept in each
-    session's manifest. ``compare``: of a study whose repetitions do not differ.
+    session's manifest. ``compare``: of a study whose repetitions do not differ. ``at_once``: all its places measure at
+    the same time, unless some are named.
     """
     name = planning.study
 
@@ -77,7 +79,8 @@ def study_kind(
         if where.scheduler is not None:
             raise LabError("--scheduler: a study measures on this machine and in its guests", remedy="leave it out")
         _require_apart(run.plan.trials, where.labs)
-        yield Places(session, tools, where.labs)
+        places = tuple(dict.fromkeys(map(place_in, run.plan.trials)) if at_once else ())
+        yield Places(session, tools, where.labs or places * (len(places) > 1))
 
     return Kind(
         name=name,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,9 +24,13 @@ from tests.studies.cost.interpreter import interpreted
 
 import xdplab as xl
 from xdplab.cli.answers import ANSWERS
-from xdplab.errors import PlanError
+from xdplab.errors import HostError, PlanError
+from xdplab.hosts import Result
 from xdplab.labs.base import OWN_KERNEL
 from xdplab.labs.vm import kernels
+from xdplab.labs.vm.console import ConsoleGuest
+from xdplab.programs.spec import WORKLOADS
+from xdplab.resources import shipped
 from xdplab.studies import kinds
 from xdplab.studies.cost.counted import DRIVEN, measurement_in
 from xdplab.studies.disassembly import disassembled
@@ -31,6 +38,7 @@ from xdplab.studies.kind import Run
 
 pytestmark = pytest.mark.guest
 
+BALANCER = shipped("xdp_progs") / "gallery/balancer.bpf.c"
 PARTS, INLINED = (Path(__file__).with_name(f"{name}.bpf.c") for name in ("parts", "inlined"))
 
 
@@ -49,9 +57,12 @@ def _exact(rows: pd.DataFrame, part: str, **case: Any) -> Fraction:
     return Fraction(row["exact"])
 
 
+SIZES = (0, 1, 10, 400, 800, 1600)
+
+
 @pytest.fixture(scope="module")
 def workloads(tmp_path_factory: pytest.TempPathFactory) -> Run[Any]:
-    words = [f"{name}:{n}" for name in ("array", "packet", "chase") for n in (1, 10, 1600)]
+    words = [f"{name}:{n}" for name in WORKLOADS if name != "lookup" for n in SIZES]
     return _counted(tmp_path_factory.mktemp("cost"), *words, "--mode", "test_run")
 
 
@@ -67,6 +78,48 @@ def test_each_boot_counts_the_same_and_the_path_is_that_of_any_program(tmp_path:
 BOOTS = {"first": ("array:10",), "second": ("packet:1", "array:10")}
 
 
+def test_a_guest_that_is_lost_is_booted_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, guests = ConsoleGuest.run, list[ConsoleGuest]()
+
+    def once_lost(guest: ConsoleGuest, argv: Sequence[str], **settings: Any) -> Result:
+        if "costdrive" in " ".join(argv):
+            guests.append(guest)
+            if len(guests) == 1:
+                raise HostError("the guest has ended")
+        return run(guest, argv, **settings)
+
+    monkeypatch.setattr(ConsoleGuest, "run", once_lost)
+    rows = _counted(tmp_path, "packet:1", "--mode", "test_run").rows()
+    assert _exact(rows, "program") > 0
+    assert guests[0] is not guests[1]
+
+
+@pytest.mark.nightly
+def test_ten_boots_count_the_same_beside_any_load(tmp_path: Path) -> None:
+    argv = ("array:10", str(BALANCER), "--mode", "native", "--mode", "test_run")
+    boots = []
+    for boot in range(10):
+        with _busy(2 * (os.cpu_count() or 1) * (boot % 2)):
+            rows = _counted(tmp_path / str(boot), *argv).rows()
+        exact = rows.loc[rows["exact"].notna() & rows["part"].ne("class")]
+        boots.append(
+            {tuple(row) for row in exact[["program", "mode", "part", "name", "line", "exact"]].astype(str).values}
+        )
+    assert all(boot == boots[0] for boot in boots), [sorted(boot ^ boots[0])[:5] for boot in boots]
+
+
+@contextmanager
+def _busy(processes: int) -> Iterator[None]:
+    """Beside so many processes that take all they get."""
+    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for one in running:
+            one.kill()
+            one.wait()
+
+
 @pytest.mark.thorough
 def test_each_program_costs_what_an_interpreter_of_its_machine_code_executes(workloads: Run[Any]) -> None:
     """The second method: unicorn runs the code that the kernel's JIT made, and counts."""
@@ -74,6 +127,14 @@ def test_each_program_costs_what_an_interpreter_of_its_machine_code_executes(wor
     for trial, _, raw in workloads.plan.attempts():
         expected = len(interpreted(measurement_in(raw), _frames(workloads, trial.point.frames)[0]))
         assert _exact(rows, "program", program=trial.point.program) == expected, trial.point
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("workload", [name for name in WORKLOADS if name != "lookup"])
+def test_an_access_more_costs_the_loops_body_however_many_there_are(workload: str, workloads: Run[Any]) -> None:
+    rows = workloads.rows()
+    few, some, many = (_exact(rows, "program", program=f"{workload}:{n}") for n in SIZES[-3:])
+    assert (some - few) * 2 == many - some > 0
 
 
 @pytest.mark.thorough

@@ -6,11 +6,11 @@ It is no lab: it has no network and no keeper, belongs to the process that boote
 from __future__ import annotations
 
 import base64
-import contextlib
 import gzip
 import os
 import select
 import shlex
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ ANSWER_S = 300.0
 emulated guest of low priority gets a hundredth of one."""
 
 NUDGE_S = 10.0
-"""Seconds without output after which a guest gets an empty line, which its first script ignores.
+"""Seconds without output after which a guest gets its last line again.
 
 An idle riscv64 guest sometimes waits for a timer that its QEMU (7.2, counting) never lets expire; any interrupt wakes
-it.
+it. And a line may not have come whole: its first script takes each once.
 """
 INIT = Path(__file__).with_name("console_init.sh")
 _LINE = 512
@@ -39,7 +39,7 @@ class ConsoleGuest:
 
     def __init__(self, name: str, argv: Sequence[str], descriptors: Sequence[int]) -> None:
         self.name = name
-        self._unread, self._last = b"", ""
+        self._unread, self._last, self._sent = b"", "", "\n"
         self._child = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *argv],
             stdin=subprocess.PIPE,
@@ -68,9 +68,10 @@ class ConsoleGuest:
             packed = base64.encodebytes(gzip.compress(stdin, mtime=0)).decode()
             command = f"base64 -d <<'xdplab' | gunzip | {command}\n{packed}xdplab\n"
         script = base64.b64encode(command.encode()).decode()
-        for at in range(0, len(script), _LINE):
-            self._send(f"+{script[at : at + _LINE]}\n")
-            self._lines_to("xdplab:more", end)
+        for number, at in enumerate(range(0, len(script), _LINE)):
+            piece = script[at : at + _LINE]
+            self._send(f"+{number} {len(piece)} {piece}\n")
+            self._lines_to(f"xdplab:more {number + 1}", end)
         self._send("!\n")
         status = self._lines_to("xdplab:exit ", end)[-1]
         stdout, stderr = (self._unpacked(self._lines_to(mark, end)) for mark in ("xdplab:err", "xdplab:end"))
@@ -94,13 +95,13 @@ class ConsoleGuest:
         """It never comes back: what it had measured is told, and what it had not is another guest's."""
 
     def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._child.kill()
+        self._kill()
         self._child.wait()
         for end in (self._in, self._out):
             end.close()
 
     def _send(self, line: str) -> None:
+        self._sent = line
         try:
             self._in.write(line.encode())
         except OSError as error:
@@ -122,14 +123,18 @@ class ConsoleGuest:
 
     def _more(self, end: float) -> bytes:
         while not (ready := self._says_within(min(NUDGE_S, end - time.monotonic()))) and time.monotonic() < end:
-            self._send("\n")
+            self._send(self._sent)
         if not ready:
             lost = self._lost("has not answered in time")
-            self._child.kill()
+            self._kill()
             raise lost
         if data := os.read(self._out.fileno(), 1 << 16):
             return data
         raise self._lost("has ended")
+
+    def _kill(self) -> None:
+        if self._child.poll() is None:
+            os.killpg(self._child.pid, signal.SIGKILL)
 
     def _says_within(self, seconds: float) -> bool:
         return bool(select.select([self._out], [], [], max(0.0, seconds))[0])

@@ -30,4 +30,5 @@ STUDY = study_kind(
     views=VIEWS,
     results=results,
     compare=compare,
+    at_once=True,
 )

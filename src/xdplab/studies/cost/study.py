@@ -75,17 +75,19 @@ class CostFacts(PlaceFacts):
 
 
 class CostStudy:
-    """Counts programs in one guest at a time."""
+    """Counts programs in one guest, one after the other."""
 
     facts = CostFacts
 
     def __init__(self, plan: StudyPlan[CostRequest, CostPoint]) -> None:
         self._run = plan.directory
         self._stack = ExitStack()
+        self._block: Sequence[CostTrial] = ()
         self._guest: CountedGuest | None = None
         self.place: Place | None = None
 
     def enter_block(self, trials: Sequence[CostTrial]) -> None:
+        self._block = tuple(trials)  # the runner takes from its own
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="xdplab-cost-")))
         files = _files(self._run, {trial.point for trial in trials})
         tools = ["xdpload", "costdrive"]
@@ -98,17 +100,28 @@ class CostStudy:
         self.place = self._guest = None
 
     def measure(self, trial: CostTrial, raw: Path, facts: CostFacts) -> None:
-        """Raises ProgramError, UnsupportedError or HostError with the words of what refused."""
+        """Raises ProgramError, UnsupportedError or HostError with the words of what refused.
+
+        A guest that hangs or ends is booted once more.
+        """
+        try:
+            self._count_exactly(trial.point, raw)
+        except HostError:
+            self.leave_block()
+            self.enter_block(self._block)
+            self._count_exactly(trial.point, raw)
         assert self.place is not None  # the runner enters the block first
         self.place.record_place(facts)
+
+    def _count_exactly(self, point: CostPoint, raw: Path) -> None:
         few, many = ROUNDS
-        self._count(trial.point, few, raw)
+        self._count(point, few, raw)
         try:
             is_exact = cost_in(raw).is_exact
         except UnsupportedError:  # of few windows most may be disturbed
             is_exact = False
         if not is_exact:
-            self._count(trial.point, many, raw)
+            self._count(point, many, raw)
             cost_in(raw)
 
     def _count(self, point: CostPoint, rounds: int, raw: Path) -> None:
