@@ -19,7 +19,7 @@ PROGRAMS = ("array:0", "array:1", "array:1600", "packet:10", "chase:10")
 
 @pytest.mark.guest
 @pytest.mark.thorough
-@pytest.mark.parametrize("kernel", ["6.1", "6.12"])
+@pytest.mark.parametrize("kernel", ["5.10", "6.12"])
 def test_the_application_takes_its_loop_and_what_an_interpreter_of_the_workload_executes(
     kernel: str, tmp_path: Path
 ) -> None:

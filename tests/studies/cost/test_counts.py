@@ -12,7 +12,17 @@ from xdplab.absent import Absent
 from xdplab.errors import UnsupportedError
 from xdplab.studies.accesses import accesses, accesses_of
 from xdplab.studies.cost.classes import shares_of, shares_text
-from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, Cost, Instruction, Measurement, SourceLine, cost_of
+from xdplab.studies.cost.counts import (
+    APPLICATION,
+    CALLED,
+    PATH,
+    PROGRAM,
+    Cost,
+    Instruction,
+    Measurement,
+    SourceLine,
+    cost_of,
+)
 from xdplab.studies.cost.flame import Box, boxes
 from xdplab.studies.cost.stacks import folded, speedscope
 from xdplab.studies.cost.study import root_of
@@ -21,7 +31,9 @@ from xdplab.studies.plugin import Plugin
 KERNEL = 0xFFFFFFFF81000000
 SEND, RECEIVE, HELPER, TICK, WORK = (KERNEL + 0x100 * number for number in range(5))
 PROGRAM_AT, SENDER_AT, SINK_AT = 0xFFFFFFFFC0001000, 0xFFFFFFFFC0002000, 0xFFFFFFFFC0003000
+USER = 0x555555554000
 SYMBOLS = [
+    (USER, "afxdp_user:forward"),
     (SEND, "xdp_test_run_batch"),
     (RECEIVE, "veth_poll"),
     (HELPER, "bpf_ktime_get_ns"),
@@ -42,9 +54,10 @@ PATHS = [
     (8, CALL_HELPER), (9, HELPER),  # 10
     (6, CALL_PROGRAM), (11, SINK_AT),  # 12
     (6, RECEIVE + 9), (13, TICK),  # 14
+    (0, USER), (15, USER),  # 16: an application in user space
 ]  # fmt: skip
-BLOCKS = [SEND, SENDER_AT, RECEIVE, PROGRAM_AT, HELPER, SINK_AT, TICK, PROGRAM_AT + 6]
-SIZES = [4, 3, 10, 2, 5, 1, 40, 3]
+BLOCKS = [SEND, SENDER_AT, RECEIVE, PROGRAM_AT, HELPER, SINK_AT, TICK, PROGRAM_AT + 6, USER]
+SIZES = [4, 3, 10, 2, 5, 1, 40, 3, 6]
 """Instructions of each block, a byte each."""
 
 LINES = [
@@ -145,6 +158,25 @@ def test_the_most_common_count_of_whole_windows_is_taken() -> None:
     assert cost.total == 24
 
 
+def test_a_window_in_which_an_interrupt_hid_calls_is_not_taken_though_its_total_is_the_most_common() -> None:
+    disturbed = (256, _frames(256, helper=252, once=10))
+    cost = _cost(disturbed, (256, _frames(256)), (256, _frames(256, once=6)), (512, _frames(512)), (512, _frames(512)))
+    assert cost.tallies[CALLED].instructions == 5
+
+
+def test_what_runs_in_user_space_is_the_applications() -> None:
+    cost = _cost(*((count, [*_frames(count), (16, 8, 7 + 2 * count)]) for count in (256, 512)))
+    assert cost.tallies[APPLICATION].instructions == 2 * 6
+    assert cost.functions["afxdp_user:forward"] == 2 * 6
+    assert cost.total == 24 + 2 * 6
+
+
+def test_an_application_that_does_not_repeat_itself_has_no_cost() -> None:
+    windows = [(count, [*_frames(count), (16, 8, count + more)]) for count in (256, 512) for more in (0, 1, 2)]
+    with pytest.raises(UnsupportedError, match=r"application takes \d+ to \d+"):
+        _cost(*windows)
+
+
 def test_a_total_on_which_windows_do_not_agree_has_a_range() -> None:
     cost = _cost(*((256, _frames(256, once=once)) for once in (5, 6, 7)), (512, _frames(512)))
     assert (cost.high - cost.low) / 2 == Fraction(2 * SIZES[0], 256)
@@ -199,7 +231,7 @@ def test_the_function_below_which_frames_are_sent(way: str, names: list[str], ch
 
 def test_a_kernel_that_hides_where_frames_are_sent_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="xdp_test_run_batch"):
-        root_of("live", SYMBOLS[1:])
+        root_of("live", [one for one in SYMBOLS if one[0] != SEND])
 
 
 @pytest.mark.parametrize(

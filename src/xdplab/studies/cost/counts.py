@@ -377,9 +377,7 @@ def cost_of(measurement: Measurement) -> Cost:
     if len(alike) < 2:
         raise UnsupportedError(_never_whole(measurement))
     few, many = sorted(alike)
-    for frames in (few, many):
-        _require_one_count(alike[frames])
-    fewer, more = _most_common(alike[few]), _most_common(alike[many])
+    fewer, more = (_most_common(_undisturbed(alike[frames])) for frames in (few, many))
     frames = many - few
     ends = [[_whole_count(tallies) for _, tallies in alike[count]] for count in (few, many)]
     middle = Fraction(_whole_count(more[1]) - _whole_count(fewer[1]), frames)
@@ -458,7 +456,9 @@ def _most_common(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> tuple[Wi
 _EXACT = {PROGRAM: "the program", CALLED: "what the program calls", APPLICATION: "the application"}
 
 
-def _require_one_count(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> None:
+def _undisturbed(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> list[tuple[Window, dict[str, Tally]]]:
+    """Return those in which all that is exact has its most common count. Raises UnsupportedError if there is none."""
+    left = [*windows]
     for scope, words in _EXACT.items():
         counts = [int(tallies[scope].instructions) for _, tallies in windows]
         if scope == APPLICATION and not _is_agreed(counts):
@@ -471,6 +471,11 @@ def _require_one_count(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> No
                 f"{words} takes another path each time: {shares_text(shares_of(took))}",
                 remedy="frames that take one path (--flows, --frames), or fill its maps",
             )
+        common = Counter(counts).most_common(1)[0][0]
+        left = [one for one in left if one[1][scope].instructions == common]
+    if not left:
+        raise UnsupportedError(f"each window is disturbed in one of these: {', '.join(_EXACT.values())}")
+    return left
 
 
 def _never_whole(measurement: Measurement) -> str:

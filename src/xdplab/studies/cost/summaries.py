@@ -52,7 +52,10 @@ def whole(table: pd.DataFrame) -> pd.DataFrame:
         row |= {head: _shown(by_part[name]) for name, head in _PARTS.items() if name in by_part}
         row |= {name: f"{by_part[WHOLE][name]:.1f}" for name in ("loads", "stores", "branches")}
         rows.append(row | {"its cache lines": _cache_lines(by_part[PROGRAM])})
-    return pd.DataFrame(rows).rename(columns=_HEADS)
+    names = dict.fromkeys([*_CASE, *_PARTS.values(), *(name for row in rows for name in row)])
+    return pd.DataFrame(rows, columns=[name for name in names if any(name in row for row in rows)]).rename(
+        columns=_HEADS
+    )
 
 
 def timed(table: pd.DataFrame) -> pd.DataFrame:

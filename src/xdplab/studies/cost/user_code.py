@@ -44,5 +44,6 @@ def _functions(file: bytes, code: Mapping[str, Any]) -> Iterator[tuple[int, str]
     for table in elf.iter_sections():
         if isinstance(table, SymbolTableSection):
             for symbol in table.iter_symbols():
-                if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_value"]:
+                # What follows _init, the first of all, are the calls of libraries, which have no names.
+                if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_value"] and symbol.name != "_init":
                     yield symbol["st_value"] + moved, symbol.name
