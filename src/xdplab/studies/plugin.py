@@ -29,7 +29,7 @@ class CodeBlock(NamedTuple):
 
 _ALIKE = re.compile(
     rb"(?:ran [^\n]*\n)+|(?:block [^\n]*\n)+|(?:path [^\n]*\n)+|(?:took [^\n]*\n)+|(?:touched [^\n]*\n)+|"
-    rb"window\n|look [^\n]*\n"
+    rb"window\n|look [^\n]*\n|shorter [^\n]*\n"
 )
 """Lines of one kind that follow each other."""
 
@@ -93,6 +93,10 @@ class Plugin:
                 _, start, ending, sizes, code = line.split()
                 addresses = tuple(_addresses(int(start, 16), sizes))
                 self.blocks.append(CodeBlock(addresses, ending, bytes.fromhex(code)))
+        elif kind == b"shorter":
+            block = self.blocks[number := int(lines.split()[1])]
+            size = block.addresses[-1] - block.addresses[0]
+            self.blocks[number] = CodeBlock(block.addresses[:-1], "on", block.code[:size])
         elif kind == b"path":
             for line in lines.decode().splitlines():
                 _, parent, address = line.split()

@@ -12,20 +12,28 @@ from unicorn import x86_const
 
 from xdplab.studies.cost.counts import Measurement
 
-_CONTEXT, _FRAME, _STACK, _END, _CODE, _STATE = 0x10000, 0x20000, 0x80000, 0x90000, 0x400000, 0x10000000
-_PAGE, _MOST = 1 << 12, 1_000_000
+_CONTEXT, _FRAME, _STACK, _END, _STATE, _CODE = 0x10000, 0x20000, 0x80000, 0x90000, 0x10000000, 0x100000000000
+_OF_CPU, _OF_CPU_BYTES, _VALUE = 0x1000000, 1 << 20, 0x4000000
+_PAGE, _MOST, _RETURN = 1 << 12, 1_000_000, b"\xc3"
 
 
 def interpreted(measurement: Measurement, frame: bytes) -> list[int]:
-    """Return the addresses of the instructions that a program without calls executes for a frame, in their order.
+    """Return the addresses of a program's instructions that are executed for a frame, in their order.
 
-    struct xdp_buff begins with data and data_end; a map is zeroes, at whatever address the code has.
+    struct xdp_buff begins with data and data_end; a map is zeroes, at whatever address the code has. What the program
+    calls finds a value, which is zeroes too; so does the offset of a CPU's own data lead to one.
     """
-    (function,) = [one for one in measurement.functions if one.role == "program"]
+    functions = [one for one in measurement.functions if one.role == "program"]
+    start = functions[0].start
+    code = bytearray(functions[-1].end - start)
+    for one in functions:
+        code[one.start - start : one.end - start] = one.code
     context = _FRAME.to_bytes(8, "little") + (_FRAME + len(frame)).to_bytes(8, "little")
-    registers = {x86_const.UC_X86_REG_RDI: _CONTEXT}
-    executed = _executed(function.code, {_FRAME: frame, _CONTEXT: context}, registers)
-    return [function.start + offset for offset in executed]
+    of_cpu = _VALUE.to_bytes(8, "little") * (_OF_CPU_BYTES // 8)
+    registers = {x86_const.UC_X86_REG_RDI: _CONTEXT, x86_const.UC_X86_REG_GS_BASE: _OF_CPU}
+    registers[x86_const.UC_X86_REG_RIP] = _CODE + measurement.entries["program"] - start
+    executed = _executed(bytes(code), {_FRAME: frame, _CONTEXT: context, _OF_CPU: of_cpu}, registers)
+    return [start + offset for offset in executed]
 
 
 def interpreted_workload(library: bytes, frame: bytes) -> int:
@@ -52,6 +60,8 @@ def _executed(code: bytes, memory: Mapping[int, bytes], registers: Mapping[int, 
     def missing(_: Any, access: int, address: int, size: int, value: int, data: Any) -> bool:
         give(address)
         give(address + size - 1)
+        if access == unicorn.UC_MEM_FETCH_UNMAPPED:
+            machine.mem_write(address & ~(_PAGE - 1), _RETURN * _PAGE)
         return True
 
     machine.hook_add(unicorn.UC_HOOK_MEM_UNMAPPED, missing)
@@ -60,14 +70,17 @@ def _executed(code: bytes, memory: Mapping[int, bytes], registers: Mapping[int, 
             give(page)
         machine.mem_write(address, content)
     machine.mem_write(_STACK, _END.to_bytes(8, "little"))
-    machine.reg_write(x86_const.UC_X86_REG_RSP, _STACK)
+    registers = {x86_const.UC_X86_REG_RSP: _STACK, x86_const.UC_X86_REG_RIP: _CODE, **registers}
     for register, value in registers.items():
         machine.reg_write(register, value)
     offsets: list[int] = []
 
     def executed(_: Any, address: int, *others: Any) -> None:
-        offsets.append(address - _CODE)
+        if _CODE <= address < _CODE + len(code):
+            offsets.append(address - _CODE)
+        else:
+            machine.reg_write(x86_const.UC_X86_REG_RAX, _VALUE)
 
-    machine.hook_add(unicorn.UC_HOOK_CODE, executed, begin=_CODE, end=_CODE + len(code) - 1)
-    machine.emu_start(_CODE, _END, count=_MOST)
+    machine.hook_add(unicorn.UC_HOOK_CODE, executed)
+    machine.emu_start(registers[x86_const.UC_X86_REG_RIP], _END, count=_MOST)
     return offsets

@@ -26,7 +26,7 @@ from xdplab.studies.cost.counts import (
 from xdplab.studies.cost.flame import Box, boxes
 from xdplab.studies.cost.stacks import folded, speedscope
 from xdplab.studies.cost.study import root_of
-from xdplab.studies.plugin import Plugin
+from xdplab.studies.plugin import CodeBlock, Plugin
 
 KERNEL = 0xFFFFFFFF81000000
 SEND, RECEIVE, HELPER, TICK, WORK = (KERNEL + 0x100 * number for number in range(5))
@@ -131,6 +131,13 @@ def test_a_line_has_its_own_instructions_and_those_of_what_it_calls() -> None:
         SourceLine("a.bpf.c", 7, "now = bpf_ktime_get_ns();"): (2, 5),
         SourceLine("a.bpf.c", 9, "return XDP_TX;"): (3, 0),
     }
+
+
+def test_an_instruction_that_runs_in_the_next_block_only_belongs_to_that() -> None:
+    text = b"counting\nblock ffd on 1,2 90e800\nshorter 0\nblock ffe call 5 e800000000\n"
+    first, second = Plugin(text).blocks
+    assert first == CodeBlock((0xFFD,), "on", b"\x90")
+    assert second.addresses == (0xFFE,)
 
 
 def test_code_without_a_known_line_is_told_by_instruction() -> None:

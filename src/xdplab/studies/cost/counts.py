@@ -111,7 +111,8 @@ def _keys(ran: Ran) -> Numbers:
 
 
 class Measurement:
-    """One trial: windows, the loaded programs, and the names of the kernel's functions."""
+    """One trial: windows, the loaded programs, and the names of the kernel's functions. ``entries``: where the program
+    of each role begins."""
 
     def __init__(
         self, plugin: Plugin, printed: Iterable[Mapping[str, Any]], symbols: Sequence[tuple[int, str]]
@@ -128,7 +129,7 @@ class Measurement:
         lines = sorted((line["address"], _line_of(line)) for program in programs for line in program["lines"])
         self._lines, self._line_starts = [line for _, line in lines], [address for address, _ in lines]
         self._symbols, self._symbol_starts = [name for _, name in symbols], [address for address, _ in symbols]
-        self._entries = {p["role"]: p["functions"][0]["address"] for p in programs}
+        self.entries = {p["role"]: p["functions"][0]["address"] for p in programs}
         self._names: dict[int, str] = {}
         self._stacks: dict[int, tuple[str, ...]] = {}
         self._origins: dict[tuple[int, int], Origin] = {}
@@ -233,7 +234,7 @@ class Measurement:
         """Return how often the program of each role ran in a window."""
         blocks = window.ran.blocks
         starts = self._starts[blocks[:, 1]]
-        return {role: int(blocks[starts == entry, 2].sum()) for role, entry in self._entries.items()}
+        return {role: int(blocks[starts == entry, 2].sum()) for role, entry in self.entries.items()}
 
     def came_back(self, window: Window) -> Fraction | None:
         """Return the share of a window's frames that the program sent back; None if there is no other end."""
@@ -243,7 +244,7 @@ class Measurement:
     @property
     def has_sender(self) -> bool:
         """Tell whether a program writes the frames at the link's other end."""
-        return "sender" in self._entries
+        return "sender" in self.entries
 
     @cached_property
     def _starts(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
