@@ -109,6 +109,23 @@ def test_an_error_of_ours_is_one_line_and_its_traceback_is_there_on_request(
         ("xl.lab('net", ["netns"]),
         ("run.figure('throughput', style='sli", ["slides"]),
         ("run.plot('forwarded_pp", ["forwarded_pps"]),
+        ("run.figure('throughput', width='ac", ["acm"]),
+        ("run.figure('throughput', hue='", ["accesses", "mode", "load"]),
+        ("run.figure('throughput', panel='load,mo", ["load,mode"]),
+        ("run.figure('throughput', where={'lo", ["load"]),
+        ("run.figure('throughput', where={'forwarded_pp", ["forwarded_pps"]),
+        ("run.figure('throughput', where={'mode': 'nat", ["native"]),
+        ("run.figure('throughput', where={'mode': ['native', 'gen", ["generic"]),
+        ("run.plot('forwarded_pps', where={'load': 'max', 'mo", ["mode"]),
+        ("xl.compare(run, run, metric='forwarded_pp", ["forwarded_pps"]),
+        ("xl.open('results/sam", ["results/sample"]),
+        ("xl.study('ver", ["verifier"]),
+        ("xl.study('verifier', kernels='5.1", ["5.10"]),
+        ("xl.race('arr", ["array"]),
+        ("xl.cost('array:10', kernel=['6.1', '5.1", ["5.10"]),
+        ("xl.cost('array:10', mode='test", ["test_run"]),
+        ("xl.race('array', 'chase', other_lab='net", ["netns"]),
+        ("lab.search('array', profile='csi", ["csit"]),
         ("open('sli", []),
         ("run.notes", []),
     ],
@@ -249,6 +266,8 @@ def test_plots_are_seaborns_and_never_join_points(sample: Any) -> None:
     assert drawn == pytest.approx(sorted(float(mean) for mean in means))
     words = sample.plot("testrun_raw_ns", "mode", hue="accesses", where={"load": "max"})
     assert isinstance(words, FacetGrid)
+    crossed = sample.plot("forwarded_pps", panel="load,mode", errorbar=None)
+    assert (set(crossed.row_names), set(crossed.col_names)) == ({"max", "20kpps"}, set(sample.trials["mode"]))
     with pytest.raises(FigureError, match=r"would join .* differ in mode, load"):
         sample.plot("forwarded_pps", "accesses")
     with pytest.raises(FigureError, match=r"no column .forwarded.*forwarded_pps"):

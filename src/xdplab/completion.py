@@ -112,32 +112,72 @@ def candidates(words: Sequence[str], table: Table) -> list[str]:
     return _offered(places[len(given)], begun, offers) if len(given) < len(places) else []
 
 
-_IN_QUOTES = re.compile(r"""([\w.]+)\((?:[^()]|\([^()]*\))*?(?:(\w+)\s*=\s*)?(?:\[[^\]]*)?["']([^"']*)$""")
-"""A call, its keyword if the string is behind one, and the string as far as it is typed; also within a list."""
+_IN_QUOTES = re.compile(
+    r"""([\w.]+)\((?:[^()]|\([^()]*\))*?(?:(\w+)\s*=\s*)?(\{(?:[^{}]*?,)??\s*(?:["'](\w+)["']\s*:\s*)?)?"""
+    r"""(?:\[[^\]]*)?["']([^"']*)$"""
+)
+"""A call, its keyword, a dictionary with the key, if the string is behind them, and the string as far as it is typed;
+also within a list."""
 _FIRST = {"lab": "lab", "open": "run", "program": "program", "plan": "", "figure": "figure", "plot": "column"}
+_FIRST |= {"study": "study", "race": "program", "cost": "program"}
 """What the first argument of a notebook's verb is."""
+_COMMANDS = dict.fromkeys(("figure", "plot", "over_time", "latency_cdf"), "figures")
+"""The command with a verb's options, where it has another name."""
+_COLUMNS = ("x", "y", "value", "metric")
 
 
-def within_quotes(line: str, objects: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Return the begun string at the end of a notebook's line, and what can stand there; ``objects`` are its names."""
+def within_quotes(line: str, objects: Mapping[str, Any], results: str = "results") -> tuple[str, list[str]]:
+    """Return the begun string at the end of a notebook's line, and what can stand there; ``objects`` are its names, and
+    ``results`` is the folder of its runs."""
     call = _IN_QUOTES.search(line)
     if call is None:
         return "", []
-    (before, _, verb), keyword, begun = call[1].rpartition("."), call[2], call[3]
-    words, owner = table(), objects.get(before)
-    if keyword == "style":
-        what: str | list[str] = words["command"]["verbs"]["figures"]["options"]["--style"][0]
-    elif keyword in ("hue", "panel"):
+    (before, _, verb), (keyword, entry, key, begun) = call[1].rpartition("."), call.groups()[1:]
+    first = re.match(r"""["']?(\w*)""", line[call.end(1) + 1 :])
+    run = next((one for one in (objects.get(before), objects.get(first[1] if first else "")) if _is_run(one)), None)
+    words = table()
+    offers = _offers(words, [], results) | ({} if run is None else _of_run(run))
+    if key:
+        what: str | list[str] = [] if run is None or key not in run.trials else _levels(run.trials[key])
+    elif entry:
         what = "factor"
-    elif keyword in ("x", "y", "value"):
-        what = "column"
+    elif keyword is None:
+        what = _FIRST.get(verb, "")
     else:
-        what = _FIRST.get(verb, "") if keyword is None else words["factors"].get(keyword, [])
-    if what == "column":
-        what = [str(name) for name in getattr(owner, "trials", ())]
-    if what == "figure":
-        what = list(getattr(owner, "figures", words["figures"]["traffic"]))
-    return begun, _offered(what, begun, _offers(words, []))
+        what = "column" if keyword in _COLUMNS else _behind(words, verb, first[1] if first else "", keyword)
+    return begun, _offered(what, begun, offers) or (_offered("column", begun, offers) if entry and not key else [])
+
+
+def _is_run(thing: Any) -> bool:
+    return hasattr(type(thing), "trials")
+
+
+def _of_run(run: Any) -> dict[str, Offer]:
+    """Return what words of figures can be of a run in a notebook's hand."""
+    return {
+        "column": lambda _: map(str, run.trials),
+        "factor": lambda _: iter(run.factors),
+        "factors": _each(lambda _: iter(run.factors)),
+        "figure": lambda _: iter(run.figures),
+    }
+
+
+def _levels(column: Any) -> list[str]:
+    return [str(value) for value in column.dropna().unique()]
+
+
+def _behind(words: Table, verb: str, first: str, keyword: str) -> str | list[str]:
+    """Return what stands behind a keyword of a verb: as behind the command's option, or a factor's values."""
+    command = words["command"]
+    one = command["verbs"].get(_COMMANDS.get(verb, verb), {"options": {}})
+    one = one.get("verbs", {}).get(first, one)  # a study
+    options = command["options"] | one["options"]
+    for name in (keyword, keyword.removesuffix("s"), keyword.rpartition("_")[2]):
+        if wanted := options.get(f"--{name.replace('_', '-')}"):
+            what: str | list[str] = wanted[0]
+            return what
+    values: list[str] = words["factors"].get(keyword, [])
+    return values
 
 
 def _offered(what: str | list[str], begun: str, offers: dict[str, Offer]) -> list[str]:
@@ -146,7 +186,7 @@ def _offered(what: str | list[str], begun: str, offers: dict[str, Offer]) -> lis
     return list(dict.fromkeys(word for word in words if word.startswith(begun)))
 
 
-def _offers(table: Table, given: Sequence[str]) -> dict[str, Offer]:
+def _offers(table: Table, given: Sequence[str], results: str = "results") -> dict[str, Offer]:
     """Return what each kind of word can be; ``given`` are the arguments before it."""
     factors: dict[str, list[str]] = table["factors"]
 
@@ -158,7 +198,8 @@ def _offers(table: Table, given: Sequence[str]) -> dict[str, Offer]:
         yield from (f"{before}{comma}{word}" for word in _assigned(by_factor, name if equals else None))
 
     return {
-        "run": _runs,
+        "run": lambda begun: _runs(begun, results),
+        "study": lambda _: iter(table["studies"]),
         "plan": lambda begun: (word for part in (table["plans"], _files(begun, ".yaml", ".yml")) for word in part),
         "program": lambda begun: (
             word for part in (table["workloads"], _files(begun, ".c", ".o", ".yaml")) for word in part
@@ -192,8 +233,8 @@ def _assigned(factors: dict[str, list[str]], name: str | None) -> Iterator[str]:
     return (f"{name}={value}" for value in factors.get(name, ()))
 
 
-def _runs(begun: str) -> Iterator[str]:
-    runs = sorted((os.path.dirname(path) for path in glob.glob("results/*/journal.jsonl")), reverse=True)
+def _runs(begun: str, results: str) -> Iterator[str]:
+    runs = sorted(map(os.path.dirname, glob.glob(f"{glob.escape(results)}/*/journal.jsonl")), reverse=True)
     if runs:
         yield "latest"
     folder = glob.escape(os.path.dirname(begun))

@@ -28,6 +28,12 @@ def quick() -> pd.DataFrame:
     return synthetic.quick()
 
 
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_run_without_a_trial_has_no_figure_for_that_reason(name: str) -> None:
+    with pytest.raises(NotApplicableError, match="no trial was measured"):
+        view(name, quick().head(0))
+
+
 @cache
 def loads() -> pd.DataFrame:
     paced = [("20kpps", 2e4), ("100kpps", 1e5), ("max", None)]

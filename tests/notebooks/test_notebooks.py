@@ -95,6 +95,8 @@ def test_counts_and_times_of_two_programs_stand_beside_each_other(tmp_path: Path
         NotebookClient(notebook, timeout=240, kernel_name="python3", resources=place).execute()
     finally:
         labs.down("netns")
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert any("image/png" in output.get("data", {}) for output in shown), "a packet's call stacks"
     times = notebook.cells[-2]["outputs"][-1]["data"]["text/plain"]
     assert "count_array.bpf.c" in times
     assert "count_hash.bpf.c" in times

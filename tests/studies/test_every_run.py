@@ -168,6 +168,21 @@ def test_the_notebook_opens_each(run: Run[Any]) -> None:
         held.figure("no such figure")
 
 
+def test_a_notebooks_figure_has_the_caption_that_the_command_line_writes(run: Run[Any], tmp_path: Path) -> None:
+    name = run.figure_names[0]
+    (drawn,) = run.draw_figures([name], out=tmp_path / "drawn", formats=("svg",))
+    shown: Any = xl.open(run.directory.path).figure(name)
+    written = {file.suffix: file.read_text() for file in drawn.files[0].parent.glob("*.t*x*")}
+    assert written == {".txt": f"{shown.caption}\n", ".tex": f"{shown.tex}\n"}
+    assert shown.caption
+
+
+@pytest.mark.parametrize("value", ["compiler", "mode"])
+def test_what_only_figures_of_traffic_show_is_said_before_its_value_is_read(tmp_path: Path, value: str) -> None:
+    with pytest.raises(FigureError, match="hue is chosen of figures of XDP traffic"):
+        searched(tmp_path).draw_figures(hue=value)
+
+
 def test_two_kinds_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     with pytest.raises(ResultsError, match="is a run of kind search"):

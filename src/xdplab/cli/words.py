@@ -21,7 +21,7 @@ from xdplab.plan.factors import FACTORS
 from xdplab.programs.spec import WORKLOADS
 from xdplab.resources import shipped
 from xdplab.run.disk import write_whole
-from xdplab.studies.kinds import MODULES
+from xdplab.studies.kinds import MODULES, STUDIES
 
 KINDS = {
     "PLAN": "plan", "A": "program", "B": "program", "WORKLOAD|FILE": "program", "PROGRAM…": "program",
@@ -43,6 +43,7 @@ def table() -> dict[str, Any]:
         "figures": {name: _figures(name) for name in MODULES} | {"traffic": list(CATALOGUE)},
         "plans": sorted(path.stem for path in shipped("plans").glob("*.yaml")),
         "workloads": list(WORKLOADS),
+        "studies": list(STUDIES),
         "labs": ["netns", "uml"],
         "venues": list(VENUES),
         "formats": list(FORMATS),

@@ -107,7 +107,7 @@ def _programs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, st
     only(
         trials,
         trials["accesses"].isna() & trials["program_name"].notna(),
-        "no program of the user's own was measured: a plan's `program` names one",
+        "no trial of a user's own program was measured: a plan's `program` names one",
     )
     rows = _at_max(trials)
     rows = rows.assign(program=views.program_labels(rows))
@@ -276,6 +276,8 @@ def prepared(name: str, trials: pd.DataFrame, choice: FigureChoice) -> tuple[Fig
     if value is not None and value not in others:
         values_text = f"it shows {', '.join(others)}" if others else "it has its own values"
         raise FigureError(f"{name} does not show {value}: {values_text}", remedy="run.plot draws any column")
+    if trials.empty:
+        raise NotApplicableError("no trial was measured")
     rows, column = entry.select(settled(trials), value)
     shown = views.believable(rows, column)
     layout = arrange(shown, entry.x, choice, entry.hues, entry.panels)

@@ -37,6 +37,7 @@ from xdplab.figures.paper import (
     wrap,
 )
 from xdplab.figures.pointer import Group, OnSheet
+from xdplab.figures.save import tex_caption
 from xdplab.figures.styles import DEFAULT_STYLE, Style, applied, style_named
 
 MOST_COLUMNS = 3
@@ -45,8 +46,16 @@ MOST_COLUMNS = 3
 class Sheet(Figure):
     """A figure without pyplot. A notebook displays it as a cell's last value, and it keeps the view that it shows."""
 
+    caption: str = ""
+    """The whole caption, one paragraph a line; on the figure there may be less of it."""
+
     shown: OnSheet | None = None
     style: Style | None = None
+
+    @property
+    def tex(self) -> str:
+        """The caption for LaTeX, ``\\caption{…}``."""
+        return tex_caption(self.caption)
 
     def savefig(self, *arguments: Any, **options: Any) -> None:
         """Write the figure as its style does, for which a journal takes the fonts of a PDF."""
@@ -114,6 +123,7 @@ def _drawn(view: View, style: Style) -> NDArray[Any]:
                 ax.set_title("\n".join(wrap(panel, _panel_width(axes.shape[1], style), style.font_pt)))
         sheet = axes.flat[0].figure
         sheet.shown, sheet.style = OnSheet(look, tuple(drawn), tuple(hues)), style
+        sheet.caption = "\n".join(view.caption)
         label_axes(sheet, axes, look.axes.x_label, look.axes.y_label, style)
         place_legend(sheet, kinds.legend_entries(marks, look, hues, cut=cut), look.words.hue_title, style)
         place_caption(sheet, view.short_caption if style.captioned else (), style)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,13 +14,14 @@ from xdplab.analysis.series import settled
 from xdplab.analysis.summary import varying
 from xdplab.errors import FigureError
 from xdplab.figures.catalogue import chosen
-from xdplab.figures.factors import ALIASES
+from xdplab.figures.factors import ALIASES, panel_names
 from xdplab.text import unit_of
 
 _NAMES = ("hue", "col", "row", "style", "size", "units")
+Panel = str | Sequence[str] | None
 
 
-def plot(trials: pd.DataFrame, y: str, x: str, hue: str | None, panel: str | None, **options: Any) -> FacetGrid:
+def plot(trials: pd.DataFrame, y: str, x: str, hue: str | None, panel: Panel, **options: Any) -> FacetGrid:
     """Draw a column of the valid trials against another one.
 
     Numbers on the x axis make lines (`seaborn.relplot`), words make points with intervals (`seaborn.catplot`);
@@ -30,7 +31,7 @@ def plot(trials: pd.DataFrame, y: str, x: str, hue: str | None, panel: str | Non
     last = settled(chosen(trials, options.pop("where", {})))
     if "verdict" in last:
         last = last[last["verdict"].eq("valid").fillna(False)]
-    names = {"y": y, "x": x, "hue": hue, "col": panel, **{n: options.pop(n) for n in _NAMES if n in options}}
+    names = {"y": y, "x": x, "hue": hue, **_facets(panel), **{n: options.pop(n) for n in _NAMES if n in options}}
     columns = {place: column_of(last, name) for place, name in names.items() if name}
     shown = _plain(last.dropna(subset=[columns["y"], columns["x"]]))
     if shown.empty:
@@ -39,6 +40,12 @@ def plot(trials: pd.DataFrame, y: str, x: str, hue: str | None, panel: str | Non
     numeric = pd.api.types.is_numeric_dtype(shown[columns["x"]]) and shown[columns["x"]].nunique() > 1
     grid_of = _lines if numeric else _categories
     return grid_of(shown, columns, options)
+
+
+def _facets(panel: Panel) -> dict[str, str]:
+    """Return the factor of the columns of panels, or those of their rows and columns."""
+    names = panel_names(panel or "")
+    return dict(zip(("row", "col")[2 - len(names) :], names, strict=True))
 
 
 def _lines(shown: pd.DataFrame, columns: dict[str, str], options: dict[str, Any]) -> FacetGrid:
@@ -125,7 +132,7 @@ def _require_points(shown: pd.DataFrame, columns: dict[str, str]) -> None:
 
 
 def over_time(
-    samples: pd.DataFrame, trials: pd.DataFrame, y: str, hue: str | None, panel: str | None, **options: Any
+    samples: pd.DataFrame, trials: pd.DataFrame, y: str, hue: str | None, panel: Panel, **options: Any
 ) -> FacetGrid:
     """Draw a rate over the seconds of the measured burst, one line per trial. ``samples`` and ``trials`` are a run's.
 
@@ -140,11 +147,11 @@ def over_time(
     spans = burst.groupby("trial_id")["t_s"].diff().fillna(burst["t_s"])
     rates = pd.DataFrame({"trial_id": burst["trial_id"], "t_s": burst["t_s"], y: burst[frames] / spans})
     whole = rates[rates["trial_id"].duplicated(keep="last")]
-    return _by_trial(whole, trials, {"x": "t_s", "y": y, "hue": hue, "col": panel}, options)
+    return _by_trial(whole, trials, {"x": "t_s", "y": y, "hue": hue, **_facets(panel)}, options)
 
 
 def latency_cdf(
-    buckets: pd.DataFrame, trials: pd.DataFrame, hue: str | None, panel: str | None, **options: Any
+    buckets: pd.DataFrame, trials: pd.DataFrame, hue: str | None, panel: Panel, **options: Any
 ) -> FacetGrid:
     """Draw the share of frames that came back within a time, one line per trial.
 
@@ -158,7 +165,7 @@ def latency_cdf(
     shares = buckets.assign(
         latency_us=buckets["latency_ns"] / 1e3, share=counts.cumsum() / counts.transform("sum")
     ).drop(columns=["latency_ns", "count"])
-    names = {"x": "latency_us", "y": "share", "hue": hue, "col": panel}
+    names = {"x": "latency_us", "y": "share", "hue": hue, **_facets(panel)}
     return _by_trial(shares, trials, names, options).set(xscale="log")
 
 

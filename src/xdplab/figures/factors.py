@@ -85,8 +85,6 @@ class FigureChoice:
 
     def __post_init__(self) -> None:
         panels, hues = self.panels or (), self.hues or ()
-        if len(panels) > 2:
-            raise FigureError(f"panel takes two factors, rows and columns: {', '.join(panels)} are {len(panels)}")
         if twice := [name for name in hues if name in panels]:
             raise FigureError(f"{twice[0]} cannot be hue and panel of one figure", remedy="choose another for one")
 
@@ -98,10 +96,15 @@ class FigureChoice:
     @property
     def panels(self) -> tuple[str, ...] | None:
         """The columns of rows and columns of panels."""
-        if self.panel is None:
-            return None
-        names = self.panel.split(",") if isinstance(self.panel, str) else self.panel
-        return tuple(factor_name(name.strip(), "panel") for name in names if name)
+        return None if self.panel is None else tuple(factor_name(name, "panel") for name in panel_names(self.panel))
+
+
+def panel_names(panel: str | Sequence[str]) -> list[str]:
+    """Return the factors that make panels: none, one, or two for rows and columns. Raises FigureError for more."""
+    names = [name.strip() for name in (panel.split(",") if isinstance(panel, str) else panel) if name.strip()]
+    if len(names) > 2:
+        raise FigureError(f"panel takes two factors, rows and columns: {', '.join(names)} are {len(names)}")
+    return names
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def save(view: View, name: str, output: FigureFiles, source: Mapping[str, str] |
     files["csv"] = view.marks.assign(file=name).to_csv(index=False, lineterminator="\n").encode()
     if view.caption:
         files["txt"] = visible("".join(f"{part}\n" for part in view.caption)).encode()
-        files["tex"] = f"\\caption{{{latex(' '.join(view.caption))}}}\n".encode()
+        files["tex"] = f"{tex_caption(' '.join(view.caption))}\n".encode()
     return tuple(write_whole(output.folder / f"{name}.{suffix}", data) for suffix, data in files.items())
 
 
@@ -106,6 +106,11 @@ _OF_LATEX = str.maketrans(
     | {char: f"$\\{name}$" for char, name in {"≥": "ge", "≤": "le", "µ": "mu", "Δ": "Delta"}.items()}
     | {"−": "$-$", "²": "$^2$", "³": "$^3$", "`": "\\textasciigrave{}"}
 )
+
+
+def tex_caption(text: str) -> str:
+    """Return a caption for LaTeX, in one line."""
+    return f"\\caption{{{latex(text.replace(chr(10), ' '))}}}"
 
 
 def latex(text: str) -> str:

@@ -475,7 +475,7 @@ def _match(context: Any) -> dict[str, Any]:
     """Offer IPython what can stand within the quotes at the cursor, instead of files."""
     shell: Any = sys.modules["IPython"].get_ipython()
     line = context.line_with_cursor[: context.cursor_position]
-    begun, words = completion.within_quotes(line, {} if shell is None else shell.user_ns)
+    begun, words = completion.within_quotes(line, {} if shell is None else shell.user_ns, str(results()))
     completions = [_Match(word) for word in words]
     return {"completions": completions, "matched_fragment": begun, "suppress": bool(completions)}
 

@@ -156,8 +156,15 @@ class RunInHand:
         """The names that `figure` takes for this run."""
         return self.on_disk.figure_names
 
+    @property
+    def factors(self) -> list[str]:
+        """The factors in which its trials differ, as `figure` and `plot` take them for hue and panel."""
+        return [] if self.on_disk.kind.planning else varying(self.on_disk.rows())
+
     def figure(self, name: str | None = None, **options: Any) -> Figure:
         """Draw one figure, the first of its kind of run by default; return the matplotlib Figure.
+
+        Its ``caption`` is the whole one, and ``tex`` that for LaTeX; a figure on ``ax`` has none.
 
         Options, by the names of `xdplab figures`: ``style`` (notebook, paper-1col, paper-2col, slides), ``width`` (acm,
         ieee, usenix, a4, slide, "84mm", or inches) and ``height``, ``caption`` (False: not on the picture), ``ax``
@@ -169,24 +176,24 @@ class RunInHand:
         return sheet_of(self.on_disk.figure(name, **(usual | options)))
 
     def plot(
-        self, y: str, x: str = "accesses", hue: str | None = None, panel: str | None = None, **options: Any
+        self, y: str, x: str = "accesses", hue: str | None = None, panel: explore.Panel = None, **options: Any
     ) -> Any:
         """Draw any column of the valid trials against any other, and return seaborn's FacetGrid.
 
-        Numbers as ``x`` make lines (`seaborn.relplot`), text makes points (`seaborn.catplot`); ``panel`` is their
-        ``col``, and other options are theirs (``kind``, ``errorbar``, ``height``, ``row``, …). ``where`` chooses
+        Numbers as ``x`` make lines (`seaborn.relplot`), text makes points (`seaborn.catplot`); ``panel`` is that
+        of `figure`, and other options are theirs (``kind``, ``errorbar``, ``height``, ``row``, …). ``where`` chooses
         trials: {column: value or values}. A repetition is one value; the interval is seaborn's, over repetitions.
         Raises FigureError if one mark would average over several points.
         """
         return explore.plot(self.on_disk.rows(), y, x, hue, panel, **options)
 
     def over_time(
-        self, y: str = "rx_pps", hue: str | None = None, panel: str | None = None, **options: Any
+        self, y: str = "rx_pps", hue: str | None = None, panel: explore.Panel = None, **options: Any
     ) -> FacetGrid:
         """Draw the TG's rate (``rx_pps`` or ``tx_pps``) over the measured seconds, one line per trial; a FacetGrid."""
         return explore.over_time(self.samples, self.on_disk.rows(), y, hue, panel, **options)
 
-    def latency_cdf(self, hue: str | None = None, panel: str | None = None, **options: Any) -> FacetGrid:
+    def latency_cdf(self, hue: str | None = None, panel: explore.Panel = None, **options: Any) -> FacetGrid:
         """Draw the share of frames that came back within a time, one line per trial; a FacetGrid.
 
         ``where={"load": "20kpps"}`` chooses a paced load: at maximum load a round trip is queueing.

@@ -12,9 +12,8 @@ import pandas as pd
 
 from xdplab.errors import FigureError, PlanError
 from xdplab.figures.album import Drawn
-from xdplab.figures.factors import FigureChoice
 from xdplab.figures.marks import View
-from xdplab.figures.options import FigureFiles, filed, taken
+from xdplab.figures.options import OF_WHAT, FigureFiles, filed, taken
 from xdplab.figures.save import save
 from xdplab.figures.several import mapped
 from xdplab.figures.styles import FORMATS
@@ -50,8 +49,8 @@ class Views:
     def draw(self, run: Run[Any], names: Sequence[str], **options: Any) -> list[Drawn]:
         for name in names:
             self._require(name)
-        choice, output = filed(options, run.directory.figures)
-        _require_none(choice, run)
+        _require_none(options, run)
+        _, output = filed(options, run.directory.figures)
         if self.with_tables:
             write_tables(run.tables(), run.directory.outputs / "tables")
         wanted = names or (self.views if self.possible is None else self.possible(run.plan))
@@ -63,9 +62,10 @@ class Views:
         """Draw one figure; ``options``: style, width, height, caption, ax."""
         chosen = name or next(iter(self.views), "")
         self._require(chosen)
-        choice, style = taken(options)
-        _require_none(choice, run)
-        return drawer.draw(self.views[chosen](run.rows()), style, ax=ax)
+        _require_none(options, run)
+        _, style = taken(options)
+        view = _with_surroundings(self.views[chosen](run.rows()), environment.summary(run.directory))
+        return drawer.draw(view, style, ax=ax)
 
     def explain(self, run: Run[Any], figure: str, mark: str, data: Sequence[Path]) -> list[str]:
         raise PlanError(f"--explain is for XDP traffic: {run.directory.path} is of kind {run.kind.name}")
@@ -75,9 +75,9 @@ class Views:
             raise FigureError(f"no figure {name!r}", remedy=f"figures are {', '.join(self.views)}")
 
 
-def _require_none(choice: FigureChoice, run: Run[Any]) -> None:
+def _require_none(options: Mapping[str, Any], run: Run[Any]) -> None:
     """Raise FigureError where a figure of a table would have to show something else than it does."""
-    if given := [name for name, value in vars(choice).items() if value is not None]:
+    if given := [name for name in OF_WHAT if options.get(name) is not None]:
         raise FigureError(
             f"{given[0]} is chosen of figures of XDP traffic: {run.directory.path} is of kind {run.kind.name}",
             remedy="width, height, style and caption are chosen of any figure",
@@ -133,16 +133,12 @@ def draw_views(
 ) -> list[Drawn]:
     """Draw every figure the table holds something for, its marks as CSV and Markdown; for the rest, the reason.
 
-    ``around``, what the run was measured with, is the last line of each caption; it is not on the figure, where it
-    would take half of the height.
+    ``around``: what the run was measured with.
     """
 
     def draw(name: str) -> list[Drawn]:
         try:
-            view = views[name](table)
-            if around:
-                short = view.look.words.short_caption or view.caption
-                view = view.captioned((*view.caption, f"Measured with {around}."), short)
+            view = _with_surroundings(views[name](table), around)
             files = save(view, name, output, {"run": run})
         except FigureError as error:
             return [Drawn.refused(name, name, error)]
@@ -154,3 +150,12 @@ def draw_views(
         return [Drawn(name, name, (*files, write_whole(output.folder / f"{name}.md", text.encode())))]
 
     return [one for drawn in mapped(draw, [*views], None if output.folder else 1) for one in drawn]
+
+
+def _with_surroundings(view: View, around: str | None) -> View:
+    """Say what the run was measured with in the caption's last line; not on the figure, of whose height it would take
+    half."""
+    if not around:
+        return view
+    short = view.look.words.short_caption or view.caption
+    return view.captioned((*view.caption, f"Measured with {around}."), short)

@@ -23,7 +23,7 @@ from xdplab.studies.cost.counts import (
     SourceLine,
     cost_of,
 )
-from xdplab.studies.cost.flame import Box, boxes
+from xdplab.studies.cost.flame import Box, boxes, flame
 from xdplab.studies.cost.stacks import folded, speedscope
 from xdplab.studies.cost.study import root_of
 from xdplab.studies.plugin import CodeBlock, Plugin
@@ -289,3 +289,4 @@ def test_each_piece_of_code_has_its_own_loads_and_stores() -> None:
 def test_a_picture_of_stacks_begins_at_the_first_function_that_does_not_hold_them_all() -> None:
     stacks = {("a", "b", "c"): Fraction(3), ("a", "b", "d", "e"): Fraction(1), ("a", "b"): Fraction(1)}
     assert boxes(stacks) == [Box("b", 0, 0, 5), Box("c", 1, 0, 3), Box("d", 1, 3, 1), Box("e", 2, 3, 1)]
+    assert flame("a packet", stacks)._repr_png_().startswith(b"\x89PNG"), "a notebook shows it"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from matplotlib.figure import Figure
+from xdplab.figures.draw import Sheet
 
 COLOURS = {"bpf": "#d55e00", "sender": "#999999", "": "#a6cee3"}
 """Of a user's program, of the sender's programs, of the kernel."""
@@ -47,12 +47,12 @@ def _boxes(stacks: Mapping[tuple[str, ...], float], depth: int, start: float) ->
         start += width
 
 
-def flame(title: str, stacks: Mapping[tuple[str, ...], Fraction], width: float = 10.0) -> Figure:
+def flame(title: str, stacks: Mapping[tuple[str, ...], Fraction], width: float = 10.0) -> Sheet:
     """Draw the stacks; ``width`` in inches."""
     drawn = boxes(stacks)
     depth = max(box.depth for box in drawn) + 1
     total = max(box.start + box.width for box in drawn)
-    figure = Figure(figsize=(width, 0.6 + 0.24 * depth), layout="constrained")
+    figure = Sheet(figsize=(width, 0.6 + 0.24 * depth), layout="constrained")
     axes: Any = figure.subplots()
     for box in drawn:
         role = box.name.partition(":")[0] if ":" in box.name else ""
