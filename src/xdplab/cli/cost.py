@@ -93,7 +93,7 @@ def cost(
     else:
         show_results(run)
         _show_tables(run)
-        _show_differences(compared)
+        _show_differences(compared, str(baseline.against))
     if code:
         return ProgramError.exit_code if code == DIFFERS else code
     if baseline.write is not None:
@@ -101,7 +101,10 @@ def cost(
         tell(f"written: {baseline.write}", err=choices.as_json)
     if baseline.stacks is not None:
         tell(f"written: {', '.join(map(str, stacks.write_stacks(run.plan, baseline.stacks)))}", err=choices.as_json)
-    return 0 if compared is None else EXIT_CODES[compared.verdict]
+    if compared is None:
+        return 0
+    tell(compared.text(str(baseline.against)), err=choices.as_json)
+    return EXIT_CODES[compared.verdict]
 
 
 def counted_difference(
@@ -154,9 +157,12 @@ def _show_tables(run: Run[Any]) -> None:
         tell(f"source lines of each: `xdplab show {run.directory.path} --table {of_lines[0]}`{last}")
 
 
-def _show_differences(compared: gate.Gate | None) -> None:
-    for one in [] if compared is None else compared.differences:
-        tell(f"\n{one.new.title} against {one.old.name}:")
+def _show_differences(compared: gate.Gate | None, baseline: str) -> None:
+    """Print what differs from a baseline, but nothing of what does not compare: its numbers would be of other things."""
+    differences = [] if compared is None else compared.differences
+    for one in (one for one in differences if not one.made_otherwise):
+        before = "" if one.old.name == one.new.name else f"{one.old.name} of "
+        tell(f"\n{one.new.title} against {before}{baseline}:")
         if one.inexact:
             tell(f"not judged, because it holds to a range only: {', '.join(one.inexact)}")
         for frame in (one.totals, one.lines, one.functions):

@@ -57,7 +57,7 @@ def test_what_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:
 )
 def test_growth_beyond_the_tolerance_fails(old: Case, new: Case, tolerance: int, fails: bool) -> None:
     (difference,) = compared([old], [new])
-    assert difference.grows(Fraction(tolerance)) is fails
+    assert (difference.growth > Fraction(tolerance)) is fails
 
 
 def test_the_lines_that_changed_are_named_by_their_text() -> None:
@@ -119,6 +119,22 @@ def test_a_program_that_drops_what_it_sent_back_is_told() -> None:
     broken = replace(CASE, made_with={**CASE.made_with, "came_back": "0% of the frames"})
     (difference,) = compared([CASE], [broken])
     assert difference.made_otherwise == ["came_back: was 100% of the frames, is 0% of the frames"]
+    assert "--map" in Gate([difference], Fraction(0)).text("lb.cost.json")
+
+
+@pytest.mark.parametrize(
+    ("new", "tolerance", "words"),
+    [
+        (CASE, 0, ("no more than lb.cost.json",)),
+        (GROWN, 0, ("more than lb.cost.json", GROWN.title, "+7.000")),
+        (GROWN, 7, ("no more than lb.cost.json", "within 7")),
+    ],
+)
+def test_the_verdict_in_words_names_the_baseline_and_the_growth(
+    new: Case, tolerance: int, words: tuple[str, ...]
+) -> None:
+    text = Gate(compared([CASE], [new]), Fraction(tolerance)).text("lb.cost.json")
+    assert all(word in text for word in words), text
 
 
 def test_the_only_program_of_a_baseline_is_compared_under_any_name() -> None:
@@ -130,7 +146,7 @@ def test_a_total_that_holds_to_a_range_only_is_not_judged() -> None:
     ranged = replace(CASE, totals={"program": Fraction(140), "called": Fraction(0)})
     for old, new in ((ranged, CASE), (CASE, ranged)):
         (difference,) = compared([old], [new])
-        assert not difference.grows(Fraction(0))
+        assert difference.growth <= 0
         assert difference.inexact == ["whole", "path"]
         assert list(difference.totals["instructions"]) == ["program", "called"]
         assert difference.functions.empty

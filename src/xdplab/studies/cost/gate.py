@@ -44,7 +44,8 @@ class Case:
 
     @property
     def title(self) -> str:
-        return f"{self.name} ({', '.join(self.traffic)})"
+        kernel, mode, frame_bytes, flows = self.traffic
+        return f"{self.name} ({kernel}, {mode}, {frame_bytes} B, {flows} {'flow' if flows == '1' else 'flows'})"
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,10 @@ class CostDifference:
         """Tell whether a total that both have exactly is another one."""
         return any(old != new for _, old, new in self._total_rows())
 
-    def grows(self, tolerance: Fraction) -> bool:
-        """Tell whether a total that both have exactly grows by more than ``tolerance`` instructions."""
-        both = self.old.totals.keys() & self.new.totals.keys()
-        return any(self.new.totals[name] - self.old.totals[name] > tolerance for name in both)
+    @property
+    def growth(self) -> Fraction:
+        """The instructions by which the total that grows most does; less than 0 if all shrink."""
+        return max((new - old for _, old, new in self._total_rows()), default=Fraction())
 
     @property
     def parts(self) -> list[str]:
@@ -152,7 +153,18 @@ class Gate:
         """``no more``, ``more`` or ``not comparable``."""
         if self.made_otherwise:
             return "not comparable"
-        return "more" if any(one.grows(self.tolerance) for one in self.differences) else "no more"
+        return "more" if any(one.growth > self.tolerance for one in self.differences) else "no more"
+
+    def text(self, baseline: str) -> str:
+        """Say the verdict on ``baseline`` in a sentence, and what may be the cause where nothing compares."""
+        if self.made_otherwise:
+            lost = any("came_back" in line for line in self.made_otherwise)
+            hint = "; does a map lack its entries (`--map`)?" if lost else ""
+            return f"not comparable with {baseline}: {'; '.join(self.made_otherwise)}{hint}"
+        most = max(self.differences, key=lambda one: one.growth)
+        if self.verdict == "more":
+            return f"more than {baseline}: {most.new.title} costs {float(most.growth):+.3f} instructions per packet"
+        return f"no more than {baseline}" + (f", within {float(self.tolerance):g}" if most.growth > 0 else "")
 
     def to_json(self) -> dict[str, Any]:
         differences = [one.to_json() for one in self.differences]
