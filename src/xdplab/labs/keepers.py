@@ -165,7 +165,7 @@ class KeeperLab:
             if other := holding.ask("lock", who=who or f"process {os.getpid()}").get("locked_by"):
                 raise LabInUseError(
                     f"lab {self.name}: a run is going on in this lab: {other}",
-                    remedy=f"wait for it (`xdplab runs` lists all), or use another lab: --lab {self.another}",
+                    remedy=f"wait for it, or use another lab: --lab {self.another}",
                 )
             yield
         finally:
@@ -252,7 +252,7 @@ def _hold(cpu: int, held: contextlib.ExitStack, who: str, tell: Callable[[str | 
         if time.monotonic() > began + TURN_S:
             raise HostError(
                 f"{who}: another lab has measured on CPU {cpu} for {TURN_S:g} s",
-                remedy="`xdplab runs` lists all runs: wait for it, or end it",
+                remedy="wait for its run, or end it",
             )
         time.sleep(TURN_LOOK_S)
     os.ftruncate(lock, 0)

@@ -74,11 +74,11 @@ def words_of_holder(written: bytes) -> str:
 
 
 def words_of(run: RunDirectory) -> str:
-    """Return a run for those who find its lab in use: whose it is, its name, and when it was begun."""
-    user = run.path.stat().st_uid
+    """Return a run for those who find its lab in use: whose it is, its folder, and when it was begun."""
+    owner = f"user {(number := run.path.stat().st_uid)}"
     with suppress(KeyError):
-        return f"{pwd.getpwuid(user).pw_name}'s run {run.name}, begun at {_clock(run.begun)}"
-    return f"user {user}'s run {run.name}, begun at {_clock(run.begun)}"
+        owner = pwd.getpwuid(number).pw_name
+    return f"{owner}'s run {run.path.resolve()}, begun at {_clock(run.begun)}"
 
 
 def _clock(moment: float) -> str:

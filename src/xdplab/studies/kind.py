@@ -196,7 +196,8 @@ class Run(Generic[P]):
                 state = place.measure(self, observer)
             except BaseException:
                 with suppress(XdplabError):  # a full disk must not hide what happened first
-                    self.keep_tables()
+                    if self.state.last:
+                        self.keep_tables()
                 raise
             self.keep_tables()
         return state

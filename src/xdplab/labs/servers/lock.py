@@ -98,7 +98,5 @@ class _Taken(LabError):
     def __init__(self, who: str, silent_s: int) -> None:
         self.who = who
         silent = f", silent for {silent_s} s" if silent_s >= SILENT_S else ""
-        way = (
-            "it is dead or hangs: --steal takes the lab from it" if silent else "wait for it (`xdplab runs` lists all)"
-        )
+        way = "it is dead or hangs: --steal takes the lab from it" if silent else "wait for it"
         super().__init__(f"a run is going on in this lab: {who}{silent}", remedy=f"{way}, or use another lab")
