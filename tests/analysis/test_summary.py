@@ -45,6 +45,12 @@ def test_only_what_varies_is_named_and_latency_only_at_paced_loads() -> None:
     assert points_summary(paced).loc[0, "p50_us"] == pytest.approx(9.0)
 
 
+def test_a_trial_that_missed_its_load_has_no_part_in_a_latency() -> None:
+    paced = trials().assign(rate_requested_pps=2e4, offered_pps=2e4, load="20kpps")
+    paced.loc[0, ["offered_pps", "latency_p50_ns"]] = 1e4, 9e6
+    assert points_summary(paced).loc[0, ["p50_us", "p50_us_n"]].tolist() == pytest.approx([9.0, 2])
+
+
 def test_points_are_named_by_what_was_chosen_not_by_what_follows_from_it() -> None:
     two = pd.concat(
         trials().assign(point_id=engine, engine=engine, tx_stamp=stamp, accesses=None)

@@ -119,7 +119,7 @@ def test_a_waiting_lab_names_the_run_it_waits_for_its_user_and_since_when(cpus: 
             assert time.monotonic() - began < 5.0
     (run,) = cpus.glob("*-holding")
     assert heard[0] is not None
-    assert f"{pwd.getpwuid(os.geteuid()).pw_name}'s run {run.path.resolve()}, begun at " in heard[0]
+    assert f"{pwd.getpwuid(os.geteuid()).pw_name}'s run {run.resolve()}, begun at " in heard[0]
 
 
 def test_a_step_is_named_only_if_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from xdplab.analysis.fit import fit_line, limited_by_dut
 from xdplab.analysis.intervals import Spread
-from xdplab.analysis.series import by_series, settled, valid
+from xdplab.analysis.series import by_series, reached, settled, valid
 from xdplab.analysis.summary import varying
 from xdplab.analysis.values import is_null, three_digits
 from xdplab.plan.factors import BY_COLUMN, FACTORS, MODES, of_program
@@ -42,7 +42,7 @@ def conclusions(trials: pd.DataFrame) -> list[str]:
     """
     rows, names = valid(trials), varying(settled(trials))
     at_max = rows[rows[PACED].isna() & rows[RATE].gt(0)]
-    paced = rows[rows[PACED].notna() & rows[P99].notna()]
+    paced = rows[rows[PACED].notna() & rows[P99].notna() & reached(rows)]
     parts = [text for text in (cost(rows, names), ratios(at_max, names)) if text] or [rates(at_max)]
     answers = [text for text in ("; ".join(filter(None, parts)), round_trip(paced)) if text]
     return [f"{text[0].upper()}{text[1:]}." for text in answers] or ["No point has a valid rate."]

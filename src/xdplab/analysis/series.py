@@ -10,6 +10,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from xdplab.analysis.values import Row, is_null
+from xdplab.analysis.verdicts import OFFERED_SHARE
 from xdplab.plan.factors import FACTORS, changed, of_program
 
 # The fixed columns of a series: the setting, and the program without its N.
@@ -189,3 +190,9 @@ def _word(row: Row, name: str, unit: str = "") -> str:
     if is_null(value):
         return ""
     return f"{value:g}{unit}" if isinstance(value, float) else f"{value}{unit}"
+
+
+def reached(trials: pd.DataFrame) -> pd.Series:
+    """Return False for each paced load that was asked for and not offered: its latency is that of another load."""
+    requested, offered = (trials[name].astype("Float64") for name in ("rate_requested_pps", "offered_pps"))
+    return ~(offered < OFFERED_SHARE * requested).fillna(False).astype(bool)

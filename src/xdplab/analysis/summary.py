@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from xdplab.analysis.intervals import Spread
-from xdplab.analysis.series import settled
+from xdplab.analysis.series import reached, settled
 from xdplab.analysis.values import three_digits
 from xdplab.plan.factors import FACTORS
 
@@ -21,7 +21,7 @@ _VALUES = {
     "p99_us": ("latency_p99_ns", 1e3),
     "testrun_ns": ("testrun_raw_ns", 1.0),
 }
-"""Column of the summary: a trial's column and its divisor. Latency is shown only at paced loads."""
+"""Column of the summary: a trial's column and its divisor. Latency is shown only at paced loads that were reached."""
 
 
 def _is_latency(name: str) -> bool:
@@ -57,7 +57,8 @@ def points_summary(trials: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFr
 
     Rows are ordered by the factors' values, or as the point ids in ``order``.
 
-    Rates in Mpps, latencies in µs at paced loads, the test run in ns per packet. Of valid trials only; ``n`` are these.
+    Rates in Mpps, latencies in µs at paced loads that were reached, the test run in ns per packet. ``n`` are the valid
+    trials, of which all values are.
     Means and intervals of latencies are geometric, as a latency is drawn: no end is below zero.
     A value that some of them lack has its own, ``p99_us_n``.
     Equal labs that share a run measure the same points: a mean over them would be that of no lab.
@@ -69,6 +70,7 @@ def points_summary(trials: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFr
     if order:
         last = last.sort_values("point_id", kind="stable", key=lambda ids: ids.map(order.index))
     keys = ["point_id", *(name for name in ("lab",) if name in last)]
+    last = last.assign(paced=last["rate_requested_pps"].notna() & reached(last))
     columns = dict.fromkeys([*keys, *names, *_OF_POINT, *(column for column, _ in _VALUES.values())])
     groups = last[list(columns)].groupby(keys, sort=False, dropna=False)  # each of 200 columns costs time per group
     rows = [dict(group[names].iloc[0]) | _of_point(group) for _, group in groups]
@@ -85,14 +87,14 @@ def _sortable(column: pd.Series) -> pd.Series:
     return numbers if numbers.notna().sum() == column.notna().sum() else column.astype("string").fillna("")
 
 
-_OF_POINT = ("verdict", "limited_by", "rate_requested_pps")
+_OF_POINT = ("verdict", "limited_by", "paced")
 
 
 def _of_point(group: pd.DataFrame) -> dict[str, object]:
     valid = group[group["verdict"].eq("valid").fillna(False)]
     cells: dict[str, object] = {"n": len(valid)}
     for name, (column, unit) in _VALUES.items():
-        shown = valid[valid["rate_requested_pps"].notna()] if _is_latency(name) else valid
+        shown = valid[valid["paced"]] if _is_latency(name) else valid
         values = shown[column].dropna().astype(float) / unit
         spread = Spread.of(values, "geometric" if _is_latency(name) else "linear") if len(values) else None
         cells[name] = None if spread is None else spread.mean

@@ -158,7 +158,7 @@ def _show_tables(run: Run[Any]) -> None:
 
 
 def _show_differences(compared: gate.Gate | None, baseline: str) -> None:
-    """Print what differs from a baseline, but nothing of what does not compare: its numbers would be of other things."""
+    """Print what differs from a baseline; of what does not compare nothing, for its numbers are of other things."""
     differences = [] if compared is None else compared.differences
     for one in (one for one in differences if not one.made_otherwise):
         before = "" if one.old.name == one.new.name else f"{one.old.name} of "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from xdplab.analysis.series import SERIES, key_of, rows_where, settled, with_baselines
+from xdplab.analysis.series import SERIES, key_of, reached, rows_where, settled, with_baselines
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import views, views_cost, views_harness, views_traffic
 from xdplab.figures.caption import why_null
@@ -160,7 +160,7 @@ def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str
     rows = only(
         stamped, headline, "at maximum load the round trip is queueing: add a paced load, `load: [max, 20kpps]`"
     )
-    only(rows, views_traffic.reached(rows) & rows["rate_requested_pps"].notna(), "no paced load was reached")
+    only(rows, reached(rows) & rows["rate_requested_pps"].notna(), "no paced load was reached")
     one = rows["accesses"].nunique() <= 1
     return views_traffic.melted_latency(rows, ("p50", "p99", "p99.9") if one else ("p50", "p99")), "latency_ns"
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 
 from xdplab.analysis.labs import in_several_labs
-from xdplab.analysis.verdicts import OFFERED_SHARE
+from xdplab.analysis.series import reached
 from xdplab.errors import NotApplicableError
 from xdplab.figures.factors import FigureRequest
 from xdplab.figures.marks import Axes, Look, Order, View, Words, collect
@@ -48,12 +48,6 @@ def _apart(rates: Mapping[str, float]) -> dict[str, str]:
 
 def _load_label(load: str, paced: Mapping[str, str]) -> str:
     return f"{load[:-1].strip()} % PDR" if load.endswith("%") else paced.get(load, load)
-
-
-def reached(trials: pd.DataFrame) -> pd.Series:
-    """Return False for each paced load that was asked for and not offered: it has no place on an axis of loads."""
-    requested, offered = (trials[name].astype("Float64") for name in ("rate_requested_pps", "offered_pps"))
-    return ~(offered < OFFERED_SHARE * requested).fillna(False).astype(bool)
 
 
 def _not_reached(trials: pd.DataFrame) -> str:
