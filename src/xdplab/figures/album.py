@@ -66,7 +66,7 @@ def draw_all(
     trials = narrowed(chosen(trials, choice.where or {}))
     draw = partial(_draw_name, trials, output, choice, provenance(trials) if source is None else source)
     processes = None if output.folder else 1
-    return [one for drawn in mapped(draw, names or [*CATALOGUE], processes) for one in drawn]
+    return [one for drawn in mapped(draw, names or [*CATALOGUE], processes, formats=output.formats) for one in drawn]
 
 
 def _draw_name(

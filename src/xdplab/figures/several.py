@@ -22,7 +22,9 @@ from xdplab.errors import HostError
 J = TypeVar("J")
 R = TypeVar("R")
 
-LIBRARIES = ("xdplab.figures.draw", "matplotlib.backends.backend_svg")
+LIBRARIES = ("xdplab.figures.draw", "scipy.special")
+WRITERS = {name: f"matplotlib.backends.backend_{name}" for name in ("svg", "pdf")} | {"png": "PIL.PngImagePlugin"}
+"""What writes each format."""
 COLLECTED = 100_000
 """Objects after which cycles are looked for: a figure makes as many, and to look every 700 took 7 % of the time."""
 
@@ -32,13 +34,18 @@ def mapped(
     jobs: Sequence[J],
     processes: int | None = None,
     progress: Callable[[int], None] | None = None,
+    formats: Sequence[str] = (),
 ) -> Iterator[R]:
     """Yield what ``draw`` returns of each job, in the jobs' order; by default a process draws on each CPU.
 
+    What writes the ``formats`` is loaded once for all processes.
     ``progress`` is told how many jobs are done. An error of a job is raised in its turn; no job begins after it, or
     after an interrupt. Raises HostError if a process is killed.
     """
     processes = min(processes or len(os.sched_getaffinity(0)), len(jobs))
+    if processes > 1:  # forked, a process has the libraries, the jobs, and what `draw` holds, already
+        for name in (*LIBRARIES, *(WRITERS[name] for name in formats)):
+            importlib.import_module(name)
     for count, drawn in enumerate(map(draw, jobs) if processes < 2 else _forked(draw, jobs, processes), 1):
         if progress is not None:
             progress(count)
@@ -46,8 +53,6 @@ def mapped(
 
 
 def _forked(draw: Callable[[J], R], jobs: Sequence[J], processes: int) -> Iterator[R]:
-    for name in LIBRARIES:  # a worker has these, the jobs, and what `draw` holds, already
-        importlib.import_module(name)
     context, workers = get_context("fork"), dict[Any, Any]()
     places, done = iter(range(len(jobs))), dict[int, tuple[Any, Exception | None]]()
     try:

@@ -149,7 +149,9 @@ def draw_views(
             return []
         return [Drawn(name, name, (*files, write_whole(output.folder / f"{name}.md", text.encode())))]
 
-    return [one for drawn in mapped(draw, [*views], None if output.folder else 1) for one in drawn]
+    return [
+        one for drawn in mapped(draw, [*views], None if output.folder else 1, formats=output.formats) for one in drawn
+    ]
 
 
 def _with_surroundings(view: View, around: str | None) -> View:

@@ -83,7 +83,7 @@ def regenerate(
     ``progress`` is told how many figures are drawn. Raises ResultsError if a file cannot be written.
     """
     jobs = [(spec, kind) for kind in which for spec in edition.figures]
-    drawn = list(mapped(partial(_draw, source_of(trials), edition), jobs, processes, progress))
+    drawn = list(mapped(partial(_draw, source_of(trials), edition), jobs, processes, progress, edition.formats))
     for kind in which:
         edition.write_marks(kind, drawn)
     return [figure for figure, _ in drawn]

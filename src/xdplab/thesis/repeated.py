@@ -131,7 +131,7 @@ def repeat(
 
     ``published``: an import's source, whose marks stand in grey behind; None leaves them out.
     """
-    drawn = list(mapped(partial(_draw, run, published, edition), edition.figures, processes, progress))
+    drawn = list(mapped(partial(_draw, run, published, edition), edition.figures, processes, progress, edition.formats))
     edition.write_marks(WHICH, drawn)
     return [figure for figure, _ in drawn]
 
