@@ -11,7 +11,7 @@ from xdplab.errors import NotApplicableError
 from xdplab.figures.catalogue import COMPARE
 from xdplab.figures.factors import FigureChoice, FigureRequest, arrange, compound
 from xdplab.figures.marks import Axes, Look, View
-from xdplab.figures.views import LOG_ACCESSES, described, labelled, program_labels
+from xdplab.figures.views import ACCESSES, described, labelled, program_labels
 
 RATE = "forwarded_pps"
 
@@ -33,7 +33,7 @@ def compare_view(rows: pd.DataFrame, *, names: tuple[str, str] = ("a", "b"), met
     note = f"{names[1]} over {names[0]}: ratio of geometric means, 95 % interval with the spread of runs as its floor."
     what = "rate" if metric == RATE else metric
     axes = Axes(
-        LOG_ACCESSES if counted else "program",
+        ACCESSES if counted else "program",
         f"{what} of {names[1]} / {names[0]}",
         "counts" if counted else "category",
         from_zero=False,

@@ -124,7 +124,7 @@ def _drawn(view: View, style: Style) -> NDArray[Any]:
         sheet = axes.flat[0].figure
         sheet.shown, sheet.style = OnSheet(look, tuple(drawn), tuple(hues)), style
         sheet.caption = "\n".join(view.caption)
-        label_axes(sheet, axes, look.axes.x_label, look.axes.y_label, style)
+        label_axes(sheet, axes, *look.axes.titles, style)
         place_legend(sheet, kinds.legend_entries(marks, look, hues, cut=cut), look.words.hue_title, style)
         place_caption(sheet, view.short_caption if style.captioned else (), style)
         place_title(sheet, look.words.title if style.titled else "", style)
@@ -175,7 +175,8 @@ def _draw_onto(ax: Axes, view: View, panels: list[str], style: Style) -> Axes:
         scales.scale_y(ax, marks, look)
         kinds.settle_values(ax)
         entries = kinds.legend_entries(marks, look, hues, cut=kinds.mark_cut_intervals(ax))
-        ax.set(xlabel=look.axes.x_label, ylabel=look.axes.y_label, title=panels[0])
+        x_label, y_label = look.axes.titles
+        ax.set(xlabel=x_label, ylabel=y_label, title=panels[0])
         if entries:
             ax.legend(*zip(*entries, strict=True), title=look.words.hue_title or None)
     return ax
@@ -254,11 +255,12 @@ def _panel(
     labels = marks["hue"].fillna("")
     barred = [hue for hue in hues if (marks["kind"].isin(kinds.SIDE_BY_SIDE) & labels.eq(hue)).any()]
     slots = {hue: kinds.slot(barred.index(hue) if hue in barred else 0, len(barred)) for hue in hues}
+    present = [hue for hue in hues if labels.eq(hue).any()]
     spots = _centered(marks, places, {hue: slots[hue].offset for hue in barred})
-    for rank, (hue, paint) in enumerate(hues.items()):
+    for rank, hue in enumerate(present):
         for kind, group in marks[labels == hue].groupby("kind", sort=False):
             x = np.array([spots[value] for value in group["x"]])
-            series = kinds.Series(ax, x, group, paint, slots[hue], rank)
+            series = kinds.Series(ax, x, group, hues[hue], slots[hue], rank)
             before = set(ax.get_children())
             kinds.KINDS[str(kind)](series, look)
             shapes = tuple(shape for shape in ax.get_children() if shape not in before)

@@ -17,8 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.container import ErrorbarContainer
 from matplotlib.lines import Line2D
-from matplotlib.markers import CARETDOWN, CARETUP
 from matplotlib.patches import Patch
+from matplotlib.path import Path
 from matplotlib.text import Annotation
 from matplotlib.transforms import offset_copy
 from numpy.typing import NDArray
@@ -33,7 +33,12 @@ VALUE_ROOM = 0.12
 """Share of an axis that values above bars need at its end."""
 MOST_DECIMALS = 4  # of such a value
 CUT = "interval goes on"
+UPWARDS = Path([(0, -1), (0, 0), (-0.4, -0.5), (0, 0), (0.4, -0.5)], [1, 2, 1, 2, 2])
+DOWNWARDS = Path(-UPWARDS.vertices, UPWARDS.codes)  # type: ignore[operator]
+ARROW = 2.4
+"""Its length, as is that of a marker of this size: twice what is drawn, over a marker."""
 REPETITION = "one repetition"
+SAMPLE = "one value; box: quartiles, median"
 NEAR_SHARE = 0.35
 """Of a panel's greatest value: as far beside its mark an interval gets room on the axis."""
 MOST_LISTED = 20  # colours: a longer list is a scale
@@ -183,7 +188,7 @@ def near_interval(marks: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 class Series:
     """The marks of one panel, hue and kind, and how they stand there; ``places`` are along the x axis.
 
-    ``rank`` is the hue's among those of the figure.
+    ``rank`` is the hue's among those of the panel.
     """
 
     ax: Axes
@@ -217,18 +222,26 @@ class Series:
         return np.asarray(share * self.slot.width * ((np.arange(len(self.marks)) * 0.618034) % 1.0 - 0.5))
 
 
+ON_BAR = 2.0
+"""By how many markers' widths a point stands beside the interval of its bar."""
 LANES = 3
-"""Beside a marker so many hues have a lane of their own for their intervals."""
+"""Beside a marker so many hues have a lane for their intervals: the outermost is two markers' widths off, in points,
+so that on no scale an interval seems to be another N's."""
 
 
-def _beside(series: Series, side: int) -> Any:
-    """Return the transformation to the hue's lane on one side of its markers: an interval behind one is not seen."""
-    sheet: Any = series.ax.figure
-    points = side * mpl.rcParams["lines.markersize"] * (1.1 + 0.8 * (series.rank % LANES))
-    return offset_copy(series.ax.transData, sheet, x=points, y=0.0, units="points")
+def _lane(series: Series) -> float:
+    """Return how far the hue's lane is beside its markers, in their widths: an interval behind one is not seen."""
+    return 0.9 + 0.5 * (series.rank % LANES)
 
 
-def _errors(series: Series, color: Color, *, beside: bool = False) -> None:
+def _shifted(ax: Axes, widths: float) -> dict[str, Any]:
+    """Return the transformation to so many markers' widths to the right, which are points and no share of an axis."""
+    sheet: Any = ax.figure
+    points = widths * mpl.rcParams["lines.markersize"]
+    return {"transform": offset_copy(ax.transData, sheet, x=points, y=0.0, units="points")} if widths else {}
+
+
+def _errors(series: Series, color: Color, shift: float = 0.0) -> None:
     marks = series.marks
     has_interval = marks["low"].notna().to_numpy()
     if not has_interval.any():
@@ -236,15 +249,14 @@ def _errors(series: Series, color: Color, *, beside: bool = False) -> None:
     value = series.values[has_interval]
     reach = np.vstack([value - marks["low"].to_numpy()[has_interval], marks["high"].to_numpy()[has_interval] - value])
     thin = mpl.rcParams["lines.linewidth"] * 0.7
-    cap = mpl.rcParams["lines.markersize"] * (0.35 if beside else 0.45)
-    place = {"transform": _beside(series, 1)} if beside else {}
+    cap = mpl.rcParams["lines.markersize"] * (0.25 if shift else 0.45)
     series.ax.errorbar(
         series.x[has_interval], value, yerr=reach, fmt="none", ecolor=color, elinewidth=thin, capsize=cap,
-        capthick=thin, **place,
+        capthick=thin, **_shifted(series.ax, shift),
     )  # fmt: skip
 
 
-def _markers(series: Series, color: Color, shape: str = "") -> None:
+def _markers(series: Series, color: Color, shape: str = "", shift: float = 0.0) -> None:
     """The hue's markers; hollow ones of ``shape`` mean something else, and other statuses have shapes of their own."""
     status, paint = statuses(series.marks), series.paint
     for name, look in STATUSES.items():
@@ -257,18 +269,21 @@ def _markers(series: Series, color: Color, shape: str = "") -> None:
                 series.x[mask], series.values[mask], linestyle="none", marker=marker, color=color, zorder=3,
                 markerfacecolor=color if filled else "white", markersize=size,
                 markeredgewidth=0.0 if filled else 0.25 * mpl.rcParams["lines.markersize"],
+                **_shifted(series.ax, shift),
             )  # fmt: skip
 
 
 def bars(series: Series, look: Look) -> None:
-    """Bars side by side by hue; a bar that is not simply valid is hollow and hatched."""
+    """Bars side by side by hue; one that is not simply valid is hollow and hatched, an invalid one behind others."""
     status_names = statuses(series.marks).to_numpy()
-    for name, status in STATUSES.items():
+    behind = np.isin(series.x, series.x[status_names == "invalid"]) & (status_names != "invalid")
+    widths = series.slot.width * np.where(behind, 0.6, 0.94)
+    for name, status in reversed(STATUSES.items()):
         mask = status_names == name
         if mask.any():
             face = series.paint.color if name == "valid" else "white"
             series.ax.bar(
-                series.x[mask], series.values[mask], series.slot.width * 0.94, color=face,
+                series.x[mask], series.values[mask], widths[mask], color=face,
                 edgecolor=series.paint.color, hatch=status.hatch, linewidth=0.5,
             )  # fmt: skip
     _errors(series, "0.15")
@@ -302,18 +317,22 @@ def _write_values(series: Series) -> None:
 def line(series: Series, look: Look) -> None:
     """Connected markers by rising x; invalid ones stand beside the line, and so does zero before an axis' break."""
     series = series.by_x()
-    paint, joined = series.paint, (statuses(series.marks) != "invalid").to_numpy()
-    if look.axes.x_scale == "counts":
-        joined = joined & series.marks["x"].ne(0).to_numpy()
+    paint, joined = series.paint, _joined(series.marks, look).to_numpy()
     series.ax.plot(series.x[joined], series.values[joined], color=paint.color, linestyle=paint.dash, zorder=2)
-    _errors(series, paint.color, beside=True)
+    _errors(series, paint.color, _lane(series))
     _markers(series, paint.color)
 
 
+def _joined(marks: pd.DataFrame, look: Look) -> pd.Series:
+    valid = statuses(marks) != "invalid"
+    return valid & marks["x"].ne(0) if look.axes.x_scale == "counts" else valid
+
+
 def point(series: Series, look: Look) -> None:
-    """Markers by themselves, above their bar where there are bars; diamonds where they mean something else."""
-    _errors(series, series.color, beside=not series.slot.width)
-    _markers(series, series.color, "D" if look.words.point_label else "")
+    """Markers by themselves, beside a bar's interval where there are bars; diamonds where they mean another thing."""
+    on_bar = ON_BAR if series.slot.width else 0.0
+    _errors(series, series.color, on_bar or _lane(series))
+    _markers(series, series.color, "D" if look.words.point_label else "", on_bar)
 
 
 def beside(series: Series, look: Look) -> None:
@@ -340,19 +359,22 @@ def dots(series: Series, look: Look) -> None:
 def raw(series: Series, look: Look) -> None:
     """Each repetition as a small ring: spread a little in the room of a bar, else left of the hue's marker."""
     size, thin = mpl.rcParams["lines.markersize"] * 0.45, mpl.rcParams["lines.linewidth"] * 0.5
-    place = {} if series.slot.width else {"transform": _beside(series, -1)}
+    shift = 0.0 if series.slot.width else -_lane(series)
     series.ax.plot(
         series.x + series.spread(0.5), series.values, linestyle="none", marker="o", markersize=size,
-        markeredgewidth=thin, markeredgecolor=series.color, markerfacecolor="none", zorder=2.5, **place,
+        markeredgewidth=thin, markeredgecolor=series.color, markerfacecolor="none", zorder=2.5,
+        **_shifted(series.ax, shift),
     )  # fmt: skip
 
 
 def samples(series: Series, look: Look) -> None:
     """A box of each place's samples (quartiles, median, whiskers to 1.5 times their distance) over every sample."""
     slot, values = series.slot, series.values
-    thin, size = mpl.rcParams["lines.linewidth"] * 0.7, mpl.rcParams["lines.markersize"] * 0.4
-    x = series.x + series.spread(0.6)
-    series.ax.plot(x, values, linestyle="none", marker=".", markersize=size, color=series.paint.color, alpha=0.5)
+    thin, size = mpl.rcParams["lines.linewidth"] * 0.7, mpl.rcParams["lines.markersize"] * 0.5
+    x, color = series.x + series.spread(0.6), series.paint.color
+    series.ax.plot(
+        x, values, linestyle="none", marker="o", markersize=size, markeredgewidth=0.0, color=color, alpha=0.6
+    )
     for place in np.unique(series.places):
         series.ax.boxplot(
             values[series.places == place], positions=[place + slot.offset], widths=slot.width * 0.7, showfliers=False,
@@ -431,16 +453,17 @@ def _intervals(ax: Axes) -> Iterator[Any]:
 
 
 def mark_cut_intervals(ax: Axes) -> bool:
-    """Put an arrow head where an interval goes on beyond the axis, inside it; return whether any does."""
+    """Put an arrow where an interval goes on beyond the axis, inside it; return whether any does."""
     low, high = ax.get_ylim()
     cut = False
     for bars in _intervals(ax):
         for (x, bottom), (_, top) in bars.get_segments():
-            for end, beyond, marker in ((low, bottom < low, CARETDOWN), (high, top > high, CARETUP)):
+            for end, beyond, marker in ((low, bottom < low, DOWNWARDS), (high, top > high, UPWARDS)):
                 if beyond:
                     ax.plot(
                         x, end, marker=marker, color=bars.get_color()[0], clip_on=False, zorder=4, gid=CUT,
-                        transform=bars.get_transform(),
+                        transform=bars.get_transform(), markerfacecolor="none",
+                        markersize=ARROW * mpl.rcParams["lines.markersize"],
                     )  # fmt: skip
                     cut = True
     return cut
@@ -451,13 +474,10 @@ def legend_entries(
 ) -> list[tuple[Artist, str]]:
     """Return (handle, label) for the hues, then for each status and kind that the figure shows.
 
-    ``cut``: an interval leaves an axis. A legend of one hue or of the ring alone would tell nothing apart: of it, the
-    hue's name is left.
+    ``cut``: an interval leaves an axis. A legend of the ring alone would tell nothing apart.
     """
-    barred = marks["kind"].isin((*SIDE_BY_SIDE, "stack")).any()
-    named = [(hue, paint) for hue, paint in hues.items() if hue]
-    lined = set(marks.loc[marks["kind"].isin(("line", "fit")), "hue"])
-    entries = [(_handle(paint, barred=bool(barred), lined=hue in lined), hue) for hue, paint in named]
+    barred = marks["kind"].isin(("bar", "stack")).any()
+    entries = [(_handle(marks[marks["hue"].eq(hue)], paint, look), hue) for hue, paint in hues.items() if hue]
     shown = set(statuses(marks))
     for name in ("generator", "link", "invalid"):
         if name in shown:
@@ -470,20 +490,24 @@ def legend_entries(
         entries.append((_loose("o", 0.45), REPETITION))
     if marks["kind"].eq("below").any():
         entries.append((_loose("v"), look.words.legend.get("below", "below this")))
+    if marks["kind"].eq("sample").any():
+        entries.append((_loose("o", 0.5), SAMPLE))
     if cut:
-        entries.append((_loose(CARETDOWN), CUT))
-    if len(entries) == 1 and (named or entries[0][1] == REPETITION):
-        return [(Line2D([], [], linestyle="none"), hue) for hue, _ in named]
-    return entries
+        entries.append((_loose(UPWARDS, ARROW), CUT))
+    return [] if [text for _, text in entries] == [REPETITION] else entries
 
 
-def _handle(paint: Paint, *, barred: bool, lined: bool) -> Artist:
-    if barred:
+def _handle(marks: pd.DataFrame, paint: Paint, look: Look) -> Artist:
+    """Return what stands for a hue of these marks: a bar, a marker, or a marker on a line where one is drawn."""
+    kinds = set(marks["kind"])
+    if kinds & {"bar", "stack"}:
         return Patch(facecolor=paint.color)
-    dash: Any = paint.dash if lined else "none"
-    return Line2D(
-        [], [], color=paint.color, linestyle=dash, marker=paint.shape, markersize=paint.marker_size, markeredgewidth=0.0
-    )
+    ends = marks[marks["kind"].eq("fit") | (marks["kind"].eq("line") & _joined(marks, look))]
+    dash: Any = paint.dash if ends.groupby("panel", dropna=False)["x"].nunique().gt(1).any() else "none"
+    shape, size = paint.shape, paint.marker_size
+    if kinds <= {"dot", "sample", "fit"}:
+        shape, size = "" if kinds == {"fit"} else "o", float(mpl.rcParams["lines.markersize"])
+    return Line2D([], [], color=paint.color, linestyle=dash, marker=shape, markersize=size, markeredgewidth=0.0)
 
 
 def _status_handle(status: Status, barred: bool) -> Artist:

@@ -54,6 +54,20 @@ class Axes:
     y_limits: tuple[float, float] | None = None
     rules: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def titles(self) -> tuple[str, str]:
+        """The labels as they stand on the axes: a logarithmic one says so, for a place between its ticks is misread."""
+        return _titled(self.x_label, self.x_scale), _titled(self.y_label, self.y_scale)
+
+
+LOG = "log\N{NO-BREAK SPACE}scale"
+
+
+def _titled(label: str, scale: Scale) -> str:
+    if scale not in ("log", "counts"):
+        return label
+    return f"{label[:-1]}, {LOG})" if label.endswith(")") else f"{label} ({LOG})".strip()
+
 
 @dataclass(frozen=True)
 class Order:

@@ -6,8 +6,10 @@ import textwrap
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations, pairwise
+from math import ceil, radians, sin
 from typing import Any
 
+import matplotlib as mpl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -45,7 +47,7 @@ def _ems(word: str) -> float:
 def wrap(text: str, width_in: float, size_pt: float) -> list[str]:
     """Break text into lines of at most ``width_in``."""
     lines = [""]
-    for word in text.split():
+    for word in filter(None, text.replace("\n", " ").split(" ")):
         longer = f"{lines[-1]} {word}".strip()
         if lines[-1] and text_width_in(longer, size_pt) > width_in:
             lines.append(word)
@@ -180,19 +182,34 @@ def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
     for ax, top in zip(shown, tops, strict=True):
         _turn_values(ax, top)
     if categorical and any(_collide(ax) for ax in shown) and not _broken_into_lines(sheet, shown):
+        _relabel(shown, [_halved(ax) for ax in shown])
         for ax in shown:
-            ax.tick_params(axis="x", rotation=30)
+            ax.tick_params(axis="x", rotation=TURNED)
             for label in ax.get_xticklabels():
+                label.set_linespacing(1.0)
                 label.set_horizontalalignment("right")
                 label.set_rotation_mode("anchor")
         sheet.draw_without_rendering()
     else:
         for ax in shown:
             _thin(ax)
+        sheet.draw_without_rendering()
     _freeze(sheet)
     _center_labels(sheet, shown)
     for ax in shown:
         _separate_words(ax)
+
+
+TURNED = 30
+"""Degrees by which labels are turned that are wider than their places."""
+
+
+def _halved(ax: Axes) -> list[str]:
+    """Return a panel's tick labels in two lines each, if two lines of them have room beside each other, turned."""
+    labels = ax.get_xticklabels()
+    apart = ax.get_window_extent().width / ax.figure.dpi * 72 / len(labels) * sin(radians(TURNED))
+    roomy = apart > 2 * float(labels[0].get_fontsize())
+    return [_lines(text.get_text(), ceil(0.6 * len(text.get_text()))) if roomy else text.get_text() for text in labels]
 
 
 LEAST_EMS = (7.0, 6.0)
@@ -313,19 +330,28 @@ def _collide(ax: Axes) -> bool:
 
 
 def _thin(ax: Axes) -> None:
-    """Keep the first and last label, and those between that keep clear of their neighbours."""
+    """Keep the last and first label, and those between that keep clear of them; the others stand in a second line where
+    they do so there, else nowhere."""
     formatter = ax.xaxis.get_major_formatter()
     if not isinstance(formatter, FixedFormatter):
         return
     labels = ax.get_xticklabels()
-    room = 0.3 * float(labels[0].get_fontsize()) / 72 * ax.figure.dpi if labels else 0.0
-    boxes = [label.get_window_extent().padded(room / 2) for label in labels]
-    kept: list[int] = []
-    for place in range(len(labels)):
-        if not kept or boxes[place].x0 > boxes[kept[-1]].x1:
-            kept.append(place)
-        elif place == len(labels) - 1 and len(kept) > 1:
-            kept[-1] = place
+    from_last = range(len(labels))[::-1]
+    kept = _clear(labels, [*from_last[:1], *from_last[-1:], *from_last[1:-1]])
+    lower = _clear(labels, [place for place in from_last if place not in kept])
+    for tick in (ax.xaxis.get_major_ticks()[place] for place in lower):
+        tick.set_pad(mpl.rcParams["xtick.major.pad"] + LEADING * float(labels[0].get_fontsize()))
     ax.xaxis.set_major_formatter(
-        FixedFormatter([label.get_text() if i in kept else "" for i, label in enumerate(labels)])
+        FixedFormatter([label.get_text() if i in {*kept, *lower} else "" for i, label in enumerate(labels)])
     )
+
+
+def _clear(labels: Sequence[Text], order: Sequence[int]) -> list[int]:
+    """Return the places of labels that keep clear of each other in one line, chosen in that order."""
+    room = 0.3 * float(labels[0].get_fontsize()) / 72 * labels[0].figure.dpi if labels else 0.0
+    boxes = [label.get_window_extent() for label in labels]
+    kept: list[int] = []
+    for place in order:
+        if all(boxes[place].x0 > boxes[at].x1 + room or boxes[place].x1 + room < boxes[at].x0 for at in kept):
+            kept.append(place)
+    return kept

@@ -28,7 +28,7 @@ MOST_TICKS = 8
 """A logarithmic axis with more values than this is labelled by decades, not by its values."""
 MOST_DECADES = 8
 """The largest number of labels of such an axis; decades between them are left out evenly."""
-SLOT = 0.18
+SLOT = 0.3
 """Width of the slot of zero beside a logarithmic axis of counts, as a share of that axis."""
 BREAK = "break of the axis"
 LANES_ROOM = {False: 0.09, True: 0.14}
@@ -64,8 +64,13 @@ def scale_x(ax: Axes, look: Look, spots: dict[object, float]) -> None:
     narrow = ax.get_subplotspec().get_gridspec().ncols > 2  # type: ignore[union-attr]
     if look.axes.x_scale == "linear":
         span = max(ticks) - min(ticks) or 1.0
-        ax.set_xlim(look.axes.x_limits or (min(ticks) - 0.03 * span, max(ticks) + LANES_ROOM[narrow] * span))
-        ax.xaxis.set_major_locator(MaxNLocator(3 if narrow else 6, integer=True, steps=[1, 2, 4, 5, 10]))
+        ax.set_xlim(
+            look.axes.x_limits or (min(ticks) - LANES_ROOM[narrow] * span, max(ticks) + LANES_ROOM[narrow] * span)
+        )
+        if look.axes.x_limits or len(ticks) > MOST_TICKS:
+            ax.xaxis.set_major_locator(MaxNLocator(3 if narrow else 6, integer=True, steps=[1, 2, 4, 5, 10]))
+        else:
+            _tick(ax, ticks, [f"{tick:g}" for tick in ticks])
     elif look.axes.x_scale == "counts":
         _scale_counts(ax, dict(sorted(spots.items(), key=lambda spot: spot[1])), LANES_ROOM[narrow])
     else:
@@ -85,10 +90,10 @@ def _break(ax: Axes, x: float) -> None:
     """Open the axis' line at ``x`` between two strokes: what stands left of it is not on the scale."""
     line: dict[str, Any] = {"linestyle": "none", "transform": ax.get_xaxis_transform(), "clip_on": False, "gid": BREAK}
     thin = mpl.rcParams["axes.linewidth"]
-    ax.plot(x, 0, marker="s", markersize=3.0, color="white", zorder=5, **line)
+    ax.plot(x, 0, marker="s", markersize=2.25, color="white", zorder=5, **line)
     for side in (-0.5, 0.5):
         stroke = Path([(side - 0.25, -1), (side + 0.25, 1)])
-        ax.plot(x, 0, marker=stroke, markersize=6.0, color="black", markeredgewidth=thin, zorder=6, **line)
+        ax.plot(x, 0, marker=stroke, markersize=4.5, color="black", markeredgewidth=thin, zorder=6, **line)
 
 
 def _scale_log_x(ax: Axes, ticks: list[float], *, narrow: bool) -> None:

@@ -163,7 +163,6 @@ RATES = {
     "offered_pps": ("pps", "offered rate"),
 }
 ACCESSES = "memory accesses per packet (N)"
-LOG_ACCESSES = "accesses per packet (N, log scale)"
 
 
 def _rate_view(
@@ -178,7 +177,7 @@ def _rate_view(
 
 def throughput(request: FigureRequest) -> View:
     """Forwarding rate against N."""
-    return _rate_view(request, "line", LOG_ACCESSES, "counts")
+    return _rate_view(request, "line", ACCESSES, "counts")
 
 
 def baseline(request: FigureRequest) -> View:
@@ -211,7 +210,7 @@ def busy(request: FigureRequest) -> View:
     """Busy CPUs in the window against N: the DUT's, or the whole machine's where TG and DUT share it."""
     marks = collect(unlimited(labelled(request)), request.figure, "line")
     whose = "DUT" if request.value.startswith("cpu_") else "whole machine"
-    look = Look(Axes(LOG_ACCESSES, f"busy CPUs ({whose})", "counts"))
+    look = Look(Axes(ACCESSES, f"busy CPUs ({whose})", "counts"))
     return described(request, marks, look, "CPU time is counted by clock ticks: coarse over one window.")
 
 

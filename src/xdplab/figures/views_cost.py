@@ -10,7 +10,7 @@ import pandas as pd
 from xdplab.analysis.fit import Line, Slope, fit_line, slope
 from xdplab.figures.factors import FigureRequest, label_order
 from xdplab.figures.marks import Axes, Look, Order, View, Words, collect
-from xdplab.figures.views import ACCESSES, LOG_ACCESSES, described, hue_order, labelled, unlimited
+from xdplab.figures.views import ACCESSES, described, hue_order, labelled, unlimited
 
 
 def service_time(request: FigureRequest) -> View:
@@ -53,7 +53,7 @@ def access_cost(request: FigureRequest) -> View:
     marks = collect(unlimited(rows), request.figure, "bar")
     check = replace(request, value="testrun_an_access_ns")
     beside = unlimited(labelled(check, request.trials["program"]))
-    marks += collect(beside, request.figure, "point")
+    marks += [mark for mark in collect(beside, request.figure, "point") if mark["kind"] != "raw"]  # rings are the bars'
     counts = sorted(request.trials["accesses"].dropna().unique())
     note = f"(1/rate(N) − 1/rate(0)) × CPUs / N at the largest N of each program ({', '.join(map(str, counts))})."
     names = label_order(request.trials, ("program_name",), alone=True)
@@ -119,5 +119,5 @@ def counters(request: FigureRequest) -> View:
     silent = request.trials["silent"].iloc[0]
     names = request.trials["counter"].unique()
     title = str(names[0]) if len(names) == 1 else ""  # several name their panels
-    look = Look(Axes(LOG_ACCESSES, title, "counts", share_y=False))
+    look = Look(Axes(ACCESSES, title, "counts", share_y=False))
     return described(request, marks, look, f"0 in every trial: {silent}." if silent else "")

@@ -201,7 +201,8 @@ def _box(kind: str, choose: Callable[[str, pd.DataFrame], pd.DataFrame], name: s
     clock = CLOCKS[name]
     axes = Axes("", CLOCK_WORDS[clock], y_scale="log", share_y=False, from_zero=False)
     return Figure(
-        f"{kind}-{name}", partial(choose, clock), axes, kind="sample", scale=1000, order=Order(_HUES), figure=kind,
+        f"{kind}-{name}", partial(choose, clock), axes, kind="sample", scale=1000, figure=kind,
+        order=Order(_HUES) if kind == "simple" else Order(palette=NO_BACKENDS),
         caption=(_up_to, *notes, _NOTES[name]), nothing="nothing of the simple program was measured",
         title=TITLES[kind], exact=name == "counts",
     )  # fmt: skip
