@@ -165,7 +165,7 @@ def test_too_much_is_refused_before_it_is_written(sent: Path, tmp_path: Path) ->
     with pytest.raises(ResultsError, match="are more than"):
         import_bundle(sent, tmp_path / "results", most_bytes=1000)
     (tmp_path / "no.zip").write_bytes(b"PK\x03\x04 no archive")
-    with pytest.raises(ResultsError, match="cannot be read as a bundle"):
+    with pytest.raises(ResultsError, match=r"cannot be read as a bundle.*\(.*again"):
         import_bundle(tmp_path / "no.zip", tmp_path / "results")
 
 

@@ -206,6 +206,16 @@ def test_a_search_that_was_not_finished_owes_trials_and_says_so(tmp_path: Path) 
     assert [finding.rule for finding in run.findings()] == ["owed"]
 
 
+@pytest.mark.parametrize("verb", [["show"], ["figures", "--why"], ["runs"]])
+def test_each_list_and_result_of_a_run_that_was_cut_short_says_so(tmp_path: Path, verb: Sequence[str]) -> None:
+    run = searched(tmp_path)
+    path = str(run.directory.path if verb != ["runs"] else tmp_path)
+    assert "interrupted" not in spoken(*verb, path).output
+    run.directory.journal.append("planned", trials=["another"], blocks=[0])
+    run.directory.journal.append("ended", how="interrupted")
+    assert "interrupted; 5 trials: 4 measured, 1 still missing" in " ".join(spoken(*verb, path).output.split())
+
+
 def test_a_run_that_is_no_search_gives_no_pdr(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="is not a search"):
         pdr_files(traffic(tmp_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from html import escape
@@ -18,12 +19,21 @@ from tests.analysis import synthetic
 
 from xdplab.analysis.doubts import Doubt
 from xdplab.cli import cli
+from xdplab.plan import load_plan, parse_plan
+from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kinds import open_run
-from xdplab.studies.report import Part, Picture, cell, html, inlined, limits, number
+from xdplab.studies.report import Part, Picture, again, cell, html, inlined, limits, number
 from xdplab.studies.tables import Table
+from xdplab.studies.traffic.run_files import create_run
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "results" / "sample"
+USERS_OWN = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int mine(struct xdp_md *ctx) { return XDP_TX; }
+char _license[] SEC("license") = "GPL";
+"""
 EVIL = "</pre></style></title><script>alert(1)</script><img src=x onerror=alert(1)>\"'{{7*7}}"
 
 
@@ -101,6 +111,31 @@ def test_what_is_not_valid_is_not_said_to_be_in_no_figure() -> None:
     assert limits(open_run(SAMPLE), rows)[-1] == (
         "1 of 3 trials are not valid: they are in no mean and no interval, and figures draw the invalid ones apart."
     )
+
+
+def test_a_plan_with_files_is_measured_again_from_the_runs_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.bpf.c").write_text(USERS_OWN)
+    own = {"file": str(tmp_path / "mine.bpf.c"), "action": "tx"}
+    plan = parse_plan({"name": "own", "blocks": [{"points": {"mode": ["native"], "program": [own]}}]})
+    run = open_run(create_run(plan, tmp_path / "made", lab="netns", arrangement="shared").path)
+    Path("mine.bpf.c").unlink()
+    assert CliRunner().invoke(cli, ["export", str(run.directory.path)]).exit_code == 0
+    _, taken, measured, _ = again(run)
+    assert CliRunner().invoke(cli, shlex.split(taken)[1:]).exit_code == 0
+    verb, path = shlex.split(measured)[1:]
+    assert verb == "run"
+    assert load_plan(Path(path)).blocks
+
+
+def test_a_page_says_which_file_a_study_lacks(tmp_path: Path) -> None:
+    for program, lacks in (("mine.yaml", True), ("array:10", False)):
+        text = f"study: cost\nprograms: ['{program}']\n"
+        directory = RunDirectory.create(tmp_path, "cost", run_id="ab12", plan_yaml=text)
+        directory.write_json("points.json", {"points": [], "notes": []})
+        assert (program in again(open_run(directory.path))[0]) == lacks
 
 
 @pytest.mark.thorough

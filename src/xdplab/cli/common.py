@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from xdplab.cli import screen
     from xdplab.plan import model
     from xdplab.run import frames, listing
+    from xdplab.run.rundir import RunDirectory
     from xdplab.studies import tables
     from xdplab.studies.answers import RunAnswer
 else:
@@ -229,6 +230,12 @@ def show_answer(answer: RunAnswer) -> None:
         tell("")
     for line in () if answer.placed else answer.summary:
         tell(line)
+
+
+def tell_unfinished(run: RunDirectory) -> None:
+    """Say, to standard error, how far a run is whose trials are not all there."""
+    if progress := listing.unfinished(run):
+        tell(f"{run.path}: {progress}", err=True)
 
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for a script, with all digits.")

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.analysis import MARGIN
-from xdplab.cli.common import AS_JSON, FORMAT, SHARE, RunPath, print_json, show_answer, show_frame, tell
+from xdplab.cli.common import (
+    AS_JSON,
+    FORMAT,
+    SHARE,
+    RunPath,
+    print_json,
+    show_answer,
+    show_frame,
+    tell,
+    tell_unfinished,
+)
 from xdplab.cli.common import show as show_rows
 from xdplab.cli.compare_programs import Judging, Which, judging_options, show_programs, sides, which_options
 from xdplab.cli.facts import figure_facts, results_facts
@@ -73,6 +83,7 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
     if as_json:
         print_json(results_facts(run))
         return
+    tell_unfinished(run)
     if name is not None and name not in answer.tables:
         raise ResultsError(f"{directory} has no table {name!r}", remedy=f"it has {', '.join(answer.tables) or 'none'}")
     chosen = {name: answer.tables[name]} if name is not None else answer.tables
@@ -190,6 +201,8 @@ def figures(
     if drawing.gallery and (drawing.style or drawing.width or drawing.height):
         raise PlanError("--gallery draws every style", remedy="leave --style, --width and --height out, or --gallery")
     run = open_run(directory)
+    if not as_json:
+        tell_unfinished(run.directory)
     if mark is not None:
         for line in run.kind.pictures.explain(run, *mark, data):
             tell(line)

@@ -23,6 +23,7 @@ from xdplab.studies.kinds import name_of, open_run, request_in
 if TYPE_CHECKING:
     import xdplab.plan as plans
     from xdplab.plan import Plan, model
+    from xdplab.run import listing
     from xdplab.run.progress import Observer
     from xdplab.run.state import AnyTrial, Attempt
     from xdplab.studies import pictures
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from xdplab.studies.traffic import kind as traffic_kind
 else:
     plans, run_files = lazy("xdplab.plan"), lazy("xdplab.studies.traffic.run_files")
-    model = lazy("xdplab.plan.model")
+    model, listing = lazy("xdplab.plan.model"), lazy("xdplab.run.listing")
     traffic_kind, pictures = lazy("xdplab.studies.traffic.kind"), lazy("xdplab.studies.pictures")
     search_kind = lazy("xdplab.studies.search.kind")
     fleet, runs = lazy("xdplab.studies.traffic.fleet"), lazy("xdplab.studies.traffic.runs")
@@ -218,6 +219,4 @@ def _in_words(run: RunDirectory, facts: Mapping[str, Any]) -> str:
         return f"ended, {facts['failed']} of {facts['trials']} trials failed ({resume} tries them again)"
     if facts["state"] == "complete" and read_state(run).ended is None:
         return f"complete (killed after its last trial: {resume} writes what is missing)"
-    if facts["state"] == "killed" and facts["owed"] == facts["trials"]:
-        return "killed, or not begun"
-    return str(facts["state"])
+    return listing.words_of(facts["state"], facts["owed"], facts["trials"])

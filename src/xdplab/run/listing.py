@@ -36,13 +36,17 @@ Standing = Literal[
 ]
 
 
+FINISHED: tuple[Standing, ...] = ("complete", "ended", "imported")
+
+
 @dataclass(frozen=True)
 class KnownRun:
     """A run, its progress, and the user's words on it; null is what an unreadable run does not tell.
 
     ``begun``: ISO 8601 with the zone. ``state``: ``ended`` has failed trials, ``stopped`` could measure nothing,
-    ``no plan`` lacks its plan.yaml. ``progress`` says the counts in a line. Trials count by their last attempt;
-    ``owed`` are those that `resume` would measure. ``eta_s``: seconds that these take, null before the first has ended.
+    ``no plan`` lacks its plan.yaml. ``progress`` says the counts in a line, and the state of a run that is not
+    finished. Trials count by their last attempt; ``owed`` are those that `resume` would measure. ``eta_s``: seconds
+    that these take, null before the first has ended.
     """
 
     run: str
@@ -100,12 +104,13 @@ def _listed(path: Path, begun: float | None) -> KnownRun:
 def known_run(run: RunDirectory) -> KnownRun:
     """Return the facts of a run. Raises ResultsError if its journal cannot be read."""
     state = read_state(run)
+    now = standing(run, state)
     return KnownRun(
         run.name,
         str(run.path),
         iso(run.begun),
-        standing(run, state),
-        state.text,
+        now,
+        state.text if now in FINISHED else f"{words_of(now, len(state.owed), state.total)}; {state.text}",
         trials=state.total,
         **state.counts,
         not_needed=len(state.released),
@@ -114,6 +119,21 @@ def known_run(run: RunDirectory) -> KnownRun:
         tags=tuple(tags_of(run.path)),
         note=note_of(run.path),
     )
+
+
+def words_of(state: Standing, owed: int, trials: int) -> str:
+    """Return a state for a person: a kill before the first trial cannot be told from a run that waits for `resume`."""
+    return "killed, or not begun" if state == "killed" and owed == trials else state
+
+
+def unfinished(run: RunDirectory) -> str | None:
+    """Return how far a run is that goes on or was cut short; None for a finished one, and for one without a trial.
+
+    Raises ResultsError.
+    """
+    listed = known_run(run)
+    has_trials = listed.measured or listed.unsupported or listed.failed
+    return listed.progress if has_trials and listed.state not in FINISHED else None
 
 
 def standing(run: RunDirectory, state: RunState) -> Standing:

@@ -203,8 +203,11 @@ def import_bundle(path: Path, parent: Path, *, name: str | None = None, most_byt
     except FileNotFoundError as error:
         raise ResultsError(f"{error.filename or path}: {reason(error)}", remedy="`xdplab export` makes one") from error
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-        why = reason(error) if isinstance(error, OSError) else " ".join(str(error).split())
-        raise ResultsError(f"{path} cannot be read as a bundle: {why}") from error
+        what = f"{path} cannot be read as a bundle"
+        if isinstance(error, OSError):
+            raise ResultsError(f"{what}: {reason(error)}") from error
+        whole = "is it whole? Copy it again, or name a file that `xdplab export` wrote"
+        raise ResultsError(f"{what}: {' '.join(str(error).split())}", remedy=whole) from error
 
 
 @contextmanager

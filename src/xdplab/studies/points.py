@@ -49,6 +49,15 @@ class StudyRequest:
     seed: int = 1
     smallest: bool = False
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it names where it was made: a run has what they gave, not the files themselves."""
+        return tuple(
+            str(getattr(self, one.name))
+            for one in fields(self)
+            if (of := one.metadata.get("option")) and of.file and getattr(self, one.name) is not None
+        )
+
 
 @dataclass(frozen=True)
 class StudyPoint:

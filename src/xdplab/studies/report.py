@@ -88,6 +88,7 @@ class Part:
     tables: list[Table]
     plan: str
     again: list[str]
+    """How it is measured again: a sentence, and the commands."""
 
 
 def write_report(
@@ -152,8 +153,24 @@ def part_of(run: Run[Any]) -> Part:
         absent=absent,
         tables=list(run.tables().values()),
         plan=_text(run.directory.path / "plan.yaml"),
-        again=[] if imported else ["xdplab run plan.yaml", f"xdplab compare {run.directory.name} latest"],
+        again=[] if imported else again(run),
     )
+
+
+def again(run: Run[Any]) -> list[str]:
+    """Return how a run is measured again: what is needed, and the commands. A page has no file but the plan."""
+    name = run.directory.name
+    compare = f"xdplab compare results/{name} latest"
+    if run.kind.planning and (files := run.plan.request.files):
+        names = f"It names {', '.join(files)}, which this page does not have: ask for it, and save the plan beside it"
+        made = "The run's bundle, which `xdplab export` writes, has what was made of it."
+        first = f"The plan is the request; the tables have what was measured. {names} as plan.yaml. {made}"
+        return [first, "xdplab run plan.yaml", compare]
+    if (run.directory.path / "files").is_dir():
+        first = "The plan names files that are in the run and not in this page: take the run's bundle"
+        return [f"{first}, {name}.zip, which `xdplab export` writes of it.", f"xdplab import bundle {name}.zip",
+                f"xdplab run results/{name}/plan.yaml", compare]  # fmt: skip
+    return ["Save the plan as plan.yaml.", "xdplab run plan.yaml", compare]
 
 
 def question(run: Run[Any], rows: pd.DataFrame) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from xdplab.labs.base import MITIGATED
+from xdplab.programs.spec import WORKLOADS
 from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
 
 KERNEL = "6.12"
@@ -37,6 +38,10 @@ class CostRequest(StudyRequest):
     top: int = option(0, "The N lines that take most; 0: all, in order.", bounds=(0, 1000), metavar="N")
     settings: str = "{}"
     """JSON: the settings of the user's programs, as a plan's ``program:`` has them."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(word for word in self.programs if word.partition(":")[0] not in WORKLOADS)
 
 
 @dataclass(frozen=True)
