@@ -27,6 +27,7 @@ KINDS = {
     "PLAN": "plan", "A": "program", "B": "program", "WORKLOAD|FILE": "program", "PROGRAM…": "program",
     "NAME": "lab", "A,B,…": "labs",
     "LAB,LAB": "labs", "KERNEL": "kernel", "[KERNEL]…": "kernel", "VERSION": "kernel", "host|VERSION|FILE": "kernel",
+    "VERSION|FILE[,MODULES]": "kernel",
     "TAG": "tag", "FIGURE": "figure", "LENGTH|VENUE": "venue", "FORMAT,…": "formats",
     "FACTOR": "factor", "FACTOR,…": "factors", "FACTOR,FACTOR": "factors", "FACTOR=VALUE,…": "values", "RUN": "run",
 }  # fmt: skip
