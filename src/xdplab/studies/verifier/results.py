@@ -82,16 +82,20 @@ def _of_one(rows: pd.DataFrame, column: str) -> Estimate:
 def _growth(table: pd.DataFrame) -> str:
     sized = table[table["verifier"].eq(LINUX) & table["n"].notna() & table["processed_insns"].gt(0)]
     texts = [text for family, rows in sized.groupby("family", sort=False) for text in _powers(str(family), rows)]
-    return f"the work grows with {_first(texts, 'families')}" if texts else ""
+    return f"the work grows {_first(texts, 'families')}" if texts else ""
 
 
 def _powers(family: str, rows: pd.DataFrame) -> Iterator[str]:
-    """Give the power of N by which a family's work grows, from the middle of its sizes to the largest, by form."""
+    """Give the power of N by which a family's work grows, from the middle of its sizes to the largest, by form.
+
+    Two sizes are no trend: then, how many times it grows.
+    """
     for form, of_form in rows.assign(form=rows["form"].fillna("")).groupby("form", sort=True):
         work = of_form.groupby("n")["processed_insns"].median().astype(float).sort_index()
-        if len(work) < 3:
-            continue  # two sizes are no trend
+        if len(work) < 2:
+            continue
         upper = work.iloc[-max(2, len(work) // 2) :]
         (first, last), ends = (upper.index[0], upper.index[-1]), np.log([upper.iloc[0], upper.iloc[-1]])
         power = (ends[1] - ends[0]) / np.log(last / first)
-        yield f"N^{power:.2f} ({' '.join(filter(None, (family, str(form))))}, N = {first} to {last})"
+        grows = f"with N^{power:.2f}" if len(work) > 2 else f"{three_digits(work.iloc[-1] / work.iloc[0])} times"
+        yield f"{grows} ({' '.join(filter(None, (family, str(form))))}, N = {first} to {last})"
