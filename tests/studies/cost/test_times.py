@@ -54,7 +54,7 @@ def test_a_run_of_traffic_is_counted_with_its_times_beside(tmp_path: Path) -> No
     (path,) = tmp_path.iterdir()
     run = kinds.open_run(path)
     rows = run.rows().query("part == 'whole'").set_index(["program", "mode"])
-    assert len(rows) == 4
+    assert len(rows) == 6
     assert rows["ns_per_packet"].notna().all()
     more = rows["instructions"]["chase:400", "native"] - rows["instructions"]["chase:0", "native"]
     assert more / 400 == pytest.approx(5, abs=1)  # four instructions of an access' address and the load of the chain
