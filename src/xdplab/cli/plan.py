@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import json
 import os
@@ -38,10 +39,13 @@ def find_plan(name: str) -> Path:
 
     Raises PlanError if there is none, before the modules that read plans are loaded.
     """
-    for path in (Path(name), shipped("plans") / f"{name}.yaml"):
+    folder = shipped("plans")
+    for path in (Path(name), folder / f"{name}.yaml"):
         if path.exists():
             return path
-    raise PlanError(f"{name}: {os.strerror(errno.ENOENT)}", remedy="name a plan file; plans/ holds some")
+    near = difflib.get_close_matches(name, [path.stem for path in folder.glob("*.yaml")], n=1)
+    remedy = f"did you mean {near[0]}?" if near else "name a plan file; plans/ holds some"
+    raise PlanError(f"{name}: {os.strerror(errno.ENOENT)}", remedy=remedy)
 
 
 @dataclass(frozen=True)

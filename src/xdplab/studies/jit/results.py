@@ -38,7 +38,8 @@ def _of_place(table: pd.DataFrame) -> Iterator[str]:
     ):
         values = {str(row[names]): estimate(row[SPEED_UP]) for row in rows.dropna(subset=[SPEED_UP]).to_dict("records")}
         if values:
-            yield f"{span(values, exact=_counted(rows))} times as long for {what}"
+            counted = _counted(rows)
+            yield f"{span(values, exact=counted)} times as {'many instructions' if counted else 'long'} for {what}"
 
 
 def _one_mode(table: pd.DataFrame) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, medians, parts
+from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, medians, parts, wholes
 from xdplab.studies.loading.points import (
     BPF,
     BPFTOOL,
@@ -51,10 +51,10 @@ def _repetitions(table: pd.DataFrame, step: str) -> pd.Series:
 
 def versus(table: pd.DataFrame) -> pd.DataFrame:
     """Return BPF against module in one place: the whole of each, and module over BPF."""
-    wide = parts(table).pivot_table(
+    wide = wholes(table).pivot_table(
         index=["clock", *NAMED],
         columns="kind",
-        values="whole",
+        values="median",
         dropna=False,
         sort=False,
     )
@@ -204,8 +204,8 @@ def _percent(row: pd.Series) -> str:
 
 
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
-    "bpf": ("A BPF program's load and its parts (medians)", lambda table: parts_table(table, BPF)),
-    "module": ("A module's insertion and its parts (medians)", lambda table: parts_table(table, MODULE)),
+    "bpf": ("A BPF program's load, in parts (medians; whole: their sum)", lambda table: parts_table(table, BPF)),
+    "module": ("A module's insertion, in parts (medians; whole: their sum)", lambda table: parts_table(table, MODULE)),
     "versus": ("BPF against module, without compiling", versus),
     "crosscheck": ("Verifying: the log's word against the trace's", crosscheck),
     "memory-bpf": ("Memory of a BPF program in the kernel, bytes", lambda table: memory(table, BPF)),
