@@ -19,6 +19,8 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
+from xdplab.code_state import newest
+
 ASKED = "_XDPLAB_COMPLETE"
 """``SHELL_source`` prints what a shell must know; ``SHELL_complete`` answers it, for the line up to the cursor."""
 LINE, BREAKS = "_XDPLAB_LINE", "_XDPLAB_BREAKS"
@@ -331,16 +333,3 @@ def table() -> Table:
     made: Table = importlib.import_module("xdplab.cli.words").table() | {"code": code}
     importlib.import_module("xdplab.cli.words").keep(place, made)
     return made
-
-
-def newest(folder: str) -> list[Any]:
-    """Return where the code is, and when a file of it was last written."""
-    newest, folders = 0.0, [folder]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if entry.name.endswith(".py"):
-                    newest = max(newest, entry.stat().st_mtime)
-                elif entry.is_dir() and entry.name != "__pycache__":
-                    folders.append(entry.path)
-    return [folder, newest]
