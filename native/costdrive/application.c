@@ -43,7 +43,7 @@ struct code_range application_open(unsigned pid) {
     if (!maps)
         fail("application", errno, NULL, "there is no process %u", pid);
     while (fgets(line, sizeof(line), maps)) {
-        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " r-xp %" SCNx64 " %*s %*s %s", &range.start, &range.end,
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " r-xp %" SCNx64 " %*s %*s %4095s", &range.start, &range.end,
                    &offset, path) != 4)
             continue;
         print_code(path, &range, offset);

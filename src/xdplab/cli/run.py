@@ -219,4 +219,4 @@ def _in_words(run: RunDirectory, facts: Mapping[str, Any]) -> str:
         return f"ended, {facts['failed']} of {facts['trials']} trials failed ({resume} tries them again)"
     if facts["state"] == "complete" and read_state(run).ended is None:
         return f"complete (killed after its last trial: {resume} writes what is missing)"
-    return listing.words_of(facts["state"], facts["owed"], facts["trials"])
+    return listing.state_text(facts["state"], facts["owed"], facts["trials"])

@@ -25,6 +25,8 @@ R = TypeVar("R")
 LIBRARIES = ("xdplab.figures.draw", "scipy.special")
 WRITERS = {name: f"matplotlib.backends.backend_{name}" for name in ("svg", "pdf")} | {"png": "PIL.PngImagePlugin"}
 """What writes each format."""
+PR_SET_PDEATHSIG = 1
+"""Of prctl(2): the signal that a process gets when the one that began it has ended."""
 COLLECTED = 100_000
 """Objects after which cycles are looked for: a figure makes as many, and to look every 700 took 7 % of the time."""
 
@@ -105,6 +107,3 @@ def _work(draw: Callable[[J], R], jobs: Sequence[J], end: Connection) -> None:
         except Exception as error:  # noqa: BLE001 - raised in its turn
             error.add_note(traceback.format_exc())
             end.send((place, None, error))
-
-
-PR_SET_PDEATHSIG = 1

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
+import paramiko
+
 from xdplab.errors import HostError, HostLostError, LabError
 from xdplab.hosts.base import Result
 from xdplab.hosts.lifeline import Lifeline, host_end
 from xdplab.hosts.process import StreamedProcess, guarded, within
-from xdplab.hosts.ssh_library import paramiko
 
 CONNECT_S = 10.0
 """Seconds for each step of connecting: TCP, key exchange, login."""

@@ -110,7 +110,7 @@ def known_run(run: RunDirectory) -> KnownRun:
         str(run.path),
         iso(run.begun),
         now,
-        state.text if now in FINISHED else f"{words_of(now, len(state.owed), state.total)}; {state.text}",
+        state.text if now in FINISHED else f"{state_text(now, len(state.owed), state.total)}; {state.text}",
         trials=state.total,
         **state.counts,
         not_needed=len(state.released),
@@ -121,7 +121,7 @@ def known_run(run: RunDirectory) -> KnownRun:
     )
 
 
-def words_of(state: Standing, owed: int, trials: int) -> str:
+def state_text(state: Standing, owed: int, trials: int) -> str:
     """Return a state for a person: a kill before the first trial cannot be told from a run that waits for `resume`."""
     return "killed, or not begun" if state == "killed" and owed == trials else state
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ INPUTS = (".jsonl", ".json", ".yaml", ".parquet")
 """Ends of the files of a run's folder, not below it, from which the rest is made."""
 FINDINGS = "audit.json"
 """Is made of them, too."""
+FIGURES = "figures.json"
 
 
 def made_from(run: RunDirectory) -> list[Any]:
@@ -44,3 +45,22 @@ def keep(run: RunDirectory, name: str, content: dict[str, Any], source: list[Any
     """Keep what was made of ``source``; a cache that cannot be written only costs time."""
     with suppress(ResultsError, OSError):
         write_whole(run.cache / name, json.dumps(content | {"made_from": source}).encode())
+
+
+def keep_figures(run: RunDirectory, drawn: Sequence[Any], source: list[Any]) -> None:
+    """Keep which figures were drawn of ``source``, and the states of their files."""
+    files = [file for one in drawn for file in one.files]
+    lines = [vars(one) | {"files": [file.name for file in one.files]} for one in drawn]
+    keep(run, FIGURES, {"drawn": lines, "states": states(files)}, source)
+
+
+def kept_figures(run: RunDirectory) -> list[dict[str, Any]] | None:
+    """Return the figures that `keep_figures` kept; None if one of them, or what they are made of, has changed since."""
+    held = read(run, FIGURES, made_from(run))
+    if held is None:
+        return None
+    with suppress(OSError, LookupError, TypeError):
+        drawn = [one | {"files": tuple(run.figures / name for name in one["files"])} for one in held["drawn"]]
+        if states(file for one in drawn for file in one["files"]) == held["states"]:
+            return drawn
+    return None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 Reader = Callable[[Path], "pd.DataFrame"]
 """Reads a table's file, for callers that need only a part."""
-SAMPLES, FIGURES = "samples.parquet", "figures.json"
+SAMPLES = "samples.parquet"
 
 
 @dataclass(frozen=True)
@@ -275,9 +275,7 @@ class Run(Generic[P]):
         source = kept.made_from(self.directory)
         drawn = self.kind.pictures.draw(self, names, **options)
         if not (names or options):
-            files = [file for one in drawn for file in one.files]
-            lines = [vars(one) | {"files": [file.name for file in one.files]} for one in drawn]
-            kept.keep(self.directory, FIGURES, {"drawn": lines, "states": kept.states(files)}, source)
+            kept.keep_figures(self.directory, drawn, source)
         return drawn
 
     def figure(self, name: str | None = None, **options: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,8 @@ from xdplab.figures.several import mapped
 from xdplab.figures.styles import FORMATS
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
-from xdplab.studies import environment, kept
-from xdplab.studies.kind import FIGURES, Run
+from xdplab.studies import environment
+from xdplab.studies.kind import Run
 from xdplab.studies.tables import markdown, write_tables
 from xdplab.text import many
 
@@ -82,19 +81,6 @@ def _require_none(options: Mapping[str, Any], run: Run[Any]) -> None:
             f"{given[0]} is chosen of figures of XDP traffic: {run.directory.path} is of kind {run.kind.name}",
             remedy="width, height, style and caption are chosen of any figure",
         )
-
-
-def kept_figures(run: Run[Any]) -> list[Drawn] | None:
-    """Return a run's figures as they were last drawn; None if they or what they are made of have changed since."""
-    held = kept.read(run.directory, FIGURES, kept.made_from(run.directory))
-    if held is None:
-        return None
-    folder = run.directory.figures
-    with suppress(OSError, LookupError, TypeError):
-        drawn = [Drawn(**one | {"files": tuple(folder / name for name in one["files"])}) for one in held["drawn"]]
-        if kept.states(file for one in drawn for file in one.files) == held["states"]:
-            return drawn
-    return None
 
 
 def lines(drawn: Sequence[Drawn], run: Path) -> list[str]:

@@ -34,11 +34,10 @@ from xdplab.figures.styles import sized
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.run.listing import note_of
-from xdplab.studies import environment
+from xdplab.studies import environment, kept
 from xdplab.studies.answers import answer_of
 from xdplab.studies.comparing import ComparedRuns
 from xdplab.studies.kind import Run
-from xdplab.studies.pictures import kept_figures
 from xdplab.studies.points import ONE_MACHINE
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic import race
@@ -230,8 +229,8 @@ def place(run: Run[Any], rows: pd.DataFrame) -> list[tuple[str, str]]:
 def drawn(run: Run[Any]) -> tuple[list[Picture], list[str]]:
     """Return the run's figures, and why the others are missing. Those of the run's folder are taken if they are
     current."""
-    if (current := kept_figures(run)) is not None:
-        return _pictures(current)
+    if (current := kept.kept_figures(run.directory)) is not None:
+        return _pictures([Drawn(**one) for one in current])
     with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:
         try:
             return _pictures(run.draw_figures(out=Path(name), formats=("svg",)))

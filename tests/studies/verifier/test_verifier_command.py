@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +14,6 @@ from tests.studies.verifier.objects import GLOBALS
 
 from xdplab.cli import cli
 from xdplab.errors import LabError, PlanError, ResultsError
-from xdplab.labs.base import OWN_KERNEL
 from xdplab.labs.vm import kernels
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
@@ -200,15 +197,6 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(verify, tmp_path: Pat
     nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources).execute()
     shown = [o for c in notebook.cells for o in c.get("outputs", ()) if "image/png" in o.get("data", {})]
     assert len(shown) == 3
-
-
-@pytest.fixture
-def _own_kernels_go() -> Iterator[None]:
-    before = {kernel.folder for kernel in kernels.cached()}
-    yield
-    for kernel in kernels.cached():
-        if kernel.name.startswith(OWN_KERNEL) and kernel.folder not in before:
-            shutil.rmtree(kernel.folder)
 
 
 @pytest.mark.guest

@@ -8,10 +8,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import paramiko
+
 from xdplab.errors import HostError
 from xdplab.hosts import SshAddress, SshHost
 from xdplab.hosts.lifeline import SILENCE_S
-from xdplab.hosts.ssh_library import paramiko
 from xdplab.labs.servers.inventory import Machine
 
 RETURNS_S = 900.0

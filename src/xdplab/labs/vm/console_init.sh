@@ -1,6 +1,6 @@
 #!/bin/busybox sh
-# First and only process of a guest that is reached by its serial console: runs the scripts that come over it, one at a
-# time. A script comes in base64, in lines of a number, a size and a piece, because a serial port has no room for more;
+# First process of a guest that is reached by its serial console: runs the scripts that come over it, one at a time.
+# A script comes in base64, in lines of a number, a size and a piece, because a serial port has no room for more;
 # each is acknowledged, and one that did not come whole comes again. A line ! runs the script, once.
 /bin/busybox --install -s /bin
 mount -t proc proc /proc

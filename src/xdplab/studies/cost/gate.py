@@ -67,9 +67,10 @@ class CostDifference:
         return any(old != new for _, old, new in self._total_rows())
 
     @property
-    def growth(self) -> Fraction:
-        """The instructions by which the total that grows most does; less than 0 if all shrink."""
-        return max((new - old for _, old, new in self._total_rows()), default=Fraction())
+    def growth(self) -> tuple[Fraction, str]:
+        """By how many instructions the total grows that grows most, and its name; less than 0 if all shrink."""
+        grown = [(new - old, name) for name, old, new in self._total_rows()]
+        return max(grown, key=lambda one: one[0], default=(Fraction(), ""))
 
     @property
     def parts(self) -> list[str]:
@@ -153,7 +154,7 @@ class Gate:
         """``no more``, ``more`` or ``not comparable``."""
         if self.made_otherwise:
             return "not comparable"
-        return "more" if any(one.growth > self.tolerance for one in self.differences) else "no more"
+        return "more" if any(one.growth[0] > self.tolerance for one in self.differences) else "no more"
 
     def text(self, baseline: str) -> str:
         """Say the verdict on ``baseline`` in a sentence, and what may be the cause where nothing compares."""
@@ -161,10 +162,11 @@ class Gate:
             lost = any("came_back" in line for line in self.made_otherwise)
             hint = "; does a map lack its entries (`--map`)?" if lost else ""
             return f"not comparable with {baseline}: {'; '.join(self.made_otherwise)}{hint}"
-        most = max(self.differences, key=lambda one: one.growth)
+        most = max(self.differences, key=lambda one: one.growth[0])
+        more, total = most.growth
         if self.verdict == "more":
-            return f"more than {baseline}: {most.new.title} costs {float(most.growth):+.3f} instructions per packet"
-        return f"no more than {baseline}" + (f", within {float(self.tolerance):g}" if most.growth > 0 else "")
+            return f"more than {baseline}: {most.new.title}: {float(more):+.3f} instructions per packet, {total}"
+        return f"no more than {baseline}" + (f", within {float(self.tolerance):g}" if more > 0 else "")
 
     def to_json(self) -> dict[str, Any]:
         differences = [one.to_json() for one in self.differences]

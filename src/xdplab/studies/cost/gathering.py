@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from math import lcm
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from xdplab.studies.cost.times import TIMES, times_file
 from xdplab.studies.guests import DUT_MAC, TG_MAC, built_workload, counting_kernel, kernel_release
 from xdplab.studies.points import Gathered
 from xdplab.studies.test_frames import frame_maker
+from xdplab.text import many
 
 LIVE_SINCE = (5, 18)
 MOST_FRAMES = {LIVE: 512, PACKETS: 256, TEST_RUN: 512}
@@ -50,7 +52,8 @@ def gather(request: CostRequest) -> Gathered[CostPoint]:
         raise PlanError("cost: the times of one run can stand beside counts, not those of several")
     files: dict[str, bytes] = {TIMES: times_file(runs[0])} if runs else {}
     points: dict[CostPoint, None] = {}
-    for point in _planned(request):
+    planned, notes = countable(_planned(request))
+    for point in planned:
         if point.program.setup:
             raise PlanError(
                 f"{point.program.name}: setup is not run in a counted guest", remedy="fill its maps by maps"
@@ -69,7 +72,25 @@ def gather(request: CostRequest) -> Gathered[CostPoint]:
             size, flows = point.frame_bytes, point.flows
             counted = CostPoint(_name_of(point), folder, kernel, mode, way, frames, window, size, flows, compiler)
             points[counted] = None
-    return Gathered(tuple(points), files)
+    return Gathered(tuple(points), files, notes)
+
+
+def countable(points: Iterable[Point]) -> tuple[list[Point], list[str]]:
+    """Return the points that a guest can count, and in words which it cannot."""
+    reasons = [(point, _why_not(point)) for point in points]
+    left_out = Counter(why for _, why in reasons if why is not None)
+    notes = [f"not counted: {many(count, 'point')} with {why}" for why, count in left_out.items()]
+    return [point for point, why in reasons if why is None], notes
+
+
+def _why_not(point: Point) -> str | None:
+    if point.mode not in MODES:
+        return f"mode {point.mode}"
+    if point.queues != 1:
+        return f"{point.queues} queues"
+    if point.mode == AF_XDP and (point.xsk_attach, point.xsk_bind) != ("native", "copy"):
+        return f"AF_XDP attached {point.xsk_attach} and bound {point.xsk_bind}: a guest's is native, with copies"
+    return None
 
 
 def way_of(mode: str, kernel: str) -> str:
@@ -118,21 +139,9 @@ def _planned(request: CostRequest) -> Iterator[Point]:
 
 
 def _points_of(plan: Plan, accesses: int | None = None) -> Iterator[Point]:
-    """Yield the points of a plan that a guest can count; of a workload only those with so many accesses."""
+    """Yield the points of a plan; of a workload only those with so many accesses."""
     for block in plan.blocks:
-        for point in block_points(block, "shared"):
-            if (
-                point.mode in MODES
-                and point.queues == 1
-                and _is_on_a_veth(point)
-                and accesses in (None, point.program.accesses)
-            ):
-                yield point
-
-
-def _is_on_a_veth(point: Point) -> bool:
-    """Tell whether a point's sockets are those of a guest's application: attached natively, with copies."""
-    return bool(point.mode != AF_XDP or (point.xsk_attach, point.xsk_bind) == ("native", "copy"))
+        yield from (point for point in block_points(block, "shared") if accesses in (None, point.program.accesses))
 
 
 def _plan_of(request: CostRequest, word: str) -> Plan:

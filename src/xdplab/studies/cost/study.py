@@ -6,6 +6,7 @@ import json
 import lzma
 import shlex
 import tempfile
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.deploy.afxdp import AfxdpRequest
-from xdplab.errors import HostError, UnsupportedError
+from xdplab.errors import HostError, ResultsWarning, UnsupportedError
 from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.studies.cost.counted import COUNTED, DRIVEN, SYMBOLS, cost_in, messages_of
 from xdplab.studies.cost.points import (
@@ -106,7 +107,8 @@ class CostStudy:
         """
         try:
             self._count_exactly(trial.point, raw)
-        except HostError:
+        except HostError as error:
+            warnings.warn(f"{error.message}: it is booted once more", ResultsWarning, stacklevel=2)
             self.leave_block()
             self.enter_block(self._block)
             self._count_exactly(trial.point, raw)

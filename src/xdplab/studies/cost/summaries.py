@@ -49,13 +49,11 @@ def whole(table: pd.DataFrame) -> pd.DataFrame:
     for _, part in parts.groupby("trial_id", sort=False):
         by_part = {str(one["part"]): one for one in part.to_dict("records")}
         row = {name: by_part[WHOLE][name] for name in _CASE}
-        row |= {head: _shown(by_part[name]) for name, head in _PARTS.items() if name in by_part}
+        row |= {head: _shown(by_part[name]) if name in by_part else None for name, head in _PARTS.items()}
         row |= {name: f"{by_part[WHOLE][name]:.1f}" for name in ("loads", "stores", "branches")}
         rows.append(row | {"its cache lines": _cache_lines(by_part[PROGRAM])})
-    names = dict.fromkeys([*_CASE, *_PARTS.values(), *(name for row in rows for name in row)])
-    return pd.DataFrame(rows, columns=[name for name in names if any(name in row for row in rows)]).rename(
-        columns=_HEADS
-    )
+    shown = pd.DataFrame(rows).rename(columns=_HEADS)
+    return shown if parts["part"].eq(APPLICATION).any() else shown.drop(columns=_PARTS[APPLICATION], errors="ignore")
 
 
 def timed(table: pd.DataFrame) -> pd.DataFrame:
