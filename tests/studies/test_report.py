@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -131,11 +132,11 @@ def test_a_plan_with_files_is_measured_again_from_the_runs_bundle(
 
 
 def test_a_page_says_which_file_a_study_lacks(tmp_path: Path) -> None:
-    for program, lacks in (("mine.yaml", True), ("array:10", False)):
-        text = f"study: cost\nprograms: ['{program}']\n"
-        directory = RunDirectory.create(tmp_path, "cost", run_id="ab12", plan_yaml=text)
+    for types, lacks in (("types.txt", True), (None, False)):
+        text = f"study: verifier\ntypes: {json.dumps(types)}\n"
+        directory = RunDirectory.create(tmp_path, "verifier", run_id="ab12", plan_yaml=text)
         directory.write_json("points.json", {"points": [], "notes": []})
-        assert (program in again(open_run(directory.path))[0]) == lacks
+        assert ("types.txt" in again(open_run(directory.path))[0]) == lacks
 
 
 @pytest.mark.thorough

@@ -72,4 +72,4 @@ def request_in(plan: Path) -> tuple[Kind[Any], Any] | None:
     source.require_trust("programs that are compiled and run")
     kind = kind_named(written.pop("study"))
     assert kind.planning is not None  # each of `STUDIES` has one
-    return kind, kind.planning.request_of(written, f"{plan}: ")
+    return kind, kind.planning.request_of(written, f"{plan}: ").within(plan.parent)

@@ -58,6 +58,10 @@ class StudyRequest:
             if (of := one.metadata.get("option")) and of.file and getattr(self, one.name) is not None
         )
 
+    def within(self, folder: Path) -> StudyRequest:
+        """Return the request of a plan in ``folder``, where the files lie that it names."""
+        return self
+
 
 @dataclass(frozen=True)
 class StudyPoint:
@@ -116,11 +120,15 @@ def place_in(trial: StudyTrial[Any]) -> str:
 
 @dataclass(frozen=True)
 class Gathered(Generic[P]):
-    """The result of a request: its points, files to keep in the run, and what is left out with the reasons."""
+    """The result of a request: its points, files to keep in the run, and what is left out with the reasons.
+
+    ``again``: the request that names those files instead of the user's, from the run's folder.
+    """
 
     points: Sequence[P]
     files: Mapping[str, bytes] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    again: StudyRequest | None = None
 
 
 def schedule(points: Sequence[P], repetitions: int, seed: int) -> list[StudyTrial[P]]:
@@ -196,7 +204,7 @@ class StudyPlanning(Generic[R, P]):
         Raises PlanError for unusable options.
         """
         gathered = self.gather(request)
-        plan = {"study": self.study} | json.loads(json.dumps(asdict(request)))
+        plan = {"study": self.study} | json.loads(json.dumps(asdict(gathered.again or request)))
         points, notes = tuple(gathered.points), tuple(gathered.notes)
 
         def fill(directory: RunDirectory) -> None:

@@ -160,15 +160,15 @@ def again(run: Run[Any]) -> list[str]:
     """Return how a run is measured again: what is needed, and the commands. A page has no file but the plan."""
     name = run.directory.name
     compare = f"xdplab compare results/{name} latest"
+    if (run.directory.path / "files").is_dir():
+        first = "The plan names files that are in the run and not in this page: take the run's bundle"
+        return [f"{first}, {name}.zip, which `xdplab export` writes of it.", f"xdplab import bundle {name}.zip",
+                f"xdplab run results/{name}/plan.yaml", compare]  # fmt: skip
     if run.kind.planning and (files := run.plan.request.files):
         names = f"It names {', '.join(files)}, which this page does not have: ask for it, and save the plan beside it"
         made = "The run's bundle, which `xdplab export` writes, has what was made of it."
         first = f"The plan is the request; the tables have what was measured. {names} as plan.yaml. {made}"
         return [first, "xdplab run plan.yaml", compare]
-    if (run.directory.path / "files").is_dir():
-        first = "The plan names files that are in the run and not in this page: take the run's bundle"
-        return [f"{first}, {name}.zip, which `xdplab export` writes of it.", f"xdplab import bundle {name}.zip",
-                f"xdplab run results/{name}/plan.yaml", compare]  # fmt: skip
     return ["Save the plan as plan.yaml.", "xdplab run plan.yaml", compare]
 
 

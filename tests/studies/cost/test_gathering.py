@@ -3,11 +3,25 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from xdplab.plan.model import parse_plan
 from xdplab.plan.points import block_points
 from xdplab.studies.cost.gathering import countable
+from xdplab.studies.cost.points import CostRequest
+from xdplab.studies.kinds import kind_named, request_in
+
+PROGRAM = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "action.h"
+const volatile int ports = 1;
+SEC("xdp") int mine(struct xdp_md *ctx) { return ports ? ACTION : XDP_DROP; }
+char _license[] SEC("license") = "GPL";
+"""
 
 
 @pytest.mark.parametrize(
@@ -25,3 +39,20 @@ def test_points_that_no_guest_counts_are_named(
     planned, notes = countable(block_points(plan.blocks[0], "shared"))
     assert len(planned) == counted
     assert [note.removeprefix("not counted: ") for note in notes] == left_out
+
+
+def test_a_runs_plan_needs_no_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = tmp_path / "users"
+    (users / "include").mkdir(parents=True)
+    (users / "include/action.h").write_text("#define ACTION XDP_TX\n")
+    (users / "mine.bpf.c").write_text(PROGRAM)
+    monkeypatch.chdir(users)
+    settings = json.dumps({"rodata": {"ports": 2}, "cflags": ["-Iinclude"]})
+    request = CostRequest(programs=("mine.bpf.c", "array:10"), settings=settings)
+    first = kind_named("cost").start(request, tmp_path / "first")
+    users.rename(tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path)
+    read = request_in(first.directory.path / "plan.yaml")
+    assert read is not None
+    second = read[0].start(read[1], tmp_path / "second")
+    assert second.plan.points == first.plan.points

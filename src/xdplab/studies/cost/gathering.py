@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from math import lcm
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 from xdplab.compiler import compiler_version, find_clang
 from xdplab.errors import PlanError
 from xdplab.plan import Point
+from xdplab.plan.copies import copied_into
 from xdplab.plan.model import Plan, is_plan_file, load_plan, parse_plan, relative_to
 from xdplab.plan.points import block_points
 from xdplab.programs.build import BuiltProgram, build
@@ -46,13 +49,17 @@ BATCHES = (256, 128, 64, 16)
 
 def gather(request: CostRequest) -> Gathered[CostPoint]:
     """Compile the programs, and make their frames. Raises PlanError, ProgramError, LabError."""
+    if not request.programs:
+        raise PlanError("cost: no program is named", remedy="`xdplab cost mine.bpf.c`")
     kernels = {kernel: kernel_release(kernel) for kernel in map(counting_kernel, request.kernels)}
     runs = [Path(word) for word in request.programs if Path(word).is_dir()]
     if len(runs) > 1:
         raise PlanError("cost: the times of one run can stand beside counts, not those of several")
-    files: dict[str, bytes] = {TIMES: times_file(runs[0])} if runs else {}
+    plans = [(word, _plan_of(request, word)) for word in request.programs]
+    again, files = _kept(request, plans)
+    files |= {TIMES: times_file(runs[0])} if runs else {}
     points: dict[CostPoint, None] = {}
-    planned, notes = countable(_planned(request))
+    planned, notes = countable(point for word, plan in plans for point in _points_of(plan, _accesses(word)))
     for point in planned:
         if point.program.setup:
             raise PlanError(
@@ -72,7 +79,7 @@ def gather(request: CostRequest) -> Gathered[CostPoint]:
             size, flows = point.frame_bytes, point.flows
             counted = CostPoint(_name_of(point), folder, kernel, mode, way, frames, window, size, flows, compiler)
             points[counted] = None
-    return Gathered(tuple(points), files, notes)
+    return Gathered(tuple(points), files, notes, again)
 
 
 def countable(points: Iterable[Point]) -> tuple[list[Point], list[str]]:
@@ -126,25 +133,32 @@ def _modes(request: CostRequest, point: Point) -> tuple[str, ...]:
     return request.modes if point.mode == "native" else (point.mode,)
 
 
-def _planned(request: CostRequest) -> Iterator[Point]:
-    if not request.programs:
-        raise PlanError("cost: no program is named", remedy="`xdplab cost mine.bpf.c`")
-    for word in request.programs:
-        if Path(word).is_dir():
-            yield from _points_of(load_plan(Path(word) / "plan.yaml", to_measure=False))
-        elif is_plan_file(word):
-            yield from _points_of(load_plan(Path(word)))
-        else:
-            yield from _points_of(_plan_of(request, word), _accesses(word))
+def _kept(request: CostRequest, plans: Iterable[tuple[str, Plan]]) -> tuple[CostRequest, dict[str, bytes]]:
+    """Return the request that counts the same from the run's folder alone, and the files that it names."""
+    words: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="xdplab-cost-") as name:
+        folder = Path(name)
+        for number, (word, plan) in enumerate(plans, 1):
+            if _accesses(word) is None:
+                kept = copied_into(folder, plan).to_yaml()
+                word = f"plan-{number}-{Path(word).resolve().stem}.yaml"
+                (folder / word).write_text(kept)
+            words.append(word)
+        files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return replace(request, programs=tuple(words), settings=CostRequest.settings), files
 
 
-def _points_of(plan: Plan, accesses: int | None = None) -> Iterator[Point]:
+def _points_of(plan: Plan, accesses: int | None) -> Iterator[Point]:
     """Yield the points of a plan; of a workload only those with so many accesses."""
     for block in plan.blocks:
         yield from (point for point in block_points(block, "shared") if accesses in (None, point.program.accesses))
 
 
 def _plan_of(request: CostRequest, word: str) -> Plan:
+    if Path(word).is_dir():
+        return load_plan(Path(word) / "plan.yaml", to_measure=False)
+    if is_plan_file(word):
+        return load_plan(Path(word))
     points = {"mode": ["native"], **_program(request, word)}
     if not points.get("program", {}).get("frames"):
         points["frame_bytes"] = list(request.frame_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from xdplab.labs.base import MITIGATED
 from xdplab.programs.spec import WORKLOADS
@@ -39,9 +40,9 @@ class CostRequest(StudyRequest):
     settings: str = "{}"
     """JSON: the settings of the user's programs, as a plan's ``program:`` has them."""
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        return tuple(word for word in self.programs if word.partition(":")[0] not in WORKLOADS)
+    def within(self, folder: Path) -> CostRequest:
+        words = (word if word.partition(":")[0] in WORKLOADS else str(folder / word) for word in self.programs)
+        return replace(self, programs=tuple(words))
 
 
 @dataclass(frozen=True)
