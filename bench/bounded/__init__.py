@@ -111,10 +111,12 @@ def run(
         options(parser)
     arguments = parser.parse_args()
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # whatever loses its parent becomes a child of ours
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until both processes can end in order
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the ends of blocks are reached
     child = os.fork()
     if child:
         return _watch(child, arguments.most_s)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the ends of its blocks are reached
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     return _judge(measure(arguments))
 
 
@@ -128,9 +130,9 @@ def _judge(aims: Iterable[Aim]) -> int:
 
 def _watch(child: int, most_s: float) -> int:
     """Return the exit code of the child; end it if its time is over or this process is told to end."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     deadline = time.monotonic() + most_s
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         code = _wait(child, deadline)
         if code is None:
             print(f"ended: not finished after {most_s:g} s", file=sys.stderr)

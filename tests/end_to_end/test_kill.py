@@ -26,7 +26,7 @@ BLOCKS = """
   - points: {mode: af_xdp, accesses: 0, queues: 2}
     traffic: {engine: afxdp, load: 20kpps}
 """
-PLAN = plan(BLOCKS, repetitions=6, window_s=0.1)
+PLAN = plan(BLOCKS, repetitions=10, window_s=0.1)
 OURS = ("xdpgen", "xdpload", "afxdp_user", "perf", "sar", "sadc")
 GONE_S = 5.0
 
@@ -47,8 +47,8 @@ def kill_once(argv: list[str], journal: Path, rng: random.Random) -> None:
     child = forked.Started(*argv)
     until(lambda: journal.read_text().count('"started"') > before or child.poll() is not None, 60, every_s=0.01)
     time.sleep(rng.uniform(0, 0.6))
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
+    child.kill()
+    assert child.wait() in (-signal.SIGKILL, 0), child.communicate()
 
 
 @pytest.mark.thorough
