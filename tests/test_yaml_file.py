@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -52,54 +53,23 @@ def test_it_reads_what_yaml_reads(plan: Path) -> None:
     assert read_yaml(plan.read_text()) == yaml.safe_load(plan.read_text())
 
 
-@pytest.mark.parametrize("load", [load_plan, load_inventory])
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("a: 1\nb: 2\na: 3\n", "a stands twice in one mapping, in lines 1 and 3"),
-        ("blocks:\n  - points: {mode: native, mode: generic}\n", "mode stands twice in one mapping, in lines 2 and 2"),
-    ],
-)
-def test_a_key_that_stands_twice_is_refused(tmp_path: Path, load: object, text: str, words: str) -> None:
-    """PyYAML takes the last one: the measurement would not match what a reader of the file sees first."""
+def test_a_word_that_yaml_reads_as_a_switch_is_refused_with_its_block(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
-    file.write_text(text)
-    with pytest.raises((PlanError, LabError), match=words):
-        load(file)  # type: ignore[operator]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("repetitions: x", "repetitions: must be a whole number (got 'x')"),
-        ("repetitions: {until: 2}", "repetitions.until: must be less than 1 (got 2)"),
-        (
-            "blocks: [{}, {points: {mode: yes}}]",
-            "block 2, points.mode: must be 'native', 'generic', 'offload' or 'af_xdp' "
-            "(got true, as which YAML reads yes and on, too)",
-        ),
-    ],
-)
-def test_a_field_is_named_as_a_person_counts(tmp_path: Path, text: str, words: str) -> None:
-    file = tmp_path / "x.yaml"
-    file.write_text(f"name: x\n{text}\n" + ("" if "blocks" in text else "blocks: [{}]\n"))
-    with pytest.raises(PlanError) as caught:
+    file.write_text("name: x\nblocks: [{}, {points: {mode: yes}}]\n")
+    with pytest.raises(PlanError, match=r"block 2, points\.mode: .*got true"):
         load_plan(file)
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "place"),
     [
-        ("a:\n\t- b\n", "line 2, column 1: a tab stands where YAML wants spaces"),
-        ("a: {b: c\n", "line 2, column 1: expected ',' or '}' before the end of the file (begun in line 1)"),
-        ("a: b: c\n", "line 1, column 5: mapping values are not allowed here"),
-        ("a: [1, 2\nb: 3\n", "line 2, column 2: expected ',' or ']', but got ':' (begun in line 1)"),
-        ("a: *b\n", "line 1, column 4: found undefined alias 'b'"),
-        ("a: 1\na: 2\n", "a stands twice in one mapping, in lines 1 and 2"),
+        ("a: {b: c\n", "line 2, column 1: .*begun in line 1"),
+        ("a: [1, 2\nb: 3\n", "line 2, column 2: .*begun in line 1"),
+        ("blocks:\n  - points: {mode: native, mode: generic}\n", "lines 2 and 2"),
     ],
 )
-def test_what_cannot_be_read_is_told_on_one_line_with_its_place(text: str, words: str) -> None:
+def test_what_cannot_be_read_is_told_on_one_line_with_its_place(text: str, place: str) -> None:
+    """Others: tests/cli/messages.txt."""
     with pytest.raises(yaml.YAMLError) as refused:
         read_yaml(text)
-    assert yaml_words(refused.value) == words
+    assert re.search(place, yaml_words(refused.value))

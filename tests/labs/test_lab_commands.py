@@ -110,18 +110,6 @@ def test_the_global_option_names_the_lab_too(lab: str) -> None:
     assert xdplab("--lab", lab, "lab", "run", "dut", "--", "hostname").stdout == "dut\n"
 
 
-def test_an_impossible_request_is_one_line_and_an_exit_code() -> None:
-    for argv, words in (
-        (("lab", "run", "--lab", "netns:never", "dut", "true"), "lab netns:never is not up"),
-        (("lab", "up", "vm-nonsense"), "no such kind of lab"),
-        (("doctor", "--lab", "nonsense"), "no such kind of lab"),
-    ):
-        done = xdplab(*argv)
-        assert done.returncode == 3
-        assert words in done.stderr
-        assert len(done.stderr.splitlines()) == 1
-
-
 @pytest.mark.root
 @root
 def test_doctor_for_scripts() -> None:

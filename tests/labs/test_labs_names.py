@@ -8,26 +8,14 @@ import pytest
 from xdplab import labs
 from xdplab.errors import LabError
 from xdplab.labs import control
-from xdplab.labs.base import Cpus, arrangement_for, share_out
+from xdplab.labs.base import Arrangement, Cpus, arrangement_for, share_out
 from xdplab.labs.netns import lab as netns
-
-
-@pytest.mark.parametrize("name", ["inventory", "rack.json", "nonsense", ""])
-def test_a_kind_of_lab_that_is_not_there_is_named_with_those_that_are(name: str) -> None:
-    with pytest.raises(LabError, match=rf"lab '{name}'.*supported are: netns, netns:NAME"):
-        labs.open_lab(name)
 
 
 @pytest.mark.parametrize("name", ["netns:a b", "netns:a/b", "netns:.", "netns:" + "x" * 41, "netns:ü"])
 def test_a_name_that_cannot_be_used_is_refused(name: str) -> None:
     with pytest.raises(LabError, match="cannot be used"):
         labs.up(name)
-
-
-def test_a_lab_that_is_not_up_says_how_to_get_it() -> None:
-    with pytest.raises(LabError, match=r"lab netns:never is not up \(`xdplab lab up netns:never`\)"):
-        labs.open_lab("netns:never")
-    assert not labs.down("netns:never")
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,24 +56,18 @@ def machine(folder: Path, cores: list[tuple[int, int]]) -> Path:
     return folder
 
 
-def test_shared_cpus_belong_to_both(tmp_path: Path) -> None:
-    assert share_out([0, 1], "shared", tmp_path) == Cpus(dut=(0, 1), tg=(0, 1))
-
-
-def test_split_keeps_hyperthreads_of_a_core_together(tmp_path: Path) -> None:
-    sysfs = machine(tmp_path, [(0, 0), (0, 1), (0, 0), (0, 1)])
-    assert share_out([0, 1, 2, 3], "split", sysfs) == Cpus(dut=(0, 2), tg=(1, 3))
-
-
-def test_split_gives_the_odd_core_to_the_dut(tmp_path: Path) -> None:
-    sysfs = machine(tmp_path, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)])
-    assert share_out([0, 1, 2, 3, 4], "split", sysfs) == Cpus(dut=(0, 1, 2), tg=(3, 4))
-
-
-def test_split_of_one_core_gives_each_a_thread(tmp_path: Path) -> None:
-    sysfs = machine(tmp_path, [(0, 0), (0, 0)])
-    assert share_out([0, 1], "split", sysfs) == Cpus(dut=(0,), tg=(1,))
-
-
-def test_a_machine_that_does_not_say_has_a_core_a_cpu(tmp_path: Path) -> None:
-    assert share_out([0, 1, 2, 3], "split", tmp_path) == Cpus(dut=(0, 1), tg=(2, 3))
+@pytest.mark.parametrize(
+    ("arrangement", "cores", "dut", "tg"),
+    [
+        ("shared", [], (0, 1), (0, 1)),
+        ("split", [], (0, 1), (2, 3)),  # a machine that does not say has a core per CPU
+        ("split", [(0, 0), (0, 1), (0, 0), (0, 1)], (0, 2), (1, 3)),  # hyperthreads of a core stay together
+        ("split", [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)], (0, 1, 2), (3, 4)),  # the odd core is the DUT's
+        ("split", [(0, 0), (0, 0)], (0,), (1,)),
+    ],
+)
+def test_cpus_are_shared_out(
+    arrangement: Arrangement, cores: list[tuple[int, int]], dut: tuple[int, ...], tg: tuple[int, ...], tmp_path: Path
+) -> None:
+    found = share_out(sorted({*dut, *tg}), arrangement, machine(tmp_path, cores))
+    assert found == Cpus(dut=dut, tg=tg)

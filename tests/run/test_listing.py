@@ -86,8 +86,6 @@ def test_tags_are_given_found_and_taken_away(folder: Path) -> None:
     runs("--note", str(two), "")
     assert not list(two.glob("*.txt")), "a run without tags and note has no file of them"
     runs("--tag", str(two), "baseline")
-    done = CliRunner().invoke(cli, ["runs", "--tag", "latest", "two words"])
-    assert isinstance(done.exception, PlanError)
     assert list(xl.runs()["tags"].dropna()) == ["6.12", "baseline"]
 
 
@@ -96,13 +94,6 @@ def test_a_run_that_cannot_be_read_is_named_with_the_reason(folder: Path) -> Non
     found = {run.run: run for run in known_runs(folder)}
     assert found["other"].state == "unreadable"
     assert "not a run" in found["other"].progress
-
-
-def test_without_a_run_there_is_no_latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ResultsError, match="holds no run"):
-        run_named(Path("latest"))
-    assert CliRunner().invoke(cli, ["runs"], catch_exceptions=False).exit_code == 0
 
 
 @pytest.mark.parametrize(

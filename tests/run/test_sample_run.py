@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-import xdplab as xl
 from xdplab.cli import cli
-from xdplab.errors import FigureError, PlanError, ResultsError
+from xdplab.errors import FigureError, PlanError
 from xdplab.figures.styles import STYLES
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.rows import latencies_of
@@ -37,14 +36,6 @@ def test_it_is_small_and_names_no_machine() -> None:
     for path in files:
         content = path.read_bytes().decode(errors="replace")
         assert not [word for word in MACHINE if word in content], path
-
-
-def test_it_has_modes_accesses_a_paced_load_and_three_repetitions(copy: Path) -> None:
-    trials = xl.open(copy).trials
-    assert set(trials["verdict"]) == {"valid"}
-    assert set(trials["mode"]) == {"native", "generic", "af_xdp"}
-    assert set(trials["load"]) == {"max", "20kpps"}
-    assert trials.groupby("point_id").size().tolist() == [3] * 7
 
 
 def test_latencies_of_two_directions_are_those_of_both(copy: Path) -> None:
@@ -91,14 +82,6 @@ def test_a_mark_is_explained_by_its_value_its_repetitions_and_each_raw_file_once
         assert {copy / folder / name for name in names.split(", ")} == {
             path for path in (copy / folder).rglob("*") if path.is_file()
         }
-
-
-@pytest.mark.parametrize("verb", ["figures", "show", "audit"])
-def test_a_run_that_lost_its_plan_says_so(copy: Path, verb: str) -> None:
-    (copy / "plan.yaml").unlink()
-    error = CliRunner().invoke(cli, [verb, str(copy)]).exception
-    assert isinstance(error, ResultsError)
-    assert f"{copy} has lost its plan.yaml" in str(error)
 
 
 def test_git_keeps_the_sample_and_no_other_run() -> None:
