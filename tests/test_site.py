@@ -130,6 +130,7 @@ def test_the_tutorial_from_its_first_command_to_its_report(checkout: Path) -> No
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-ex", "-c", "\n".join(blocks)], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert not re.search(r"(?<![\w/])(Traceback|nan|<NA>|None)\b", done.stdout), done.stdout
     page = (checkout / "build/race.html").read_text()
     assert "a.bpf.c" in page
     assert "b.bpf.c" in page

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +11,6 @@ import pytest
 import synthetic
 from tests.analysis.synthetic import judged
 
-import xdplab
 from xdplab import notebook
 from xdplab.analysis.decide.compare import compare
 from xdplab.analysis.derived import derive
@@ -241,97 +235,6 @@ def test_a_factor_has_the_uses_that_its_row_says() -> None:
 
 
 # --- a made-up factor: one line makes it known everywhere ---
-
-LINE = """    Factor("colour", "traffic", "traffic", Literal["red", "blue"], "red", "what colour they are"),
-"""
-LATER = """
-import json
-import pandas as pd
-import synthetic
-from xdplab import notebook
-from xdplab.analysis.series import SERIES, by_series
-from xdplab.analysis.derived import BASELINE_KEY, derive
-from xdplab.analysis.decide.compare import compare
-from tests.analysis.synthetic import judged
-from xdplab.figures.catalogue import view
-from xdplab.plan import parse_plan, points_of, reference, Plan
-from xdplab.plan.factors import identity
-from xdplab.plan.points import select
-from xdplab.studies.traffic.columns import COLUMNS, trials_frame
-import test_factors
-
-def points(**traffic):
-    block = {"points": {"workload": "chase", "accesses": [0, 100]}, "traffic": traffic}
-    return points_of(parse_plan({"name": "t", "blocks": [block]}), "shared")
-
-plain, coloured = points(), points(colour=["red", "blue"])
-blue = [p for p in coloured if p.colour == "blue"]
-tables = [derive(judged(trials_frame(test_factors.measured(own, s)))) for own, s in ((plain, 1.0), (blue, 0.5))]
-both = [r for own, s in ((plain, 1.0), (blue, 0.5)) for r in test_factors.measured(own, s)]
-table = derive(judged(trials_frame(both)))
-found = view("throughput", table)
-print(json.dumps({
-    "schema": Plan.model_json_schema()["$defs"]["Traffic"]["properties"]["colour"]["items"]["enum"],
-    "old ids": [p.point_id for p in plain],
-    "ids": len({p.point_id for p in coloured}),
-    "cells": sorted({p.factors()["colour"] for p in coloured}),
-    "series": "colour" in SERIES and len(list(by_series(table))),
-    "baseline": "colour" in BASELINE_KEY and bool(abs(tables[1]["access_ns"].mean()
-        - table.loc[table["colour"] == "blue", "access_ns"].mean()) < 1e-9),
-    "caption red": "colour" in " ".join(view("throughput", tables[0]).look.words.caption),
-    "caption blue": "colour blue" in " ".join(view("throughput", tables[1]).look.words.caption),
-    "found": sorted(set(found.marks["panel"]) | set(found.marks["hue"])),
-    "hue": list(view("throughput", table, hue="colour").look.order.hues),
-    "panel": list(view("throughput", table, panel="colour").look.order.panels),
-    "only": [str(p) for p in select(coloured, {"colour": "blue"})],
-    "compare": sorted(compare(*tables)["colour"]),
-    "reference": [line for line in reference.table().splitlines() if "colour" in line],
-    "notebook": sorted(notebook.plan(colour=["red", "blue"]).points["colour"].unique()),
-    "help": "colour" in notebook.plan.__doc__,
-}))
-"""
-
-
-def test_a_made_up_factor_is_one_line(tmp_path: Path) -> None:
-    shutil.copytree(Path(xdplab.__file__).parent, tmp_path / "xdplab", ignore=shutil.ignore_patterns("__pycache__"))
-    source = tmp_path / "xdplab/plan/factors.py"
-    source.write_text(source.read_text().replace("\n)  # fmt: skip\n", f"\n{LINE})  # fmt: skip\n", 1))
-    tests = Path(__file__).resolve().parents[1]
-    paths = os.pathsep.join(map(str, [tmp_path, tests / "plan", tests / "analysis"]))
-    done = subprocess.run(
-        [sys.executable, "-c", LATER],
-        env=os.environ | {"PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    chase = points_of(
-        parse_plan({"name": "t", "blocks": [{"points": {"workload": "chase", "accesses": 100}}]}), "shared"
-    )
-    assert told == {
-        "schema": ["red", "blue"],
-        "old ids": [p.point_id for p in chase],
-        "ids": 4,
-        "cells": ["blue", "red"],
-        "series": 2,
-        "baseline": True,
-        "caption red": False,
-        "caption blue": True,
-        "found": ["colour blue", "colour red"] if "" not in told["found"] else told["found"],
-        "hue": ["blue", "red"],
-        "panel": ["colour blue", "colour red"],
-        "only": [
-            "chase-read N=0, native, 64 B, 1 queue, live max, shared, colour blue",
-            "chase-read N=100, native, 64 B, 1 queue, live max, shared, colour blue",
-        ],
-        "compare": ["blue", "blue", "red", "red"],
-        "reference": ["| `colour` | `traffic` | `red`, `blue` | `red` |  | traffic | what colour they are |"],
-        "notebook": ["blue", "red"],
-        "help": True,
-    }
-
 
 # --- the notebook and the pages ---
 
