@@ -4,7 +4,6 @@ from deploy_fixtures import (  # noqa: F401
     drop_object,
     lab,
     swap_workload,
-    unchecked_object,
     xdpgen,
     xdpload,
 )

@@ -20,13 +20,6 @@ SEC("xdp") int drop(struct xdp_md *ctx) { return XDP_DROP; }
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 """
 
-UNCHECKED_PROGRAM = """
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-SEC("xdp") int unchecked(struct xdp_md *ctx) { return *(int *)(long)ctx->data; }
-char LICENSE[] SEC("license") = "Dual BSD/GPL";
-"""
-
 SWAP_WORKLOAD = """
 #include <string.h>
 const unsigned long xdplab_state_bytes = 16;
@@ -86,9 +79,3 @@ def swap_workload(cache: str) -> str:
 def drop_object(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A compiled program that drops everything."""
     return bpf_object(tmp_path_factory.mktemp("drop"), DROP_PROGRAM, name="drop")
-
-
-@pytest.fixture(scope="session")
-def unchecked_object(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A compiled program that the verifier refuses."""
-    return bpf_object(tmp_path_factory.mktemp("unchecked"), UNCHECKED_PROGRAM)

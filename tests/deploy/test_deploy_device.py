@@ -118,12 +118,6 @@ def test_queues_1_to_8_with_xdp_attached_on_both_ends(lab, drop_object: Path):
             assert applied.obtained == {"channels.rx": queues, "channels.tx": queues}
 
 
-def test_the_kernel_refuses_the_order_that_set_queues_avoids(lab, drop_object: Path):
-    lab.attach(lab.dut, drop_object)
-    with pytest.raises(UnsupportedError, match="Invalid argument"):
-        apply(lab.dut.host, "vd0", {"channels.rx": 2})
-
-
 @pytest.mark.parametrize("queues", [0, 9])
 def test_a_queue_count_the_pair_lacks_changes_nothing(lab, queues):
     assert queue_limit(lab.dut) == 8

@@ -18,7 +18,7 @@ from xdplab.deploy.xdp import (
     verify,
     verify_nothing_attached,
 )
-from xdplab.errors import HostError, ProgramError, UnsupportedError
+from xdplab.errors import HostError, ProgramError
 from xdplab.hosts.tool import ToolSession
 
 pytestmark = pytest.mark.root
@@ -84,50 +84,9 @@ def test_bpf_statistics_count_the_runs(lab, xdpload, request_drop):
     assert 0 < max(cost) < 3 * min(cost)  # whatever else the CPU does meanwhile
 
 
-def test_mode_none_loads_without_attaching(lab, xdpload, drop_object):
-    with attach(lab.dut.host, xdpload, XdpRequest(str(drop_object), "vd0", "none")) as loader:
-        assert loader.attached is None
-        verify_nothing_attached(lab.dut.host, "vd0")
-
-
-def test_the_block_ends_it_also_without_detach(lab, xdpload, request_drop):
-    with attach(lab.dut.host, xdpload, request_drop):
-        pass
-    verify_nothing_attached(lab.dut.host, "vd0")
-
-
-def test_offload_on_veth_is_unsupported_with_the_reason(lab, xdpload, drop_object):
-    with pytest.raises(UnsupportedError, match=r"load: the driver of vd0 \(veth\) does not take drop for offload"):
-        attach(lab.dut.host, xdpload, XdpRequest(str(drop_object), "vd0", "offload"))
-    verify_nothing_attached(lab.dut.host, "vd0")
-
-
-def test_too_few_receive_queues_are_refused_with_the_drivers_message(lab, xdpload, request_drop):
-    lab.dut.host.run(["ethtool", "-L", "vd0", "rx", "1"])
-    with pytest.raises(UnsupportedError, match="veth: XDP expects number of rx queues not less than peer tx queues"):
-        attach(lab.dut.host, xdpload, request_drop)
-
-
-def test_the_verifier_is_quoted(lab, xdpload, unchecked_object):
-    with pytest.raises(ProgramError, match=r"invalid access to packet.*R1 offset is outside of the packet") as caught:
-        attach(lab.dut.host, xdpload, XdpRequest(str(unchecked_object), "vd0", "native"))
-    assert "\n" not in str(caught.value)
-
-
 def test_an_object_that_is_not_there_is_a_program_error(lab, xdpload):
     with pytest.raises(ProgramError, match=r"/nosuch\.o"):
         attach(lab.dut.host, xdpload, XdpRequest("/nosuch.o", "vd0", "native"))
-
-
-@pytest.mark.thorough
-def test_another_owners_program_is_named_and_left_alone(lab, xdpload, request_drop, drop_object):
-    lab.attach(lab.dut, drop_object)
-    theirs = attached_program(lab.dut.host, "vd0").program_id
-    with pytest.raises(HostError, match=f"already has XDP program {theirs} attached"):
-        attach(lab.dut.host, xdpload, request_drop)
-    assert attached_program(lab.dut.host, "vd0").program_id == theirs
-    with pytest.raises(HostError, match=f"vd0 already carries program {theirs}"):
-        verify_nothing_attached(lab.dut.host, "vd0")
 
 
 def test_the_program_of_a_process_that_is_still_ending_is_waited_for(lab, xdpload, request_drop):
@@ -148,11 +107,6 @@ def test_verify_names_what_it_finds_instead(lab, drop_object):
         verify(lab.dut.host, "vd0", program_id=999999999, mode="native")
     with pytest.raises(HostError, match="vg0 should run program 1 in generic mode, but the kernel says nothing"):
         verify(lab.tg.host, "vg0", program_id=1, mode="generic")
-
-
-def test_a_missing_interface_is_a_host_error(lab, xdpload, drop_object):
-    with pytest.raises(HostError, match="nosuch0"):
-        attach(lab.dut.host, xdpload, XdpRequest(str(drop_object), "nosuch0", "native"))
 
 
 def test_a_tool_that_cannot_start_is_a_host_error(lab, request_drop):
