@@ -210,23 +210,6 @@ def test_what_figures_and_trials_ask_a_lab(lab: Lab) -> None:
         lab.host("server")
 
 
-def test_up_and_down_again_and_again(name: str) -> None:
-    assert labs.up(name)
-    pid = row(name)["pid"]
-    assert not labs.up(name)
-    assert row(name)["pid"] == pid
-    assert labs.down(name)
-    assert not labs.down(name)
-    assert labs.up(name)
-    assert row(name)["pid"] != pid
-
-
-def test_two_at_the_same_moment_make_one(name: str) -> None:
-    code = f"from xdplab import labs; print(labs.up({name!r}))"
-    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert sorted(process.communicate(timeout=20)[0].strip() for process in both) == ["False", "True"]
-
-
 def test_labs_side_by_side_do_not_meet(name: str, lab: Lab) -> None:
     labs.up(name)
     with contextlib.closing(labs.open_lab(name)) as other:
@@ -272,12 +255,6 @@ def test_a_host_that_dies_takes_the_lab_with_it(name: str) -> None:
     assert_gone(name, spaces)
 
 
-def test_a_lab_made_for_a_block_ends_with_it(name: str) -> None:
-    with labs.use_lab(name) as lab:
-        spaces = namespaces(lab)
-    assert_gone(name, spaces, within_s=0.5)
-
-
 def test_a_lab_that_was_up_stays_up_after_the_block(name: str) -> None:
     labs.up(name)
     with labs.use_lab(name):
@@ -303,17 +280,6 @@ def test_a_leased_lab_ends_if_no_process_takes_the_lease(name: str) -> None:
     netns.up(instance, control.owner(), lease=True)
     spaces = namespaces(labs.open_lab(name))
     assert_gone(name, spaces, within_s=8.0)
-
-
-def test_one_run_at_a_time(name: str) -> None:
-    labs.up(name)
-    first, second = labs.open_lab(name), labs.open_lab(name)
-    with first.lock("results/first"):
-        with pytest.raises(LabError, match="a run is going on in this lab: results/first"), second.lock("second"):
-            pass
-        assert row(name)["locked_by"] == "results/first"
-    with second.lock("second"):
-        pass
 
 
 def test_a_lock_ends_with_its_killed_owner(name: str) -> None:
@@ -366,11 +332,6 @@ def test_a_user_before_its_maker_has_the_lease_does_not_end_a_lab(name: str) -> 
         with labs.use_lab(name):
             pass
         assert early.dut.run(["hostname"]).text.strip() == "dut"
-
-
-def test_without_root_and_sudo_it_says_whom_to_ask(stranger: Stranger) -> None:
-    done = stranger.run("import os; os.environ['PATH'] = '/nowhere'; from xdplab import labs; labs.up('netns:unmade')")
-    assert f"ask root to run `xdplab lab up netns:unmade --for-user {stranger.uid}`" in done.stderr
 
 
 def test_a_leased_lab_stays_until_its_last_user_leaves(name: str) -> None:

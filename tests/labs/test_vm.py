@@ -125,12 +125,6 @@ def test_the_hosts_are_namespaces_with_the_links_two_ends(lab: VmLab) -> None:
         assert host.run(["cat", f"/sys/class/net/{interface}/operstate"]).text.strip() == "up"
 
 
-def test_what_the_guest_writes_stays_in_it(lab: VmLab) -> None:
-    target = Path.home() / f".xdplab-test-{os.getpid()}"
-    lab.guest.run(["touch", str(target)])  # into the memory above the root file system, as the guest may do
-    assert not target.exists()
-
-
 def test_only_what_is_forwarded_can_be_reached_and_the_guest_reaches_nothing(lab: VmLab) -> None:
     with socket.create_server(("127.0.0.1", 0)) as outside:
         port = outside.getsockname()[1]
@@ -214,10 +208,6 @@ def test_the_doctor_tries_what_studies_use(lab: VmLab) -> None:
 def test_one_run_at_a_time_holds_the_lab(lab: VmLab) -> None:
     with lab.lock("the first"), pytest.raises(LabError, match=r"the first.*vm:KERNEL"), lab.lock("the second"):
         pass
-
-
-def test_up_again_changes_nothing(lab: VmLab) -> None:
-    assert labs.up(NAME) is False
 
 
 def test_a_panic_has_the_kernels_message(kernel: kernels.Kernel, lab: VmLab) -> None:

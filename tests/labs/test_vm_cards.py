@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from xdplab import labs
 from xdplab.deploy.device import remember, restore_remembered, snapshot
 from xdplab.deploy.native import build_tool
 from xdplab.deploy.queues import Endpoint, set_queues
-from xdplab.deploy.settings import FEATURES, Values, read
+from xdplab.deploy.settings import FEATURES, read
 from xdplab.deploy.settings_nic import IrqAffinity
 from xdplab.deploy.watchdog import script_path
 from xdplab.deploy.xdp import XdpRequest, attach
@@ -193,20 +191,6 @@ def test_rings_of_a_plan_are_set_rounded_refused_and_put_back(vmxnet3: tap.TapLa
     assert snapshot(vmxnet3.dut, vmxnet3.dut_interface).values["rings.rx"] == before["rings.rx"]
 
 
-@pytest.mark.nightly
-def test_rings_of_a_plan_are_put_back_after_a_kill(vmxnet3: tap.TapLab, tmp_path: Path) -> None:
-    before = snapshot(vmxnet3.dut, vmxnet3.dut_interface).values
-    (tmp_path / "p.yaml").write_text(RINGS.replace("WINDOW", "60").replace("DEVICE", "{rings.rx: 512}"))
-    argv = [sys.executable, "-m", "xdplab", "--lab", vmxnet3.name, "run", "p.yaml", "--out", "out", "--no-figures"]
-    child = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    try:
-        until(vmxnet3, lambda now: now["rings.rx"] == 512)
-    finally:
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-    until(vmxnet3, lambda now: now["rings.rx"] == before["rings.rx"])
-
-
 def test_a_card_that_this_qemu_has_not_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     old = tmp_path / "qemu"
     old.write_text("#!/bin/sh\n[ $1 = --version ] && echo QEMU 7.2 && exit\necho no such device >&2\n")
@@ -312,29 +296,6 @@ def test_a_plan_sets_rss_hash_fields_and_private_flags_and_the_frames_follow(tmp
         first, second, *rest = shares["hash.udp4=sdfn rss.table=weight 1 3"]
         assert 2 < second / first < 4.5
         assert not any(rest)
-
-
-@pytest.mark.nightly
-def test_rss_hash_fields_and_private_flags_are_put_back_after_a_kill(tmp_path: Path) -> None:
-    with lab_with("igb") as lab:
-        before = snapshot(lab.dut, lab.dut_interface).values
-        device = "{rss.table: equal 1, hash.udp4: sdfn, flags.legacy-rx: on, pause.autoneg: off, coalesce.rx-usecs: 50}"
-        (tmp_path / "p.yaml").write_text(RSS.replace("QUEUES", "2").replace("WINDOW", "60").replace("DEVICE", device))
-        argv = [sys.executable, "-m", "xdplab", "--lab", lab.name, "run", "p.yaml", "--out", "out", "--no-figures"]
-        child = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.DEVNULL)
-        try:
-            until(lab, lambda now: (now["rss.table"], now.get("hash.udp4")) == ("equal 1", "sdfn"))
-        finally:
-            os.kill(child.pid, signal.SIGKILL)
-            child.wait()
-        until(lab, lambda now: now == before)
-
-
-def until(lab: tap.TapLab, true: Callable[[Values], bool]) -> None:
-    end = time.monotonic() + 120
-    while not true(now := snapshot(lab.dut, lab.dut_interface).values):
-        assert time.monotonic() < end, now
-        time.sleep(0.2)
 
 
 SEND = """
