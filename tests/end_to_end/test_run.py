@@ -245,34 +245,6 @@ def test_frames_that_come_back_rewritten_are_not_lost(lab_name: str, tmp_path: P
     assert abs(row["loss_ratio"]) < 0.02
 
 
-@pytest.mark.thorough
-def test_figures_compare_and_audit_need_no_lab(lab_name: str, tmp_path: Path) -> None:
-    text = plan("[{points: {accesses: [0, 400, 1600]}}]", repetitions=2, window_s=0.1)
-    first, second = (run_of(lab_name, tmp_path, text) for _ in range(2))
-    drawn = xdplab("figures", str(first), "--style", "slides").stdout
-    for suffix in ("svg", "pdf", "png", "csv"):
-        assert (first / "figures" / f"throughput.{suffix}").stat().st_size > 0
-    assert "--why" in drawn
-    assert "only one queue was used" in xdplab("figures", str(first), "--why").stdout
-    # Before the rows come the differences of the runs' environment and the answer; the answer is also at the end.
-    done = xdplab("compare", str(first), str(second), "--json", check=False)
-    found = json.loads(done.stdout)
-    assert len(found["points"]) == 3
-    assert done.returncode == {"equivalent": 0, "differs": 1, "undecided": 2}[found["verdict"]]
-    assert found["environment"] == []
-    events = [json.loads(line) for line in (second / "journal.jsonl").read_text().splitlines()]
-    for session in (event for event in events if event["event"] == "hosts"):
-        session["state"]["dut"]["kernel"] = {"value": "9.9.9"}
-    (second / "journal.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    compared = xdplab("compare", str(first), str(second), check=False).stdout.splitlines()
-    assert compared[1].startswith("  dut kernel: ")
-    assert compared[1].endswith("9.9.9")
-    assert any(line.startswith("Answer: ") for line in compared)
-    json.loads(xdplab("audit", str(first), "--json").stdout)
-    state = json.loads(xdplab("status", str(first), "--json").stdout)
-    assert (state["trials"], state["measured"], state["owed"], state["state"]) == (6, 6, 0, "complete")
-
-
 def test_a_run_brings_its_lab_up_and_takes_it_down_and_resumes_with_nothing_to_do(tmp_path: Path) -> None:
     name = f"netns:e2e-own-{os.getpid()}"
     (tmp_path / "one.yaml").write_text(f"lab: {name}\n" + plan("[{points: {accesses: 0}}]", warmup_s=0, window_s=0.1))

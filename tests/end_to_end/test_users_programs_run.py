@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from tests.end_to_end.conftest import measured, needs_root, plan, xdplab
@@ -84,34 +83,11 @@ def test_programs_chosen_by_function_do_what_their_plan_says(lab: Lab, lab_name:
     assert lab.dut.run(["cat", "/proc/sys/net/ipv4/ip_forward"]).text.strip() == "0"
 
 
-@pytest.mark.parametrize(
-    ("program", "words"),
-    [
-        pytest.param({"section": "tc"}, "own.bpf.c: .*classify, in section tc, is no XDP program", id="a classifier"),
-        pytest.param({}, "own.bpf.c: section 'xdp' has 5 programs", id="several"),
-        pytest.param(
-            {"function": "leave"},
-            "own.bpf.c: .*leave, .* is for entries of a map",
-            id="for a map's entry",
-            marks=pytest.mark.thorough,
-        ),
-        pytest.param(
-            {"function": "ask", "rodata": {"limits": 7}},
-            "own.bpf.c: .*limits is a struct: .*: low high",
-            id="a struct",
-            marks=pytest.mark.thorough,
-        ),
-        pytest.param(
-            {"function": "enter", "maps": {"jump": {1: "none"}}},
-            "own.bpf.c: .*there is no program none",
-            id="no such program",
-            marks=pytest.mark.thorough,
-        ),
-    ],
-)
+@pytest.mark.parametrize("program", [{"section": "tc"}, {}], ids=["a classifier", "several"])
 def test_what_is_no_program_for_the_link_is_told_with_the_users_file(
-    lab_name: str, tmp_path: Path, program: dict[str, object], words: str
+    lab_name: str, tmp_path: Path, program: dict[str, object]
 ) -> None:
+    """What else is refused: tests/native/xdpload/test_xdpload_programs.py, tests/programs/test_programs_build.py."""
     (tmp_path / "own.bpf.c").write_text(PROGRAMS)
     (tmp_path / "verdict.h").write_text("#define VERDICT XDP_DROP\n")
     points = {"program": {"file": "own.bpf.c", "action": "drop", **program}}
@@ -119,5 +95,4 @@ def test_what_is_no_program_for_the_link_is_told_with_the_users_file(
     done = xdplab("--lab", lab_name, "run", str(tmp_path / "plan.yaml"), "--out", str(tmp_path / "out"), check=False)
     told = [line for line in done.stderr.splitlines() if line.startswith("xdplab: ") and "waiting" not in line]
     assert done.returncode == ProgramError.exit_code
-    assert len(told) == 1
-    assert pd.Series(told).str.contains(words).all(), told
+    assert ["own.bpf.c" in line for line in told] == [True], told

@@ -1,6 +1,5 @@
 """Frames of several sizes in turn (IMIX): what xdpgen sends, counts and refuses, seen by others too."""
 
-import json
 import struct
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +9,6 @@ import pytest
 from tests.generators.conftest import Bench
 from tests.generators.echo_dut import udp_sum
 
-from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst
 from xdplab.plan.imix import SIMPLE, cycle_of
 
@@ -106,7 +104,7 @@ def test_bursts_go_on_in_the_cycle(traffic_bench: Bench) -> None:
         traffic_bench.echo("print") as dut,
         traffic_bench.generator(imix=CYCLE, max_frames=7, rate_pps=1000.0) as generator,
     ):
-        generator.start()
+        assert generator.start().settings["frame_sizes"] == list(CYCLE)
         counts = [generator.burst(name, 0.1).summary.tx_by_size for name in "abc"]
         generator.stop()
         sizes = [len(bytes.fromhex(dut.read_line(5.0) or "")) + FCS for _ in range(21)]
@@ -132,12 +130,6 @@ def test_a_frame_of_another_frames_size_is_not_ours(traffic_bench: Bench, one_bu
     assert summary.altered_packets == summary.foreign_packets == 120
 
 
-def test_sizes_of_one_kind_are_not_counted_apart(traffic_bench: Bench, one_burst: Send) -> None:
-    with traffic_bench.dut("reflect"):
-        summary = one_burst().summary
-    assert (summary.tx_by_size, summary.rx_by_size) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -153,19 +145,3 @@ def test_other_sizes_are_refused(traffic_bench: Bench, words: list[str], message
     result = lab.tg.run([traffic_bench.xdpgen, "--interface", lab.tg_interface, *words], check=False)
     assert result.exit_code == 2
     assert message in result.error_text
-
-
-def test_a_size_too_small_for_the_headers_is_unsupported(traffic_bench: Bench) -> None:
-    with (
-        traffic_bench.generator(imix=CYCLE, vlan=5) as generator,
-        pytest.raises(UnsupportedError, match="frames of 72 to 1518 bytes"),
-    ):
-        generator.start()
-
-
-def test_the_ready_line_has_the_cycle(traffic_bench: Bench) -> None:
-    with traffic_bench.generator(imix=CYCLE) as generator:
-        ready = generator.start()
-        generator.stop()
-    assert ready.frame_bytes is None
-    assert json.loads(json.dumps(ready.settings["frame_sizes"])) == list(CYCLE)

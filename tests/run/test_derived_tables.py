@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -170,6 +171,20 @@ def test_a_run_on_a_read_only_mount_is_drawn_compared_and_audited(tiny: RunDirec
     assert (tiny.cache / "figures" / "throughput.png").exists()
     assert (tiny.cache / "audit.md").exists()
     assert str(tiny.cache) in done.stdout, "the output says where they are"
+
+
+def test_a_comparison_tells_what_differs_between_the_machines(tiny: RunDirectory, tmp_path: Path) -> None:
+    def differing(other: Path) -> list[str]:
+        done = xdplab("compare", str(tiny.path), str(other), "--json", check=False)
+        return [row["what"] for row in json.loads(done.stdout)["environment"]]
+
+    other = Path(shutil.copytree(tiny.path, tmp_path / "other"))
+    assert differing(other) == []
+    events = [json.loads(line) for line in (other / "journal.jsonl").read_text().splitlines()]
+    for session in (event for event in events if event["event"] == "hosts"):
+        session["state"]["dut"]["kernel"] = {"value": "9.9.9"}
+    (other / "journal.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert differing(other) == ["dut kernel"]
 
 
 def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(

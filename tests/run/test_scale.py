@@ -127,37 +127,6 @@ def test_a_trial_s_bookkeeping_holds_little_memory(tmp_path: Path, monkeypatch: 
     assert grown < MOST_HELD * len(trials) / 2, f"{grown / (len(trials) / 2):.0f} bytes per trial"
 
 
-def costs(seed: int) -> dict[int, float]:
-    """Blocks whose trials take from 0.3 to 12 s."""
-    rng = random.Random(seed)
-    return {block: 0.3 * 40 ** rng.random() for block in range(BLOCKS)}
-
-
-def after_a_tenth(repetitions: int, seed: int, *, planned: bool) -> float:
-    """Return the time left that is shown after a tenth of a run, as a share of the true one.
-
-    ``planned``: the plan knows the bursts of a trial, but not its other costs.
-    """
-    trials, cost, rng = made(repetitions, seed=seed), costs(seed), random.Random(seed)
-    took = {trial: cost[trial.block] * rng.lognormvariate(0, 0.1) for trial in trials}
-    state = RunState("ab12")
-    expected = [max(0.2, cost[trial.block] - 0.3) for trial in trials] if planned else []
-    state.plan([trial.trial_id for trial in trials], [trial.block for trial in trials], expected)
-    done, left = trials[: len(trials) // 10], trials[len(trials) // 10 :]
-    for trial in done:
-        state.add(attempt_of(trial.trial_id, took_s=took[trial] / 2, wall_s=took[trial]))
-    assert state.eta_s is not None
-    return state.eta_s / sum(took[trial] for trial in left)
-
-
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize(
-    ("repetitions", "planned"), [(10, False), (3, True)], ids=["each block was visited", "the plan knows the bursts"]
-)
-def test_the_time_left_is_right_after_a_tenth(seed: int, repetitions: int, planned: bool) -> None:
-    assert after_a_tenth(repetitions, seed, planned=planned) == pytest.approx(1, abs=0.15)
-
-
 def shown(planned: dict[str, Any], finished: Sequence[dict[str, Any]]) -> Iterator[float]:
     """Give the time left that is shown as a share of the true one, after each trial from a tenth of the work on until
     nine tenths."""

@@ -118,14 +118,6 @@ def test_a_torn_last_line_is_absent(run: RunDirectory, cut: int) -> None:
     assert [e.get("how") for e in run.journal.events()] == [None, "y"]
 
 
-def test_an_edited_middle_line_is_named(run: RunDirectory) -> None:
-    run.journal.append("a")
-    lines = run.journal.path.read_text().splitlines()
-    run.journal.path.write_text("\n".join([lines[0][:-3], lines[1]]) + "\n")
-    with pytest.raises(ResultsError, match="line 1"):
-        list(run.journal.events())
-
-
 @pytest.mark.parametrize(
     ("error", "shown"),
     [
@@ -319,12 +311,12 @@ def test_a_run_with_links_is_not_written(tmp_path: Path) -> None:
     assert (victim / "precious").read_text() == "x"
 
 
-@pytest.mark.parametrize("line", ["[]", "null", "1", "{}", '{"kind": "x"}', "[" * 5000])
-def test_a_line_of_a_journal_that_is_no_event_is_said(tmp_path: Path, line: str) -> None:
-    run = RunDirectory.create(tmp_path, "edited", run_id="r", plan_yaml="")
+@pytest.mark.parametrize("line", ["[]", "null", "1", "{}", '{"kind": "x"}', '{"event":"a","ti', "[" * 5000])
+def test_a_line_of_a_journal_that_is_no_event_is_named(run: RunDirectory, line: str) -> None:
     with run.journal.path.open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(ResultsError, match="line 2 is not an event"):
+    run.journal.append("ended", how="complete")
+    with pytest.raises(ResultsError, match="line 2"):
         list(run.journal.events())
 
 
