@@ -22,7 +22,7 @@ from xdplab.hosts.local import LocalHost
 from xdplab.programs.program import cache_directory
 from xdplab.studies.guests import place_of
 from xdplab.studies.loading import passes, rows, subjects
-from xdplab.studies.loading.ftrace import parse_function_graph
+from xdplab.studies.loading.loadbench import parse_function_graph
 from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
 from xdplab.studies.placed import driver
 from xdplab.studies.places import Place

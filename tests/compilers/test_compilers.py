@@ -30,8 +30,7 @@ from xdplab.programs.userspace import compile_user
 from xdplab.studies.execution.benchmarks import BPF, all_benchmarks
 from xdplab.studies.execution.counted import Wrapped
 from xdplab.studies.execution.objects import object_name
-from xdplab.studies.execution.proof import differences
-from xdplab.studies.execution.proofs import executed
+from xdplab.studies.execution.proof import differences, executed
 from xdplab.studies.verifier.generated import PROGRAMS
 
 pytestmark = pytest.mark.thorough

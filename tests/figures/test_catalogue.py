@@ -16,11 +16,10 @@ from xdplab.analysis.derived import derive
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.album import draw_all, views_of
 from xdplab.figures.catalogue import CATALOGUE, view
-from xdplab.figures.comparing import compare_view
 from xdplab.figures.factors import FACTORS
 from xdplab.figures.marks import COLUMNS, View
 from xdplab.figures.options import FigureFiles
-from xdplab.figures.views_cost import COUNTERS
+from xdplab.figures.views_traffic import COUNTERS, compare_view
 
 
 @cache

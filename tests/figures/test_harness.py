@@ -13,7 +13,7 @@ from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.catalogue import view
 from xdplab.figures.draw import draw
 from xdplab.figures.factors import PIECES
-from xdplab.figures.views_harness import summed
+from xdplab.figures.views_traffic import summed
 
 MODES = ("native", "generic")
 

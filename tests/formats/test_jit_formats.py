@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import FormatError
+from xdplab.studies.jit.kerneltests import parse_test_bpf
 from xdplab.studies.jit.subjects import parse_jitbench
-from xdplab.studies.jit.testbpf_log import parse_test_bpf
 
 LOG = (Path(__file__).parent / "recorded" / "test_bpf.txt").read_text()
 KERNEL = {"type": "kernel", "compiles": True}

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
-from xdplab.studies.loading.ftrace import TracedCall, parse_function_graph
-from xdplab.studies.loading.loadbench import LoadError, parse_loadbench
+from xdplab.studies.loading.loadbench import LoadError, TracedCall, parse_function_graph, parse_loadbench
 from xdplab.studies.loading.passes import parse_kernel_stacks
 
 RECORDED = Path(__file__).parent / "recorded"

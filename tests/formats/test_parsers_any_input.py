@@ -14,12 +14,11 @@ from tests.thesis.thesis_logs import generator_log, perf_log, sar_log
 from xdplab.counters.samples import parse_samples
 from xdplab.errors import FormatError
 from xdplab.formats import ethtool, iplink, perf, procstat, sar, softnet
+from xdplab.studies.jit import kerneltests as test_bpf
 from xdplab.studies.jit import subjects
-from xdplab.studies.jit import testbpf_log as test_bpf
-from xdplab.studies.offload import bpftool
+from xdplab.studies.offload import bench as bpftool
 from xdplab.thesis.generator_log import parse_generator_log
-from xdplab.thesis.perf_log import parse_perf_text
-from xdplab.thesis.sar_log import parse_sar_text
+from xdplab.thesis.tool_logs import parse_perf_text, parse_sar_text
 
 RECORDED = Path(__file__).parent / "recorded"
 Parser = Callable[[bytes | str], object]

@@ -8,7 +8,7 @@ import pytest
 
 from xdplab.errors import FormatError
 from xdplab.formats import cpuclock, ethtool, iplink, perf, procstat, sar, softnet
-from xdplab.studies.offload import bpftool
+from xdplab.studies.offload import bench as bpftool
 
 RECORDED = Path(__file__).parent / "recorded"
 

@@ -14,11 +14,11 @@ from xdplab.errors import ResultsError
 from xdplab.run.facts import as_json, facts_of
 from xdplab.run.state import Attempt
 from xdplab.studies.cost.study import CostStudy
-from xdplab.studies.execution.study import ExecutionFacts, ExecutionStudy
-from xdplab.studies.jit.study import JitStudy
+from xdplab.studies.execution.runs import ExecutionFacts, ExecutionStudy
+from xdplab.studies.jit.runs import JitStudy
 from xdplab.studies.kinds import STUDIES, kind_named
-from xdplab.studies.loading.study import LoadingStudy
-from xdplab.studies.offload.study import OffloadStudy
+from xdplab.studies.loading.runs import LoadingStudy
+from xdplab.studies.offload.runs import OffloadStudy
 from xdplab.studies.search.study import SearchStudy
 from xdplab.studies.traffic.session import TrafficSession
 from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialCpus, TrialFacts

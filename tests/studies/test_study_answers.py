@@ -15,8 +15,7 @@ from xdplab.cli import cli
 from xdplab.cli.common import BROADEST
 from xdplab.studies.kind import Run
 from xdplab.studies.kinds import open_run
-from xdplab.studies.sentences import MOST, estimate, span
-from xdplab.studies.tables import Table
+from xdplab.studies.tables import MOST, Table, estimate, span
 
 ANSWERS = {
     "verifier": ("18 of 20 programs", "N = 140 rolled", "ns"),

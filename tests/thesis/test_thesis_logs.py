@@ -16,11 +16,10 @@ from tests.thesis.thesis_logs import ARCHIVES, DATA, generator_log, needs_data, 
 
 from xdplab.formats.perf import require_system_wide
 from xdplab.thesis import generator_log as generator_log_module
-from xdplab.thesis import sar_log as sar_log_module
+from xdplab.thesis import tool_logs as sar_log_module
 from xdplab.thesis.generator_log import COLUMNS, GeneratorLog, parse_generator_log
-from xdplab.thesis.perf_log import parse_perf_text
-from xdplab.thesis.sar_log import CPU_COLUMNS, INTERFACE_COLUMNS, SarText, _pieces, parse_sar_text
 from xdplab.thesis.source import FIRST_BYTES, LogName, Measured, RawLog
+from xdplab.thesis.tool_logs import CPU_COLUMNS, INTERFACE_COLUMNS, SarText, _pieces, parse_perf_text, parse_sar_text
 
 PARSERS = {"generator": parse_generator_log, "sar": parse_sar_text, "perf": parse_perf_text}
 WHOLE = {"generator": generator_log(), "sar": sar_log(), "perf": perf_log()}

@@ -17,11 +17,11 @@ from xdplab.errors import XdplabError
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import audits
 from xdplab.thesis.classes import like_for_like, program_classes, ring_depths
-from xdplab.thesis.explain import explain
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.imported import import_or_open, import_thesis, imported_trials
 from xdplab.thesis.kind import IMPORT, how_found
 from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
+from xdplab.thesis.pictures import lines_of
 from xdplab.thesis.rules import corrected, generator_ceiling_pps
 
 Files = dict[str, str]
@@ -214,17 +214,17 @@ def test_every_rule_says_how_it_finds(run: RunDirectory) -> None:
 
 def test_a_mark_leads_to_its_file_and_line(run: RunDirectory) -> None:
     clone = run.path.parents[1] / "clone"
-    lines = explain(imported_trials(run), "19", "XDP Native|1|800", [clone])
+    lines = lines_of(imported_trials(run), "19", "XDP Native|1|800", [clone])
     place = names("resultados3", "xdpdrv", 1, 800, 64)
     assert any(f"{place['generator']}:119" in line for line in lines)
     assert any(line.strip().startswith("59.500") for line in lines)
     assert sum(", repetition " in line for line in lines) == 3
-    perf_lines = explain(
+    perf_lines = lines_of(
         imported_trials(run), "complementares/instrucoes_hook_x_algoritmo@64B.pdf", "Native|1|baseline", [clone]
     )
     assert any(f"{place['perf'].replace('_800', '_0')}:7" in line for line in perf_lines)
     with pytest.raises(XdplabError, match="has no mark"):
-        explain(imported_trials(run), "19", "XDP Native|1|77")
+        lines_of(imported_trials(run), "19", "XDP Native|1|77")
 
 
 @pytest.mark.parametrize(

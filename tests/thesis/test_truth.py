@@ -21,18 +21,18 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import audits
 from xdplab.thesis import kind
 from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, published_reading
-from xdplab.thesis.explain import explain
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.generator_log import parse_generator_log
 from xdplab.thesis.imported import import_thesis, imported_trials, read_thesis
 from xdplab.thesis.latency import Latency, latency, two_levels
 from xdplab.thesis.made_logs import generator, names, rate_pps, sar, write
+from xdplab.thesis.pictures import lines_of
 from xdplab.thesis.printed import GREY, page_of, printed_sheet
 from xdplab.thesis.programs import count
 from xdplab.thesis.published import figure_named, published_figures
 from xdplab.thesis.rules import clock_ratio, corrected
+from xdplab.thesis.samples import step_in
 from xdplab.thesis.views import corrected_view, look_of, pools_sizes, published_view, source_of
-from xdplab.thesis.window import step_in
 
 pytestmark = pytest.mark.thorough
 
@@ -516,7 +516,7 @@ def test_a_corrected_mark_is_explained_by_its_formula_and_in_english(tmp_path: P
     folder = write(tmp_path / "clone", {place["generator"]: generator(rate), place["sar"]: sar(rate, rate, {0: 100.0})})
     run = import_thesis([folder], tmp_path / "results", processes=1).run
     judged_trials = imported_trials(run)
-    printed, english = (explain(judged_trials, "19", f"XDP {mode}|1|800") for mode in ("Native", "native"))
+    printed, english = (lines_of(judged_trials, "19", f"XDP {mode}|1|800") for mode in ("Native", "native"))
     assert printed == english
     (formula,) = [line for line in english if "× 8 / 10⁹" in line]
     assert f"{place['generator']}:119" in formula
@@ -530,7 +530,7 @@ def test_a_mark_from_sar_is_explained_by_counter_unit_lines_and_formula(tmp_path
     text = sar(rate, rate, {0: 100.0, 2: 40.0})
     folder = write(tmp_path / "clone", {place["generator"]: generator(rate), place["sar"]: text})
     run = import_thesis([folder], tmp_path / "results", processes=1).run
-    said = explain(imported_trials(run), "25", "XDP Native|2|800")
+    said = lines_of(imported_trials(run), "25", "XDP Native|2|800")
     (formula,) = [line for line in said if "%soft (in %) of CPU 2" in line]
     found = re.search(r"sar's (\d+) samples .*\(lines (\d+) to (\d+)\).*: ([\d.]+) / (\d+) = ([\d.]+) %", formula)
     assert found is not None

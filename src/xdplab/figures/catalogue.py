@@ -10,7 +10,7 @@ import pandas as pd
 
 from xdplab.analysis.series import SERIES, key_of, reached, rows_where, settled, with_baselines
 from xdplab.errors import FigureError, NotApplicableError
-from xdplab.figures import views, views_cost, views_harness, views_traffic
+from xdplab.figures import views, views_traffic
 from xdplab.figures.caption import why_null
 from xdplab.figures.factors import (
     ALIASES,
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from xdplab.figures.draw import Panels
 else:
     drawer = lazy("xdplab.figures.draw")
-
-COMPARE = "compare"  # needs two runs: xdplab.figures.comparing
 
 
 @dataclass(frozen=True)
@@ -167,9 +165,9 @@ def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str
 
 def _counters(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     counted = only(trials, trials["accesses"].notna(), NO_ACCESSES)
-    rows = views_cost.melted_counters(with_baselines(_at_max(counted)))
+    rows = views_traffic.melted_counters(with_baselines(_at_max(counted)))
     if not views.is_believable(rows, "counter_value").any():
-        why = why_null(trials, [counter.column for counter in views_cost.COUNTERS])
+        why = why_null(trials, [counter.column for counter in views_traffic.COUNTERS])
         raise NotApplicableError(f"no counter has a value{why}")
     return _lines(rows, "counter_value"), "counter_value"
 
@@ -184,7 +182,7 @@ def _evenness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, st
 
 
 def _harness(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    return views_harness.pieces(_at_max(trials)), "piece_ns"
+    return views_traffic.pieces(_at_max(trials)), "piece_ns"
 
 
 def _labs(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
@@ -208,18 +206,20 @@ CATALOGUE: dict[str, FigureEntry] = {
         "round trip by load", _latency, views_traffic.latency, x="load",
         hues=("accesses", "quantile", "mode", "queues"), panels=("mode",),
     ),
-    "service_time": FigureEntry("CPU time per packet against N, with its line", _service_time, views_cost.service_time),
+    "service_time": FigureEntry(
+        "CPU time per packet against N, with its line", _service_time, views_traffic.service_time,
+    ),
     "access_cost": FigureEntry(
-        "CPU time of one access, by program and mode", _access_cost, views_cost.access_cost, x="program",
+        "CPU time of one access, by program and mode", _access_cost, views_traffic.access_cost, x="program",
         hues=("mode",), panels=("working_set_bytes", "queues"),
     ),
     "harness": FigureEntry(
-        "what a packet's time on shared CPUs is made of, by mode", _harness, views_harness.harness, x="mode",
+        "what a packet's time on shared CPUs is made of, by mode", _harness, views_traffic.harness, x="mode",
         hues=("piece",), panels=("queues", "frame_bytes"),
     ),
     "busy": FigureEntry("busy CPUs against accesses per packet", _busy, views.busy),
     "counters": FigureEntry(
-        "perf and other counters against accesses per packet", _counters, views_cost.counters,
+        "perf and other counters against accesses per packet", _counters, views_traffic.counters,
         hues=("mode", "queues", "program_name"), panels=("counter",),
     ),
     "evenness": FigureEntry(
@@ -289,7 +289,7 @@ def view(name: str, trials: pd.DataFrame, **choice: Any) -> View:
 
     Raises FigureError, NotApplicableError.
     """
-    if name == COMPARE:
+    if name == views_traffic.COMPARE:
         raise FigureError("compare needs two runs", remedy="use compare_view(compare(a, b)) or xdplab compare A B")
     wanted = FigureChoice(**choice)
     entry, request = prepared(name, chosen(trials, wanted.where or {}), wanted)

@@ -27,10 +27,10 @@ from xdplab.doctor.machine import examine
 from xdplab.doctor.table import Checks, checks
 from xdplab.errors import FigureError, PlanError
 from xdplab.figures.catalogue import CATALOGUE
-from xdplab.figures.comparing import compare_view
 from xdplab.figures.draw import draw
 from xdplab.figures.options import OF_SIZE, OF_WHAT
 from xdplab.figures.styles import sized
+from xdplab.figures.views_traffic import compare_view
 from xdplab.labs import Lab, use_lab
 from xdplab.notebook.costs import PacketCosts, counted
 from xdplab.notebook.run_in_hand import RunInHand, sheet_of, started

@@ -27,10 +27,10 @@ from xdplab.analysis.summary import varying
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.album import Drawn
-from xdplab.figures.comparing import compare_view
 from xdplab.figures.options import FigureFiles
 from xdplab.figures.save import save
 from xdplab.figures.styles import sized
+from xdplab.figures.views_traffic import compare_view
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.run.listing import note_of

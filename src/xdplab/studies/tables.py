@@ -1,15 +1,18 @@
-"""Tables: a study's table with typed columns, and tables for readers, with a title, as Markdown and CSV."""
+"""How a study answers: a table with typed columns, tables for readers with a title (Markdown, CSV), and sentences."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from math import isnan, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from xdplab.absent import Absent
+from xdplab.analysis.conclusions import Estimate
+from xdplab.analysis.values import three_digits
 from xdplab.run.columns import NULLABLE, Column
 from xdplab.run.disk import write_whole
 from xdplab.run.frames import frame
@@ -96,3 +99,53 @@ def markdown(frame: pd.DataFrame) -> str:
     cells += [["" if pd.isna(value) else str(value) for value in row] for row in frame.itertuples(index=False)]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
     return "\n".join([lines[0], "|" + " --- |" * len(frame.columns), *lines[1:]]) + "\n"
+
+
+MOST = 3
+"""Sentences that answer a study; the tables have the rest."""
+
+
+def estimate(value: float, low: float | None = None, high: float | None = None) -> Estimate:
+    """Return a value with its 95 % interval, whose ends may be null."""
+    ends = [nan if end is None or pd.isna(end) else float(end) for end in (low, high)]
+    return Estimate(float(value), *ends)
+
+
+def span(values: Mapping[str, Estimate], unit: str = "", *, exact: bool = False) -> str:
+    """Return ``1.04 [1.02, 1.06] (matrix) to 2.13 (primes)``: the least and the most with their names; of one, it.
+
+    A measurement without an interval is ``about`` so much; a count that a repetition gives again is ``exact``.
+    """
+    if len(values) == 1:
+        return _text(next(iter(values.values())), unit, exact)
+    (first, least), *_, (last, most) = sorted(values.items(), key=lambda item: item[1].value)
+    if three_digits(least.value) == three_digits(most.value):
+        return _text(most, unit, exact)
+    return f"{_text(least, '', exact)} ({first}) to {_text(most, unit, exact or not most.is_known)} ({last})"
+
+
+def _text(one: Estimate, unit: str, exact: bool) -> str:
+    if exact:
+        return f"{three_digits(one.value)}{unit}"
+    if isnan(one.low) or not one.is_known:
+        return f"about {three_digits(one.value)}{unit}"
+    return one.text(unit)
+
+
+def percent(share: float) -> str:
+    """Return a share with two digits: ``0.29 %``, ``80 %``."""
+    return f"{share * 100:.2g} %" if share < 1 else f"{share * 100:.0f} %"
+
+
+def short_place(label: str) -> str:
+    """Return a place in a sentence: without what its clock is."""
+    return label.removesuffix(", instructions counted").removesuffix(", time")
+
+
+def one_of_places(parts: Mapping[str, str]) -> str:
+    """Return ``this (host); that (vm)``: what is to say of each place, by its label; of one place without its name."""
+    return "; ".join(text if len(parts) == 1 else f"{text} ({short_place(label)})" for label, text in parts.items())
+
+
+def sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from xdplab.formats.perf import Target
 from xdplab.thesis.generator_log import RX_CORE, GeneratorRun, parse_generator_log
 from xdplab.thesis.log_text import Anomaly
-from xdplab.thesis.perf_log import parse_perf_text
-from xdplab.thesis.sar_log import CPU_COLUMNS, INTERFACE_COLUMNS, SarText, parse_sar_text
 from xdplab.thesis.source import LogName, Problem, RawLog
+from xdplab.thesis.tool_logs import CPU_COLUMNS, INTERFACE_COLUMNS, SarText, parse_perf_text, parse_sar_text
 
 Array = NDArray[np.float64]
 CPU_SHARES = ("usr", "sys", "irq", "soft", "idle")

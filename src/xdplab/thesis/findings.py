@@ -7,17 +7,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from xdplab.analysis import verdicts
-from xdplab.analysis.findings import Finding, points_of
+from xdplab.analysis.findings import Finding, Severity, files_of, points_of
 from xdplab.analysis.series import settled
 from xdplab.plan.factors import L1_EXTRA_BYTES
 from xdplab.text import many
 from xdplab.thesis.classes import RING_MATCH, XDP_MODES, Ring, apart, program_classes, rings
-from xdplab.thesis.evidence import Evidence, ImportRule, by_repetition, finding_of, points_text
 from xdplab.thesis.rules import (
     COUNTS_CLOSE,
     COUNTS_FAR,
@@ -486,3 +486,34 @@ def find_import(judged: pd.DataFrame, better: pd.DataFrame, rules: Sequence[str]
     evidence = Evidence(settled(judged), settled(better), judged)
     findings = [finding for name in rules for finding in RULES[name][0](evidence)]
     return sorted(findings, key=lambda finding: finding.severity != "warning")
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """``trials``: judged, last attempts; ``better``: as the better counter tells them; ``attempts``: all of them."""
+
+    trials: pd.DataFrame
+    better: pd.DataFrame
+    attempts: pd.DataFrame
+
+
+ImportRule = Callable[[Evidence], Iterator[Finding]]
+
+
+def by_repetition(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    for (mode, repetition), group in rows.groupby(["mode", "repetition"], sort=True):
+        yield f"{mode}, repetition {int(str(repetition))}", group
+
+
+def points_text(rows: pd.DataFrame, most: int = 4) -> str:
+    """Return some of the points as text: ``8 queues, 64 B, N = 12800``."""
+    columns = zip(rows["queues"], rows["frame_bytes"], rows["accesses"], strict=True)
+    points = list(dict.fromkeys(f"{q} queue{'' if q == 1 else 's'}, {size} B, N = {n}" for q, size, n in columns))
+    return "; ".join(points[:most]) + (f" and {len(points) - most} more" if len(points) > most else "")
+
+
+def finding_of(
+    rule: str, severity: Severity, what: str, rows: pd.DataFrame, evidence: dict[str, float] | None = None
+) -> Finding:
+    numbers = {"trials": float(len(rows)), **(evidence or {})}
+    return Finding(rule, severity, what, points_of(rows), numbers, files_of(rows))

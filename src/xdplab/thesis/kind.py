@@ -16,8 +16,7 @@ from xdplab.studies.kind import Kind, Run
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.audits import Audit, AuditEntry
 from xdplab.studies.traffic.kind import TRAFFIC
-from xdplab.thesis import audit_page
-from xdplab.thesis.audit_page import Changes, trials_of
+from xdplab.thesis.effects import Changes, first_page, kept, ordered, trials_of
 from xdplab.thesis.findings import RULES, find_import
 from xdplab.thesis.imported import SAMPLES, TRIALS, imported_trials
 from xdplab.thesis.rules import corrected
@@ -52,7 +51,7 @@ IMPORT: Kind[Any] = replace(
 def findings(trials: pd.DataFrame) -> list[Finding]:
     """Return the findings over an import's judged trials (all attempts)."""
     better = corrected(trials)
-    return audit_page.kept(find_import(trials, better), find(better))
+    return kept(find_import(trials, better), find(better))
 
 
 def audit(name: str, trials: pd.DataFrame) -> Audit:
@@ -63,10 +62,10 @@ def audit(name: str, trials: pd.DataFrame) -> Audit:
     common, ours = audits.audit(name, trials), findings(trials)
     album, files, places = Album(trials), files_by_trial(trials), audits.point_label(trials)
     changes = by_rule(album, ours)
-    rank = {rule: at for at, rule in enumerate(audit_page.ordered(ours, changes))}
+    rank = {rule: at for at, rule in enumerate(ordered(ours, changes))}
     ours.sort(key=lambda finding: rank[finding.rule])
     entries = tuple(_entry(f, audits.entry(f, places), album.changes(f.rule, trials_of(f)), files) for f in ours)
-    summary = tuple(audit_page.first_page(ours, changes, len(album.figures)))
+    summary = tuple(first_page(ours, changes, len(album.figures)))
     fits = tuple(audits.fits_by_repetition(corrected(trials)))
     return replace(common, entries=entries, fits=fits, summary=summary)
 

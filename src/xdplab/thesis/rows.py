@@ -20,8 +20,7 @@ from xdplab.thesis.digest import CPU_SHARES, EVENTS, GeneratorDigest, LogDigest,
 from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
 from xdplab.thesis.latency import SETTLING_ROWS, latency
 from xdplab.thesis.programs import PacketWork as ProgramCounts
-from xdplab.thesis.source import Kind, Measured
-from xdplab.thesis.window import (
+from xdplab.thesis.samples import (
     Busy,
     Counters,
     WindowCount,
@@ -32,6 +31,7 @@ from xdplab.thesis.window import (
     sum_of_known,
     whole_run,
 )
+from xdplab.thesis.source import Kind, Measured
 
 Row = dict[str, Any]
 UNKNOWN = ("src_ip", "dst_ip", "src_ip_stride", "src_port", "stamp")  # of its traffic: the logs do not say

@@ -10,7 +10,6 @@ import pytest
 
 from xdplab.absent import Absent
 from xdplab.errors import UnsupportedError
-from xdplab.studies.accesses import accesses, accesses_of
 from xdplab.studies.cost.classes import shares_of, shares_text
 from xdplab.studies.cost.counts import (
     APPLICATION,
@@ -26,6 +25,7 @@ from xdplab.studies.cost.counts import (
 from xdplab.studies.cost.flame import Box, boxes, flame
 from xdplab.studies.cost.stacks import folded, speedscope
 from xdplab.studies.cost.study import root_of
+from xdplab.studies.disassembly import accesses, accesses_of
 from xdplab.studies.plugin import CodeBlock, Plugin
 
 KERNEL = 0xFFFFFFFF81000000

@@ -14,8 +14,7 @@ from xdplab.labs.vm import headers, kernels, qemu
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
 from xdplab.studies.execution.counted import KERNEL, Counts, Wrapped
 from xdplab.studies.execution.objects import build, build_module, object_name
-from xdplab.studies.execution.proof import differences, steps
-from xdplab.studies.execution.proofs import executed
+from xdplab.studies.execution.proof import differences, executed, steps
 
 pytestmark = [pytest.mark.thorough, pytest.mark.guest]
 

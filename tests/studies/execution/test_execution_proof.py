@@ -15,8 +15,7 @@ from xdplab.studies.execution.benchmarks import BPF, USER, all_benchmarks
 from xdplab.studies.execution.counted import Counts, Executed, Symbols, Wrapped
 from xdplab.studies.execution.microbench import TimedCall
 from xdplab.studies.execution.points import ExecutionRequest
-from xdplab.studies.execution.proof import differences, require_results, steps, unlike
-from xdplab.studies.execution.proofs import Proofs, executed
+from xdplab.studies.execution.proof import Proofs, differences, executed, require_results, steps, unlike
 from xdplab.studies.execution.runs import STUDY
 from xdplab.studies.kind import Run
 from xdplab.studies.plugin import Plugin
@@ -185,7 +184,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Counts
         found = [wrong.get(one.benchmark.name, COUNTED[one.benchmark.name]) for one in wrapped]  # of BPF too
         return [one if isinstance(one, ProgramError) else (one,) for one in found]
 
-    monkeypatch.setattr("xdplab.studies.execution.proofs.counted", counted)
+    monkeypatch.setattr("xdplab.studies.execution.proof.counted", counted)
     asked = ExecutionRequest(
         places=("host",), backends=("user",), benchmarks=("primes", "matrix"), repetitions=1, calls=15
     )
@@ -197,7 +196,7 @@ def test_what_differs_once_is_counted_again(monkeypatch: pytest.MonkeyPatch) -> 
     benchmark = all_benchmarks()["primes"]
     wrapped = [Wrapped(benchmark, USER, Path("primes.o"))]
     answers = iter([[(replace(PRIMES, divisions=PRIMES.divisions + 1),)], [(PRIMES,)]])
-    monkeypatch.setattr("xdplab.studies.execution.proofs.counted", lambda wrapped: next(answers))
+    monkeypatch.setattr("xdplab.studies.execution.proof.counted", lambda wrapped: next(answers))
     assert executed(wrapped) == [(PRIMES,)]
 
 

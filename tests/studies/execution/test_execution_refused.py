@@ -9,7 +9,7 @@ import pytest
 
 from xdplab.errors import HostError, UnsupportedError, XdplabError
 from xdplab.hosts import Result
-from xdplab.studies.execution.study import called
+from xdplab.studies.execution.runs import called
 from xdplab.studies.guests import ForeignPlace
 
 ONLY_COMPILED = (

@@ -21,14 +21,11 @@ from xdplab.studies.jit import cbpf, ebpf, filters, joined, subjects, summaries
 from xdplab.studies.jit.classes import A_AT, B_AT, CLASSES, FRAME, STACK, STORED_AT
 from xdplab.studies.jit.filters import FRAMES
 from xdplab.studies.jit.joined import KINDS, kind_of
-from xdplab.studies.jit.kerneltests import chosen_range, read_module
-from xdplab.studies.jit.points import MODES, PARTS, JitPoint, JitRequest
+from xdplab.studies.jit.kerneltests import Size, chosen_range, parse_sizes, read_module, watched
+from xdplab.studies.jit.points import LOG, MODES, PARTS, SIZES_FILE, TESTS, JitPoint, JitRequest
 from xdplab.studies.jit.published import EXPERIMENTS
 from xdplab.studies.jit.rows import COLUMNS, _amplified, suite_rows
 from xdplab.studies.jit.runs import STUDY
-from xdplab.studies.jit.study import LOG, TESTS
-from xdplab.studies.jit.study import SIZES as SIZES_FILE
-from xdplab.studies.jit.testbpf_log import Size, parse_sizes, watched
 from xdplab.studies.jit.views import VIEWS, possible
 from xdplab.studies.points import schedule
 from xdplab.studies.tables import typed
@@ -260,7 +257,7 @@ def test_one_table_has_every_test_and_its_failures():
     assert made.loc[4, "jit says"] == "FAIL (1 times)"
     (failed,) = summaries.failures(BOTH).to_dict("records")
     assert (failed["number"], failed["mode"]) == (4, "jit")
-    results = summaries.results(BOTH).set_index("mode")
+    results = summaries.suite_results(BOTH).set_index("mode")
     assert results.loc["jit", ["tests", "passed", "failed", "run", "compiled"]].tolist() == [5, 4, 1, 4, 4]
 
 

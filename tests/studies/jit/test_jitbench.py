@@ -18,8 +18,8 @@ from xdplab.resources import shipped
 from xdplab.studies.jit import ebpf, subjects
 from xdplab.studies.jit.classes import CLASSES, SIZES
 from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
+from xdplab.studies.jit.points import BENCH
 from xdplab.studies.jit.rows import _amplified
-from xdplab.studies.jit.study import BENCH
 from xdplab.studies.jit.subjects import JitBench, JitLoad, parse_jitbench
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loads raw programs and makes networks")

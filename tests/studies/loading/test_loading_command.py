@@ -16,8 +16,7 @@ from xdplab.errors import LabError
 from xdplab.labs.vm import headers, kernels, qemu
 from xdplab.studies.guests import place_of
 from xdplab.studies.loading import parts, subjects, summaries
-from xdplab.studies.loading.ftrace import parse_function_graph
-from xdplab.studies.loading.loadbench import parse_loadbench
+from xdplab.studies.loading.loadbench import parse_function_graph, parse_loadbench
 from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
 from xdplab.studies.loading.points import smallest as made_smallest
 from xdplab.studies.loading.runs import STUDY

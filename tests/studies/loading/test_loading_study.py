@@ -19,8 +19,7 @@ from xdplab.studies.kind import Run
 from xdplab.studies.loading import parts, passes, rows, subjects, summaries
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest, Trial, gather, smallest
 from xdplab.studies.loading.published import EXPERIMENTS
-from xdplab.studies.loading.runs import STUDY
-from xdplab.studies.loading.study import LoadingFacts
+from xdplab.studies.loading.runs import STUDY, LoadingFacts
 from xdplab.studies.loading.views import VIEWS
 from xdplab.studies.study_kind import Places, failures
 from xdplab.studies.tables import why_null

@@ -17,8 +17,7 @@ from xdplab.run.progress import silent
 from xdplab.studies.offload.bench import ACCEPTED, PROBE, Answer, kernels_words, read, write
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, gather, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
-from xdplab.studies.offload.runs import STUDY
-from xdplab.studies.offload.study import ANSWER, OffloadFacts, OffloadStudy
+from xdplab.studies.offload.runs import ANSWER, STUDY, OffloadFacts, OffloadStudy
 from xdplab.studies.points import StudyTrial
 from xdplab.studies.tables import why_null
 

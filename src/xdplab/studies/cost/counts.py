@@ -21,9 +21,8 @@ import numpy as np
 
 from xdplab.absent import Absent
 from xdplab.errors import UnsupportedError
-from xdplab.studies.accesses import accesses_of
 from xdplab.studies.cost.classes import Shares, shares_of, shares_text
-from xdplab.studies.disassembly import Disassembled, disassembled
+from xdplab.studies.disassembly import Disassembled, accesses_of, disassembled
 from xdplab.studies.plugin import INTERRUPTS, CodeBlock, Numbers, Plugin, Ran
 
 WHOLE, PROGRAM, CALLED, PATH, ENDS = "whole", "program", "called", "path", "ends"

@@ -13,7 +13,7 @@ from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.points import CostPoint, CostRequest
 from xdplab.studies.cost.rows import CLASS, PLACES, place_name
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.sentences import sentence
+from xdplab.studies.tables import sentence
 
 _MOST = 3
 _UNITS = {"frame_bytes": "B", "flows": "flows"}

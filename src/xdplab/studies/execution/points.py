@@ -11,7 +11,7 @@ from xdplab.errors import PlanError
 from xdplab.labs.base import HOST
 from xdplab.lazy import lazy
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, Benchmark, all_benchmarks
-from xdplab.studies.places import harden_words, is_foreign
+from xdplab.studies.places import PlaceFacts, harden_words, is_foreign
 
 if TYPE_CHECKING:
     from xdplab.studies.execution import backends
@@ -104,6 +104,19 @@ class ExecutionPoint(StudyPoint):
 
 
 Trial = StudyTrial[ExecutionPoint]
+CALLS = "calls.jsonl"
+"""The raw file of a trial: what the driver printed."""
+
+
+@dataclass
+class ExecutionFacts(PlaceFacts):
+    """A trial's facts: sizes of the program in the kernel, the counts of its proof, and the evicted cache."""
+
+    jited_bytes: int | None = None
+    xlated_bytes: int | None = None
+    work_steps: int | None = None
+    work_instructions: int | None = None
+    evicted_bytes: int | None = None
 
 
 def state_words(cold: bool, pause_us: int) -> str:

@@ -1,8 +1,10 @@
-"""The study's tables: medians and ratios, the prime table as it was once published, chains, and the trap."""
+"""What is made of the study's rows: the tables (medians and ratios, primes, causes, kernels, chains, the trap),
+and the sentences of its result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isnan
 from typing import Any
 
@@ -12,8 +14,9 @@ import pandas as pd
 from xdplab.analysis.intervals import Spread
 from xdplab.labs.base import ARCHITECTURE_MARK
 from xdplab.studies.execution.benchmarks import all_benchmarks
-from xdplab.studies.execution.points import BACKENDS, REFERENCE, state_words
-from xdplab.studies.tables import Table
+from xdplab.studies.execution.points import BACKENDS, REFERENCE, ExecutionPoint, ExecutionRequest, state_words
+from xdplab.studies.points import StudyPlan
+from xdplab.studies.tables import Table, estimate, one_of_places, sentence, span
 from xdplab.text import natural
 
 DROPPED = 5
@@ -364,3 +367,64 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
 def tables_of(table: pd.DataFrame, names: Iterable[str] = TABLES) -> dict[str, Table]:
     """Return every table; one without content is empty."""
     return {name: Table(TABLES[name][0], TABLES[name][1](table)) for name in names}
+
+
+_NAMED = {"jit": "compiled BPF", "interpreter": "interpreted BPF", "module": "a module"}
+_OTHERS = {"user": "user space", "module": "a module"}
+CLOCK_ALONE = "empty"
+"""The benchmark that does nothing between its two looks at the clock: a ratio of it says nothing of code."""
+
+
+def results(_plan: StudyPlan[ExecutionRequest, ExecutionPoint], table: pd.DataFrame) -> list[str]:
+    """Return how each backend compares with the same code as a module or in user space, called warm, and what one more
+    tail call costs."""
+    warm = table[is_warm(table) & table["trap"].isna()]
+    costs = medians(warm) if len(warm) else warm
+    if costs.empty:
+        return []
+    ratios = (_beside(costs, backend) for backend in ("jit", "interpreter"))
+    return [sentence(text) for text in (*ratios, _of_a_link(costs, warm)) if text]
+
+
+def _beside(costs: pd.DataFrame, backend: str) -> str:
+    rows = costs[costs["backend"].eq(backend) & costs["ratio"].notna() & costs["benchmark"].ne(CLOCK_ALONE)]
+    parts = {
+        str(label): f"{_ratios(of_place)} times {_OTHERS[of_place['reference'].iloc[0]]}"
+        for label, of_place in rows.groupby("label", sort=False)
+    }
+    return f"{_NAMED[backend]} takes {one_of_places(parts)}" if parts else ""
+
+
+def _ratios(rows: pd.DataFrame) -> str:
+    values = {row["benchmark"]: estimate(row["ratio"], row["ratio_low"], row["ratio_high"])
+              for row in rows.to_dict("records")}  # fmt: skip
+    return span(values, exact=_is_counted(rows))
+
+
+def _of_a_link(costs: pd.DataFrame, table: pd.DataFrame) -> str:
+    links = table.dropna(subset=["links"]).drop_duplicates("benchmark").set_index("benchmark")["links"]
+    chains = costs.assign(links=costs["benchmark"].map(links)).dropna(subset=["links", "value"])
+    parts = dict(_links(chains))
+    return f"one more tail call costs {one_of_places(parts)}" if parts else ""
+
+
+def _links(chains: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    for label, of_place in chains.groupby("label", sort=False):
+        texts = []
+        for backend in ("interpreter", "jit", "user"):
+            rows = of_place[of_place["backend"].eq(backend)].sort_values("links")
+            if rows["links"].nunique() > 1:
+                first, last = rows.iloc[0], rows.iloc[-1]
+                each = (last["value"] - first["value"]) / float(last["links"] - first["links"])
+                unit = " instructions" if _is_counted(rows) else " ns"
+                text = span({"": estimate(each)}, unit, exact=_is_counted(rows))
+                texts.append(f"{text} {_HOW[backend]}")
+        if texts:
+            yield str(label), ", ".join(texts)
+
+
+_HOW = {"interpreter": "interpreted", "jit": "compiled", "user": "as a call in user space"}
+
+
+def _is_counted(rows: pd.DataFrame) -> bool:
+    return bool(rows["clock"].eq("instructions").all())

@@ -28,6 +28,10 @@ PARTS_OF = {"host": PARTS[1:]}
 SECCOMP = "seccomp"
 """The filter of system calls, by whose numbers on x86-64 it is written: it is not of other architectures."""
 
+TESTS, LOG, BENCH, ASKED = "tests.json", "test_bpf-{:02}.log", "jitbench{}.jsonl", "asked{}.jsonl"
+SIZES_FILE = "sizes-{:02}.txt"
+"""Raw files of a trial."""
+
 COUNTING = ":count"
 DEFAULT_PLACE = "vm:6.1:count"
 

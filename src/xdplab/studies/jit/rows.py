@@ -18,9 +18,22 @@ from xdplab.run.facts import facts_of
 from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
 from xdplab.studies.jit.classes import SIZES
-from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, TCP, TEST_BPF, TRAFFIC, JitPoint, JitRequest
-from xdplab.studies.jit.study import ASKED, BENCH, LOG, TESTS
-from xdplab.studies.jit.study import SIZES as SIZES_FILE
+from xdplab.studies.jit.kerneltests import TestLine, parse_sizes, parse_test_bpf
+from xdplab.studies.jit.points import (
+    AMPLIFIED,
+    ASKED,
+    BENCH,
+    FILTERS,
+    INSN_CLASSES,
+    LOG,
+    SIZES_FILE,
+    TCP,
+    TEST_BPF,
+    TESTS,
+    TRAFFIC,
+    JitPoint,
+    JitRequest,
+)
 from xdplab.studies.jit.subjects import (
     FILTER,
     MANY_TAPS,
@@ -34,7 +47,6 @@ from xdplab.studies.jit.subjects import (
     parse_jitbench,
     same,
 )
-from xdplab.studies.jit.testbpf_log import TestLine, parse_sizes, parse_test_bpf
 from xdplab.studies.places import PlaceFacts
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import typed

@@ -1,8 +1,10 @@
-"""The study's tables: every test with both modes, the means beside the published numbers, and the rest."""
+"""What is made of the study's rows: the tables (every test with both modes, means, classes, filters),
+and the sentences of its result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -20,8 +22,11 @@ from xdplab.studies.jit.points import (
     TCP,
     TEST_BPF,
     TRAFFIC,
+    JitPoint,
+    JitRequest,
 )
-from xdplab.studies.tables import Table
+from xdplab.studies.points import StudyPlan
+from xdplab.studies.tables import Table, estimate, one_of_places, percent, sentence, span
 
 PUBLISHED_MEAN = 10.4
 PUBLISHED = (
@@ -74,7 +79,7 @@ def _result(rows: pd.DataFrame) -> pd.Series:
     return endings.where(ran, "PASS (refused, as it must be)")
 
 
-def results(table: pd.DataFrame) -> pd.DataFrame:
+def suite_results(table: pd.DataFrame) -> pd.DataFrame:
     """Return how each suite ended in each mode: tests, passed, failed, run, compiled; of every repetition together."""
     rows = joined.part(table, TEST_BPF).drop_duplicates(["trial_id", "number"])
     groups = rows.groupby(["label", "subject", "mode"], sort=False)
@@ -253,7 +258,7 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "speed-up": ("Interpreter's cost by the JIT's", speed_up),
     "architectures": ("The kernel's own tests by kind and place: how they ended, speed-up and size", architectures),
     "kinds": ("The kernel's own tests by kind: cost of the median test", kinds),
-    "results": ("Results of the kernel's own tests", results),
+    "results": ("Results of the kernel's own tests", suite_results),
     "left": ("Tests that a JIT left to the interpreter", left),
     "failures": ("Tests that failed", failures),
     "test_bpf": ("Every test of the kernel's own, in both modes (cost of one run, mean over its cases)", all_tests),
@@ -270,3 +275,82 @@ def tables_of(table: pd.DataFrame) -> dict[str, Table]:
     if table.empty:
         return {}
     return {name: Table(title, build(table)) for name, (title, build) in TABLES.items()}
+
+
+HOW = {"interpreter": "interpreted", "jit": "compiled"}
+
+
+def results(_plan: StudyPlan[JitRequest, JitPoint], table: pd.DataFrame) -> list[str]:
+    """Return how much longer the interpreter takes, a filter's share of its datagram, and how the tests ended."""
+    if table.empty:
+        return []
+    return [sentence(text) for text in (_speed_ups(table), _shares(table), _tests(table)) if text]
+
+
+def _speed_ups(table: pd.DataFrame) -> str:
+    parts = {str(label): ", ".join(_of_place(rows)) for label, rows in table.groupby("label", sort=False)}
+    parts = {label: text for label, text in parts.items() if text}
+    return f"beside compiled code, the interpreter takes {one_of_places(parts)}" if parts else _one_mode(table)
+
+
+def _of_place(table: pd.DataFrame) -> Iterator[str]:
+    tests = joined.tests(table)
+    for rows, names, what in (
+        (joined.side_by_side(joined.part(table, INSN_CLASSES), ["subject"]), "subject", "one instruction"),
+        (tests[tests["subject"].eq(SUITES[0])], "name", "one of the kernel's own tests"),
+        (joined.side_by_side(joined.part(table, FILTERS), ["subject", "name"]), "subject", "a classic filter"),
+    ):
+        values = {str(row[names]): estimate(row[SPEED_UP]) for row in rows.dropna(subset=[SPEED_UP]).to_dict("records")}
+        if values:
+            counted = _counted(rows)
+            yield f"{span(values, exact=counted)} times as {'many instructions' if counted else 'long'} for {what}"
+
+
+def _one_mode(table: pd.DataFrame) -> str:
+    """Return what one instruction costs at places that have only one of the modes."""
+    parts = {}
+    for label, of_place in table.groupby("label", sort=False):
+        rows = joined.side_by_side(joined.part(of_place, INSN_CLASSES), ["subject"])
+        for mode in MODES:
+            costed = rows.dropna(subset=[mode])
+            if len(costed):
+                values = {row["subject"]: estimate(row[mode]) for row in costed.to_dict("records")}
+                unit = f" {costed['unit'].iloc[0]}"
+                parts[str(label)] = f"{span(values, unit, exact=_counted(costed))} {HOW[mode]}"
+    return f"one instruction costs {one_of_places(parts)}" if parts else ""
+
+
+def _shares(table: pd.DataFrame) -> str:
+    parts = {}
+    for label, of_place in table.groupby("label", sort=False):
+        rows = pd.concat([joined.shares(joined.part(of_place, part), ["subject", key])
+                          for part, key in ((TRAFFIC, "number"), (TCP, "name"))])  # fmt: skip
+        texts = [f"{_percents(rows[mode])} {HOW[mode]}" for mode in MODES if rows[mode].notna().any()]
+        if texts:
+            parts[str(label)] = " and ".join(texts)
+    return f"a filter is {one_of_places(parts)} of the work for a datagram or a TCP send" if parts else ""
+
+
+def _percents(shares: pd.Series) -> str:
+    least, most = percent(float(shares.min())), percent(float(shares.max()))
+    return least if least == most else f"{least.removesuffix(' %')} to {most}"
+
+
+def _tests(table: pd.DataFrame) -> str:
+    rows = joined.part(table, TEST_BPF).drop_duplicates(["label", "trial_id", "number"])
+    parts = {str(label): _ended(of_place) for label, of_place in rows.groupby("label", sort=False)}
+    return f"of the kernel's own tests, {one_of_places(parts)}" if parts else ""
+
+
+def _ended(rows: pd.DataFrame) -> str:
+    texts = []
+    for mode, of_mode in rows.groupby("mode", sort=True):
+        each = of_mode.groupby(["subject", "number"])
+        failed, left = int((~each["passed"].min().astype(bool)).sum()), int((each["jited"].min().eq(False)).sum())
+        text = f"{len(each) - failed} of {len(each)} passed {HOW[str(mode)]}"
+        texts.append(text + (f", {left} of them left to the interpreter" if mode == JIT and left else ""))
+    return " and ".join(texts)
+
+
+def _counted(rows: pd.DataFrame) -> bool:
+    return bool(rows["unit"].eq("instructions").all())

@@ -15,14 +15,14 @@ from pathlib import Path
 from xdplab.errors import UnsupportedError
 from xdplab.formats.reading import lines_of, refuse
 from xdplab.labs.base import HOST
-from xdplab.studies.loading.ftrace import parse_function_graph
-from xdplab.studies.loading.loadbench import LoadBench, parse_loadbench
+from xdplab.studies.loading.loadbench import LoadBench, parse_function_graph, parse_loadbench
 from xdplab.studies.loading.points import BPF, LoadingRequest
 from xdplab.studies.placed import DEADLINE_S
-from xdplab.studies.places import Place
+from xdplab.studies.places import Place, PlaceFacts
 
 PLAIN, LOGGED, TRACED = "plain.jsonl", "logged.jsonl", "traced.jsonl"
 TRACE, STACKS = "trace.txt", "stacks.txt"
+COMPILED, SECTIONS = "compiled.json", "sections.json"
 SAMPLES_HZ = 3999
 SAMPLED_S = 0.5
 """How long a profiler looks: some two thousand samples, so a share of 5 % is known to 0.5 %."""
@@ -35,6 +35,15 @@ _FRAME = re.compile(r"\s+(?P<address>[0-9a-f]{1,16}) (?P<symbol>\S.*)")
 _KERNEL = re.compile(r"ffff[0-9a-f]{12}")
 
 Watch = Callable[["LoadRunner", Path], str | None]
+
+
+@dataclass
+class LoadingFacts(PlaceFacts):
+    """A trial's facts: the source of a load's parts, or why there is none, and the compiler of a program."""
+
+    split_by: str | None = None
+    split_reason: str | None = None
+    compiler: str | None = None
 
 
 @dataclass(frozen=True)

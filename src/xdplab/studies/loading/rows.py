@@ -16,11 +16,9 @@ from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of
 from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
-from xdplab.studies.loading.ftrace import TracedCall, parse_function_graph
-from xdplab.studies.loading.loadbench import Counts, parse_loadbench
-from xdplab.studies.loading.passes import LOGGED, PLAIN, STACKS, TRACE, TRACED, shares
+from xdplab.studies.loading.loadbench import Counts, TracedCall, parse_function_graph, parse_loadbench
+from xdplab.studies.loading.passes import COMPILED, LOGGED, PLAIN, SECTIONS, STACKS, TRACE, TRACED, LoadingFacts, shares
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
-from xdplab.studies.loading.study import COMPILED, SECTIONS, LoadingFacts
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import typed
 

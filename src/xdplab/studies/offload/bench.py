@@ -1,4 +1,5 @@
-"""The means of a question: two cards in a guest, the project's loader, the kernel's tools; all output is kept."""
+"""The means of a question: two cards in a guest, the project's loader, the kernel's tools and what bpftool prints; all
+output is kept."""
 
 from __future__ import annotations
 
@@ -11,21 +12,31 @@ from typing import Any, NamedTuple
 
 from xdplab.deploy.xdp import AttachedProgram, InKernel, Loaded, XdpLoader, XdpRequest, attach, attached_program, verify
 from xdplab.errors import HostError, XdplabError
+from xdplab.formats.reading import as_list, as_object, count_field, json_of, refuse, text_field
 from xdplab.formats.tool_error import last_words
 from xdplab.hosts import Host, Result
 from xdplab.programs.build import build
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import UserProgram
 from xdplab.run.rundir import read_json
-from xdplab.studies.offload import bpftool as bpftool_format
 from xdplab.studies.offload.netdevsim import Card
+from xdplab.studies.places import PlaceFacts
 
 PROBE = Path(__file__).parent / "programs" / "probe.bpf.c"
+ANSWER = "answer.json"
 SESSION_S = 60.0
 AT_FIRST = {"bpf_bind_verifier_delay": "0", "bpf_tc_non_bound_accept": "N"}
 """The driver's switches that are off in a new card; all others are on."""
 ACCEPTED, REFUSED, NOTHING = "accepted", "refused", "nothing"
 Defines = Mapping[str, str | int]
+
+
+@dataclass
+class OffloadFacts(PlaceFacts):
+    """A trial's facts: the lab, and the build of netdevsim."""
+
+    lab: str | None = None
+    module: str | None = None
 
 
 class Answer(NamedTuple):
@@ -148,9 +159,9 @@ class OffloadDevices:
             if answer.obtained == ACCEPTED:
                 self.run("bpftool", "net", "detach", kind, "dev", interface)
 
-    def programs(self) -> tuple[bpftool_format.LoadedProgram, ...]:
+    def programs(self) -> tuple[LoadedProgram, ...]:
         """Return the loaded XDP programs, from bpftool."""
-        programs = bpftool_format.parse_programs(self.run("bpftool", "-j", "prog", "show").stdout or b"[]")
+        programs = parse_programs(self.run("bpftool", "-j", "prog", "show").stdout or b"[]")
         return tuple(program for program in programs if program.type == "xdp")
 
     def attached(self, port: str | None = None) -> InKernel:
@@ -181,3 +192,87 @@ def read(path: Path) -> Answer:
 
 def write(path: Path, answer: Answer) -> None:
     path.write_text(json.dumps(answer._asdict(), ensure_ascii=False) + "\n")
+
+
+TOOL = "bpftool"
+MODES = {"driver": "native", "generic": "generic", "offload": "offload"}
+
+
+@dataclass(frozen=True)
+class LoadedProgram:
+    """One loaded program. ``jited_bytes`` is None if it is interpreted, ``name`` empty if it has none.
+
+    ``device`` is the interface whose card has it, None for a program of the host.
+    """
+
+    program_id: int
+    type: str
+    name: str
+    tag: str
+    xlated_bytes: int
+    jited_bytes: int | None
+    map_ids: tuple[int, ...]
+    device: str | None
+
+
+@dataclass(frozen=True)
+class OffloadAttachment:
+    """One XDP program on one interface of the namespace that bpftool was asked in."""
+
+    interface: str
+    mode: str
+    program_id: int
+
+
+def parse_programs(data: bytes | str) -> tuple[LoadedProgram, ...]:
+    """Return the loaded programs: `prog show` prints a list, `prog show id N` one object."""
+    value = json_of(data, TOOL)
+    rows = as_list(value, TOOL) if isinstance(value, list) else [value]
+    return tuple(_program(as_object(row, TOOL)) for row in rows)
+
+
+def _program(fields: dict[str, object]) -> LoadedProgram:
+    if "error" in fields:
+        refuse(TOOL, text_field(fields, "error", TOOL))
+    jited = fields.get("jited") is True
+    map_ids = as_list(fields.get("map_ids", []), TOOL)
+    if not all(isinstance(item, int) for item in map_ids):
+        refuse(TOOL, "a map id that is not a number", text=repr(map_ids))
+    return LoadedProgram(
+        program_id=count_field(fields, "id", TOOL),
+        type=text_field(fields, "type", TOOL),
+        name=text_field(fields, "name", TOOL) if "name" in fields else "",
+        tag=text_field(fields, "tag", TOOL),
+        xlated_bytes=count_field(fields, "bytes_xlated", TOOL),
+        jited_bytes=count_field(fields, "bytes_jited", TOOL) if jited else None,
+        map_ids=tuple(item for item in map_ids if isinstance(item, int)),
+        device=_device(as_object(fields["dev"], TOOL)) if "dev" in fields else None,
+    )
+
+
+def _device(fields: dict[str, object]) -> str:
+    """Return an interface's name; one of another namespace has none here."""
+    if "ifname" in fields:
+        return text_field(fields, "ifname", TOOL)
+    return f"index {count_field(fields, 'ifindex', TOOL)} of another namespace"
+
+
+def parse_net(data: bytes | str) -> tuple[OffloadAttachment, ...]:
+    """Return the attached XDP programs of `bpftool -j net show`; an interface comes once per mode."""
+    value = json_of(data, TOOL)
+    rows = as_list(value, TOOL)
+    if len(rows) != 1:
+        refuse(TOOL, "not one object in a list")
+    interfaces = [as_object(row, TOOL) for row in as_list(as_object(rows[0], TOOL).get("xdp"), TOOL)]
+    return tuple(
+        _attached(text_field(fields, "devname", TOOL), as_object(one, TOOL))
+        for fields in interfaces
+        for one in as_list(fields.get("multi_attachments", [fields]), TOOL)
+    )
+
+
+def _attached(interface: str, fields: dict[str, object]) -> OffloadAttachment:
+    mode = text_field(fields, "mode", TOOL)
+    if mode not in MODES:
+        refuse(TOOL, "an unknown XDP mode", text=mode)
+    return OffloadAttachment(interface, MODES[mode], count_field(fields, "id", TOOL))

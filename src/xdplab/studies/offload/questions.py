@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xdplab.studies.offload import asking, asking_company
+from xdplab.studies.offload import asking
 from xdplab.studies.offload.bench import ACCEPTED, NOTHING, REFUSED, Answer, Defines, OffloadDevices
 
 Ask = Callable[[OffloadDevices], Answer]
@@ -68,17 +68,17 @@ _ATTACHING: tuple[_Line, ...] = (
 )
 
 _COMPANY: tuple[_Line, ...] = (
-    ("same_card", "program loaded for another port of the card", ACCEPTED, TESTS, asking_company.same_card),
-    ("other_card", "program loaded for another card", REFUSED, TESTS, asking_company.other_card),
-    ("no_card", "program loaded for no device, as offload", REFUSED, TESTS, asking_company.unbound),
-    ("as_native", "program loaded for the port, as native", REFUSED, TESTS, asking_company.bound_as_native),
-    ("native_beside", "native beside offload", "native, offload", TESTS, asking_company.native_beside),
-    ("generic_beside", "generic beside offload", "generic, offload", TESTS, asking_company.generic_beside),
-    ("generic_native", "generic beside native", REFUSED, DEVICE, asking_company.generic_beside_native),
-    ("second", "a second program, by bpftool, while ours is attached", REFUSED, DEVICE, asking_company.second),
-    ("taken", "ours, while another's is attached", AT_ATTACH, OURS, asking_company.ours_second),
-    ("noticed", "our check, once another's native program came beside ours", REFUSED, OURS, asking_company.noticed),
-    ("tc_holds", "ours, while tc has offloaded a filter", AT_ATTACH, DRIVER, asking_company.while_tc_holds),
+    ("same_card", "program loaded for another port of the card", ACCEPTED, TESTS, asking.same_card),
+    ("other_card", "program loaded for another card", REFUSED, TESTS, asking.other_card),
+    ("no_card", "program loaded for no device, as offload", REFUSED, TESTS, asking.unbound),
+    ("as_native", "program loaded for the port, as native", REFUSED, TESTS, asking.bound_as_native),
+    ("native_beside", "native beside offload", "native, offload", TESTS, asking.native_beside),
+    ("generic_beside", "generic beside offload", "generic, offload", TESTS, asking.generic_beside),
+    ("generic_native", "generic beside native", REFUSED, DEVICE, asking.generic_beside_native),
+    ("second", "a second program, by bpftool, while ours is attached", REFUSED, DEVICE, asking.second),
+    ("taken", "ours, while another's is attached", AT_ATTACH, OURS, asking.ours_second),
+    ("noticed", "our check, once another's native program came beside ours", REFUSED, OURS, asking.noticed),
+    ("tc_holds", "ours, while tc has offloaded a filter", AT_ATTACH, DRIVER, asking.while_tc_holds),
     ("no_offload", "an interface whose driver offloads nothing (virtio_net)", AT_LOAD, CORE, asking.plain_interface),
     ("loopback", "an interface without a driver (lo)", AT_LOAD, CORE, asking.loopback),
 )
@@ -133,7 +133,7 @@ def _tables() -> list[Question]:
         questions.append(Question(name, "switches", f"{what} while {name.partition(',')[0]}", expected, DRIVER, ask))
     for switch, value, bound, expected in _TC:
         what = "a filter for hardware only" if bound else "a filter for software too"
-        ask = asking_company.tc_filter(f"{_PORT}/{switch}", value, hardware_only=bound)
+        ask = asking.tc_filter(f"{_PORT}/{switch}", value, hardware_only=bound)
         questions.append(
             Question(f"{switch}={value}", "switches", f"{what} while {switch}={value}", expected, DRIVER, ask)
         )

@@ -1,4 +1,4 @@
-"""From the journal and the raw files to one row per question, and one row per kernel."""
+"""From the journal and the raw files to one row per question; the tables and sentences that are made of these rows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from xdplab.absent import Absent
 from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of
 from xdplab.run.state import Attempt
-from xdplab.studies.offload.bench import read
+from xdplab.studies.offload.bench import ANSWER, OffloadFacts, read
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
-from xdplab.studies.offload.study import ANSWER, OffloadFacts
 from xdplab.studies.points import StudyPlan, StudyTrial
-from xdplab.studies.tables import Table, typed, why_null
+from xdplab.studies.tables import Table, sentence, typed, why_null
+from xdplab.text import many
 
 OffloadPlan = StudyPlan[OffloadRequest, OffloadPoint]
 
@@ -105,3 +105,42 @@ def differing(table: pd.DataFrame) -> pd.DataFrame:
 def _first(column: pd.Series[Any]) -> str | None:
     values = column.dropna()
     return None if values.empty else str(values.iloc[0])
+
+
+MOST_NAMED = 3
+
+
+def results(_plan: StudyPlan[OffloadRequest, OffloadPoint], table: pd.DataFrame) -> list[str]:
+    """Return how many answers are as the sources say, where kernels refuse, and what differs between kernels."""
+    answered = table[table["obtained"].notna()]
+    if answered.empty:
+        return []
+    return [sentence(text) for text in (_as_expected(answered), _refused(answered), _between_kernels(answered))]
+
+
+def _as_expected(answered: pd.DataFrame) -> str:
+    kernels = ", ".join(dict.fromkeys(answered["kernel"]))
+    others = answered[~answered["as_expected"].astype(bool)]
+    whole = f"{len(answered) - len(others)} of {many(len(answered), 'answer')} of netdevsim's card are what the "
+    whole += f"kernel's sources say (Linux {kernels})"
+    named = [f"{row['asked']} ({row['kernel']}): {row['obtained']}" for row in others.to_dict("records")]
+    more = len(named) - MOST_NAMED
+    listed = "; ".join(named[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{whole}; other than said: {listed}" if named else whole
+
+
+def _refused(answered: pd.DataFrame) -> str:
+    each = answered.drop_duplicates("question")
+    refused = each[each["obtained"].str.startswith("refused")]
+    steps = refused["obtained"].str.removeprefix("refused").str.strip().replace("", "elsewhere").value_counts()
+    where = ", ".join(f"{count} {step}" for step, count in steps.items())
+    return f"a program that the card cannot take is refused early: {where}" if len(refused) else "nothing was refused"
+
+
+def _between_kernels(answered: pd.DataFrame) -> str:
+    kernels, unlike = answered["kernel"].nunique(), differing(answered)["asked"].unique()
+    if kernels < 2:
+        return "no frame was forwarded: netdevsim executes nothing, so there is no figure of it"
+    if not len(unlike):
+        return f"all {kernels} kernels give the same answers, in the same words"
+    return f"the {kernels} kernels differ in {many(len(unlike), 'answer')} or in its words, such as: {unlike[0]}"

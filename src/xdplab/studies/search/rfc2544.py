@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from statistics import mean, median, stdev
 
-from xdplab.studies.search.offer import Offer
+from xdplab.studies.search.mlr import Offer
 from xdplab.studies.search.profile import Profile
 
 LOSSLESS_IN_TURN = 2

@@ -32,10 +32,9 @@ from xdplab.studies.verifier.points import (
     smallest,
 )
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
-from xdplab.studies.verifier.results import results
 from xdplab.studies.verifier.rows import largest_of, table_of
 from xdplab.studies.verifier.study import Means, VerifierStudy
-from xdplab.studies.verifier.summaries import tables_of
+from xdplab.studies.verifier.summaries import results, tables_of
 from xdplab.studies.verifier.views import VIEWS
 from xdplab.text import many
 
