@@ -90,13 +90,6 @@ def test_the_figure_puts_equal_labs_at_one(tmp_path: Path) -> None:
     assert "no point was measured in several labs" in none.reason
 
 
-def test_a_face_counts_the_repetitions_of_each_lab() -> None:
-    """Of six repetitions, each lab measured three; the figure said n = 6."""
-    found = view("labs", run_in({"a.yaml": 1.0, "b.yaml": 0.8}))
-    assert set(found.marks["n"].dropna()) == {3}
-    assert " · n = 3, " in found.short_caption[0]
-
-
 def test_what_differs_between_labs_is_not_told_of_repetitions_and_loads() -> None:
     """Both labs are steady: their points had "loads in two classes", and repetitions that "differ by 16 %"."""
     trials = run_in({"a.yaml": 1.0, "b.yaml": 0.8}, repetitions=8)

@@ -27,12 +27,6 @@ def quick() -> pd.DataFrame:
     return synthetic.quick()
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_a_run_without_a_trial_has_no_figure_for_that_reason(name: str) -> None:
-    with pytest.raises(NotApplicableError, match="no trial was measured"):
-        view(name, quick().head(0))
-
-
 @cache
 def loads() -> pd.DataFrame:
     paced = [("20kpps", 2e4), ("100kpps", 1e5), ("max", None)]
@@ -186,41 +180,10 @@ def test_why_there_is_no_figure_of_counters_is_what_the_table_says(reasons: dict
     assert told in str(refused.value)
 
 
-def test_a_series_without_any_access_cost_is_told_of() -> None:
-    trials = synthetic.run(workload="chase", vary={"mode": ["native", "generic"], "accesses": [0, 1600]})
-    lost = trials["mode"].eq("generic") & trials["accesses"].eq(1600)
-    why = pd.Series('{"access_ns": "no valid N = 0"}', index=trials.index)
-    trials = trials.assign(
-        access_ns=trials["access_ns"].mask(lost), null_reasons=trials["null_reasons"].where(~lost, why)
-    )
-    found = view("access_cost", trials)
-    assert len(found.marks.query("kind == 'bar'")) == 1
-    assert "3 of 6 trials have no access_ns: no valid N = 0 (3)." in caption(found)
-
-
-def test_the_caption_says_which_trials_one_side_alone_counted() -> None:
-    both = quick().assign(action="tx")
-    assert "One count only" not in caption(view("throughput", both, where=WHERE))
-    alone = both.assign(dut_tx_packets=pd.NA)
-    assert "One count only (90 of 90 trials: the TG's)." in caption(view("throughput", alone, where=WHERE))
-
-
 def test_unsupported_points_stand_in_the_caption() -> None:
     assert "Unsupported: offload (5 points): the driver of vd0 has no XDP offload" in caption(
         view("throughput", quick(), where=WHERE)
     )
-
-
-def test_every_short_caption_names_lab_arrangement_engine_kernel_and_repetitions() -> None:
-    for name, trials in (("throughput", quick()), ("latency", loads()), ("evenness", rings()), ("programs", users())):
-        words = caption(view(name, trials, where=WHERE if name == "throughput" else None))
-        assert words.startswith("virtual lab: netns · TG and DUT share CPUs · engine ")
-        assert "Linux 6.18.44" in words
-        few = name == "latency"  # the median of three values has no 95 % interval
-        assert f"n = 3 repetitions, {'no interval' if few else 'error bars: 95 % t interval'}" in words
-    hosts = synthetic.run(lab="rack.yaml", arrangement="hosts", repetitions=1)
-    assert caption(view("throughput", hosts)).startswith("lab: rack.yaml · two hosts")
-    assert "n = 1 repetition, no interval" in caption(view("throughput", hosts))
 
 
 def test_a_short_caption_counts_the_repetitions_that_a_mean_is_of() -> None:
@@ -231,11 +194,6 @@ def test_a_short_caption_counts_the_repetitions_that_a_mean_is_of() -> None:
     assert found.short_caption[0].endswith(" · n = 2, 95 % intervals")
     assert "n = 2 repetitions" in caption(found)
     assert "n = " not in view("throughput", trials[trials["repetition"].eq(3)]).short_caption[0]
-
-
-def test_more_queues_than_cpus_are_said() -> None:
-    assert "More queues than the 2 CPUs at work" in caption(view("throughput", rings()))
-    assert "More queues" not in caption(view("throughput", quick(), where=WHERE))
 
 
 def test_latency_puts_paced_loads_first_and_max_apart_as_queueing() -> None:
@@ -314,12 +272,6 @@ def test_evenness_is_a_share_by_queue() -> None:
         "2 queues": pytest.approx(100),
         "4 queues": pytest.approx(100),
     }
-
-
-def test_a_users_program_has_a_figure() -> None:
-    marks = view("programs", users()).marks
-    assert set(marks["x"]) == {"lb.bpf.c"}
-    assert set(marks["hue"]) == {"native", "generic"}
 
 
 def test_baseline_keeps_the_programs_apart() -> None:

@@ -141,24 +141,6 @@ def log_sheet(growth: float, count: int, panels: Sequence[str] = ("",)) -> Figur
     return sheet
 
 
-def test_drawing_needs_no_more_than_the_seven_first_columns() -> None:
-    """The thesis' figures have their own marks: no interval, no verdict, their own labels, palette Paired."""
-    rows = [
-        {"figure": 19, "file": "a.pdf", "kind": kind, "panel": panel, "hue": hue, "x": x, "value": value}
-        for kind in ("bar",)
-        for panel in ("XDP Native", "XDP Generic")
-        for hue, value in (("1", 2.0), ("2", 3.0))
-        for x in ("baseline", "1", "100")
-    ]
-    look = Look(
-        Axes("acessos", "Gbit/s"), Order(palette="Paired", x_values=("baseline", "1", "100")), Words(hue_title="filas")
-    )
-    axes = draw(View(marks_frame(rows), look), "paper-2col")
-    assert axes.shape == (1, 2)
-    assert [label.get_text() for label in axes.flat[0].get_xticklabels()] == ["baseline", "1", "100"]
-    assert len(axes.flat[0].patches) == 6
-
-
 def test_an_interval_may_leave_the_axis_but_values_never_do() -> None:
     trials = synthetic.run(repetitions=2, vary={"accesses": [0, 100]})
     first = trials["repetition"] == 1

@@ -50,20 +50,6 @@ def test_the_caption_is_short_on_the_figure_and_whole_beside_it(tmp_path: Path) 
     assert reason.strip() in beside, "a reason is not cut"
 
 
-def test_the_figure_speaks_of_intervals_only_if_it_has_some() -> None:
-    repeated = synthetic.run(workload="chase", vary={"accesses": (0, 100)})
-    assert "95 % intervals" in view("throughput", repeated).short_caption[0]
-    assert (
-        "interval"
-        not in view("throughput", repeated[repeated["repetition"].eq(1)].reset_index(drop=True)).short_caption[0]
-    )
-    pieces = [{"kind": "stack", "panel": "", "hue": hue, "x": "native", "low": low, "value": low + 5.0} for hue, low in
-              (("sender", 0.0), ("receiver", 5.0))]  # fmt: skip
-    assert View(
-        marks_frame(pieces), Look(Axes("x", "y"), words=Words(caption=("whole",), short_caption=("lab",)))
-    ).short_caption == ("lab",)
-
-
 def test_an_axis_that_is_not_linear_says_so() -> None:
     found = view("throughput", synthetic.run(workload="chase", vary={"accesses": (0, 1, 100)}))
     assert found.look.axes.x_scale == "counts"
