@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import re
 from pathlib import Path
 
-import matplotlib as mpl
 import pandas as pd
 import pytest
 from tests.thesis.thesis_logs import DATA, judged, needs_data
@@ -26,7 +24,7 @@ from xdplab.thesis.published import (
     published_marks,
     read_marks,
 )
-from xdplab.thesis.views import _brief, corrected_view, published_view, source_of, translated
+from xdplab.thesis.views import corrected_view, published_view, source_of, translated
 
 
 @pytest.fixture(scope="module")
@@ -158,25 +156,6 @@ def test_corrected_latency_is_in_microseconds_and_says_what_it_is(made: pd.DataF
     assert "fill of a ring" in " ".join(view.caption)
 
 
-def test_a_latency_of_a_ring_in_every_trial_is_said_without_an_exception(made: pd.DataFrame) -> None:
-    rows = made.assign(queues=8)
-    short = rows["latency_mean_ns"].mask(rows["accesses"].eq(100), rows["latency_mean_ns"] / 10)
-    shorter = source_of(rows.assign(latency_mean_ns=short))
-    views = [corrected_view(source, figure_named("23")) for source in (source_of(rows), shorter)]
-    every, some = (" ".join(view.caption) for view in views)
-    assert "In each of the" in every
-    assert "in the others" not in every
-    assert re.search(r"fill of a ring .*: [1-9]\d* of \d+; in the others the DUT kept up", some)
-
-
-def test_reasons_in_a_caption_are_whole_words_and_told_apart(made: pd.DataFrame) -> None:
-    """A reason of many words keeps its end, and a semicolon stands between two reasons only."""
-    why = "frames of others drove the running mean below zero; printed with 2 decimals of a second: too few digits"
-    assert _brief(f"{why} to take them out") == f"{why.replace('; ', ', ')} to take them out"
-    long = "word and " * 40
-    assert _brief(long).removesuffix(" …").split() == long.split()[: len(_brief(long).split()) - 1]
-
-
 def test_a_published_panel_without_a_value_is_named_below_the_page(made: pd.DataFrame) -> None:
     source = source_of(made)
     caption = " ".join(published_view(source, figure_named("18")).look.words.caption)
@@ -202,19 +181,6 @@ def test_words_below_an_axis_do_not_touch_and_legends_end_on_the_page(made: pd.D
             assert not one.overlaps(other), layout.file
         (legend,) = sheet.legends
         assert legend.get_window_extent(renderer).x1 <= sheet.bbox.x1, layout.file
-
-
-def test_numbers_beside_an_axis_do_not_touch_its_label_in_any_style(made: pd.DataFrame) -> None:
-    """Under a style of small letters matplotlib chose more ticks than those whose numbers had been measured."""
-    spec = figure_named("complementares/branches_hook_ebpf_x_algoritmo@packet_size_64.pdf")
-    view = published_view(source_of(made), spec)
-    view.marks["value"] = 2.1e5
-    page = printed_sheet(view, spec, behind=view.marks)
-    with mpl.rc_context({"font.size": 6.0}):
-        page.canvas.draw()
-        (label,) = (word for word in page.texts if word.get_rotation() == 90)
-        right = label.get_window_extent().x1
-        assert all(right < word.get_window_extent().x0 for ax in page.axes for word in ax.get_yticklabels())
 
 
 def test_corrected_softirq_is_the_steady_mean(made: pd.DataFrame) -> None:
