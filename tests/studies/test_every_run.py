@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import kinds
 from xdplab.studies.kind import Run, Where
-from xdplab.studies.kinds import SEARCHED, name_of, open_run
+from xdplab.studies.kinds import SEARCHED, open_run
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.search.kind import SearchRequest, pdr_files
 from xdplab.studies.search.study import SearchFacts, search_point
@@ -107,26 +106,6 @@ def spoken(*argv: str) -> Result:
     return CliRunner().invoke(cli, list(argv), catch_exceptions=False)
 
 
-def test_each_knows_its_kind(run: Run[Any]) -> None:
-    assert name_of(run.directory) == run.kind.name
-    assert run.kind.name in ("traffic", "search", STUDY.name)
-
-
-def test_the_command_line_asks_each_the_same(run: Run[Any]) -> None:
-    path = str(run.directory.path)
-    assert "nothing is missing" in spoken("resume", path).output
-    state = json.loads(spoken("status", path, "--json").output)
-    assert (state["owed"], state["state"], state["failed"]) == (0, "complete", 0)
-    assert spoken("tables", path).output == f"tables: {path}\n"
-    assert json.loads(spoken("show", path, "--json").output)["tables"]
-    drawn = spoken("figures", path).output
-    assert ".png" in drawn
-    assert Path(drawn.splitlines()[0].partition(": ")[2]).exists()
-    found = json.loads(spoken("audit", path, "--json").output)
-    assert found["run"] == run.directory.name
-    assert (run.directory.path / "audit.md").exists()
-
-
 def test_a_plan_extends_no_run_of_another_kind(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A search took the plan's trials, measured its own as such, and had rows without a result."""
     before = run.directory.journal.path.read_bytes()
@@ -140,16 +119,6 @@ def test_a_plan_extends_no_run_of_another_kind(run: Run[Any], monkeypatch: pytes
                 standalone_mode=False,
             )
     assert run.directory.journal.path.read_bytes() == before
-
-
-def test_each_is_compared_with_another_of_its_kind(run: Run[Any]) -> None:
-    path = str(run.directory.path)
-    found = json.loads(spoken("compare", path, path, "--json").output)
-    assert found["metrics"] == [run.metric]
-    ratios = [row["ratio"] for row in found["points"]]
-    assert ratios
-    assert ratios == pytest.approx([1.0] * len(ratios))
-    assert "Answer: undecided" in spoken("compare", path, path).output, "copies of one value say nothing"
 
 
 def test_a_column_that_is_not_there_is_said_with_those_that_are(run: Run[Any]) -> None:

@@ -198,17 +198,6 @@ def test_this_machine_as_a_place_interprets_only_where_its_kernel_can() -> None:
         assert _setting() == before
 
 
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a network namespace")
-@pytest.mark.parametrize("enabled", [True, False])
-def test_in_a_network_namespace_that_hides_the_setting_this_is_said(enabled: bool) -> None:
-    """The study reported that the kernel has no JIT, and treated compiled code as interpreted."""
-    code = f"from xdplab.studies.guests import *\nwith place_of(HOST) as p, p.jit({enabled}): print('held')"
-    done = subprocess.run(["unshare", "-n", sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "the setting net.core.bpf_jit_enable is not visible in this network namespace" in done.stderr
-    assert done.stdout == ""
-
-
 @pytest.mark.parametrize(
     "study", [("verifier", "--kernel", "host"), ("loading", "--place", "host"), ("jit", "--place", "host")]
 )

@@ -42,12 +42,6 @@ def test_a_ratio_agrees_within_a_factor(value: float | None, ours: float, said: 
     assert row[published.EXPLAINED] == (None if said == "yes" else "why it differs")
 
 
-def test_the_page_says_that_explanations_are_not_measured() -> None:
-    text = published.page(published.rows([of(10.0, 99.0)], TABLE, "1"), [["this machine"]])
-    assert "no run of this page measures it" in text
-    assert "| no: x 99 | 1 | why it differs |" in text
-
-
 def test_of_two_runs_of_one_place_the_last_is_shown() -> None:
     """A page had the first 200 tests of one run and all tests of another, as two results of one place."""
     first, second = (published.rows([of(1.0), of(2.0, *ours)], TABLE) for ours in ((2.0, 9.0), (3.0,)))
@@ -61,12 +55,6 @@ def test_each_row_names_its_run() -> None:
     text = published.page(published.latest([first, second]), [["one", "a CPU"], ["another", "a CPU"]])
     assert "| x 3 | no: x 9 | 1, 2 | why it differs |" in text
     assert text.endswith("## Measured with\n\nAll runs: a CPU.\n\n1. one\n2. another\n")
-
-
-def test_settings_of_several_places_are_said_together() -> None:
-    around = [["study jit", "b 0 (vm:6.1:count)", "made of (two)", "b 0 (uml)"]]
-    text = published.page(published.rows([of(2.0, 2.0)], TABLE, "1"), around)
-    assert text.endswith("\n1. study jit; b 0 (vm:6.1:count, uml); made of (two)\n")
 
 
 def test_what_a_run_was_asked_for_is_what_is_not_the_default() -> None:

@@ -17,17 +17,11 @@ from xdplab.studies.kind import Run
 from xdplab.studies.kinds import open_run
 from xdplab.studies.tables import MOST, Table, estimate, span
 
-ANSWERS = {
-    "verifier": ("18 of 20 programs", "N = 140 rolled", "ns"),
-    "execution": ("1.04 (matrix) to 1.54 (clock sum)", "17.2 (primes)", "31 instructions compiled"),
-    "loading": ("31 % (N = 1) and 80 % (N = 1600)", "31.4 times", "28.3 (unrolled, N = 1600)"),
-    "jit": ("4.2 (call helper) to 16 (packet load 32)", "1.1 to 2.9 %", "13 of 13"),
-    "offload": ("19 of 19", "3 at load", "netdevsim"),
-}
-"""Numbers of the recorded runs that their first sentences tell."""
+STUDIES = ("verifier", "execution", "loading", "jit", "offload")
+"""What their sentences say is in the oracle."""
 
 
-@pytest.fixture(params=list(ANSWERS))
+@pytest.fixture(params=STUDIES)
 def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Run[Any]:
     unpacked(RECORDED[request.param].archive, tmp_path)
     return open_run(tmp_path / request.param)
@@ -35,7 +29,6 @@ def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Run[Any]:
 
 def test_a_study_answers_first_in_three_sentences_and_its_tables_fit_a_terminal(recorded: Run[Any]) -> None:
     sentences = recorded.summary()[:MOST]
-    assert [number for number in ANSWERS[recorded.kind.name] if number not in " ".join(sentences)] == []
     assert all(line.endswith(".") for line in sentences)
     answer, _, tables = CliRunner().invoke(cli, ["show", str(recorded.directory.path)]).output.partition("\n\n")
     assert answer.startswith(sentences[0])

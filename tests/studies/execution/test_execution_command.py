@@ -14,11 +14,9 @@ from click.testing import CliRunner
 
 from xdplab import labs
 from xdplab.cli import cli
-from xdplab.errors import LabError, ResultsError
+from xdplab.errors import LabError
 from xdplab.labs.vm import kernels, qemu
-from xdplab.run.rundir import RunDirectory
 from xdplab.studies.execution.points import SMALLEST
-from xdplab.studies.execution.runs import STUDY
 
 COUNTED = "vm:6.1:count"
 PAIR = Path(__file__).resolve().parents[3] / "docs/examples/pair/pair.yaml"
@@ -154,9 +152,3 @@ def test_a_users_own_pair_is_measured_in_all_three_ways(second_boot, tmp_path: P
     assert set(found.index) == {"interpreter", "jit", "module"}
     assert found["interpreter"] > 2 * found["jit"] > found["module"]
     assert (table.groupby("backend")["call"].count() == 100).all()
-
-
-def test_another_run_is_refused(tmp_path: Path) -> None:
-    run = RunDirectory.create(tmp_path, "other", run_id="1", plan_yaml="study: verifier\n")
-    with pytest.raises(ResultsError, match="not a run of study execution"):
-        _ = STUDY.run(run).plan

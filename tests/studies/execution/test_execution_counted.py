@@ -18,49 +18,30 @@ from xdplab.studies.execution.proof import differences, executed, steps
 
 pytestmark = [pytest.mark.thorough, pytest.mark.guest]
 
-MEASURE, EMPTY, PRIMES, MATRIX = (f"kernels/{name}.h" for name in ("measure", "empty", "primes", "matrix"))
+MEASURE, PRIMES, MATRIX = (f"kernels/{name}.h" for name in ("measure", "primes", "matrix"))
 WRAPPER, BPF_WRAPPER = "user/bench.c", "bpf/bench.bpf.c"
 BEGIN, END = "    begin = CLOCK();", "    record->end = CLOCK();"
 KERNEL_CALL = "    result = kernel(set, data, data_end, input);\n"
 RIGHT = f"{BEGIN}\n    AFTER(begin, input);\n{KERNEL_CALL}    BEFORE(result);\n{END}\n"
 AGAIN = KERNEL_CALL + "    BEFORE(result);\n" + KERNEL_CALL
 SPIN = "    NO_UNROLL\n    for (__u64 i = 0; i < 1000; i++)\n        KEEP(i);\n"
-STRAIGHT = "".join(f"    input ^= input << {shift % 9 + 1};\n    KEEP(input);\n" for shift in range(40))
 KEPT = (
     "    static __u64 kept;\n    if (!kept)\n        kept = kernel(set, data, data_end, input);\n    result = kept;\n"
 )
-SLOW_RANDOM = "for (int i = 0; i < 8; i++) { KEEP(random); random = ~random; }\n" + " " * 8
-FUNCTION = "void microbench(struct bench_record *record, void *set, void *frame) {"
-CHOSEN = """static void quick(struct bench_record *record, void *set, void *frame) {
-    record->begin = now_ns();
-    record->end = now_ns();
-    record->result = 25;
-}
-static void (*choose(void))(struct bench_record *, void *, void *) { return quick; }
-void microbench(struct bench_record *record, void *set, void *frame) __attribute__((ifunc("choose")));
-__attribute__((used)) static void honest(struct bench_record *record, void *set, void *frame) {"""
 CORE = """struct task_struct {
     int pid;
 } __attribute__((preserve_access_index));
 #define MORE (__builtin_preserve_field_info(((struct task_struct *)0)->pid, 0) / 4)
 #include KERNEL"""
 COUNTED_CALLS = '    __u64 n;\n    __asm__ volatile("movq %%xmm15, %0" : "=r"(n));\n    n++;\n'
-FAR_AWAY = "static volatile char far_away[8 << 20];\n#include KERNEL"
 
 Case = tuple[str, Sequence[str], Sequence[Edit]]
 """What the refusal says, the benchmarks, and the edits."""
 
 
-def only(world: str, text: str, otherwise: str = "") -> str:
-    return f"#ifdef {world}\n{text}#else\n{otherwise}#endif\n"
-
-
 BOTH: Mapping[str, Case] = {
     "both clocks first": (
         " 0 ", ("primes", "array 100"), [(MEASURE, RIGHT, f"{BEGIN}\n{END}\n{KERNEL_CALL}")]
-    ),
-    "both clocks last": (
-        " 0 ", ("primes", "array 100"), [(MEASURE, RIGHT, f"{KERNEL_CALL}{BEGIN}\n{END}\n")]
     ),
     "one clock": ("clock 1 times", ("primes",), [(MEASURE, BEGIN, "    begin = 0;")]),
     "work before": (
@@ -75,36 +56,20 @@ BOTH: Mapping[str, Case] = {
         "and the algorithm", ("primes", "packet 100", "chase 100", "lookup 100"), [(MEASURE, KERNEL_CALL, AGAIN)]
     ),
     "a constant": (" 0 ", ("primes", "matrix", "packet 100"), [(MEASURE, KERNEL_CALL, "    result = 25;\n")]),
-    "no even number": (" 49 divisions", ("primes",), [(PRIMES, "number++", "number += 2")]),
     "a spin": ("instructions", ("empty", "primes", "packet 100"), [(MEASURE, KERNEL_CALL, SPIN + KERNEL_CALL)]),
-    "a straight line": ("about 0", ("empty",), [(MEASURE, KERNEL_CALL, STRAIGHT + KERNEL_CALL)]),
-    "empty divides": (
-        "about 0", ("empty",), [(EMPTY, "return input;", "set->unused = xorshift(input) / 3;\n    return input;")]
-    ),
     "ends when it began": ("took 0 ", ("primes",), [(MEASURE, END, "    record->end = begin + 0 * CLOCK();")]),
     "never began": (" from 0 on", ("primes",), [(MEASURE, "    record->begin = begin;\n", "")]),
     "a kept result": ("in call 2", ("primes",), [(MEASURE, KERNEL_CALL, KEPT)]),
-    "divides up to the number": (
-        " 1,133 divisions", ("primes",), [(PRIMES, "divisor * divisor <= number", "divisor < number")]
-    ),
-    "a slow random source": ("instructions", ("matrix",), [(MATRIX, "random = NEXT", SLOW_RANDOM + "random = NEXT")]),
 }  # fmt: skip
 
 IN_USER_SPACE: Mapping[str, Case] = {
-    "no recursion": ("about 576", ("chain 32",), [("kernels/chain.h", "KEEP(value);", "")]),
     "a coarse clock": ("clock 0 times", ("primes",), [(WRAPPER, "now_ns()", "clock_ns(CLOCK_MONOTONIC_COARSE)")]),
     "a clock that is set": ("from 1,", ("primes",), [(WRAPPER, "now_ns()", "clock_ns(CLOCK_REALTIME)")]),
-    "loads from far away": (
-        "loads 2", ("primes",),
-        [(WRAPPER, "#include KERNEL", FAR_AWAY),
-         (PRIMES, "is_prime(number);", "({ (void)far_away[number << 16]; is_prime(number); });")],
-    ),
     "a register counts the calls": (
         "in call 5", ("primes",),
         [(MEASURE, BEGIN, f'{COUNTED_CALLS}    __asm__ volatile("movq %0, %%xmm15" : : "r"(n));\n{BEGIN}'),
          (MEASURE, "    result = kernel(set", "    result = n > 4 ? 25 : kernel(set")],
     ),
-    "another function is chosen": (" 0 divisions", ("primes",), [(WRAPPER, FUNCTION, CHOSEN)]),
 }  # fmt: skip
 
 IN_BPF: Mapping[str, Case] = {
@@ -130,7 +95,6 @@ IN_THE_MODULE: Mapping[str, Case] = {
         [(MEASURE, BEGIN, f"    input += kernel(set, data, data_end, 3);\n{BEGIN}")],
     ),
     "a pause": ("1,000 pauses", ("matrix",), [(MATRIX, "*cell += random;", "*cell += random; cpu_relax();")]),
-    "a fence": ("1 pauses", ("primes",), [(MEASURE, KERNEL_CALL, "    mb();\n" + KERNEL_CALL)]),
 }
 
 

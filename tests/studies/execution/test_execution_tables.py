@@ -158,14 +158,6 @@ def test_primes_are_ten_calls_behind_five_and_none_of_fewer(measured: pd.DataFra
     assert primes(measured[measured["call"] < 14]).empty
 
 
-def test_an_interval_of_times_does_not_reach_below_nothing() -> None:
-    """Two repetitions far apart: on a plain scale the interval of 400 and 1,224 would be cut at 0."""
-    far = [calls("uml", "module", "empty", n, cost=lambda _, n=n: 100 * 12**n) for n in (1, 2)]
-    (row,) = medians(table(*far)).to_dict("records")
-    assert 0 < row["low"] < row["value"] < row["high"]
-    assert row["value"] / row["low"] == pytest.approx(row["high"] / row["value"])
-
-
 def test_calls_below_a_step_of_the_clock_are_drawn_as_such() -> None:
     """They are triangles at the step, with their number: without them, the figure would show only the slow calls."""
     seen = calls("uml", "module", "primes", cost=lambda index: 256 * (index % 2))
@@ -342,18 +334,6 @@ def test_a_count_beside_the_proof_is_of_one_setting() -> None:
     )
     shown = work(rows).query("benchmark == 'primes'").set_index("place")["counted"]
     assert shown.to_dict() == {"vm, harden 0": 3906, "vm, harden 2": 6906}
-
-
-def test_a_count_of_many_executions_has_one_clock() -> None:
-    """Sixteen executions between two looks: what the emulator and the guest count is the work of all of them."""
-    place, whole = "vm:6.1:count", 16 * 3113
-    factors = {"work": "w", "work_steps": 0}
-    rows = table(
-        counted(place, place, "user", "empty", 75, **factors, work_instructions=6),
-        counted(place, place, "user", "primes x16", 75 + whole, **factors, work_instructions=6 + whole, executions=16),
-    )
-    shown = work(rows).set_index("benchmark").loc["primes x16"]
-    assert (shown["counted"], shown["apart"]) == (49814, "+0.0%")
 
 
 def hardened(level: int, pause_us: int) -> list[dict[str, object]]:

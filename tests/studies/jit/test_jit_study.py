@@ -186,12 +186,6 @@ def test_an_amplified_cost_has_an_interval_and_is_null_if_it_is_within_the_noise
     assert str(noisy["cost"]).startswith("not above the noise")
 
 
-def test_only_what_a_tick_can_hit_is_counted_again():
-    trials = schedule(points(classes=("add64 reg",), filters=("ip",)), 3, seed=1)
-    assert {t.point.part for t in trials if t.repetition > 1} == {"test_bpf"}
-    assert len({t.trial_id for t in trials}) == len(trials)
-
-
 @pytest.mark.parametrize(
     "said", [{"tests": "9"}, {"tests": "9-3"}, {"classes": ("x",)}, {"suites": ("x",)}, {"filters": ("x",)}]
 )
@@ -302,15 +296,6 @@ def test_every_test_is_accounted_for_by_place_and_kind():
     (left,) = summaries.left(pd.concat([sized, elsewhere])).to_dict("records")
     assert (left["place"], left["number"]) == ("there", 2)
     assert summaries.left(BOTH).empty
-
-
-def test_the_median_test_of_each_place_is_in_its_own_unit():
-    timed = BOTH[BOTH["mode"].eq("interpreter")].assign(label="there", unit="ns", clock="time")
-    made = summaries.kinds(pd.concat([BOTH, timed])).set_index(["kind of test", "place"])
-    assert made.loc[("all tests", "here"), ["unit", "interpreter", "jit"]].tolist() == ["instructions", 145, 45]
-    there = made.loc[("all tests", "there")]
-    assert there["unit"] == "ns"
-    assert pd.isna(there["jit"])
 
 
 def test_a_passed_test_without_a_program_is_not_called_refused():

@@ -280,45 +280,12 @@ def test_a_refusal_is_a_row_with_its_reason_and_no_number(run: Run[Any], table: 
     assert len(failures(run.plan)) == 1
 
 
-def test_the_log_is_checked_against_the_trace(table: pd.DataFrame):
-    checked = summaries.crosscheck(table)
-    row = checked[checked["place"].eq(GUEST) & checked["accesses"].eq(1).fillna(False)].iloc[0]
-    assert row["log / traced"] == pytest.approx(58 / 60, abs=1e-3)
-    assert row["parts / whole"] == pytest.approx(0.9)
-    assert set(checked["parts ≤ whole"]) == {"yes"}
-    said = summaries.findings(table)
-    assert any("differ by at most" in words for words in said["finding"])
-
-
 def test_parts_over_the_whole_are_a_finding(table: pd.DataFrame):
     more = table.copy()
     verify = more["step"].eq("verify") & more["source"].eq(rows.GRAPH)
     more.loc[verify, "instructions"] *= 2
     assert "NO" in set(summaries.crosscheck(more)["parts ≤ whole"])
     assert any("exceed the whole for 3 of 3" in words for words in summaries.findings(more)["finding"])
-
-
-def test_tables_and_figures_come_of_every_run(run: Run[Any]):
-    tables = run.tables()
-    assert set(tables) == set(summaries.TABLES)
-    assert list(tables["versus"].frame["BPF / module"]) == [round(135 / 51, 3)] * 3
-    assert set(tables["compile"].frame["ms"]) == {3.0}
-
-
-def test_every_figure_but_that_of_timed_modules_has_marks(table: pd.DataFrame):
-    left_out = set()
-    for name, make in VIEWS.items():
-        try:
-            assert len(make(table).marks)
-        except NotApplicableError:
-            left_out.add(name)
-    assert left_out == {"parts-module-times"}
-
-
-def test_bars_of_pieces_are_drawn(run: Run[Any]):
-    drawn = run.figure("parts-bpf-counts")
-    bars = [patch.get_height() for patch in drawn.patches]
-    assert sum(bars) == pytest.approx(200.0)  # two bars of 100 %
 
 
 def test_pieces_of_a_bar_end_at_a_hundred(table: pd.DataFrame):

@@ -153,36 +153,24 @@ def test_latency_can_be_left_out() -> None:
     assert (found.latency, found.latency_missing) == (None, "not requested: --no-latency")
 
 
-def test_latency_is_measured_at_shares_of_the_pdr_and_never_above() -> None:
-    asked: list[float] = []
-    inner = dut(hard(1e6))
+@pytest.mark.parametrize(("capacity", "shares"), [(1e6, (0.004, 0.1, 0.5, 0.9)), (8e3, (0.1, 0.1, 0.5, 0.9))])
+def test_latency_is_measured_at_the_shares_of_the_pdr_that_it_is_told_of_and_never_above(
+    capacity: float, shares: tuple[float, ...]
+) -> None:
+    """The lowest load, a thousandth of the generator's, was half of a slow DUT's PDR, and stood for 0, 10 and 50 %."""
+    loads: list[float] = []
+    inner = dut(hard(capacity))
 
     def offer(rate: float | None, seconds: float) -> Offered:
         if seconds == QUICK.latency_s and rate is not None:
-            asked.append(rate)
+            loads.append(rate)
         return inner(rate, seconds)
 
-    repeated = replace(QUICK, latency_repeats=3)
-    found = search_point(offer, repeated, LINE)
-    pdr = found.pdr.lower_pps
-    assert asked == pytest.approx([rate for share in (0.004, 0.1, 0.5, 0.9) for rate in [share * pdr] * 3], rel=0.1)
+    found = search_point(offer, replace(QUICK, latency_repeats=3), LINE)
+    assert found.pdr.lower_pps is not None
+    assert loads == pytest.approx([share * found.pdr.lower_pps for share in shares for _ in range(3)], rel=0.1)
     assert [at.samples for at in found.latency] == [6] * 4
     assert len(found.histograms) == 4
-
-
-def test_latency_of_a_slow_dut_is_measured_at_the_share_that_it_is_called() -> None:
-    """The lowest load, a thousandth of the generator's, was half of its PDR, and 0 %, 10 % and 50 % were that load."""
-    asked: list[float] = []
-    inner = dut(hard(8e3))
-
-    def offer(rate: float | None, seconds: float) -> Offered:
-        if seconds == QUICK.latency_s and rate is not None:
-            asked.append(rate)
-        return inner(rate, seconds)
-
-    pdr = search_point(offer, QUICK, LINE).pdr.lower_pps
-    assert pdr is not None
-    assert asked == pytest.approx([0.1 * pdr, 0.1 * pdr, 0.5 * pdr, 0.9 * pdr])
 
 
 def test_without_a_pdr_there_is_no_latency_but_a_reason() -> None:
@@ -498,19 +486,11 @@ def test_the_maximum_is_that_of_the_link_the_generator_or_said_per_line() -> Non
         facts = as_json(SearchFacts(search=found.short))
         rows.append(row_of(trial, attempt_of(trial.trial_id, facts=facts)))
     table = pd.DataFrame(rows)
-    said = {}
-    for name, own in (("link", table[:1]), ("generator", table[1:]), ("both", table)):
-        view = VIEWS["throughput"](own)
-        hues = {hue.partition(",")[0] for hue in view.marks["hue"]} - {"throughput"}
-        said[name] = (hues, view.caption[1])
-    assert said == {
-        "link": ({"maximum"}, "The maximum is that of the medium."),
-        "generator": ({"maximum"}, "The maximum is that of the generator."),
-        "both": (
-            {"maximum of the medium", "maximum of the generator"},
-            "The maximum is that of the medium or, if the link has no rate, of the generator.",
-        ),
-    }
+    hues = []
+    for rows_of in (table[:1], table[1:], table):
+        marks = VIEWS["throughput"](rows_of).marks
+        hues.append({hue.partition(",")[0] for hue in marks["hue"]} - {"throughput"})
+    assert hues == [{"maximum"}, {"maximum"}, {"maximum of the medium", "maximum of the generator"}]
 
 
 def test_a_missing_result_has_its_reason() -> None:

@@ -13,9 +13,8 @@ from click.testing import CliRunner
 from tests.studies.verifier.objects import GLOBALS
 
 from xdplab.cli import cli
-from xdplab.errors import LabError, PlanError, ResultsError
+from xdplab.errors import LabError, PlanError
 from xdplab.labs.vm import kernels
-from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 from xdplab.studies.kinds import open_run
 from xdplab.studies.study_kind import failures
@@ -146,18 +145,6 @@ def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: 
     assert json.loads(command("--resume", str(run.directory.path), "--json"))["status"]["measured"] == 10
     assert "Not measured" not in spoken("study", "published", str(run.directory.path))
     assert max(a.attempt for a in read_state(run.directory).attempts) == 1  # nothing was measured twice
-
-
-def test_audit_and_figures_take_a_study_s_run_too(tmp_path: Path):
-    run = STUDY.start(VerifierRequest(families=("branches",), testbed=False, largest=False, smallest=True), tmp_path)
-    assert "trials were not tried yet" in spoken("audit", str(run.directory.path))
-    assert "no such program" in spoken("figures", str(run.directory.path), "--why")
-
-
-def test_another_run_is_refused(tmp_path: Path):
-    run = RunDirectory.create(tmp_path, "other", run_id="1", plan_yaml="name: quick\n")
-    with pytest.raises(ResultsError, match="not a run of study verifier"):
-        _ = STUDY.run(run).plan
 
 
 @pytest.mark.nightly

@@ -11,8 +11,6 @@ from xdplab.absent import Absent
 from xdplab.errors import NotApplicableError
 from xdplab.figures.draw import draw
 from xdplab.figures.marks import View
-from xdplab.figures.options import FigureFiles
-from xdplab.studies.pictures import draw_views
 from xdplab.studies.verifier import summaries
 from xdplab.studies.verifier.views import VIEWS
 
@@ -145,18 +143,6 @@ def test_a_power_law_that_one_program_is_far_from_is_not_drawn():
     assert "fit" not in set(drawn("time", rows).marks["kind"])
 
 
-def test_a_caption_speaks_of_lines_and_intervals_where_there_are_some():
-    def said(rows: list[dict[str, object]], what: str) -> bool:
-        return any(what in part for part in drawn("time", rows).look.words.caption)
-
-    rows = sized()
-    assert said(rows, "power laws")
-    assert not said(rows[:3], "power laws")
-    assert not said(rows, "95 % intervals")
-    again = [one | {"repetition": 2, "trial_id": f"{n}-r2", "verify_ns": 1.1e5 * n} for n, one in enumerate(rows, 1)]
-    assert said(rows + again, "95 % intervals")
-
-
 def test_a_caption_tells_who_was_repeated_less():
     """A guest is measured once."""
     twice = [row(repetition=n, trial_id=f"p-r{n}") for n in (1, 2)]
@@ -206,14 +192,6 @@ def test_a_kernel_has_one_colour_in_all_figures_of_a_run():
         colours.append(points[-1].get_color())
         plt.close(ax.figure)
     assert colours[0] == colours[1]
-
-
-def test_figures_are_drawn_or_say_why_not(tmp_path):
-    drawn = {d.name: d for d in draw_views(VIEWS, table(*sized()), FigureFiles(tmp_path), run="r")}
-    assert {f.suffix for f in drawn["time"].files} == {".svg", ".pdf", ".png", ".csv", ".md", ".txt", ".tex"}
-    assert "no PREVAIL" in drawn["prevail-time"].reason
-    with pytest.raises(NotApplicableError):
-        VIEWS["time"](table(*sized()).iloc[:0])
 
 
 def test_a_family_is_drawn_by_its_size():
