@@ -5,6 +5,7 @@
 #include "fail.h"
 #include "frames.h"
 #include "json.h"
+#include "machine.h"
 #include "marks.h"
 #include "options.h"
 #include "refusal.h"
@@ -16,27 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-enum { RETURN = 0xc3, ALONE = 5, PATH_INSTRUCTIONS = 2000, MOST_INSTRUCTIONS = 3500000 };
-
-// Runs no-ops that hold the halves of an address, which no compiler knows.
-static void tell(enum mark mark, uint64_t address) {
-    unsigned char code[] = {
-        MARK_ADDRESS_BYTES(MARK_HIGH), 0, 0, 0, 0, MARK_ADDRESS_BYTES(mark), 0, 0, 0, 0, RETURN};
-    unsigned high = address >> 32, low = address;
-    void *page =
-        mmap(NULL, sizeof(code), PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (page == MAP_FAILED)
-        fail("mark", errno, NULL, "no memory for a mark");
-    memcpy(code + 4, &high, sizeof(high));
-    memcpy(code + 12, &low, sizeof(low));
-    memcpy(page, code, sizeof(code));
-    ((void (*)(void))page)();
-    munmap(page, sizeof(code));
-}
+enum { ALONE = 5, PATH_INSTRUCTIONS = 2000, MOST_INSTRUCTIONS = 3500000 };
 
 static int thread_named(const char *name) {
     char path[64], comm[32];
@@ -95,12 +78,15 @@ static void count_touched(void) {
     }
 }
 
-// QEMU 7.2 keeps the calls of an instruction whose helper an exception has left, and they are gone when it
-// translates anew: a helper that ends makes it forget them.
-static void end_touching(void) {
+// QEMU 7.2 keeps the calls of an instruction whose helper an exception has left, or of a return, and they are
+// gone when it translates anew: a helper that ends makes it forget them. Of arm64 only loads and stores have
+// any.
+static inline __attribute__((always_inline)) void end_touching(void) {
+#ifdef __x86_64__
     unsigned eax = 0, ebx, ecx = 0, edx;
 
     asm volatile("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
+#endif
 }
 
 static void print_window(const char *type, unsigned frames) {
@@ -148,7 +134,7 @@ int main(int argc, char **argv) {
         fail("program", errno, NULL, "there is no program %u", options.program);
     set_priorities();
     sender_open(&options, &frames, program);
-    tell(MARK_ROOT, 0xffffffff00000000 | options.root);
+    tell(MARK_ROOT, options.root);
     tell(MARK_PROGRAM, entry_of(program));
     if (options.application) {
         struct code_range code = application_open(options.application);

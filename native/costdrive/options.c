@@ -21,8 +21,8 @@ static const struct option_row ROWS[] = {
      "frames of a window, halved for a program of many instructions; another has twice as many"},
     {"application", "PID", NULL, option_unsigned, AT(application), 1, 1 << 30,
      "the process that takes the program's frames and sends them back: its instructions count"},
-    {"root", "N", NULL, option_unsigned, AT(root), 1, UINT32_MAX,
-     "the kernel's function below which frames are sent: the low half of its address"},
+    {"root", "N", NULL, option_count, AT(root), 1, UINT64_MAX,
+     "the address of the kernel's function below which frames are sent"},
     {"rounds", "N", "9", option_unsigned, AT(rounds), 1, 1000, "how often each window is counted"},
 };
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin of QEMU that counts a guest's instructions between two marks, by call path and translated block.
 //
-// Marks are no-ops that no compiler writes; a driver has them in the guest. MARK_SWITCH makes QEMU translate
+// Marks are no-ops that a driver has in the guest (marks.h). MARK_SWITCH makes QEMU translate
 // all code anew, at first with calls of this plugin, then without, so that neither a boot nor what follows is
 // slowed. MARK_END writes to the file of the option out= what ran since MARK_BEGIN below the function of
 // MARK_ROOT and in the application of MARK_APPLICATION, or all that ran since MARK_CALL. Each line begins
 // with a word:
 //
 // counting: MARK_SWITCH. All before it belongs to another measurement.
+//
+// machine NAME: of the guest, if it is not x86_64.
 //
 // block ADDRESS ENDING SIZE,... CODE: code that runs as one piece, the sizes of its instructions, its bytes.
 //
@@ -72,19 +74,19 @@ enum {
     DEEPEST = 512,
     LONGEST = 16,
     LINE = 64,
-    PAGE = 4096,
-    HALT = 0xf4
+    PAGE = 4096
 };
 
 static const char *const ending_names[] = {
     [GOES_ON] = "on", [CALLS] = "call", [RETURNS] = "return", [BRANCHES] = "branch"};
 
 static FILE *out;
+static const struct machine *machine = &x86_64;
 static uint64_t self;
 static bool armed, counting, cutting, touching;
-static uint64_t total;         // since the last cut
-static uint64_t high_half;     // of the address that a mark tells next
-static uint64_t root, program; // entries: of the function below which frames are sent, of the program
+static uint64_t total;          // since the last cut
+static uint64_t marked_address; // whose parts came last
+static uint64_t root, program;  // entries: of the function below which frames are sent, of the program
 static uint64_t application, application_end; // code of the process that takes frames in user space
 static uint64_t taken;                        // by the program's run
 static size_t run_depth;                      // at the program's entry; 0: it does not run
@@ -326,18 +328,29 @@ static void forget(void) {
     blocks = paths = 0;
 }
 
+static void switch_counting(void) {
+    armed = !armed;
+    touching = false;
+    if (armed) {
+        forget();
+        fprintf(out, "counting\n");
+        if (machine != &x86_64)
+            fprintf(out, "machine %s\n", machine->name);
+    }
+    qemu_plugin_reset(self, translate_anew, NULL);
+}
+
 static void marked(unsigned cpu, void *data) {
-    enum mark mark = (uintptr_t)data;
+    unsigned mark = (uintptr_t)data >> 16, shift = (mark - MARK_PART) * 16;
+    uint64_t *const places[] = {&root, &program, &application, &application_end};
 
     (void)cpu;
-    if (mark == MARK_SWITCH) {
-        armed = !armed;
-        touching = false;
-        if (armed) {
-            forget();
-            fprintf(out, "counting\n");
-        }
-        qemu_plugin_reset(self, translate_anew, NULL);
+    if (mark >= MARK_PART) {
+        marked_address = (marked_address & ~(0xffffULL << shift)) | ((uintptr_t)data & 0xffff) << shift;
+    } else if (mark >= MARK_ROOT) {
+        *places[mark - MARK_ROOT] = marked_address;
+    } else if (mark == MARK_SWITCH) {
+        switch_counting();
     } else if (mark == MARK_TOUCH && armed) {
         touching = true;
         qemu_plugin_reset(self, translate_anew, NULL);
@@ -348,18 +361,6 @@ static void marked(unsigned cpu, void *data) {
     } else if (mark == MARK_END && counting) {
         end();
     }
-}
-
-static void marked_address(unsigned cpu, void *data) {
-    uint64_t half = (uint32_t)(uintptr_t)data;
-    uint64_t *const places[] = {&root, &program, &application, &application_end};
-    enum mark mark = (uintptr_t)data >> 32;
-
-    (void)cpu;
-    if (mark == MARK_HIGH)
-        high_half = half << 32;
-    else
-        *places[mark - MARK_ROOT] = high_half | half;
 }
 
 static bool is_same(const struct block *block, uint64_t start, size_t count, const uint8_t *sizes,
@@ -374,7 +375,7 @@ static struct block *block_of(const struct qemu_plugin_tb *tb) {
     uint64_t start = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0));
     struct block **bucket = &buckets[mixed(start) % BUCKETS], *block;
     uint8_t sizes[count], code[LONGEST];
-    enum ending ending = ending_of(code, code_of(final, code));
+    enum ending ending = machine->ending_of(code, code_of(final, code));
 
     for (size_t i = 0; i < count; i++)
         sizes[i] = qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, i));
@@ -398,46 +399,19 @@ static struct block *block_of(const struct qemu_plugin_tb *tb) {
     return block;
 }
 
-// rdtsc or rdtscp: how a kernel and user space read the time of such a guest.
-static bool is_look(const uint8_t *code, size_t size) {
-    return (size == 2 && code[0] == 0x0f && code[1] == 0x31) ||
-           (size == 3 && code[0] == 0x0f && code[1] == 0x01 && code[2] == 0xf9);
-}
-
-static bool is_mark(const uint8_t *code, size_t size) {
-    static const uint8_t mark[] = {MARK_BYTES(0)};
-
-    return size == sizeof(mark) && !memcmp(code, mark, 3) && !memcmp(code + 4, mark + 4, 3);
-}
-
-static bool is_address_mark(const uint8_t *code, size_t size) {
-    static const uint8_t mark[] = {MARK_ADDRESS_BYTES(0)};
-
-    return size == sizeof(mark) + sizeof(uint32_t) && !memcmp(code, mark, 3) && code[3] >= MARK_HIGH &&
-           code[3] <= MARK_APPLICATION_END;
-}
-
-static void watch_mark(struct qemu_plugin_insn *instruction) {
+static void watch(struct qemu_plugin_insn *instruction) {
     uint8_t code[LONGEST];
     size_t size = code_of(instruction, code);
-    uint32_t half;
+    uint16_t value = 0;
+    unsigned mark = machine->mark_of(code, size, &value);
 
-    if (is_mark(code, size)) {
-        qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, (void *)(uintptr_t)code[3]);
-    } else if (is_address_mark(code, size)) {
-        memcpy(&half, code + 4, sizeof(half));
-        qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked_address, NO_REGISTERS,
-                                               (void *)((uintptr_t)code[3] << 32 | half));
-    } else if (armed && is_look(code, size)) {
+    if (mark)
+        qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS,
+                                               (void *)((uintptr_t)mark << 16 | value));
+    else if (armed && machine->looks_at_clock(code, size))
         qemu_plugin_register_vcpu_insn_exec_cb(instruction, looked, NO_REGISTERS, NULL);
-    }
-}
-
-// QEMU 7.2 never leaves the calls of an instruction that halts, and they are gone when it translates anew.
-static bool is_halt(struct qemu_plugin_insn *instruction) {
-    uint8_t code[LONGEST];
-
-    return code_of(instruction, code) == 1 && *code == HALT;
+    if (touching && !machine->may_be_left(code, size))
+        qemu_plugin_register_vcpu_mem_cb(instruction, accessed, NO_REGISTERS, READS_AND_WRITES, NULL);
 }
 
 static void translated(uintptr_t first, uintptr_t second) {
@@ -445,17 +419,17 @@ static void translated(uintptr_t first, uintptr_t second) {
 
     if (armed)
         qemu_plugin_register_vcpu_tb_exec_cb(tb, executed, NO_REGISTERS, block_of(tb));
-    for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
-        struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(tb, i);
-        watch_mark(instruction);
-        if (touching && !is_halt(instruction))
-            qemu_plugin_register_vcpu_mem_cb(instruction, accessed, NO_REGISTERS, READS_AND_WRITES, NULL);
-    }
+    for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++)
+        watch(qemu_plugin_tb_get_insn(tb, i));
 }
 
-EXPORT int qemu_plugin_install(uint64_t plugin, const void *machine, int argc, char **argv) {
-    (void)machine;
+// What QEMU tells begins with the name of the guest's machine.
+EXPORT int qemu_plugin_install(uint64_t plugin, const char *const *target, int argc, char **argv) {
     self = plugin;
+    if (!strcmp(*target, aarch64.name))
+        machine = &aarch64;
+    else if (strcmp(*target, machine->name))
+        give_up("only x86_64 and aarch64 are counted");
     if (argc != 1 || strncmp(argv[0], "out=", 4))
         give_up("out=FILE is missing");
     out = fopen(argv[0] + 4, "we");

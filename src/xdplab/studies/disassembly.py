@@ -1,7 +1,8 @@
-"""x86-64 machine code as text, by objdump; how often a pass through it reads and writes memory.
+"""Machine code of x86-64 and arm64 as text, by objdump; how often a pass through it reads and writes memory.
 
-A repeated string instruction is one load and one store, as it is one instruction. Source: Intel 64 and IA-32
-Architectures Software Developer's Manual, volume 2.
+A repeated string instruction of x86-64 is one load and one store, as it is one instruction; so is a pair of registers
+of arm64 one load. Sources: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2; Arm Architecture
+Reference Manual for A-profile architecture, C3.2 "Loads and stores".
 """
 
 from __future__ import annotations
@@ -13,14 +14,30 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xdplab.errors import MissingToolError
+from xdplab.studies.plugin import AARCH64, X86_64
 
-_ROW = re.compile(
-    r"^\s*([0-9a-f]+):\t((?:(?:lock|rep[nz]*|repnz|notrack|data16|bnd|cs|ds|es|ss) +)*)(\S+)\s*([^#]*)(?:#.*)?$"
-)
+
+class _Tool(NamedTuple):
+    """An objdump: its ``name``, the Debian package, the name it has for the machine, and what a row looks like."""
+
+    name: str
+    package: str
+    machine: str
+    row: re.Pattern[str]
+
+
+_TOOLS = {
+    X86_64: _Tool("objdump", "binutils", "i386:x86-64", re.compile(
+        r"^\s*([0-9a-f]+):\t((?:(?:lock|rep[nz]*|repnz|notrack|data16|bnd|cs|ds|es|ss) +)*)(\S+)\s*([^#]*)(?:#.*)?$"
+    )),
+    AARCH64: _Tool("aarch64-linux-gnu-objdump", "binutils-aarch64-linux-gnu", "aarch64", re.compile(
+        r"^\s*([0-9a-f]+):\t()(\S+)\s*(.*?)(?://.*)?$"
+    )),
+}  # fmt: skip
 
 
 class Disassembled(NamedTuple):
-    """An instruction in AT&T syntax; ``prefixes`` such as ``lock`` stand before its name."""
+    """An instruction, x86-64's in AT&T syntax; ``prefixes`` such as ``lock`` stand before its name."""
 
     address: int
     prefixes: str
@@ -31,19 +48,20 @@ class Disassembled(NamedTuple):
         return f"{self.prefixes}{self.name} {self.operands}".strip()
 
 
-def disassembled(code: bytes, start: int = 0) -> list[Disassembled]:
+def disassembled(code: bytes, start: int = 0, machine: str = X86_64) -> list[Disassembled]:
     """Return the instructions of code that begins at the address ``start``. Raises MissingToolError without objdump."""
     with tempfile.NamedTemporaryFile(prefix="xdplab-code-") as file:
         file.write(code)
         file.flush()
-        argv = ["objdump", "-D", "-b", "binary", "-m", "i386:x86-64", "--no-show-raw-insn"]
+        tool = _TOOLS[machine]
+        argv = [tool.name, "-D", "-b", "binary", "-m", tool.machine, "--no-show-raw-insn"]
         try:
             printed = subprocess.run(
                 [*argv, f"--adjust-vma={start:#x}", file.name], capture_output=True, text=True, check=True
             ).stdout
         except FileNotFoundError:
-            raise MissingToolError("costs are told by objdump", remedy="apt install binutils") from None
-    rows = (_ROW.match(line) for line in printed.splitlines())
+            raise MissingToolError(f"costs are told by {tool.name}", remedy=f"apt install {tool.package}") from None
+    rows = (tool.row.match(line) for line in printed.splitlines())
     return [Disassembled(int(row[1], 16), row[2], row[3], row[4].strip()) for row in rows if row]
 
 
@@ -57,20 +75,31 @@ _IMPLICIT = {
 _STACK = ("push", "pop", "call", "ret", "leave", "iret")
 _STRING = re.compile(r"^(movs|stos|lods|cmps|scas)[bwlq]?$")
 
+_ARM64_ATOMIC = re.compile(r"(?:ld|st)(?:add|clr|eor|set|[su]max|[su]min)|swp|cas")
 
-def accesses_of(pieces: Sequence[bytes]) -> list[tuple[int, int]]:
+
+def accesses_of(pieces: Sequence[bytes], machine: str = X86_64) -> list[tuple[int, int]]:
     """Return loads and stores of each piece of code. Raises MissingToolError without objdump."""
     counts = [[0, 0] for _ in pieces]
     owners: list[int] = [number for number, piece in enumerate(pieces) for _ in piece]
-    for one in disassembled(b"".join(pieces)):
-        loads, stores = accesses(one.name, one.operands)
+    kind = accesses if machine == X86_64 else arm64_accesses
+    for one in disassembled(b"".join(pieces), machine=machine):
+        loads, stores = kind(one.name, one.operands)
         counts[owners[one.address]][0] += loads
         counts[owners[one.address]][1] += stores
     return [(loads, stores) for loads, stores in counts]
 
 
+def arm64_accesses(name: str, operands: str) -> tuple[int, int]:
+    """Return loads and stores of one instruction of arm64."""
+    if _ARM64_ATOMIC.match(name):
+        return 1, 1
+    clears_a_block = name == "dc" and operands.startswith("zva")
+    return int(name.startswith("ld")), int(name.startswith("st") or clears_a_block)
+
+
 def accesses(name: str, operands: str) -> tuple[int, int]:
-    """Return loads and stores of one instruction, in the AT&T syntax of objdump."""
+    """Return loads and stores of one instruction of x86-64, in the AT&T syntax of objdump."""
     string = _STRING.match(name)
     if string and "s:(" in operands:
         return _IMPLICIT[string[1]]

@@ -247,13 +247,13 @@ def place_of(name: str, modules: Iterable[str] = (), tools: Iterable[Path] = ())
 def counted_place(
     name: str, programs: Iterable[str], files: Mapping[str, bytes], folder: Path
 ) -> Iterator[tuple[Place, CountedGuest]]:
-    """Give a guest of the place ``vm:KERNEL`` whose instructions are counted, with C tools and files inside.
+    """Give a guest whose instructions are counted, with C tools and files inside: ``vm:KERNEL``, ``vm:KERNEL@arm64``.
 
     ``folder`` is for what is counted. Raises as `counted.booted` does, HostError for a tool that does not build.
     """
     cache = str(cache_root() / "native")
-    tools = {tool: Path(native.build_tool(LocalHost(), tool, cache)) for tool in (_COUNTER, *programs)}
-    plugin = tools.pop(_COUNTER)
+    plugin = Path(native.build_tool(LocalHost(), _COUNTER, cache))
+    tools = {tool: linked_tool(name, tool, cache) for tool in programs}
     with counted.booted(name.removeprefix("vm:"), counted.GuestContent(plugin, tools, files), folder) as guest:
         release = guest.kernel.release
         place = Place(name, guest.host, "instructions", release, _label(name, release, "instructions"), guest.around)
@@ -277,14 +277,22 @@ def adopt_kernel(image: Path, modules: Path | None) -> str:
 
 
 def counting_kernel(word: str) -> str:
-    """Return the name of a kernel for `counted_place`: ``6.12``, or FILE[,MODULES] of one that the user built.
+    """Return the name of a kernel for `counted_place`: ``6.12``, ``6.12@arm64``, or FILE[,MODULES] of a user's own.
 
-    Raises LabError for one that is invalid, or not to be had here.
+    Raises LabError for one that is invalid, or not to be had here, MissingToolError naming what another architecture's
+    needs.
     """
     image, _, modules = word.partition(",")
     if "/" in image or Path(image).is_file():
         return kernels.adopt(Path(image), Path(modules) if modules else None, counted.MODULES).name
-    require_kernel(word)
+    _, architecture = parted(word)
+    if architecture is None:
+        require_kernel(word)
+    else:
+        counted.require_architecture(word, architecture)
+        architecture.tool()
+        architecture.compiler()
+        kernels.require_available(word)
     return word
 
 

@@ -15,8 +15,12 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 INTERRUPTS = (
     *("asm_sysvec_", "asm_common_interrupt", "irq_entries_start", "common_interrupt_return", "restore_regs"),
     *("early_xen_iret_patch", "error_return", "native_irq_return_iret"),
+    *("vectors", "el1h_64_irq", "el0t_64_irq", "ret_to_kernel", "ret_to_user"),  # arm64's
 )
 """How the kernel's functions begin below which a CPU answers an interrupt."""
+
+X86_64, AARCH64 = "x86_64", "aarch64"
+"""The machines of guests that are counted."""
 
 
 class CodeBlock(NamedTuple):
@@ -29,7 +33,7 @@ class CodeBlock(NamedTuple):
 
 _ALIKE = re.compile(
     rb"(?:ran [^\n]*\n)+|(?:block [^\n]*\n)+|(?:path [^\n]*\n)+|(?:took [^\n]*\n)+|(?:touched [^\n]*\n)+|"
-    rb"window\n|look [^\n]*\n|shorter [^\n]*\n"
+    rb"window\n|look [^\n]*\n|shorter [^\n]*\n|machine [^\n]*\n"
 )
 """Lines of one kind that follow each other."""
 
@@ -62,6 +66,7 @@ class Plugin:
         self.paths: list[tuple[int, int]] = [(-1, 0)]
         self.windows: list[Ran] = []
         self.looks: list[list[ClockLook]] = []
+        self.machine = X86_64
         self._window: list[ClockLook] = []
         self._filled = Ran()
         for lines in _ALIKE.findall(text):
@@ -97,6 +102,8 @@ class Plugin:
             block = self.blocks[number := int(lines.split()[1])]
             size = block.addresses[-1] - block.addresses[0]
             self.blocks[number] = CodeBlock(block.addresses[:-1], "on", block.code[:size])
+        elif kind == b"machine":
+            self.machine = lines.split()[1].decode()
         elif kind == b"path":
             for line in lines.decode().splitlines():
                 _, parent, address = line.split()

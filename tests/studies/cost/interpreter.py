@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import unicorn
 from elftools.elf.elffile import ELFFile
-from unicorn import x86_const
+from unicorn import arm64_const, x86_const
 
 from xdplab.studies.cost.counts import Measurement
+from xdplab.studies.plugin import AARCH64, X86_64
 
 _CONTEXT, _FRAME, _STACK, _END, _STATE, _CODE = 0x10000, 0x20000, 0x80000, 0x90000, 0x10000000, 0x100000000000
 _OF_CPU, _OF_CPU_BYTES, _VALUE = 0x1000000, 1 << 20, 0x4000000
-_PAGE, _MOST, _RETURN = 1 << 12, 1_000_000, b"\xc3"
+_PAGE, _MOST = 1 << 12, 1_000_000
+
+
+class _Machine(NamedTuple):
+    """Unicorn's numbers of an architecture and of its registers, and its return; ``link`` is None where a call leaves
+    the address to return to on the stack. ``cpu_data``: what leads to a CPU's own data, the register and its value."""
+
+    architecture: tuple[int, int]
+    context: int
+    result: int
+    stack: int
+    at: int
+    link: int | None
+    returns: bytes
+    cpu_data: tuple[int, int]
+
+
+_MACHINES = {
+    X86_64: _Machine(
+        (unicorn.UC_ARCH_X86, unicorn.UC_MODE_64),
+        *(x86_const.UC_X86_REG_RDI, x86_const.UC_X86_REG_RAX, x86_const.UC_X86_REG_RSP, x86_const.UC_X86_REG_RIP),
+        *(None, b"\xc3", (x86_const.UC_X86_REG_GS_BASE, _OF_CPU)),
+    ),
+    AARCH64: _Machine(
+        (unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM),
+        *(arm64_const.UC_ARM64_REG_X0, arm64_const.UC_ARM64_REG_X0, arm64_const.UC_ARM64_REG_SP),
+        *(arm64_const.UC_ARM64_REG_PC, arm64_const.UC_ARM64_REG_LR, b"\xc0\x03\x5f\xd6"),
+        (arm64_const.UC_ARM64_REG_TPIDR_EL1, _VALUE),
+    ),
+}
 
 
 def interpreted(measurement: Measurement, frame: bytes) -> list[int]:
@@ -30,9 +60,10 @@ def interpreted(measurement: Measurement, frame: bytes) -> list[int]:
         code[one.start - start : one.end - start] = one.code
     context = _FRAME.to_bytes(8, "little") + (_FRAME + len(frame)).to_bytes(8, "little")
     of_cpu = _VALUE.to_bytes(8, "little") * (_OF_CPU_BYTES // 8)
-    registers = {x86_const.UC_X86_REG_RDI: _CONTEXT, x86_const.UC_X86_REG_GS_BASE: _OF_CPU}
-    registers[x86_const.UC_X86_REG_RIP] = _CODE + measurement.entries["program"] - start
-    executed = _executed(bytes(code), {_FRAME: frame, _CONTEXT: context, _OF_CPU: of_cpu}, registers)
+    machine = _MACHINES[measurement.machine]
+    entry = _CODE + measurement.entries["program"] - start
+    registers = {machine.context: _CONTEXT, machine.at: entry, machine.cpu_data[0]: machine.cpu_data[1]}
+    executed = _executed(bytes(code), {_FRAME: frame, _CONTEXT: context, _OF_CPU: of_cpu}, registers, machine)
     return [start + offset for offset in executed]
 
 
@@ -47,9 +78,11 @@ def interpreted_workload(library: bytes, frame: bytes) -> int:
     return len(_executed(code, {_FRAME: frame}, arguments | {x86_const.UC_X86_REG_RDX: len(frame)}))
 
 
-def _executed(code: bytes, memory: Mapping[int, bytes], registers: Mapping[int, int]) -> list[int]:
+def _executed(
+    code: bytes, memory: Mapping[int, bytes], registers: Mapping[int, int], of: _Machine = _MACHINES[X86_64]
+) -> list[int]:
     """Return the offsets of the instructions that are executed, in their order."""
-    machine: Any = unicorn.Uc(unicorn.UC_ARCH_X86, unicorn.UC_MODE_64)
+    machine: Any = unicorn.Uc(*of.architecture)
     mapped = set[int]()
 
     def give(address: int) -> None:
@@ -61,7 +94,7 @@ def _executed(code: bytes, memory: Mapping[int, bytes], registers: Mapping[int, 
         give(address)
         give(address + size - 1)
         if access == unicorn.UC_MEM_FETCH_UNMAPPED:
-            machine.mem_write(address & ~(_PAGE - 1), _RETURN * _PAGE)
+            machine.mem_write(address & ~(_PAGE - 1), of.returns * (_PAGE // len(of.returns)))
         return True
 
     machine.hook_add(unicorn.UC_HOOK_MEM_UNMAPPED, missing)
@@ -70,7 +103,7 @@ def _executed(code: bytes, memory: Mapping[int, bytes], registers: Mapping[int, 
             give(page)
         machine.mem_write(address, content)
     machine.mem_write(_STACK, _END.to_bytes(8, "little"))
-    registers = {x86_const.UC_X86_REG_RSP: _STACK, x86_const.UC_X86_REG_RIP: _CODE, **registers}
+    registers = {of.stack: _STACK, of.at: _CODE, **registers} | ({of.link: _END} if of.link else {})
     for register, value in registers.items():
         machine.reg_write(register, value)
     offsets: list[int] = []
@@ -79,8 +112,8 @@ def _executed(code: bytes, memory: Mapping[int, bytes], registers: Mapping[int, 
         if _CODE <= address < _CODE + len(code):
             offsets.append(address - _CODE)
         else:
-            machine.reg_write(x86_const.UC_X86_REG_RAX, _VALUE)
+            machine.reg_write(of.result, _VALUE)
 
     machine.hook_add(unicorn.UC_HOOK_CODE, executed)
-    machine.emu_start(registers[x86_const.UC_X86_REG_RIP], _END, count=_MOST)
+    machine.emu_start(registers[of.at], _END, count=_MOST)
     return offsets

@@ -25,7 +25,7 @@ from xdplab.studies.cost.counts import (
 from xdplab.studies.cost.flame import Box, boxes, flame
 from xdplab.studies.cost.stacks import folded, speedscope
 from xdplab.studies.cost.study import root_of
-from xdplab.studies.disassembly import accesses, accesses_of
+from xdplab.studies.disassembly import accesses, accesses_of, arm64_accesses
 from xdplab.studies.plugin import CodeBlock, Plugin
 
 KERNEL = 0xFFFFFFFF81000000
@@ -279,6 +279,28 @@ def test_what_cannot_be_believed_is_refused(windows: list[WindowCounts], words: 
 )
 def test_loads_and_stores_of_an_instruction(instruction: tuple[str, str], loads: int, stores: int) -> None:
     assert accesses(*instruction) == (loads, stores)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "loads", "stores"),
+    [
+        (("ldr", "x4, [x3, #72]"), 1, 0),
+        (("ldp", "x29, x30, [sp], #16"), 1, 0),
+        (("stp", "xzr, x26, [sp, #-16]!"), 0, 1),
+        (("ldxr", "w4, [x0]"), 1, 0),
+        (("stlxr", "w5, w4, [x0]"), 0, 1),
+        (("ldadd", "x1, x2, [x0]"), 1, 1),
+        (("stset", "x1, [x0]"), 1, 1),
+        (("cas", "x1, x2, [x0]"), 1, 1),
+        (("dc", "zva, x3"), 0, 1),
+        (("dc", "cvac, x3"), 0, 0),
+        (("prfm", "pldl1keep, [x0]"), 0, 0),
+        (("bl", "0x1234"), 0, 0),
+        (("mov", "x20, #0x6b"), 0, 0),
+    ],
+)
+def test_loads_and_stores_of_an_instruction_of_arm64(instruction: tuple[str, str], loads: int, stores: int) -> None:
+    assert arm64_accesses(*instruction) == (loads, stores)
 
 
 def test_each_piece_of_code_has_its_own_loads_and_stores() -> None:

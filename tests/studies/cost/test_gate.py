@@ -94,11 +94,12 @@ def test_another_compiler_or_kernel_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", [CASE.name, "new.bpf.c"])
-def test_a_baseline_of_another_kernel_is_compared_and_told(name: str) -> None:
-    made_with = {**CASE.made_with, "kernel_release": "6.1.9"}
-    other = replace(CASE, name=name, traffic=("6.1", *CASE.traffic[1:]), made_with=made_with)
+@pytest.mark.parametrize(("kernel", "release"), [("6.1", "6.1.9"), ("6.12@arm64", "6.12.1-arm64")])
+def test_a_baseline_of_another_kernel_is_compared_and_told(name: str, kernel: str, release: str) -> None:
+    made_with = {**CASE.made_with, "kernel_release": release}
+    other = replace(CASE, name=name, traffic=(kernel, *CASE.traffic[1:]), made_with=made_with)
     gate = Gate(compared([CASE], [other, replace(CASE, name=name)]), Fraction(0))
-    assert gate.made_otherwise == ["kernel_release: was 6.12.1, is 6.1.9"]
+    assert gate.made_otherwise == [f"kernel_release: was 6.12.1, is {release}"]
     assert gate.verdict == "not comparable"
 
 

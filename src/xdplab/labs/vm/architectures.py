@@ -38,8 +38,7 @@ class Architecture:
         if shutil.which(name) is None:
             packages = f"gcc-{self.triplet} libc6-dev-{self.name}-cross"
             raise MissingToolError(
-                f"a program for a guest of {self.name} needs {name}",
-                remedy=f"apt install {packages}; `study jit --part test_bpf` needs none",
+                f"a program for a guest of {self.name} needs {name}", remedy=f"apt install {packages}"
             )
         return name
 

@@ -12,14 +12,16 @@ import gzip
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdplab.errors import HostError, LabError
+from xdplab.labs.base import ARCHITECTURE_MARK, OWN_KERNEL
 from xdplab.labs.cache import cache_dir
-from xdplab.labs.vm import console, initramfs, kernels, qemu, tried
+from xdplab.labs.vm import architectures, console, initramfs, kernels, qemu, tried
+from xdplab.labs.vm.architectures import Architecture
 from xdplab.labs.vm.console import ConsoleGuest
 from xdplab.labs.vm.foreign import around
 from xdplab.labs.vm.kernels import Kernel
@@ -39,10 +41,15 @@ COUNTED, SYMBOLS = "counted", "symbols"
 _WAY = "count"
 MODULES = ("virtio_pci", "virtio_console", "veth")
 _COMMAND_LINE = (
-    f"console=ttyS0 quiet loglevel=1 panic=-1 oops=panic {qemu.NO_MITIGATIONS} nokaslr no_timer_check tsc=reliable "
-    "random.trust_cpu=on cryptomgr.notests nohpet noreplace-smp noapictimer net.ifnames=0 "
-    "randomize_kstack_offset=off"
+    f"console={{}} quiet loglevel=1 panic=-1 oops=panic {qemu.NO_MITIGATIONS} nokaslr random.trust_cpu=on "
+    "cryptomgr.notests net.ifnames=0 randomize_kstack_offset=off {}"
 )
+_X86_WORDS = "no_timer_check tsc=reliable nohpet noreplace-smp noapictimer"
+_ARM64_WORDS = "highres=off nohz=off"
+"""A sleep ends with a tick, as on x86-64 without its APIC's timer: a window that begins then has none inside."""
+FOREIGN = ("arm64",)
+"""The architectures beside this machine's whose instructions the plugin can follow."""
+
 _NEEDS = {
     "/sys/bus/pci/drivers/virtio-pci": "CONFIG_VIRTIO_PCI",
     "/sys/bus/virtio/drivers/virtio_console": "CONFIG_VIRTIO_CONSOLE",
@@ -110,7 +117,7 @@ class CountedGuest:
     def _printed_symbols(self) -> bytes:
         port = self.folder / SYMBOLS
         before = port.stat().st_size
-        script = "grep -i ' [tw] ' /proc/kallsyms | grep -v '\\[bpf' >/dev/vport0p1; echo end >/dev/vport0p1"
+        script = "grep -i ' [tw] [^$]' /proc/kallsyms | grep -v '\\[bpf' >/dev/vport0p1; echo end >/dev/vport0p1"
         self.host.run(["sh", "-c", script])
         text = port.read_bytes()[before:]
         if not text.endswith(b"\nend\n"):
@@ -120,8 +127,8 @@ class CountedGuest:
 
 @dataclass(frozen=True)
 class GuestContent:
-    """What a guest boots with: the plugin that watches it, and inside ``programs`` of this machine by their name in
-    /bin, which come with their libraries, and ``files`` by path."""
+    """What a guest boots with: the plugin that watches it, and inside ``programs`` of its architecture by their name
+    in /bin, which come with their libraries, and ``files`` by path."""
 
     plugin: Path
     programs: Mapping[str, Path]
@@ -130,31 +137,65 @@ class GuestContent:
 
 @contextlib.contextmanager
 def booted(name: str, content: GuestContent, folder: Path) -> Iterator[CountedGuest]:
-    """Boot a guest of a kernel of this machine's architecture, such as ``6.12``, with its link up.
+    """Boot a guest of a kernel such as ``6.12`` or ``6.12@arm64``, with its link up.
 
     ``folder`` is for what the plugin writes. Raises MissingToolError without QEMU, LabError for a kernel that is not to
     be had or does not boot, or a QEMU without plugins.
     """
-    kernel, tools = kernels.kernel(name), qemu.require_tools()
-    _require_plugins(tools[qemu.QEMU])
+    kernel = kernels.kernel(name)
+    machine = _machine(name, kernel)
+    _require_plugins(machine.program)
     files = dict(content.files)
     for number, path in enumerate(initramfs.closure(kernel.file("lib/modules") / kernel.release, MODULES)):
         files[f"modules/{number:02}-{path.name}"] = initramfs.plain(path)
     inside = {f"bin/{file}": path.read_bytes() for file, path in content.programs.items()}
     for program in list(inside.values()):
-        inside |= libraries.needed(program)
+        inside |= libraries.needed(program, machine.libraries)
     (folder / SYMBOLS).touch()
     with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
-        file.write(initramfs.console(Path(tools["busybox"]), console.INIT.read_bytes(), files, inside))
+        file.write(initramfs.console(machine.busybox, console.INIT.read_bytes(), files, inside))
         file.flush()
-        cpu = tried.choose(_WAY, kernel, tools).cpu
-        command = _argv((tools[qemu.QEMU], cpu), kernel, content.plugin, folder, f"/proc/self/fd/{file.fileno()}")
+        command = _argv(machine, kernel, content.plugin, folder, f"/proc/self/fd/{file.fileno()}")
         guest = ConsoleGuest(f"vm:{name}", command, (file.fileno(),))
         with contextlib.closing(guest):
             guest.await_up()
             _require_devices(guest, name)
             guest.run(["sh", "-c", _LINK])
-            yield CountedGuest(guest, content, kernel, folder, around(tools[qemu.QEMU], kernel, command))
+            yield CountedGuest(guest, content, kernel, folder, around(machine.program, kernel, command))
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """What a guest's architecture decides: QEMU's ``program``, its ``options`` for machine and CPU, and the words of
+    the kernel's command line; whose ``busybox`` is inside, and the folders of ``libraries``."""
+
+    program: str
+    options: tuple[str, ...]
+    command_line: str
+    busybox: Path
+    libraries: Sequence[Path]
+
+
+def _machine(name: str, kernel: Kernel) -> _Machine:
+    _, architecture = architectures.parted(name)
+    if architecture is None:
+        tools = qemu.require_tools()
+        options = ("-M", "q35", "-cpu", tried.choose(_WAY, kernel, tools).cpu)
+        line = _COMMAND_LINE.format("ttyS0", _X86_WORDS)
+        return _Machine(tools[qemu.QEMU], options, line, Path(tools["busybox"]), libraries.HERE)
+    require_architecture(name, architecture)
+    line = _COMMAND_LINE.format(architecture.console, _ARM64_WORDS)
+    folders = [libraries.folder(architecture) / "lib"]
+    return _Machine(architecture.tool(), architecture.machine, line, kernel.file("busybox"), folders)
+
+
+def require_architecture(name: str, architecture: Architecture) -> None:
+    """Raise LabError for a kernel of an architecture whose instructions the plugin cannot follow."""
+    if architecture.name not in FOREIGN:
+        raise LabError(
+            f"kernel {name}: nothing is counted in a guest of {architecture.name}",
+            remedy=f"there are KERNEL and {', '.join(f'KERNEL{ARCHITECTURE_MARK}{one}' for one in FOREIGN)}",
+        )
 
 
 def _require_devices(guest: ConsoleGuest, kernel: str) -> None:
@@ -162,19 +203,21 @@ def _require_devices(guest: ConsoleGuest, kernel: str) -> None:
     tests = "".join(f"[ -e {path} ] || echo {option}\n" for path, option in _NEEDS.items())
     lacks = guest.run(["sh", "-c", f"{_DEVICES}{tests}true"]).text.split()
     if lacks:
+        build = "build it with them; if they are modules, name these: --kernel FILE,MODULES"
         raise LabError(
             f"kernel {kernel}: nothing can be counted without {', '.join(lacks)}",
-            remedy="build it with them; if they are modules, name these: --kernel FILE,MODULES",
+            remedy=build if kernel.startswith(OWN_KERNEL) else f"`xdplab lab kernels --again {kernel}`",
         )
 
 
-def _argv(machine: tuple[str, str], kernel: Kernel, plugin: Path, folder: Path, initrd: str) -> list[str]:
-    """Return QEMU's argument vector; ``machine`` is its path and the model of the CPU."""
-    way, (tool, cpu) = qemu.WAYS[_WAY], machine
+def _argv(machine: _Machine, kernel: Kernel, plugin: Path, folder: Path, initrd: str) -> list[str]:
+    """Return QEMU's argument vector."""
+    way = qemu.WAYS[_WAY]
     return [
-        *(tool, "-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
-        *(*way.accelerator, *way.clock_options, "-rtc", "base=2026-01-01,clock=vm", "-cpu", cpu, "-smp", "1"),
-        *("-m", str(MEMORY_MB), "-kernel", str(kernel.file("vmlinux")), "-initrd", initrd, "-append", _COMMAND_LINE),
+        *(machine.program, *machine.options, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
+        *(*way.accelerator, *way.clock_options, "-rtc", "base=2026-01-01,clock=vm", "-smp", "1"),
+        *("-m", str(MEMORY_MB), "-kernel", str(kernel.file("vmlinux")), "-initrd", initrd),
+        *("-append", machine.command_line),
         *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console", "-device", "virtio-serial-pci"),
         *("-chardev", f"file,id=symbols,path={folder / SYMBOLS}", "-device", "virtserialport,chardev=symbols"),
         *("-plugin", f"{plugin},out={folder / COUNTED}"),
@@ -184,7 +227,9 @@ def _argv(machine: tuple[str, str], kernel: Kernel, plugin: Path, folder: Path, 
 def _require_plugins(program: str) -> None:
     words = subprocess.run([program, "-plugin", "help"], capture_output=True, text=True, check=False).stderr
     if "invalid option" in words:
-        raise LabError(f"{program} was built without plugins, which count", remedy="Debian's qemu-system-x86 has them")
+        raise LabError(
+            f"{program} was built without plugins, which count", remedy="Debian's packages of QEMU have them"
+        )
 
 
 def _lines_with_address(modules: str) -> list[str]:

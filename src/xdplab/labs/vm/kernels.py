@@ -278,6 +278,7 @@ def _fill_foreign(offer: archive.Offer, name: str, architecture: Architecture, f
     packages = archive.download(offer.packages, offer.options, folder.parent)
     for package in packages:
         archive.unpack(package, offer.release, folder)
+    _tool("depmod", "-b", str(folder), offer.release)
     if (packed := folder / "vmlinuz").exists():  # an Image by either name: QEMU boots both
         packed.rename(folder / "vmlinux")
     lists = folder.parent / "apt" / architecture.name

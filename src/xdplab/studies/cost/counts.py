@@ -9,6 +9,7 @@ their place in the call path.
 from __future__ import annotations
 
 import bisect
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from xdplab.absent import Absent
 from xdplab.errors import UnsupportedError
 from xdplab.studies.cost.classes import Shares, shares_of, shares_text
 from xdplab.studies.disassembly import Disassembled, accesses_of, disassembled
-from xdplab.studies.plugin import INTERRUPTS, CodeBlock, Numbers, Plugin, Ran
+from xdplab.studies.plugin import INTERRUPTS, X86_64, CodeBlock, Numbers, Plugin, Ran
 
 WHOLE, PROGRAM, CALLED, PATH, ENDS = "whole", "program", "called", "path", "ends"
 """Where an instruction belongs: to all of a packet; of that to the program, to what it calls, to the rest of the
@@ -47,7 +48,10 @@ LINE_BYTES = 64
 """Of a cache line."""
 
 MODULES_FROM = 0xFFFFFFFFC0000000
+"""Of x86-64; arm64's modules lie before the kernel, and no trampoline chooses between its programs."""
 SENDERS = ("sender", "sink")
+_JUMP = re.compile(r"j|call|bl?$|b\.|[ct]bn?z$")
+"""How the names of instructions begin that jump or call, of both machines."""
 
 
 class SourceLine(NamedTuple):
@@ -120,6 +124,7 @@ class Measurement:
         of_windows = [message for message in messages if message["type"] in ("window", "touched")]
         windows = [(m["type"], Window(m["frames"], ran)) for m, ran in zip(of_windows, plugin.windows, strict=True)]
         self._plugin = plugin
+        self.machine = plugin.machine
         self.windows = [window for kind, window in windows if kind == "window"]
         self.touching = [window for kind, window in windows if kind == "touched"]
         programs = [message for message in messages if message["type"] == "program"]
@@ -153,7 +158,8 @@ class Measurement:
         name = self._symbols[index] if index >= 0 else ""
         if is_user(address):
             return name or "user space"
-        is_kernel = address < MODULES_FROM or self._symbol_starts[index] >= MODULES_FROM
+        is_among_modules = self.machine == X86_64 and address >= MODULES_FROM
+        is_kernel = not is_among_modules or self._symbol_starts[index] >= MODULES_FROM
         return name if name and is_kernel else UNNAMED
 
     def place(self, address: int) -> Place:
@@ -164,17 +170,18 @@ class Measurement:
         if index >= 0 and self._line_starts[index] >= one.start:
             return self._lines[index]
         if one not in self._listings:
-            self._listings[one] = disassembled(one.code, one.start)
+            self._listings[one] = disassembled(one.code, one.start, self.machine)
         instruction = [row for row in self._listings[one] if row.address <= address][-1]
         return Instruction(one.name, instruction.address - one.start, self._shown(instruction, one))
 
     def _shown(self, one: Disassembled, inside: Function) -> str:
         """Return an instruction with the place that it jumps to, or the name of what it calls, for an address."""
-        if not one.name.startswith(("j", "call")) or not one.operands.startswith("0x"):
+        tested, comma, operand = one.operands.rpartition(", ")
+        if not _JUMP.match(one.name) or not operand.startswith("0x"):
             return str(one)
-        target = int(one.operands, 16)
+        target = int(operand, 16)
         is_inside = inside.start < target < inside.end
-        return f"{one.name} {f'+{target - inside.start:#x}' if is_inside else self.name(target)}"
+        return f"{one.name} {tested}{comma}{f'+{target - inside.start:#x}' if is_inside else self.name(target)}"
 
     def stack(self, path: int) -> tuple[str, ...]:
         """Return the functions of a call path. A jump into another one shows as the next call's being in that one."""
@@ -254,7 +261,7 @@ class Measurement:
     def _once(self) -> Numbers:
         """What each block takes once through, in the order of `Tally`. Shape (blocks, 4)."""
         blocks = self._plugin.blocks
-        accesses = accesses_of([block.code for block in blocks])
+        accesses = accesses_of([block.code for block in blocks], self.machine)
         rows = [
             (len(block.addresses), loads, stores, block.ending == "branch")
             for block, (loads, stores) in zip(blocks, accesses, strict=True)

@@ -36,6 +36,7 @@ from xdplab.studies.cost.points import (
 )
 from xdplab.studies.cost.times import TIMES, times_file
 from xdplab.studies.guests import DUT_MAC, TG_MAC, built_workload, counting_kernel, kernel_release
+from xdplab.studies.places import is_foreign
 from xdplab.studies.points import Gathered
 from xdplab.studies.test_frames import frame_maker
 from xdplab.text import many
@@ -74,6 +75,11 @@ def gather(request: CostRequest) -> Gathered[CostPoint]:
         frames = f"frames/{hashlib.sha256(text).hexdigest()[:16]}.txt"
         files[frames] = text
         for mode, kernel in ((mode, kernel) for mode in _modes(request, point) for kernel in kernels):
+            if mode == AF_XDP and is_foreign(kernel):
+                raise PlanError(
+                    f"mode {AF_XDP} is not counted in a guest of another architecture: {kernel}",
+                    remedy="leave it out there; native, generic and test_run are counted",
+                )
             way = way_of(mode, kernels[kernel])
             window = window_of(way, different)
             size, flows = point.frame_bytes, point.flows

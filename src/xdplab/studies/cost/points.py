@@ -29,7 +29,7 @@ class CostRequest(StudyRequest):
     programs: tuple[str, ...] = ()
     kernels: tuple[str, ...] = option(
         (KERNEL,),
-        "Kernel of the guest, such as 5.10, or a bzImage of yours; several are compared.",
+        "Kernel of the guest, such as 5.10 or 6.12@arm64, or a bzImage of yours; several are compared.",
         "--kernel",
         metavar="VERSION|FILE[,MODULES]",
     )

@@ -39,10 +39,10 @@ APPLICATION_TOOL = "afxdp_user"
 
 ROOTS = {
     "live": ("xdp_test_run_batch", "bpf_test_run_xdp_live"),
-    "packets": ("__x64_sys_sendto",),
+    "packets": ("__x64_sys_sendto", "__arm64_sys_sendto"),
     "test_run": ("bpf_test_run",),
 }
-"""The function below which a way of sending works for frames; the next one where the compiler inlined the first."""
+"""The function below which a way of sending works for frames; the next one where the kernel has not the first."""
 
 ROUNDS = (5, 13)
 """How often each window is counted; more often where so few disagree."""
@@ -160,7 +160,7 @@ def script_of(run: RunDirectory, point: CostPoint, root: int, rounds: int) -> st
     loader = read_json(run.path / point.object / LOADER, dict)
     ready = "filled" if loader["fills"] else _READY.get(point.mode, "attached")
     drive = ["--way", point.way, "--frames", f"/{point.frames}", "--window", str(point.window)]
-    drive += ["--root", str(root & 0xFFFFFFFF), "--rounds", str(rounds)]
+    drive += ["--root", str(root), "--rounds", str(rounds)]
     drive += ["--gro"] if point.mode == "generic" and point.way == LIVE else []
     return _SCRIPT.format(
         load=shlex.join(_application(run, point) if point.mode == AF_XDP else _loader(point, loader)),
