@@ -23,7 +23,6 @@ from xdplab.thesis.conclusions import (
     published_reading,
 )
 from xdplab.thesis.made_logs import tree
-from xdplab.thesis.printed import printed_sheet
 from xdplab.thesis.published import figure_named, published_figures, published_marks
 from xdplab.thesis.repeated import OwnRun, behind, own_run, own_view, repeat
 from xdplab.thesis.views import Source, source_of
@@ -83,15 +82,6 @@ def test_what_this_lab_cannot_say_stands_below_the_figure(own: OwnRun) -> None:
     softirq = own_view(own, figure_named("25"))
     assert softirq.marks.empty
     assert "TG and DUT share the CPUs" in " ".join(softirq.look.words.caption)
-
-
-def test_a_panel_without_a_mark_says_so(own: OwnRun) -> None:
-    spec = figure_named("25")
-    page = printed_sheet(own_view(own, spec), spec, empty=True)
-    assert [[text.get_text() for text in ax.texts] for ax in page.axes] == [["nothing can be said"]] * 3
-    spec = figure_named("19")
-    page = printed_sheet(own_view(own, spec), spec, empty=True)
-    assert [[text.get_text() for text in ax.texts] for ax in page.axes] == [[]] * 3
 
 
 def test_published_marks_are_in_ones_own_unit_behind(published: Source, own: OwnRun, tmp_path: Path) -> None:

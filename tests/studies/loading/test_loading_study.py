@@ -288,6 +288,12 @@ def test_parts_over_the_whole_are_a_finding(table: pd.DataFrame):
     assert any("exceed the whole for 3 of 3" in words for words in summaries.findings(more)["finding"])
 
 
+def test_bars_of_pieces_are_drawn(run: Run[Any]):
+    drawn = run.figure("parts-bpf-counts")
+    bars = [patch.get_height() for patch in drawn.patches]
+    assert sum(bars) == pytest.approx(200.0)  # two bars of 100 %
+
+
 def test_pieces_of_a_bar_end_at_a_hundred(table: pd.DataFrame):
     marks = VIEWS["parts-bpf-counts"](table).marks
     tops = marks.groupby(["panel", "x"])["value"].max()

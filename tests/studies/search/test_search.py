@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -63,15 +62,6 @@ def test_a_hard_limit_lies_between_the_bounds(capacity: float) -> None:
     assert found.ndr.lower_pps <= found.pdr.lower_pps <= capacity * 1.01
 
 
-def test_ndr_is_at_most_pdr_also_where_loss_is_noise() -> None:
-    rng = random.Random(7)
-    for _ in range(5):
-        noisy = dut(hard(1e6), lambda: rng.choice([0, 0, 0, 1e-5, 3e-3]))
-        found = search(noisy, QUICK, max_pps=LINE)
-        assert found.pdr.lower_pps is not None
-        assert (found.ndr.lower_pps or 0) <= found.pdr.lower_pps
-
-
 def test_what_loses_at_any_load_has_no_ndr_but_may_have_a_pdr() -> None:
     found = search(dut(lambda rate: 0.998 * min(rate, 1e6)), QUICK, max_pps=LINE)
     assert found.ndr.lower_pps is None
@@ -91,25 +81,21 @@ def livelock(rate: float) -> float:
     return rate if rate <= 1e6 else max(0.0, 1e6 - 0.2 * (rate - 1e6))
 
 
-def test_a_dut_whose_mrr_lies_below_its_pdr_is_shown_as_livelock() -> None:
-    found = search_point(dut(livelock), QUICK, LINE)
-    assert found.mrr_pps == pytest.approx(0.4e6)
-    assert found.pdr.lower_pps == pytest.approx(1e6, rel=0.1)
-    assert found.livelock is True
-    assert search_point(dut(hard(1e6)), QUICK, LINE).livelock is False
-
-
-def test_livelock_is_reported(tmp_path: Path) -> None:
+def test_a_dut_whose_mrr_lies_below_its_pdr_is_reported_as_livelock() -> None:
     (trial, *_) = trials("split")
-    facts = as_json(SearchFacts(search=search_point(dut(livelock), QUICK, LINE).short))
-    row = row_of(trial, attempt_of(trial.trial_id, facts=facts))
-    (shown_row,), (line,) = shown(pd.DataFrame([row])), remarks(pd.DataFrame([row]))
+    found = {name: search_point(dut(model), QUICK, LINE) for name, model in (("lock", livelock), ("hard", hard(1e6)))}
+    assert found["lock"].mrr_pps == pytest.approx(0.4e6)
+    assert found["lock"].pdr.lower_pps == pytest.approx(1e6, rel=0.1)
+    assert {name: one.livelock for name, one in found.items()} == {"lock": True, "hard": False}
+    rows = {
+        name: pd.DataFrame([row_of(trial, attempt_of(trial.trial_id, facts=as_json(SearchFacts(search=one.short))))])
+        for name, one in found.items()
+    }
+    (line,) = remarks(rows["lock"])
     assert line.startswith("array-read N=0 native 1q 64 B: livelock: the MRR, 400 kpps, lies ")
-    assert shown_row["MRR kpps"] == "400"
-    lower, upper = (float(bound) for bound in shown_row["PDR kpps"].split("–"))
+    assert remarks(rows["hard"]) == []
+    lower, upper = (float(bound) for bound in shown(rows["lock"])[0]["PDR kpps"].split("–"))
     assert 900 < lower < upper < 1100
-    facts = as_json(SearchFacts(search=search_point(dut(hard(1e6)), QUICK, LINE).short))
-    assert remarks(pd.DataFrame([row_of(trial, attempt_of(trial.trial_id, facts=facts))])) == []
 
 
 def test_the_mrr_is_the_median_of_its_bursts_and_says_how_far_they_lie_apart() -> None:
