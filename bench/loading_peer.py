@@ -21,7 +21,7 @@ from xdplab.formats.verifier_log import parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.programs.program import cache_directory
 from xdplab.studies.guests import place_of
-from xdplab.studies.loading import passes, rows, subjects
+from xdplab.studies.loading import passes, rows, runs
 from xdplab.studies.loading.loadbench import parse_function_graph
 from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
 from xdplab.studies.placed import driver
@@ -80,7 +80,7 @@ def measure(arguments: argparse.Namespace) -> list[Aim]:
         command = place.put(Path(driver("loadbench")), mode=0o755)
         for accesses in arguments.accesses:
             point = LoadingPoint("load", PLACE, BPF, "array", "unrolled", accesses)
-            path = place.put(subjects.bpf_object(point).object)
+            path = place.put(runs.bpf_object(point).object)
             found = ours(place, command, path)
             found |= {"bpfverify, log": bpfverify(place, path), f"bpftool, {rows.GRAPH}": bpftool(place, path)}
             place.host.run(["tee", f"{TRACING}/current_tracer"], stdin=b"nop")

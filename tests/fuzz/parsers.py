@@ -30,7 +30,7 @@ def every() -> dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], .
     from xdplab.labs.servers.inventory import load_inventory
     from xdplab.plan.model import load_plan
     from xdplab.run.journal import Journal
-    from xdplab.studies.execution.microbench import parse_microbench
+    from xdplab.studies.execution.benchmarks import parse_microbench
     from xdplab.studies.jit.cbpf import parse_ddd
     from xdplab.studies.loading.loadbench import parse_function_graph, parse_loadbench
     from xdplab.studies.loading.passes import parse_kernel_stacks

@@ -15,9 +15,9 @@ from pathlib import Path
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.trials import trials_table
 from xdplab.thesis import kind
+from xdplab.thesis.album import own_run
 from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, own_reading, published_reading
 from xdplab.thesis.imported import import_thesis, imported_trials
-from xdplab.thesis.repeated import own_run
 from xdplab.thesis.views import source_of
 
 PAGE = Path(__file__).parents[2] / "docs/results/thesis.md"

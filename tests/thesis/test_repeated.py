@@ -11,7 +11,7 @@ from tests.thesis.thesis_logs import judged
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError
 from xdplab.studies.traffic.columns import trials_frame
-from xdplab.thesis.album import Edition
+from xdplab.thesis.album import Edition, OwnRun, behind, own_run, own_view, repeat
 from xdplab.thesis.conclusions import (
     STATEMENTS,
     Reading,
@@ -24,7 +24,6 @@ from xdplab.thesis.conclusions import (
 )
 from xdplab.thesis.made_logs import tree
 from xdplab.thesis.published import figure_named, published_figures, published_marks
-from xdplab.thesis.repeated import OwnRun, behind, own_run, own_view, repeat
 from xdplab.thesis.views import Source, source_of
 
 T0_NS = {"native": 500.0, "generic": 1500.0, "af_xdp": 2000.0}

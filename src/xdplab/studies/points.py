@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import yaml
 
@@ -67,9 +67,13 @@ class StudyRequest:
 class StudyPoint:
     """One combination of a study's factors; a study adds its fields, all of them scalars. Give it a ``__str__``."""
 
+    IF_SET: ClassVar[tuple[str, ...]] = ()
+    """Factors that are no part of the id of a point where they are None."""
+
     @property
     def point_id(self) -> str:
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+        factors = {name: value for name, value in asdict(self).items() if value is not None or name not in self.IF_SET}
+        return hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def block(self) -> tuple[str, ...]:

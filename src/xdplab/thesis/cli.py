@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from xdplab.run import disk
     from xdplab.studies import kinds
     from xdplab.thesis import album as thesis_album
-    from xdplab.thesis import conclusions, imported, published, repeated, views
+    from xdplab.thesis import conclusions, imported, published, views
 else:
     disk, views = lazy("xdplab.run.disk"), lazy("xdplab.thesis.views")
     kinds = lazy("xdplab.studies.kinds")
-    conclusions, repeated = lazy("xdplab.thesis.conclusions"), lazy("xdplab.thesis.repeated")
+    conclusions = lazy("xdplab.thesis.conclusions")
     thesis_album, imported = lazy("xdplab.thesis.album"), lazy("xdplab.thesis.imported")
     published = lazy("xdplab.thesis.published")
 
@@ -138,10 +138,10 @@ def _repeated(folder: Path, paths: tuple[Path, ...], edition: thesis_album.Editi
     measured, out = kinds.open_run(folder), edition.folder
     if measured.kind.name != "traffic":
         raise FigureError(f"--from is for XDP traffic: {folder} is of kind {measured.kind.name}")
-    mine = repeated.own_run(folder.name, measured.attempts())
+    mine = thesis_album.own_run(folder.name, measured.attempts())
     run = imported.import_or_open(paths, out, telling("logs read")) if paths else None
     source = views.source_of(imported.imported_trials(run)) if run else None
-    drawn = repeated.repeat(mine, edition, published=source, progress=telling("figures drawn"))
+    drawn = thesis_album.repeat(mine, edition, published=source, progress=telling("figures drawn"))
     readings = [conclusions.published_reading(source), conclusions.corrected_reading(source)] if source else []
     table = conclusions.conclusions([*readings, conclusions.own_reading(mine)])
     thesis_album.write_csv(out / "conclusions.csv", table)
@@ -149,7 +149,7 @@ def _repeated(folder: Path, paths: tuple[Path, ...], edition: thesis_album.Editi
     disk.write_whole(out / "conclusions.md", "\n".join([*lines, ""]).encode())
     marks = sum(figure.marks for figure in drawn)
     return [
-        f"{len(drawn)} figures with {marks} marks of {folder} in {out / repeated.WHICH}",
+        f"{len(drawn)} figures with {marks} marks of {folder} in {out / thesis_album.REPEATED}",
         f"conclusions: {out / 'conclusions.md'}",
     ]
 

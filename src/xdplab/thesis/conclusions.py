@@ -14,8 +14,8 @@ from typing import Literal
 import pandas as pd
 
 from xdplab.text import many
+from xdplab.thesis.album import OwnRun
 from xdplab.thesis.published import BEST_QUEUES, MODES, drawn_repetition, figure_named
-from xdplab.thesis.repeated import OwnRun
 from xdplab.thesis.views import Source
 
 Verdict = Literal["holds", "does not hold", "cannot be told here"]

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import FormatError
-from xdplab.studies.execution.benchmarks import BPF, all_benchmarks
-from xdplab.studies.execution.microbench import parse_microbench
+from xdplab.studies.execution.benchmarks import BPF, all_benchmarks, parse_microbench
 from xdplab.studies.execution.objects import build
 
 COUNTS = (1, 100)

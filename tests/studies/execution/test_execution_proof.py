@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from xdplab.errors import ProgramError
-from xdplab.studies.execution.benchmarks import BPF, USER, all_benchmarks
+from xdplab.studies.execution.benchmarks import BPF, USER, TimedCall, all_benchmarks
 from xdplab.studies.execution.counted import Counts, Executed, Symbols, Wrapped
-from xdplab.studies.execution.microbench import TimedCall
 from xdplab.studies.execution.points import ExecutionRequest
 from xdplab.studies.execution.proof import Proofs, differences, executed, require_results, steps, unlike
 from xdplab.studies.execution.runs import STUDY

@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 
-from xdplab.studies.loading import subjects
+from xdplab.studies.loading import runs
 from xdplab.studies.loading.loadbench import LoadBench, parse_loadbench
 from xdplab.studies.loading.points import BPF, LoadingPoint
 from xdplab.studies.placed import driver
@@ -45,7 +45,7 @@ def bench() -> Bench:
 
 @pytest.fixture(scope="module")
 def simple() -> Path:
-    return subjects.bpf_object(LoadingPoint("load", "host", BPF, "clock")).object
+    return runs.bpf_object(LoadingPoint("load", "host", BPF, "clock")).object
 
 
 def test_each_step_of_each_repetition(bench: Bench, simple: Path):
@@ -60,7 +60,7 @@ def test_each_step_of_each_repetition(bench: Bench, simple: Path):
 
 def test_the_log_is_no_more_than_its_load(bench: Bench):
     point = LoadingPoint("load", "host", BPF, "array", "unrolled", 1600)
-    found = bench("bpf", str(subjects.bpf_object(point).object), "--repetitions", "5", "--watch", "log")
+    found = bench("bpf", str(runs.bpf_object(point).object), "--repetitions", "5", "--watch", "log")
     assert len(found.cycles) == 5
     shares = [cycle["logged_us"] * 1000 / cycle["load_ns"] for cycle in found.cycles]  # in whole µs, rounded down
     assert max(shares) <= 1

@@ -15,7 +15,7 @@ from xdplab.cli import cli
 from xdplab.errors import LabError
 from xdplab.labs.vm import headers, kernels, qemu
 from xdplab.studies.guests import place_of
-from xdplab.studies.loading import parts, subjects, summaries
+from xdplab.studies.loading import parts, runs, summaries
 from xdplab.studies.loading.loadbench import parse_function_graph, parse_loadbench
 from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
 from xdplab.studies.loading.points import smallest as made_smallest
@@ -123,7 +123,7 @@ def test_another_boot_counts_the_same(smallest, tmp_path: Path):
 def test_a_watched_load_is_the_programs_own_and_none_of_libbpfs_probes(guests: None) -> None:
     """libbpf loads a program of two instructions before each: with it, the parts were more than the whole."""
     tool = driver("loadbench")
-    program = subjects.bpf_object(LoadingPoint("load", "host", BPF, "clock")).object
+    program = runs.bpf_object(LoadingPoint("load", "host", BPF, "clock")).object
     with place_of(GUEST, (), (tool,)) as place:
         argv = [place.put(tool, mode=0o755), "--repetitions", "3"]
         watched = place.put(program)

@@ -16,7 +16,7 @@ from xdplab.errors import NotApplicableError, PlanError, UnsupportedError
 from xdplab.figures.kinds import paint
 from xdplab.run.progress import silent
 from xdplab.studies.kind import Run
-from xdplab.studies.loading import parts, passes, rows, subjects, summaries
+from xdplab.studies.loading import parts, passes, rows, runs, summaries
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest, Trial, gather, smallest
 from xdplab.studies.loading.published import EXPERIMENTS
 from xdplab.studies.loading.runs import STUDY, LoadingFacts
@@ -357,10 +357,10 @@ def test_a_figure_without_data_says_so(table: pd.DataFrame):
 
 def test_the_module_is_made_of_the_workload_itself():
     point = LoadingPoint("load", GUEST, MODULE, "array", "unrolled", 1600)
-    sources = subjects.module_sources(point)
+    sources = runs.module_sources(point)
     assert b"#define ACCESSES 1600" in sources["workload.h"]
-    assert b"rx_handler" in sources[f"{subjects.MODULE_NAME}.c"]
-    assert sources["workload.h"] != subjects.module_sources(replace(point, accesses=1))["workload.h"]
+    assert b"rx_handler" in sources[f"{runs.MODULE_NAME}.c"]
+    assert sources["workload.h"] != runs.module_sources(replace(point, accesses=1))["workload.h"]
 
 
 @pytest.fixture
@@ -374,9 +374,7 @@ def compiled(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def test_sections_by_what_they_become(compiled: Callable[[str], Path]):
-    found = subjects.sections(
-        compiled("char z[4096]; int d[100] = {1}; const int r[50] = {2}; int f(void) { return 1; }")
-    )
+    found = runs.sections(compiled("char z[4096]; int d[100] = {1}; const int r[50] = {2}; int f(void) { return 1; }"))
     assert found["bss"] == 4096
     assert found["data"] == 400
     assert found["rodata"] >= 200

@@ -25,8 +25,17 @@ from elftools.elf.elffile import ELFFile
 from xdplab.errors import ProgramError, XdplabError
 from xdplab.formats.reading import count_field, objects_of
 from xdplab.studies.disassembly import accesses, disassembled
-from xdplab.studies.execution.benchmarks import BPF, CHAIN_LINK, MODULE, NATIVE, USER, Benchmark
-from xdplab.studies.execution.microbench import TOOL, TimedCall, parse_microbench
+from xdplab.studies.execution.benchmarks import (
+    BPF,
+    CHAIN_LINK,
+    MODULE,
+    NATIVE,
+    TOOL,
+    USER,
+    Benchmark,
+    TimedCall,
+    parse_microbench,
+)
 from xdplab.studies.guests import counted_place
 from xdplab.studies.plugin import INTERRUPTS, Plugin, Ran
 

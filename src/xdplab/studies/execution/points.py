@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
@@ -74,11 +72,7 @@ class ExecutionPoint(StudyPoint):
     pause_us: int = 0
     harden: int | None = None
 
-    @property
-    def point_id(self) -> str:
-        """Hash of the factors that are set."""
-        factors = {name: value for name, value in asdict(self).items() if value is not None}
-        return hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
+    IF_SET = ("harden",)
 
     @property
     def block(self) -> tuple[str, ...]:

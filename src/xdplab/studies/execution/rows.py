@@ -11,8 +11,7 @@ import pandas as pd
 from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of
 from xdplab.run.state import Attempt
-from xdplab.studies.execution.benchmarks import all_benchmarks
-from xdplab.studies.execution.microbench import parse_microbench
+from xdplab.studies.execution.benchmarks import all_benchmarks, parse_microbench
 from xdplab.studies.execution.points import CALLS, ExecutionFacts, ExecutionPoint, ExecutionRequest, Trial
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import typed

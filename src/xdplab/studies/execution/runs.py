@@ -15,8 +15,7 @@ from xdplab.labs.cpu_caches import evicted_bytes
 from xdplab.labs.guests import modules
 from xdplab.studies.execution import user_pair
 from xdplab.studies.execution.backends import absent, left_out
-from xdplab.studies.execution.benchmarks import MODULE, NATIVE, USER, Benchmark
-from xdplab.studies.execution.microbench import Microbench, parse_microbench
+from xdplab.studies.execution.benchmarks import MODULE, NATIVE, USER, Benchmark, Microbench, parse_microbench
 from xdplab.studies.execution.objects import MODULE_NAME, build, build_for, build_module, object_name
 from xdplab.studies.execution.points import (
     BACKENDS,

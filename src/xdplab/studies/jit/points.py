@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from xdplab.studies.jit.classes import CLASSES
 from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
@@ -73,10 +71,7 @@ class JitPoint(StudyPoint):
     tests: str = ""
     harden: int | None = None
 
-    @property
-    def point_id(self) -> str:
-        factors = {name: value for name, value in asdict(self).items() if (name, value) != ("harden", None)}
-        return hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
+    IF_SET = ("harden",)
 
     @property
     def block(self) -> tuple[str, ...]:

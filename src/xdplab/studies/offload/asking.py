@@ -24,6 +24,8 @@ from xdplab.studies.offload.bench import (
     parse_net,
 )
 
+Ask = Callable[[OffloadDevices], Answer]
+
 LENGTHS = (1_000, 10_000, 100_000)
 DELAY_MS = 500
 THIRD = 73
@@ -33,7 +35,7 @@ MOST_TRIED = 64
 PIN = "/sys/fs/bpf/xdplab-offload-map"
 
 
-def _of(look: Callable[[OffloadDevices, HeldProgram], Answer]) -> Callable[[OffloadDevices], Answer]:
+def _of(look: Callable[[OffloadDevices, HeldProgram], Answer]) -> Ask:
     """Ask something of a program that is attached."""
 
     def ask(bench: OffloadDevices) -> Answer:
@@ -131,15 +133,17 @@ def _of_orphan(loader: XdpLoader) -> Answer:
     return Answer("still there")
 
 
-def plain_interface(bench: OffloadDevices) -> Answer:
-    return bench.taken(bench.object(), port=bench.plain)
+def taken(**defines: str | int) -> Ask:
+    """Ask whether the probe with these definitions is accepted."""
+    return lambda bench: bench.taken(bench.object(**defines))
 
 
-def loopback(bench: OffloadDevices) -> Answer:
-    return bench.taken(bench.object(), port="lo")
+def taken_at(port_of: Callable[[OffloadDevices], str]) -> Ask:
+    """Ask whether the probe is accepted at another interface."""
+    return lambda bench: bench.taken(bench.object(), port=port_of(bench))
 
 
-def switched(switch: str, value: str, mode: str, defines: Defines) -> Callable[[OffloadDevices], Answer]:
+def switched(switch: str, value: str, mode: str, defines: Defines) -> Ask:
     """Ask whether a program is accepted while one of the driver's switches is set."""
 
     def ask(bench: OffloadDevices) -> Answer:
@@ -147,10 +151,6 @@ def switched(switch: str, value: str, mode: str, defines: Defines) -> Callable[[
             return bench.taken(bench.object(**defines), mode)
 
     return ask
-
-
-def unchecked(bench: OffloadDevices) -> Answer:
-    return bench.taken(bench.object(UNCHECKED=1))
 
 
 def hook(bench: OffloadDevices) -> Answer:
@@ -184,8 +184,10 @@ def _map(kind: str, entries: int = 1, key: int = 4, value: int = 8, flags: int =
 
 ARRAY = _map("ARRAY") | {"LOOKUP": 1}
 NO_PREALLOC = 1
+FLAGGED = _map("HASH", flags=NO_PREALLOC)
+PERF = _map("PERF_EVENT_ARRAY", value=4) | {"OUTPUT": 1}
 
-_TYPES = {
+REFUSED_TYPES = {
     "PERCPU_ARRAY": _map("PERCPU_ARRAY"),
     "PERCPU_HASH": _map("PERCPU_HASH"),
     "LRU_HASH": _map("LRU_HASH"),
@@ -197,16 +199,10 @@ _TYPES = {
     "QUEUE": _map("QUEUE", key=0),
     "RINGBUF": _map("RINGBUF", entries=4096, key=0, value=0),
 }
-REFUSED_TYPES = tuple(_TYPES)
 """Map types that programs on a host have, and that no card may have."""
 
 
-def of_type(kind: str) -> Callable[[OffloadDevices], Answer]:
-    """Ask whether a map of that type is accepted."""
-    return lambda bench: bench.taken(bench.object(**_TYPES[kind]))
-
-
-def most_entries(kind: str) -> Callable[[OffloadDevices], Answer]:
+def most_entries(kind: str) -> Ask:
     """Ask for 1, 2, 3 … entries until they are refused; the message is that of the first refusal."""
 
     def ask(bench: OffloadDevices) -> Answer:
@@ -218,26 +214,6 @@ def most_entries(kind: str) -> Callable[[OffloadDevices], Answer]:
         return Answer(f"{MOST_TRIED} and more")
 
     return ask
-
-
-def with_flags(bench: OffloadDevices) -> Answer:
-    return bench.taken(bench.object(**_map("HASH", flags=NO_PREALLOC)))
-
-
-def constant(bench: OffloadDevices) -> Answer:
-    return bench.taken(bench.object(CONSTANT=1))
-
-
-def variable(bench: OffloadDevices) -> Answer:
-    return bench.taken(bench.object(VARIABLE=1))
-
-
-def perf_buffer(bench: OffloadDevices) -> Answer:
-    return bench.taken(bench.object(**(_map("PERF_EVENT_ARRAY", value=4) | {"OUTPUT": 1})))
-
-
-def two_programs(bench: OffloadDevices) -> Answer:
-    return bench.taken(bench.object(**(ARRAY | {"SECOND": 1})))
 
 
 def value_read_back(bench: OffloadDevices) -> Answer:
@@ -271,43 +247,35 @@ def map_of_other_card(bench: OffloadDevices) -> Answer:
 OFFLOAD, NATIVE, GENERIC = "xdpoffload", "xdpdrv", "xdpgeneric"
 
 
-def _pinned(bench: OffloadDevices, loaded_for: str | None, kind: str) -> Answer:
-    """Return whether a program that bpftool has loaded for a port, or for none, can be attached to ours."""
-    device = ("dev", loaded_for) if loaded_for else ()
-    with bench.pinned(bench.object(), *device) as pin, bench.beside(pin, kind) as answer:
-        return answer
+def _pinned(kind: str, port_of: Callable[[OffloadDevices], str | None]) -> Ask:
+    """Ask whether a program that bpftool has loaded for a port, or for none, can be attached to ours."""
 
-
-def same_card(bench: OffloadDevices) -> Answer:
-    return _pinned(bench, bench.one.ports[1], OFFLOAD)
-
-
-def other_card(bench: OffloadDevices) -> Answer:
-    return _pinned(bench, bench.other.ports[0], OFFLOAD)
-
-
-def unbound(bench: OffloadDevices) -> Answer:
-    return _pinned(bench, None, OFFLOAD)
-
-
-def bound_as_native(bench: OffloadDevices) -> Answer:
-    return _pinned(bench, bench.port, NATIVE)
-
-
-def _beside_ours(bench: OffloadDevices, kind: str) -> Answer:
-    with bench.held(bench.object()), bench.pinned(bench.object()) as pin, bench.beside(pin, kind) as answer:
-        if answer.obtained == REFUSED:
+    def ask(bench: OffloadDevices) -> Answer:
+        port = port_of(bench)
+        device = ("dev", port) if port else ()
+        with bench.pinned(bench.object(), *device) as pin, bench.beside(pin, kind) as answer:
             return answer
-        shown = parse_link(bench.run("ip", "-s", "-j", "-d", "link", "show", "dev", bench.port).stdout)
-        return Answer(", ".join(sorted(a.mode for a in shown.attachments)))
+
+    return ask
 
 
-def native_beside(bench: OffloadDevices) -> Answer:
-    return _beside_ours(bench, NATIVE)
+same_card = _pinned(OFFLOAD, lambda bench: bench.one.ports[1])
+other_card = _pinned(OFFLOAD, lambda bench: bench.other.ports[0])
+unbound = _pinned(OFFLOAD, lambda _: None)
+bound_as_native = _pinned(NATIVE, lambda bench: bench.port)
 
 
-def generic_beside(bench: OffloadDevices) -> Answer:
-    return _beside_ours(bench, GENERIC)
+def beside_ours(kind: str) -> Ask:
+    """Ask which programs are attached once one of another mode has come beside ours."""
+
+    def ask(bench: OffloadDevices) -> Answer:
+        with bench.held(bench.object()), bench.pinned(bench.object()) as pin, bench.beside(pin, kind) as answer:
+            if answer.obtained == REFUSED:
+                return answer
+            shown = parse_link(bench.run("ip", "-s", "-j", "-d", "link", "show", "dev", bench.port).stdout)
+            return Answer(", ".join(sorted(a.mode for a in shown.attachments)))
+
+    return ask
 
 
 def generic_beside_native(bench: OffloadDevices) -> Answer:
@@ -356,7 +324,7 @@ def _add_filter(bench: OffloadDevices, *options: str) -> Answer:
     )
 
 
-def tc_filter(switch: str, value: str, *, hardware_only: bool) -> Callable[[OffloadDevices], Answer]:
+def tc_filter(switch: str, value: str, *, hardware_only: bool) -> Ask:
     """Ask whether tc can offload a filter while a switch is set."""
 
     def ask(bench: OffloadDevices) -> Answer:

@@ -5,13 +5,11 @@ A question is a line of a table; questions that differ only in one word are made
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from xdplab.studies.offload import asking
-from xdplab.studies.offload.bench import ACCEPTED, NOTHING, REFUSED, Answer, Defines, OffloadDevices
-
-Ask = Callable[[OffloadDevices], Answer]
+from xdplab.studies.offload.asking import Ask
+from xdplab.studies.offload.bench import ACCEPTED, NOTHING, REFUSED, Defines
 
 # The kernel's sources of the expected answers; the paths are in docs/use/offload.md.
 ABI, CORE, DEVICE, DRIVER, TESTS, VERIFIER = "if_link.h", "offload.c", "dev.c", "netdevsim", "selftest", "verifier.c"
@@ -72,15 +70,21 @@ _COMPANY: tuple[_Line, ...] = (
     ("other_card", "program loaded for another card", REFUSED, TESTS, asking.other_card),
     ("no_card", "program loaded for no device, as offload", REFUSED, TESTS, asking.unbound),
     ("as_native", "program loaded for the port, as native", REFUSED, TESTS, asking.bound_as_native),
-    ("native_beside", "native beside offload", "native, offload", TESTS, asking.native_beside),
-    ("generic_beside", "generic beside offload", "generic, offload", TESTS, asking.generic_beside),
+    ("native_beside", "native beside offload", "native, offload", TESTS, asking.beside_ours(asking.NATIVE)),
+    ("generic_beside", "generic beside offload", "generic, offload", TESTS, asking.beside_ours(asking.GENERIC)),
     ("generic_native", "generic beside native", REFUSED, DEVICE, asking.generic_beside_native),
     ("second", "a second program, by bpftool, while ours is attached", REFUSED, DEVICE, asking.second),
     ("taken", "ours, while another's is attached", AT_ATTACH, OURS, asking.ours_second),
     ("noticed", "our check, once another's native program came beside ours", REFUSED, OURS, asking.noticed),
     ("tc_holds", "ours, while tc has offloaded a filter", AT_ATTACH, DRIVER, asking.while_tc_holds),
-    ("no_offload", "an interface whose driver offloads nothing (virtio_net)", AT_LOAD, CORE, asking.plain_interface),
-    ("loopback", "an interface without a driver (lo)", AT_LOAD, CORE, asking.loopback),
+    (
+        "no_offload",
+        "an interface whose driver offloads nothing (virtio_net)",
+        AT_LOAD,
+        CORE,
+        asking.taken_at(lambda bench: bench.plain),
+    ),
+    ("loopback", "an interface without a driver (lo)", AT_LOAD, CORE, asking.taken_at(lambda _: "lo")),
 )
 
 _PORT = "ports/0"
@@ -106,18 +110,18 @@ _TC = (
 _MAPS: tuple[_Line, ...] = (
     ("array_entries", "most entries of an array", "2", DRIVER, asking.most_entries("ARRAY")),
     ("hash_entries", "most entries of a hash", "2", DRIVER, asking.most_entries("HASH")),
-    ("map_flags", "a hash with BPF_F_NO_PREALLOC", AT_MAP, DRIVER, asking.with_flags),
-    ("constant", "a constant (.rodata: a map with flags)", AT_MAP, DRIVER, asking.constant),
-    ("variable", "a variable (.data: a map with flags)", AT_MAP, DRIVER, asking.variable),
-    ("shared", "two programs of one object that share a map", ACCEPTED, CORE, asking.two_programs),
+    ("map_flags", "a hash with BPF_F_NO_PREALLOC", AT_MAP, DRIVER, asking.taken(**asking.FLAGGED)),
+    ("constant", "a constant (.rodata: a map with flags)", AT_MAP, DRIVER, asking.taken(CONSTANT=1)),
+    ("variable", "a variable (.data: a map with flags)", AT_MAP, DRIVER, asking.taken(VARIABLE=1)),
+    ("shared", "two programs of one object that share a map", ACCEPTED, CORE, asking.taken(**asking.ARRAY, SECOND=1)),
     ("update", "a value written from user space, read back", "7", TESTS, asking.value_read_back),
     ("delete", "an array's element deleted", REFUSED, DRIVER, asking.element_deleted),
     ("foreign", "a map that was made for another card", REFUSED, CORE, asking.map_of_other_card),
-    ("perf_buffer", "a perf buffer, which belongs to no device", ACCEPTED, CORE, asking.perf_buffer),
+    ("perf_buffer", "a perf buffer, which belongs to no device", ACCEPTED, CORE, asking.taken(**asking.PERF)),
 )
 
 _VERIFYING: tuple[_Line, ...] = (
-    ("verifier", "a program that reads a frame unchecked", AT_LOAD, VERIFIER, asking.unchecked),
+    ("verifier", "a program that reads a frame unchecked", AT_LOAD, VERIFIER, asking.taken(UNCHECKED=1)),
     ("hook", "the driver's words at the last instruction, in the verifier's log", "there", DRIVER, asking.hook),
     ("delay", "bpf_bind_verifier_delay of 500 ms", "waited", DRIVER, asking.delayed),
     ("length", "longest program of 1000, 10000, 100000 instructions", "100000", CORE, asking.longest),
@@ -137,9 +141,9 @@ def _tables() -> list[Question]:
         questions.append(
             Question(f"{switch}={value}", "switches", f"{what} while {switch}={value}", expected, DRIVER, ask)
         )
-    for kind in asking.REFUSED_TYPES:
+    for kind, defines in asking.REFUSED_TYPES.items():
         name = kind.lower()
-        questions.append(Question(name, "maps", f"map type {name}", AT_MAP, CORE, asking.of_type(kind)))
+        questions.append(Question(name, "maps", f"map type {name}", AT_MAP, CORE, asking.taken(**defines)))
     return questions
 
 

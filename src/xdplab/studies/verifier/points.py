@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab.labs.base import HOST
@@ -134,11 +132,7 @@ class VerifierPoint(StudyPoint):
     mcpu: str | None = None
     given: str | None = None
 
-    @property
-    def point_id(self) -> str:
-        """Hash of the factors; a point whose programs are given nothing is called as it was before there was that."""
-        factors = {name: value for name, value in asdict(self).items() if (name, value) != ("given", None)}
-        return hashlib.sha256(json.dumps(factors, sort_keys=True).encode()).hexdigest()[:12]
+    IF_SET = ("given",)
 
     @property
     def cost_s(self) -> float:
