@@ -47,6 +47,7 @@ def kernels(names: tuple[str, ...], again: bool, as_json: bool) -> None:
     if not as_json:
         echo(f"As labs: vm:KERNEL, or with the way to run it, vm:{next(iter(cache.KNOWN))}:{'|'.join(qemu.WAYS)}")
         echo(f"For studies jit, execution and loading, --place vm:KERNEL@ARCH: KERNEL@{'|'.join(architectures.KNOWN)}")
+        echo(f"For cost, --kernel KERNEL@{'|'.join(architectures.COUNTED)}")
 
 
 def _labs(kernel: str) -> list[str]:

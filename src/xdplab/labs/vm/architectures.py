@@ -97,6 +97,9 @@ KNOWN: dict[str, Architecture] = {
     )
 }
 
+COUNTED = ("arm64",)
+"""Those whose instructions the plugin that counts can follow, beside this machine's."""
+
 WITHOUT_JIT = {
     "s390x": "Debian builds its kernels for z10, and Linux has a BPF JIT for z196 and later only",
     "i386": "its JIT refuses 64-bit divisions and atomic operations, which then fail instead of being interpreted",

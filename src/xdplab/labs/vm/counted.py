@@ -47,8 +47,6 @@ _COMMAND_LINE = (
 _X86_WORDS = "no_timer_check tsc=reliable nohpet noreplace-smp noapictimer"
 _ARM64_WORDS = "highres=off nohz=off"
 """A sleep ends with a tick, as on x86-64 without its APIC's timer: a window that begins then has none inside."""
-FOREIGN = ("arm64",)
-"""The architectures beside this machine's whose instructions the plugin can follow."""
 
 _NEEDS = {
     "/sys/bus/pci/drivers/virtio-pci": "CONFIG_VIRTIO_PCI",
@@ -191,10 +189,10 @@ def _machine(name: str, kernel: Kernel) -> _Machine:
 
 def require_architecture(name: str, architecture: Architecture) -> None:
     """Raise LabError for a kernel of an architecture whose instructions the plugin cannot follow."""
-    if architecture.name not in FOREIGN:
+    if architecture.name not in architectures.COUNTED:
+        names = ", ".join(f"KERNEL{ARCHITECTURE_MARK}{one}" for one in architectures.COUNTED)
         raise LabError(
-            f"kernel {name}: nothing is counted in a guest of {architecture.name}",
-            remedy=f"there are KERNEL and {', '.join(f'KERNEL{ARCHITECTURE_MARK}{one}' for one in FOREIGN)}",
+            f"kernel {name}: nothing is counted in a guest of {architecture.name}", remedy=f"write KERNEL or {names}"
         )
 
 

@@ -335,7 +335,7 @@ def require_name(name: str) -> None:
     if asks and _NAME.fullmatch(plain):
         raise LabError(
             f"kernel {name}: labs are {archive.ARCHITECTURE} only; "
-            "studies jit, execution and loading measure other architectures",
+            "studies jit, execution and loading, and cost, measure other architectures",
             remedy=f"write {plain}",
         )
     _require_form(name)
