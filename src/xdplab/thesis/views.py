@@ -344,16 +344,9 @@ def corrected_view(source: Source, spec: Spec, language: Language = "en") -> Vie
     """Return the corrected version of a published figure; its caption says what the data cannot show."""
     rows = corrected_rows(source, spec)
     marks = corrected_marks(rows, spec)
+    left_out = _left_out(source, spec, language) if spec.family in WHAT else ""
     remarks = (_what(source, spec, language), _of_the_ring(rows, spec, language), _by_dut(rows, language))
-    caption = [part for part in remarks if part]
-    caption += [
-        part
-        for part in (
-            "" if spec.family not in WHAT else _left_out(source, spec, language),
-            absent_words(rows, spec, language),
-        )
-        if part
-    ]
+    caption = [part for part in (*remarks, left_out, absent_words(rows, spec, language)) if part]
     if rows.empty:
         caption = [NOT_MEASURED.of(language)]
     label = CORRECTED_Y[spec.family].of(language).format(power="")

@@ -288,9 +288,7 @@ def _beside(whole: pd.DataFrame) -> str:
     for label, rows in both.groupby("label", sort=False):
         module = rows[["median_b", "low_b", "high_b"]].set_axis(["median", "low", "high"], axis=1)
         values = {
-            "one clock read" if pd.isna(row["accesses"]) else f"{row['form']}, N = {row['accesses']}": _quotient(
-                row, other
-            )
+            _program(row): _quotient(row, other)
             for (_, row), (_, other) in zip(rows.iterrows(), module.iterrows(), strict=True)
         }
         texts[str(label)] = f"{span(values, exact=rows['clock'].iloc[0] != 'time')} times the same code as a module"

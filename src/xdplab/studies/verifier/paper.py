@@ -37,6 +37,9 @@ INSTRUCTIONS = {
 WIDE_LOADS = 2
 """Loads of a map's address in double_strcmp. Each takes the room of two instructions; the paper counts it once."""
 
+MOST_CAUSES = 3
+"""Causes that a row names."""
+
 FEWEST = 5
 """Programs that a rank correlation needs to say anything."""
 
@@ -106,7 +109,7 @@ def page(table: pd.DataFrame, largest: pd.DataFrame, around: str) -> str:
     others = " and ".join(dict.fromkeys(table.loc[~linux, "label"]))
     kernels += f" against {others}" if others else ""
     corpora = table.loc[linux & ~is_generated(table)]
-    programs = many(len(corpora.drop_duplicates(["sha256", "section", "program"])), "program")
+    programs = many(len(corpora.drop_duplicates(PROGRAM)), "program")
     names = ", ".join(sorted(set(corpora["corpus"])))
     of = f"{programs} of {names} and " if names else ""
     return (
@@ -192,9 +195,8 @@ def _newer_costs(rows: pd.DataFrame) -> BesidePaper:
     if len(kernels) < 2:
         return BesidePaper(name, paper, "", "unknown: needs OBJECTS on two kernels")
     (old, before), (new, after) = kernels[0], kernels[-1]
-    key = ["sha256", "section", "program"]
     accepted = (part[part["verdict"].eq("accepted")] for part in (before, after))
-    both = next(accepted).merge(next(accepted), on=key, suffixes=("_a", "_b"))
+    both = next(accepted).merge(next(accepted), on=PROGRAM, suffixes=("_a", "_b"))
     ratios = {m: _mean_ratio(both[f"{m}_a"], both[f"{m}_b"]) for m in BOTH_WORK}
     ratio_of = {m: ratio for m, ratio in ratios.items() if ratio is not None}
     if not ratio_of:
@@ -258,11 +260,11 @@ def _prevail_accepts(rows: pd.DataFrame) -> Iterator[BesidePaper]:
         yield BesidePaper(f"{name}, {label}", paper, ours, verdict, "acceptance")
 
 
-def _causes(rows: pd.DataFrame, most: int = 3) -> str:
+def _causes(rows: pd.DataFrame) -> str:
     """Return the causes of these rows, the most frequent first."""
     counts = rows["cause"].fillna("?").map(general).value_counts()
-    parts = [f"{n} × {cause}" for cause, n in counts.head(most).items()]
-    rest = int(counts.iloc[most:].sum())
+    parts = [f"{n} × {cause}" for cause, n in counts.head(MOST_CAUSES).items()]
+    rest = int(counts.iloc[MOST_CAUSES:].sum())
     return "; ".join([*parts, *([f"{rest} × other causes"] if rest else [])])
 
 
