@@ -147,6 +147,12 @@ def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: 
     assert max(a.attempt for a in read_state(run.directory).attempts) == 1  # nothing was measured twice
 
 
+def test_audit_and_figures_take_a_study_s_run_too(tmp_path: Path):
+    run = STUDY.start(VerifierRequest(families=("branches",), testbed=False, largest=False, smallest=True), tmp_path)
+    assert "trials were not tried yet" in spoken("audit", str(run.directory.path))
+    assert "no such program" in spoken("figures", str(run.directory.path), "--why")
+
+
 @pytest.mark.nightly
 def test_the_sweep_reaches_the_limit_with_every_compiler(tmp_path: Path, verify):
     request = VerifierRequest(families=("double_strcmp",), mcpus=("v2", "v3"), testbed=False, repetitions=1, loads=1)
