@@ -19,8 +19,7 @@ from statistics import median
 import numpy as np
 from bounded import Aim, by_chance, run
 
-from xdplab.analysis.decide.race import Standing
-from xdplab.analysis.decide.sequential import ALPHA, Known, median_interval
+from xdplab.analysis.decide.race import ALPHA, Known, Standing, median_interval
 from xdplab.plan.model import Race
 
 RATIOS = (1.0, 1.01, 1.02, 1.05)

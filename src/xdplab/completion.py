@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
-from xdplab.code_state import newest
+from xdplab.resources import newest
 
 ASKED = "_XDPLAB_COMPLETE"
 """``SHELL_source`` prints what a shell must know; ``SHELL_complete`` answers it, for the line up to the cursor."""

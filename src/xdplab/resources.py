@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent
 _PLACES = (_PACKAGE.parents[1], _PACKAGE.parents[1] / "native", _PACKAGE / "shipped", _PACKAGE / "shipped" / "native")
@@ -30,3 +31,16 @@ def cache_root() -> Path:
     """Return the folder of the user's cache of this program: $XDPLAB_CACHE, or xdplab in the user's cache directory."""
     base = os.environ.get("XDPLAB_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "xdplab"
     return Path(base)
+
+
+def newest(folder: str) -> list[Any]:
+    """Return where the code is, and when a file of it was last written."""
+    newest, folders = 0.0, [folder]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    newest = max(newest, entry.stat().st_mtime)
+                elif entry.is_dir() and entry.name != "__pycache__":
+                    folders.append(entry.path)
+    return [folder, newest]

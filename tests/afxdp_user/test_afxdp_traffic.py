@@ -22,8 +22,7 @@ from xdplab.deploy.native import build_workload
 from xdplab.deploy.queues import set_queues
 from xdplab.deploy.xdp import attached_program, verify, verify_nothing_attached
 from xdplab.errors import HostError, ProgramError, UnsupportedError
-from xdplab.programs.contents import user_state
-from xdplab.programs.source import user_source
+from xdplab.programs.source import user_source, user_state
 from xdplab.programs.spec import ProgramSpec
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]

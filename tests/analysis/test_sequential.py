@@ -8,8 +8,7 @@ from math import comb, inf, isnan, log
 import numpy as np
 import pytest
 
-from xdplab.analysis.decide.race import Outcome, Standing, standing
-from xdplab.analysis.decide.sequential import Known, median_interval
+from xdplab.analysis.decide.race import Known, Outcome, Standing, median_interval, standing
 
 SEED = 20261122
 

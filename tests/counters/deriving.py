@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 
-from xdplab.counters import Counters, Readings, counted
+from xdplab.counters.columns import Counters, counted
+from xdplab.counters.readings import Readings
 
 
 def readings_of(

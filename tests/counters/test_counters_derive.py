@@ -9,8 +9,9 @@ import pytest
 from tests.counters.deriving import derive, link, readings_of
 
 from xdplab.absent import Absent
-from xdplab.counters import intervals, jain_index, metrics, unreadable
+from xdplab.counters.columns import intervals, metrics, unreadable
 from xdplab.counters.cpu import perf_by_cpu
+from xdplab.counters.packets import jain_index
 from xdplab.counters.readings import difference
 from xdplab.counters.samples import longest_run, parse_samples, window
 from xdplab.errors import FormatError

@@ -18,9 +18,10 @@ from tests.compiled import bpf_object
 from tests.counters.deriving import derive, readings_of
 from tests.doubles.hosts import in_namespace
 
-from xdplab import counters
 from xdplab.absent import Absent
-from xdplab.counters import packets
+from xdplab.counters import columns, packets
+from xdplab.counters.columns import files_in
+from xdplab.counters.probe import install
 from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
 from xdplab.plan import UserMetric
@@ -66,8 +67,8 @@ class Pair:
         sampler, reader = (
             build_tool(LocalHost(), tool, str(cache_root() / "native")) for tool in ("sampler", "reader")
         )
-        self.dut_probe = counters.install(self.dut, "dut", "vd0", str(directory), reader=reader, sampler=sampler)
-        self.tg_probe = counters.install(self.tg, "tg", "vg0", str(directory), reader=reader)
+        self.dut_probe = install(self.dut, "dut", "vd0", str(directory), reader=reader, sampler=sampler)
+        self.tg_probe = install(self.tg, "tg", "vg0", str(directory), reader=reader)
 
     def close(self) -> None:
         self.dut_probe.close()
@@ -212,7 +213,7 @@ def test_recorders_end_when_the_recording_is_left_by_an_error(pair: Pair) -> Non
 
 def test_a_recorder_that_is_stopped_at_once_leaves_nothing(tmp_path: Path) -> None:
     """A recorder's child lost a signal that came before it had reset its parent's traps: 33 of 1500 stayed alive."""
-    for row in resources.files(counters).iterdir():
+    for row in resources.files("xdplab.counters").iterdir():
         if row.name.endswith(".sh"):
             (tmp_path / row.name).write_text(row.read_text())
     again = "i=0; while [ $i -lt 60 ]; do echo started | sh $* >/dev/null 2>&1; i=$((i + 1)); done"
@@ -239,7 +240,7 @@ def test_user_metrics_are_numbers_or_say_why_not(pair: Pair, tmp_path: Path) -> 
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     (tmp_path / "scripts").mkdir(exist_ok=True)
-    numbers = counters.metrics(readings_of(counters.files_in(tmp_path)))
+    numbers = columns.metrics(readings_of(files_in(tmp_path)))
     assert numbers["queues"] == 12.5
     assert str(numbers["words"]) == "no number in what it printed: '12 apples'"
     assert "no-such-command" in str(numbers["missing"])

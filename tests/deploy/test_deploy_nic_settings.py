@@ -18,8 +18,17 @@ from xdplab.deploy.device import Applied, Snapshot, apply, restore, snapshot
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
 from xdplab.deploy.guarded import DpdkPort, GuardedPort
 from xdplab.deploy.settings import Command, not_understood, read
-from xdplab.deploy.settings_nic import Coalescing, Governor, HashFields, IrqAffinity, Pause, PrivateFlags, Rss
-from xdplab.deploy.settings_table import BY_PREFIX, SETTINGS
+from xdplab.deploy.settings_nic import (
+    BY_PREFIX,
+    SETTINGS,
+    Coalescing,
+    Governor,
+    HashFields,
+    IrqAffinity,
+    Pause,
+    PrivateFlags,
+    Rss,
+)
 from xdplab.deploy.watchdog import restore_script
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.formats.ethtool import divided, parse_pause, spread

@@ -13,8 +13,7 @@ import pytest
 from tests.doubles.hosts import Played
 
 from xdplab.deploy.settings import Values, read
-from xdplab.deploy.settings_nic import Coalescing, Rss
-from xdplab.deploy.settings_table import BY_PREFIX
+from xdplab.deploy.settings_nic import BY_PREFIX, Coalescing, Rss
 from xdplab.doctor.checks import CheckedHost
 from xdplab.doctor.hardware import CHECKS
 from xdplab.formats.ethtool import (

@@ -24,11 +24,11 @@ from xdplab.deploy.device import remember, restore_remembered, snapshot
 from xdplab.deploy.guarded import GuardedDevice
 from xdplab.deploy.queues import Endpoint
 from xdplab.deploy.settings import FEATURES, Command, read
-from xdplab.deploy.settings_table import SETTINGS
+from xdplab.deploy.settings_nic import SETTINGS
 from xdplab.deploy.watchdog import restore_script, script_path, watch
 from xdplab.errors import HostError
-from xdplab.hosts import LocalHost
 from xdplab.hosts.held import Held
+from xdplab.hosts.local import LocalHost
 
 pytestmark = pytest.mark.root
 

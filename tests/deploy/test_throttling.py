@@ -11,7 +11,7 @@ import pytest
 
 from xdplab.deploy.kernel_settings import put_back, unthrottled
 from xdplab.errors import HostError
-from xdplab.hosts import LocalHost
+from xdplab.hosts.local import LocalHost
 
 HOST = LocalHost()
 

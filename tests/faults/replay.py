@@ -30,10 +30,10 @@ from xdplab.errors import XdplabError
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import is_owed
 from xdplab.run.disk import disk_errors
-from xdplab.run.manifest import MANIFEST
 from xdplab.run.progress import silent
 from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.run.state import attempts_of, read_state
+from xdplab.studies.provenance import MANIFEST
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.studies.traffic.run_files import create_run, run_plan, run_trials_of

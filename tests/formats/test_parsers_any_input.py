@@ -13,7 +13,7 @@ from tests.thesis.thesis_logs import generator_log, perf_log, sar_log
 
 from xdplab.counters.samples import parse_samples
 from xdplab.errors import FormatError
-from xdplab.formats import ethtool, iplink, perf, procstat, sar, softnet
+from xdplab.formats import ethtool, iplink, perf, proc, sar
 from xdplab.studies.jit import kerneltests as test_bpf
 from xdplab.studies.jit import subjects
 from xdplab.studies.offload import bench as bpftool
@@ -36,8 +36,8 @@ PARSERS: dict[str, tuple[Parser, bytes]] = {
     "ethtool -S": (ethtool.parse_statistics, (RECORDED / "ethtool_S_2.txt").read_bytes()),
     "ethtool -l": (ethtool.parse_channels, (RECORDED / "ethtool_l.txt").read_bytes()),
     "ethtool -g": (ethtool.parse_rings, (RECORDED / "ethtool_g.txt").read_bytes()),
-    "softnet": (softnet.parse_softnet, (RECORDED / "softnet.txt").read_bytes()),
-    "procstat": (procstat.parse_procstat, (RECORDED / "procstat.txt").read_bytes()),
+    "softnet": (proc.parse_softnet, (RECORDED / "softnet.txt").read_bytes()),
+    "procstat": (proc.parse_procstat, (RECORDED / "procstat.txt").read_bytes()),
     "bpftool prog": (bpftool.parse_programs, (RECORDED / "bpftool_programs.json").read_bytes()),
     "bpftool net": (bpftool.parse_net, (RECORDED / "bpftool_net.json").read_bytes()),
     "test_bpf": (test_bpf.parse_test_bpf, (RECORDED / "test_bpf.txt").read_bytes()),

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from xdplab.counters import samples
 from xdplab.errors import FormatError
-from xdplab.formats import cpuclock, ethtool, iplink, perf, procstat, sar, softnet
+from xdplab.formats import ethtool, iplink, perf, proc, sar
 from xdplab.studies.offload import bench as bpftool
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -231,12 +232,12 @@ def test_ethtool_refuses(parser: object, text: str, says: str) -> None:
 
 
 def test_softnet_by_cpu_and_by_kernel() -> None:
-    first, second = softnet.parse_softnet(recorded("softnet.txt"))
+    first, second = proc.parse_softnet(recorded("softnet.txt"))
     assert (first.cpu, second.cpu, second.processed, second.squeezed) == (0, 1, 0x40ED, 3)
     old = "".join(" ".join(line.split()[:11]) + "\n" for line in recorded("softnet.txt").decode().splitlines())
-    assert [row.cpu for row in softnet.parse_softnet(old)] == [0, 1]
+    assert [row.cpu for row in proc.parse_softnet(old)] == [0, 1]
     offline = recorded("softnet.txt").splitlines(keepends=True)[1]
-    assert [row.cpu for row in softnet.parse_softnet(offline)] == [1]
+    assert [row.cpu for row in proc.parse_softnet(offline)] == [1]
 
 
 @pytest.mark.parametrize(
@@ -251,15 +252,15 @@ def test_softnet_by_cpu_and_by_kernel() -> None:
 def test_softnet_refuses_a_line_that_was_cut(last: str, says: str) -> None:
     whole = recorded("softnet.txt").decode()
     with pytest.raises(FormatError, match=f"line 2: .*({says})"):
-        softnet.parse_softnet(whole[: whole.rindex(" ")] + last)
+        proc.parse_softnet(whole[: whole.rindex(" ")] + last)
 
 
 def test_procstat_by_cpu() -> None:
-    first, second = procstat.parse_procstat(recorded("procstat.txt"))
+    first, second = proc.parse_procstat(recorded("procstat.txt"))
     assert (first.cpu, first.user, first.idle, first.softirq) == (0, 489, 68341, 13)
     assert second.busy == 2015 + 1342 + 38, "the 15 that the hypervisor took are not work"
     assert second.total == second.busy + 65846 + 307 + 15
-    old = procstat.parse_procstat("cpu0 1 2 3 4 5 6 7\n")[0]
+    old = proc.parse_procstat("cpu0 1 2 3 4 5 6 7\n")[0]
     assert (old.softirq, old.steal) == (7, 0)
 
 
@@ -318,7 +319,7 @@ def test_a_link_of_which_a_value_is_missing_has_none() -> None:
 
 def test_a_clock_is_additions_per_ns() -> None:
     two = b'{"cpu":0,"adds":65536,"ns":21173}\n{"cpu":1,"adds":65536,"ns":32768}\n'
-    assert cpuclock.parse_cpuclock(two) == pytest.approx({0: 3.0953, 1: 2.0}, abs=1e-4)
+    assert samples.parse_cpuclock(two) == pytest.approx({0: 3.0953, 1: 2.0}, abs=1e-4)
     for damaged in (two[:-4], b'{"cpu":0,"adds":65536,"ns":0}\n', two + two, b"clock\n", b""):
         with pytest.raises(FormatError, match="cpuclock"):
-            cpuclock.parse_cpuclock(damaged)
+            samples.parse_cpuclock(damaged)

@@ -25,8 +25,9 @@ def _files(*names: str) -> tuple[bytes, ...]:
 def every() -> dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], ...]]]:
     """Return each parser by name, with sample inputs and the errors that it may raise."""
     from tests.formats.test_parsers_any_input import PARSERS, THESIS
+    from xdplab.counters import samples
     from xdplab.errors import XdplabError
-    from xdplab.formats import cpuclock, ethtool, generator, pcap, verifier_log
+    from xdplab.formats import ethtool, generator, pcap, verifier_log
     from xdplab.labs.servers.inventory import load_inventory
     from xdplab.plan.model import load_plan
     from xdplab.run.journal import Journal
@@ -43,7 +44,7 @@ def every() -> dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], .
     lines = sorted(IN_SAMPLE.glob("raw/*/1/xdpgen.jsonl"))[0].read_bytes()
     return found | {
         "generator": (generator.parse_output, (lines,), refused),
-        "cpuclock": (cpuclock.parse_cpuclock, (b'{"type":"clock","cpu":0,"cycles_per_ns":2.1}\n',), refused),
+        "cpuclock": (samples.parse_cpuclock, (b'{"type":"clock","cpu":0,"cycles_per_ns":2.1}\n',), refused),
         "ethtool": (ethtool.parse_link, (b"Settings for x:\n\tSpeed: 10000Mb/s\n\tLink detected: yes\n",), refused),
         "pcap": (pcap.parse_pcap, (bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"),), refused),
         "bpfverify": (verifier_log.parse_bpfverify, (b'{"type":"program","object":"a.o","name":"x"}\n',), refused),

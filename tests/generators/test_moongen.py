@@ -12,7 +12,7 @@ from xdplab.errors import FormatError, HostError, UnsupportedError
 from xdplab.formats.generator import parse_line, parse_output
 from xdplab.generators import Generator, GeneratorSettings
 from xdplab.generators.moongen import dpdk_config, installed, moongen, own_arguments
-from xdplab.hosts import LocalHost
+from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import GeneratorPlace
 
 DOUBLE = Path(__file__).resolve().parents[1] / "moongen_lua" / "double"

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from xdplab.hosts import Host, LocalHost
+from xdplab.hosts import Host
+from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, use_lab
 
 

@@ -33,7 +33,7 @@ def test_both_streams_are_drained_however_much_comes(host: Host) -> None:
 MEMORY = """
 import resource, sys, threading, time
 from xdplab import labs
-from xdplab.hosts import LocalHost
+from xdplab.hosts.local import LocalHost
 host = LocalHost() if sys.argv[1] == "local" else labs.open_lab(sys.argv[1]).dut
 host.run(["true"])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

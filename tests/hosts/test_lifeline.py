@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import HostError
-from xdplab.hosts import SshHost, lifeline
+from xdplab.hosts import lifeline
 from xdplab.hosts.lifeline import host_end
+from xdplab.hosts.ssh import SshHost
 from xdplab.labs import Lab
 
 pytestmark = pytest.mark.root
@@ -34,7 +35,8 @@ echo "$pid"
 CONTROLLER = """
 import sys, time
 from xdplab import labs
-from xdplab.hosts import SshHost, lifeline
+from xdplab.hosts import lifeline
+from xdplab.hosts.ssh import SshHost
 from dataclasses import replace
 lifeline.BEAT_S = float(sys.argv[4])
 lab = labs.open_lab(sys.argv[1])

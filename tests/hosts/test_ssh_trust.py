@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import HostError
-from xdplab.hosts import SshAddress, SshHost
+from xdplab.hosts.ssh import SshAddress, SshHost
 from xdplab.labs import Lab
 
 pytestmark = pytest.mark.root

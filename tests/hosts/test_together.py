@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xdplab.errors import HostError
-from xdplab.hosts.base import Host
-from xdplab.hosts.together import run_together
+from xdplab.hosts.base import Host, run_together
 
 COMMANDS = (
     ("echo", "two  words", "it's", "$HOME", "*"),

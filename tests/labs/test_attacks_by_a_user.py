@@ -18,7 +18,7 @@ from strangers import Stranger, as_user, find_stranger, outcome
 from xdplab import labs
 from xdplab.deploy.kernel_settings import unthrottled
 from xdplab.deploy.watchdog import watch
-from xdplab.hosts import LocalHost
+from xdplab.hosts.local import LocalHost
 from xdplab.labs import cache, keeper_socket, keepers
 from xdplab.labs.base import HOST
 from xdplab.labs.servers.lock import PortLock

@@ -15,7 +15,7 @@ from xdplab.cli import cli
 from xdplab.doctor.checks import CheckedHost, Row, Subject, rows_of
 from xdplab.doctor.machine import CHECKS
 from xdplab.errors import PlanError
-from xdplab.hosts import LocalHost
+from xdplab.hosts.local import LocalHost
 from xdplab.labs import cache
 
 MB = 1_000_000

@@ -9,12 +9,12 @@ import pytest
 from tests.doubles.hosts import Played
 
 from xdplab import labs
-from xdplab.doctor import hardware, listing, machine, versions
+from xdplab.doctor import hardware, listing, machine, packages
 from xdplab.doctor.checks import CheckedHost, Row, Subject, rows_of
 from xdplab.doctor.machine import examine, examine_here
-from xdplab.doctor.versions import tried
-from xdplab.formats.procstat import FAST_CLOCKS
-from xdplab.hosts import LocalHost
+from xdplab.doctor.packages import tried
+from xdplab.formats.proc import FAST_CLOCKS
+from xdplab.hosts.local import LocalHost
 from xdplab.labs.vm import archive
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a lab")
@@ -226,13 +226,13 @@ def test_a_version_is_compared_with_those_that_were_tried(tool: str, commands: T
 
 
 def test_the_table_of_versions_is_in_order_and_its_suites_are_known() -> None:
-    lines = [line for line in versions.TABLE.read_text().splitlines() if not line.startswith("#")]
+    lines = [line for line in packages.VERSIONS.read_text().splitlines() if not line.startswith("#")]
     tools = list(dict.fromkeys(line.split("\t")[0] for line in lines))
     assert lines == ["\t".join((t.tool, t.version, " ".join(t.suites))) for tool in tools for t in tried(tool)]
     assert {suite for tool in tools for one in tried(tool) for suite in one.suites} <= set(archive.SUITES)
     assert tried("clang")[0].number == (machine.OLDEST_CLANG,)
     with pytest.raises(ValueError, match="tcc"):
-        versions.untried("tcc", "0.9")
+        packages.untried("tcc", "0.9")
 
 
 def test_a_missing_tool_comes_with_the_distributions_package() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from xdplab.doctor.tune import UNDO, tune, undo
 from xdplab.errors import HostError
-from xdplab.hosts import LocalHost, Result
+from xdplab.hosts import Result
+from xdplab.hosts.local import LocalHost
 
 
 class Machine(LocalHost):

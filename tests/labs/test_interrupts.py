@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.doubles.hosts import Played
 
-from xdplab.hosts import LocalHost
-from xdplab.labs.interrupts import place_interrupts, queue_of, queues_of
+from xdplab.hosts.local import LocalHost
+from xdplab.labs.receiving import place_interrupts, queue_of, queues_of
 
 
 @pytest.mark.parametrize(

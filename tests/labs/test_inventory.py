@@ -23,7 +23,7 @@ from xdplab.deploy.device import snapshot
 from xdplab.deploy.guarded import GuardedDevice
 from xdplab.doctor.checks import Judgement
 from xdplab.errors import HostError, LabError, UnsupportedError
-from xdplab.hosts import LocalHost
+from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab
 from xdplab.labs.servers import lab as inventory_lab
 from xdplab.labs.servers import lock as inventory_lock

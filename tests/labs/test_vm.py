@@ -22,7 +22,7 @@ from xdplab.deploy.native import build_tool
 from xdplab.doctor.checks import CheckedHost, Subject, rows_of
 from xdplab.doctor.machine import CHECKS
 from xdplab.errors import LabError
-from xdplab.hosts import LocalHost
+from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, cache, control
 from xdplab.labs.guests import modules
 from xdplab.labs.vm import archive, headers, initramfs, kernels, qemu

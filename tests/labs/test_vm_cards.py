@@ -24,8 +24,8 @@ from xdplab.deploy.settings_nic import IrqAffinity
 from xdplab.deploy.watchdog import script_path
 from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import LabError, MissingToolError, UnsupportedError
-from xdplab.hosts import LocalHost
-from xdplab.labs.interrupts import place_interrupts
+from xdplab.hosts.local import LocalHost
+from xdplab.labs.receiving import place_interrupts
 from xdplab.labs.vm import kernels, qemu, tap
 from xdplab.programs.build import build
 from xdplab.programs.spec import ProgramSpec

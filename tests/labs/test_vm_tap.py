@@ -22,7 +22,7 @@ from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import LabError
 from xdplab.formats.ethtool import parse_statistics
 from xdplab.generators import Generator, GeneratorSettings
-from xdplab.hosts import LocalHost
+from xdplab.hosts.local import LocalHost
 from xdplab.labs.vm import kernels, qemu, tap
 from xdplab.labs.vm.lab import KEEPERS
 from xdplab.programs.build import build

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdplab.errors import PlanError
-from xdplab.programs.contents import map_contents, random_cycle, user_state
-from xdplab.programs.source import source, user_source
+from xdplab.programs.source import map_contents, random_cycle, source, user_source, user_state
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS, ProgramSpec, UserProgram
 
 

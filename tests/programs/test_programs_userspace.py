@@ -11,10 +11,9 @@ import pytest
 
 from xdplab.compiler import run_tool
 from xdplab.errors import ProgramError
-from xdplab.programs.contents import HEADER_BYTES, user_state
 from xdplab.programs.counting import AccessCounts, sample_frame
 from xdplab.programs.proof import prove_user
-from xdplab.programs.source import user_source
+from xdplab.programs.source import HEADER_BYTES, user_source, user_state
 from xdplab.programs.spec import MAP_TYPES, OPS, WORKLOADS, ProgramSpec
 from xdplab.programs.userspace import compile_user, count_natively
 

@@ -8,31 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, log, nan
+from math import isnan, log
 
-import numpy as np
 import pandas as pd
 
+from xdplab.analysis.estimate import Estimate, Values
 from xdplab.analysis.fit import fit_line, limited_by_dut
-from xdplab.analysis.intervals import Spread
 from xdplab.analysis.series import by_series, reached, settled, valid
 from xdplab.analysis.summary import varying
-from xdplab.analysis.values import is_null, three_digits
+from xdplab.analysis.values import is_null
 from xdplab.plan.factors import BY_COLUMN, FACTORS, MODES, of_program
 from xdplab.text import many
 
 SAME = 0.10
 """A ratio that is known no better than this is not called the same."""
-APART = 0.10
-"""Share by which points must differ to be told as a range."""
-WIDEST = 3.0
-"""Largest quotient of an interval's ends: beyond it the repetitions are too few to tell one."""
 MOST_TOLD = 4
 """Groups, or settings, that one sentence names; of more it tells the least and the most."""
 RATE, PACED, P99 = "forwarded_pps", "rate_requested_pps", "latency_p99_ns"
 OF_PROGRAM = frozenset(factor.column for factor in FACTORS if of_program(factor))
-Values = dict[Hashable, dict[float, float]]
-"""A value above 0 of each point and repetition."""
 
 
 def conclusions(trials: pd.DataFrame) -> list[str]:
@@ -46,52 +39,6 @@ def conclusions(trials: pd.DataFrame) -> list[str]:
     parts = [text for text in (cost(rows, names), ratios(at_max, names)) if text] or [rates(at_max)]
     answers = [text for text in ("; ".join(filter(None, parts)), round_trip(paced)) if text]
     return [f"{text[0].upper()}{text[1:]}." for text in answers] or ["No point has a valid rate."]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value with its 95 % interval (NaN if there is none); ``least`` and ``most`` are those of the points, if these
-    differ by more than their noise, else NaN."""
-
-    value: float
-    low: float
-    high: float
-    least: float = nan
-    most: float = nan
-
-    @classmethod
-    def of(cls, values: Values) -> Estimate:
-        """Return the geometric mean over points and repetitions; its interval is that of the repetitions' means."""
-        logs = pd.DataFrame(
-            [(point, repetition, log(value)) for point, by in values.items() for repetition, value in by.items()],
-            columns=["point", "repetition", "log"],
-        )
-        joint = Spread.of(logs.groupby("repetition")["log"].mean())
-        of_points = logs.groupby("point", sort=False)["log"]
-        ends = float(of_points.mean().min()), float(of_points.mean().max())
-        if ends[1] - ends[0] <= log(1 + APART) or _overlap([Spread.of(group) for _, group in of_points]):
-            ends = nan, nan
-        return cls(*np.exp([joint.mean, joint.low, joint.high, *ends]).tolist())
-
-    @property
-    def is_known(self) -> bool:
-        return self.high / self.low <= WIDEST  # False for NaN
-
-    def text(self, unit: str = "", scale: float = 1.0) -> str:
-        """Return ``2.31 ns [2.2, 2.4]``; ``1.7 to 2.0 ns`` of points that differ; ``about 2 ns`` without interval."""
-        if not isnan(self.least):
-            return f"{three_digits(self.least / scale)} to {three_digits(self.most / scale)}{unit}"
-        value = f"{three_digits(self.value / scale)}{unit}"
-        if not self.is_known:
-            return f"about {value}"
-        return f"{value} [{three_digits(self.low / scale)}, {three_digits(self.high / scale)}]"
-
-
-def _overlap(spreads: Sequence[Spread]) -> bool:
-    """Tell whether the intervals of all points have a common value; points with one repetition have none."""
-    if any(isnan(spread.low) for spread in spreads):
-        return False
-    return max(spread.low for spread in spreads) <= min(spread.high for spread in spreads)
 
 
 def cost(trials: pd.DataFrame, names: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ from xdplab.analysis.count_rules import (
     tg_took_what_came,
 )
 from xdplab.analysis.values import Row, number, text, three_digits
-from xdplab.formats.procstat import FAST_CLOCKS
+from xdplab.formats.proc import FAST_CLOCKS
 from xdplab.plan.factors import frame_rate
 
 RULES_VERSION = "15"

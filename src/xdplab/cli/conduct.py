@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from xdplab.cli.common import NOTHING_VALID, print_json, tell
-from xdplab.cli.facts import figure_facts, results_facts
+from xdplab.cli.common import NOTHING_VALID, figure_facts, print_json, results_facts, tell
 from xdplab.errors import ResultsError, UnsupportedError
 from xdplab.lazy import lazy
 from xdplab.text import step

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import print_json, show_frame, tell
+from xdplab.cli.common import print_json, results_facts, show_frame, tell
 from xdplab.cli.conduct import exit_code, measure_missing, show_results, study_run
-from xdplab.cli.facts import results_facts
 from xdplab.cli.options import PATH, StudyRun, options_as, study_run_options
 from xdplab.cli.study import request_options, requested
 from xdplab.cli.user_program import ProgramSettings, user_program_options

@@ -15,7 +15,9 @@ from xdplab.cli.common import (
     FORMAT,
     SHARE,
     RunPath,
+    figure_facts,
     print_json,
+    results_facts,
     show_answer,
     show_frame,
     tell,
@@ -23,7 +25,6 @@ from xdplab.cli.common import (
 )
 from xdplab.cli.common import show as show_rows
 from xdplab.cli.compare_programs import Judging, Which, judging_options, show_programs, sides, which_options
-from xdplab.cli.facts import figure_facts, results_facts
 from xdplab.cli.options import PATH, options_as
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import FORMATS, STYLES, VENUES

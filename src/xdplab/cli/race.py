@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import AS_JSON, NOTHING_VALID, SHARE, in_lab, print_json, tell
+from xdplab.cli.common import AS_JSON, NOTHING_VALID, SHARE, in_lab, print_json, status_facts, tell
 from xdplab.cli.conduct import conduct, exit_code
-from xdplab.cli.facts import status_facts
 from xdplab.cli.options import PATH, options_as
 from xdplab.cli.plan import require_labs, tell_extent
 from xdplab.cli.user_program import ProgramSettings, user_program_options

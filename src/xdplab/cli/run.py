@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import AS_JSON, RunPath, in_lab, parse_only, print_json, show, tell
+from xdplab.cli.common import AS_JSON, RunPath, in_lab, parse_only, print_json, results_facts, show, status_facts, tell
 from xdplab.cli.conduct import conduct, conduct_study, exit_code
-from xdplab.cli.facts import results_facts, status_facts
 from xdplab.cli.options import PATH, Sharing, StudyRun, options_as, sharing_options
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs, require_timed, tell_extent
 from xdplab.errors import PlanError, ResultsError, XdplabError

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from xdplab.absent import Absent
 from xdplab.counters import cpu, packets, settings
-from xdplab.counters.readings import Readings, Scope
+from xdplab.counters.readings import PARSERS, Readings, Scope
 from xdplab.counters.table import COLLECTORS, Collector, When, snapshot_file
 from xdplab.errors import FormatError
 from xdplab.run.columns import Column, ColumnValues, by_name
@@ -262,7 +262,7 @@ def _unreadable(path: Path, row: Collector, when: When) -> str | None:
         return f"{name} is empty"
     try:
         if name == names[0]:
-            row.parser(data)
+            PARSERS[row.name](data)
     except FormatError as error:
         return f"{name}: {error.message}"
     return None

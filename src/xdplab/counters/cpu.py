@@ -20,7 +20,7 @@ from xdplab.counters.readings import Readings, Scope, difference
 from xdplab.counters.samples import Sample, longest_run, window
 from xdplab.counters.table import Role, When
 from xdplab.formats.perf import PerfCount
-from xdplab.formats.procstat import CpuTicks
+from xdplab.formats.proc import CpuTicks
 
 FIELDS: dict[str, Callable[[CpuTicks], int]] = {
     "busy": lambda cpu: cpu.busy,

@@ -5,20 +5,40 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from xdplab.absent import Absent
-from xdplab.counters.samples import Sample, parse_samples
-from xdplab.counters.table import Role, When, collector, record_file, recorder, snapshot_file
+from xdplab.counters.samples import Sample, parse_cpuclock, parse_samples
+from xdplab.counters.table import Role, When, collector, record_file, snapshot_file
 from xdplab.errors import FormatError
-from xdplab.formats.cpuclock import parse_cpuclock
-from xdplab.formats.iplink import Link
-from xdplab.formats.perf import PerfCount, events_of_argv, named_as_asked, require_system_wide, target_of_argv
-from xdplab.formats.procstat import CpuTicks
-from xdplab.formats.sar import SarSample
-from xdplab.formats.softnet import SoftnetCpu
+from xdplab.formats.ethtool import parse_driver, parse_statistics
+from xdplab.formats.iplink import Link, parse_link
+from xdplab.formats.perf import (
+    PerfCount,
+    events_of_argv,
+    named_as_asked,
+    parse_perf_json,
+    require_system_wide,
+    target_of_argv,
+)
+from xdplab.formats.proc import CpuTicks, SoftnetCpu, parse_procstat, parse_softnet
+from xdplab.formats.sar import SarSample, parse_sadf
+from xdplab.formats.settings import parse_settings
 
 T = TypeVar("T")
+
+PARSERS: Mapping[str, Callable[[bytes], Any]] = {
+    "driver": parse_driver,
+    "settings": parse_settings,
+    "ethtool": parse_statistics,
+    "softnet": parse_softnet,
+    "iplink": parse_link,
+    "procstat": parse_procstat,
+    "perf": parse_perf_json,
+    "samples": parse_samples,
+    "sar": parse_sadf,
+}
+"""What reads the output of each collector and recorder of `table`."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +85,7 @@ class Readings:
         return cast("tuple[CpuTicks, ...]", self._snapshot(role, "procstat", when))
 
     def samples(self, role: Role) -> tuple[Sample, ...]:
-        return cast("tuple[Sample, ...]", self._record(role, "samples", parse_samples))
+        return cast("tuple[Sample, ...]", self._record(role, "samples"))
 
     def clock(self, when: When) -> dict[int, float]:
         """Return the cycles per ns of the DUT's CPUs, by CPU."""
@@ -74,11 +94,11 @@ class Readings:
         return self._parse(file, parse_cpuclock)
 
     def sar(self, role: Role) -> tuple[SarSample, ...]:
-        return cast("tuple[SarSample, ...]", self._record(role, "sar", recorder("sar").parser))
+        return cast("tuple[SarSample, ...]", self._record(role, "sar"))
 
     def perf(self, role: Role) -> tuple[PerfCount, ...]:
         """Return perf's counts. Raises Absent unless its recorded argument vector shows that it counted whole CPUs."""
-        counts = cast("tuple[PerfCount, ...]", self._record(role, "perf", recorder("perf").parser))
+        counts = cast("tuple[PerfCount, ...]", self._record(role, "perf"))
         try:
             require_system_wide(target_of_argv(self._perf_argv(role)))
         except FormatError as error:
@@ -113,12 +133,12 @@ class Readings:
         row = collector(name)
         file = snapshot_file(role, name, when, row.extension)
         self._require(file, snapshot_file(role, name, when, "err"), f"{name} was not read {when} the window")
-        return self._parse(file, row.parser)
+        return self._parse(file, PARSERS[name])
 
-    def _record(self, role: Role, name: str, parser: Callable[[bytes], object]) -> object:
+    def _record(self, role: Role, name: str) -> object:
         file = record_file(role, name)
         self._require(file, record_file(role, name, "err"), f"{name} was not recorded in this pass")
-        return self._parse(file, parser)
+        return self._parse(file, PARSERS[name])
 
     def _require(self, file: str, error_file: str, otherwise: str) -> None:
         if file not in self.files:

@@ -2,6 +2,8 @@
 
 Controller, TG and DUT share no clock, so the window is found in the samples themselves. It is the longest run of
 intervals in which the interface counted packets, without the two at its ends, which traffic filled only in part.
+
+And the output of cpuclock: the time of a chain of dependent additions, one cycle each, on each CPU.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from itertools import groupby, pairwise
 from typing import TypeVar
 
 from xdplab.absent import Absent
-from xdplab.formats.procstat import CpuTicks, parse_cpu_line
-from xdplab.formats.reading import count_of, lines_of, refuse, text_of
+from xdplab.formats.proc import CpuTicks, parse_cpu_line
+from xdplab.formats.reading import count_field, count_of, lines_of, objects_of, refuse, text_of
 
 TOOL = "sampler"
 T = TypeVar("T")
@@ -74,3 +76,17 @@ def longest_run(items: Sequence[T], holds: Callable[[T], bool]) -> range:
             best = range(place, place + length)
         place += length
     return best
+
+
+CLOCK_TOOL = "cpuclock"
+
+
+def parse_cpuclock(data: bytes | str) -> dict[int, float]:
+    """Return cycles per ns by CPU. Raises FormatError on any other line."""
+    clocks: dict[int, float] = {}
+    for number, line in enumerate(objects_of(data, CLOCK_TOOL), start=1):
+        cpu, adds, ns = (count_field(line, key, CLOCK_TOOL, line=number) for key in ("cpu", "adds", "ns"))
+        if not ns or cpu in clocks:
+            refuse(CLOCK_TOOL, "no time passed" if not ns else "a CPU twice", line=number)
+        clocks[cpu] = adds / ns
+    return clocks

@@ -1,19 +1,12 @@
-"""The counters that are read on a host: one row per collector. `probe` runs them, `columns` reads their files."""
+"""The counters that are read on a host: one row per collector. `probe` runs them, `readings` parses their files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from xdplab.counters.samples import parse_samples
-from xdplab.formats.ethtool import parse_driver, parse_statistics
-from xdplab.formats.iplink import parse_link
-from xdplab.formats.perf import parse_perf_json
-from xdplab.formats.procstat import parse_procstat
-from xdplab.formats.sar import parse_sadf
-from xdplab.formats.settings import MACHINE_FILES, PORT_FILES, parse_settings
-from xdplab.formats.softnet import parse_softnet
+from xdplab.formats.settings import MACHINE_FILES, PORT_FILES
 from xdplab.hosts.reader import HostReading
 
 Role = Literal["dut", "tg"]
@@ -33,7 +26,6 @@ class Collector:
     name: str
     words: tuple[str, ...]
     extension: str
-    parser: Callable[[bytes | str], object]
     yields: str
     once: bool = False
     kind: Literal["run", "file", "settings"] = "run"
@@ -53,7 +45,6 @@ class Recorder:
 
     name: str
     argv: tuple[str, ...]
-    parser: Callable[[bytes | str], object]
     yields: str
     script: str | None = None
 
@@ -66,15 +57,13 @@ class Recorder:
 # /proc/stat comes last: collectors run in this order before the window and in reverse after it. So the least of
 # xdplab's own work falls between its two readings.
 COLLECTORS = (
-    Collector("driver", ("ethtool", "-i", "{device}"), "txt", parse_driver, "whose counters these are", once=True),
-    Collector("settings", ("{device}", *MACHINE_FILES, *PORT_FILES), "txt", parse_settings,
-              "what costs time and can change", kind="settings"),
-    Collector("ethtool", ("ethtool", "-S", "{device}"), "txt", parse_statistics, "the driver's counters by queue"),
-    Collector("softnet", ("/proc/net/softnet_stat",), "txt", parse_softnet, "backlog drops, squeezes by CPU",
-              kind="file"),
-    Collector("iplink", ("ip", "-s", "-j", "link", "show", "dev", "{device}"), "json", parse_link,
-              "link counters, XDP"),
-    Collector("procstat", ("/proc/stat",), "txt", parse_procstat, "CPU time by CPU", kind="file"),
+    Collector("driver", ("ethtool", "-i", "{device}"), "txt", "whose counters these are", once=True),
+    Collector("settings", ("{device}", *MACHINE_FILES, *PORT_FILES), "txt", "what costs time and can change",
+              kind="settings"),
+    Collector("ethtool", ("ethtool", "-S", "{device}"), "txt", "the driver's counters by queue"),
+    Collector("softnet", ("/proc/net/softnet_stat",), "txt", "backlog drops, squeezes by CPU", kind="file"),
+    Collector("iplink", ("ip", "-s", "-j", "link", "show", "dev", "{device}"), "json", "link counters, XDP"),
+    Collector("procstat", ("/proc/stat",), "txt", "CPU time by CPU", kind="file"),
 )  # fmt: skip
 
 RECORDERS = (
@@ -82,16 +71,14 @@ RECORDERS = (
         "perf",
         # On standard error other words stand too: of env, ld.so, sudo, and perf's own hints.
         ("env", "LC_ALL=C", "perf", "stat", "--log-fd", "1", "-a", "-A", "-j", "-e", "{events}", "--", "cat"),
-        parse_perf_json,
         "events by CPU",
     ),
     Recorder(
         "samples",
         ("{sampler}", "{device}", f"{SAMPLE_S:g}"),
-        parse_samples,
         "CPU time and link packets every 100 ms",
     ),
-    Recorder("sar", ("sh", "{script}"), parse_sadf, "sar's samples, one per second", script="sar.sh"),
+    Recorder("sar", ("sh", "{script}"), "sar's samples, one per second", script="sar.sh"),
 )
 SCRIPTS = tuple(row.script for row in RECORDERS if row.script)
 

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from xdplab.deploy.device import Snapshot, restore, snapshot
-from xdplab.deploy.settings_table import SETTINGS
+from xdplab.deploy.settings_nic import SETTINGS
 from xdplab.deploy.watchdog import restore_lines, script_path
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.base import Host

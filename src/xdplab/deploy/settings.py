@@ -1,4 +1,4 @@
-"""The class of a row of device settings, and the rows that every interface has; `settings_table` orders them.
+"""The class of a row of device settings, and the rows that every interface has; `settings_nic` orders them.
 
 A value's key is ``row.name``: ``channels.rx``, ``rings.tx``, ``features.gro``, ``link.mtu``, ``xps.0``.
 """

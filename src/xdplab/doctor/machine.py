@@ -23,11 +23,10 @@ from xdplab.doctor.checks import (
     shell,
     warned,
 )
-from xdplab.doctor.packages import Need, needs
-from xdplab.doctor.versions import tried, untried
+from xdplab.doctor.packages import Need, needs, tried, untried
 from xdplab.errors import LabError
-from xdplab.formats.procstat import FAST_CLOCKS
-from xdplab.hosts import LocalHost
+from xdplab.formats.proc import FAST_CLOCKS
+from xdplab.hosts.local import LocalHost
 from xdplab.labs import cache
 from xdplab.labs.base import Lab, arrangement_for
 

@@ -13,15 +13,20 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xdplab import hosts
 from xdplab.errors import HostError, LabError, LabInUseError
 from xdplab.labs import cache, control, keeper_socket
 from xdplab.labs.base import LinkEnds
+from xdplab.lazy import lazy
 from xdplab.run.disk import is_listed
 from xdplab.run.waiting import held_for, words_of_holder
 from xdplab.text import SOON_S
+
+if TYPE_CHECKING:
+    from xdplab.hosts import ssh
+else:
+    ssh = lazy("xdplab.hosts.ssh")  # paramiko takes longer to load than most commands
 
 LOOK_S = 0.05
 """Seconds between two checks of a lab that another process is just making."""
@@ -154,7 +159,7 @@ class KeeperLab:
 
     def __init__(self, instance: str, uid: int, facts: dict[str, Any]) -> None:
         self._instance, self._uid, self._facts = instance, uid, facts
-        self._made: list[hosts.SshHost] = []
+        self._made: list[ssh.SshHost] = []
         self.name = self.keepers.title(instance)
 
     @contextlib.contextmanager
@@ -211,11 +216,11 @@ class KeeperLab:
     def _keeper(self) -> control.Control:
         return self.keepers.connected(self._uid, self._instance)
 
-    def _reach(self, name: str) -> hosts.SshHost:
-        self._made.append(hosts.SshHost(name, self._address(name)))
+    def _reach(self, name: str) -> ssh.SshHost:
+        self._made.append(ssh.SshHost(name, self._address(name)))
         return self._made[-1]
 
-    def _address(self, name: str) -> hosts.SshAddress:
+    def _address(self, name: str) -> ssh.SshAddress:
         """Return the connector of a host: a connection to the keeper that becomes one to its sshd."""
         facts = self._facts["hosts"][name]
 
@@ -224,7 +229,7 @@ class KeeperLab:
             connection.ask("ssh", host=name)
             return connection.detach()
 
-        return hosts.SshAddress(name, key=facts["client_key"], host_key=facts["host_key"], connect=connect)
+        return ssh.SshAddress(name, key=facts["client_key"], host_key=facts["host_key"], connect=connect)
 
 
 @contextlib.contextmanager

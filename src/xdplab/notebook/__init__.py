@@ -214,7 +214,7 @@ def race(
     They take turns; each repetition gives one ratio of their forwarding rates. If they differ only in the program,
     they swap every few milliseconds under one sender (``by`` slices); otherwise, and with ``by`` windows, whole trials
     are compared. The run stops when the interval of the ratio, which holds at every look
-    (`xdplab.analysis.decide.sequential`), excludes 1 or lies within ``margin``, at the latest after ``at_most``
+    (`xdplab.analysis.decide.race`), excludes 1 or lies within ``margin``, at the latest after ``at_most``
     repetitions. ``factors`` are those of `plan`, and are the same for both programs; a plan
     (``xl.plan(…)``, or a plan file) has one block and its own factors. ``other_lab`` is the lab of b, for a race
     between two kernels or machines; a and b may then be the same. Raises PlanError.

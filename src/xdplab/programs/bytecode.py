@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdplab.errors import ProgramError
-from xdplab.programs.contents import map_contents
 from xdplab.programs.counting import (
     FRAME_LENGTHS,
     VERDICTS,
@@ -22,6 +21,7 @@ from xdplab.programs.counting import (
 )
 from xdplab.programs.image import Image
 from xdplab.programs.machine import Interpreter, Map
+from xdplab.programs.source import map_contents
 from xdplab.programs.spec import WORD_BYTES, ProgramSpec
 
 _WHERE = "bytecode"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xdplab.errors import ProgramError
 from xdplab.lazy import lazy
-from xdplab.programs.contents import HEADER_BYTES, random_cycle
+from xdplab.programs.source import HEADER_BYTES, random_cycle
 from xdplab.programs.spec import SLOT_BYTES, WORD_BYTES, ProgramSpec
 
 if TYPE_CHECKING:

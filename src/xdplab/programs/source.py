@@ -1,4 +1,8 @@
-"""C text from the templates in xdp_progs: a BPF program, and its twin for user space."""
+"""C text from the templates in xdp_progs: a BPF program, and its twin for user space.
+
+And the contents of a working set before the first packet: seeded, the same in the kernel and in user space. Their
+layouts are those of ``struct workload_state`` and of the tables in xdp_progs.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,19 @@ if TYPE_CHECKING:
     import jinja2
 else:
     jinja2 = lazy("jinja2")
+from typing import TYPE_CHECKING
+
+from xdplab.lazy import lazy
+from xdplab.programs.spec import SLOT_BYTES
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Words = npt.NDArray[np.uint64]
+else:
+    np = lazy("numpy")
+
 
 USER_FLAGS = ("-O2", "-fPIC", "-shared")
 """Flags that compile the twin: ``cc`` with these, its source, ``-o workload.so``."""
@@ -75,3 +92,60 @@ def _templates() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,  # C, not HTML
     )
+
+
+SEED = 2022
+HEADER_BYTES = 64
+"""The cursor, and what fills its cache line; the working set begins behind it."""
+
+
+def map_contents(spec: ProgramSpec) -> dict[str, bytes]:
+    """Return what fills the program's maps, by map: one value for all entries, or all values one after another."""
+    if not spec.has_state:
+        return {}
+    if spec.kernel == "lookup":
+        return {"table": _words(spec).tobytes()}
+    return {"working_set": _state(spec)}
+
+
+def user_state(spec: ProgramSpec) -> bytes:
+    """Return the initial state of the user-space twin: ``xdplab_state_bytes`` bytes, none where it has no state."""
+    if not spec.has_state:
+        return b""
+    if spec.kernel != "lookup":
+        return _state(spec)
+    values = _words(spec)
+    return bytes(HEADER_BYTES) + (_hash_table(values) if spec.map_type == "hash" else values.tobytes())
+
+
+def random_cycle(slots: int) -> npt.NDArray[np.uint64]:
+    """Return each slot's successor such that all slots are one cycle, in random order."""
+    order = np.random.default_rng(SEED).permutation(slots).astype(np.uint64)
+    following = np.empty(slots, np.uint64)
+    following[order] = np.roll(order, -1)
+    return following
+
+
+def _words(spec: ProgramSpec) -> Words:
+    count = (spec.working_set_bytes or 0) // WORD_BYTES
+    return np.random.default_rng(SEED).integers(0, 1 << 64, count, np.uint64)
+
+
+def _state(spec: ProgramSpec) -> bytes:
+    if spec.kernel == "chase":
+        slots = np.zeros(((spec.working_set_bytes or 0) // SLOT_BYTES, SLOT_BYTES // WORD_BYTES), np.uint64)
+        slots[:, 0] = random_cycle(len(slots))
+        return bytes(HEADER_BYTES) + slots.tobytes()
+    beyond = (0 if spec.form == "loop" else BLOCK - 1) * WORD_BYTES  # BLOCK - 1 of the program's text
+    return bytes(HEADER_BYTES) + _words(spec).tobytes() + bytes(beyond)
+
+
+def _hash_table(values: Words) -> bytes:
+    bits = hash_bits(len(values))
+    places = np.zeros(1 << bits, np.dtype([("key", "<u4"), ("used", "<u4"), ("value", "<u8")]))
+    for key, value in enumerate(values):
+        at = (key * 2654435769 & 0xFFFFFFFF) >> (32 - bits)
+        while places[at]["used"]:
+            at = (at + 1) % len(places)
+        places[at] = (key, 1, value)
+    return places.tobytes()

@@ -19,7 +19,6 @@ from unicorn import arm64_const, x86_const
 
 from xdplab.compiler import run_tool
 from xdplab.errors import ProgramError
-from xdplab.programs.contents import HEADER_BYTES, user_state
 from xdplab.programs.counting import (
     ETHERNET_BYTES,
     FRAME_LENGTHS,
@@ -33,7 +32,7 @@ from xdplab.programs.counting import (
     sample_frame,
     seen,
 )
-from xdplab.programs.source import USER_FLAGS, user_source
+from xdplab.programs.source import HEADER_BYTES, USER_FLAGS, user_source, user_state
 from xdplab.programs.spec import WORD_BYTES, ProgramSpec
 from xdplab.programs.work import AccessWork, chain_of, work_of
 

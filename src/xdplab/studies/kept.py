@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from xdplab.code_state import newest
 from xdplab.errors import ResultsError
+from xdplab.resources import newest
 from xdplab.run.disk import write_whole
 from xdplab.run.rundir import RunDirectory
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from xdplab.analysis import MARGIN
 from xdplab.errors import ResultsError, XdplabError
 from xdplab.labs import Lab
-from xdplab.run import manifest
+from xdplab.lazy import lazy
 from xdplab.run.derived import Recipe, all_gone, derive, is_owed, table, warn_gone
 from xdplab.run.progress import Observer, silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
 from xdplab.run.waiting import recorded
-from xdplab.studies import kept
 from xdplab.text import step
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from xdplab.analysis.findings import Finding
     from xdplab.studies.tables import Table
 
+kept, provenance = lazy("xdplab.studies.kept"), lazy("xdplab.studies.provenance")
 P = TypeVar("P")
 Reader = Callable[[Path], "pd.DataFrame"]
 """Reads a table's file, for callers that need only a part."""
@@ -211,8 +211,8 @@ class Run(Generic[P]):
         if not self.state.total:  # an import has planned nothing
             return done
         with self.directory.writer():
-            if manifest.is_old(self.directory):
-                manifest.keep(self.directory)
+            if provenance.is_old(self.directory):
+                provenance.keep(self.directory)
                 done.append("the manifest was written")
             if is_owed(self.directory, self.recipe):
                 done.append(f"the tables were derived: {self.keep_tables()}")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from xdplab.absent import Absent
-from xdplab.analysis.conclusions import Estimate
+from xdplab.analysis.estimate import Estimate
 from xdplab.analysis.values import three_digits
 from xdplab.run.columns import NULLABLE, Column
 from xdplab.run.disk import write_whole

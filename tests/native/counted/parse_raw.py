@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from xdplab.counters import files_in, packets_counted
+from xdplab.counters.columns import files_in, packets_counted
 from xdplab.formats.generator import parse_output
 
 attempt, count = Path(sys.argv[1]), int(sys.argv[2])

@@ -15,7 +15,7 @@ from xdplab.deploy.native import build_tool
 from xdplab.deploy.watchdog import script_path
 from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import LabError, UnsupportedError
-from xdplab.hosts import LocalHost
+from xdplab.hosts.local import LocalHost
 from xdplab.labs.vm import kernels, qemu
 from xdplab.programs.build import build as build_program
 from xdplab.programs.program import cache_directory

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from xdplab.counters import Readings
+from xdplab.counters.readings import Readings
 from xdplab.formats.generator import Burst
 from xdplab.plan import FACTORS
 from xdplab.run.columns import Column, ColumnValues

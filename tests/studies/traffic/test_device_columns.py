@@ -9,7 +9,7 @@ import pytest
 from xdplab.analysis.verdicts import REMARKS, say_rounded
 from xdplab.deploy.device import Applied
 from xdplab.deploy.settings import Values
-from xdplab.deploy.settings_table import require_in_plans
+from xdplab.deploy.settings_nic import require_in_plans
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.studies.trial_facts import device_columns
 

@@ -11,7 +11,8 @@ import pytest
 
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.studies.traffic import path
-from xdplab.studies.traffic.path import prove, require_agreement, require_untimed, require_way_back
+from xdplab.studies.traffic.bench import require_agreement, require_untimed
+from xdplab.studies.traffic.path import prove, require_way_back
 
 
 def point(**factors: Any) -> Any:

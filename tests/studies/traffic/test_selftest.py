@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from xdplab.analysis.decide.race import Standing
-from xdplab.analysis.decide.sequential import Known
+from xdplab.analysis.decide.race import Known, Standing
 from xdplab.cli import cli
 from xdplab.studies.traffic import selftest
 from xdplab.studies.traffic.selftest import (

@@ -29,7 +29,7 @@ from xdplab.labs.cache import native_dir
 from xdplab.labs.keepers import KeeperLab, Keepers
 from xdplab.labs.keepers import require_name as require_name
 from xdplab.labs.netns.host import WORK_DIR
-from xdplab.labs.threads import receive_in_threads
+from xdplab.labs.receiving import receive_in_threads
 
 DEFAULT = "default"
 TOOLS = ("unshare", "setpriv", "ip", "ethtool", "sshd", "ssh-keygen", "mount")

@@ -11,8 +11,8 @@ from pathlib import Path
 import paramiko
 
 from xdplab.errors import HostError
-from xdplab.hosts import SshAddress, SshHost
 from xdplab.hosts.lifeline import SILENCE_S
+from xdplab.hosts.ssh import SshAddress, SshHost
 from xdplab.labs.servers.inventory import Machine
 
 RETURNS_S = 900.0

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import LabError, UnsupportedError
-from xdplab.hosts import Host, SshHost
+from xdplab.hosts import Host
+from xdplab.hosts.ssh import SshHost
 from xdplab.labs.base import DUT_FIFO, TG_FIFO, Arrangement, Clock, Cpus, GeneratorPlace, LinkEnds, share_out, turned
-from xdplab.labs.interrupts import place_interrupts
+from xdplab.labs.receiving import pin_threads, place_interrupts, receive_in_threads
 from xdplab.labs.servers.host import reach
 from xdplab.labs.servers.inventory import Interface, Inventory, Machine, load_inventory
 from xdplab.labs.servers.lock import PortLock
 from xdplab.labs.servers.ports import Port, find_port, online_cpus
-from xdplab.labs.threads import pin_threads, receive_in_threads
 
 PORTS_DIR = "/run/xdplab/ports"
 """A server's folder of its ports' locks and original states: one for all inventories, whatever their names and work

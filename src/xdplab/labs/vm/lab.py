@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xdplab import hosts
 from xdplab.errors import LabError
 from xdplab.hosts import Host
 from xdplab.labs.base import MITIGATED, Arrangement, Clock, LinkEnds
@@ -21,7 +20,13 @@ from xdplab.labs.guests.keepers import GuestKeepers, KeeperScript
 from xdplab.labs.netns.keeper import QUEUES
 from xdplab.labs.netns.lab import NetnsLab
 from xdplab.labs.vm import kernels, qemu, tried
-from xdplab.labs.vm.keys import key_pair
+from xdplab.labs.vm.qemu import key_pair
+from xdplab.lazy import lazy
+
+if TYPE_CHECKING:
+    from xdplab.hosts import ssh
+else:
+    ssh = lazy("xdplab.hosts.ssh")  # paramiko takes longer to load than most commands
 
 DEFAULT = "6.1"
 START_S = 120.0
@@ -81,9 +86,9 @@ class VmLab(NetnsLab):
     def host(self, name: str) -> Host:
         return self.guest if name == "guest" else super().host(name)
 
-    def _address(self, name: str) -> hosts.SshAddress:
+    def _address(self, name: str) -> ssh.SshAddress:
         facts = self._facts["hosts"][name] if name == "guest" else self._ends[name]
-        return hosts.SshAddress(LOOPBACK, port=facts["port"], key=facts["client_key"], host_key=facts["host_key"])
+        return ssh.SshAddress(LOOPBACK, port=facts["port"], key=facts["client_key"], host_key=facts["host_key"])
 
 
 def open_lab(instance: str, uid: int) -> VmLab:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xdplab.errors import MissingToolError
 from xdplab.labs.base import Clock
@@ -17,7 +18,31 @@ from xdplab.labs.cache import cache_dir
 from xdplab.labs.netns import host as netns_host
 from xdplab.labs.vm import initramfs, link, saved
 from xdplab.labs.vm.kernels import Kernel
-from xdplab.labs.vm.keys import KeyPair
+from xdplab.lazy import lazy
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+else:
+    serialization = lazy("cryptography.hazmat.primitives.serialization")
+    ed25519 = lazy("cryptography.hazmat.primitives.asymmetric.ed25519")
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """An Ed25519 key pair in OpenSSH's formats, on no disk: ``private`` as a file's text, ``public`` as one line."""
+
+    private: str
+    public: str
+
+
+def key_pair() -> KeyPair:
+    """Return a new key pair."""
+    key, encoding = ed25519.Ed25519PrivateKey.generate(), serialization.Encoding
+    private = key.private_bytes(encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
+    public = key.public_key().public_bytes(encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return KeyPair(private.decode(), public.decode())
+
 
 QEMU = "qemu-system-x86_64"
 MEMORY_MB = 2048  # allocated on demand; the guest's /tmp may grow to half of it

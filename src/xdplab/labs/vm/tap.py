@@ -11,14 +11,19 @@ import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xdplab import hosts
 from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace
-from xdplab.labs.interrupts import place_interrupts
 from xdplab.labs.keepers import KeeperLab
+from xdplab.labs.receiving import place_interrupts
 from xdplab.labs.vm import kernels, lab, qemu, tap_link
+from xdplab.lazy import lazy
+
+if TYPE_CHECKING:
+    from xdplab.hosts import ssh
+else:
+    ssh = lazy("xdplab.hosts.ssh")  # paramiko takes longer to load than most commands
 
 QUEUES = 4
 """Queue pairs of virtio-net for a plan; each CPU of the guest has one more, for XDP_TX."""
@@ -100,7 +105,7 @@ class TapLab(lab.VmLab):
         placed = place_interrupts(self.dut, self.dut_interface, self.cpus().dut)
         return {"softirq": "in the guest, and on this machine", "dut_interrupts": placed}
 
-    def _address(self, name: str) -> hosts.SshAddress:
+    def _address(self, name: str) -> ssh.SshAddress:
         return KeeperLab._address(self, name) if name == "tg" else super()._address(name)
 
 

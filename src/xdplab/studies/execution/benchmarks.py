@@ -10,8 +10,7 @@ from math import isqrt
 from typing import Literal
 
 from xdplab.formats.reading import count_field, objects_of, refuse, text_field
-from xdplab.programs.contents import user_state
-from xdplab.programs.source import kernel_source
+from xdplab.programs.source import kernel_source, user_state
 from xdplab.programs.spec import ProgramSpec
 from xdplab.resources import shipped
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.conclusions import Estimate
+from xdplab.analysis.estimate import Estimate
 from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, medians, part_intervals, parts, wholes
 from xdplab.studies.loading.points import (
     BPF,

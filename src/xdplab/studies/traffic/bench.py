@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from xdplab.errors import UnsupportedError
-from xdplab.formats.generator import Burst
+from xdplab.analysis.verdicts import statistics_were_off
+from xdplab.counters.columns import packets_counted
+from xdplab.errors import HostError, UnsupportedError
+from xdplab.formats.generator import Burst, parse_output
 from xdplab.plan import Point, Trial
 from xdplab.studies.traffic.dut import DutSide
 from xdplab.studies.traffic.limits import frame_key
-from xdplab.studies.traffic.path import DutCount, keep, require_agreement, require_untimed, require_way_back
+from xdplab.studies.traffic.path import TOLERANCE, DutCount, Files, heard, require_way_back
 from xdplab.studies.traffic.sending import send
 from xdplab.studies.traffic.session import TrafficSession
 from xdplab.studies.traffic.trial import attach, read_device, record_setup, set_up
 from xdplab.studies.trial_facts import TrialFacts
+
+LEAST_APART = 50  # frames of a short burst that may be strays
 
 Send = Callable[[float | None, float], Burst]
 """From a rate in frames per second (None: as fast as possible) and seconds to the burst that was sent."""
@@ -86,3 +90,34 @@ class TrialBench(TrafficSession):
     def _require_all(self, side: DutSide) -> None:
         side.require()
         self.require_watched()
+
+
+def require_agreement(point: Point, raw: str, counts: Mapping[str, int | None]) -> None:
+    """Raise HostError if the TG did not receive frames that the DUT sent back: a rate's loss would be the TG's."""
+    back, tg = counts["dut_sent"], _heard_in(parse_output(raw).bursts)
+    if back is None or tg is None or point.program.action not in (None, "tx"):
+        return
+    if abs(back - tg) > max(TOLERANCE * max(back, tg), LEAST_APART):
+        raise HostError(
+            f"TG and DUT disagree on the same frames: the DUT sent {back} back, the TG received {tg}",
+            remedy="the path or the TG loses frames, not the DUT: `xdplab doctor` looks at both ends",
+        )
+
+
+def require_untimed(files: Files) -> None:
+    """Raise HostError if BPF statistics were on between the readings: each run then costs more. A trial is invalid."""
+    timed = packets_counted(files, mode="")["bpf_timed_runs"]
+    if reason := statistics_were_off({"bpf_timed_runs": timed}):
+        raise HostError(reason)
+
+
+def _heard_in(bursts: tuple[Burst, ...]) -> int | None:
+    counts = [heard(burst.summary) for burst in bursts]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def keep(files: Files, folder: Path) -> None:
+    """Write readings to ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)

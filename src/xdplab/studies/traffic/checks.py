@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from xdplab.deploy.queues import queue_limit
-from xdplab.deploy.settings_table import require_in_plans
+from xdplab.deploy.settings_nic import require_in_plans
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.generators import Capabilities, engines_of
 from xdplab.labs import Arrangement, Lab

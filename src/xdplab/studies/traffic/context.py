@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from xdplab.counters import CounterProbe
+from xdplab.counters.probe import CounterProbe
 from xdplab.generators import Staying
 from xdplab.labs import Lab
 from xdplab.plan import Plan, Point, ProgramFactors

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.analysis.steady import Course, course
-from xdplab.counters import CounterProbe, Recording
+from xdplab.counters.probe import CounterProbe, Recording
 from xdplab.counters.table import When
 from xdplab.formats.generator import Burst, GeneratorInterval
 from xdplab.generators import Sender

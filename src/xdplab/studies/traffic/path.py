@@ -1,29 +1,29 @@
-"""Whether the path carries frames: checked before each trial, and by both ends' counts around each rate of a search."""
+"""Whether the path carries frames: checked before each trial. The DUT's counts show where it does not."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from xdplab.analysis.verdicts import statistics_were_off
-from xdplab.counters import CounterProbe, packets_counted
-from xdplab.errors import HostError, UnsupportedError
-from xdplab.formats.generator import Burst, Summary, parse_output
+from xdplab.counters.probe import CounterProbe
+from xdplab.errors import UnsupportedError
+from xdplab.formats.generator import Burst, Summary
 from xdplab.generators import BY_DPDK, Sender
 from xdplab.labs import Lab
+from xdplab.lazy import lazy
 from xdplab.plan import Point
 from xdplab.studies.traffic.dut import DutSide
 from xdplab.studies.traffic.two_ports import FORWARDED, RECEIVED, by_way
+
+columns = lazy("xdplab.counters.columns")  # only asked where no frame comes back
 
 PROOF_FRAMES = 300
 PROOF_S = (0.02, 0.5)  # however fast or slow the load
 CARRIER_S, PAUSE_S = 10.0, 0.5  # a card that is reset as a program is attached has no link for seconds
 KEPT_TWICE = 2
 TOLERANCE = 0.01  # two counts of the same frames, as verdicts have it
-LEAST_APART = 50  # frames of a short burst that may be strays
 
 Files = dict[str, bytes]
 
@@ -65,9 +65,9 @@ class DutCount:
                 "dut_received": counts.total("rx") - before.total("rx"),
                 "dut_sent": counts.total("tx") - before.total("tx"),
             }, files
-        first = packets_counted(files, self.point.mode, self.point.queues)
+        first = columns.packets_counted(files, self.point.mode, self.point.queues)
         if self.second:
-            other = packets_counted(self._second | self.second.snapshot("after"), self.point.mode)
+            other = columns.packets_counted(self._second | self.second.snapshot("after"), self.point.mode)
             ports = by_way(first, other, self.point.ways)
             received, sent = [port[RECEIVED] for port, _ in ports], [port[FORWARDED] for _, port in ports]
             return {"dut_received": _total(received), "dut_sent": _total(sent)}, files
@@ -124,34 +124,3 @@ def _kept_by_the_dut(counts: Mapping[str, int | None]) -> bool:
     if not sent or received is None:
         return False
     return counts["dut_sent"] == 0 and received >= (1 - TOLERANCE) * sent
-
-
-def require_agreement(point: Point, raw: str, counts: Mapping[str, int | None]) -> None:
-    """Raise HostError if the TG did not receive frames that the DUT sent back: a rate's loss would be the TG's."""
-    back, tg = counts["dut_sent"], _heard_in(parse_output(raw).bursts)
-    if back is None or tg is None or point.program.action not in (None, "tx"):
-        return
-    if abs(back - tg) > max(TOLERANCE * max(back, tg), LEAST_APART):
-        raise HostError(
-            f"TG and DUT disagree on the same frames: the DUT sent {back} back, the TG received {tg}",
-            remedy="the path or the TG loses frames, not the DUT: `xdplab doctor` looks at both ends",
-        )
-
-
-def require_untimed(files: Files) -> None:
-    """Raise HostError if BPF statistics were on between the readings: each run then costs more. A trial is invalid."""
-    timed = packets_counted(files, mode="")["bpf_timed_runs"]
-    if reason := statistics_were_off({"bpf_timed_runs": timed}):
-        raise HostError(reason)
-
-
-def _heard_in(bursts: tuple[Burst, ...]) -> int | None:
-    counts = [heard(burst.summary) for burst in bursts]
-    return None if None in counts else sum(count or 0 for count in counts)
-
-
-def keep(files: Files, folder: Path) -> None:
-    """Write readings to ``folder``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in files.items():
-        (folder / name).write_bytes(data)

@@ -14,7 +14,8 @@ from typing import TypeVar
 from xdplab.deploy.native import build_tool, build_workload
 from xdplab.errors import HostError, HostLostError, ProgramError
 from xdplab.generators import XDPGEN, Adapter, Installed, installed
-from xdplab.hosts import Host, LocalHost
+from xdplab.hosts import Host
+from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab
 from xdplab.lazy import lazy
 from xdplab.plan import Point, ProgramFactors

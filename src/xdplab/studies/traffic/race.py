@@ -13,8 +13,7 @@ from statistics import median
 import pandas as pd
 
 from xdplab.analysis.action_rules import say_kept
-from xdplab.analysis.decide.race import Outcome, Standing, standing
-from xdplab.analysis.decide.sequential import Known, median_interval
+from xdplab.analysis.decide.race import Known, Outcome, Standing, median_interval, standing
 from xdplab.analysis.series import valid
 from xdplab.errors import ResultsError
 from xdplab.plan import Arrangement, Plan, Point, Trial

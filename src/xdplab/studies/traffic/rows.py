@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from xdplab.absent import Absent
-from xdplab.counters import Readings, files_in, intervals, metrics
+from xdplab.counters.columns import files_in, intervals, metrics
+from xdplab.counters.readings import Readings
 from xdplab.errors import FormatError
 from xdplab.formats.both_ways import both
 from xdplab.formats.generator import Burst, Histogram, parse_output

@@ -14,13 +14,12 @@ from xdplab.labs import Lab, use_lab
 from xdplab.lazy import lazy, load_ahead
 from xdplab.plan import Plan, Trial
 from xdplab.run.engine import CUTS, InTurn, Policy, run_trials
-from xdplab.run.manifest import SessionRecord, When
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
 from xdplab.run.waiting import words_of
 from xdplab.studies.kind import Run
-from xdplab.studies.provenance import host_states
+from xdplab.studies.provenance import SessionRecord, When, host_states
 from xdplab.studies.traffic.checks import check_plan, require_machines
 from xdplab.studies.traffic.prepare import tried_again
 from xdplab.studies.traffic.run_files import Files, create_run, extend_run, run_plan, run_trials_of

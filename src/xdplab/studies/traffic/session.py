@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from xdplab import counters
+from xdplab.counters.probe import install
 from xdplab.deploy.device import Applied, apply, queues_now, restore
 from xdplab.deploy.guarded import DpdkPort, GuardedDevice, GuardedPort
 from xdplab.deploy.kernel_settings import kept_sysctls, unthrottled
@@ -29,10 +29,9 @@ from xdplab.plan.schedule import SLICES
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.waiting import WAITS
 from xdplab.studies.traffic.context import TrialContext
-from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of
+from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of, refuse_way_out
 from xdplab.studies.traffic.pdr import known_pdr
 from xdplab.studies.traffic.prepare import Prepared, Tools, build_tools, generator_of, prepare_programs
-from xdplab.studies.traffic.routes import refuse_way_out
 from xdplab.studies.traffic.run_files import rivals
 from xdplab.studies.traffic.sending import NOBODY, generator_alone, pieces_alone, serving_cpus
 from xdplab.studies.traffic.trial import measure
@@ -200,7 +199,7 @@ class TrafficSession:
             tools=tools,
             programs=self._prepared([*points, *against.values()], tools),
             rivals=against,
-            dut_probe=counters.install(
+            dut_probe=install(
                 lab.dut,
                 "dut",
                 lab.dut_interface,
@@ -208,7 +207,7 @@ class TrafficSession:
                 reader=tools.reader,
                 sampler=tools.sampler,
             ),
-            tg_probe=counters.install(
+            tg_probe=install(
                 lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters", reader=tools.reader_on_tg
             ),
             run_id=run.run_id,

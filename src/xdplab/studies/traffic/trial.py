@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from xdplab.counters import CounterProbe
+from xdplab.counters.probe import CounterProbe
 from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.deploy.device import reread
 from xdplab.deploy.xdp import Decided, XdpRequest

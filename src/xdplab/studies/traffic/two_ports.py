@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from xdplab.counters import CounterProbe, Counters
+from xdplab.counters.probe import CounterProbe
 from xdplab.deploy.xdp import XdpRequest
 from xdplab.errors import UnsupportedError
 from xdplab.hosts import Host
@@ -14,6 +15,8 @@ from xdplab.labs.base import LinkEnds
 from xdplab.plan import Point
 from xdplab.programs.spec import OUT_PORT
 from xdplab.studies.traffic.dut import KernelSide
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,6 @@ def second_probes(second: SecondPort | None, point: Point, dut: CounterProbe, tg
 RECEIVED, FORWARDED = "dut_rx_packets", "dut_forwarded_packets"
 
 
-def by_way(first: Counters, second: Counters, ways: int) -> list[tuple[Counters, Counters]]:
+def by_way(first: T, second: T, ways: int) -> list[tuple[T, T]]:
     """Return the counters of the port that receives (`RECEIVED`) and of the one that sends on (`FORWARDED`), by way."""
     return [(first, second), (second, first)][:ways]

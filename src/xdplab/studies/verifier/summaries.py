@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.conclusions import Estimate
+from xdplab.analysis.estimate import Estimate
 from xdplab.analysis.intervals import Spread
 from xdplab.analysis.values import three_digits
 from xdplab.studies.points import StudyPlan

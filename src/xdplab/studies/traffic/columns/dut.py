@@ -8,7 +8,8 @@ from functools import partial
 
 from xdplab.absent import Absent, required
 from xdplab.analysis.action_rules import rewritten
-from xdplab.counters import COUNTERS, Counters, files_in, jain_index, metrics, packets_counted, unreadable
+from xdplab.counters.columns import COUNTERS, Counters, files_in, metrics, packets_counted, unreadable
+from xdplab.counters.packets import jain_index
 from xdplab.deploy.afxdp import Stats
 from xdplab.formats.generator import Burst
 from xdplab.formats.settings import OF_PORT

@@ -9,7 +9,7 @@ from functools import partial
 from xdplab.absent import Absent, required
 from xdplab.analysis.action_rules import returns_frames, tg_count
 from xdplab.analysis.steady import LEAST_INTERVALS, Course
-from xdplab.counters import Counters
+from xdplab.counters.columns import Counters
 from xdplab.formats.generator import STAMPED_BY_DEVICE, Histogram
 from xdplab.generators import BY_DPDK
 from xdplab.run.columns import Column

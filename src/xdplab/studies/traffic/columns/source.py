@@ -8,7 +8,8 @@ from typing import Any
 
 from xdplab.absent import Absent, required
 from xdplab.analysis.verdicts import Verdict, judge
-from xdplab.counters import Counters, Readings, counted, files_in, packets_counted
+from xdplab.counters.columns import Counters, counted, files_in, packets_counted
+from xdplab.counters.readings import Readings
 from xdplab.counters.table import Role
 from xdplab.errors import FormatError, ResultsError
 from xdplab.formats.both_ways import both
