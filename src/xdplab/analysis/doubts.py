@@ -76,5 +76,6 @@ def doubt(findings: Sequence[Finding], run: str, cancelled: Collection[str] = ()
         remarks = sum(finding.severity == "warning" for finding in findings)
         left = f"; `xdplab audit {run}` has {many(remarks, 'remark')} on single trials" if remarks else ""
         return f"No check speaks against it{left}."
-    left = f" {many(len(ordered) - 1, 'other doubt')}: `xdplab audit {run}`." if ordered[1:] else ""
+    others = ", ".join(one.rule for one in ordered[1:])
+    left = f" Then there is: {others} (`xdplab audit {run}`)." if others else ""
     return f"What may change this: {ordered[0].text}.{left}"

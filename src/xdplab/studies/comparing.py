@@ -91,7 +91,16 @@ class ComparedRuns:
         points = ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "none could be compared"
         lines = ["What differs around the runs:", *around, "What to doubt:", *doubted]
         lines += [f"{self.metric}, {self.names[1]} over {self.names[0]}; {d.spread}.", f"  by point: {points}"]
-        return [*lines, *_joint_lines(d), f"Answer: {d.verdict} (margin {d.margin:.1%})."]
+        return [*lines, *_joint_lines(d), f"Answer: {d.verdict} (margin {d.margin:.1%}).{self._causes()}"]
+
+    def _causes(self) -> str:
+        """Return what else than the change in question may be the cause of a difference."""
+        doubts = sum(map(len, self.doubts.values()))
+        counts = ((len(self.unlike), "difference", " around the runs"), (doubts, "doubt", ""))
+        causes = [many(count, noun) + where for count, noun, where in counts if count]
+        if self.verdict != "differs" or not causes:
+            return ""
+        return f" Its cause may be among the {' and the '.join(causes)} above; `xdplab race` measures both in turns."
 
 
 def compared_json(
