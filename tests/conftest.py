@@ -5,6 +5,7 @@ first, so that no process is left with it at the end.
 """
 
 import functools
+import os
 import re
 import signal
 from pathlib import Path
@@ -57,6 +58,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if wanted is None or not collection_path.match("test_*.py"):
         return None
     return None if f"mark.{wanted[1]}" in collection_path.read_text() else True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The mark alone says it: no test or fixture asks for the user a second time."""
+    if os.geteuid() != 0 and item.get_closest_marker("root"):
+        pytest.skip("needs root")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

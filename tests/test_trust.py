@@ -63,11 +63,7 @@ def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
     assert "cp -r" in caught.value.remedy
 
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: gives files to another user")
-
-
 @pytest.mark.root
-@needs_root
 def test_only_a_plan_that_names_commands_is_asked_about(tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text(HARMLESS)
@@ -143,7 +139,6 @@ def planned(verb: str, text: str | None, folder: Path) -> Path:
 
 
 @pytest.mark.root
-@needs_root
 @pytest.mark.parametrize("whose", WHOSE)
 @pytest.mark.parametrize(("verb", "text"), VERBS)
 def test_no_verb_runs_what_others_may_have_written(
@@ -159,7 +154,6 @@ def test_no_verb_runs_what_others_may_have_written(
 
 
 @pytest.mark.root
-@needs_root
 @pytest.mark.parametrize("whose", [*WHOSE, in_a_strangers_folder, writable_by_a_group])
 def test_no_verb_of_a_notebook_runs_what_others_may_have_written(tmp_path: Path, whose: Callable[[Path], Path]) -> None:
     folder = tmp_path / "place"
@@ -175,7 +169,6 @@ def test_no_verb_of_a_notebook_runs_what_others_may_have_written(tmp_path: Path,
 
 
 @pytest.mark.root
-@needs_root
 @pytest.mark.parametrize("file", ["plan.yaml", "rack.yaml"])
 def test_a_link_that_is_changed_after_the_file_was_read_lets_nothing_run(tmp_path: Path, file: str) -> None:
     evil, named, other = tmp_path / "evil", tmp_path / file, tmp_path / "next"
@@ -209,7 +202,6 @@ def test_what_a_file_names_lies_in_its_own_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@needs_root
 def test_a_strangers_proxy_is_not_run(tmp_path: Path) -> None:
     file = tmp_path / "rack.yaml"
     file.write_text(RACK)
@@ -245,7 +237,6 @@ def on_a_terminal(argv: list[str], answer: str) -> tuple[int, str]:
 
 
 @pytest.mark.root
-@needs_root
 @pytest.mark.parametrize(("answer", "runs"), [("y\n", True), ("n\n", False), ("\n", False)])
 def test_on_a_terminal_the_user_is_asked_once(foreign_run: Path, answer: str, runs: bool) -> None:
     argv = [sys.executable, "-m", "xdplab", "--lab", "/nowhere.yaml", "resume", str(foreign_run)]
@@ -298,7 +289,6 @@ def asked() -> Iterator[list[str]]:
 
 
 @pytest.mark.root
-@needs_root
 def test_trust_asks_nothing(foreign_run: Path) -> None:
     done = forked.xdplab("--trust", "--lab", "/nowhere.yaml", "resume", str(foreign_run))
     assert done.returncode == 3
@@ -306,7 +296,6 @@ def test_trust_asks_nothing(foreign_run: Path) -> None:
 
 
 @pytest.mark.root
-@needs_root
 def test_a_strangers_pair_and_study_plan_are_not_built(tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text("study: execution\n")
@@ -324,7 +313,6 @@ def test_a_strangers_pair_and_study_plan_are_not_built(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@needs_root
 def test_the_user_who_calls_sudo_owns_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "plan.yaml"
     file.write_text(PLAN)

@@ -30,7 +30,6 @@ from xdplab.resources import cache_root
 TOOLS = ("ip", "ethtool", "clang")
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="makes namespaces: needs root"),
     pytest.mark.skipif(
         any(shutil.which(tool) is None for tool in TOOLS), reason=f"needs {', '.join(TOOLS)} on this machine"
     ),

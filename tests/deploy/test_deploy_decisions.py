@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +12,7 @@ from xdplab.deploy.xdp import ACTIONS, XdpLoader, XdpRequest
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loads programs into the kernel"),
-]
+pytestmark = pytest.mark.root
 
 PROGRAM = """
 #include <linux/bpf.h>

@@ -22,8 +22,6 @@ from xdplab import labs
 from xdplab.cli.common import NOTHING_VALID
 from xdplab.labs import Lab
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces")
-
 
 def xdplab(
     *argv: str, cwd: Path | None = None, check: bool = True, timeout_s: float = 300

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import needs_root, plan, xdplab
+from tests.end_to_end.conftest import plan, xdplab
 
-pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab]
 
 PLAN = plan("[{points: {accesses: 0}}]", repetitions=2, warmup_s=0, window_s=0.1)
 

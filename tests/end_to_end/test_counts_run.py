@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import measured, needs_root, plan, source
+from tests.end_to_end.conftest import measured, plan, source
 
-pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab]
 
 SEEN = "__u64 seen;"
 PROGRAMS = {

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from tests import forked
-from tests.end_to_end.conftest import needs_root, plan, run_of, trials_of, until
+from tests.end_to_end.conftest import plan, run_of, trials_of, until
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 SET = "features.gso=off link.mtu=3000"
 DEVICES = "[{}, {features.gso: off, link.mtu: 3000}, {coalesce.rx-usecs: 50}, {features.no-such: on}]"

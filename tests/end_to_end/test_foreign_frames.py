@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import measured, needs_root, plan
+from tests.end_to_end.conftest import measured, plan
 from xdplab.labs import Lab
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 BLOCK = "[{points: {mode: [native, af_xdp], accesses: 0}, traffic: {engine: afxdp, load: 20kpps}}]"
 # Test frames of another run, at most 100 per second, until this process is killed.

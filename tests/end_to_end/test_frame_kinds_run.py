@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import measured, needs_root, plan, source
+from tests.end_to_end.conftest import measured, plan, source
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 KINDS = """
   - points: {mode: [native, generic, af_xdp], frame_bytes: %s, workload: packet, op: write, accesses: 16}

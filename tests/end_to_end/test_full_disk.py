@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import needs_root, plan, xdplab
+from tests.end_to_end.conftest import plan, xdplab
 from xdplab.errors import ResultsError
 from xdplab.run.journal import Journal
 
-pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab]
 
 PLAN = plan("[{points: {mode: [native, generic], accesses: [0, 100]}}]", repetitions=2, window_s=0.1)
 TRIALS = 8

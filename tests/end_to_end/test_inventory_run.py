@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import _inventory_of, measured, needs_root, plan, xdplab
+from tests.end_to_end.conftest import _inventory_of, measured, plan, xdplab
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
 
-pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab]
 
 BLOCKS = """
   - points: {mode: [native, generic, af_xdp], queues: 2, accesses: 0}

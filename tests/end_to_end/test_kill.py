@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests import forked
-from tests.end_to_end.conftest import attached, needs_root, plan, until, xdplab
+from tests.end_to_end.conftest import attached, plan, until, xdplab
 from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 from xdplab.studies.traffic.run_files import run_trials_of
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 BLOCKS = """
   - points: {mode: native, accesses: [0, 100]}

@@ -18,7 +18,7 @@ from distributed import Client
 from distributed.security import Security
 
 from tests import forked
-from tests.end_to_end.conftest import needs_root, plan, run_of, trials_of, xdplab
+from tests.end_to_end.conftest import plan, run_of, trials_of, xdplab
 from xdplab import labs
 from xdplab.deploy.xdp import attached_program
 from xdplab.errors import LabError
@@ -27,7 +27,7 @@ from xdplab.run.state import attempts_of, read_state
 from xdplab.studies.traffic.fleet import joined
 from xdplab.studies.traffic.runs import shared_by
 
-pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab]
 
 BLOCK = "[{points: {accesses: [0, 100]}}]"
 TRIALS = 10

@@ -15,13 +15,13 @@ import pandas as pd
 import pytest
 
 from tests import forked
-from tests.end_to_end.conftest import _inventory_of, needs_root, plan, until, xdplab
+from tests.end_to_end.conftest import _inventory_of, plan, until, xdplab
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 BLOCK = "[{points: {mode: [native, af_xdp], accesses: 0}, traffic: {engine: afxdp}}]"
 POINTS = 2

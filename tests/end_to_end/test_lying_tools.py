@@ -11,10 +11,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import needs_root, plan, xdplab
+from tests.end_to_end.conftest import plan, xdplab
 from xdplab.labs import Lab
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 BLOCK = "[{points: {accesses: 0}, traffic: {engine: afxdp, load: 5kpps}, passes: [rate, perf]}]"
 BEFORE_PATH = "/usr/local/sbin"  # of a host; its mounts are its own

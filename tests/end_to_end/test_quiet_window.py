@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.conftest import needs_root
 from xdplab.generators import Generator
 from xdplab.labs import use_lab
 from xdplab.plan import parse_plan
@@ -24,7 +23,7 @@ from xdplab.run.state import read_state
 from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.kind import TRAFFIC
 
-pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab]
 
 PLAN = {
     "name": "quiet",

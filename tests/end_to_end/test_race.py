@@ -11,13 +11,13 @@ import pytest
 from pydantic import TypeAdapter
 
 import xdplab as xl
-from tests.end_to_end.conftest import needs_root, plan, run_of, source, trials_of, xdplab
+from tests.end_to_end.conftest import plan, run_of, source, trials_of, xdplab
 from tests.run import recomputed
 from xdplab.cli.answers import ANSWERS
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.cost.points import KERNEL
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 TURNS = '__u64 sum = 0; for (int i = 0; i < %d; i++) { sum += i; asm volatile("" : "+r"(sum)); } return back(ctx);'
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from tests.cli.entry import ending
-from tests.end_to_end.conftest import measured, needs_root, plan, run_of, source, trials_of, xdplab
+from tests.end_to_end.conftest import measured, plan, run_of, source, trials_of, xdplab
 from tests.run import recomputed
 from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory
@@ -22,7 +22,7 @@ from xdplab.run.state import attempts_of
 from xdplab.studies.traffic.rows import attempt_rows
 from xdplab.studies.traffic.run_files import run_trials_of
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 MODES = """
   - points: {mode: [native, generic], workload: [array, chase], accesses: [0, 1600], working_set_bytes: 4096}

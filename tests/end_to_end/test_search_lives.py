@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.conftest import needs_root, source
+from tests.end_to_end.conftest import source
 from xdplab import labs
 from xdplab.errors import HostError
 from xdplab.plan import Trial, parse_plan
@@ -18,7 +18,7 @@ from xdplab.studies.traffic.bench import TrialBench
 from xdplab.studies.traffic.run_files import create_run, run_trials_of
 from xdplab.studies.trial_facts import TrialFacts
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 A_DAY_S = 86400.0
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import measured, needs_root, plan, trials_of, xdplab
+from tests.end_to_end.conftest import measured, plan, trials_of, xdplab
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 BLOCK = "[{points: {accesses: 0}, traffic: {load: 20kpps, %s}}]"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import needs_root, plan, xdplab
+from tests.end_to_end.conftest import plan, xdplab
 from tests.end_to_end.test_kill import leftovers
 from tests.labs.rack import rack, written
 from xdplab import labs
@@ -24,7 +24,7 @@ from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, pytest.mark.nightly, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab, pytest.mark.nightly]
 
 ONE_WAY_S, LOSS, BITS_S = 0.1, 0.05, 1e6
 AGAIN_S = 0.4

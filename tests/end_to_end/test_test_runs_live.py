@@ -8,9 +8,9 @@ import os
 import pandas as pd
 import pytest
 
-from tests.end_to_end.conftest import measured, needs_root, plan
+from tests.end_to_end.conftest import measured, plan
 
-pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab]
 
 PROGRAM = """
 #include <linux/bpf.h>

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from tests import forked
-from tests.end_to_end.conftest import attached, measured, needs_root, plan, until, xdplab
+from tests.end_to_end.conftest import attached, measured, plan, until, xdplab
 from tests.labs.rack import rack, written
 from xdplab.deploy.device import queues_now
 from xdplab.errors import LabError
@@ -24,7 +24,7 @@ from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.studies.traffic.two_ports import TwoPortSide
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 PORTS = """
   - points: {mode: [native, generic], workload: packet, op: write, accesses: 16}

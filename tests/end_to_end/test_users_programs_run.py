@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.conftest import measured, needs_root, plan, xdplab
+from tests.end_to_end.conftest import measured, plan, xdplab
 from xdplab.errors import ProgramError
 from xdplab.labs import Lab
 
-pytestmark = [pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 PROGRAMS = """
 #include <linux/bpf.h>

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import needs_root
-
-pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab, needs_root]
+pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.lab]
 
 START = """
 import sys, xdplab as xl

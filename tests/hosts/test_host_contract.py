@@ -250,6 +250,7 @@ def test_a_command_costs_milliseconds(host: Host) -> None:
     assert samples[10] < 0.05, f"median {samples[10] * 1e3:.1f} ms"
 
 
+@pytest.mark.root
 def test_a_file_is_whole_or_not_there_on_a_full_disk(ssh_lab: Lab) -> None:
     """Pipelined writes would drop the error: an empty file would exist, and its writer would not know."""
     host = ssh_lab.dut
@@ -271,6 +272,7 @@ def test_a_file_is_whole_or_not_there_on_a_full_disk(ssh_lab: Lab) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.root
 def test_a_host_that_takes_nothing_more_ends_a_transfer(ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ssh, "FILE_S", 1.0)
     monkeypatch.setattr(ssh, "MOST_BYTES", 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -115,7 +114,6 @@ def test_a_group_whose_leader_has_ended_is_still_ours(ssh_lab: Lab) -> None:
     assert not is_there(host, member)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a PID namespace")
 @pytest.mark.parametrize("code", [LOCAL, SILENT, RECORDER], ids=["command", "sshd", "recorder"])
 def test_a_stranger_here_is_not_signalled(code: str) -> None:
     argv = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-c", code]

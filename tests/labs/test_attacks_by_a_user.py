@@ -26,10 +26,7 @@ from xdplab.run.disk import LOCK
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import guests, places
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a lab, and drops rights"),
-]
+pytestmark = pytest.mark.root
 
 OTHER = 54399
 

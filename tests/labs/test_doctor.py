@@ -17,7 +17,6 @@ from xdplab.formats.proc import FAST_CLOCKS
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.vm import archive
 
-root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a lab")
 Texts = dict[str, str]
 
 
@@ -185,7 +184,6 @@ def test_a_driver_for_dpdk_is_looked_for(commands: Texts, verdict: str) -> None:
 
 
 @pytest.mark.root
-@root
 def test_lockdown_is_what_the_kernel_says_where_securityfs_is_not_mounted_too() -> None:
     read = "mount -t securityfs none /sys/kernel/security && cat /sys/kernel/security/lockdown"
     done = subprocess.run(["unshare", "--mount", "sh", "-c", read], capture_output=True, text=True, check=False)
@@ -259,7 +257,6 @@ def test_a_host_without_anything_gets_rows_and_no_traceback() -> None:
 
 
 @pytest.mark.root
-@root
 def test_a_netns_lab_can_do_what_veth_can() -> None:
     with labs.use_lab(f"netns:doctor-{os.getpid()}") as lab:
         found = {(row.host, row.check): row.verdict for row in examine(lab)}
@@ -274,7 +271,6 @@ def test_a_netns_lab_can_do_what_veth_can() -> None:
 
 
 @pytest.mark.root
-@root
 def test_a_run_is_not_disturbed() -> None:
     with labs.use_lab(f"netns:busy-{os.getpid()}") as lab, lab.lock("results/long"):
         found = examine(lab)

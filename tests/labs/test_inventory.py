@@ -123,8 +123,6 @@ def test_the_published_schema_is_the_models() -> None:
 
 # --- on existing hosts ---
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the servers are namespaces")
-
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Lab]:
@@ -138,7 +136,6 @@ def content(servers: Lab, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.root
-@needs_root
 def test_the_hosts_of_an_inventory_are_a_lab(content: dict[str, Any], tmp_path: Path, servers: Lab) -> None:
     with labs.use_lab(written(content, tmp_path)) as lab:
         assert lab.dut.run(["hostname"]).text == "dut\n"
@@ -155,7 +152,6 @@ def test_the_hosts_of_an_inventory_are_a_lab(content: dict[str, Any], tmp_path: 
 
 
 @pytest.mark.root
-@needs_root
 def test_split_has_receiving_threads_on_cpus_of_their_own(content: dict[str, Any], tmp_path: Path) -> None:
     with labs.use_lab(written(content, tmp_path)) as lab:
         for host, interface in ((lab.dut, lab.dut_interface), (lab.tg, lab.tg_interface)):
@@ -170,7 +166,6 @@ def test_split_has_receiving_threads_on_cpus_of_their_own(content: dict[str, Any
 
 
 @pytest.mark.root
-@needs_root
 def test_a_lab_is_locked_on_its_hosts(content: dict[str, Any], tmp_path: Path) -> None:
     name = written(content, tmp_path)
     with contextlib.closing(labs.open_lab(name)) as first, contextlib.closing(labs.open_lab(name)) as second:
@@ -183,7 +178,6 @@ def test_a_lab_is_locked_on_its_hosts(content: dict[str, Any], tmp_path: Path) -
 
 @pytest.mark.thorough
 @pytest.mark.root
-@needs_root
 def test_two_inventories_of_one_server_share_its_locks_and_original_states(
     content: dict[str, Any], tmp_path: Path, servers: Lab
 ) -> None:
@@ -231,7 +225,6 @@ def test_a_port_that_dpdk_takes_during_a_run_stays_locked(tmp_path: Path, monkey
 
 
 @pytest.mark.root
-@needs_root
 def test_a_lock_ends_with_its_holder(content: dict[str, Any], tmp_path: Path) -> None:
     name = written(content, tmp_path)
     script = (
@@ -250,7 +243,6 @@ def test_a_lock_ends_with_its_holder(content: dict[str, Any], tmp_path: Path) ->
 
 
 @pytest.mark.root
-@needs_root
 def test_ports_of_one_name_in_two_namespaces_are_locked_one_by_one(tmp_path: Path) -> None:
     """They share a folder of locks, as containers with a common work directory do."""
     path = str(tmp_path / "eth1.lock")
@@ -281,7 +273,6 @@ with labs.open_lab(sys.argv[1]).lock('one that stands still'):
 
 @pytest.mark.thorough
 @pytest.mark.root
-@needs_root
 def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
     content: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Lab
 ) -> None:
@@ -316,7 +307,6 @@ def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
 
 @pytest.mark.thorough
 @pytest.mark.root
-@needs_root
 def test_a_lock_that_a_lost_connection_let_go_is_held_again_unless_another_was_faster(
     content: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -344,7 +334,6 @@ BACK = "ip link del vg0; ip link set was0 down; ip link set was0 name vg0; ip li
 
 
 @pytest.mark.root
-@needs_root
 def test_a_server_that_comes_back_with_other_names_of_its_ports_is_left_alone(
     content: dict[str, Any], tmp_path: Path, servers: Lab
 ) -> None:
@@ -379,7 +368,6 @@ def _lose(host: Any) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.root
-@needs_root
 def test_the_doctor_starts_the_generator_that_the_inventory_names(content: dict[str, Any], tmp_path: Path) -> None:
     def said() -> Judgement:
         with labs.use_lab(written(content, tmp_path)) as lab:
@@ -398,7 +386,6 @@ def test_the_doctor_starts_the_generator_that_the_inventory_names(content: dict[
 
 
 @pytest.mark.root
-@needs_root
 @pytest.mark.parametrize(
     ("interface", "words"),
     [
@@ -416,7 +403,6 @@ def test_a_port_that_is_not_the_inventorys_is_refused(
 
 
 @pytest.mark.root
-@needs_root
 def test_one_machine_is_not_two(content: dict[str, Any], tmp_path: Path) -> None:
     content["arrangement"] = "hosts"
     lab = labs.open_lab(written(content, tmp_path))
@@ -425,7 +411,6 @@ def test_one_machine_is_not_two(content: dict[str, Any], tmp_path: Path) -> None
 
 
 @pytest.mark.root
-@needs_root
 def test_a_proxy_that_is_not_there_is_said(content: dict[str, Any], tmp_path: Path) -> None:
     content["dut"]["proxy"] = ["/no/such/proxy"]
     with pytest.raises(HostError, match=r"proxy `/no/such/proxy`: No such file"):
@@ -493,7 +478,6 @@ def test_cpu_lists() -> None:
 
 
 @pytest.mark.root
-@needs_root
 def test_without_root_everything_goes_through_sudo(servers: Lab) -> None:
     """With a sudo of three lines on the host: commands, files and the end of a process go through it."""
     servers.dut.put(b'#!/bin/sh\nshift 2\necho "$1" >>/tmp/sudo.log\nexec "$@"\n', "/tmp/bin/sudo", mode=0o755)

@@ -24,10 +24,7 @@ from xdplab.labs import Lab, control, keeper_socket
 from xdplab.labs.keeper import MOST_CLIENTS, SILENT_S
 from xdplab.labs.netns import lab as netns
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces"),
-]
+pytestmark = pytest.mark.root
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from xdplab import labs
 
 XDPLAB = Path(sys.executable).with_name("xdplab")
 NAME = f"netns:typed-{os.getpid()}"
-root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a lab")
 
 
 def xdplab(*argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -29,7 +28,6 @@ def lab() -> Iterator[str]:
 
 
 @pytest.mark.root
-@root
 def test_up_status_down() -> None:
     try:
         assert xdplab("lab", "up", NAME).stdout == f"lab {NAME} is up\n"
@@ -44,7 +42,6 @@ def test_up_status_down() -> None:
 
 
 @pytest.mark.root
-@root
 def test_down_ends_no_measurement_unasked(lab: str) -> None:
     with labs.open_lab(lab).lock("run 8f3a"):
         refused = xdplab("lab", "down", lab)
@@ -56,7 +53,6 @@ def test_down_ends_no_measurement_unasked(lab: str) -> None:
 
 
 @pytest.mark.root
-@root
 def test_the_lab_of_another_user_is_named_with_its_owner() -> None:
     user = str(STRANGER)
     labs.up(NAME, for_user=user)
@@ -76,7 +72,6 @@ NEED_A_LAB = ("run smoke", "race array chase", "search smoke", "lab up", "doctor
 
 
 @pytest.mark.root
-@root
 def test_without_root_and_terminal_each_verb_that_needs_a_lab_says_in_one_line_who_can_make_it() -> None:
     user = find_stranger()
     for verb in NEED_A_LAB:
@@ -89,7 +84,6 @@ def test_without_root_and_terminal_each_verb_that_needs_a_lab_says_in_one_line_w
 
 
 @pytest.mark.root
-@root
 def test_run_hands_input_output_and_exit_code_through(lab: str) -> None:
     script = "cat; hostname; echo words >&2; exit 7"
     done = xdplab("lab", "run", "--lab", lab, "tg", "--", "sh", "-c", script, stdin="in\n")
@@ -97,7 +91,6 @@ def test_run_hands_input_output_and_exit_code_through(lab: str) -> None:
 
 
 @pytest.mark.root
-@root
 def test_run_ends_at_its_deadline(lab: str) -> None:
     done = xdplab("lab", "run", "--lab", lab, "--deadline", "0.3", "dut", "--", "sleep", "60")
     assert done.returncode == 3
@@ -105,13 +98,11 @@ def test_run_ends_at_its_deadline(lab: str) -> None:
 
 
 @pytest.mark.root
-@root
 def test_the_global_option_names_the_lab_too(lab: str) -> None:
     assert xdplab("--lab", lab, "lab", "run", "dut", "--", "hostname").stdout == "dut\n"
 
 
 @pytest.mark.root
-@root
 def test_doctor_for_scripts() -> None:
     done = xdplab("doctor", "--lab", NAME, "--json")
     rows = json.loads(done.stdout)

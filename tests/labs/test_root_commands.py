@@ -34,7 +34,6 @@ FOLDERS = ("hosts", "deploy", "generators", "counters", "programs", "labs", "stu
 OWN_LABS = {"vm", "uml"}
 STARTS = {"run", "start", "tool", "text", "_read", "_answer"}
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the servers are namespaces")
 needs_sudo = pytest.mark.skipif(not SUDO.exists(), reason="needs the real sudo: apt install sudo")
 
 
@@ -104,7 +103,6 @@ def command(*argv: str, cwd: Path) -> str:
 @pytest.mark.thorough
 @pytest.mark.root
 @pytest.mark.lab
-@needs_root
 @needs_sudo
 def test_a_smoke_run_over_ssh_needs_the_drop_in_and_no_more(tmp_path: Path) -> None:
     with labs.use_lab(f"netns:sudoers-{os.getpid()}") as servers:
@@ -123,7 +121,6 @@ def test_a_smoke_run_over_ssh_needs_the_drop_in_and_no_more(tmp_path: Path) -> N
 
 @pytest.mark.thorough
 @pytest.mark.root
-@needs_root
 @needs_sudo
 @pytest.mark.parametrize(
     ("without", "words", "said"),

@@ -23,7 +23,6 @@ from xdplab.labs.servers.ssh_route import _ANCESTORS, Connection, _with_lowers, 
 
 pytestmark = pytest.mark.thorough
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the servers are namespaces")
 needs_sudo = pytest.mark.skipif(not SUDO.exists(), reason="needs the real sudo: apt install sudo")
 
 
@@ -39,7 +38,6 @@ def content(servers: Lab, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.root
-@needs_root
 @needs_sudo
 @pytest.mark.parametrize("device", ["vd0", "br0"])
 @pytest.mark.parametrize("user", ["root", USER])
@@ -57,7 +55,6 @@ def test_the_port_that_carries_ssh_is_refused(
 
 
 @pytest.mark.root
-@needs_root
 def test_the_port_of_the_default_route_is_refused(content: dict[str, Any], tmp_path: Path, servers: Lab) -> None:
     servers.tg.run(["ip", "route", "add", "default", "dev", "vg0"])
     try:
@@ -69,7 +66,6 @@ def test_the_port_of_the_default_route_is_refused(content: dict[str, Any], tmp_p
 
 
 @pytest.mark.root
-@needs_root
 def test_a_port_has_one_name_also_if_the_inventory_has_its_alternative_one(
     content: dict[str, Any], tmp_path: Path, servers: Lab
 ) -> None:
@@ -89,7 +85,6 @@ def test_a_port_has_one_name_also_if_the_inventory_has_its_alternative_one(
 
 
 @pytest.mark.root
-@needs_root
 def test_an_sshd_behind_a_unix_socket_is_on_no_port(servers: Lab) -> None:
     assert ssh_connections(servers.dut) == set()
 
@@ -106,7 +101,6 @@ TUNNELS = {
 
 
 @pytest.mark.root
-@needs_root
 @pytest.mark.parametrize("tunnel", TUNNELS.values(), ids=TUNNELS)
 def test_a_port_that_may_carry_the_tunnel_of_the_connection_is_refused(
     servers: Lab, tunnel: str, monkeypatch: pytest.MonkeyPatch
@@ -177,7 +171,6 @@ def test_members_and_what_shares_a_port_with_it_are_refused(port: str) -> None:
 
 
 @pytest.mark.root
-@needs_root
 def test_the_cards_below_open_vswitch_and_below_a_virtual_function_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,10 +13,7 @@ import pytest
 from xdplab import labs
 from xdplab.labs import Lab
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the servers are namespaces"),
-]
+pytestmark = pytest.mark.root
 
 PLAN = """
 name: out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -53,12 +52,6 @@ def said(*argv: object) -> tuple[str, str]:
     done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
     assert done.returncode != 0
     return done.stdout, done.stderr
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _as_root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: it loads programs into the kernel")
 
 
 @pytest.fixture(scope="module")

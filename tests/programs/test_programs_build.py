@@ -86,6 +86,7 @@ def test_nothing_unfinished_is_left(cache):
     assert not [path for path in cache.iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.root
 def test_a_copy_holds_only_what_is_whole_while_others_still_write(cache, dut, tmp_path):
     built = build(ProgramSpec("array", 80), cache)
     prove_it = partial(prove, built, dut.host, xdpload=dut.xdpload, folder=dut.folder)

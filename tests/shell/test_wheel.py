@@ -60,6 +60,5 @@ def test_the_sample_is_drawn(installed: Installed, tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.lab
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a lab")
 def test_it_measures(installed: Installed) -> None:
     assert "9 valid" in installed("--lab", "netns:wheel", "run", "smoke", "--no-figures")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 
@@ -17,12 +16,10 @@ COUNTS = (1, 100)
 COMPARED = [b for b in all_benchmarks(COUNTS).values() if not b.trap]
 NAMES = [b.name for b in COMPARED if BPF in b.wrappers]
 FOR_USER_SPACE = [b.name for b in COMPARED if BPF not in b.wrappers]
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it loads programs into the kernel")
 FIXED = {"empty": 1, "primes": 25}
 
 
 @pytest.mark.root
-@needs_root
 @pytest.mark.parametrize("name", NAMES)
 def test_bpf_gives_what_user_space_gives(name: str, called) -> None:
     bpf, user = called(name, "bpf", "--calls", "3"), called(name, "user", "--calls", "3")
@@ -67,7 +64,6 @@ def test_a_chain_is_as_long_as_it_is_asked_to_be(links: int, called) -> None:
 
 
 @pytest.mark.root
-@needs_root
 def test_a_chain_beyond_the_kernels_limit_ends_with_its_reason(microbench, objects: Path) -> None:
     path = str(objects / "chain.bpf.o")
     done = microbench("--backend", "bpf", "--benchmark", "chain", "--object", path, "--input", "40", "--calls", "1")
@@ -77,7 +73,7 @@ def test_a_chain_beyond_the_kernels_limit_ends_with_its_reason(microbench, objec
         parse_microbench(done.stdout)
 
 
-@pytest.mark.parametrize("wrapper", ["user", pytest.param("bpf", marks=[pytest.mark.root, needs_root])])
+@pytest.mark.parametrize("wrapper", ["user", pytest.param("bpf", marks=pytest.mark.root)])
 def test_cold_calls_begin_anew_and_warm_ones_go_on(wrapper: str, called) -> None:
     warm = [c.result for c in called("matrix", wrapper, "--calls", "4").calls]
     cold = [c.result for c in called("matrix", wrapper, "--calls", "4", "--cold", "--evict-bytes", "1000000").calls]
