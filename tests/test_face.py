@@ -181,7 +181,6 @@ def test_a_plan_says_of_all_points_only_what_each_of_them_has(tmp_path: Path) ->
     own = xl.program(str(tmp_path / "mine.bpf.c"), action="tx")
     shown = xl.plan(program=[own, xl.program("array", accesses=0)])._repr_html_()
     alike = re.search(r"</summary>(.*?)</details>", shown)
-    assert alike is not None
     assert "frame_bytes 64" in alike[1]
     assert "nan" not in alike[1]
     assert "mine" not in alike[1]

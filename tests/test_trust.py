@@ -59,7 +59,6 @@ def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
     file.chmod(0o666)
     with pytest.raises(StrangersFileError, match=r"can be written by every user, and it names code") as caught:
         read_source(file).require_trust("code")
-    assert caught.value.remedy is not None
     assert "cp -r" in caught.value.remedy
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.compiled import made, tool_source
 from tests.generators.echo_dut import hostile, with_sum
+from tests.waiting import until
 
 from xdplab.deploy.afxdp import AfxdpForwarder, AfxdpRequest, forward
 from xdplab.deploy.deployment import Deployment
@@ -242,12 +243,9 @@ def test_a_dead_owner_leaves_nothing_attached(lab, forwarder, attach):
     running = forwarder(attach=attach)
     found = verify(lab.dut.host, "vd0", program_id=running.ready.program_id, mode=attach)
     sockets = Deployment.of_forwarder(running, found).sockets
-    assert sockets is not None
     assert sockets.attach_obtained == attach
     os.kill(owner_of(lab, running), signal.SIGKILL)
-    deadline = time.monotonic() + 2
-    while attached_program(lab.dut.host, "vd0").mode and time.monotonic() < deadline:
-        time.sleep(0.02)
+    assert until(lambda: not attached_program(lab.dut.host, "vd0").mode, 2)
     verify_nothing_attached(lab.dut.host, "vd0")
     with pytest.raises(HostError):
         running.stats()

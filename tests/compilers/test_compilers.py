@@ -24,7 +24,6 @@ from xdplab.labs import use_lab
 from xdplab.labs.vm import kernels
 from xdplab.programs.bytecode import count_bytecode
 from xdplab.programs.proof import prove_user
-from xdplab.programs.spec import ProgramSpec
 from xdplab.programs.userspace import compile_user
 from xdplab.studies.execution.benchmarks import BPF, all_benchmarks
 from xdplab.studies.execution.counted import Wrapped
@@ -104,7 +103,6 @@ def prove(clang: Clang, accesses: tuple[int, ...]) -> None:
     """Execute the bytecode of each generated program, and the machine code of its twin for user space."""
     for built in objects.generated(clang.folder, accesses):
         spec = built.program
-        assert isinstance(spec, ProgramSpec)
         assert len(count_bytecode(built.image, spec)) == 4
         if spec.form == "bounded":
             prove_user(compile_user(spec, clang.folder, cc=find_clang()).read_bytes(), spec)

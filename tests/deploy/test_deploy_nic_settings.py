@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from tests.compiled import tool_first_in_path
 from tests.doubles.hosts import Played
+from tests.waiting import until
 
 from xdplab.deploy.device import Applied, Snapshot, apply, restore, snapshot
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
@@ -178,7 +178,6 @@ def test_a_hash_is_known_with_all_of_its_fields_or_not_at_all(fields: str, lette
 def test_what_a_row_does_not_understand_it_says(row: str, said: str, strange: str) -> None:
     """It stays as it is: neither known, nor set, nor restored."""
     told = not_understood(BY_PREFIX[row], Result("dut", ("tool",), 0, said.encode(), b"", 0.0))
-    assert told is not None
     assert strange in told
     assert strange not in str(BY_PREFIX[row].values_in(Result("dut", ("tool",), 0, said.encode(), b"", 0.0)))
 
@@ -426,13 +425,11 @@ def test_the_interface_that_the_kernel_makes_again_gets_its_settings(
     if way == "the end":
         held.put_back()
     else:
-        assert held._watchdog is not None
         held._watchdog._process.close_stdin()  # as if its connection ended
         with pytest.raises(HostError, match=r"the former state of 0000:3b:00\.0 is no longer held"):
             held.require()
-        pages, until = card.sys / "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", time.monotonic() + 30
-        while pages.read_text() != "16" and time.monotonic() < until:
-            time.sleep(0.05)
+        pages = card.sys / "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+        assert until(lambda: pages.read_text() == "16", 30)
         assert (pci / "drivers/vfio-pci/unbind").read_text() == (pci / "drivers_probe").read_text() == PCI
         card.kernel(pci / "drivers/vfio-pci/unbind", PCI)  # the state that a kernel has after these writes
         card.kernel(pci / "devices" / PCI / "driver_override", "\n")

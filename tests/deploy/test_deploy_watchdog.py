@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.compiled import tool_first_in_path
+from tests.waiting import until
 from veth_pair import VethLab
 
 from xdplab.cli.doctor import _left
@@ -55,15 +56,6 @@ die_at("features")
 apply(host, "vd0", {{"xps.1": "2"}})
 die_at("xps")
 """
-
-
-def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -228,7 +220,6 @@ def test_what_a_watchdog_could_not_put_back_is_said_to_whoever_comes_next(
     dog._process.close_stdin()  # as if its connection ended
     assert dog._process.wait(20).exit_code is not None
     left = device.left_by_the_dead(here, "lo", state)
-    assert left is not None
     assert left.differing == {"features.gro": (False, True)}
     assert left.messages == "ethtool -K lo gro on: Cannot change generic-receive-offload", "the taken queues came free"
     with pytest.raises(HostError, match="watchdog was told: ethtool -K lo gro on: Cannot change"):

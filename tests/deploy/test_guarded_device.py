@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 from veth_pair import VethLab
 
 from xdplab.deploy import settings_nic
@@ -19,7 +20,6 @@ pytestmark = pytest.mark.root
 
 def lose(held: GuardedDevice) -> None:
     """End the watchdog's input, as if its connection ended."""
-    assert held._watchdog is not None
     held._watchdog._process.close_stdin()
     with pytest.raises(HostError, match="the former state of vd0 is no longer held"):
         held.require()
@@ -51,7 +51,6 @@ def test_what_was_tuned_since_a_run_died_stays(lab: VethLab, tmp_path: Path, mon
     held.take()
     governor.write_text("performance\n")
     lose(held)
-    assert held._watchdog is not None
     held._watchdog._process.wait(20)
     assert governor.read_text() == "performance\n"
     resumed = GuardedDevice(host, "vd0", state)
@@ -73,9 +72,7 @@ def test_a_deed_that_has_begun_is_waited_for(lab: VethLab, tmp_path: Path) -> No
     slow = f"echo begun >{tmp_path}/deed; sleep 3; ip link set vd0 mtu 1400; echo done >{tmp_path}/deed"
     host.put(slow.encode(), script_path("vd0", state))
     lose(held)
-    until = time.monotonic() + 20
-    while not (tmp_path / "deed").exists() and time.monotonic() < until:
-        time.sleep(0.05)
+    assert until((tmp_path / "deed").exists, 20)
     later = watch(host, "vd0", state)
     assert (tmp_path / "deed").read_text() == "done\n"
     later.dismiss()

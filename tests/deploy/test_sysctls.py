@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
-import time
 
 import pytest
+from tests.waiting import child, until
 from veth_pair import VethLab
 
 from xdplab.deploy.kernel_settings import kept_sysctls
@@ -51,15 +49,6 @@ def test_settings_are_put_back_at_the_end(lab: VethLab) -> None:
 def test_settings_are_put_back_when_the_controller_is_killed(lab: VethLab) -> None:
     before = values(lab)
     text = HOLD.format(path=sys.path, name=lab.dut.host.name, change=CHANGE)
-    controller = subprocess.Popen(
-        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert controller.stdout is not None
-    assert controller.stdout.readline() == "changed\n"
-    assert values(lab) != before
-    controller.send_signal(signal.SIGKILL)
-    controller.wait(10)
-    until = time.monotonic() + 10
-    while values(lab) != before and time.monotonic() < until:
-        time.sleep(0.05)
-    assert values(lab) == before
+    with child([sys.executable, "-c", text], says="changed"):
+        assert values(lab) != before
+    assert until(lambda: values(lab) == before)

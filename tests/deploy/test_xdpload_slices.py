@@ -46,7 +46,6 @@ def test_each_runs_in_its_own_slices_and_the_first_is_attached_again(lab, xdploa
         verify(host, "vd0", program_id=own.loaded.program_id, mode=mode)
         runs = {False: own.runstats().run_cnt, True: other.runstats().run_cnt}
         slices = parse_slices(own.raw)
-        assert slices is not None
         assert [one.other for one in slices].count(True) == 30 == len(slices) / 2
         counted = {side: sum(one.frames for one in slices if one.other is side) for side in (False, True)}
         # Frames between two slices count for neither.

@@ -7,8 +7,7 @@ import json
 import os
 import secrets
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,16 +84,6 @@ SEC("xdp") int {name}(struct xdp_md *ctx) {{ {body} }}
 def attached(host: Any, interface: str) -> bool:
     """Whether the kernel says that a program is on the interface."""
     return "xdp" in json.loads(host.run(["ip", "-j", "link", "show", "dev", interface]).text)[0]
-
-
-def until(holds: Callable[[], object], seconds: float, every_s: float = 0.05) -> bool:
-    """Wait until something holds; return whether it did in time."""
-    end = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > end:
-            return False
-        time.sleep(every_s)
-    return True
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from tests import forked
-from tests.end_to_end.conftest import plan, run_of, trials_of, until
+from tests.end_to_end.conftest import plan, run_of, trials_of
+from tests.waiting import until
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests import forked
-from tests.end_to_end.conftest import attached, plan, until, xdplab
+from tests.end_to_end.conftest import attached, plan, xdplab
+from tests.waiting import until
 from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
@@ -80,7 +81,6 @@ def test_ctrl_c_keeps_what_was_measured_and_cleans_up(lab: Lab, lab_name: str, t
     (tmp_path / "kills.yaml").write_text(PLAN)
     argv = [sys.executable, "-m", "xdplab", "--lab", lab_name, "run", "kills.yaml", "--out", "out"]
     child = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert child.stdout is not None
     next(line for line in child.stdout if "measured" in line)
     child.send_signal(signal.SIGINT)
     rest = child.communicate(timeout=60)[0]

@@ -19,6 +19,7 @@ from distributed.security import Security
 
 from tests import forked
 from tests.end_to_end.conftest import plan, run_of, trials_of, xdplab
+from tests.waiting import until
 from xdplab import labs
 from xdplab.deploy.xdp import attached_program
 from xdplab.errors import LabError
@@ -99,9 +100,7 @@ def cluster(three: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         subprocess.Popen([*chief, "--host", "tls://127.0.0.1", "--port", "0", *local], stderr=subprocess.DEVNULL)
     ]
     try:
-        until = time.monotonic() + 30
-        while not file.exists() and time.monotonic() < until:
-            time.sleep(0.05)
+        assert until(file.exists, 30)
         worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", *local]
         for name in three[:2]:
             argv = [*worker, "--no-nanny", "--resources", f"{name}=1", "--local-directory", str(tmp_path)]

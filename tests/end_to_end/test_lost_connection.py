@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 
 from tests import forked
-from tests.end_to_end.conftest import _inventory_of, plan, until, xdplab
+from tests.end_to_end.conftest import _inventory_of, plan, xdplab
+from tests.waiting import until
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory

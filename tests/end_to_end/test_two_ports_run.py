@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from tests import forked
-from tests.end_to_end.conftest import attached, measured, plan, until, xdplab
+from tests.end_to_end.conftest import attached, measured, plan, xdplab
 from tests.labs.rack import rack, written
+from tests.waiting import until
 from xdplab.deploy.device import queues_now
 from xdplab.errors import LabError
 from xdplab.labs import Lab, use_lab
@@ -134,7 +135,6 @@ def test_both_directions_reach_two_queues_each(
 def with_two_links(lab: Lab, folder: Path) -> dict[str, Any]:
     """Return an inventory of the hosts of ``lab`` with both of its links."""
     content, ends = rack(lab, folder), lab.second_link()
-    assert ends is not None
     content["dut"]["second_interface"] = {"name": ends.dut_interface, "mac": ends.dut_mac}
     content["tg"]["second_interface"] = {"name": ends.tg_interface, "mac": ends.tg_mac}
     return content
@@ -154,7 +154,6 @@ def test_an_inventory_of_two_links_forwards_both_ways(lab: Lab, tmp_path: Path) 
 def test_the_doctor_examines_both_links(lab: Lab, tmp_path: Path) -> None:
     """Each end is tried in the modes, and each port is described; rows of the second link name its port."""
     ends, inventory = lab.second_link(), written(with_two_links(lab, tmp_path), tmp_path)
-    assert ends is not None
     found = json.loads(xdplab("--lab", inventory, "doctor", "--json", check=False).stdout)
     for role, first, second in (
         ("dut", lab.dut_interface, ends.dut_interface),
@@ -195,7 +194,6 @@ def test_each_port_of_an_inventory_is_checked_and_locked(lab: Lab, tmp_path: Pat
 @pytest.mark.thorough
 def test_after_a_kill_all_four_ports_are_as_before(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     ends = lab.second_link()
-    assert ends is not None
     assert lab.second_link(make=False) == ends
     assert lab.second_link() == ends  # made once
     ports = [(lab.dut, lab.dut_interface), (lab.dut, ends.dut_interface)]

@@ -43,7 +43,6 @@ def test_a_run_outlives_its_kernel_and_is_watched_from_another(lab_name: str, tm
 
     # At once: the measuring process is still starting and holds nothing.
     left, stays = python(WATCH, cwd=tmp_path), python(WATCH, cwd=tmp_path)
-    assert left.stdout is not None
     assert left.stdout.readline() == f"['{run.name}'] 40\n"
     assert "40 trials" in left.stdout.readline()  # it watches
     left.send_signal(signal.SIGINT)

@@ -65,7 +65,6 @@ def test_a_pause_of_the_sender_costs_its_pairs_and_no_more() -> None:
     slices = measured(np.random.default_rng(SEED), 0.9)
     slices[40:52] = [Slice(one.other, one.seconds, 0, one.exchange_s) for one in slices[40:52]]
     found = ratio_of(slices)
-    assert isinstance(found, SlicedRatio)
     assert found.pairs == 94
     assert found.median == pytest.approx(0.9, rel=0.005)
 

@@ -118,7 +118,6 @@ def test_arguments_that_would_be_code_are_refused(word: str) -> None:
 def test_what_a_real_moongen_wrote() -> None:
     """Recorded: MoonGen of 2022 on net_af_packet over veth, a DUT that swaps MACs, the scripts as they are here."""
     output = parse_output(RECORDED.read_bytes())
-    assert output.ready is not None
     assert output.ready.settings["driver"] == "net_af_packet"
     assert [burst.name for burst in output.bursts] == ["warmup", "rate"]
     rate = output.bursts[1].summary

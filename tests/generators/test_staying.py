@@ -1,10 +1,10 @@
 """A generator stays from trial to trial while its settings stay the same, and each trial has its own bursts."""
 
 import contextlib
-import time
 
 import pytest
 from tests.generators.conftest import Bench
+from tests.waiting import until
 
 from xdplab.errors import FormatError, HostError
 from xdplab.formats.generator import parse_output
@@ -79,7 +79,4 @@ def test_an_attached_program_is_awaited_only_as_long_as_there_is_a_controller(tr
         with pytest.raises(HostError, match="no line"):
             second.read_line(0.7)
         another.tg.close()
-        until = time.monotonic() + 2.0
-        while lab.tg.run(["pgrep", "-f", f"^{first.argv[0]} .*dead"], check=False).ok:
-            assert time.monotonic() < until, "it still waits"
-            time.sleep(0.05)
+        assert until(lambda: not lab.tg.run(["pgrep", "-f", f"^{first.argv[0]} .*dead"], check=False).ok, 2.0)

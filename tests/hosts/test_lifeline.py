@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.waiting import child, until
 
 from xdplab.errors import HostError
 from xdplab.hosts import lifeline
@@ -51,12 +52,8 @@ time.sleep(600)
 def controller(ssh_lab: Lab) -> Iterator[subprocess.Popen[str]]:
     ssh_lab.dut.run(["rm", "-f", "/tmp/let-go"])
     argv = [sys.executable, "-c", CONTROLLER, ssh_lab.name, str(SILENCE_S), HOLD, str(BEAT_S)]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    yield process
-    process.kill()
-    process.wait()
+    with child(argv, says="held") as process:
+        yield process
 
 
 def let_go(lab: Lab) -> bool:
@@ -68,10 +65,7 @@ def test_a_holder_lets_go_of_a_controller_that_is_silent(ssh_lab: Lab, controlle
     time.sleep(2 * SILENCE_S)
     assert not let_go(ssh_lab), "a controller that lives holds on"
     os.kill(controller.pid, signal.SIGSTOP)  # sockets stay open, nothing arrives: as from a machine without power
-    until = time.monotonic() + 10 * SILENCE_S
-    while not let_go(ssh_lab) and time.monotonic() < until:
-        time.sleep(0.2)
-    assert let_go(ssh_lab)
+    assert until(lambda: let_go(ssh_lab), 10 * SILENCE_S)
 
 
 def test_our_end_notices_a_host_that_is_silent(ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

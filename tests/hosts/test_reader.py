@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError
@@ -122,10 +123,7 @@ def test_both_streams_may_be_long_and_the_input_is_empty(reader: Reader) -> None
 def test_a_command_that_hangs_is_named_and_ended_and_the_next_reading_works(reader: Reader, host: Counted) -> None:
     with pytest.raises(HostError, match=r"`sleep 600` passed its deadline"):
         reader.take([HostReading(("echo", "1")), HostReading(("sleep", "600"))], deadline_s=0.5)
-    until = time.monotonic() + 5.0
-    while host.pids() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert host.pids() == []
+    assert until(lambda: host.pids() == [], 5.0)
     assert reader.run(["echo", "2"]).text == "2\n"
 
 

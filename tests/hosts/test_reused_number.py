@@ -7,9 +7,9 @@ import sys
 import time
 
 import pytest
+from tests.waiting import until
 
 from xdplab.hosts import Host
-from xdplab.hosts.ssh import SshProcess
 from xdplab.labs import Lab
 
 pytestmark = pytest.mark.root
@@ -84,15 +84,11 @@ def is_there(host: Host, number: int) -> bool:
 def test_a_stranger_on_a_host_is_not_signalled(ssh_lab: Lab) -> None:
     host = ssh_lab.dut
     ours = host.start(["sh", "-c", STAYS_OPEN], deadline_s=30)
-    assert isinstance(ours, SshProcess)
     assert ours.read_line(5) == "ready"
     assert ours._group_told.wait(5), "told on standard error, which another thread reads"
     number = ours._group
-    assert number is not None
     assert ours._started_at.isdigit()
-    until = time.monotonic() + 5
-    while host.run(["test", "-e", f"/proc/{number}"], check=False).ok and time.monotonic() < until:
-        time.sleep(0.02)
+    assert until(lambda: not host.run(["test", "-e", f"/proc/{number}"], check=False).ok, 5)
     assert host.run(["sh", "-c", TAKE, "sh", str(number)]).text.strip() == "taken"
     assert not ours._channel.closed
     ours.kill()
@@ -108,10 +104,7 @@ def test_a_group_whose_leader_has_ended_is_still_ours(ssh_lab: Lab) -> None:
     assert is_there(host, member)
     time.sleep(0.3)
     ours.kill()
-    until = time.monotonic() + 5
-    while is_there(host, member) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not is_there(host, member)
+    assert until(lambda: not is_there(host, member), 5)
 
 
 @pytest.mark.parametrize("code", [LOCAL, SILENT, RECORDER], ids=["command", "sshd", "recorder"])

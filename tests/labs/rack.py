@@ -42,7 +42,6 @@ def rack(lab: Lab, folder: Path, name: str = "rack") -> dict[str, Any]:
     """Return the content of an inventory that leads to ``lab``; its keys lie in ``folder``."""
     uid, instance = control.owner(), lab.name.partition(":")[2]
     connection = netns.KEEPERS.connect(uid, instance)
-    assert connection is not None
     hosts = connection.ask("hello")["hosts"]
     connection.close()
     content: dict[str, Any] = {"arrangement": "shared", "work_dir": f"/tmp/xdplab/{name}"}

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from strangers import Stranger, as_user, find_stranger, outcome
+from tests.waiting import child
 
 from xdplab import labs
 from xdplab.deploy.kernel_settings import unthrottled
@@ -234,11 +234,8 @@ with keepers.alone_on([0], "lab b", lambda why: print(why, flush=True)):
 """
     with keepers.alone_on([0], "lab a", pytest.fail):
         assert "a lab of root's measures on CPU 0" in attacker.run(take).stdout
-    holder = subprocess.Popen(attacker.argv(take), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    with keepers.alone_on([0], "lab a", pytest.fail):
-        holder.communicate()
+    with child(attacker.argv(take), says="held", cwd="/"), keepers.alone_on([0], "lab a", pytest.fail):
+        pass
 
 
 def test_a_run_that_each_user_can_read_is_held_by_its_writer_alone(open_folder: Path, attacker: Stranger) -> None:
@@ -251,15 +248,9 @@ def test_a_run_that_each_user_can_read_is_held_by_its_writer_alone(open_folder: 
         hold = "import fcntl, os, sys, time\nheld = [os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\n"
         hold += "[fcntl.flock(each, fcntl.LOCK_EX) for each in held]\nprint('held', flush=True)\ntime.sleep(60)"
         files = [str(run.path), *(str(path) for path in run.path.iterdir() if path.name != LOCK)]
-        holder = subprocess.Popen([*attacker.argv(hold), *files], stdout=subprocess.PIPE, text=True)
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with child([*attacker.argv(hold), *files], says="held"):
         assert attacker.run(look).stdout.strip() == "False"
         with run.writer():
             assert attacker.run(look).stdout.strip() == "True"
         RunDirectory.create(open_folder, "quick", run_id="r", plan_yaml="name: quick\n")
-    finally:
-        holder.kill()
-        holder.wait()
     assert not list(open_folder.rglob(LOCK))

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from rack import rack, written
 from tests.doubles.hosts import Played, Within
+from tests.waiting import child
 
 from xdplab import labs
 from xdplab.cli import doctor
@@ -279,30 +280,26 @@ def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
     """The shell that holds the lock on the host is stopped: it neither releases the lock nor answers."""
     monkeypatch.setattr(inventory_lock, "SILENT_S", SILENT_S)
     name = written(content, tmp_path)
-    holder = subprocess.Popen([sys.executable, "-c", HOLDS, name], stdout=subprocess.PIPE, text=True)
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "in\n"
-        with contextlib.closing(labs.open_lab(name)) as lab:
-            time.sleep(1.5)
-            refused = pytest.raises(LabError, match=r"in this lab: one that stands still on \S+ \(wait for it")
-            with refused, lab.lock(steal=True):
-                pass
-            notes = [f"{PORTS_DIR}/{port}.*.lock.pid" for port in ("vg0", "vd0")]
-            for host, note in zip((servers.tg, servers.dut), notes, strict=True):
-                host.run(["sh", "-c", f"kill -STOP $(cat {note})"])
-            holder.kill()
-            time.sleep(SILENT_S + 1.5)
-            refused = pytest.raises(LabError, match=r"one that stands still on \S+, silent for \d+ s \(.*--steal takes")
-            with refused, lab.lock():
-                pass
-            with lab.lock("the thief", steal=True):
-                again = pytest.raises(LabError, match="a run is going on in this lab: the thief")
-                with contextlib.closing(labs.open_lab(name)) as third, again, third.lock(steal=True):
-                    pass
-    finally:
+    with (
+        child([sys.executable, "-c", HOLDS, name], says="in") as holder,
+        contextlib.closing(labs.open_lab(name)) as lab,
+    ):
+        time.sleep(1.5)
+        refused = pytest.raises(LabError, match=r"in this lab: one that stands still on \S+ \(wait for it")
+        with refused, lab.lock(steal=True):
+            pass
+        notes = [f"{PORTS_DIR}/{port}.*.lock.pid" for port in ("vg0", "vd0")]
+        for host, note in zip((servers.tg, servers.dut), notes, strict=True):
+            host.run(["sh", "-c", f"kill -STOP $(cat {note})"])
         holder.kill()
-        holder.wait()
+        time.sleep(SILENT_S + 1.5)
+        refused = pytest.raises(LabError, match=r"one that stands still on \S+, silent for \d+ s \(.*--steal takes")
+        with refused, lab.lock():
+            pass
+        with lab.lock("the thief", steal=True):
+            again = pytest.raises(LabError, match="a run is going on in this lab: the thief")
+            with contextlib.closing(labs.open_lab(name)) as third, again, third.lock(steal=True):
+                pass
 
 
 @pytest.mark.thorough

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from strangers import Stranger, find_stranger
+from tests.waiting import child, until
 
 from xdplab import labs
 from xdplab.errors import LabError
@@ -191,9 +192,8 @@ def test_what_a_killed_keeper_leaves_is_gone_after_the_next_look(
         (pid,) = [row["pid"] for row in labs.status() if row["lab"] == name]
         place = keeper_socket.keepers_of(0, "netns")[name[6:]]
         os.kill(pid, signal.SIGKILL)
-        until = time.monotonic() + 5
-        while keeper_socket._is_locked(place.with_name(f"{place.name}.lock")) and time.monotonic() < until:
-            time.sleep(0.02)
+        lock = place.with_name(f"{place.name}.lock")
+        assert until(lambda lock=lock: not keeper_socket._is_locked(lock), 5)
         assert place.exists()
         look()
         assert place.exists() == (name in [row["lab"] for row in labs.status()])
@@ -235,16 +235,9 @@ def test_an_impostor_is_noticed(stranger: Stranger, common: Path) -> None:
     where = common / "netns-impostor"
     code = f"import socket; s = socket.socket(socket.AF_UNIX); s.bind({str(where)!r}); s.listen(); print(1, flush=True)"
     code += "; input()"
-    pipe = subprocess.PIPE
-    impostor = subprocess.Popen(stranger.argv(code), stdin=pipe, stdout=pipe, text=True, cwd="/")
-    try:
-        assert impostor.stdout is not None
-        impostor.stdout.readline()
-        with pytest.raises(LabError, match="another user's process is at its socket"):
-            control.connect_to(where, "lab x", keepers=netns.KEEPERS.users or ())
-    finally:
-        impostor.kill()
-        impostor.wait()
+    another = pytest.raises(LabError, match="another user's process is at its socket")
+    with child(stranger.argv(code), says="1", cwd="/"), another:
+        control.connect_to(where, "lab x", keepers=netns.KEEPERS.users or ())
 
 
 # A keeper of a user who is not root, like those of guests: it creates its socket and listens.

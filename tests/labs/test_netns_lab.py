@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from strangers import Stranger, find_stranger
+from tests.waiting import child, until
 
 from xdplab import labs
 from xdplab.errors import LabError
@@ -127,10 +128,7 @@ def listed_namespaces() -> list[str]:
 
 def assert_gone(name: str, spaces: set[str], within_s: float = 3.0) -> None:
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
-    until = time.monotonic() + within_s
-    while (left := processes_in(spaces, now)) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not left
+    assert until(lambda: not processes_in(spaces, now), within_s), processes_in(spaces, now)
     held = {line.split()[0] for line in listed_namespaces() if line.split()[1] == "0"}
     assert not held & {space.split("[")[1].rstrip("]") for space in spaces}
     assert netns.full_name(name.partition(":")[2]) not in [row["lab"] for row in labs.status()]
@@ -259,15 +257,14 @@ def test_a_lab_that_was_up_stays_up_after_the_block(name: str) -> None:
     assert row(name)
 
 
+def holding(what: str) -> list[str]:
+    """Return the command of a process that holds something of a lab until it gets a line."""
+    return [sys.executable, "-c", f"from xdplab import labs\nwith {what}: print('in', flush=True); input()"]
+
+
 def test_a_leased_lab_ends_with_its_killed_owner(name: str) -> None:
-    code = f"from xdplab import labs\nwith labs.use_lab({name!r}): print('in', flush=True); input()"
-    pipe = subprocess.PIPE
-    owner = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True)
-    assert owner.stdout is not None
-    assert owner.stdout.readline() == "in\n"
-    spaces = namespaces(labs.open_lab(name))
-    owner.kill()
-    owner.wait()
+    with child(holding(f"labs.use_lab({name!r})"), says="in"):
+        spaces = namespaces(labs.open_lab(name))
     assert_gone(name, spaces)
 
 
@@ -281,13 +278,8 @@ def test_a_leased_lab_ends_if_no_process_takes_the_lease(name: str) -> None:
 
 def test_a_lock_ends_with_its_killed_owner(name: str) -> None:
     labs.up(name)
-    code = f"from xdplab import labs\nwith labs.open_lab({name!r}).lock('dead'): print('in', flush=True); input()"
-    pipe = subprocess.PIPE
-    owner = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True)
-    assert owner.stdout is not None
-    assert owner.stdout.readline() == "in\n"
-    owner.kill()
-    owner.wait()
+    with child(holding(f"labs.open_lab({name!r}).lock('dead')"), says="in"):
+        pass
     with labs.open_lab(name).lock("alive"):
         pass
 
@@ -332,19 +324,11 @@ def test_a_user_before_its_maker_has_the_lease_does_not_end_a_lab(name: str) -> 
 
 
 def test_a_leased_lab_stays_until_its_last_user_leaves(name: str) -> None:
-    with labs.use_lab(name):
-        second = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                f"from xdplab.labs import use_lab\nwith use_lab({name!r}): print(1, flush=True); input()",
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert second.stdout is not None
-        assert second.stdout.readline() == b"1\n"
-    assert labs.open_lab(name).dut.run(["hostname"]).text.strip() == "dut"
-    second.communicate(b"\n", timeout=20)
+    with contextlib.ExitStack() as first:
+        first.enter_context(labs.use_lab(name))
+        with child(holding(f"labs.use_lab({name!r})"), says="in") as second:
+            first.close()
+            assert labs.open_lab(name).dut.run(["hostname"]).text.strip() == "dut"
+            second.communicate("\n", timeout=20)
     with pytest.raises(LabError, match="not up"):
         labs.open_lab(name)

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.waiting import child
 
 from xdplab import text
 from xdplab.errors import HostError
@@ -56,9 +57,7 @@ def test_no_two_are_on_a_cpu_at_once_and_each_gets_its_turn(cpus: Path) -> None:
 def test_a_waiting_lab_says_why_and_that_it_continues(cpus: Path) -> None:
     heard: list[str | None] = []
     with another(cpus, 1, 1.5) as taker:
-        assert taker.stdout is not None
-        until = time.monotonic() + 20
-        while not heard and time.monotonic() < until:
+        while not heard and taker.poll() is None:
             with keepers.alone_on([0], "lab a", heard.append):
                 pass
         assert taker.wait(20) == 0
@@ -68,16 +67,10 @@ def test_a_waiting_lab_says_why_and_that_it_continues(cpus: Path) -> None:
 def test_a_killed_holder_lets_go_and_a_hung_one_is_named(cpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with another(cpus, 1, 60.0) as taker:
         monkeypatch.setattr(keepers, "TURN_S", 0.0)
-        until = time.monotonic() + 20
-        refused = None
-        while refused is None and time.monotonic() < until:
-            try:
+        with pytest.raises(HostError, match="lab a: another lab has measured on CPU 0 for 0 s"):  # noqa: PT012
+            while taker.poll() is None:
                 with keepers.alone_on([0], "lab a", lambda _: None):
                     pass
-            except HostError as error:
-                refused = error
-        assert refused is not None
-        assert refused.message == "lab a: another lab has measured on CPU 0 for 0 s"
         taker.kill()
         taker.wait(20)
     with keepers.alone_on([0], "lab a", pytest.fail):
@@ -105,9 +98,7 @@ with recorded(run), keepers.alone_on([0], "lab b", print):
 
 def test_a_waiting_lab_names_the_run_it_waits_for_its_user_and_since_when(cpus: Path) -> None:
     argv = [sys.executable, "-c", HOLD, str(cpus)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with child(argv, says="held") as holder:
         heard: list[str | None] = []
 
         def hear(why: str | None) -> None:

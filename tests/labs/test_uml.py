@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from xdplab import labs
 from xdplab.errors import LabError
@@ -40,7 +40,6 @@ def lab() -> Iterator[UmlLab]:
     except LabError as error:
         pytest.skip(f"no user-mode Linux is available here: {error}")
     with labs.use_lab(NAME) as lab:
-        assert isinstance(lab, UmlLab)
         yield lab
 
 
@@ -102,7 +101,6 @@ def test_what_it_writes_stays_in_it(lab: UmlLab) -> None:
     lab.guest.run(["touch", str(target)])
     assert not target.exists()
     assert not lab.guest.run(["touch", f"/mnt/before{target}"], check=False).ok
-    assert lab.native_dir is not None
     inside, built = f"{lab.work_dir(lab.guest)}/native", lab.native_dir / INSTANCE
     lab.guest.run(["touch", f"{inside}/{INSTANCE}"])
     assert not built.exists()
@@ -173,24 +171,17 @@ def processes() -> list[int]:
     return found
 
 
-def gone(within_s: float) -> bool:
-    until = time.monotonic() + within_s
-    while processes() and time.monotonic() < until:
-        time.sleep(0.05)
-    return not processes()
-
-
 def test_a_panic_has_the_kernels_message_and_a_killed_keeper_leaves_nothing(lab: UmlLab) -> None:
     """The last test of this lab, which takes it down twice."""
     assert processes()
     lab.guest.start(["sh", "-c", "echo c >/proc/sysrq-trigger"], deadline_s=5.0)
-    assert gone(within_s=20.0)
+    assert until(lambda: not processes(), 20.0)
     with pytest.raises(LabError, match=r"ended by itself: Kernel panic - not syncing: sysrq"):
         labs.open_lab(NAME)
     labs.up(NAME)
     (row,) = [row for row in labs.status() if row["lab"] == NAME]
     os.kill(row["pid"], signal.SIGKILL)
-    assert gone(within_s=5.0)
+    assert until(lambda: not processes(), 5.0)
     KEEPERS.console(INSTANCE).unlink()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import child, until
 
 from xdplab import labs
 from xdplab.deploy.native import build_tool
@@ -53,7 +54,6 @@ def lab(kernel: kernels.Kernel) -> Iterator[VmLab]:
     if any(row["lab"] == NAME for row in labs.status()):
         pytest.skip(f"{NAME} is in use: the tests would end it")
     with labs.use_lab(NAME) as lab:
-        assert isinstance(lab, VmLab)
         yield lab
 
 
@@ -66,14 +66,12 @@ def qemu_of(lab: Lab) -> int:
 
 
 def gone(pid: int, within_s: float) -> bool:
-    until = time.monotonic() + within_s
-    while time.monotonic() < until:
+    def ended() -> bool:
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
-                time.sleep(0.05)
-                continue
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
         return True
-    return False
+
+    return until(ended, within_s)
 
 
 def test_the_clock_of_a_guest_runs_like_this_machines(lab: VmLab) -> None:
@@ -134,7 +132,6 @@ def test_only_what_is_forwarded_can_be_reached_and_the_guest_reaches_nothing(lab
 
 def test_what_a_guest_writes_stays_in_it(lab: VmLab) -> None:
     """Also what is compiled: this machine runs the files of that folder, which look the same inside and outside."""
-    assert lab.native_dir is not None
     mine, later = (lab.native_dir / f"test-{os.getpid()}-{name}" for name in ("inside", "outside"))
     inside = f"{lab.work_dir(lab.guest)}/native"
     lab.guest.run(["touch", f"{inside}/{mine.name}"])
@@ -166,9 +163,7 @@ def test_a_program_is_attached_by_a_tool_compiled_outside(lab: VmLab, tmp_path: 
     loaded, attached = process.read_line(20.0), process.read_line(20.0)
     process.close_stdin()
     assert process.wait(10.0).ok
-    assert loaded is not None
     assert '"jit":true' in loaded
-    assert attached is not None
     assert f'"mode_obtained":"{mode}"' in attached
 
 
@@ -231,12 +226,9 @@ with labs.use_lab({NAME!r}):
 
 def test_a_killed_owner_leaves_nothing(kernel: kernels.Kernel, lab: VmLab) -> None:
     """After the panic the name is free: a process that uses the lab is killed, and then nothing of the lab runs."""
-    with subprocess.Popen([sys.executable, "-c", USE], stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout is not None
-        assert owner.stdout.readline() == "up\n"
+    with child([sys.executable, "-c", USE], says="up"):
         (row,) = [row for row in labs.status() if row["lab"] == NAME]
         guest = qemu_of(labs.open_lab(NAME))
-        owner.send_signal(signal.SIGKILL)
     assert gone(guest, within_s=5.0)
     assert gone(row["pid"], within_s=5.0)
     assert not KEEPERS.is_up(control.owner(), "6.1:functional")
@@ -317,7 +309,6 @@ def test_a_guest_that_hangs_is_ended_and_its_console_says_so(monkeypatch: pytest
     keeper = keeper_module.GuestKeeper({"socket": "never", "uid": 0, "lease": False, "ping_s": 0.05})
     keeper.pulse, silent = socket.socketpair()
     with silent, subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         keeper.console = keeper_module.Console(process.stdout.fileno(), tmp_path / "console")
         keeper.watch(types.SimpleNamespace(process=process))
         assert process.wait(2.0) == -signal.SIGKILL

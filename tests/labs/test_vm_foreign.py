@@ -96,8 +96,6 @@ def test_an_orphan_that_ends_cuts_no_line_that_comes(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", reaper, "busybox", "sh", "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as shell:
-        assert shell.stdin is not None
-        assert shell.stdout is not None
         shell.stdin.write(f"+0 {len(script)} {script}\n!\n+0 8 half".encode())
         shell.stdin.flush()
         time.sleep(1)

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pandas as pd
 import pytest
 from tests.end_to_end.conftest import xdplab
 from tests.run.nulls import unexplained
+from tests.waiting import until
 
 from xdplab import labs
 from xdplab.deploy.native import build_tool
@@ -53,7 +53,6 @@ def lab() -> Iterator[tap.TapLab]:
     except LabError as error:
         pytest.skip(f"no guest is available here: {error}")
     with labs.use_lab(NAME) as lab:
-        assert isinstance(lab, tap.TapLab)
         yield lab
 
 
@@ -82,7 +81,6 @@ def test_four_queues_carry_what_the_tg_sends_and_both_ends_count_the_same(lab: t
     )
     request = XdpRequest(there, lab.dut_interface, "native", section="xdp")
     with attach(lab.dut, xdpload, request, deadline_s=60.0) as loader, Generator(lab.tg, sending, xdpgen) as generator:
-        assert loader.attached is not None
         assert loader.attached.mode_obtained == "native"
         generator.start()
         burst = generator.burst("rate", 0.3)
@@ -127,10 +125,7 @@ def test_nothing_is_left_when_the_keeper_is_killed(lab: tap.TapLab) -> None:
     tree = [*_children(row["pid"]), *(pid for child in _children(row["pid"]) for pid in _children(child))]
     assert len(tree) >= 3  # QEMU, the holder of the namespace, and its PID 1
     os.kill(row["pid"], signal.SIGKILL)
-    until = time.monotonic() + 5.0
-    while (left := [pid for pid in tree if _runs(pid)]) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not left
+    assert until(lambda: not any(map(_runs, tree)), 5.0)
     assert tap.tap_link.INTERFACE not in subprocess.check_output(["ip", "-br", "link"], text=True)
     assert not any(row["lab"] == NAME for row in KEEPERS.status(0))
 

@@ -42,9 +42,6 @@ class Bench:
     ) -> subprocess.CompletedProcess[str]:
         """Send the commands, and close the session after the reports of their bursts, as the program does."""
         with self.start(*words, **settings) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            assert process.stderr is not None
             with suppress(BrokenPipeError):  # it has ended already, and says why
                 process.stdin.write(commands)
                 process.stdin.flush()
@@ -146,8 +143,6 @@ def test_every_frame_that_was_sent_comes_back(bench: Bench) -> None:
 def test_a_paced_burst_tells_latency_from_the_due_time_and_its_lateness(bench: Bench) -> None:
     burst = bench.burst()
     due, late = burst.from_due, burst.lateness
-    assert due is not None
-    assert late is not None
     assert burst.latency is due
     assert (due.count, late.count) == (burst.histogram.count, burst.summary.tx_packets)
     assert due.sum == pytest.approx(
@@ -161,8 +156,6 @@ def test_lateness_includes_the_wait_for_the_queues_before(bench: Bench) -> None:
     """One task serves eight queues in turn; sending a batch takes time."""
     (burst,) = bench.output("--queues", "8", "--load", "400000").bursts
     due, late = burst.from_due, burst.lateness
-    assert due is not None
-    assert late is not None
     assert due.count == late.count
     assert abs(due.sum - burst.histogram.sum - late.sum) < 3e3 * due.count  # a look at the fake's clock takes 1 us
 
@@ -170,8 +163,6 @@ def test_lateness_includes_the_wait_for_the_queues_before(bench: Bench) -> None:
 def test_what_came_until_the_window_ended_is_told(bench: Bench) -> None:
     s = bench.burst().summary
     assert s.rx_window_s == pytest.approx(0.2, abs=0.001)
-    assert s.rx_packets is not None
-    assert s.rx_window_packets is not None
     assert 0 <= s.rx_packets - s.rx_window_packets <= 2
 
 
@@ -228,7 +219,6 @@ def test_a_fault_is_counted_as_what_it_is(bench: Bench, fault: str, column: str,
 @pytest.mark.parametrize("queues", [1, 3])
 def test_one_task_and_two_count_the_same(bench: Bench, cores: str, queues: int) -> None:
     output = bench.output("--load", "30000", "--queues", str(queues), "--flows", "7", cores=cores)
-    assert output.ready is not None
     assert output.ready.settings["tasks"] == (1 if cores == "2" else 2)
     s = output.bursts[0].summary
     assert s.tx_by_queue == (6000 // queues,) * queues
@@ -270,12 +260,10 @@ def test_nothing_is_stamped_where_none_is_asked(bench: Bench) -> None:
 def test_a_nics_own_stamps_are_another_engine(bench: Bench) -> None:
     words = ("--load", "20000", "--stamps", "hardware", "--queues", "2")
     output = bench.output(*words, cores="4", driver="net_ixgbe")
-    assert output.ready is not None
     assert output.ready.engine == "moongen-hw"
     histogram, s = output.bursts[0].histogram, output.bursts[0].summary
     assert 0 < histogram.count < 4000
     assert (histogram.min, len(s.tx_by_queue)) == (1001, 2)
-    assert s.probes_sent is not None
     assert (s.probes_lost, histogram.count) == (s.probes_sent // 10, s.probes_sent - s.probes_sent // 10)
     assert s.tx_packets == len(bench.frames())  # the probes are counted apart
 
@@ -302,12 +290,10 @@ def test_every_field_is_filled_or_null_with_a_reason(bench: Bench, load: str, st
 def test_it_ends_soon_after_the_pipes_end(bench: Bench) -> None:
     """A killed controller closes only this pipe: MoonGen continued to send for up to a minute."""
     with bench.start("--load", "20000") as process:
-        assert process.stdin is not None
         process.stdin.write("burst rate 1000\n")
         output, _ = process.communicate(timeout=30)
     assert process.returncode == 1
     failure = parse_output(output).failure
-    assert failure is not None
     assert "ended early" in failure.message  # the double would take minutes for 1000 s
 
 
@@ -329,7 +315,6 @@ def test_a_failure_is_a_line_and_an_exit_code(
     done = bench.run(*words, **settings)
     assert done.returncode == 1
     failure = parse_output(done.stdout).failure
-    assert failure is not None
     assert message in failure.message
 
 
@@ -353,7 +338,6 @@ def test_a_command_it_does_not_know_is_refused(bench: Bench) -> None:
     done = bench.run(commands="burst measure 0.1\nbrust x 1\n")
     output = parse_output(done.stdout)
     assert done.returncode == 1
-    assert output.failure is not None
     assert output.failure.message == "not a command: brust x 1"
 
 

@@ -40,8 +40,6 @@ def sampling(sampler: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def await_start(process: subprocess.Popen[bytes]) -> None:
     """Wait for the sampler's first note."""
-    assert process.stdin is not None
-    assert process.stdout is not None
     process.stdin.write(b"started\n")
     process.stdin.flush()
     assert process.stdout.readline() == b"started\n"

@@ -52,7 +52,6 @@ def texts(subject: str) -> Files:
 
 def _read(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
     stream = archive.extractfile(entry)
-    assert stream is not None
     return stream.read()
 
 

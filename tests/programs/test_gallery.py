@@ -208,8 +208,6 @@ def test_a_packet_is_put_into_another_unchanged(load: Load) -> None:
 def made() -> ModuleType:
     """The script that makes the queries."""
     spec = importlib.util.spec_from_file_location("gallery_frames", GALLERY / "frames.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

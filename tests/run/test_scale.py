@@ -137,7 +137,6 @@ def shown(planned: dict[str, Any], finished: Sequence[dict[str, Any]]) -> Iterat
         state.add(Ended(**{one.name: event[one.name] for one in fields(Ended)}))
         done += event["wall_s"]
         if 0.1 * whole <= done <= 0.9 * whole:
-            assert state.eta_s is not None
             yield state.eta_s / (whole - done)
 
 
@@ -145,7 +144,6 @@ def shown(planned: dict[str, Any], finished: Sequence[dict[str, Any]]) -> Iterat
 def test_the_time_left_of_recorded_runs_is_right_from_a_tenth_of_their_work_on(name: str) -> None:
     with tarfile.open(RECORDED / f"{name}.tar.xz") as archive:
         file = archive.extractfile(f"{name}/journal.jsonl")
-        assert file is not None
         events = [json.loads(line) for line in file]
     planned = next(event for event in events if event["event"] == "planned")
     shares = list(shown(planned, [event for event in events if event["event"] == "finished"]))

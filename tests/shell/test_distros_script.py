@@ -7,10 +7,10 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 pytestmark = pytest.mark.thorough
 
@@ -180,9 +180,7 @@ def test_each_part_is_bounded(checkout: Checkout) -> None:
 
 def test_ctrl_c_leaves_nothing(checkout: Checkout, tmp_path: Path) -> None:
     process = checkout.start("sid", "user", "trials", TRIALS=f"touch {tmp_path}/inside && exec sleep 601")
-    until = time.monotonic() + 60
-    while not (tmp_path / "inside").exists() and time.monotonic() < until:
-        time.sleep(0.05)
+    assert until((tmp_path / "inside").exists, 60)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130

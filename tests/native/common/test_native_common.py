@@ -107,8 +107,6 @@ def test_held_lines_leave_at_the_end(binary: Path) -> None:
     process = subprocess.Popen(
         [binary, "hold", "1000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    assert process.stderr is not None
-    assert process.stdout is not None
     assert process.stderr.readline() == b"all are made\n"
     os.set_blocking(process.stdout.fileno(), False)
     assert process.stdout.read() is None

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.compiled import bpf_object, made, tool_source
+from tests.waiting import until
 
 pytestmark = pytest.mark.root
 
@@ -101,10 +102,7 @@ def test_nothing_stays_attached_however_it_ends(folder, namespace, blow):
     process.send_signal(blow)
     out, _ = process.communicate(timeout=10)
     assert ("detached" in out) == (blow != signal.SIGKILL)
-    deadline = time.monotonic() + 2
-    while attached(namespace) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert attached(namespace) is None
+    assert until(lambda: attached(namespace) is None, 2)
 
 
 def test_an_attached_program_is_named_and_left_alone(folder, namespace):

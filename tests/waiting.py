@@ -1,0 +1,31 @@
+"""Waiting for what other processes do."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def until(holds: Callable[[], object], seconds: float = 10.0, every_s: float = 0.05) -> bool:
+    """Wait until something holds; return whether it did in time."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(every_s)
+    return True
+
+
+@contextmanager
+def child(argv: Sequence[str | Path], says: str, cwd: str | Path | None = None) -> Iterator[subprocess.Popen[str]]:
+    """Start a process whose first line is ``says``; it is killed when the block ends, if it runs then."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True, cwd=cwd) as process:
+        try:
+            assert process.stdout.readline() == f"{says}\n"
+            yield process
+        finally:
+            process.kill()
