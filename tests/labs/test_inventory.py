@@ -104,7 +104,7 @@ def test_what_ssh_keyscan_prints_is_read(pasted: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "field"),
     [
-        (changed("dut", "sudo_password", to="x"), "sudo_password"),
+        (changed("dut", "sudo_password", to="x"), "holds sudo_password"),
         (changed("dut", "user", to="ALL ALL=(ALL) NOPASSWD: ALL\nlab"), "dut.user"),
         (changed("dut", "user", to="lab\n"), "dut.user"),
         (changed("tg", "host", to="h\nALL ALL=(ALL) NOPASSWD: ALL"), "tg.host"),
