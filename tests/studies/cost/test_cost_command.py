@@ -200,6 +200,19 @@ def test_a_gate_fails_for_one_more_check_and_passes_again(tmp_path: Path) -> Non
     assert ending_with_output([*argv, "--against", str(baseline)])[0] == 0
 
 
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_a_gate_does_not_compare_a_program_that_drops_what_it_passed(mode: str, tmp_path: Path) -> None:
+    program, baseline = tmp_path / "mine.bpf.c", tmp_path / "base.json"
+    argv = ["cost", str(program), "--mode", mode, "--out", str(tmp_path / "out")]
+    program.write_text(MINE.replace("XDP_TX", "XDP_PASS"))
+    assert ending_with_output([*argv, "--write", str(baseline)])[0] == 0
+    program.write_text(MINE.replace("XDP_TX", "XDP_DROP"))
+    code, output, _ = ending_with_output([*argv, "--against", str(baseline), "--json"])
+    (change,) = json.loads(output)["against"]["differences"]
+    assert code == 2
+    assert change["made_otherwise"] == ["passed_on: was 100.00% of the frames, is 0.00% of the frames"]
+
+
 MINE = """\
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

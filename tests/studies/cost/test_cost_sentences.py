@@ -16,7 +16,7 @@ def table(*cases: dict[str, Any]) -> pd.DataFrame:
     rows = [
         {"program": "a", "mode": "native", "kernel": "6.12", "frame_bytes": 64, "flows": 1, "exact": str(count),
          "part": part, "instructions": count, "called_instructions": 0.0, "line": 6, "share": None,
-         "trial_id": f"t{number}"} | case
+         "came_back": 1.0, "passed_on": 0.0, "trial_id": f"t{number}"} | case
         for number, case in enumerate(cases)
         for part, count in {**PARTS, "line": 9.0}.items()
     ]  # fmt: skip
@@ -34,3 +34,15 @@ def test_each_packet_has_a_sentence_of_its_own() -> None:
         assert first != second
     (alone,) = results(plan, table({}))
     assert "64 B" not in alone
+
+
+def test_frames_that_do_not_come_back_are_accounted_for() -> None:
+    plan: Any = None
+    shares = ((1.0, 0.0), (0.25, 0.75), (0.0, 0.0))
+    (complete,), (passed,), (dropped,) = (
+        results(plan, table({"came_back": back, "passed_on": on})) for back, on in shares
+    )
+    assert "came back" not in complete
+    assert "75.0%" in passed
+    assert "--map" not in passed
+    assert "--map" in dropped

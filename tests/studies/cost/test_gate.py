@@ -20,7 +20,12 @@ THIRD = Fraction(169073, 128)
 CASE = Case(
     "lb.bpf.c",
     ("6.12", "native", "64", "1"),
-    {"compiler": "clang 14", "kernel_release": "6.12.1", "came_back": "100% of the frames"},
+    {
+        "compiler": "clang 14",
+        "kernel_release": "6.12.1",
+        "came_back": "100% of the frames",
+        "passed_on": "0% of the frames",
+    },
     {"whole": THIRD, "program": Fraction(140), "called": Fraction(0), "path": Fraction(9)},
     {"if (known)": Fraction(3), "return XDP_TX;": Fraction(2)},
     {"veth_poll": Fraction(40)},
@@ -103,10 +108,12 @@ def test_a_baseline_of_another_kernel_is_compared_and_told(name: str, kernel: st
     assert gate.verdict == "not comparable"
 
 
-def test_a_program_that_drops_what_it_sent_back_is_told() -> None:
-    broken = replace(CASE, made_with={**CASE.made_with, "came_back": "0% of the frames"})
-    (difference,) = compared([CASE], [broken])
-    assert difference.made_otherwise == ["came_back: was 100% of the frames, is 0% of the frames"]
+@pytest.mark.parametrize("way", ["came_back", "passed_on"])
+def test_a_program_that_drops_what_it_sent_back_or_passed_on_is_told(way: str) -> None:
+    before = replace(CASE, made_with={**CASE.made_with, way: "100% of the frames"})
+    broken = replace(CASE, made_with={**CASE.made_with, way: "0% of the frames"})
+    (difference,) = compared([before], [broken])
+    assert difference.made_otherwise == [f"{way}: was 100% of the frames, is 0% of the frames"]
     assert "--map" in Gate([difference], Fraction(0)).text("lb.cost.json")
 
 

@@ -45,6 +45,8 @@ UNNAMED = "bpf_dispatcher"
 """Code in the modules' space that belongs to no module: the trampoline that chooses between programs."""
 
 LINE_BYTES = 64
+IP_LAYER = ("ip_rcv_core", "ip6_rcv_core")
+"""What the kernel runs once for each IP packet that it takes."""
 """Of a cache line."""
 
 MODULES_FROM = 0xFFFFFFFFC0000000
@@ -247,6 +249,16 @@ class Measurement:
         arrived = self.runs(window).get("sink")
         return None if arrived is None else Fraction(arrived, window.frames)
 
+    def passed_on(self, window: Window) -> Fraction | None:
+        """Return the share of a window's frames that reached the kernel's IP layer; None if there is no other end."""
+        if "sink" not in self.entries:
+            return None
+        symbols = zip(self._symbols, self._symbol_starts, strict=True)
+        entries = [address for name, address in symbols if name.partition(".")[0] in IP_LAYER]
+        blocks = window.ran.blocks
+        runs = blocks[np.isin(self._starts[blocks[:, 1]], np.array(entries, dtype=np.uint64)), 2]
+        return Fraction(int(runs.sum()), window.frames)
+
     @property
     def has_sender(self) -> bool:
         """Tell whether a program writes the frames at the link's other end."""
@@ -345,11 +357,12 @@ class Cost:
     """What a packet costs, as exact fractions of instructions.
 
     ``lines`` have the program's instructions and those of what they call, by source line or, where none is known, by
-    instruction; ``functions`` those of each function without
-    what it calls; ``addresses`` those of the program's code. ``low`` and ``high`` are the ends of the whole cost among
-    windows; they are equal where it is exact. ``came_back``: the share of the frames that the program sent
-    back; null in a test run. ``shares`` of the frames, by the instructions of the program and what it calls; none if
-    no window's runs add up to its count. ``cache_lines`` of a packet that comes alone, by scope, and of the whole.
+    instruction; ``functions`` those of each function without what it calls; ``addresses`` those of the program's code.
+    ``low`` and ``high`` are the ends of the whole cost among windows; they are equal where it is exact.
+    ``came_back``: the share of the frames that the program sent back; ``passed_on``: that of the frames which reached
+    the kernel's IP layer; both null in a test run. ``shares`` of the frames, by the instructions of the program and
+    what it calls; none if no window's runs add up to its count. ``cache_lines`` of a packet that comes alone, by scope,
+    and of the whole.
     """
 
     tallies: Mapping[str, Tally]
@@ -361,6 +374,7 @@ class Cost:
     high: Fraction
     frames: tuple[int, int]
     came_back: Fraction | None
+    passed_on: Fraction | None
     shares: Shares
     cache_lines: Mapping[str, CacheLines | Absent]
 
@@ -404,6 +418,7 @@ def cost_of(measurement: Measurement) -> Cost:
         middle + half,
         (few, many),
         measurement.came_back(fewer[0]),
+        measurement.passed_on(fewer[0]),
         _shares(measurement.whole),
         _cache_lines(measurement),
     )

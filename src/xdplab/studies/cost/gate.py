@@ -23,7 +23,10 @@ from xdplab.studies.cost.rows import FUNCTION, MADE_UP, PLACES
 
 TOTALS = (WHOLE, PROGRAM, CALLED, APPLICATION, PATH)
 _TRAFFIC = ("kernel", "mode", "frame_bytes", "flows")
-_MADE_WITH = ("compiler", "kernel_release", "came_back")
+_TOOLS = ("compiler", "kernel_release")
+_BECAME = ("came_back", "passed_on")
+"""What became of the frames: a program that drops them all costs less, and is no better for it."""
+_MADE_WITH = (*_TOOLS, *_BECAME)
 
 Counts = Mapping[str, Fraction]
 
@@ -159,7 +162,7 @@ class Gate:
     def text(self, baseline: str) -> str:
         """Say the verdict on ``baseline`` in a sentence, and what may be the cause where nothing compares."""
         if self.made_otherwise:
-            lost = any("came_back" in line for line in self.made_otherwise)
+            lost = any(line.startswith(_BECAME) for line in self.made_otherwise)
             hint = "; does a map lack its entries (`--map`)?" if lost else ""
             return f"not comparable with {baseline}: {'; '.join(self.made_otherwise)}{hint}"
         most = max(self.differences, key=lambda one: one.growth[0])
@@ -203,16 +206,15 @@ def _case(rows: pd.DataFrame) -> Case:
     return Case(
         str(first["program"]),
         tuple(str(first[name]) for name in _TRAFFIC),
-        {name: str(first[name]) for name in _MADE_WITH[:-1]} | {"came_back": _came_back(rows)},
+        {name: str(first[name]) for name in _TOOLS} | {name: _became(rows, name) for name in _BECAME},
         {name: Fraction(exact) for name, exact in totals.items() if pd.notna(exact)},
         _summed(_lines(rows)),
         _summed(_functions(rows)),
     )
 
 
-def _came_back(rows: pd.DataFrame) -> str:
-    """Return what became of the frames: a program that drops them all costs less, and is no better for it."""
-    (share,) = rows.loc[rows["part"].eq(WHOLE), "came_back"]
+def _became(rows: pd.DataFrame, name: str) -> str:
+    (share,) = rows.loc[rows["part"].eq(WHOLE), name]
     return "a test run" if pd.isna(share) else f"{share:.2%} of the frames"
 
 
@@ -285,7 +287,8 @@ def _as_json(case: Case) -> dict[str, Any]:
 
 def _from_json(values: Mapping[str, Any]) -> Case:
     counts = ({key: Fraction(n) for key, n in values[name].items()} for name in _COUNTS)
-    return Case(values["program"], tuple(values["traffic"]), values["made_with"], *counts)
+    made_with = {name: values["made_with"][name] for name in _MADE_WITH}
+    return Case(values["program"], tuple(values["traffic"]), made_with, *counts)
 
 
 _COUNTS = ("totals", "lines", "functions")

@@ -39,7 +39,17 @@ def _of(case: pd.Series[Any], rows: pd.DataFrame, units: Mapping[str, str]) -> s
     text = f"a packet costs {whole[WHOLE]:.7g} instructions in {where}: {parts}"
     if not lines.empty:
         text += f"; {place_name(lines.iloc[int(both.argmax())])} takes most: {both.max():g}"
-    return f"{text}; {varying}" if (varying := _varying(rows)) else text
+    return "; ".join(filter(None, (text, _varying(rows), _became(case))))
+
+
+def _became(whole: pd.Series[Any]) -> str:
+    """Say what became of the frames, if they did not all come back."""
+    back, passed = whole["came_back"], whole["passed_on"]
+    if pd.isna(back) or back == 1:
+        return ""
+    ended = 1 - back - passed
+    text = f"{back:.1%} of the frames came back, {passed:.1%} went on to the kernel's IP layer"
+    return f"{text}, {ended:.1%} did neither (if a map lacks its entries, `--map` fills it)" if ended > 0 else text
 
 
 def _varying(rows: pd.DataFrame) -> str:
