@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.studies.cost.results import results
+from xdplab.studies.cost.summaries import lines
 
 PARTS = {"whole": 378.0, "program": 15.0, "called": 0.0, "path": 363.0}
 
@@ -46,3 +47,11 @@ def test_frames_that_do_not_come_back_are_accounted_for() -> None:
     assert "75.0%" in passed
     assert "--map" not in passed
     assert "--map" in dropped
+
+
+def test_lines_of_a_header_are_named_with_their_file() -> None:
+    places = pd.DataFrame({"file": ["/of/mine.bpf.c", "/of/mine.h"], "line": [20, 4]})
+    rows = table({}, {}).query("part == 'line'").reset_index(drop=True).assign(**places, function=None, offset_bytes=0)
+    rows["name"] = "text"
+    assert list(lines(rows)["line"]) == ["mine.bpf.c:20", "mine.h:4"]
+    assert list(lines(rows.head(1))["line"]) == ["20"]

@@ -30,5 +30,6 @@ STUDY = study_kind(
     views=VIEWS,
     results=results,
     compare=compare,
+    version="2",
     at_once=True,
 )

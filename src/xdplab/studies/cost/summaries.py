@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -84,6 +85,8 @@ def lines(table: pd.DataFrame, top: int = 0) -> pd.DataFrame:
         rows = rows.loc[both.index]
     counts = {"own": rows["instructions"].map(_number), "with calls": both.map(_number)}
     place = rows.apply(lambda row: place_name(row).removeprefix("line "), axis=1)
+    if rows["file"].nunique() > 1:
+        place = rows["file"].map(lambda file: f"{Path(file).name}:", na_action="ignore").fillna("") + place
     text = rows["name"].where(rows["part"].eq(INSTRUCTION) | rows["line"].gt(0), MADE_UP)
     shown = pd.DataFrame({**counts, "line": place, "source": text.str.slice(0, 78)})
     return shown.reset_index(drop=True)
