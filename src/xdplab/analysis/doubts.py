@@ -77,5 +77,5 @@ def doubt(findings: Sequence[Finding], run: str, cancelled: Collection[str] = ()
         left = f"; `xdplab audit {run}` has {many(remarks, 'remark')} on single trials" if remarks else ""
         return f"No check speaks against it{left}."
     others = ", ".join(one.rule for one in ordered[1:])
-    left = f" Then there is: {others} (`xdplab audit {run}`)." if others else ""
+    left = f" Other doubts: {others} (`xdplab audit {run}`)." if others else ""
     return f"What may change this: {ordered[0].text}.{left}"
