@@ -7,8 +7,8 @@ import importlib
 import pytest
 
 from xdplab.errors import NotApplicableError
+from xdplab.run.frames import typed
 from xdplab.studies.kinds import STUDIES, kind_named
-from xdplab.studies.tables import typed
 
 
 @pytest.mark.parametrize("name", [name for name in STUDIES if kind_named(name).pictures.views])

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from xdplab.cli import cli
 from xdplab.cli.study_published import REPEATING
 from xdplab.errors import PlanError
+from xdplab.run.frames import typed
 from xdplab.studies import published
 from xdplab.studies.execution.rows import COLUMNS
 from xdplab.studies.loading.points import LoadingRequest, smallest
 from xdplab.studies.published import SOURCES, Experiment, Ours
-from xdplab.studies.tables import typed
 
 
 def of(value: float | None, *ours: float) -> Experiment:

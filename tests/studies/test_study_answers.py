@@ -11,11 +11,12 @@ from click.testing import CliRunner
 from tests.oracle.kinds import RECORDED
 from tests.unpack import unpacked
 
+from xdplab.analysis.sentences import MOST, estimate, span
 from xdplab.cli import cli
 from xdplab.cli.common import BROADEST
 from xdplab.studies.kind import Run
 from xdplab.studies.kinds import open_run
-from xdplab.studies.tables import MOST, Table, estimate, span
+from xdplab.studies.tables import Table
 
 STUDIES = ("verifier", "execution", "loading", "jit", "offload")
 """What their sentences say is in the oracle."""

@@ -12,8 +12,8 @@ from math import isnan, log
 
 import pandas as pd
 
-from xdplab.analysis.estimate import Estimate, Values
 from xdplab.analysis.fit import fit_line, limited_by_dut
+from xdplab.analysis.sentences import Estimate, Values
 from xdplab.analysis.series import by_series, reached, settled, valid
 from xdplab.analysis.summary import varying
 from xdplab.analysis.values import is_null

@@ -1,8 +1,9 @@
-"""Rows of a table's columns as a pandas data frame."""
+"""Rows of a table's columns as a pandas data frame, and why a cell is null."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -10,10 +11,14 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
-from xdplab.run.columns import Column
+from xdplab.absent import Absent
+from xdplab.run.columns import NULLABLE, Column
 
 DTYPES = {"str": "string", "int": "Int64", "float": "Float64", "bool": "boolean", "json": "string"}
 """The pandas type of a column's ``dtype``; ``json`` is text."""
+NULL_REASONS: Column[Any] = Column(
+    "null_reasons", "json", "state", "reasons of null columns, a JSON object: column to reason"
+)
 
 
 def frame(rows: Sequence[Mapping[str, object]], table: Sequence[Column[Any]]) -> pd.DataFrame:
@@ -73,3 +78,39 @@ def texts(cells: Sequence[object]) -> ExtensionArray:
     data = b"".join([encoded[code] for code in codes.tolist()])
     column = pa.LargeStringArray.from_buffers(len(codes), pa.py_buffer(ends), pa.py_buffer(data), pa.py_buffer(valid))
     return pd.arrays.ArrowStringArray(column)
+
+
+def typed(rows: Iterable[Mapping[str, Any]], columns: Sequence[Column[Any]]) -> pd.DataFrame:
+    """Return rows as a table with these columns, in their order, and `NULL_REASONS`.
+
+    A cell may be `Absent` with its reason; one that a row lacks is null for its column's reason. Raises ValueError if
+    that has none.
+    """
+    return frame([_completed(row, columns) for row in rows], (*columns, NULL_REASONS))
+
+
+def _completed(row: Mapping[str, Any], columns: Sequence[Column[Any]]) -> dict[str, Any]:
+    cells, reasons = {}, {}
+    for column in columns:
+        value = row.get(column.name)
+        if isinstance(value, Absent) or (value is None and column.kind not in NULLABLE):
+            reasons[column.name] = column.reason if value is None else str(value)
+            value = None
+        cells[column.name] = value
+    return cells | {NULL_REASONS.name: json.dumps(reasons, sort_keys=True)}
+
+
+def why_null(table: pd.DataFrame, column: str) -> pd.Series[Any]:
+    """Return why a column is null, for each row; null where it has a value."""
+    return table[NULL_REASONS.name].map(lambda text: json.loads(text).get(column)).astype("string")
+
+
+def with_values(table: pd.DataFrame, column: str, values: pd.Series[Any]) -> pd.DataFrame:
+    """Return the table with other values of a column, whose reasons to be null are gone where it has one now."""
+    given = table[column].isna() & values.notna()
+    reasons = table[NULL_REASONS.name].where(~given, table[NULL_REASONS.name].map(lambda text: _without(column, text)))
+    return table.assign(**{column: values, NULL_REASONS.name: reasons.astype("string")})
+
+
+def _without(column: str, text: str) -> str:
+    return json.dumps({name: why for name, why in json.loads(text).items() if name != column}, sort_keys=True)

@@ -12,6 +12,7 @@ import pytest
 
 from xdplab.errors import NotApplicableError, PlanError
 from xdplab.labs.cpu_caches import largest_cache_bytes
+from xdplab.run.frames import typed
 from xdplab.studies.execution import points, user_pair
 from xdplab.studies.execution.backends import absent, left_out
 from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest
@@ -28,7 +29,6 @@ from xdplab.studies.execution.summaries import (
     work,
 )
 from xdplab.studies.execution.views import VIEWS
-from xdplab.studies.tables import typed
 
 COUNTS = "vm:6.1:count"
 LABELS = {"uml": "uml, Linux 6.1, time", "vm:6.1:count": "vm, Linux 6.1, instructions counted"}

@@ -17,6 +17,7 @@ from xdplab.figures.kinds import OF_ALL_FIGURES, paint
 from xdplab.hosts.local import LocalHost
 from xdplab.programs.image import Image
 from xdplab.programs.machine import Interpreter
+from xdplab.run.frames import typed
 from xdplab.studies.jit import cbpf, ebpf, filters, joined, subjects, summaries
 from xdplab.studies.jit.classes import A_AT, B_AT, CLASSES, FRAME, STACK, STORED_AT
 from xdplab.studies.jit.filters import FRAMES
@@ -28,7 +29,6 @@ from xdplab.studies.jit.rows import COLUMNS, _amplified, suite_rows
 from xdplab.studies.jit.runs import STUDY
 from xdplab.studies.jit.views import VIEWS, possible
 from xdplab.studies.points import schedule
-from xdplab.studies.tables import typed
 
 A, B = (int.from_bytes(FRAME[at : at + 8], "little") for at in (A_AT, B_AT))
 M64 = 2**64 - 1

@@ -14,6 +14,7 @@ import pytest
 
 from xdplab.errors import NotApplicableError, PlanError, UnsupportedError
 from xdplab.figures.kinds import paint
+from xdplab.run.frames import why_null
 from xdplab.run.progress import silent
 from xdplab.studies.kind import Run
 from xdplab.studies.loading import parts, passes, rows, runs, summaries
@@ -22,7 +23,6 @@ from xdplab.studies.loading.published import EXPERIMENTS
 from xdplab.studies.loading.runs import STUDY, LoadingFacts
 from xdplab.studies.loading.views import VIEWS
 from xdplab.studies.study_kind import Places, failures
-from xdplab.studies.tables import why_null
 
 GUEST, OWN = "vm:6.1:count", "host"
 REQUEST = LoadingRequest(places=(OWN, GUEST), forms=("unrolled",), accesses=(1, 1600), loads=3, compiles=2)

@@ -13,13 +13,13 @@ from xdplab.errors import PlanError, UnsupportedError
 from xdplab.hosts import Result
 from xdplab.programs.build import build
 from xdplab.programs.spec import UserProgram
+from xdplab.run.frames import why_null
 from xdplab.run.progress import silent
 from xdplab.studies.offload.bench import ACCEPTED, PROBE, Answer, kernels_words, read, write
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, gather, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.offload.runs import ANSWER, STUDY, OffloadFacts, OffloadStudy
 from xdplab.studies.points import StudyTrial
-from xdplab.studies.tables import why_null
 
 MISMATCH = """\
 libbpf: prog 'probe': BPF program load failed: Invalid argument

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from xdplab.studies.tables import typed
+from xdplab.run.frames import typed
 from xdplab.studies.verifier.rows import COLUMNS, joined
 
 

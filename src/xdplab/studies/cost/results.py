@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from xdplab.analysis.sentences import sentence
 from xdplab.studies.cost.classes import shares_text
 from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.points import CostPoint, CostRequest
 from xdplab.studies.cost.rows import CLASS, PLACES, place_name
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import sentence
 
 _MOST = 3
 _UNITS = {"frame_bytes": "B", "flows": "flows"}

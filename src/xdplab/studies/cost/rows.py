@@ -10,6 +10,7 @@ import pandas as pd
 
 from xdplab.absent import Absent
 from xdplab.run.columns import Column
+from xdplab.run.frames import typed
 from xdplab.studies.cost.counted import cost_in
 from xdplab.studies.cost.counts import (
     APPLICATION,
@@ -26,7 +27,6 @@ from xdplab.studies.cost.counts import (
 from xdplab.studies.cost.points import CostPoint, CostRequest
 from xdplab.studies.cost.times import key_of, times_in
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import typed
 
 LINE, INSTRUCTION, FUNCTION = "line", "instruction", "function"
 CLASS = "class"

@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 
 from xdplab.analysis.intervals import Spread
+from xdplab.analysis.sentences import estimate, one_of_places, sentence, span
 from xdplab.labs.base import ARCHITECTURE_MARK
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.execution.points import BACKENDS, REFERENCE, ExecutionPoint, ExecutionRequest, state_words
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import Table, estimate, one_of_places, sentence, span
+from xdplab.studies.tables import Table
 from xdplab.text import natural
 
 DROPPED = 5

@@ -15,6 +15,7 @@ from xdplab.absent import Absent, or_absent
 from xdplab.analysis.intervals import Spread
 from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of
+from xdplab.run.frames import typed
 from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
 from xdplab.studies.jit.classes import SIZES
@@ -49,7 +50,6 @@ from xdplab.studies.jit.subjects import (
 )
 from xdplab.studies.places import PlaceFacts
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import typed
 
 UNITS = {"time": "ns", "instructions": "instructions"}
 

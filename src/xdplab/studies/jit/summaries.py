@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import pandas as pd
 
+from xdplab.analysis.sentences import estimate, one_of_places, percent, sentence, span
 from xdplab.studies.jit import joined
 from xdplab.studies.jit.joined import SPEED_UP
 from xdplab.studies.jit.points import (
@@ -26,7 +27,7 @@ from xdplab.studies.jit.points import (
     JitRequest,
 )
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import Table, estimate, one_of_places, percent, sentence, span
+from xdplab.studies.tables import Table
 
 PUBLISHED_MEAN = 10.4
 PUBLISHED = (

@@ -10,12 +10,12 @@ import pandas as pd
 
 from xdplab.figures.caption import because
 from xdplab.figures.marks import NO_BACKENDS, Axes, Order, Words
+from xdplab.run.frames import why_null
 from xdplab.studies.figure_table import Content, Figure, several_places, views
 from xdplab.studies.jit import joined
 from xdplab.studies.jit.joined import CLASSIC, SPEED_UP
 from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, MODES, TCP, TEST_BPF, TRAFFIC, JitPoint
 from xdplab.studies.jit.summaries import PUBLISHED_MEAN
-from xdplab.studies.tables import why_null
 
 WORDS = {"interpreter": "interpreter", "jit": "JIT"}
 HUES = tuple(WORDS.values())

@@ -14,13 +14,13 @@ import pandas as pd
 from xdplab.absent import Absent
 from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of
+from xdplab.run.frames import typed
 from xdplab.run.rundir import read_json
 from xdplab.run.state import Attempt
 from xdplab.studies.loading.loadbench import Counts, TracedCall, parse_function_graph, parse_loadbench
 from xdplab.studies.loading.passes import COMPILED, LOGGED, PLAIN, SECTIONS, STACKS, TRACE, TRACED, LoadingFacts, shares
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import typed
 
 SYSTEM_CALL, CLOCK, LOG, KERNEL, OBJECT = "system call", "clock", "verifier's log", "kernel", "object file"
 CPU_TIME = "CPU time"

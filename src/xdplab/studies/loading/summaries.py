@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.estimate import Estimate
+from xdplab.analysis.sentences import Estimate, estimate, one_of_places, percent, sentence, span
 from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, medians, part_intervals, parts, wholes
 from xdplab.studies.loading.points import (
     BPF,
@@ -24,7 +24,7 @@ from xdplab.studies.loading.points import (
 )
 from xdplab.studies.loading.rows import FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import Table, estimate, one_of_places, percent, sentence, span
+from xdplab.studies.tables import Table
 
 TOLERANCE = 0.02
 """By how much the parts of a traced load may exceed the whole of an untraced one: the cost of tracing."""

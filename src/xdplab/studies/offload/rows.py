@@ -9,14 +9,16 @@ from typing import Any
 import pandas as pd
 
 from xdplab.absent import Absent
+from xdplab.analysis.sentences import sentence
 from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of
+from xdplab.run.frames import typed, why_null
 from xdplab.run.state import Attempt
 from xdplab.studies.offload.bench import ANSWER, OffloadFacts, read
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.points import StudyPlan, StudyTrial
-from xdplab.studies.tables import Table, sentence, typed, why_null
+from xdplab.studies.tables import Table
 from xdplab.text import many
 
 OffloadPlan = StudyPlan[OffloadRequest, OffloadPoint]

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from xdplab.studies.tables import Table, markdown, why_null
+from xdplab.run.frames import why_null
+from xdplab.studies.tables import Table, markdown
 from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.summaries import (
     ENVIRONMENT,

@@ -18,9 +18,9 @@ from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
 from xdplab.labs.base import OWN_KERNEL
 from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of
+from xdplab.run.frames import typed, with_values
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
-from xdplab.studies.tables import typed, with_values
 from xdplab.studies.verifier.points import LINUX, VerifierTrial
 from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED, SizeTried, VerifierFacts, answer
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.estimate import Estimate
 from xdplab.analysis.intervals import Spread
+from xdplab.analysis.sentences import Estimate, sentence, span
 from xdplab.analysis.values import three_digits
 from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import Table, sentence, span
+from xdplab.studies.tables import Table
 from xdplab.studies.verifier.corpora import TESTBED
 from xdplab.studies.verifier.points import LINUX, VerifierPoint, VerifierRequest
 from xdplab.studies.verifier.rows import largest_of

@@ -12,8 +12,8 @@ import pandas as pd
 from xdplab.analysis.intervals import Spread
 from xdplab.figures.caption import because
 from xdplab.figures.marks import Axes, Order, Words
+from xdplab.run.frames import why_null
 from xdplab.studies.figure_table import Choose, Content, Figure, Marks, joined, mark_at, views
-from xdplab.studies.tables import why_null
 from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.rows import PROGRAM_ID
 from xdplab.studies.verifier.summaries import ENVIRONMENT, is_generated
