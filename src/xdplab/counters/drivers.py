@@ -26,7 +26,7 @@ class Driver:
     port redirected to this one, if the link's statistics leave them out. ``lost``: frames without a place, in the
     port's packet buffer or among a queue's descriptors. ``kernels``: those whose source was read, and counts in this
     way; ``source``: the functions read, by file. ``tried``: where the counters were compared with known frames.
-    ``lag_s``: how far a reading may lag behind.
+    Counters that a timer takes over have a line in `table.LAGS_S` as well.
     """
 
     name: str
@@ -42,7 +42,6 @@ class Driver:
     lost: Names = ()
     received_xdp_only: bool = False
     tried: str | None = None
-    lag_s: float = 0.0
     note: str = ""
 
     @property
@@ -66,7 +65,6 @@ _IN_LINK = "XDP_TX is counted in the link's statistics alone, as it completes; n
 _TWO_LOSSES = "a queue drops frames itself only if the driver told it to; otherwise the port misses them; "
 _ICE_SENT = (r"(tx_unicast)", r"(tx_multicast)", r"(tx_broadcast)")
 _MLX4 = "rx*_packets holds the frames that were passed only, and so do the link's; nothing can be redirected to it"
-_LATE_S = 0.5  # added to the periods of a driver's timers, which may fire late
 
 _I40E_BEFORE = Driver(
     "i40e",
@@ -94,7 +92,6 @@ _BNXT_BEFORE = Driver(
     "5.10, 6.1",
     received=_q("[*]: rx_ucast_packets", "[*]: rx_mcast_packets", "[*]: rx_bcast_packets"),
     lost=_q("[*]: rx_discards", "[*]: rx_buf_errors"),
-    lag_s=2.0 + _LATE_S,
     note="the NIC writes its counters once per second, and the driver takes them over once per second (both: "
     "`stats-block-usecs`); the source does not say whether the port's rx_stat_discard holds the rings' too; "
     + _IN_LINK,
@@ -330,7 +327,6 @@ DRIVERS = (
         drop=(r"(rx_xdp_drops)", r"(rx_xdp_bad_drops)"),
         redirect=(r"(rx_xdp_redirect)",),
         lost=(r"(port_rx_nodesc_drops)", r"(port_rx_overflow)"),
-        lag_s=1.0 + _LATE_S,
         note="what the ring refused and failed redirects are drops; the counts of XDP have 32 bits; the NIC writes the "
         "link's counts, and what it lost, once per second",
     ),
@@ -344,7 +340,6 @@ DRIVERS = (
         tx=_tc("Queue[*] XdpTx"),
         drop=_tc("Queue[*] XdpDrop", "Queue[*] XdpAbort"),
         redirect=_tc("Queue[*] XdpRedirect"),
-        lag_s=1.0 + _LATE_S,
         note="what the ring refused and failed redirects are aborted; the driver takes over the link's counts once per "
         "second; the source does not say why InDroppedDma were dropped",
     ),
@@ -397,8 +392,3 @@ def total(counters: Mapping[str, int], names: Names) -> int:
         count = sum(value for key, value in counters.items() if re.fullmatch(name.removeprefix("-"), key))
         whole += -count if name.startswith("-") else count
     return whole
-
-
-def lag_s(name: str) -> float:
-    """Return how far the counters of driver ``name`` may lag behind, in seconds."""
-    return max((row.lag_s for row in DRIVERS if row.name == name), default=0.0)

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from importlib.resources import files as package_files
 from types import TracebackType
 
-from xdplab.counters.drivers import lag_s
 from xdplab.counters.table import (
     COLLECTORS,
+    LAGS_S,
     SCRIPTS,
     Collector,
     Recorder,
@@ -131,7 +131,7 @@ def install(host: Host, role: Role, device: str, directory: str, *, reader: str,
     for name in SCRIPTS:
         host.put(package_files(__package__).joinpath(name).read_bytes(), f"{directory}/{name}", mode=0o755)
     answer = host.run(["ethtool", "-i", device], check=False)
-    lag = lag_s(parse_driver(answer.stdout)) if answer.ok else 0.0
+    lag = LAGS_S.get(parse_driver(answer.stdout), 0.0) if answer.ok else 0.0
     return CounterProbe(host, role, device, directory, Reader(host, reader), lag, sampler)
 
 

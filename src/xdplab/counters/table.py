@@ -12,6 +12,9 @@ from xdplab.hosts.reader import HostReading
 Role = Literal["dut", "tg"]
 When = Literal["before", "after"]
 SAMPLE_S = 0.1
+_LATE_S = 0.5  # added to the periods of a driver's timers, which may fire late
+LAGS_S = {"bnxt_en": 2.0 + _LATE_S, "sfc": 1.0 + _LATE_S, "atlantic": 1.0 + _LATE_S}
+"""Seconds by which a driver's counters may lag behind; its row in `drivers` says what takes them over, and when."""
 
 
 @dataclass(frozen=True)
