@@ -6,6 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,9 @@ from xdplab.studies.traffic.dut import OnDut
 userspace = lazy("xdplab.programs.userspace")  # an emulator, for af_xdp alone
 
 T = TypeVar("T")
+
+AT_ONCE = 4
+"""Tools that are put on the hosts at the same time: an SSH server takes ten commands of a connection at once."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +73,20 @@ def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     """Ship the C tools and build them where they run. Raises HostError naming a missing compiler or header."""
     with_sockets = any(point.mode == "af_xdp" for point in points)
     here = LocalHost()
-    generator = generator_of(lab, here)
-    on_dut = partial(_build_tool, lab, here, lab.dut)
+    generator = generator_of(lab, here)  # first, so that each compiler is asked for its version once
+    with ThreadPoolExecutor(AT_ONCE) as meanwhile:
+        on_dut = partial(meanwhile.submit, _build_tool, lab, here, lab.dut)
+        xdpload, cpuclock, sampler, reader = map(on_dut, ("xdpload", "cpuclock", "sampler", "reader"))
+        reader_on_tg = meanwhile.submit(_build_tool, lab, here, lab.tg, "reader")
+        afxdp_user = on_dut("afxdp_user") if with_sockets else None
     return Tools(
-        xdpload=on_dut("xdpload"),
-        cpuclock=on_dut("cpuclock"),
-        sampler=on_dut("sampler"),
-        reader=on_dut("reader"),
-        reader_on_tg=_build_tool(lab, here, lab.tg, "reader"),
+        xdpload=xdpload.result(),
+        cpuclock=cpuclock.result(),
+        sampler=sampler.result(),
+        reader=reader.result(),
+        reader_on_tg=reader_on_tg.result(),
         generator=generator.program,
-        afxdp_user=on_dut("afxdp_user") if with_sockets else None,
+        afxdp_user=afxdp_user.result() if afxdp_user else None,
         adapter=generator.adapter,
         port=generator.port,
     )
@@ -224,9 +232,8 @@ def require_content(factors: ProgramFactors) -> None:
 
 
 def _ship(lab: Lab, built: BuiltProgram, folder: str) -> OnDut:
+    """Put what loading has not put there already beside the object and its tables."""
     init = {name: f"{folder}/{path.name}" for name, path in built.init_files.items()}
-    for path in {built.object, *built.init_files.values()}:
-        lab.dut.put(path, f"{folder}/{path.name}")
     setup = None
     if isinstance(built.program, UserProgram) and built.program.setup_files:
         setup = f"{folder}/setup"

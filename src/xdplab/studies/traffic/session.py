@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -144,21 +144,20 @@ class TrafficSession:
             refuse_way_out(self._lab.dut, ports, points)
             if any(point.program.setup for point in points):
                 stack.enter_context(kept_sysctls(self._lab.dut))
-            # The DUT's device is restored first: a tap's queues follow it.
             self._dut, *others = (
                 GuardedDevice(end.host, end.interface, self._lab.state_dir(end.host)) for end in self._ends
             )
-            self._held: list[GuardedDevice | GuardedPort] = [*others, self._dut]
+            self._held: list[GuardedDevice | GuardedPort] = [self._dut, *others]
             if (port := _dpdk_port(self._lab)) is not None:
                 self._held.append(port)
-            for held in self._held:
-                stack.callback(held.put_back)
+            stack.callback(self._put_back)
+            stack.callback(self._unthrottled.close)
             with ThreadPoolExecutor() as meanwhile, step("building tools and programs"):
                 tools = meanwhile.submit(build_tools, self._lab, points)
+                programs = meanwhile.submit(lambda: self._prepared(tools.result()))
                 list(meanwhile.map(lambda held: held.take(), self._held))
-                stack.callback(self._unthrottled.close)
                 self._switch_off()
-                self._context = self._made_context(tools.result())
+                self._context = self._made_context(tools.result(), programs.result())
             stack.callback(lambda: self._context.close_probes())
             stack.callback(self._await_let_go)
             stack.callback(lambda: self._context.staying.end())
@@ -169,6 +168,16 @@ class TrafficSession:
     def _ends(self) -> tuple[Endpoint, ...]:
         """The ends of all links of the session."""
         return endpoints(self._lab) + self._second_ends
+
+    def _put_back(self) -> None:
+        """Restore all devices at the same time; raise the first error once each has been tried.
+
+        A tap's queues follow its DUT's device, which is then restored before it.
+        """
+        with ThreadPoolExecutor(1 if self._lab.generator.follows else None) as meanwhile:
+            restored = [meanwhile.submit(held.put_back) for held in self._held]
+        for one in restored:
+            one.result()
 
     def _await_let_go(self) -> None:
         """A killed generator is gone before its program is off the link; until then no queue can be set.
@@ -186,19 +195,15 @@ class TrafficSession:
         if self._plan.trial.throttling == "off":
             self._switched = self._unthrottled.enter_context(unthrottled(self._lab.tg))
 
-    def _made_context(self, tools: Tools) -> TrialContext:
-        """Build the programs, and put all that the trials need on the hosts."""
+    def _made_context(self, tools: Tools, programs: Mapping[ProgramFactors, Prepared]) -> TrialContext:
+        """Put all that the trials need beside their programs on the hosts."""
         lab, run = self._lab, self._run
-        points = [trial.point for trial in self._trials]
-        sliced = {point.point_id for point in points if SLICES in point.passes}
-        planned = next(run.journal.events("planned")).get("arrangement", lab.arrangement)
-        against = {b: a for b, a in rivals(self._plan, planned).items() if b in sliced}
         return TrialContext(
             lab=lab,
             plan=self._plan,
             tools=tools,
-            programs=self._prepared([*points, *against.values()], tools),
-            rivals=against,
+            programs=programs,
+            rivals=self._rivals(),
             dut_probe=install(
                 lab.dut,
                 "dut",
@@ -227,7 +232,15 @@ class TrafficSession:
     ) -> None:
         self._stack.close()
 
-    def _prepared(self, points: Sequence[Point], tools: Tools) -> dict[ProgramFactors, Prepared]:
+    def _rivals(self) -> dict[str, Point]:
+        """Return the point that each point of a race by slices is raced against, by the latter's id."""
+        sliced = {trial.point.point_id for trial in self._trials if SLICES in trial.point.passes}
+        planned = next(self._run.journal.events("planned")).get("arrangement", self._lab.arrangement)
+        return {b: a for b, a in rivals(self._plan, planned).items() if b in sliced}
+
+    def _prepared(self, tools: Tools) -> dict[ProgramFactors, Prepared]:
+        """Build, prove and ship the programs of all trials."""
+        points = [*(trial.point for trial in self._trials), *self._rivals().values()]
         return prepare_programs(self._lab, self._run, tools, points, retries=self._plan.trial.retries)
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
@@ -384,7 +397,7 @@ class TrafficSession:
             await_nothing_attached(end.host, end.interface)
         if booted:
             tools = build_tools(self._lab, [trial.point for trial in self._trials])
-            self._context = replace(self._made_context(tools), alone=self._context.alone)
+            self._context = replace(self._made_context(tools, self._prepared(tools)), alone=self._context.alone)
         self._set_block()
         return booted, round(time.monotonic() - began, 3)
 
