@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from threading import Barrier
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.waiting import until
@@ -11,7 +14,7 @@ from veth_pair import VethLab
 
 from xdplab.deploy import settings_nic
 from xdplab.deploy.device import snapshot
-from xdplab.deploy.guarded import GuardedDevice
+from xdplab.deploy.guarded import GuardedDevice, put_all_back
 from xdplab.deploy.watchdog import script_path, watch
 from xdplab.errors import HostChangedError, HostError
 
@@ -105,3 +108,23 @@ def test_a_host_with_another_kernel_is_another_one(lab: VethLab, tmp_path: Path)
     lose(held)
     with pytest.raises(HostChangedError, match=r"its kernel was `Linux version 5.10.0 quiet` and is `Linux version "):
         held.take()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_each_device_is_restored_though_another_cannot_be(at_once: bool) -> None:
+    begun: list[str] = []
+    both = Barrier(2)
+
+    def held(name: str, error: HostError | None = None) -> Any:
+        def put_back() -> None:
+            begun.append(name)
+            if at_once:
+                both.wait(10)  # no one waits for the other's end
+            if error:
+                raise error
+
+        return SimpleNamespace(put_back=put_back)
+
+    with pytest.raises(HostError, match="the DUT's"):
+        put_all_back([held("dut", HostError("the DUT's")), held("tg")], at_once=at_once)
+    assert (sorted(begun) if at_once else begun) == ["dut", "tg"]

@@ -24,6 +24,8 @@ def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
 
     Texts are made once per level and once per combination of levels: a run has few of them and many rows.
     """
+    if trials.empty:
+        return pd.Series(index=trials.index, dtype="object")
     keys = np.array([""], dtype=object)
     codes = np.zeros(len(trials), dtype=np.int64)
     for number, name in enumerate(columns):
@@ -39,14 +41,16 @@ def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
 
 def _only_text(column: pd.Series) -> str | None:
     """Return the text of a column with one level, as most columns of most runs are: counting levels takes 20 times as
-    long. None if there are more, or no row."""
-    if not len(column):
-        return None
-    if (null := column.isna()).any():
-        return "-" if null.all() else None
+    long. None if there are more."""
     values = column.tolist()
-    same = values.count(values[0]) == len(values) and len(set(map(type, values))) == 1  # 1, 1.0 and True are equal
-    return _text(values[0]) if same else None
+    first = values[0]
+    if is_null(first):
+        return "-" if all(map(is_null, values)) else None
+    try:
+        same = values.count(first) == len(values) and len(set(map(type, values))) == 1  # 1, 1.0 and True are equal
+    except TypeError:  # pd.NA is neither equal nor unequal
+        return None
+    return _text(first) if same else None
 
 
 def _levels(column: pd.Series) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from xdplab.deploy.device import Snapshot, is_remembered, remember, restore_remembered, settle
@@ -142,3 +144,11 @@ class GuardedPort:
         dpdk.give_back(self.host, self._port.pci, self._state_dir, sysfs=self._sysfs)
         if self._watchdog is not None:
             self._watchdog.dismiss()
+
+
+def put_all_back(held: Sequence[GuardedDevice | GuardedPort], *, at_once: bool) -> None:
+    """Restore all of them, ``at_once`` or in order; raise the first error when each has been tried."""
+    with ThreadPoolExecutor(None if at_once else 1) as meanwhile:
+        restored = [meanwhile.submit(one.put_back) for one in held]
+    for one in restored:
+        one.result()

@@ -32,8 +32,8 @@ def frame_key(point: Point) -> FrameKey:
 
 
 def machine_of(host: Host) -> TimingLimits:
-    """Return the kernel release of ``host``."""
-    source, runtime, period = (host.run(["cat", path], check=False).text.strip() for path in MACHINE_FILES)
+    """Return by which clock ``host`` tells the time, and how long its real-time threads may run."""
+    source, runtime, period = (shown.text.strip() for shown in run_together(host, [["cat", p] for p in MACHINE_FILES]))
     each_second = None if not runtime or not period else int(runtime)
     if each_second is not None and each_second >= 0:
         each_second = round(1e6 * each_second / int(period))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -75,10 +75,13 @@ def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     here = LocalHost()
     generator = generator_of(lab, here)  # first, so that each compiler is asked for its version once
     with ThreadPoolExecutor(AT_ONCE) as meanwhile:
-        on_dut = partial(meanwhile.submit, _build_tool, lab, here, lab.dut)
-        xdpload, cpuclock, sampler, reader = map(on_dut, ("xdpload", "cpuclock", "sampler", "reader"))
-        reader_on_tg = meanwhile.submit(_build_tool, lab, here, lab.tg, "reader")
-        afxdp_user = on_dut("afxdp_user") if with_sockets else None
+
+        def on(host: Host, name: str) -> Future[str]:
+            return meanwhile.submit(_build_tool, lab, here, host, name)
+
+        xdpload, cpuclock, sampler = (on(lab.dut, name) for name in ("xdpload", "cpuclock", "sampler"))
+        reader, reader_on_tg = on(lab.dut, "reader"), on(lab.tg, "reader")
+        afxdp_user = on(lab.dut, "afxdp_user") if with_sockets else None
     return Tools(
         xdpload=xdpload.result(),
         cpuclock=cpuclock.result(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -13,7 +13,7 @@ from typing import Self
 
 from xdplab.counters.probe import install
 from xdplab.deploy.device import Applied, apply, queues_now, restore
-from xdplab.deploy.guarded import DpdkPort, GuardedDevice, GuardedPort
+from xdplab.deploy.guarded import DpdkPort, GuardedDevice, GuardedPort, put_all_back
 from xdplab.deploy.kernel_settings import kept_sysctls, unthrottled
 from xdplab.deploy.queues import Endpoint, set_queues
 from xdplab.deploy.settings import FEATURES, XPS, read
@@ -150,14 +150,15 @@ class TrafficSession:
             self._held: list[GuardedDevice | GuardedPort] = [self._dut, *others]
             if (port := _dpdk_port(self._lab)) is not None:
                 self._held.append(port)
-            stack.callback(self._put_back)
+            # A tap's queues follow its DUT's device: the DUT's, the first, is restored before it.
+            stack.callback(put_all_back, self._held, at_once=not self._lab.generator.follows)
             stack.callback(self._unthrottled.close)
             with ThreadPoolExecutor() as meanwhile, step("building tools and programs"):
                 tools = meanwhile.submit(build_tools, self._lab, points)
-                programs = meanwhile.submit(lambda: self._prepared(tools.result()))
+                programs = meanwhile.submit(lambda: self._all_prepared(tools.result()))
                 list(meanwhile.map(lambda held: held.take(), self._held))
                 self._switch_off()
-                self._context = self._made_context(tools.result(), programs.result())
+                self._context = self._made_context(tools.result(), programs.result)
             stack.callback(lambda: self._context.close_probes())
             stack.callback(self._await_let_go)
             stack.callback(lambda: self._context.staying.end())
@@ -168,16 +169,6 @@ class TrafficSession:
     def _ends(self) -> tuple[Endpoint, ...]:
         """The ends of all links of the session."""
         return endpoints(self._lab) + self._second_ends
-
-    def _put_back(self) -> None:
-        """Restore all devices at the same time; raise the first error once each has been tried.
-
-        A tap's queues follow its DUT's device, which is then restored before it.
-        """
-        with ThreadPoolExecutor(1 if self._lab.generator.follows else None) as meanwhile:
-            restored = [meanwhile.submit(held.put_back) for held in self._held]
-        for one in restored:
-            one.result()
 
     def _await_let_go(self) -> None:
         """A killed generator is gone before its program is off the link; until then no queue can be set.
@@ -195,14 +186,13 @@ class TrafficSession:
         if self._plan.trial.throttling == "off":
             self._switched = self._unthrottled.enter_context(unthrottled(self._lab.tg))
 
-    def _made_context(self, tools: Tools, programs: Mapping[ProgramFactors, Prepared]) -> TrialContext:
-        """Put all that the trials need beside their programs on the hosts."""
+    def _made_context(self, tools: Tools, programs: Callable[[], Mapping[ProgramFactors, Prepared]]) -> TrialContext:
+        """Put all that the trials need beside their ``programs`` on the hosts; only then wait for these."""
         lab, run = self._lab, self._run
         return TrialContext(
             lab=lab,
             plan=self._plan,
             tools=tools,
-            programs=programs,
             rivals=self._rivals(),
             dut_probe=install(
                 lab.dut,
@@ -225,6 +215,7 @@ class TrafficSession:
             pdr=known_pdr(run),
             link=link_rate(lab),
             second=self._second,
+            programs=programs(),
         )
 
     def __exit__(
@@ -238,9 +229,10 @@ class TrafficSession:
         planned = next(self._run.journal.events("planned")).get("arrangement", self._lab.arrangement)
         return {b: a for b, a in rivals(self._plan, planned).items() if b in sliced}
 
-    def _prepared(self, tools: Tools) -> dict[ProgramFactors, Prepared]:
-        """Build, prove and ship the programs of all trials."""
-        points = [*(trial.point for trial in self._trials), *self._rivals().values()]
+    def _all_prepared(self, tools: Tools) -> dict[ProgramFactors, Prepared]:
+        return self._prepared([*(trial.point for trial in self._trials), *self._rivals().values()], tools)
+
+    def _prepared(self, points: Sequence[Point], tools: Tools) -> dict[ProgramFactors, Prepared]:
         return prepare_programs(self._lab, self._run, tools, points, retries=self._plan.trial.retries)
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
@@ -397,7 +389,9 @@ class TrafficSession:
             await_nothing_attached(end.host, end.interface)
         if booted:
             tools = build_tools(self._lab, [trial.point for trial in self._trials])
-            self._context = replace(self._made_context(tools, self._prepared(tools)), alone=self._context.alone)
+            self._context = replace(
+                self._made_context(tools, lambda: self._all_prepared(tools)), alone=self._context.alone
+            )
         self._set_block()
         return booted, round(time.monotonic() - began, 3)
 
