@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
-from xdplab.formats.tool_error import last_words
+from xdplab.formats.tool_error import last_words, message_of, refused_line
 from xdplab.formats.verifier_log import VerifierStats, parse_bpfverify, parse_stats
 from xdplab.studies.verifier.prevail import PrevailAnswer, parse_answer, parse_list
 
@@ -177,6 +177,21 @@ def test_what_prevail_cannot_read_is_no_verdict_on_the_program(name, words):
 def test_a_source_line_behind_the_complaint_does_not_hide_it():
     log = "0: R1=ctx()\nR2 invalid mem access 'scalar'\n; return *data; @ a.c:9\nprocessed 2 insns (limit 1)\n"
     assert last_words(log) == "R2 invalid mem access 'scalar'"
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("; int *v = f(); @ a.c:8\n5: (85) call f\n; *v += 1; @ a.c:9\n6: R0=0\nR0 invalid\n", "a.c:9: `*v += 1;`"),
+        (STEPS + "R1 invalid mem access 'scalar'\n" + LOG, "`return data[100];`"),  # before 6.10 without its place
+        ("0: R1=ctx()\nR2 invalid\n; return *data; @ a.c:9\n", ""),  # of what was not looked at
+        ("; return 1; @ a.c:3\n0: (b7) r0 = 1\n" + LOG, ""),  # nothing was refused
+        ("libbpf: Kernel error message: Peer MTU\n", ""),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_last_source_line_that_was_looked_at(log, line):
+    assert refused_line(log) == line
+    assert message_of({"message": "refused", "log": log}).endswith(f", at {line}" if line else last_words(log))
 
 
 def test_both_list_the_same_programs():

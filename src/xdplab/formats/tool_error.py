@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import dropwhile, takewhile
 
 _INSTRUCTION = re.compile(r"[0-9]+: |; |from [0-9]+ to ")
@@ -24,21 +24,44 @@ MOST_WORDS = 3
 _KERNEL = "libbpf: Kernel error message: "
 
 
+_SOURCE = re.compile(r"; (?P<text>.*?)(?: @ (?P<place>\S+:\d+))?$")
+
+
 def last_words(log: str) -> str:
     """Return why a load failed, from the log of verifier, driver or libbpf: its last three lines at most, on one.
 
     Lines before the last instruction are skipped, as are the verifier's work, statistics, repetitions of the error
     number, and a source line after the complaint.
     """
+    return "; ".join(reversed(_ending(log)[0][:MOST_WORDS]))
+
+
+def refused_line(log: str) -> str:
+    """Return the source line that the verifier looked at last before it refused: ``mine.bpf.c:9: `*value += 1;` ``.
+
+    Kernels before 6.10 give no file and number. Empty if the log has no complaint, or the object no debug information.
+    """
+    ending, before = _ending(log)
+    source = next((match for line in before if (match := _SOURCE.match(line))), None)
+    if source is None or not ending:
+        return ""
+    return f"{source['place']}: `{source['text']}`" if source["place"] else f"`{source['text']}`"
+
+
+def _ending(log: str) -> tuple[list[str], Sequence[str]]:
+    """Return the lines behind the last instruction, and those before, each from the log's end on."""
     lines = [line.strip().removeprefix(_KERNEL) for line in log.splitlines() if line.strip()]
     telling = [line for line in lines if not any(skipped.match(line) for skipped in (_STATISTIC, _REPEATED, _WORK))]
-    backwards = dropwhile(lambda line: line.startswith("; "), reversed(telling))
+    backwards = list(dropwhile(lambda line: line.startswith("; "), reversed(telling)))
     ending = list(takewhile(lambda line: not _INSTRUCTION.match(line), backwards))
-    return "; ".join(reversed(ending[:MOST_WORDS]))
+    return ending, backwards[len(ending) :]
 
 
 def message_of(error: Mapping[str, object]) -> str:
-    """Return the error of a C tool's error line: its message, and the last lines of its log if it has one."""
+    """Return the error of a C tool's error line: its message, the last lines of its log if it has one, and the source
+    line that was refused."""
     log = error.get("log")
-    ending = last_words(log) if isinstance(log, str) else ""
-    return f"{error.get('message')}: {ending}" if ending else str(error.get("message"))
+    if not isinstance(log, str):
+        return str(error.get("message"))
+    parts = ": ".join(part for part in (str(error.get("message")), last_words(log)) if part)
+    return f"{parts}, at {line}" if (line := refused_line(log)) else parts
