@@ -60,6 +60,24 @@ def test_a_word_that_yaml_reads_as_a_switch_is_refused_with_its_block(tmp_path: 
         load_plan(file)
 
 
+def test_every_wrong_field_of_a_plan_is_named_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        "name: x\nrepititions: 3\ntrial: {window_s: -1}\nblocks:\n  - points:\n      mode: [native, natve]\n"
+        "      queues: x\n  - points: {program: {fil: x.c}}\n"
+    )
+    with pytest.raises(PlanError) as refused:
+        load_plan(file)
+    named = re.findall(r"line (\d+): (?:block \d, )?([\w.]+)", refused.value.message)
+    assert named == [
+        ("2", "repititions"),
+        ("3", "trial.window_s"),
+        ("6", "points.mode"),
+        ("7", "points.queues"),
+        ("8", "points.program.fil"),  # and not its `file`, of which it is the misspelling
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [

@@ -1,20 +1,12 @@
-"""YAML files of users, read with a limit, because a few lines of aliases can stand for billions of values.
-
-Errors of a model name the field, without pydantic's terms.
-"""
+"""YAML files of users, read with a limit, because a few lines of aliases can stand for billions of values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
 
 MOST_VALUES = 100_000
 """More values than any plan or inventory has after its aliases are expanded."""
@@ -41,14 +33,14 @@ _Loader.add_implicit_resolver(
 def read_yaml(text: str) -> Any:
     """Return the value of ``text``. Raises yaml.YAMLError, also if it is too large or refers to itself."""
     try:
-        node = _composed(text)
+        node = composed(text)
         return None if node is None else _Loader("").construct_document(node)
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
 
 
 @lru_cache(maxsize=8)
-def _composed(text: str) -> yaml.Node | None:
+def composed(text: str) -> yaml.Node | None:
     """Return the checked tree of a text: a command reads the plan of its run ten times, and composing takes longest."""
     loader = _Loader(text)
     try:
@@ -106,72 +98,3 @@ def _values(node: yaml.Node, counted: dict[int, int]) -> int:
     parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
     counted[id(node)] = 1 + sum(_values(part, counted) for part in parts)
     return counted[id(node)]
-
-
-_MUST_BE = {
-    "int": "a whole number",
-    "float": "a number",
-    "finite": "a number",
-    "bool": "true or false",
-    "string": "text (write it in quotes)",
-    "list": "a list",
-    "tuple": "a list",
-    "dict": "a mapping of keys to values",
-    "model": "a mapping of keys to values",
-    "literal": "{expected}",
-    "greater_than_equal": "at least {ge}",
-    "greater_than": "more than {gt}",
-    "less_than_equal": "at most {le}",
-    "less_than": "less than {lt}",
-    "too_short": "a list of at least {min_length}",
-    "too_long": "a list of at most {max_length}",
-    "string_too_short": "at least {min_length} characters long",
-    "string_too_long": "at most {max_length} characters long",
-    "string_pattern_mismatch": "of the form {pattern}",
-}
-"""Keyed by pydantic's type of error, or by the first word of that type."""
-
-
-def places_of(parts: Mapping[str, type[BaseModel]]) -> dict[str, str]:
-    """Return the part, or the parts, that each key belongs to; ``parts`` maps the name of a part to its model."""
-    keys = dict.fromkeys(key for part in parts.values() for key in part.model_fields)
-    return {key: " or ".join(name for name, part in parts.items() if key in part.model_fields) for key in keys}
-
-
-def complaint(error: ValidationError, what: str, keys: Mapping[str, str]) -> str:
-    """Return the wrong field and what is wrong with it. ``keys`` are the valid keys of ``what``, with their places.
-
-    An unknown key is reported before a missing one, because it may be its misspelling.
-    """
-    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-    kind, field = first["type"], _field(first["loc"])
-    if kind == "missing":
-        return f"{field} is missing"
-    if kind == "extra_forbidden":
-        key = str(first["loc"][-1])
-        if key in keys:
-            return f"{field}: {key} belongs in {keys[key]}"
-        similar = get_close_matches(key, keys, n=1, cutoff=0.75)
-        return f"{field} is not a key of {what}" + (f": did you mean {similar[0]}?" if similar else "")
-    must = _MUST_BE.get(kind) or _MUST_BE.get(kind.partition("_")[0])
-    message = f"must be {must.format(**first.get('ctx', {}))}" if must else first["msg"].removeprefix("Value error, ")
-    return f"{field}: {message} (got {_got(first['input'])})" if field else message  # else it is of the whole file
-
-
-_TAGS = ("number", "open", "word", "mix", "[key]")
-"""Names of a field's alternatives, and of a mapping's key, which pydantic appends to the field."""
-
-
-def _field(place: tuple[int | str, ...]) -> str:
-    """Return ``block 2, traffic.load`` for blocks, 1, traffic, load, 0: users count from 1, and see the value."""
-    counted = {"blocks": "block", "metrics": "metric", "hosts": "host"}
-    if len(place) > 1 and isinstance(place[1], int) and place[0] in counted:
-        which = f"{counted[str(place[0])]} {place[1] + 1}"
-        return f"{which}, {_field(place[2:])}" if place[2:] else which
-    return ".".join(str(part) for part in place if not isinstance(part, int) and part not in _TAGS)
-
-
-def _got(value: object) -> str:
-    if isinstance(value, bool):
-        return f"{str(value).lower()}, as which YAML reads {'yes and on' if value else 'no and off'}, too"
-    return repr(value)

@@ -25,9 +25,12 @@ from pydantic import (
 
 from xdplab.compiler import placed
 from xdplab.errors import PlanError
+from xdplab.lazy import lazy
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
 from xdplab.trust import read_source
-from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
+from xdplab.yaml_file import composed, read_yaml, yaml_words
+
+yaml_errors = lazy("xdplab.yaml_errors")  # few files are wrong
 
 TWO_PORT_MODES = ("native", "generic")
 Pass = Literal["rate", "bpf_stats", "perf", "harness"]
@@ -301,31 +304,28 @@ class Plan(_Strict):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=120)
 
 
-_KEYS = places_of(
-    {
-        "the plan itself": Plan,
-        "a block": Block,
-        "the `points` of a block": Points,
-        "the `traffic` of a block": Traffic,
-        "`trial`": TrialSettings,
-        "the `program` of points": UserProgramFile,
-        "an element of `metrics`": UserMetric,
-        "`repetitions`": Until,
-        "`race`": Race,
-    }
-)
+_PARTS = {
+    "the plan itself": Plan,
+    "a block": Block,
+    "the `points` of a block": Points,
+    "the `traffic` of a block": Traffic,
+    "`trial`": TrialSettings,
+    "the `program` of points": UserProgramFile,
+    "an element of `metrics`": UserMetric,
+    "`repetitions`": Until,
+    "`race`": Race,
+}
 
 
-def parse_plan(data: Any, *, where: str = "plan") -> Plan:
-    """Check ``data`` (from YAML). Raises PlanError naming the first invalid field."""
+def parse_plan(data: Any, *, where: str = "plan", source: str = "") -> Plan:
+    """Check ``data``, which was read from the text ``source``. Raises PlanError naming the invalid fields."""
     if not isinstance(data, dict):
         raise PlanError(f"{where} contains no mapping", remedy="begin with `name:` and `blocks:`; see plans/quick.yaml")
     try:
         return Plan.model_validate(data)
     except ValidationError as error:
-        raise PlanError(
-            f"{where}: {complaint(error, 'a plan', _KEYS)}", remedy="`xdplab plan --schema` lists every key"
-        ) from None
+        wrong = yaml_errors.complaint(error, "a plan", _PARTS, composed(source) if source else None)
+        raise PlanError(f"{where}: {wrong}", remedy="`xdplab plan --schema` lists every key") from None
 
 
 def is_plan_file(name: str) -> bool:
@@ -345,7 +345,7 @@ def load_plan(path: Path, *, to_measure: bool = True) -> Plan:
         raise PlanError(f"{path}: {error.strerror}", remedy="name a plan file; plans/ holds some") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise PlanError(f"{path} is not YAML: {yaml_words(error)}") from None
-    plan = relative_to(parse_plan(data, where=str(path)), source.folder)
+    plan = relative_to(parse_plan(data, where=str(path), source=source.text), source.folder)
     if to_measure and plan.commands:
         source.require_trust(f"commands that run as root on the DUT ({', '.join(plan.commands)})")
     return plan

@@ -11,8 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from xdplab.errors import LabError
 from xdplab.labs.base import Arrangement, GeneratorPlace
+from xdplab.lazy import lazy
 from xdplab.trust import read_source
-from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
+from xdplab.yaml_file import composed, read_yaml, yaml_words
+
+yaml_errors = lazy("xdplab.yaml_errors")  # few files are wrong
 
 WORK_DIR = "/var/lib/xdplab"
 """The folder of a lab's files on a server: not in /tmp, where any user could prepare files."""
@@ -183,14 +186,12 @@ class Inventory(_Strict):
         return self
 
 
-_KEYS = places_of(
-    {
-        "the inventory itself": Inventory,
-        "`dut`": Machine,
-        "`tg`": TrafficMachine,
-        "the `generator` of `tg`": GeneratorKeys,
-    }
-)
+_PARTS = {
+    "the inventory itself": Inventory,
+    "`dut`": Machine,
+    "`tg`": TrafficMachine,
+    "the `generator` of `tg`": GeneratorKeys,
+}
 
 
 def load_inventory(path: Path, *, for_sudo: bool = False) -> Inventory:
@@ -213,7 +214,7 @@ def load_inventory(path: Path, *, for_sudo: bool = False) -> Inventory:
         inventory = Inventory.model_validate(data)
     except ValidationError as error:
         raise LabError(
-            f"lab {path}: {complaint(error, 'an inventory', _KEYS)}",
+            f"lab {path}: {yaml_errors.complaint(error, 'an inventory', _PARTS, composed(source.text))}",
             remedy="docs/reference/inventory.schema.json has every key",
         ) from None
     if inventory.dut.proxy or inventory.tg.proxy:

@@ -14,10 +14,11 @@ from typing import Annotated
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
+from xdplab import yaml_errors
 from xdplab.compiler import find_clang
 from xdplab.errors import MissingToolError, PlanError, ProgramError
 from xdplab.trust import read_source
-from xdplab.yaml_file import complaint, places_of, read_yaml, yaml_words
+from xdplab.yaml_file import composed, read_yaml, yaml_words
 
 PAIR, EVENT, BPF_OBJECT, MODULE_FOLDER = "own.json", "event", "own.bpf.o", "own-module"
 MAKE_S = 120.0
@@ -73,7 +74,8 @@ def load(path: Path) -> tuple[Pair, dict[str, bytes]]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise PlanError(f"{path} cannot be read: {yaml_words(error)}") from None
     except ValidationError as error:
-        raise PlanError(f"{path}: {complaint(error, 'a pair', places_of({'the pair': Pair}))}") from None
+        wrong = yaml_errors.complaint(error, "a pair", {"the pair": Pair}, composed(source.text))
+        raise PlanError(f"{path}: {wrong}") from None
     source.require_trust(_RUNS)
     folder = source.folder
     module = _sources(folder / pair.module.directory, _trusted)
