@@ -13,7 +13,7 @@ from tests.compiled import bpf_object
 
 from xdplab.errors import PlanError
 from xdplab.plan.maps import as_given, entries
-from xdplab.programs.maps import filling
+from xdplab.programs.maps import filling, require_constants
 
 SOURCE = """
 #include <linux/bpf.h>
@@ -43,6 +43,8 @@ struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 4); __uint(key_siz
     sized SEC(".maps");
 MAP(ports, DEVMAP, __u32, __u32);
 struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); } ring SEC(".maps");
+const volatile __u32 most, weights[4];
+const volatile struct limits usual SEC(".rodata.usual");
 char LICENSE[] SEC("license") = "GPL";
 """
 LIMITS = "<Qh6sB3xI?7x"  # the compiler aligns the union to 4 bytes, and the struct to 8
@@ -123,6 +125,13 @@ def test_what_does_not_fit_is_refused_with_its_place_and_type(program: bytes, ca
     with pytest.raises(PlanError) as raised:
         filling({name: given}, program, "lb.bpf.c")
     assert all(fact in str(raised.value) for fact in facts), str(raised.value)
+
+
+def test_a_constant_that_is_not_there_is_refused_with_those_that_are(program: bytes) -> None:
+    require_constants(["most", "weights[3]", "usual.rate"], program, "lb.bpf.c")
+    with pytest.raises(PlanError, match="no constant least in lb.bpf.c") as refused:
+        require_constants(["most", "least"], program, "lb.bpf.c")
+    assert all(name in (refused.value.remedy or "") for name in ("most", "weights", "usual"))
 
 
 def test_entries_of_devices_and_programs_are_left_to_the_loader(program: bytes) -> None:

@@ -97,6 +97,12 @@ class Btf:
         variables = [self[member.type] for member in section.members] if section else []
         return {variable.name: variable.type for variable in variables}
 
+    @property
+    def constants(self) -> list[str]:
+        """The names of the variables in the sections of constants."""
+        sections = [one for one in self._types if one.kind == "datasec" and one.name.startswith(".rodata")]
+        return [self[member.type].name for section in sections for member in section.members]
+
     def _unwrapped(self, number: int) -> list[BtfType]:
         chain = [self[number]]
         while chain[-1].kind in _AROUND and len(chain) < _MOST_AROUND:

@@ -61,13 +61,17 @@ class BuiltProgram:
 
     @property
     def load_options(self) -> list[str]:
-        """What xdpload is told of the program: which one it is, those loaded with it, and its constants and maps."""
+        """What xdpload is told of the program: which one it is, those loaded with it, and its constants and maps.
+
+        Raises PlanError for a constant or a map that it does not have.
+        """
         program = self.program
         if isinstance(program, ProgramSpec):
             return ["--section", "xdp"]
         options = ["--program", program.function] if program.function else ["--section", program.section]
         for name in self.also:
             options += ["--also", name]
+        maps.require_constants(program.rodata, self.object.read_bytes(), Path(program.file).name)
         for place, number in constants(program.rodata):
             options += ["--rodata", f"{place}={number}"]
         for entry in self.filling.named:

@@ -1,9 +1,10 @@
-"""The maps of a user's program: which there are, by the object's BTF, and the bytes that fill them."""
+"""The maps and constants of a user's program: which there are, by the object's BTF, and the bytes that fill maps."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +66,18 @@ def filling(maps: Mapping[str, Any], data: bytes, file: str) -> Filling:
         else:
             raise PlanError(f"{place}: a map of type {one.kind} is not filled by a plan", remedy="fill it in `setup`")
     return Filling(contents, tuple(named))
+
+
+def require_constants(places: Iterable[str], data: bytes, file: str) -> None:
+    """Raise PlanError for a place (``limit``, ``mac[5]``, ``cfg.limit``) in no constant of an object, naming those that
+    it has."""
+    if not (section := section_of(data, ".BTF")):  # xdpload says how to compile it
+        return
+    present = Btf(section).constants
+    for place in places:
+        if (name := re.split(r"[.\[]", place)[0]) not in present:
+            remedy = f"it has {', '.join(present) or 'none'}"
+            raise PlanError(f"rodata: there is no constant {name} in {file}", remedy=remedy)
 
 
 def _map_type(btf: Btf, number: int) -> MapType:

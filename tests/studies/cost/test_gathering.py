@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from xdplab.errors import PlanError
 from xdplab.plan.model import parse_plan
 from xdplab.plan.points import block_points
 from xdplab.studies.cost.gathering import countable
@@ -39,6 +40,16 @@ def test_points_that_no_guest_counts_are_named(
     planned, notes = countable(block_points(plan.blocks[0], "shared"))
     assert len(planned) == counted
     assert [note.removeprefix("not counted: ") for note in notes] == left_out
+
+
+def test_a_constant_that_a_program_lacks_is_refused_before_a_guest_boots(tmp_path: Path) -> None:
+    (tmp_path / "action.h").write_text("#define ACTION XDP_TX\n")
+    (tmp_path / "mine.bpf.c").write_text(PROGRAM)
+    request = CostRequest(programs=(str(tmp_path / "mine.bpf.c"),), settings=json.dumps({"rodata": {"port": 2}}))
+    with pytest.raises(PlanError, match="no constant port") as refused:
+        kind_named("cost").start(request, tmp_path / "results")
+    assert "ports" in (refused.value.remedy or "")
+    assert not (tmp_path / "results").exists()
 
 
 def test_a_runs_plan_needs_no_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,13 +77,14 @@ def race_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]
 
 
 def require_files(trials: Sequence[Trial]) -> None:
-    """Raise PlanError for a pcap whose frames cannot be sent, and for entries that a program's maps cannot have.
+    """Raise PlanError for a pcap whose frames cannot be sent, for entries that a program's maps cannot have, and for
+    constants that it does not have.
 
     The first has the frame's number, the second the entry's key. Raises ProgramError if the program does not compile.
     """
     for program in dict.fromkeys(trial.point.program for trial in trials):
-        if program.maps:
-            _ = build.build(spec.program_of(program), programs.cache_directory()).filling
+        if program.maps or program.rodata:
+            _ = build.build(spec.program_of(program), programs.cache_directory()).load_options
     for path in dict.fromkeys(trial.point.program.frames for trial in trials):
         try:
             frames_in(path) if path else ()
