@@ -71,7 +71,7 @@ class PlainObserver:
 
 
 class RichObserver(PlainObserver):
-    """A bar with the remaining time; only trials that did not succeed get a line."""
+    """A bar with the remaining time; only trials that failed, or are invalid, get a line."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -92,7 +92,7 @@ class RichObserver(PlainObserver):
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
         self._progress.advance(self._task)
-        if attempt.status == "failed":
+        if attempt.status == "failed" or (attempt.status == "measured" and attempt.reason is not None):
             super().finished(trial, attempt)
 
     def interrupted(self, how: str) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from xdplab.plan.model import Plan
 from xdplab.run.progress import silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
+from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.fleet import JoinedLabs
 from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.studies.traffic.prepare import require_content
@@ -143,6 +145,19 @@ def test_a_pcap_that_cannot_be_sent_is_named_before_anything_is_made(tmp_path: P
     with pytest.raises(PlanError, match=r"jumbo\.pcap: frame 1 has 9000 bytes"):
         begun(tmp_path / "out", parse_plan(plan))
     assert not (tmp_path / "out").exists()
+
+
+def test_why_a_users_program_measures_nothing_is_known_after_its_first_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begun(tmp_path / "out", user_plan(tmp_path))
+    judged = {"verdict": "invalid", "reason": "no frame came back"}
+    monkeypatch.setattr(runs, "rows", SimpleNamespace(attempt_rows=lambda *_, **__: SimpleNamespace(row=judged)))
+    seen: list[str | None] = []
+    observer: Any = SimpleNamespace(finished=lambda trial, attempt: seen.append(attempt.reason))
+    for trial in run_trials_of(run):
+        runs.FirstJudged(observer, run, 1.0).finished(trial, attempt_of(trial.trial_id))
+    assert seen == ["invalid: no frame came back", None, None]
 
 
 def test_an_edited_plan_is_refused(run: RunDirectory) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from xdplab.plan import Plan, Trial
 from xdplab.run.engine import CUTS, InTurn, Policy, run_trials
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import RunState, read_state
+from xdplab.run.state import AnyTrial, Attempt, RunState, read_state
 from xdplab.run.waiting import words_of
 from xdplab.studies.kind import Run
 from xdplab.studies.provenance import SessionRecord, When, host_states
@@ -27,7 +27,7 @@ from xdplab.studies.traffic.session import TrafficSession
 from xdplab.studies.traffic.turns import PLAN_LAB, Labs, TrialSession, labs_of, sessions_in
 from xdplab.text import step
 
-race = lazy("xdplab.studies.traffic.race")
+race, rows = lazy("xdplab.studies.traffic.race"), lazy("xdplab.studies.traffic.rows")
 
 
 @contextmanager
@@ -142,9 +142,39 @@ class InLab:
                 loading.join()  # nothing of it goes on while a window is measured
                 stop = race.OpenEnded(folder, plan, trials) if plan.open_ended else None
                 policy = Policy(method.retries(plan), method.pause_s(plan), stop)
-                state = run_trials(folder, trials, InTurn(session_of), observer, policy)
+                judged = FirstJudged(observer, folder, plan.trial.window_s)
+                state = run_trials(folder, trials, InTurn(session_of), judged, policy)
                 _ask(hosts, "after", labs)
         return state
+
+
+@dataclass(frozen=True)
+class FirstJudged:
+    """An observer that hands on to ``seen`` why the first trial of a user's program is invalid: all the others of its
+    point will be.
+
+    Each is judged again, with the others, when the tables are derived.
+    """
+
+    seen: Observer
+    run: RunDirectory
+    window_s: float
+
+    def started(self, state: RunState, trial: AnyTrial) -> None:
+        self.seen.started(state, trial)
+
+    def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
+        if isinstance(trial, Trial) and trial.point.program.file is not None and trial.repetition == 1:
+            row = rows.attempt_rows(self.run, trial, attempt, window_s=self.window_s).row
+            if row["verdict"] == "invalid":
+                attempt = replace(attempt, reason=f"invalid: {row['reason']}")
+        self.seen.finished(trial, attempt)
+
+    def interrupted(self, how: str) -> None:
+        self.seen.interrupted(how)
+
+    def ended(self, state: RunState) -> None:
+        self.seen.ended(state)
 
 
 def _ask(hosts: SessionRecord, when: When, labs: Labs) -> None:
