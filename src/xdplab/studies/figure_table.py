@@ -33,25 +33,34 @@ Part = str | Callable[[Content], str | Iterable[str]]
 
 
 @dataclass(frozen=True)
+class Columns:
+    """The columns of the chosen rows that are drawn; several hues or panels are one label.
+
+    ``scale`` divides ``y`` and its interval into the unit of the axis.
+    """
+
+    x: str = "x"
+    y: str = "value"
+    hue: tuple[str, ...] = ("hue",)
+    panel: tuple[str, ...] = ("panel",)
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
 class Figure:
     """One figure.
 
-    ``choose`` returns rows of the table. ``x``, ``y``, ``hue``, ``panel`` are columns of these rows (several hues or
-    panels are one label); ``scale`` divides ``y`` and its interval into the unit of the axis. `each_row` makes a mark
-    of each row with a value, ``collect`` may make others. ``{unit}`` in the label of an axis and ``{places}`` in the
-    caption are those of the rows. ``nothing`` says why there is no figure; ``figure`` is its name in the marks;
-    ``exact``: a repetition would give the values again.
+    ``choose`` returns rows of the table, of which ``columns`` are drawn. `each_row` makes a mark of each row with a
+    value, ``collect`` may make others. ``{unit}`` in the label of an axis and ``{places}`` in the caption are those of
+    the rows. ``nothing`` says why there is no figure; ``figure`` is its name in the marks; ``exact``: a repetition
+    would give the values again.
     """
 
     name: str
     choose: Choose
     axes: Axes
-    x: str = "x"
-    y: str = "value"
-    hue: tuple[str, ...] = ("hue",)
-    panel: tuple[str, ...] = ("panel",)
+    columns: Columns = Columns()
     kind: str = "line"
-    scale: float = 1.0
     caption: tuple[Part, ...] = ()
     order: Order | Callable[[Content], Order] = field(default_factory=Order)
     words: Words = field(default_factory=Words)
@@ -65,7 +74,8 @@ class Figure:
 def view_of(figure: Figure, table: pd.DataFrame) -> View:
     """Return marks and look of one figure. Raises NotApplicableError if the table holds nothing for it."""
     rows = figure.choose(table)
-    marks = (figure.collect or each_row)(figure, rows.loc[rows[figure.y].notna()]) if len(rows) else []
+    collect = figure.collect or each_row
+    marks = collect(figure, rows.loc[rows[figure.columns.y].notna()]) if len(rows) else []
     if not marks:
         raise NotApplicableError(figure.nothing if isinstance(figure.nothing, str) else figure.nothing(figure, rows))
     content = Content(figure, table, rows, without_trends(marks_frame(marks), exact=figure.exact))
@@ -110,15 +120,17 @@ def each_row(figure: Figure, rows: pd.DataFrame) -> Marks:
     Read if the rows have them: ``low``, ``high``, ``n``, ``verdict``, ``points``, ``text`` (beside the mark),
     ``drawn_as`` (in place of the figure's kind).
     """
-    labelled = rows.assign(_panel=joined(rows, figure.panel) if figure.panel else None, _hue=joined(rows, figure.hue))
+    panel, hue = figure.columns.panel, figure.columns.hue
+    labelled = rows.assign(_panel=joined(rows, panel) if panel else None, _hue=joined(rows, hue))
     return [_mark(figure, row) for row in labelled.to_dict("records")]
 
 
 def _mark(figure: Figure, row: Row) -> dict[str, object]:
-    mark = mark_at(figure, panel=row["_panel"], hue=row["_hue"], x=row[figure.x])
+    columns = figure.columns
+    mark = mark_at(figure, panel=row["_panel"], hue=row["_hue"], x=row[columns.x])
     mark |= {name: row[name] for name in OWN if name in row and not pd.isna(row[name])}
-    mark |= {"value": row[figure.y], "label": row.get("text"), "kind": row.get("drawn_as", figure.kind)}
-    return mark | {name: float(str(mark[name])) / figure.scale for name in ("value", "low", "high") if name in mark}
+    mark |= {"value": row[columns.y], "label": row.get("text"), "kind": row.get("drawn_as", figure.kind)}
+    return mark | {name: float(str(mark[name])) / columns.scale for name in ("value", "low", "high") if name in mark}
 
 
 def joined(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:

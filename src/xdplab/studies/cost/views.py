@@ -6,7 +6,7 @@ import pandas as pd
 
 from xdplab.figures.marks import Axes, Words
 from xdplab.studies.cost.counts import WHOLE
-from xdplab.studies.figure_table import Figure, Marks, each_row, mark_at, views
+from xdplab.studies.figure_table import Columns, Figure, Marks, each_row, mark_at, views
 
 
 def _timed(table: pd.DataFrame) -> pd.DataFrame:
@@ -40,7 +40,7 @@ VIEWS = views(
             "time",
             _timed,
             Axes("instructions per packet", "ns per packet", "log", "log"),
-            y="ns_per_packet",
+            Columns(y="ns_per_packet"),
             kind="point",
             collect=_with_equal_ipc,
             caption=(

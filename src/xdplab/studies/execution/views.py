@@ -9,7 +9,7 @@ import pandas as pd
 from xdplab.figures.marks import Axes, Order, Words
 from xdplab.studies.execution.points import BACKENDS
 from xdplab.studies.execution.summaries import clock_steps, is_warm, medians, rank, values
-from xdplab.studies.figure_table import Content, Figure, Marks, each_row, several_places, views
+from xdplab.studies.figure_table import Columns, Content, Figure, Marks, each_row, several_places, views
 from xdplab.text import many
 
 BACKEND_WORDS = {"interpreter": "interpreter", "jit": "JIT", "module": "module", "user": "user space"}
@@ -121,19 +121,20 @@ FIGURES = (
         for end, (temperature, how) in TEMPERATURES.items()
     ),
     Figure(
-        "counts", counts, Axes("", INSTRUCTIONS, y_scale="log"), "benchmark", panel=("label",), kind="beside",
+        "counts", counts, Axes("", INSTRUCTIONS, y_scale="log"), Columns("benchmark", panel=("label",)), kind="beside",
         order=_benchmarks, collect=_medians, caption=(WARM, _repetitions), nothing="nothing was counted",
         title="Instructions of a call, by benchmark and backend", exact=True,
     ),
     Figure(
-        "pauses", pauses, Axes("asleep before each call, µs", NS, y_scale="log", share_y=False), "pause",
+        "pauses", pauses, Axes("asleep before each call, µs", NS, y_scale="log", share_y=False), Columns("pause"),
         order=_panels, collect=_medians, caption=("{places}.", _repetitions, IDLING),
         nothing="calls after at least two pauses are needed", title="Time of a call after a pause",
     ),
     *(
         Figure(
-            f"chains-{name}", partial(chains, clock), Axes("links", unit, "log", "log"), "links", panel=("label",),
-            order=Order(HUES), collect=_medians, caption=(WARM, _repetitions), nothing=TOO_SHORT, figure="chains",
+            f"chains-{name}", partial(chains, clock), Axes("links", unit, "log", "log"),
+            Columns("links", panel=("label",)), order=Order(HUES), collect=_medians,
+            caption=(WARM, _repetitions), nothing=TOO_SHORT, figure="chains",
             title=f"{what} of a call through a chain of tail calls, by its length", exact=clock == "instructions",
         )
         for name, clock, unit, what in (

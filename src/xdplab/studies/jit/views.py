@@ -11,7 +11,7 @@ import pandas as pd
 from xdplab.figures.caption import because
 from xdplab.figures.marks import NO_BACKENDS, Axes, Order, Words
 from xdplab.run.frames import why_null
-from xdplab.studies.figure_table import Content, Figure, several_places, views
+from xdplab.studies.figure_table import Columns, Content, Figure, several_places, views
 from xdplab.studies.jit import joined
 from xdplab.studies.jit.joined import CLASSIC, SPEED_UP
 from xdplab.studies.jit.points import AMPLIFIED, FILTERS, INSN_CLASSES, MODES, TCP, TEST_BPF, TRAFFIC, JitPoint
@@ -188,27 +188,27 @@ VALUES_ABOVE = Words(bar_values=True)
 
 FIGURES = (
     Figure(
-        "test_bpf", _all_tests, Axes("number of the test", ONE_RUN, "linear", "log", share_y=False), "number",
+        "test_bpf", _all_tests, Axes("number of the test", ONE_RUN, "linear", "log", share_y=False), Columns("number"),
         kind="dot", order=BY_MODE,
         title="The kernel's own tests, interpreted and compiled",
         caption=(_tests_of("the kernel's module test_bpf"), _means),
     ),
     Figure(
         "classic", _classic_tests,
-        Axes("classic test, in the module's order, from 0", ONE_RUN, "linear", "log", share_y=False), "rank",
+        Axes("classic test, in the module's order, from 0", ONE_RUN, "linear", "log", share_y=False), Columns("rank"),
         kind="dot", order=BY_MODE,
         title="The kernel's own classic tests, interpreted and compiled",
         caption=(_tests_of("the kernel's module test_bpf"), _means),
     ),
     Figure(
-        "speed-up", _speed_ups, Axes("number of the test", "interpreter by JIT", "linear", "log"), "number", SPEED_UP,
-        kind="dot", order=Order(("classic", "eBPF")),
+        "speed-up", _speed_ups, Axes("number of the test", "interpreter by JIT", "linear", "log"),
+        Columns("number", SPEED_UP), kind="dot", order=Order(("classic", "eBPF")),
         title="What compiling gains, by test",
         caption=(_tests_of("test_bpf"), _means),
     ),
     Figure(
-        "architectures", _architectures, Axes("kind of test", "interpreter by JIT", y_scale="log"), "kind", MEAN,
-        ("label",), kind="beside", order=Order(columns=1, palette=NO_BACKENDS),
+        "architectures", _architectures, Axes("kind of test", "interpreter by JIT", y_scale="log"),
+        Columns("kind", MEAN, ("label",)), kind="beside", order=Order(columns=1, palette=NO_BACKENDS),
         title="What compiling gains, by kind of test and place",
         caption=(_compared, ELBRUS),
         nothing="no place has measured a test of test_bpf in both modes",
@@ -216,36 +216,36 @@ FIGURES = (
     *(
         Figure(
             f"classes-{name}", partial(_classes, groups),
-            Axes("instruction class", "one body, {unit}", y_scale="log", share_x=False), "short", kind="beside",
-            order=partial(_groups_in_order, groups),
+            Axes("instruction class", "one body, {unit}", y_scale="log", share_x=False), Columns("short"),
+            kind="beside", order=partial(_groups_in_order, groups),
             title=f"One instruction, interpreted and compiled: {name}",
             caption=("Difference of two programs of one class by BPF_PROG_TEST_RUN; {places}.",),
         )
         for name, groups in CLASS_FIGURES.items()
     ),
     Figure(
-        "filters", _filters, Axes("classic filter", ONE_RUN, share_y=False), "short", kind="bar", order=IN_ONE_COLUMN,
-        words=VALUES_ABOVE,
+        "filters", _filters, Axes("classic filter", ONE_RUN, share_y=False), Columns("short"), kind="bar",
+        order=IN_ONE_COLUMN, words=VALUES_ABOVE,
         title="What a classic filter costs, interpreted and compiled",
         caption=("Entering the filter included; on the packet that costs most; {places}.", _without_bar),
     ),
     Figure(
         "traffic", partial(_shares, TRAFFIC, "number", lambda bytes_: bytes_.astype(str) + " bytes of payload"),
-        Axes(PACKET_SOCKET, "filter's share of a datagram, %"), "short", kind="bar", order=IN_ONE_COLUMN,
-        words=VALUES_ABOVE,
+        Axes(PACKET_SOCKET, "filter's share of a datagram, %"), Columns("short"), kind="bar",
+        order=IN_ONE_COLUMN, words=VALUES_ABOVE,
         title="A filter's share of the work for a datagram",
         caption=("UDP over loopback, send() to recv(); {places}.", _without_bar),
     ),
     Figure(
-        "amplified", _amplified, Axes(PACKET_SOCKET, ONE_RUN, y_scale="log", share_y=False), "short", kind="beside",
-        order=IN_ONE_COLUMN,
+        "amplified", _amplified, Axes(PACKET_SOCKET, ONE_RUN, y_scale="log", share_y=False), Columns("short"),
+        kind="beside", order=IN_ONE_COLUMN,
         title="What a filter costs, by many packet sockets",
         caption=(_sockets, _without_bar),
     ),
     Figure(
         "tcp", partial(_shares, TCP, "name", lambda names: names.astype(str).str.split(",").str[0]),
-        Axes(PACKET_SOCKET, "filter's share of all work, %"), "short", kind="bar", order=IN_ONE_COLUMN,
-        words=VALUES_ABOVE,
+        Axes(PACKET_SOCKET, "filter's share of all work, %"), Columns("short"), kind="bar",
+        order=IN_ONE_COLUMN, words=VALUES_ABOVE,
         title="A filter's share of the work for TCP",
         caption=("One TCP connection over loopback, as netperf's tests of these names; {places}.", _without_bar),
     ),

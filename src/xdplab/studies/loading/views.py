@@ -9,7 +9,7 @@ import pandas as pd
 
 from xdplab.errors import NotApplicableError
 from xdplab.figures.marks import DEFAULT_PALETTE, NO_BACKENDS, Axes, Order, collect
-from xdplab.studies.figure_table import Content, Figure, Row, views
+from xdplab.studies.figure_table import Columns, Content, Figure, Row, views
 from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, part_intervals, parts, scaled, values, wholes
 from xdplab.studies.loading.points import BPF, CLOCK, MODULE
 from xdplab.studies.loading.rows import SYSTEM_CALL
@@ -180,7 +180,7 @@ def compiling(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _medians(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
-    return collect(rows, figure.name, figure.kind, figure.scale, middle="median")
+    return collect(rows, figure.name, figure.kind, figure.columns.scale, middle="median")
 
 
 def _how_often(content: Content) -> str:
@@ -201,7 +201,7 @@ def _box(kind: str, choose: Callable[[str, pd.DataFrame], pd.DataFrame], name: s
     clock = CLOCKS[name]
     axes = Axes("", CLOCK_WORDS[clock], y_scale="log", share_y=False, from_zero=False)
     return Figure(
-        f"{kind}-{name}", partial(choose, clock), axes, kind="sample", scale=1000, figure=kind,
+        f"{kind}-{name}", partial(choose, clock), axes, Columns(scale=1000), "sample", figure=kind,
         order=Order(_HUES) if kind == "simple" else Order(palette=NO_BACKENDS),
         caption=(_up_to, *notes, _NOTES[name]), nothing="nothing of the simple program was measured",
         title=TITLES[kind], exact=name == "counts",
@@ -235,7 +235,7 @@ FIGURES = (
     *(_piles(kind, name) for kind in KIND_WORDS for name in CLOCKS),
     *(
         Figure(
-            f"total-{name}", partial(total, clock), _by_n(CLOCK_WORDS[clock]), "accesses", "median", scale=1000,
+            f"total-{name}", partial(total, clock), _by_n(CLOCK_WORDS[clock]), Columns("accesses", "median", scale=1e3),
             order=_things, caption=(*_WHOLES.values(), _FORMS, f"Medians of whole loads, {_BARS}.", _NOTES[name]),
             nothing=f"nothing was loaded where the clock is {clock}", figure="total", exact=clock == "instructions",
             title="What loading costs, by accesses N",
@@ -243,13 +243,13 @@ FIGURES = (
         for name, clock in CLOCKS.items()
     ),
     Figure(
-        "memory", memory, _by_n("KiB"), "accesses", "bytes", scale=1024, nothing="no size is known", exact=True,
-        title="Memory in the kernel, by accesses N",
+        "memory", memory, _by_n("KiB"), Columns("accesses", "bytes", scale=1024),
+        nothing="no size is known", exact=True, title="Memory in the kernel, by accesses N",
         order=Order(tuple(MEMORY_WORDS.values()), things=_THINGS_IN_MEMORY),
         caption=(f"{{places}}. {_FORMS} {_READ_ONCE}",),
     ),
     Figure(
-        "compile", compiling, _by_n("compiling, ms"), scale=1e6, collect=_medians, order=_things,
+        "compile", compiling, _by_n("compiling, ms"), Columns(scale=1e6), collect=_medians, order=_things,
         caption=("This machine's time; clang for BPF, make of the kernel's headers for a module.", _how_often),
         nothing="nothing was compiled", title="Time to compile, by accesses N",
     ),

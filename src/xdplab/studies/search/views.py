@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.figures.marks import Axes, Order
-from xdplab.studies.figure_table import Content, Figure, views
+from xdplab.studies.figure_table import Columns, Content, Figure, views
 from xdplab.studies.search.rows import point_label
 
 RATES = {"ndr_pps": "NDR", "pdr_pps": "PDR", "mrr_pps": "MRR"}
@@ -129,7 +129,7 @@ LOSS_WORDS = (
 
 FIGURES = (
     Figure(
-        "rates", rates, Axes("point", MPPS), panel=(), kind="bar", order=Order(tuple(RATES.values())),
+        "rates", rates, Axes("point", MPPS), Columns(panel=()), kind="bar", order=Order(tuple(RATES.values())),
         caption=(REPEATED, NDR), nothing=_nothing("rates"),
     ),
     Figure(
@@ -137,9 +137,10 @@ FIGURES = (
         order=Order(tuple(LATENCIES.values()), x_values=tuple(f"{share} %" for share in SHARES)),
     ),
     Figure(
-        "throughput", throughput, Axes("frame (bytes)", MPPS, "linear"), panel=(), nothing=_nothing("throughput"),
+        "throughput", throughput, Axes("frame (bytes)", MPPS, "linear"), Columns(panel=()),
+        nothing=_nothing("throughput"),
         caption=("Throughput: the highest rate without loss (RFC 2544, 26.1).", _throughput_words),
     ),
-    Figure("loss", loss, OF_LOSS, panel=(), caption=(LOSS_WORDS,), nothing=_nothing("loss")),
+    Figure("loss", loss, OF_LOSS, Columns(panel=()), caption=(LOSS_WORDS,), nothing=_nothing("loss")),
 )  # fmt: skip
 VIEWS = views(FIGURES)

@@ -13,7 +13,7 @@ from xdplab.analysis.intervals import Spread
 from xdplab.figures.caption import because
 from xdplab.figures.marks import Axes, Order, Words
 from xdplab.run.frames import why_null
-from xdplab.studies.figure_table import Choose, Content, Figure, Marks, joined, mark_at, views
+from xdplab.studies.figure_table import Choose, Columns, Content, Figure, Marks, joined, mark_at, views
 from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.rows import PROGRAM_ID
 from xdplab.studies.verifier.summaries import ENVIRONMENT, is_generated
@@ -87,25 +87,26 @@ _versus_loops = _chosen(_timed, _if_prevail, _loops, _one_build)
 
 def _programs(figure: Figure, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the programs that were judged and have every value of the figure."""
-    complete = rows.dropna(subset=[figure.x, figure.y, *figure.hue, *figure.panel])
+    drawn = figure.columns
+    complete = rows.dropna(subset=[drawn.x, drawn.y, *drawn.hue, *drawn.panel])
     return complete[~complete["verdict"].isin(ENVIRONMENT)]
 
 
 def _on_axes(figure: Figure, rows: pd.DataFrame) -> pd.DataFrame:
     programs = _programs(figure, rows)
-    return programs[(programs[figure.y] > 0) & (programs[figure.x] > 0)]
+    return programs[(programs[figure.columns.y] > 0) & (programs[figure.columns.x] > 0)]
 
 
 def _reasons(figure: Figure, rows: pd.DataFrame) -> list[str]:
     """Return the reasons that the table gives for nulls, where it gives any."""
-    return list(why_null(rows, figure.y).dropna()) if figure.y in REASONED else []
+    return list(why_null(rows, figure.columns.y).dropna()) if figure.columns.y in REASONED else []
 
 
 def _nothing(figure: Figure, rows: pd.DataFrame) -> str:
     reasons = _reasons(figure, rows)
     if rows.empty:
         return "no PREVAIL took part (--prevail PATH)" if figure.name.startswith("prevail") else "no such program"
-    if figure.y == "verify_instructions":
+    if figure.columns.y == "verify_instructions":
         return "no guest took part, which counts instructions (--kernel 6.1)"
     why = f": {because(reasons)}" if reasons else ""
     return f"no program has a value for {figure.axes.x_label} and {figure.axes.y_label}{why}"
@@ -113,12 +114,12 @@ def _nothing(figure: Figure, rows: pd.DataFrame) -> str:
 
 def _means(figure: Figure, rows: pd.DataFrame) -> Marks:
     """One mark per program or size: mean over repetitions, with its interval; times always with their verdict."""
-    shown = _labelled(figure, rows)
-    keys = ["panel", "hue", figure.x, "mark"]
+    shown, drawn = _labelled(figure, rows), figure.columns
+    keys = ["panel", "hue", drawn.x, "mark"]
     keys += ["point", "section", "program"] if figure.kind == "point" else []
     marks: Marks = []
     for key, group in shown.groupby(keys, sort=True, dropna=False):
-        mean = Spread.of(group[figure.y].astype(float) / figure.scale, "log")  # the axis is one: no end below 0
+        mean = Spread.of(group[drawn.y].astype(float) / drawn.scale, "log")  # the axis is one: no end below 0
         size = {"x": float(str(key[2])), "value": mean.mean, "low": mean.low, "high": mean.high, "n": mean.n}
         points = ",".join(sorted(set(group["point"])))
         marks.append(mark_at(figure, panel=key[0], hue=key[1], verdict=key[3], points=points, **size))
@@ -129,7 +130,7 @@ def _labelled(figure: Figure, rows: pd.DataFrame) -> pd.DataFrame:
     shown = _on_axes(figure, rows)
     return shown.assign(
         panel=_panels(figure, shown),
-        hue=joined(shown, figure.hue),
+        hue=joined(shown, figure.columns.hue),
         mark=shown["verdict"].eq("accepted").map({True: "valid", False: "invalid"}),
         point=shown["trial_id"].str.rsplit("-", n=1).str[0],
     )
@@ -138,17 +139,17 @@ def _labelled(figure: Figure, rows: pd.DataFrame) -> pd.DataFrame:
 def _panels(figure: Figure, rows: pd.DataFrame) -> pd.Series:
     """Each corpus has a panel, and so have generated programs, whose sizes were chosen."""
     if figure.kind != "point":
-        return joined(rows, figure.panel)
+        return joined(rows, figure.columns.panel)
     generated, corpora = is_generated(rows), rows["corpus"].astype(str)
     several = generated.any() or corpora.nunique() > 1
-    return corpora.mask(generated, "generated programs") if several else joined(rows, figure.panel)
+    return corpora.mask(generated, "generated programs") if several else joined(rows, figure.columns.panel)
 
 
 def _means_and_trends(figure: Figure, rows: pd.DataFrame) -> Marks:
     """The means, and straight lines in the logarithms through the accepted programs: value = a · x^b."""
-    marks, shown = _means(figure, rows), _labelled(figure, rows)
+    marks, shown, drawn = _means(figure, rows), _labelled(figure, rows), figure.columns
     for (panel, hue), group in shown[shown["mark"] == "valid"].groupby(["panel", "hue"], sort=False):
-        x, y = group[figure.x].astype(float), group[figure.y].astype(float) / figure.scale
+        x, y = group[drawn.x].astype(float), group[drawn.y].astype(float) / drawn.scale
         if x.nunique() < FEWEST_FOR_TREND:
             continue
         slope, offset = np.polyfit(np.log(x), np.log(y), 1)
@@ -163,8 +164,8 @@ def _means_and_trends(figure: Figure, rows: pd.DataFrame) -> Marks:
 
 def _hues(content: Content) -> Order:
     """Return those of the whole run, so that a kernel has one colour in all its figures."""
-    complete = content.table.dropna(subset=list(content.figure.hue))
-    return Order(tuple(sorted(set(joined(complete, content.figure.hue)))))
+    complete = content.table.dropna(subset=list(content.figure.columns.hue))
+    return Order(tuple(sorted(set(joined(complete, content.figure.columns.hue)))))
 
 
 def _how_many(content: Content) -> str:
@@ -192,7 +193,7 @@ def _power_laws(content: Content) -> str:
 def _not_drawn(content: Content) -> list[str]:
     """Say for each kernel how many programs have no value, and why; and how many are zero."""
     figure, rows = content.figure, content.rows
-    unknown = rows[rows[figure.y].isna() & ~rows["verdict"].isin(ENVIRONMENT)]
+    unknown = rows[rows[figure.columns.y].isna() & ~rows["verdict"].isin(ENVIRONMENT)]
     parts = [
         f"{label}: {_count(programs)} without a value: {because(reasons)}."
         for label, programs in unknown.groupby("label", sort=False)
@@ -220,6 +221,9 @@ class Quantity:
     @property
     def is_time(self) -> bool:
         return self.column.endswith("_ns")
+
+    def against(self, x: str, hue: tuple[str, ...], panel: tuple[str, ...]) -> Columns:
+        return Columns(x, self.column, hue, panel, self.scale)
 
 
 INSNS, ITERATIONS, SIZE = "instructions of the program", "loop iterations N", "size N of the family's program"
@@ -252,7 +256,7 @@ ROLLED = "Without rolled loops: their instructions do not grow with N."
 
 def _figure(name: str, choose: Choose, of: Quantity, x_label: str, by: str, **more: Any) -> Figure:
     return Figure(
-        name, choose, Axes(x_label, of.label, "log", "log"), y=of.column, scale=of.scale, order=_hues,
+        name, choose, Axes(x_label, of.label, "log", "log"), order=_hues,
         title=f"{of.title}, {by}", exact=not of.is_time,
         words=Words(legend={"invalid": "not accepted (finding or limit)"}), nothing=_nothing, **more,
     )  # fmt: skip
@@ -261,7 +265,7 @@ def _figure(name: str, choose: Choose, of: Quantity, x_label: str, by: str, **mo
 def _by_insns(name: str, choose: Choose, of: Quantity) -> Figure:
     caption = (_how_many, of.note, _intervals, _power_laws, ROLLED, _not_drawn)
     return _figure(
-        name, choose, of, INSNS, "by the size of a program", x="insns", hue=LABEL, panel=(), kind="point",
+        name, choose, of, INSNS, "by the size of a program", columns=of.against("insns", LABEL, ()), kind="point",
         collect=_means_and_trends, caption=caption,
     )  # fmt: skip
 
@@ -272,7 +276,8 @@ def _by_n(
     label = SIZE if panel == FAMILY else ITERATIONS
     caption = (_how_many, of.note, _intervals, _not_drawn)
     by = "by family and size" if panel == FAMILY else f"by iterations of a loop and {_BY[hue]}"
-    return _figure(name, choose, of, label, by, x="n", hue=hue, panel=panel, collect=_means, caption=caption)
+    columns = of.against("n", hue, panel)
+    return _figure(name, choose, of, label, by, columns=columns, collect=_means, caption=caption)
 
 
 _BY: dict[tuple[str, ...], str] = {COMPILER: "compiler", LABEL: "kernel"}
