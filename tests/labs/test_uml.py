@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.available import or_skip
 from tests.waiting import until
 
 from xdplab import labs
@@ -34,11 +35,9 @@ MODULE_LICENSE("Dual MIT/GPL");
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[UmlLab]:
-    try:
+    with or_skip("user-mode Linux"):
         uml_lab.require_namespaces()
         package()
-    except LabError as error:
-        pytest.skip(f"no user-mode Linux is available here: {error}")
     with labs.use_lab(NAME) as lab:
         yield lab
 

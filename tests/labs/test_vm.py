@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.available import guest_kernel, unused
 from tests.waiting import child, until
 
 from xdplab import labs
@@ -42,17 +43,12 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 @pytest.fixture(scope="module")
 def kernel() -> kernels.Kernel:
-    try:
-        qemu.require_tools()
-        return kernels.kernel("6.1")
-    except LabError as error:
-        pytest.skip(f"no guest is available here: {error}")
+    return guest_kernel()
 
 
 @pytest.fixture(scope="module")
 def lab(kernel: kernels.Kernel) -> Iterator[VmLab]:
-    if any(row["lab"] == NAME for row in labs.status()):
-        pytest.skip(f"{NAME} is in use: the tests would end it")
+    unused(NAME)  # the tests would end it
     with labs.use_lab(NAME) as lab:
         yield lab
 

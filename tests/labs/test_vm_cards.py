@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from tests.available import or_skip
 from tests.end_to_end.conftest import xdplab
 from tests.run.nulls import unexplained
 
@@ -22,7 +23,7 @@ from xdplab.deploy.settings import FEATURES, read
 from xdplab.deploy.settings_nic import IrqAffinity
 from xdplab.deploy.watchdog import script_path
 from xdplab.deploy.xdp import XdpRequest, attach
-from xdplab.errors import LabError, MissingToolError, UnsupportedError
+from xdplab.errors import MissingToolError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.receiving import place_interrupts
 from xdplab.labs.vm import kernels, qemu, tap
@@ -45,11 +46,9 @@ blocks:
 def lab_with(card: str, kernel: str = "6.12") -> Iterator[tap.TapLab]:
     if not Path("/dev/net/tun").exists():
         pytest.skip("this kernel has no tap: there is no /dev/net/tun")
-    try:
+    with or_skip(f"guest with {card}"):
         tap._require_model(tap.CARDS[card], qemu.require_tools())
         kernels.with_driver(kernels.kernel(kernel), card)
-    except LabError as error:
-        pytest.skip(f"no guest with it is available here: {error}")
     with labs.use_lab(f"vm:{kernel}:functional:{card}") as lab:
         yield lab
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.available import guest_kernel
 
 from xdplab import labs
 from xdplab.errors import LabError
@@ -30,11 +31,7 @@ STATE = b"what QEMU wrote" * 100_000
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kernels.Kernel]:
     """Return the kernel, in a cache without any saved state."""
-    try:
-        qemu.require_tools()
-        folder = kernels.kernel("6.1").folder
-    except LabError as error:
-        pytest.skip(f"no guest is available here: {error}")
+    folder = guest_kernel().folder
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         (cache.cache_dir() / "kernels").mkdir(parents=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from tests.available import guest_kernel
 from tests.end_to_end.conftest import xdplab
 from tests.run.nulls import unexplained
 from tests.waiting import until
@@ -23,7 +24,7 @@ from xdplab.errors import LabError
 from xdplab.formats.ethtool import parse_statistics
 from xdplab.generators import Generator, GeneratorSettings
 from xdplab.hosts.local import LocalHost
-from xdplab.labs.vm import kernels, qemu, tap
+from xdplab.labs.vm import kernels, tap
 from xdplab.labs.vm.lab import KEEPERS
 from xdplab.programs.build import build
 from xdplab.programs.spec import ProgramSpec
@@ -47,11 +48,7 @@ blocks:
 def lab() -> Iterator[tap.TapLab]:
     if not Path("/dev/net/tun").exists():
         pytest.skip("this kernel has no tap: there is no /dev/net/tun")
-    try:
-        qemu.require_tools()
-        kernels.kernel("6.1")
-    except LabError as error:
-        pytest.skip(f"no guest is available here: {error}")
+    guest_kernel()
     with labs.use_lab(NAME) as lab:
         yield lab
 

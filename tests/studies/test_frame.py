@@ -235,7 +235,6 @@ def test_a_run_that_another_user_began_measures_nothing_without_the_right(monkey
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a network namespace")
 @pytest.mark.parametrize(
     ("study", "exit_code"), [(("execution", "--backend", "interpreter"), 2), (("jit", "--class", "map lookup"), 3)]
 )
@@ -328,7 +327,6 @@ def test_the_jit_is_back_after_a_study_was_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a folder that root cannot write, and another user")
 def test_the_setting_is_not_held_without_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root would switch it during another study. A user who is not root cannot change it, and needs no lock."""
     _, environment = jit_setting(tmp_path)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tests.available import or_skip
 
 from xdplab.cli import cli
-from xdplab.errors import LabError
 from xdplab.labs.vm import headers, kernels, libraries
 from xdplab.studies.guests import architecture_of
 
@@ -19,15 +19,13 @@ pytestmark = pytest.mark.guest
 
 def available(place: str) -> str:
     """Return the place, or skip without its QEMU, kernel, compiler or libraries."""
-    try:
+    with or_skip(place):
         architecture = architecture_of(place)
         assert architecture is not None
         architecture.tool()
         architecture.compiler()
         libraries.folder(architecture)
         kernels.kernel(place.removeprefix("vm:"))
-    except LabError as error:
-        pytest.skip(f"{place} is not available here: {error}")
     return place
 
 
@@ -45,10 +43,8 @@ def executed(place: str, out: Path) -> tuple[pd.DataFrame, Path, str]:
 
 def test_arm64_counts_in_every_backend(tmp_path: Path) -> None:
     place = available("vm:6.1@arm64")
-    try:
+    with or_skip("module of arm64"):
         headers.tree("6.1@arm64")
-    except LabError as error:
-        pytest.skip(f"no module of arm64 can be built here: {error}")
     rows, path, _ = executed(place, tmp_path / "runs")
     assert set(rows["backend"]) == {"interpreter", "jit", "module", "user"}
     assert rows["elapsed_ns"].isna().all()

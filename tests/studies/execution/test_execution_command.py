@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mode
@@ -11,11 +10,10 @@ from statistics import mode
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tests.available import guest_kernel, unused
 
 from xdplab import labs
 from xdplab.cli import cli
-from xdplab.errors import LabError
-from xdplab.labs.vm import kernels, qemu
 from xdplab.studies.execution.points import SMALLEST
 
 COUNTED = "vm:6.1:count"
@@ -27,15 +25,8 @@ pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.guest, pytest.
 
 @pytest.fixture(scope="module", autouse=True)
 def guests() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: it loads programs into the kernel")
-    try:
-        qemu.require_tools()
-        kernels.kernel("6.1")
-    except LabError as error:
-        pytest.skip(f"no guest is available here: {error}")
-    if {COUNTED, "uml"} & {row["lab"] for row in labs.status()}:
-        pytest.skip(f"{COUNTED} or uml is in use: this test would change its JIT")
+    guest_kernel()
+    unused(COUNTED, "uml")  # this test would change their JIT
 
 
 def study(out: Path, *arguments: str) -> tuple[pd.DataFrame, Path, str]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.available import guest_kernel, or_skip
 from tests.studies.execution.doctored import Edit, doctored
 
-from xdplab.errors import LabError, ProgramError
+from xdplab.errors import ProgramError
 from xdplab.labs.guests.modules import BuildTree
-from xdplab.labs.vm import headers, kernels, qemu
+from xdplab.labs.vm import headers
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
 from xdplab.studies.execution.counted import KERNEL, Counts, Wrapped
 from xdplab.studies.execution.objects import build, build_module, object_name
@@ -100,12 +101,9 @@ IN_THE_MODULE: Mapping[str, Case] = {
 
 @pytest.fixture(scope="module")
 def tree() -> BuildTree:
-    try:
-        qemu.require_tools()
-        kernels.kernel(KERNEL)
+    guest_kernel(KERNEL)
+    with or_skip("module"):
         return headers.tree(KERNEL)
-    except LabError as error:
-        pytest.skip(f"no guest or no module is to be had here: {error}")
 
 
 @pytest.fixture(scope="module")

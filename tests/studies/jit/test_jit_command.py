@@ -9,12 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tests.available import guest_kernel, or_skip
 
 from xdplab.cli import cli
-from xdplab.errors import LabError, MissingToolError
+from xdplab.errors import MissingToolError
 from xdplab.labs.uml import lab as uml_lab
 from xdplab.labs.uml import source as uml_source
-from xdplab.labs.vm import architectures, kernels, qemu
+from xdplab.labs.vm import architectures, kernels
 from xdplab.studies.jit.points import DEFAULT_PLACE, SMALLEST_CLASSES
 
 pytestmark = [pytest.mark.thorough, pytest.mark.guest]
@@ -28,16 +29,8 @@ def command(out: Path, *arguments: str) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def guest() -> None:
-    try:
-        qemu.require_tools()
-        kernels.kernel("6.1")
-    except LabError as error:
-        pytest.skip(f"no guest is available here: {error}")
-
-
-@pytest.fixture(scope="module")
-def results(guest: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    guest_kernel()
     out = tmp_path_factory.mktemp("jit") / "results"
     command(out, "--smallest", "--repetitions", "1")
     (path,) = out.iterdir()
@@ -92,13 +85,11 @@ def test_the_kernels_own_tests_all_pass_in_both_modes(guest: None, tmp_path: Pat
 
 def of_architecture(kernel: str) -> str:
     """Return the place of a guest of another architecture, or skip."""
-    try:
+    with or_skip(f"guest of {kernel}"):
         _, architecture = architectures.parted(kernel)
         assert architecture is not None
         architecture.tool()
         kernels.kernel(kernel)
-    except LabError as error:
-        pytest.skip(f"no guest of {kernel} is available here: {error}")
     return f"vm:{kernel}"
 
 
@@ -134,11 +125,9 @@ def test_another_architecture_runs_the_same_tests_in_both_modes(tmp_path: Path):
 
 
 def test_user_mode_linux_runs_the_kernels_tests_in_time(tmp_path: Path):
-    try:
+    with or_skip("module of user-mode Linux"):
         uml_lab.require_namespaces()
         uml_source.tests_module()
-    except LabError as error:
-        pytest.skip(f"no module of user-mode Linux is available here: {error}")
     asked = ("--place", "uml", "--part", "test_bpf", "--suite", "test_bpf", "--tests", "0-70", "--repetitions", "1")
     rows = command(tmp_path / "results", *asked)
     assert set(rows["number"]) == set(range(71))  # two runs of the module: the log holds no more
@@ -150,10 +139,8 @@ def test_user_mode_linux_runs_the_kernels_tests_in_time(tmp_path: Path):
 
 def test_another_architecture_runs_programs_that_are_compiled_for_it(tmp_path: Path):
     place = of_architecture("6.1@arm64")
-    try:
+    with or_skip("compiler for arm64"):
         architectures.KNOWN["arm64"].compiler()
-    except LabError as error:
-        pytest.skip(f"no program for arm64 can be compiled here: {error}")
     rows = command(tmp_path / "results", "--part", "classes", "--class", "add64 reg", "--place", place)
     cost = rows.set_index("mode")["cost"]
     assert cost["jit"] == pytest.approx(1, abs=0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -21,8 +20,6 @@ from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
 from xdplab.studies.jit.points import BENCH
 from xdplab.studies.jit.rows import _amplified
 from xdplab.studies.jit.subjects import JitBench, JitLoad, parse_jitbench
-
-root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loads raw programs and makes networks")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +55,7 @@ def all_as_the_model_says(found: JitBench, asked: list[JitLoad]) -> None:
 
 
 @pytest.mark.thorough
-@root
+@pytest.mark.root
 def test_every_class_returns_what_the_model_says(sanitized: str):
     asked_of = {name: subjects.of_class(one, ebpf.encode) for name, one in CLASSES.items()}
     with ThreadPoolExecutor(8) as threads:  # they wait for the kernel most of the time
@@ -74,7 +71,7 @@ def test_every_class_returns_what_the_model_says(sanitized: str):
             assert (large.jited_bytes or 0) - (small.jited_bytes or 0) >= 2 * (SIZES[1] - SIZES[0])
 
 
-@root
+@pytest.mark.root
 @pytest.mark.parametrize("name", PACKET_FILTERS)
 def test_every_filter_lets_through_what_the_model_says(sanitized: str, name: str):
     asked = subjects.of_filter(PACKET_FILTERS[name])
@@ -83,7 +80,7 @@ def test_every_filter_lets_through_what_the_model_says(sanitized: str, name: str
     all_as_the_model_says(run(sanitized, "traffic", asked), asked)
 
 
-@root
+@pytest.mark.root
 @pytest.mark.parametrize("name", PACKET_FILTERS)
 def test_many_packet_sockets_run_the_filter_on_every_datagram(sanitized: str, name: str):
     """A packet that passes is counted by each of them; of one socket less, or one datagram, the count would differ."""
@@ -94,7 +91,7 @@ def test_many_packet_sockets_run_the_filter_on_every_datagram(sanitized: str, na
         assert found.subjects[one.name].passed == one.expected * 5 * subjects.MANY_TAPS
 
 
-@root
+@pytest.mark.root
 @pytest.mark.parametrize(
     ("bound", "obtained"), [([], "SCHED_FIFO"), (["setpriv", "--bounding-set", "-sys_nice"], "SCHED_OTHER")]
 )
@@ -111,7 +108,7 @@ def test_a_refused_scheduling_policy_is_told(command: str, tmp_path: Path, bound
     assert (row["policy_requested"], row["policy"]) == ("SCHED_FIFO", obtained)
 
 
-@root
+@pytest.mark.root
 @pytest.mark.parametrize("name", PACKET_FILTERS)
 @pytest.mark.parametrize("kind", subjects.TCP_KINDS)
 def test_a_packet_socket_sees_the_segments_of_a_connection(sanitized: str, name: str, kind: str):
@@ -125,7 +122,7 @@ def test_a_packet_socket_sees_the_segments_of_a_connection(sanitized: str, name:
         assert bool(found.subjects[one.name].passed) == bool(one.expected)
 
 
-@root
+@pytest.mark.root
 def test_a_full_ring_buffer_or_a_lost_entry_would_be_seen(command: str):
     """A program that finds no room, or whose key is not there, does not return what its model says."""
     reserve = CLASSES["ring buffer reserve, submit"]
@@ -137,13 +134,13 @@ def test_a_full_ring_buffer_or_a_lost_entry_would_be_seen(command: str):
     assert found.subjects["64"].verdict != lookup[0].expected
 
 
-@root
+@pytest.mark.root
 def test_a_system_call_is_granted_or_refused(command: str):
     asked = subjects.of_seccomp(SECCOMP_FILTERS["seccomp"], "host", "6.1.0")
     all_as_the_model_says(run(command, "seccomp", asked), asked)
 
 
-@root
+@pytest.mark.root
 def test_what_the_kernel_refuses_leaves_the_rest_measured(sanitized: str):
     good = subjects.of_class(CLASSES["add64 reg"], ebpf.encode)
     bad = JitLoad("bad", ebpf.encode([ebpf.helper(1), ebpf.leave()]).hex(), "00", 0, None)

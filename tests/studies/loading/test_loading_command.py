@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tests.available import guest_kernel, or_skip, unused
 
-from xdplab import labs
 from xdplab.cli import cli
-from xdplab.errors import LabError
-from xdplab.labs.vm import headers, kernels, qemu
+from xdplab.labs.vm import headers
 from xdplab.studies.guests import place_of
 from xdplab.studies.loading import parts, runs, summaries
 from xdplab.studies.loading.loadbench import parse_function_graph, parse_loadbench
@@ -29,16 +27,10 @@ pytestmark = [pytest.mark.root, pytest.mark.guest]
 
 @pytest.fixture(scope="module", autouse=True)
 def guests() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: it loads programs into the kernel")
-    try:
-        qemu.require_tools()
-        kernels.kernel("6.1")
+    guest_kernel()
+    with or_skip("module"):
         headers.tree("6.1")
-    except LabError as error:
-        pytest.skip(f"no guest is available here: {error}")
-    if GUEST in {row["lab"] for row in labs.status()}:
-        pytest.skip(f"{GUEST} is in use: the work of others there would be counted too")
+    unused(GUEST)  # the work of others there would be counted too
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from tests.available import guest_kernel, or_skip
 from tests.end_to_end.conftest import xdplab
 
 from xdplab import labs
@@ -14,9 +15,8 @@ from xdplab.deploy.device import apply, remember, restore_remembered, snapshot
 from xdplab.deploy.native import build_tool
 from xdplab.deploy.watchdog import script_path
 from xdplab.deploy.xdp import XdpRequest, attach
-from xdplab.errors import LabError, UnsupportedError
+from xdplab.errors import UnsupportedError
 from xdplab.hosts.local import LocalHost
-from xdplab.labs.vm import kernels, qemu
 from xdplab.programs.build import build as build_program
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import ProgramSpec
@@ -37,12 +37,9 @@ blocks:
 
 @pytest.fixture(scope="module")
 def guest() -> Iterator[str]:
-    try:
-        qemu.require_tools()
-        kernels.kernel("6.1")
+    guest_kernel()
+    with or_skip("netdevsim"):
         build("6.1")
-    except LabError as error:
-        pytest.skip(f"no guest with netdevsim is available here: {error}")
     with labs.use_lab(NAME):
         yield NAME
 

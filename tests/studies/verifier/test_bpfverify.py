@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import struct
@@ -243,7 +242,6 @@ def test_a_hash_map_needs_no_room_for_all_its_entries(verify, compile_text, kind
     assert (large.code.insns_hash, large.code.xlated_bytes) == (small.code.insns_hash, small.code.xlated_bytes)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loads programs into the kernel")
 def test_the_kernels_btf_is_read_once_for_all_objects(bpfverify, compile_text):
     """Counted by the kernel: bytes that reads returned, and pages that a process touched first."""
 

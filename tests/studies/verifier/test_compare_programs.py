@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -209,7 +208,6 @@ def test_a_comparison_without_two_sides_is_refused_before_anything_runs(argv):
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loads programs into the kernel")
 def test_two_versions_of_an_object_in_one_line(compile_member, tmp_path):
     for name, n in (("old.o", 3), ("new.o", 4), ("same.o", 3)):
         (tmp_path / name).write_bytes(compile_member("double_strcmp", n).read_bytes())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 
 import pandas as pd
@@ -24,7 +23,6 @@ from xdplab.studies.verifier.runs import STUDY, VerifierRequest
 from xdplab.studies.verifier.study import VerifierFacts, VerifierStudy
 
 pytestmark = pytest.mark.root
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: loads programs into the kernel")
 NOTHING_ELSE = ("--family", "none", "--no-testbed", "--no-largest", "--repetitions", "2", "--loads", "3")
 
 
@@ -87,7 +85,6 @@ def _require_told_apart(usual: Path, given: Path, words: str) -> None:
 
 
 @pytest.mark.thorough
-@needs_root
 @pytest.mark.parametrize(
     ("option", "column", "factor"), [("flag", "total_states", 1), ("globals", "processed_insns", 5)]
 )
@@ -110,7 +107,6 @@ def test_what_programs_are_given_changes_the_verifiers_work_and_is_kept(
     _require_told_apart(usual, given, words)
 
 
-@needs_root
 def test_a_flag_changes_the_lines_work_and_must_be_one(compile_member, tmp_path: Path):
     path = str(compile_member("branches", 20))
     usual, often = (spoken("study", "lines", path, "--json", *flags) for flags in ((), ("--flag", "test_state_freq")))
