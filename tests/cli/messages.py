@@ -54,19 +54,24 @@ def written() -> str:
 def prepare() -> None:
     """Make what the lines name: runs that have not begun or are damaged, and files of all sorts."""
     _write_good_files()
-    plan, here = load_plan(Path("plan.yaml")), Path()
-    for name in ("run", "cut", "torn", "foreign"):
-        made = create_run(plan.model_copy(update={"name": name}), here, lab="netns:none", arrangement="shared")
-        made.path.rename(name)
-    kind_named("execution").start(smallest(ExecutionRequest()), here).directory.path.rename("study")
-    Path("cut", "plan.yaml").unlink()
-    Path("torn", "journal.jsonl").write_text('{"event": "planned"}\n[]\n{"event"')
-    Path("foreign", "journal.jsonl").write_bytes(bytes(range(256)))
+    make_places(Path())
+    kind_named("execution").start(smallest(ExecutionRequest()), Path()).directory.path.rename("study")
     shutil.copytree(SAMPLE, "sample")
-    Path("loop").symlink_to("loop")
-    Path("directory").mkdir()
     for name, text in OTHERS.items():
         Path(name).write_text(text)
+
+
+def make_places(folder: Path) -> None:
+    """Make what no verb can go on with: runs of its ``plan.yaml`` that have not begun or are damaged, and no runs."""
+    plan = load_plan(folder / "plan.yaml")
+    for name in ("run", "cut", "torn", "foreign"):
+        made = create_run(plan.model_copy(update={"name": name}), folder, lab="netns:none", arrangement="shared")
+        made.path.rename(folder / name)
+    (folder / "cut" / "plan.yaml").unlink()
+    (folder / "torn" / "journal.jsonl").write_text('{"event": "planned"}\n[]\n{"event"')
+    (folder / "foreign" / "journal.jsonl").write_bytes(bytes(range(256)))
+    (folder / "loop").symlink_to("loop")
+    (folder / "directory").mkdir()
 
 
 def _write_good_files() -> None:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.cli.entry import ending
+from tests.cli.messages import make_places
 
 from xdplab import cli
 from xdplab.cli.common import MISUSED, NOTHING_VALID
@@ -24,8 +25,6 @@ from xdplab.labs.netns import lab as netns
 from xdplab.labs.uml import lab as uml
 from xdplab.labs.vm import kernels
 from xdplab.labs.vm import kind as vm
-from xdplab.plan import load_plan
-from xdplab.studies.traffic.run_files import create_run
 
 KEYSCAN = """# 192.0.2.7:22 SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3
 192.0.2.7 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKYbeuCSMBcqZLd9/cCxGxCxc5sPSsNkyjnLPNbQ1J0Y
@@ -87,15 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("any")
     for name, content in CONTENTS.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    chosen = load_plan(folder / "plan.yaml")
-    for name in ("run", "cut", "torn", "foreign"):
-        made = create_run(chosen.model_copy(update={"name": name}), folder, lab="netns:none", arrangement="shared")
-        made.path.rename(folder / name)
-    (folder / "cut" / "plan.yaml").unlink()
-    (folder / "torn" / "journal.jsonl").write_text('{"event": "planned"}\n[]\n{"event"')
-    (folder / "foreign" / "journal.jsonl").write_bytes(bytes(range(256)))
-    (folder / "loop").symlink_to("loop")
-    (folder / "directory").mkdir()
+    make_places(folder)
     return folder
 
 

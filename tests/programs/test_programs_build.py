@@ -40,7 +40,7 @@ def own(tmp_path: Path) -> Path:
     return tmp_path / "lb.bpf.c"
 
 
-def test_a_program_is_compiled_once(cache):
+def test_a_program_is_compiled_once_and_nothing_unfinished_is_left(cache):
     spec = ProgramSpec("array", 77)
     first = build(spec, cache)
     stamp = first.object.stat().st_mtime_ns
@@ -48,6 +48,7 @@ def test_a_program_is_compiled_once(cache):
     assert second == first
     assert second.object.stat().st_mtime_ns == stamp
     assert len(first.hash) == 16
+    assert not [path for path in cache.iterdir() if path.name.startswith(".")]
 
 
 def test_other_contents_are_other_programs(cache):
@@ -79,11 +80,6 @@ def test_a_users_program_is_described_without_the_place_of_its_file(own, cache):
     built = build(UserProgram(str(own)), cache)
     for path in built.directory.iterdir():
         assert os.fsencode(own.parent) not in path.read_bytes(), path.name
-
-
-def test_nothing_unfinished_is_left(cache):
-    build(ProgramSpec("array", 79), cache)
-    assert not [path for path in cache.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.root
