@@ -15,6 +15,7 @@ from typing import Any
 import chromium
 import pandas as pd
 import pytest
+import yaml
 from click.testing import CliRunner
 from tests.analysis import synthetic
 
@@ -22,8 +23,9 @@ from xdplab.analysis.doubts import Doubt
 from xdplab.cli import cli
 from xdplab.plan import load_plan, parse_plan
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.kinds import open_run
-from xdplab.studies.report import Part, Picture, again, cell, html, inlined, limits, number
+from xdplab.studies.cost.points import CostRequest
+from xdplab.studies.kinds import kind_named, open_run
+from xdplab.studies.report import Part, Picture, again, cell, html, inlined, limits, number, plan_text
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic.run_files import create_run
 
@@ -140,6 +142,16 @@ def test_a_page_says_which_file_a_study_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_a_page_shows_the_modes_of_a_plan_whose_packets_were_counted(tmp_path: Path) -> None:
+    """The request beside it has the defaults of the command line."""
+    file = tmp_path / "own.yaml"
+    file.write_text("name: own\nblocks: [{points: {mode: generic, accesses: 0, frame_bytes: 1500}}]\n")
+    run = kind_named("cost").start(CostRequest(programs=(str(file),)), tmp_path / "results")
+    asked, named = plan_text(run).split("# plan-1-own.yaml\n")
+    assert "- native" in asked
+    assert yaml.safe_load(named)["blocks"][0]["points"]["mode"] == ["generic"]
+
+
 def test_two_runs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     other = tmp_path / "other"

@@ -151,9 +151,20 @@ def part_of(run: Run[Any]) -> Part:
         pictures=pictures,
         absent=absent,
         tables=list(run.tables().values()),
-        plan=_text(run.directory.path / "plan.yaml"),
+        plan=plan_text(run),
         again=[] if imported else again(run),
     )
+
+
+def plan_text(run: Run[Any]) -> str:
+    """Return the run's plan, and those beside it: what was added, or the plans whose packets were counted. These have
+    modes and sizes of their own, where the request has its defaults."""
+    folder = run.directory.path
+    beside = (f"# {path.name}\n{_text(path)}" for path in sorted(folder.glob("plan-*.yaml")))
+    return "\n".join([_text(folder / "plan.yaml"), *beside])
+
+
+REQUEST = "The plan is the request; the tables have what was measured."
 
 
 def again(run: Run[Any]) -> list[str]:
@@ -161,13 +172,14 @@ def again(run: Run[Any]) -> list[str]:
     name = run.directory.name
     compare = f"xdplab compare results/{name} latest"
     if (run.directory.path / "files").is_dir():
-        first = "The plan names files that are in the run and not in this page: take the run's bundle"
+        request = f"{REQUEST} It" if run.kind.planning else "The plan"
+        first = f"{request} names files that are in the run and not in this page: take the run's bundle"
         return [f"{first}, {name}.zip, which `xdplab export` writes of it.", f"xdplab import bundle {name}.zip",
                 f"xdplab run results/{name}/plan.yaml", compare]  # fmt: skip
     if run.kind.planning and (files := run.plan.request.files):
         names = f"It names {', '.join(files)}, which this page does not have: ask for it, and save the plan beside it"
         made = "The run's bundle, which `xdplab export` writes, has what was made of it."
-        first = f"The plan is the request; the tables have what was measured. {names} as plan.yaml. {made}"
+        first = f"{REQUEST} {names} as plan.yaml. {made}"
         return [first, "xdplab run plan.yaml", compare]
     return ["Save the plan as plan.yaml.", "xdplab run plan.yaml", compare]
 
