@@ -37,10 +37,10 @@ def varying(trials: pd.DataFrame, shown: Sequence[str] = ()) -> list[str]:
     ``shown``: columns that are shown in any case; only what distinguishes points beyond them is returned.
     """
     order = {name: rank for rank, name in enumerate(_FIRST)}
-    # A factor that some points lack follows another one: tx_stamp has a value with the engine afxdp only.
-    lacking = set(trials.columns[trials.isna().any()])
     here = (factor.column for factor in FACTORS if factor.column in trials)
     columns = [name for name in here if name in shown or trials[name].nunique(dropna=False) > 1]
+    # A factor that some points lack follows another one: tx_stamp has a value with the engine afxdp only.
+    lacking = set(trials[columns].columns[trials[columns].isna().any()])
     cells = trials[columns].astype("string").fillna("")
     chosen = list(shown)
     groups = len(cells[chosen].drop_duplicates()) if chosen else 1
