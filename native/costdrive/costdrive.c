@@ -95,7 +95,15 @@ static void print_window(const char *type, unsigned frames) {
     json_end();
 }
 
-static void count(unsigned window, unsigned rounds) {
+static void print_returned(unsigned frames, struct returned returned) {
+    json_begin("returned");
+    json_integer("frames", frames);
+    json_integer("tx", returned.tx);
+    json_integer("pass", returned.pass);
+    json_end();
+}
+
+static void count(unsigned window, unsigned rounds, bool is_test_run) {
     SWITCH;
     usleep(SWITCH_US);
     send_all(2 * window);
@@ -105,6 +113,7 @@ static void count(unsigned window, unsigned rounds) {
         send_all(i % 2 ? 2 * window : window);
         END;
     }
+    struct returned returned = sender_returned();
     count_touched();
     end_touching();
     SWITCH;
@@ -113,6 +122,8 @@ static void count(unsigned window, unsigned rounds) {
         print_window("window", i % 2 ? 2 * window : window);
     for (unsigned i = 0; i < ALONE; i++)
         print_window("touched", 1);
+    if (is_test_run)
+        print_returned(2 * window, returned);
 }
 
 static const char *role_of(unsigned id, unsigned counted) {
@@ -141,7 +152,7 @@ int main(int argc, char **argv) {
         tell(MARK_APPLICATION, code.start);
         tell(MARK_APPLICATION_END, code.end);
     }
-    count(window_of(&options, frames.count), options.rounds);
+    count(window_of(&options, frames.count), options.rounds, options.way == WAY_TEST_RUN);
     for (unsigned id = 0; !bpf_prog_get_next_id(id, &id);)
         describe(id, role_of(id, options.program));
     sender_close();

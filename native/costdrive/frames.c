@@ -27,6 +27,7 @@ static const struct frames *frames;
 static int program_fd, sender_fd = -1, sink_fd = -1, packet_fd = -1;
 static int tg;
 static const char *gro_device;
+static struct returned returned;
 
 static int checked(int result, const char *step) {
     if (result < 0)
@@ -147,12 +148,15 @@ static void send_packets(unsigned count) {
 
 // One call a frame: a call that repeats would show the program what it has made of the frame before.
 static void send_test_runs(unsigned count) {
+    returned = (struct returned){};
     for (unsigned i = 0; i < count; i++) {
         const struct given_frame *frame = next_frame();
         LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame->words, .data_size_in = frame->bytes,
                     .repeat = 1);
 
         checked(bpf_prog_test_run_opts(program_fd, &options), "test run");
+        returned.tx += options.retval == XDP_TX;
+        returned.pass += options.retval == XDP_PASS;
     }
 }
 
@@ -183,6 +187,10 @@ static unsigned id_of(int fd) {
     unsigned length = sizeof(info);
 
     return fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &length) ? info.id : 0;
+}
+
+struct returned sender_returned(void) {
+    return returned;
 }
 
 unsigned sender_id(void) { return id_of(sender_fd); }

@@ -18,6 +18,13 @@ void sender_open(const struct options *options, const struct frames *frames, int
 // Sends so many frames, the given ones in turn, and waits until they are done with.
 void sender_send(unsigned count);
 
+// For how many of the frames last sent the program returned these actions; of test runs only.
+struct returned {
+    unsigned tx, pass;
+};
+
+struct returned sender_returned(void);
+
 // Instructions of the program for the first frame: a nanosecond of the guest's clock is one.
 unsigned program_cost(void);
 

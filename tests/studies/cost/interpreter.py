@@ -10,7 +10,7 @@ import unicorn
 from elftools.elf.elffile import ELFFile
 from unicorn import arm64_const, x86_const
 
-from xdplab.studies.cost.counts import Measurement
+from xdplab.studies.cost.measurement import Measurement
 from xdplab.studies.plugin import AARCH64, X86_64
 
 _CONTEXT, _FRAME, _STACK, _END, _STATE, _CODE = 0x10000, 0x20000, 0x80000, 0x90000, 0x10000000, 0x100000000000

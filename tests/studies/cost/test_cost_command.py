@@ -66,11 +66,13 @@ def workloads(tmp_path_factory: pytest.TempPathFactory) -> Run[Any]:
 
 @pytest.mark.thorough
 def test_each_boot_counts_the_same_and_the_path_is_that_of_any_program(tmp_path: Path) -> None:
-    first, second = (_counted(tmp_path / name, *words).rows() for name, words in BOOTS.items())
-    for part in ("whole", "program", "path"):
-        exact = [_exact(rows, part, program="array:10") for rows in (first, second)]
-        assert exact[0] == exact[1]
-    assert _exact(first, "path", program="array:10") == _exact(second, "path", program="packet:1")
+    modes = ("--mode", "native", "--mode", "generic")
+    first, second = (_counted(tmp_path / name, *words, *modes).rows() for name, words in BOOTS.items())
+    for mode in ("native", "generic"):
+        ones, others = (rows.loc[rows["mode"].eq(mode)] for rows in (first, second))
+        for part in ("program", "path"):
+            assert _exact(ones, part, program="array:10") == _exact(others, part, program="array:10")
+        assert _exact(ones, "path", program="array:10") == _exact(others, "path", program="packet:1")
 
 
 BOOTS = {"first": ("array:10",), "second": ("packet:1", "array:10")}
@@ -94,7 +96,9 @@ def test_a_guest_that_is_lost_is_booted_once_more(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.nightly
 def test_ten_boots_count_the_same_beside_any_load(tmp_path: Path) -> None:
-    argv = ("array:10", str(BALANCER), "--mode", "native", "--mode", "test_run")
+    passing = tmp_path / "passing.bpf.c"
+    passing.write_text(MINE.replace("XDP_TX", "XDP_PASS"))
+    argv = ("array:10", str(BALANCER), str(passing), "--mode", "native", "--mode", "generic", "--mode", "test_run")
     boots = []
     for boot in range(10):
         with _busy(2 * (os.cpu_count() or 1) * (boot % 2)):
@@ -200,7 +204,7 @@ def test_a_gate_fails_for_one_more_check_and_passes_again(tmp_path: Path) -> Non
     assert ending_with_output([*argv, "--against", str(baseline)])[0] == 0
 
 
-@pytest.mark.parametrize("mode", ["native", "generic"])
+@pytest.mark.parametrize("mode", ["native", "generic", "test_run"])
 def test_a_gate_does_not_compare_a_program_that_drops_what_it_passed(mode: str, tmp_path: Path) -> None:
     program, baseline = tmp_path / "mine.bpf.c", tmp_path / "base.json"
     argv = ["cost", str(program), "--mode", mode, "--out", str(tmp_path / "out")]

@@ -13,6 +13,7 @@ from xdplab.errors import PlanError, ResultsError
 from xdplab.run import frames
 from xdplab.studies.comparing import EXIT_CODES, Unlike, compared_json, names_of
 from xdplab.studies.cost.gate import CostDifference, cases_of, taken
+from xdplab.studies.cost.measurement import PATH
 from xdplab.studies.kind import Run
 
 METRIC = "instructions"
@@ -40,7 +41,7 @@ class ComparedCosts:
             return "undecided"
         if any(one.changed for one in self.differences):
             return "differs"
-        return "undecided" if any(one.inexact for one in self.differences) else "equivalent"
+        return "undecided" if any(PATH in one.inexact for one in self.differences) else "equivalent"
 
     @property
     def exit_code(self) -> int:

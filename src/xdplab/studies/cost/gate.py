@@ -18,10 +18,10 @@ import pandas as pd
 
 from xdplab.errors import ResultsError
 from xdplab.run.disk import write_whole
-from xdplab.studies.cost.counts import APPLICATION, CALLED, PATH, PROGRAM, WHOLE
+from xdplab.studies.cost.measurement import ALLOCATOR, APPLICATION, CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.rows import FUNCTION, MADE_UP, PLACES
 
-TOTALS = (WHOLE, PROGRAM, CALLED, APPLICATION, PATH)
+TOTALS = (WHOLE, PROGRAM, CALLED, APPLICATION, PATH, ALLOCATOR)
 _TRAFFIC = ("kernel", "mode", "frame_bytes", "flows")
 _TOOLS = ("compiler", "kernel_release")
 _BECAME = ("came_back", "passed_on")
@@ -77,8 +77,9 @@ class CostDifference:
 
     @property
     def parts(self) -> list[str]:
-        """The totals' names: only where frames go through user space there is an application's."""
-        return [name for name in TOTALS if name != APPLICATION or name in {**self.old.totals, **self.new.totals}]
+        """The totals' names: not each path goes through user space, or allocates."""
+        either = {**self.old.totals, **self.new.totals}
+        return [name for name in TOTALS if name not in (APPLICATION, ALLOCATOR) or name in either]
 
     @property
     def inexact(self) -> list[str]:
@@ -98,12 +99,14 @@ class CostDifference:
         text = (
             f"{self.new.name} executes {float(abs(new - old)):g} instructions {how} per packet than {self.old.name}: "
         )
-        text += f"{float(old):g} → {float(new):g} with what it calls ({kernel})"
+        return f"{text}{float(old):g} → {float(new):g} with what it calls ({kernel}){self.most_changed(new - old)}"
+
+    def most_changed(self, difference: Fraction) -> str:
+        """Say at which line most of a difference is; an empty text if no line is known."""
         both = [line for line in (*self.new.lines, *self.old.lines) if line != MADE_UP]
-        changes = {line: float(self.new.lines.get(line, 0) - self.old.lines.get(line, 0)) for line in both}
-        sign = 1 if new > old else -1
-        line = max(changes, key=lambda one: sign * changes[one], default=None)
-        return text if line is None else f"{text}; {changes[line]:+g} at `{line}`"
+        changes = {line: self.new.lines.get(line, Fraction()) - self.old.lines.get(line, Fraction()) for line in both}
+        line = max(changes, key=lambda one: changes[one] * (1 if difference > 0 else -1), default=None)
+        return "" if line is None or not changes[line] else f"; {float(changes[line]):+g} at `{line}`"
 
     def _total_rows(self) -> list[Change]:
         return [(name, self.old.totals[name], self.new.totals[name]) for name in self.parts if name not in self.inexact]
@@ -168,7 +171,8 @@ class Gate:
         most = max(self.differences, key=lambda one: one.growth[0])
         more, total = most.growth
         if self.verdict == "more":
-            return f"more than {baseline}: {most.new.title}: {float(more):+.3f} instructions per packet, {total}"
+            text = f"more than {baseline}: {most.new.title}: {float(more):+.3f} instructions per packet, {total}"
+            return text + most.most_changed(more)
         return f"no more than {baseline}" + (f", within {float(self.tolerance):g}" if more > 0 else "")
 
     def to_json(self) -> dict[str, Any]:
@@ -215,7 +219,7 @@ def _case(rows: pd.DataFrame) -> Case:
 
 def _became(rows: pd.DataFrame, name: str) -> str:
     (share,) = rows.loc[rows["part"].eq(WHOLE), name]
-    return "a test run" if pd.isna(share) else f"{share:.2%} of the frames"
+    return f"{share:.2%} of the frames"
 
 
 def _summed(counts: Iterator[tuple[str, Fraction]]) -> Counts:

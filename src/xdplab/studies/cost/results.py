@@ -10,13 +10,18 @@ import pandas as pd
 
 from xdplab.analysis.sentences import sentence
 from xdplab.studies.cost.classes import shares_text
-from xdplab.studies.cost.counts import CALLED, PATH, PROGRAM, WHOLE
-from xdplab.studies.cost.points import CostPoint, CostRequest
+from xdplab.studies.cost.measurement import ALLOCATOR, CALLED, PATH, PROGRAM, WHOLE
+from xdplab.studies.cost.points import TEST_RUN, CostPoint, CostRequest
 from xdplab.studies.cost.rows import CLASS, PLACES, place_name
+from xdplab.studies.cost.summaries import PARTS, count_text
 from xdplab.studies.points import StudyPlan
 
 _MOST = 3
 _UNITS = {"frame_bytes": "B", "flows": "flows"}
+_TO_A_RANGE = {
+    PATH: "the kernel's path holds to a range only",
+    ALLOCATOR: "what the path's allocator takes differs between boots, and with it the whole; all else is exact",
+}
 
 
 def results(_plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> list[str]:
@@ -24,19 +29,24 @@ def results(_plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> li
     cases = [rows for _, rows in table.groupby("trial_id", sort=False)]
     units = {name: unit for name, unit in _UNITS.items() if table[name].nunique() > 1}
     sentences = [sentence(_of(rows.iloc[0], rows, units)) for rows in cases[:_MOST]]
-    inexact = ", ".join(dict.fromkeys(_inexact(table)))
-    return [*sentences, *([sentence(f"the kernel's path holds to a range only: {inexact}")] if inexact else [])]
+    return sentences + [
+        sentence(f"{words}: {inexact}")
+        for part, words in _TO_A_RANGE.items()
+        if (inexact := ", ".join(dict.fromkeys(_inexact(table, part))))
+    ]
 
 
 def _of(case: pd.Series[Any], rows: pd.DataFrame, units: Mapping[str, str]) -> str:
     """Return the sentence of a case, which names the traffic that differs from case to case, by its ``units``."""
-    whole = {str(row["part"]): row["instructions"] for row in rows.to_dict("records")}
+    parts_of_it = rows.loc[rows["part"].isin(PARTS)].to_dict("records")
+    counts = {str(row["part"]): count_text(row).removesuffix(".000") for row in parts_of_it}
     lines = rows.loc[rows["part"].isin(PLACES)]
     both = (lines["instructions"] + lines["called_instructions"]).reset_index(drop=True)
-    parts = f"{whole[PROGRAM]:g} its own, {whole[CALLED]:g} of what it calls, {whole[PATH]:.6g} of the kernel's path"
+    parts = f"{counts[PROGRAM]} its own, {counts[CALLED]} of what it calls, {counts[PATH]} of the kernel's path"
+    parts += f", {counts[ALLOCATOR]} of its allocator" if ALLOCATOR in counts else ""
     traffic = "".join(f", {case[name]} {unit}" for name, unit in units.items() if pd.notna(case[name]))
     where = f"{case['program']} ({case['mode'].replace('_', ' ')}{traffic}, Linux {case['kernel']})"
-    text = f"a packet costs {whole[WHOLE]:.7g} instructions in {where}: {parts}"
+    text = f"a packet costs {counts[WHOLE]} instructions in {where}: {parts}"
     if not lines.empty:
         text += f"; {place_name(lines.iloc[int(both.argmax())])} takes most: {both.max():g}"
     return "; ".join(filter(None, (text, _varying(rows), _became(case))))
@@ -45,9 +55,11 @@ def _of(case: pd.Series[Any], rows: pd.DataFrame, units: Mapping[str, str]) -> s
 def _became(whole: pd.Series[Any]) -> str:
     """Say what became of the frames, if they did not all come back."""
     back, passed = whole["came_back"], whole["passed_on"]
-    if pd.isna(back) or back == 1:
+    if back == 1:
         return ""
     ended = 1 - back - passed
+    if whole["mode"] == TEST_RUN:
+        return f"it returned XDP_TX for {back:.1%} of the frames, XDP_PASS for {passed:.1%}"
     text = f"{back:.1%} of the frames came back, {passed:.1%} went on to the kernel's IP layer"
     return f"{text}, {ended:.1%} did neither (if a map lacks its entries, `--map` fills it)" if ended > 0 else text
 
@@ -61,6 +73,6 @@ def _varying(rows: pd.DataFrame) -> str:
     return f"the program with what it calls takes {shares_text(shares)}"
 
 
-def _inexact(table: pd.DataFrame) -> Iterator[str]:
-    for row in table.loc[table["part"].eq(WHOLE) & table["exact"].isna()].to_dict("records"):
+def _inexact(table: pd.DataFrame, part: str) -> Iterator[str]:
+    for row in table.loc[table["part"].eq(part) & table["exact"].isna()].to_dict("records"):
         yield f"{row['program']} {row['mode']} {row['kernel']}"

@@ -12,14 +12,14 @@ from xdplab.absent import Absent
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed
 from xdplab.studies.cost.counted import cost_in
-from xdplab.studies.cost.counts import (
+from xdplab.studies.cost.counts import CacheLines, Cost
+from xdplab.studies.cost.measurement import (
+    ALLOCATOR,
     APPLICATION,
     CALLED,
     PATH,
     PROGRAM,
     WHOLE,
-    CacheLines,
-    Cost,
     Instruction,
     Place,
     Tally,
@@ -32,7 +32,7 @@ LINE, INSTRUCTION, FUNCTION = "line", "instruction", "function"
 CLASS = "class"
 PLACES = (LINE, INSTRUCTION)
 MADE_UP = "(made up by the compiler)"
-PARTS = (WHOLE, PROGRAM, CALLED, APPLICATION, PATH, *PLACES, CLASS, FUNCTION)
+PARTS = (WHOLE, PROGRAM, CALLED, APPLICATION, PATH, ALLOCATOR, *PLACES, CLASS, FUNCTION)
 _OF_WHOLE = "of the whole and its parts only"
 _TIMED = "of the whole only, if a run of traffic was named in which one point has this program, mode and frames"
 
@@ -58,13 +58,14 @@ COLUMNS: tuple[Column[Any], ...] = (
     Column("called_instructions", "float", "count", "per packet, of the kernel's functions that a line calls",
            null="of lines and instructions only"),
     Column("called_exact", "str", "factor", "of lines and instructions: the same as a fraction"),
-    Column("low_instructions", "float", "count", "least of the windows", null=_OF_WHOLE),
-    Column("high_instructions", "float", "count", "most of the windows", null=_OF_WHOLE),
+    Column("low_instructions", "float", "count", "the least that it may take in another boot", null=_OF_WHOLE),
+    Column("high_instructions", "float", "count", "the most that it may take in another boot", null=_OF_WHOLE),
     Column("share", "float", "share", "of the packets whose program takes so many instructions, with what it calls",
            null="of classes only"),
-    Column("came_back", "float", "share", "of the frames, to the sender", null="of the whole only, and no test run"),
-    Column("passed_on", "float", "share", "of the frames, to the kernel's IP layer",
-           null="of the whole only, and no test run"),
+    Column("came_back", "float", "share", "of the frames, to the sender; of a test run, those with XDP_TX",
+           null="of the whole only"),
+    Column("passed_on", "float", "share", "of the frames, to the kernel's IP layer; of a test run, those with XDP_PASS",
+           null="of the whole only"),
     Column("loads", "float", "count", "reads of memory per packet", null=_OF_WHOLE),
     Column("stores", "float", "count", "writes of memory per packet", null=_OF_WHOLE),
     Column("branches", "float", "count", "conditional branches per packet", null=_OF_WHOLE),
@@ -98,18 +99,14 @@ def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
     """Yield the rows of one packet's cost, that of the whole first."""
     whole = Tally(*(sum((getattr(one, n) for one in cost.tallies.values()), Fraction()) for n in Tally.__annotations__))
     for part, tally in {WHOLE: whole, **cost.tallies}.items():
-        holds = cost.is_exact or part in (PROGRAM, CALLED, APPLICATION)
-        low, high = (cost.low, cost.high) if part == WHOLE else (tally.instructions, tally.instructions)
-        if part == PATH and not cost.is_exact:
-            half = (cost.high - cost.low) / 2
-            low, high = low - half, high + half
+        half = sum(cost.halves.values()) if part == WHOLE else cost.halves.get(part, Fraction())
         yield {
             "part": part,
-            "exact": str(tally.instructions) if holds else None,
-            "came_back": float(cost.came_back) if part == WHOLE and cost.came_back is not None else None,
-            "passed_on": float(cost.passed_on) if part == WHOLE and cost.passed_on is not None else None,
-            "low_instructions": float(low),
-            "high_instructions": float(high),
+            "exact": None if half else str(tally.instructions),
+            "came_back": float(cost.came_back) if part == WHOLE else None,
+            "passed_on": float(cost.passed_on) if part == WHOLE else None,
+            "low_instructions": float(tally.instructions - half),
+            "high_instructions": float(tally.instructions + half),
             **{name: float(getattr(tally, name)) for name in Tally.__annotations__},
             **_cache_lines(cost.cache_lines[part]),
         }
@@ -126,7 +123,7 @@ def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
             "part": FUNCTION,
             "name": name,
             "instructions": float(count),
-            "exact": str(count) if cost.is_exact else None,
+            "exact": None if any(cost.halves.values()) else str(count),
         }
 
 

@@ -119,10 +119,10 @@ class CostStudy:
         few, many = ROUNDS
         self._count(point, few, raw)
         try:
-            is_exact = cost_in(raw).is_exact
+            agreed = cost_in(raw).agreed
         except UnsupportedError:  # of few windows most may be disturbed
-            is_exact = False
-        if not is_exact:
+            agreed = False
+        if not agreed:
             self._count(point, many, raw)
             cost_in(raw)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.studies.cost.counts import APPLICATION, CALLED, PATH, PROGRAM, WHOLE
+from xdplab.studies.cost.measurement import ALLOCATOR, APPLICATION, CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.points import CostPoint, CostRequest
 from xdplab.studies.cost.rows import CLASS, FUNCTION, INSTRUCTION, MADE_UP, PLACES, place_name
 from xdplab.studies.points import StudyPlan
@@ -17,12 +17,13 @@ from xdplab.studies.tables import Table
 TOP = 20
 _CASE = ["program", "kernel", "mode", "frame_bytes"]
 _HEADS = {"kernel": "Linux", "frame_bytes": "B"}
-_PARTS = {
+PARTS = {
     WHOLE: "in all",
     PROGRAM: "of the program",
     CALLED: "called by it",
     APPLICATION: "of the application",
     PATH: "kernel's path",
+    ALLOCATOR: "its allocator",
 }
 
 
@@ -45,16 +46,17 @@ def tables_of(plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> d
 def whole(table: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each case: the parts of a packet's cost, its loads, stores and branches, its program's cache
     lines."""
-    parts = table.loc[table["part"].isin(_PARTS)]
+    parts = table.loc[table["part"].isin(PARTS)]
     rows = []
     for _, part in parts.groupby("trial_id", sort=False):
         by_part = {str(one["part"]): one for one in part.to_dict("records")}
         row = {name: by_part[WHOLE][name] for name in _CASE}
-        row |= {head: _shown(by_part[name]) if name in by_part else None for name, head in _PARTS.items()}
-        row |= {name: f"{by_part[WHOLE][name]:.1f}" for name in ("loads", "stores", "branches")}
+        row |= {head: count_text(by_part[name]) if name in by_part else None for name, head in PARTS.items()}
+        digits = 1 if pd.notna(by_part[WHOLE]["exact"]) else 0
+        row |= {name: f"{by_part[WHOLE][name]:.{digits}f}" for name in ("loads", "stores", "branches")}
         rows.append(row | {"its cache lines": _cache_lines(by_part[PROGRAM])})
-    shown = pd.DataFrame(rows).rename(columns=_HEADS)
-    return shown if parts["part"].eq(APPLICATION).any() else shown.drop(columns=_PARTS[APPLICATION], errors="ignore")
+    unused = [PARTS[part] for part in (APPLICATION, ALLOCATOR) if not parts["part"].eq(part).any()]
+    return pd.DataFrame(rows).rename(columns=_HEADS).drop(columns=unused, errors="ignore")
 
 
 def timed(table: pd.DataFrame) -> pd.DataFrame:
@@ -113,7 +115,7 @@ def functions(table: pd.DataFrame) -> pd.DataFrame:
     return wide.map(_number).reset_index(names="function")
 
 
-def _shown(row: Mapping[Any, Any]) -> str:
+def count_text(row: Mapping[Any, Any] | pd.Series[Any]) -> str:
     """Return a count to the digit that holds, or the middle of its range with half of it."""
     if pd.notna(row["exact"]):
         return _number(row["instructions"])

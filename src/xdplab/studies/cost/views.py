@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from xdplab.figures.marks import Axes, Words
-from xdplab.studies.cost.counts import WHOLE
+from xdplab.studies.cost.measurement import WHOLE
 from xdplab.studies.figure_table import Columns, Figure, Marks, each_row, mark_at, views
 
 
