@@ -21,7 +21,7 @@ from xdplab.deploy.afxdp import AfxdpForwarder, AfxdpRequest, forward
 from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.native import build_workload
 from xdplab.deploy.queues import set_queues
-from xdplab.deploy.xdp import attached_program, verify, verify_nothing_attached
+from xdplab.deploy.xdp import attached_program, await_nothing_attached, verify
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.programs.source import user_source, user_state
 from xdplab.programs.spec import ProgramSpec
@@ -246,7 +246,7 @@ def test_a_dead_owner_leaves_nothing_attached(lab, forwarder, attach):
     assert sockets.attach_obtained == attach
     os.kill(owner_of(lab, running), signal.SIGKILL)
     assert until(lambda: not attached_program(lab.dut.host, "vd0").mode, 2)
-    verify_nothing_attached(lab.dut.host, "vd0")
+    await_nothing_attached(lab.dut.host, "vd0", within_s=0)
     with pytest.raises(HostError):
         running.stats()
 
@@ -254,7 +254,7 @@ def test_a_dead_owner_leaves_nothing_attached(lab, forwarder, attach):
 def test_zero_copy_on_veth_is_unsupported_with_the_drivers_errno(lab, forwarder):
     with pytest.raises(UnsupportedError, match="queue 0 of vd0 does not bind with zerocopy: Operation not supported"):
         forwarder(bind="zerocopy")
-    verify_nothing_attached(lab.dut.host, "vd0")
+    await_nothing_attached(lab.dut.host, "vd0", within_s=0)
 
 
 def test_a_queue_the_device_lacks_is_refused(lab, forwarder):

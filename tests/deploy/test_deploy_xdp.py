@@ -16,7 +16,6 @@ from xdplab.deploy.xdp import (
     attached_program,
     await_nothing_attached,
     verify,
-    verify_nothing_attached,
 )
 from xdplab.errors import HostError, ProgramError
 from xdplab.hosts.tool import ToolSession
@@ -62,7 +61,7 @@ def test_attach_verify_detach(lab, xdpload, drop_object, mode):
         assert len(loader.testrun(64, 1000, 3)) == 3
         assert Deployment.of_loader(loader, found, queues=8).mode_obtained == mode
         loader.detach()
-    verify_nothing_attached(host, "vd0")
+    await_nothing_attached(host, "vd0", within_s=0)
     assert [json.loads(line)["type"] for line in loader.raw.splitlines()] == [
         "loaded",
         "attached",

@@ -348,19 +348,6 @@ def verify(host: CommandRunner, interface: str, *, program_id: int, mode: str) -
     return attached
 
 
-def verify_nothing_attached(host: Host, interface: str) -> None:
-    """Raise HostError where any XDP program is attached."""
-    _require_nothing(attached_program(host, interface), host, interface)
-
-
-def _require_nothing(attached: InKernel, host: Host, interface: str) -> None:
-    if attached.program_id is not None:
-        raise HostError(
-            f"{host.name}: {interface} already carries {_described(attached)}",
-            remedy=f"detach it: ip link set dev {interface} xdp off; xdpgeneric off",
-        )
-
-
 def await_nothing_attached(host: Host, interface: str, *, within_s: float = LET_GO_S) -> None:
     """Wait until the kernel has released what a lost connection or a killed process held.
 
@@ -369,7 +356,11 @@ def await_nothing_attached(host: Host, interface: str, *, within_s: float = LET_
     until = time.monotonic() + within_s
     while (attached := attached_program(host, interface)).program_id is not None and time.monotonic() < until:
         time.sleep(LOOK_S)
-    _require_nothing(attached, host, interface)
+    if attached.program_id is not None:
+        raise HostError(
+            f"{host.name}: {interface} already carries {_described(attached)}",
+            remedy=f"detach it: ip link set dev {interface} xdp off; xdpgeneric off",
+        )
 
 
 def _described(attached: InKernel) -> str:

@@ -17,7 +17,6 @@ from xdplab.formats.reading import (
 )
 
 TOOL = "sadf"
-NO_SOFTIRQ = "sar was asked without `-u ALL`"
 
 
 @dataclass(frozen=True)
