@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from tests.available import or_skip
+from tests.studies.command import study
 
-from xdplab.cli import cli
 from xdplab.labs.vm import headers, kernels, libraries
 from xdplab.studies.guests import architecture_of
 
@@ -27,13 +26,6 @@ def available(place: str) -> str:
         libraries.folder(architecture)
         kernels.kernel(place.removeprefix("vm:"))
     return place
-
-
-def study(out: Path, *arguments: str) -> tuple[pd.DataFrame, Path, str]:
-    done = CliRunner().invoke(cli, ["study", *arguments, "--out", str(out)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    (path,) = out.iterdir()
-    return pd.read_parquet(path / f"{arguments[0]}.parquet"), path, done.output
 
 
 def executed(place: str, out: Path) -> tuple[pd.DataFrame, Path, str]:

@@ -9,11 +9,10 @@ from statistics import mode
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from tests.available import guest_kernel, unused
+from tests.studies.command import study
 
 from xdplab import labs
-from xdplab.cli import cli
 from xdplab.studies.execution.points import SMALLEST
 
 COUNTED = "vm:6.1:count"
@@ -29,18 +28,9 @@ def guests() -> None:
     unused(COUNTED, "uml")  # this test would change their JIT
 
 
-def study(out: Path, *arguments: str) -> tuple[pd.DataFrame, Path, str]:
-    """Run the study; return its rows, its directory and its output."""
-    done = CliRunner().invoke(cli, ["study", "execution", "--out", str(out), *arguments], catch_exceptions=False)
-    (path,) = out.iterdir()
-    assert done.return_value in (0, None), done.output
-    assert done.exit_code == 0, done.output
-    return pd.read_parquet(path / "execution.parquet"), path, done.output
-
-
 @pytest.fixture(scope="module")
 def smallest(guests: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, Path, str]:
-    return study(tmp_path_factory.mktemp("smallest") / "runs", "--smallest")
+    return study(tmp_path_factory.mktemp("smallest") / "runs", "execution", "--smallest")
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +126,7 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last_and_counts_the_same(
 
 
 def test_a_users_own_pair_is_measured_in_all_three_ways(second_boot, tmp_path: Path) -> None:
-    table, _, _ = study(tmp_path / "own", "--config", str(PAIR), "--place", COUNTED, "--repetitions", "1")
+    table, _, _ = study(tmp_path / "own", "execution", "--config", str(PAIR), "--place", COUNTED, "--repetitions", "1")
     assert table["own"].all()
     found = counts(table).droplevel("benchmark")
     assert set(found.index) == {"interpreter", "jit", "module"}

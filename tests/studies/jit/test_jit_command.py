@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from tests.available import guest_kernel, or_skip
+from tests.studies.command import study
 
 from xdplab.cli import cli
 from xdplab.errors import MissingToolError
@@ -21,20 +22,10 @@ from xdplab.studies.jit.points import DEFAULT_PLACE, SMALLEST_CLASSES
 pytestmark = [pytest.mark.thorough, pytest.mark.guest]
 
 
-def command(out: Path, *arguments: str) -> pd.DataFrame:
-    done = CliRunner().invoke(cli, ["study", "jit", "--out", str(out), *arguments], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    (path,) = out.iterdir()
-    return pd.read_parquet(path / "jit.parquet")
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     guest_kernel()
-    out = tmp_path_factory.mktemp("jit") / "results"
-    command(out, "--smallest", "--repetitions", "1")
-    (path,) = out.iterdir()
-    return path
+    return study(tmp_path_factory.mktemp("jit") / "results", "jit", "--smallest", "--repetitions", "1")[1]
 
 
 def test_everything_is_measured_in_both_modes(results: Path):
@@ -76,7 +67,7 @@ def test_tables_and_figures_are_there(results: Path):
 
 @pytest.mark.nightly
 def test_the_kernels_own_tests_all_pass_in_both_modes(guest: None, tmp_path: Path):
-    rows = command(tmp_path / "results", "--part", "test_bpf", "--repetitions", "1", "--place", DEFAULT_PLACE)
+    rows, *_ = study(tmp_path / "results", "jit", "--part", "test_bpf", "--repetitions", "1", "--place", DEFAULT_PLACE)
     assert rows["passed"].all()
     ran = rows[rows["case"].notna() & rows["subject"].eq("test_bpf")].drop_duplicates(["mode", "number"])
     assert ran["mode"].value_counts().min() > 1000
@@ -102,8 +93,8 @@ def ratios(rows: pd.DataFrame) -> pd.Series:
 
 def test_another_architecture_runs_the_same_tests_in_both_modes(tmp_path: Path):
     place = of_architecture("6.1@arm64")
-    out = tmp_path / "results"
-    rows = command(out, "--smallest", "--repetitions", "1", "--part", "test_bpf", "--place", place)
+    asked = ("--smallest", "--repetitions", "1", "--part", "test_bpf", "--place", place)
+    rows, run, _ = study(tmp_path / "results", "jit", *asked)
     assert set(rows["number"]) == set(range(13))
     assert rows["passed"].all()
     assert (rows["jited"] == rows["mode"].eq("jit")).all()
@@ -114,7 +105,6 @@ def test_another_architecture_runs_the_same_tests_in_both_modes(tmp_path: Path):
     assert (sizes % 4 == 0).all()  # its instructions have four bytes
     assert sizes.between(32, 4096).all()
     assert rows.loc[rows["mode"].eq("interpreter"), "machine_bytes"].isna().all()
-    (run,) = out.iterdir()
     sessions = json.loads((run / "manifest.json").read_text())["sessions"]
     (state,) = [session["state"] for session in sessions if session["place"] == place]
     assert state["machine"] == {"value": "aarch64"}
@@ -129,7 +119,7 @@ def test_user_mode_linux_runs_the_kernels_tests_in_time(tmp_path: Path):
         uml_lab.require_namespaces()
         uml_source.tests_module()
     asked = ("--place", "uml", "--part", "test_bpf", "--suite", "test_bpf", "--tests", "0-70", "--repetitions", "1")
-    rows = command(tmp_path / "results", *asked)
+    rows, *_ = study(tmp_path / "results", "jit", *asked)
     assert set(rows["number"]) == set(range(71))  # two runs of the module: the log holds no more
     assert rows["passed"].all()
     assert not rows["jited"].dropna().any()
@@ -141,7 +131,7 @@ def test_another_architecture_runs_programs_that_are_compiled_for_it(tmp_path: P
     place = of_architecture("6.1@arm64")
     with or_skip("compiler for arm64"):
         architectures.KNOWN["arm64"].compiler()
-    rows = command(tmp_path / "results", "--part", "classes", "--class", "add64 reg", "--place", place)
+    rows, *_ = study(tmp_path / "results", "jit", "--part", "classes", "--class", "add64 reg", "--place", place)
     cost = rows.set_index("mode")["cost"]
     assert cost["jit"] == pytest.approx(1, abs=0.05)
     assert cost["interpreter"] > 5
@@ -164,7 +154,7 @@ def test_a_part_that_needs_a_missing_compiler_is_refused_before_anything_runs(
 @pytest.mark.parametrize("kernel", ["6.1@arm64", "6.12@riscv64"])
 def test_every_test_of_another_architecture_is_compiled_and_passes(kernel: str, tmp_path: Path):
     place = of_architecture(kernel)
-    rows = command(tmp_path / "results", "--repetitions", "1", "--place", place)
+    rows, *_ = study(tmp_path / "results", "jit", "--repetitions", "1", "--place", place)
     assert rows["passed"].all()
     ran = rows[rows["jited"].notna()]
     assert (ran["jited"] == ran["mode"].eq("jit")).all()

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from tests.available import guest_kernel, or_skip, unused
+from tests.studies.command import study
 
-from xdplab.cli import cli
 from xdplab.labs.vm import headers
 from xdplab.studies.guests import place_of
 from xdplab.studies.loading import parts, runs, summaries
@@ -35,11 +34,7 @@ def guests() -> None:
 
 @pytest.fixture(scope="module")
 def smallest(guests: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, Path, str]:
-    out = tmp_path_factory.mktemp("smallest") / "runs"
-    done = CliRunner().invoke(cli, ["study", "loading", "--smallest", "--out", str(out)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    (path,) = out.iterdir()
-    return pd.read_parquet(path / "loading.parquet"), path, done.output
+    return study(tmp_path_factory.mktemp("smallest") / "runs", "loading", "--smallest")
 
 
 def wholes(table: pd.DataFrame) -> pd.Series:
