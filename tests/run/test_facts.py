@@ -13,7 +13,7 @@ from xdplab.deploy.xdp import Decided, RunStats
 from xdplab.errors import ResultsError
 from xdplab.run.facts import as_json, facts_of
 from xdplab.run.state import Attempt
-from xdplab.studies.cost.study import CostStudy
+from xdplab.studies.cost.runs import CostStudy
 from xdplab.studies.execution.runs import ExecutionFacts, ExecutionStudy
 from xdplab.studies.jit.runs import JitStudy
 from xdplab.studies.kinds import STUDIES, kind_named

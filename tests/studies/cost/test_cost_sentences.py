@@ -6,8 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.studies.cost.results import results
-from xdplab.studies.cost.summaries import lines
+from xdplab.studies.cost.summaries import lines, results
 
 PARTS = {"whole": 378.0, "program": 15.0, "called": 0.0, "path": 363.0}
 

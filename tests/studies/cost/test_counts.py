@@ -24,8 +24,8 @@ from xdplab.studies.cost.measurement import (
     Measurement,
     SourceLine,
 )
+from xdplab.studies.cost.runs import root_of
 from xdplab.studies.cost.stacks import folded, speedscope
-from xdplab.studies.cost.study import root_of
 from xdplab.studies.disassembly import accesses, accesses_of, arm64_accesses
 from xdplab.studies.plugin import CodeBlock, Plugin
 
