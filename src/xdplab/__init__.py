@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xdplab.notebook import compare, cost, lab, open, program, race, runs, study
     from xdplab.notebook import plan as plan
 
-__all__ = ["compare", "cost", "lab", "open", "plan", "program", "race", "runs", "study"]
+__all__ = ["compare", "cost", "history", "lab", "open", "plan", "program", "race", "runs", "study"]
 
 
 class _Face(ModuleType):

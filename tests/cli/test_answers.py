@@ -52,6 +52,7 @@ def test_the_schemas_in_docs_are_the_codes() -> None:
         ("programs-prove", ["programs", "prove", "array", "--json"]),
         ("runs", ["runs", str(ROOT / "results"), "--json"]),
         ("show", ["show", SAMPLE, "--json"]),
+        ("history", ["history", SAMPLE, "--json"]),
         ("lab-status", ["lab", "status", "--json"]),
     ],
 )

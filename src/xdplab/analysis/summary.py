@@ -15,7 +15,7 @@ from xdplab.plan.factors import FACTORS
 _FIRST = ("program_name", "workload", "accesses", "mode", "imix", "frame_bytes", "queues", "load", "flows", "engine")
 """The mix stands before the frame size, which is null where frames have several; the engine stands before the settings
 that only one of them has."""
-_VALUES = {
+VALUES = {
     "mpps": ("forwarded_pps", 1e6),
     "p50_us": ("latency_p50_ns", 1e3),
     "p99_us": ("latency_p99_ns", 1e3),
@@ -24,8 +24,8 @@ _VALUES = {
 """Column of the summary: a trial's column and its divisor. Latency is shown only at paced loads that were reached."""
 
 
-def _is_latency(name: str) -> bool:
-    return _VALUES[name][0].startswith("latency")
+def is_latency(name: str) -> bool:
+    return VALUES[name][0].startswith("latency")
 
 
 WORDS = {"mpps": "Mpps", "p50_us": "p50 µs", "p99_us": "p99 µs", "testrun_ns": "test run ns"}
@@ -63,15 +63,12 @@ def points_summary(trials: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFr
     A value that some of them lack has its own, ``p99_us_n``.
     Equal labs that share a run measure the same points: a mean over them would be that of no lab.
     """
-    last = settled(trials)
-    if "lab" in last:  # a trial that failed early does not know its lab
-        last = last.assign(lab=last["lab"].fillna(last.groupby("point_id")["lab"].transform("first")))
+    last = that_count(trials)
     names = varying(last)
     if order:
         last = last.sort_values("point_id", kind="stable", key=lambda ids: ids.map(order.index))
     keys = ["point_id", *(name for name in ("lab",) if name in last)]
-    last = last.assign(paced=last["rate_requested_pps"].notna() & reached(last))
-    columns = dict.fromkeys([*keys, *names, *_OF_POINT, *(column for column, _ in _VALUES.values())])
+    columns = dict.fromkeys([*keys, *names, *_OF_POINT, *(column for column, _ in VALUES.values())])
     groups = last[list(columns)].groupby(keys, sort=False, dropna=False)  # each of 200 columns costs time per group
     rows = [dict(group[names].iloc[0]) | _of_point(group) for _, group in groups]
     table = pd.DataFrame(rows)
@@ -80,6 +77,22 @@ def points_summary(trials: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFr
     if not order:
         table = table.sort_values(names, kind="stable", key=_sortable, ignore_index=True)
     return table.dropna(axis=1, how="all")
+
+
+def that_count(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the last attempt of each trial, with its lab, and with ``paced``: at a paced load that was reached."""
+    last = settled(trials)
+    if "lab" in last:  # a trial that failed early does not know its lab
+        last = last.assign(lab=last["lab"].fillna(last.groupby("point_id")["lab"].transform("first")))
+    return last.assign(paced=last["rate_requested_pps"].notna() & reached(last))
+
+
+def spread_of(name: str, values: Sequence[float] | pd.Series[float]) -> Spread | None:
+    """Return the spread of one of `VALUES` over a point's valid trials, of a latency the paced ones; None without any.
+
+    The unit is that of ``values``.
+    """
+    return Spread.of(values, "geometric" if is_latency(name) else "linear") if len(values) else None
 
 
 def _sortable(column: pd.Series) -> pd.Series:
@@ -93,10 +106,9 @@ _OF_POINT = ("verdict", "limited_by", "paced")
 def _of_point(group: pd.DataFrame) -> dict[str, object]:
     valid = group[group["verdict"].eq("valid").fillna(False)]
     cells: dict[str, object] = {"n": len(valid)}
-    for name, (column, unit) in _VALUES.items():
-        shown = valid[valid["paced"]] if _is_latency(name) else valid
-        values = shown[column].dropna().astype(float) / unit
-        spread = Spread.of(values, "geometric" if _is_latency(name) else "linear") if len(values) else None
+    for name, (column, unit) in VALUES.items():
+        shown = valid[valid["paced"]] if is_latency(name) else valid
+        spread = spread_of(name, shown[column].dropna().astype(float) / unit)
         cells[name] = None if spread is None else spread.mean
         cells[f"{name}_low"], cells[f"{name}_high"] = (None, None) if spread is None else (spread.low, spread.high)
         cells[f"{name}_n"] = spread.n if spread is not None and spread.n < len(valid) else None
@@ -115,10 +127,10 @@ def for_people(table: pd.DataFrame) -> pd.DataFrame:
     """
     shown = pd.DataFrame(index=table.index)
     for name in table.columns:
-        if name.endswith(("_low", "_high", "_n")) and name.rpartition("_")[0] in _VALUES:
+        if name.endswith(("_low", "_high", "_n")) and name.rpartition("_")[0] in VALUES:
             continue
-        if name in _VALUES:
-            ends, with_interval = (f"{name}_low", f"{name}_high", f"{name}_n"), _ENDS[_is_latency(name)]
+        if name in VALUES:
+            ends, with_interval = (f"{name}_low", f"{name}_high", f"{name}_n"), _ENDS[is_latency(name)]
             low, high, n = (table[end] if end in table else pd.Series(math.nan, table.index) for end in ends)
             cells = [
                 cell if cell is None or pd.isna(count) else f"{cell} (n = {count:g})"

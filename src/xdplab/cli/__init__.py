@@ -47,6 +47,7 @@ VERBS = {
     ),
     "selftest": Verb("selftest", "selftest", "Inject known events and check that each is found: negative controls."),
     "runs": Verb("runs", "runs", "List the runs in FOLDER (results), the latest first."),
+    "history": Verb("cli", "history", "Show every run below DIR over time, as one table.", package="xdplab.history"),
     "show": Verb("figures", "show", "Show RUN's results: one row per point, mean ± interval, n, verdicts."),
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
     "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),

@@ -182,6 +182,45 @@ class RaceOutcome(BaseModel):
     cost: CostChange | None
 
 
+class HistoryRow(BaseModel):
+    """A metric of a point in a run. ``low`` and ``high``: its 95 % interval, of an inexact count its range; ``exact``:
+    a count as a fraction. ``null_reasons``: why a cell is null. ``begun``: ISO 8601 with the zone."""
+
+    model_config = EXACT
+    metric: str
+    point: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    exact: str | None
+    begun: str
+    run: str
+    path: str
+    run_id: str
+    kind: str
+    program: str | None
+    program_hash: str | None
+    place: str | None
+    kernel: str | None
+    cpu: str | None
+    microcode: str | None
+    nic: str | None
+    driver: str | None
+    firmware: str | None
+    commit: str | None
+    factors: Cells
+    null_reasons: dict[str, str]
+
+
+class HistoryOfRuns(BaseModel):
+    """The table of `history`. ``remarks``: what below the folders is odd or not shown, a line each."""
+
+    model_config = EXACT
+    rows: list[HistoryRow]
+    remarks: list[str]
+
+
 class Written(BaseModel):
     """The file that was made of runs."""
 
@@ -247,6 +286,7 @@ ANSWERS: dict[str, Any] = {
     "cost": CountedRun,
     "race": RaceOutcome,
     "show": Shown,
+    "history": HistoryOfRuns,
     "figures": Figures,
     "report": Written,
     "export": Written,

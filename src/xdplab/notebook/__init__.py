@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -25,13 +26,14 @@ from xdplab.analysis.decide.race import Outcome, Standing
 from xdplab.analysis.summary import varying
 from xdplab.doctor.machine import examine
 from xdplab.doctor.table import Checks, checks
-from xdplab.errors import FigureError, PlanError
+from xdplab.errors import FigureError, PlanError, ResultsWarning
 from xdplab.figures.catalogue import CATALOGUE
 from xdplab.figures.draw import draw
 from xdplab.figures.options import OF_SIZE, OF_WHAT
 from xdplab.figures.styles import sized
 from xdplab.figures.views_traffic import compare_view
 from xdplab.labs import Lab, use_lab
+from xdplab.lazy import lazy
 from xdplab.notebook.costs import PacketCosts, counted
 from xdplab.notebook.run_in_hand import RunInHand, sheet_of, started
 from xdplab.plan import FACTORS, Plan, estimate_s, is_plan_file, load_plan, parse_plan, race_of, reference
@@ -53,6 +55,7 @@ from xdplab.studies.traffic.kind import TRAFFIC, measured
 from xdplab.studies.traffic.run_files import plan_trials
 from xdplab.text import duration, many
 
+table_over_time = lazy("xdplab.history.table")
 _OF_A_ROOT = (".git", "pyproject.toml")
 """Only the root of a project has one of these."""
 _PLAN_KEYS = ("lab", "seed", "repetitions", "trial", "perf_events", "metrics")
@@ -131,6 +134,25 @@ def runs(folder: str | Path | None = None) -> pd.DataFrame:
     state, note."""
     listed = known_runs(results() if folder is None else Path(folder))
     return ReadableFrame([run.row for run in listed], columns=ROW)
+
+
+def history(
+    *folders: str | Path,
+    metric: str | Sequence[str] = (),
+    where: Mapping[str, Any] | None = None,
+    by: Literal["date", "kernel", "commit", "program"] = "date",
+) -> pd.DataFrame:
+    """Return a row for each run and bundle below folders (the project's ``results``), point and metric: its value with
+    its interval, date, program, kernel and machine.
+
+    ``where`` chooses points, ``{"mode": "native"}``; ``by`` orders the rows of a point. What is odd below the folders
+    is a warning. Raises PlanError for a factor or a metric that no run has.
+    """
+    chosen = {name: str(value) for name, value in (where or {}).items()}
+    made = table_over_time.history(*(folders or (results(),)), metric=metric, where=chosen, by=by)
+    for remark in made.remarks:
+        warnings.warn(remark, ResultsWarning, stacklevel=2)
+    return ReadableFrame(made.rows)
 
 
 def study(name: str, *, smallest: bool = False, **fields: Any) -> RunInHand:

@@ -196,13 +196,13 @@ def compared_rows(
     check_runs(first, second, equal)
     for run, table in zip(runs, tables, strict=True):
         check_metric(table, metric, run)
-    points = [_rows_as_points(table, metric, labels) for table in tables]
+    points = [rows_as_points(table, metric, labels) for table in tables]
     decision: Decision = comparison.decide(points[0], points[1], metric, equal=points[2:], margin=margin)
     names = names_of(first, second)
     return ComparedRuns(metric, names, tuple(unlike), dict.fromkeys(names, ()), decision)
 
 
-def _rows_as_points(table: pd.DataFrame, metric: str, labels: Mapping[str, str]) -> pd.DataFrame:
+def rows_as_points(table: pd.DataFrame, metric: str, labels: Mapping[str, str]) -> pd.DataFrame:
     """Return each row as a valid trial of its own point, without rows that have no value or one at or below 0."""
     if "trial_id" not in table:
         raise ResultsError("this study has no repetitions to compare")

@@ -1,0 +1,79 @@
+"""`history`: the values of many runs over time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from xdplab.cli.common import AS_JSON, print_json, show, tell
+from xdplab.errors import PlanError
+from xdplab.lazy import lazy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xdplab.history import shown, table
+    from xdplab.run import disk, frames
+else:
+    shown, table = lazy("xdplab.history.shown"), lazy("xdplab.history.table")
+    disk, frames = lazy("xdplab.run.disk"), lazy("xdplab.run.frames")
+
+
+def _where(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Turn ``mode=native`` into a mapping. Raises PlanError."""
+    chosen: dict[str, str] = {}
+    for part in ",".join(given).split(",") if given else ():
+        name, equals, value = part.partition("=")
+        if not equals or not value or name in chosen:
+            raise PlanError(f"--where: {part!r} is not FACTOR=VALUE", remedy="write --where mode=native,queues=1")
+        chosen[name.strip()] = value.strip()
+    return chosen
+
+
+@click.command()
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--metric", "metrics", multiple=True, metavar="COLUMN", help="Only this metric; repeatable.")
+@click.option("--where", multiple=True, callback=_where, metavar="FACTOR=VALUE,…", help="Only these points.")
+@click.option(
+    "--by",
+    type=click.Choice(["date", "kernel", "commit", "program"]),
+    default="date",
+    show_default=True,
+    help="What a point's rows are ordered by first.",
+)
+@click.option("--csv", "csv", type=click.Path(path_type=Path), metavar="FILE", help="Write the table as CSV.")
+@AS_JSON
+def history(
+    folders: tuple[Path, ...], metrics: tuple[str, ...], where: dict[str, str], by: Any, csv: Path | None, as_json: bool
+) -> None:
+    """Show every run and bundle below DIR as one table: each point's values over time.
+
+    Each row has its interval, date, program, kernel, machine and xdplab's commit. The table is made from the runs, and
+    kept in the user's cache: only runs that are new or have changed are read.
+    """
+    made = table.history(*folders, metric=metrics, where=where, by=by)
+    for remark in made.remarks:
+        tell(remark, err=True)
+    if csv is not None:
+        disk.write_whole(csv, made.rows.to_csv(index=False, lineterminator="\n").encode())
+        tell(f"{len(made.rows)} rows in {csv}", err=as_json)
+    if as_json:
+        print_json({"rows": _facts(made.rows), "remarks": list(made.remarks)})
+    elif csv is None:
+        _show(made.rows)
+
+
+def _facts(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    objects = ("factors", "null_reasons")
+    return [row | {name: json.loads(row[name]) for name in objects} for row in frames.records(rows)]
+
+
+def _show(rows: pd.DataFrame) -> None:
+    for line in shown.everywhere(rows):
+        tell(line)
+    for title, series in shown.series(rows):
+        show(series, title)
+        tell("")

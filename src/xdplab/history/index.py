@@ -1,0 +1,145 @@
+"""The index of a folder: the rows of its runs, and what each was made from, in the user's cache directory.
+
+It is derived, and made anew where it is absent, damaged or of other rules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from xdplab.errors import ResultsError, XdplabError
+from xdplab.history.rows import COLUMNS, VERSION, opened, remark_on, rows_of
+from xdplab.resources import cache_root
+from xdplab.run.columns import version_of
+from xdplab.run.disk import is_locked, replacing
+from xdplab.run.frames import typed
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.kinds import kind_named
+
+JOURNAL = "journal.jsonl"
+_STAMP = b"xdplab"
+
+
+class Rules:
+    """The rules by which a kind of run has its tables and its rows; those of each kind are asked once."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, str | None] = {}
+
+    def of(self, kind: str) -> str | None:
+        """Return the rules' version; None for a kind that this installation does not have."""
+        if kind not in self._versions:
+            self._versions[kind] = _rules_of(kind)
+        return self._versions[kind]
+
+
+def _rules_of(name: str) -> str | None:
+    try:
+        kind = kind_named(name)
+    except (ImportError, KeyError):
+        return None
+    tables = kind.recipe(kind.run(RunDirectory(Path()))).version
+    return f"{tables}; history {VERSION}, columns {version_of(COLUMNS)}"
+
+
+@dataclass(frozen=True)
+class MadeFrom:
+    """What a run's rows were made from: its journal, or a bundle, and the rules. ``remark``: what is to be said."""
+
+    bytes: int
+    changed_ns: int
+    kind: str
+    rules: str | None
+    remark: str | None = None
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """The rows of runs, and a line for each run that is not whole or has no row."""
+
+    rows: pd.DataFrame
+    remarks: list[str]
+
+
+def index(folder: Path, runs: Sequence[Path]) -> Indexed:
+    """Return the rows of ``runs``, which are below ``folder``: only those that are new or have changed are read."""
+    file = cache_root() / "history" / f"{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]}.parquet"
+    before, entries = _read(file)
+    rules, paths = Rules(), {path.relative_to(folder).as_posix(): path for path in runs}
+    current = {key: entry for key, entry in entries.items() if key in paths and _is_current(paths[key], entry, rules)}
+    tables = [before if len(current) == len(entries) else before[before["path"].isin(list(current))]]
+    remarks = {key: entry.remark for key, entry in current.items()}
+    for key in paths.keys() - current.keys():
+        try:
+            table, entry = _rows_of(paths[key], key, rules)
+        except XdplabError as error:
+            remarks[key] = " ".join(str(error).split())
+            continue
+        tables.append(table)
+        remarks[key] = entry.remark
+        if not (paths[key].is_dir() and is_locked(paths[key])):  # a run under way is not at its end
+            current[key] = entry
+    rows = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+    if current != entries:
+        _write(file, rows[rows["path"].isin(list(current))], current)
+    lines = [_named(remark, paths[key]) for key in paths if (remark := remarks[key])]
+    return Indexed(rows.assign(path=rows["path"].map({key: str(path) for key, path in paths.items()})), lines)
+
+
+def _rows_of(path: Path, key: str, rules: Rules) -> tuple[pd.DataFrame, MadeFrom]:
+    """Return the rows of a run or bundle with its ``key`` for its path, and its entry. Raises XdplabError."""
+    stamp = _stamp(path)  # before it is read: what is written meanwhile is read the next time
+    with opened(path) as run:
+        entry = MadeFrom(*stamp, run.kind.name, rules.of(run.kind.name), remark_on(run))
+        try:
+            return rows_of(run, key), entry
+        except ResultsError as error:
+            return typed([], COLUMNS), replace(entry, remark=entry.remark or " ".join(str(error).split()))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return the size and time of what a run's rows are made from. Raises ResultsError."""
+    file = path / JOURNAL if path.is_dir() else path
+    try:
+        at = file.stat()
+    except OSError as error:
+        raise ResultsError(f"{file} cannot be read: {error.strerror}") from None
+    return at.st_size, at.st_mtime_ns
+
+
+def _is_current(path: Path, entry: MadeFrom, rules: Rules) -> bool:
+    try:
+        at = _stamp(path)
+    except ResultsError:
+        return False
+    return at == (entry.bytes, entry.changed_ns) and entry.rules is not None and entry.rules == rules.of(entry.kind)
+
+
+def _named(remark: str, path: Path) -> str:
+    return remark if str(path) in remark else f"{path}: {remark}"
+
+
+def _read(file: Path) -> tuple[pd.DataFrame, dict[str, MadeFrom]]:
+    try:
+        held = pq.read_table(file)
+        entries = {key: MadeFrom(**entry) for key, entry in json.loads(held.schema.metadata[_STAMP]).items()}
+        return held.to_pandas(), entries
+    except (OSError, ValueError, KeyError, TypeError):  # absent, damaged, or of other columns
+        return typed([], COLUMNS), {}
+
+
+def _write(file: Path, rows: pd.DataFrame, entries: dict[str, MadeFrom]) -> None:
+    held = pa.Table.from_pandas(rows, preserve_index=False)
+    stamp = json.dumps({key: asdict(entry) for key, entry in entries.items()}).encode()
+    held = held.replace_schema_metadata({**(held.schema.metadata or {}), _STAMP: stamp})
+    with suppress(ResultsError, OSError), replacing(file) as scratch:  # without a cache it only takes longer
+        pq.write_table(held, scratch, compression="zstd")

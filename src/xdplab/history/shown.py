@@ -1,0 +1,51 @@
+"""The table for a person: a block for each metric and point, and what all rows share once above them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from xdplab.analysis.values import records, three_digits
+from xdplab.history.machines import MACHINE
+
+_AROUND = ("kernel", *MACHINE, "commit", "place")
+_HASH = 8
+"""Characters of a program's hash and of a commit that a person reads."""
+
+
+def everywhere(rows: pd.DataFrame) -> Iterator[str]:
+    """Yield a line with what is the same in all rows."""
+    shared = {name: rows[name].iloc[0] for name in _AROUND if len(rows) and _is_shared(rows[name])}
+    if shared:
+        yield "In all rows: " + ", ".join(f"{name} {value}" for name, value in shared.items()) + "."
+
+
+def series(rows: pd.DataFrame) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the title and the rows of each metric and point, in their order."""
+    varying = [name for name in _AROUND if rows[name].notna().any() and not _is_shared(rows[name])]
+    for (metric, point), group in rows.groupby(["metric", "point"], sort=False):
+        yield f"{metric}: {point}", [_row(row, varying) for row in records(group)]
+
+
+def _is_shared(column: pd.Series[Any]) -> bool:
+    return bool(column.notna().all() and column.nunique() == 1)
+
+
+def _row(row: Any, varying: list[str]) -> dict[str, Any]:
+    cells = {
+        "begun": str(row["begun"])[:16].replace("T", " "),
+        "value": None if pd.isna(row["value"]) else _number(row["value"], row["exact"]),
+        "interval": None
+        if pd.isna(row["low"]) or pd.notna(row["exact"])
+        else f"[{three_digits(row['low'])}, {three_digits(row['high'])}]",
+        "n": row["n"],
+        "program": None if pd.isna(row["program_hash"]) else str(row["program_hash"])[:_HASH],
+    }
+    around = {name: None if pd.isna(row[name]) else row[name] for name in varying}
+    return cells | around | {"run": row["run"]}
+
+
+def _number(value: float, exact: object) -> str:
+    return three_digits(value) if pd.isna(exact) else f"{value:,.10g}"  # type: ignore[call-overload]

@@ -1,0 +1,175 @@
+"""What each kind of run says of its points: a row for each point and metric."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from xdplab.absent import Absent
+from xdplab.analysis.intervals import Spread
+from xdplab.analysis.series import SERIES, label_of
+from xdplab.analysis.summary import VALUES, is_latency, spread_of, that_count
+from xdplab.analysis.values import Row, is_null, number, records, text
+from xdplab.errors import ResultsError
+from xdplab.lazy import lazy
+from xdplab.plan.factors import FACTORS
+from xdplab.run.frames import NULL_REASONS
+from xdplab.studies.kind import Run
+from xdplab.studies.points import place_in
+from xdplab.text import many
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+    from xdplab.studies import comparing
+    from xdplab.studies.cost import gate
+    from xdplab.studies.search import rows as searches
+else:
+    pq = lazy("pyarrow.parquet")
+    comparing, gate = lazy("xdplab.studies.comparing"), lazy("xdplab.studies.cost.gate")
+    searches = lazy("xdplab.studies.search.rows")
+
+Cells = dict[str, Any]
+_ONE = Absent("one repetition has no interval")
+_NO_PROGRAM = Absent("a run of this kind does not say which program a value is of")
+
+
+def values(run: Run[Any]) -> Iterator[Cells]:
+    """Yield a row for each point of a run and each of its metrics, without what is the run's own.
+
+    ``place`` is the name of the lab or guest, ``factors`` are the point's; an `Absent` cell has its reason. Raises
+    ResultsError for a run that has no number.
+    """
+    return _OF_KIND.get(run.kind.name, _of_study)(run)
+
+
+def _of_traffic(run: Run[Any]) -> Iterator[Cells]:
+    for name, rows in _points(that_count(run.attempts(_read))):
+        head = _head(name, rows[0], _factors(rows[0]))
+        valid = [row for row in rows if row["verdict"] == "valid"]
+        for value, (column, _) in VALUES.items():
+            numbers = [number(row, column) for row in valid if row["paced"] or not is_latency(value)]
+            if (spread := spread_of(value, [one for one in numbers if one is not None])) is not None:
+                yield head | {"metric": column} | _cells(spread)
+            elif column == run.metric:
+                yield head | {"metric": column} | _nothing(f"no trial is valid: {rows[0]['reason']}")
+
+
+_FACTORS = [factor.column for factor in FACTORS]
+_READ = {
+    *("run_id", "point_id", "trial_id", "attempt", "lab", "verdict", "reason", "program_hash", "offered_pps"),
+    *_FACTORS, *(column for column, _ in VALUES.values()),
+}  # fmt: skip
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """Read a third of a table's columns, which takes a third of the time."""
+    names = [name for name in pq.read_schema(path).names if name in _READ]
+    table: pd.DataFrame = pq.read_table(path, columns=names).to_pandas()
+    return table
+
+
+def _points(trials: pd.DataFrame) -> Iterator[tuple[str, list[Row]]]:
+    """Yield each point of each lab, by its name; points of one name, such as an edited file's, have their program."""
+    groups: dict[tuple[Any, Any], list[Row]] = {}
+    for row in records(trials):  # grouping a table of a hundred columns takes ten times as long
+        groups.setdefault((row["point_id"], text(row, "lab")), []).append(row)
+    names = {key: _name(rows[0]) for key, rows in groups.items()}
+    points = Counter((name, lab) for (_, lab), name in names.items())
+    for key, rows in groups.items():
+        alone = points[names[key], key[1]] == 1
+        yield names[key] if alone else f"{names[key]}, program {rows[0]['program_hash']}", rows
+
+
+def _name(row: Row) -> str:
+    accesses = number(row, "accesses")
+    label = label_of({name: row[name] for name in SERIES if name in row})
+    return label if accesses is None else f"{label}, N = {accesses:g}"
+
+
+def _of_search(run: Run[Any]) -> Iterator[Cells]:
+    rows = run.rows()
+    for _, group in rows.groupby(["point_id", "lab"], sort=False, dropna=False):
+        first = records(group.iloc[:1])[0]
+        plain = {name: None if is_null(value) else value for name, value in first.items()}
+        head = _head(
+            searches.point_label(plain), plain, {factor.column: plain.get(factor.column) for factor in FACTORS}
+        )
+        for column in _SEARCHED:
+            rates = group[column].dropna().astype(float)
+            why = json.loads(str(first[NULL_REASONS.name])).get(column, "the search found none")
+            yield head | {"metric": column} | (_cells(Spread.of(rates)) if len(rates) else _nothing(why))
+
+
+_SEARCHED = ("pdr_pps", "ndr_pps", "mrr_pps")
+
+
+_WHOLE = "whole"
+
+
+def _of_cost(run: Run[Any]) -> Iterator[Cells]:
+    """Yield the totals of each packet: they are exact, or hold to a range."""
+    table, points = run.rows(), {f"{point.point_id}-r1": point for point in run.plan.points}
+    for row in records(table[table["part"].isin(gate.TOTALS)]):
+        point = points[str(row["trial_id"])]
+        settings = {name: getattr(point, name) for name in ("program", "kernel", "mode", "way", "frame_bytes", "flows")}
+        head = _head(f"{point}, {many(point.flows, 'flow')}", row, settings) | {
+            "program_hash": PurePosixPath(point.object).name, "place": point.place, "kernel": row["kernel_release"],
+        }  # fmt: skip
+        exact = None if is_null(row["exact"]) else row["exact"]
+        ends = {"low": row["low_instructions"], "high": row["high_instructions"], "n": 1, "exact": exact}
+        part = "" if row["part"] == _WHOLE else f"{row['part']}_"
+        yield head | {"metric": f"{part}instructions", "value": row["instructions"]} | ends
+
+
+def _of_study(run: Run[Any]) -> Iterator[Cells]:
+    """Yield what `compare` compares of a study's points: its first column of numbers."""
+    if not (metric := run.metric):
+        raise ResultsError("its answers are words: it has no number to follow")
+    plan = run.plan
+    labels = {point.point_id: str(point) for point in plan.points}
+    places = {trial.point.point_id: place_in(trial) for trial in plan.trials}
+    settings = {point.point_id: asdict(point) for point in plan.points}
+    rows = comparing.rows_as_points(run.rows(), metric, labels)
+    for (key, name), group in rows.groupby(["point_id", "program_name"], sort=False):
+        point = str(key).rpartition("/")[0]
+        head = _head(str(name), {}, settings[point]) | {"place": places[point]}
+        yield head | {"metric": metric} | _cells(Spread.of(group[metric].astype(float)))
+
+
+_OF_KIND: Mapping[str, Callable[[Run[Any]], Iterator[Cells]]] = {
+    "traffic": _of_traffic,
+    "import": _of_traffic,
+    "search": _of_search,
+    "cost": _of_cost,
+}
+"""The other kinds are studies whose points have repetitions of a number."""
+
+
+def _factors(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row.get(name) for name in _FACTORS}
+
+
+def _head(name: str, row: Mapping[str, Any], factors: Mapping[str, Any]) -> Cells:
+    """Return what all metrics of a point share; of the factors those that a person can name: words and numbers."""
+    named = {
+        key: value for key, value in factors.items() if isinstance(value, str | int | float) and not is_null(value)
+    }
+    program = {"program": row.get("program_name", row.get("program")), "program_hash": row.get("program_hash")}
+    cells = {key: None if is_null(value) else value for key, value in {**program, "place": row.get("lab")}.items()}
+    cells["program_hash"] = cells["program_hash"] or _NO_PROGRAM
+    return {"point": name, **cells, "factors": json.dumps(named, sort_keys=True)}
+
+
+def _cells(spread: Spread) -> Cells:
+    ends = {name: getattr(spread, name) if spread.n > 1 else _ONE for name in ("low", "high")}
+    return {"value": spread.mean, "n": spread.n, **ends}
+
+
+def _nothing(why: str) -> Cells:
+    return dict.fromkeys(("value", "low", "high"), Absent(why)) | {"n": 0}

@@ -1,0 +1,254 @@
+"""Many runs become one table over time, which is made of the runs again at any time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from tests.unpack import unpacked
+
+import xdplab as xl
+from xdplab.cli import cli
+from xdplab.errors import PlanError, ResultsError, ResultsWarning
+from xdplab.history import index
+from xdplab.history.table import gathered, history
+from xdplab.studies.bundle import export
+from xdplab.studies.kinds import open_run
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "results" / "sample"
+RECORDED = ROOT / "tests" / "oracle" / "recorded"
+RATE = "forwarded_pps"
+DAY_S = 86_400.0
+BEGUN = 1.795e9
+
+Measured = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample with tables by today's rules: its copies need not derive them."""
+    folder = shutil.copytree(SAMPLE, tmp_path_factory.mktemp("sample") / "sample")
+    return open_run(folder).keep_tables()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, sample: Path) -> Path:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "sample").symlink_to(sample)
+    return tmp_path / "runs"
+
+
+def measured(folder: Path, name: str, *, day: float = 0, **changes: str) -> Path:
+    """Put the sample into a folder as another run, begun on another day; ``changes`` are of words in its journal."""
+    shutil.copytree(folder.parent / "sample", folder / name)
+    journal = folder / name / "journal.jsonl"
+    first, rest = journal.read_text().split("\n", 1)
+    created = json.loads(first) | {"run_id": f"id-{name}", "time": BEGUN + day * DAY_S}
+    for old, new in changes.items():
+        assert old in rest
+        rest = rest.replace(old, new)
+    journal.write_text(json.dumps(created, separators=(",", ":")) + "\n" + rest)
+    return folder / name
+
+
+def test_a_row_has_the_value_and_all_around_it(folder: Path) -> None:
+    run = open_run(measured(folder, "a"))
+    rows = history(folder, metric=RATE, where={"mode": "native", "accesses": "400"}).rows
+    points = run.tables()["points"].numbers
+    (point,) = points[(points["mode"] == "native") & (points["accesses"] == 400)].to_dict("records")
+    (row,) = rows.to_dict("records")
+    assert [row["value"], row["low"], row["high"]] == pytest.approx(
+        [point[f"mpps{e}"] * 1e6 for e in ("", "_low", "_high")]
+    )
+    assert (row["n"], row["run"], row["run_id"], row["path"]) == (3, "a", "id-a", str(folder / "a"))
+    assert (row["kernel"], row["cpu"], row["microcode"], row["driver"]) == (
+        "6.18.44-fc-v657",
+        "AMD EPYC",
+        "0x1000065",
+        "veth",
+    )
+    assert (row["commit"], row["program_hash"]) == ("87e2331bbb3b-dirty", "0cb9fa1753b3c3af")
+    assert set(json.loads(row["null_reasons"])) == {"firmware", "nic"}
+
+
+@pytest.mark.parametrize("kind", ["search", "cost", "verifier", "loading", "execution", "jit", "programs", "labs"])
+def test_every_kind_of_run_has_rows_and_a_null_has_its_reason(kind: str, folder: Path) -> None:
+    unpacked(RECORDED / f"{kind}.tar.xz", folder)
+    made = history(folder)
+    rows, asked = made.rows, ("value", "low", "high", "program_hash", "kernel", "cpu", "microcode", "driver", "commit")
+    assert not rows.duplicated(["metric", "point", "place"]).any()
+    assert rows["n"].notna().all()
+    for reasons, cells in zip(rows["null_reasons"], rows[list(asked)].to_dict("records"), strict=True):
+        assert {name for name in cells if pd.isna(cells[name])} <= set(json.loads(reasons))
+
+
+def test_a_count_is_exact(folder: Path) -> None:
+    unpacked(RECORDED / "cost.tar.xz", folder)
+    (row,) = history(folder, metric="program_instructions").rows.to_dict("records")
+    assert Fraction(row["exact"]) == row["value"] == row["low"] == row["high"]
+    assert row["kernel"].startswith("6.12.")
+
+
+def test_a_run_that_is_indexed_is_not_read_again_until_it_changes(folder: Path) -> None:
+    for name in ("a", "b"):
+        measured(folder, name)
+    first = history(folder).rows
+    with patch.object(index, "opened", wraps=index.opened) as opened:
+        assert history(folder).rows.equals(first)
+        assert opened.call_count == 0
+        (folder / "a" / "journal.jsonl").open("a").write('{"event":"ended","time":1796000000.0,"how":"complete"}\n')
+        history(folder)
+        assert [call.args[0].name for call in opened.call_args_list] == ["a"]
+        shutil.rmtree(folder / "b")
+        assert set(history(folder).rows["run"]) == {"a"}
+        with patch.object(index, "VERSION", "another"):
+            history(folder)
+        assert [call.args[0].name for call in opened.call_args_list] == ["a", "a"]
+
+
+def test_a_damaged_index_is_made_anew(folder: Path, tmp_path: Path) -> None:
+    measured(folder, "a")
+    first = history(folder).rows
+    (file,) = (tmp_path / "cache" / "history").iterdir()
+    file.write_bytes(b"PAR1 no table")
+    assert history(folder).rows.equals(first)
+
+
+def test_reading_writes_nothing_into_the_runs(folder: Path) -> None:
+    path = measured(folder, "a")
+    before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+    history(folder)
+    assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == before
+
+
+def test_a_bundle_has_the_rows_of_its_run(folder: Path, tmp_path: Path) -> None:
+    unpacked(RECORDED / "cost.tar.xz", tmp_path)
+    export(open_run(tmp_path / "cost"), folder / "cost.zip")
+    columns = ["metric", "point", "value", "exact", "run", "run_id", "begun", "kernel"]
+    ours, theirs = (history(path).rows for path in (tmp_path / "cost", folder))
+    assert ours[columns].equals(theirs[columns])
+    assert set(theirs["path"]) == {str(folder / "cost.zip")}
+    assert len([*(tmp_path / "cache" / "runs").iterdir()]) == 1, "nothing stays of the bundle's tables"
+
+
+@pytest.mark.parametrize(
+    ("by", "order"),
+    [("date", "cba"), ("kernel", "bac"), ("commit", "cab"), ("program", "cba")],
+)
+def test_the_rows_of_a_point_are_ordered(by: Any, order: str, folder: Path) -> None:
+    kernel, commit = "6.18.44-fc-v657", "87e2331bbb3b-dirty"
+    measured(folder, "a", day=3, **{kernel: "6.12.38", commit: "c0"})
+    measured(folder, "b", day=2, **{kernel: "6.2.1", commit: "b0"})
+    measured(folder, "c", day=1, **{kernel: "6.18", commit: "c0"})
+    rows = history(folder, metric=RATE, where={"mode": "generic", "accesses": "0"}, by=by).rows
+    assert "".join(rows["run"]) == order
+
+
+def half(folder: Path) -> str:
+    (measured(folder, "half") / "plan.yaml").unlink()
+    return "plan.yaml"
+
+
+def cut_short(folder: Path) -> str:
+    journal = measured(folder, "short") / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    finished = [n for n, line in enumerate(lines) if '"event":"finished"' in line]
+    journal.write_text("".join(lines[: finished[4] + 1]))
+    return "killed"
+
+
+def foreign(folder: Path) -> str:
+    (folder / "notes.txt").write_text("a note")
+    return "notes.txt"
+
+
+def no_bundle(folder: Path) -> str:
+    (folder / "photos.zip").write_bytes(b"PK\x03\x04nothing")
+    return "photos.zip"
+
+
+def of_the_future(folder: Path) -> str:
+    measured(folder, "ahead", day=(time.time() - BEGUN) / DAY_S + 400)
+    return "ahead was begun at"
+
+
+def a_copy(folder: Path) -> str:
+    shutil.copytree(folder / "good", folder / "good-again")
+    return "id-good"
+
+
+def damaged(folder: Path) -> str:
+    (measured(folder, "torn") / "journal.jsonl").write_text('{"event": "planned"}\n[]\n')
+    return "torn"
+
+
+@pytest.mark.parametrize("happens", [half, cut_short, foreign, no_bundle, of_the_future, a_copy, damaged])
+def test_what_is_odd_is_one_line_and_the_rest_is_shown(happens: Callable[[Path], str], folder: Path) -> None:
+    measured(folder, "good")
+    fact = happens(folder)
+    for made in (gathered([folder]), gathered([folder])):  # the second time from the index
+        (line,) = made.remarks
+        assert fact in line
+        assert "\n" not in line
+        assert (made.rows["run"] == "good").sum() == 14
+
+
+def test_a_metric_that_no_run_has_is_one_line_beside_others(folder: Path) -> None:
+    measured(folder, "a")
+    made = history(folder, metric=[RATE, "colour"])
+    assert set(made.rows["metric"]) == {RATE}
+    assert ["colour" in line for line in made.remarks] == [True]
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"metric": "colour"}, PlanError),
+        ({"where": {"colour": "red"}}, PlanError),
+        ({"where": {"mode": "offload"}}, PlanError),
+    ],
+)
+def test_a_question_that_leaves_nothing_is_refused(asked: dict[str, Any], error: type, folder: Path) -> None:
+    measured(folder, "a")
+    with pytest.raises(error, match=r"there are|leave"):
+        history(folder, **asked)
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="does not exist"):
+        history(tmp_path / "absent")
+
+
+def test_the_notebook_has_the_same_table_and_warns(folder: Path) -> None:
+    measured(folder, "a")
+    foreign(folder)
+    with pytest.warns(ResultsWarning, match=r"notes\.txt"):
+        table = xl.history(folder, metric=RATE, where={"accesses": 0})
+    assert pd.DataFrame(table).equals(history(folder, metric=RATE, where={"accesses": "0"}).rows)
+
+
+def test_the_command_prints_a_block_for_each_point_and_writes_a_table(folder: Path, tmp_path: Path) -> None:
+    for day, name in enumerate("ab"):
+        measured(folder, name, day=day)
+    argv = ["history", str(folder), "--metric", RATE, "--where", "mode=native,load=max"]
+    said = CliRunner().invoke(cli, [*argv, "--csv", str(tmp_path / "h.csv")])
+    assert said.exit_code == 0, said.output
+    assert len(pd.read_csv(tmp_path / "h.csv")) == 4
+    printed = CliRunner().invoke(cli, argv).stdout
+    assert printed.count(RATE) == 2
+    assert printed.count("6.18.44-fc-v657") == 1
