@@ -224,6 +224,6 @@ STUDY = study_kind(
     views=VIEWS,
     results=results,
     compare=compare,
-    version="2",
+    version="3",
     at_once=True,
 )
