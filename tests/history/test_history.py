@@ -20,6 +20,7 @@ import xdplab as xl
 from xdplab.cli import cli
 from xdplab.errors import PlanError, ResultsError, ResultsWarning
 from xdplab.history import index
+from xdplab.history.changes import exact_changes
 from xdplab.history.table import gathered, history
 from xdplab.studies.bundle import export
 from xdplab.studies.kinds import open_run
@@ -252,3 +253,32 @@ def test_the_command_prints_a_block_for_each_point_and_writes_a_table(folder: Pa
     printed = CliRunner().invoke(cli, argv).stdout
     assert printed.count(RATE) == 2
     assert printed.count("6.18.44-fc-v657") == 1
+
+
+def counted(folder: Path, name: str, *, day: int) -> None:
+    unpacked(RECORDED / "cost.tar.xz", folder)
+    (folder / "cost").rename(folder / name)
+    journal = folder / name / "journal.jsonl"
+    first, rest = journal.read_text().split("\n", 1)
+    created = json.loads(first) | {"run_id": f"id-{name}", "time": BEGUN + day * DAY_S}
+    journal.write_text(json.dumps(created, separators=(",", ":")) + "\n" + rest)
+
+
+def test_any_difference_of_an_exact_count_is_a_change(folder: Path) -> None:
+    for day, name in enumerate("abc"):
+        counted(folder, name, day=day)
+    rows = history(folder, metric="instructions").rows
+    assert exact_changes(rows) == []
+    new = rows["run"] == "c"
+    rows.loc[new, ["exact", "value", "kernel"]] = ["901/2", 450.5, "6.12.118"]
+    (change,) = exact_changes(rows)
+    assert (change.before, change.run, change.difference) == ("b", "c", 0.5)
+    assert change.otherwise == ("kernel 6.12.117+deb12-amd64 → 6.12.118",)
+
+
+def test_what_is_measured_never_changes_exactly(folder: Path) -> None:
+    for day, name in enumerate("ab"):
+        measured(folder, name, day=day)
+    rows = history(folder).rows
+    rows.loc[rows["run"] == "b", "value"] *= 2
+    assert exact_changes(rows) == []

@@ -213,11 +213,29 @@ class HistoryRow(BaseModel):
     null_reasons: dict[str, str]
 
 
+class HistoryChange(BaseModel):
+    """An exact count that differs from the one of the run ``before``. ``otherwise``: what else differs between them."""
+
+    model_config = EXACT
+    metric: str
+    point: str
+    old: float
+    new: float
+    difference: float
+    before: str
+    run: str
+    otherwise: list[str]
+
+
 class HistoryOfRuns(BaseModel):
-    """The table of `history`. ``remarks``: what below the folders is odd or not shown, a line each."""
+    """The table of `history`, and the changes of exact counts, the largest share first.
+
+    ``remarks``: what below the folders is odd or not shown, a line each.
+    """
 
     model_config = EXACT
     rows: list[HistoryRow]
+    changes: list[HistoryChange]
     remarks: list[str]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,11 @@ from xdplab.lazy import lazy
 if TYPE_CHECKING:
     import pandas as pd
 
-    from xdplab.history import shown, table
+    from xdplab.history import changes, shown, table
     from xdplab.run import disk, frames
 else:
-    shown, table = lazy("xdplab.history.shown"), lazy("xdplab.history.table")
+    changes, shown = lazy("xdplab.history.changes"), lazy("xdplab.history.shown")
+    table = lazy("xdplab.history.table")
     disk, frames = lazy("xdplab.run.disk"), lazy("xdplab.run.frames")
 
 
@@ -52,7 +54,8 @@ def history(
     """Show every run and bundle below DIR as one table: each point's values over time.
 
     Each row has its interval, date, program, kernel, machine and xdplab's commit. The table is made from the runs, and
-    kept in the user's cache: only runs that are new or have changed are read.
+    kept in the user's cache: only runs that are new or have changed are read. Each change of an exact count is listed
+    first.
     """
     made = table.history(*folders, metric=metrics, where=where, by=by)
     for remark in made.remarks:
@@ -60,9 +63,13 @@ def history(
     if csv is not None:
         disk.write_whole(csv, made.rows.to_csv(index=False, lineterminator="\n").encode())
         tell(f"{len(made.rows)} rows in {csv}", err=as_json)
+    exact = changes.exact_changes(made.rows)
     if as_json:
-        print_json({"rows": _facts(made.rows), "remarks": list(made.remarks)})
+        facts = {"rows": _facts(made.rows), "changes": [asdict(one) for one in exact]}
+        print_json(facts | {"remarks": list(made.remarks)})
     elif csv is None:
+        for change in exact:
+            tell(change.text)
         _show(made.rows)
 
 
