@@ -14,7 +14,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MAIN_JOB = "xdplab.studies.traffic.kind"
-PLUGGED_IN = ("xdplab.thesis", "xdplab.figures", "xdplab.labs.vm", "xdplab.labs.uml", "xdplab.deploy.dpdk")
+PLUGGED_IN = (
+    "xdplab.thesis",
+    "xdplab.history",
+    "xdplab.figures",
+    "xdplab.labs.vm",
+    "xdplab.labs.uml",
+    "xdplab.deploy.dpdk",
+)
 MOST_FILES, MOST_LINES = 108, 17_100
 
 
@@ -58,13 +65,14 @@ def test_the_main_job_reaches_no_plug_in_and_can_be_read() -> None:
 
 
 @pytest.fixture(scope="module")
-def without_thesis(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def without_plug_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("copy")
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     shutil.copytree(ROOT / "results" / "sample", copy / "results" / "sample")
     shutil.copytree(ROOT / "plans", copy / "plans")
     shutil.copy(ROOT / "pyproject.toml", copy)
-    shutil.rmtree(copy / "src" / "xdplab" / "thesis")
+    for name in ("thesis", "history"):
+        shutil.rmtree(copy / "src" / "xdplab" / name)
     for table in (copy / "results" / "sample").glob("*.parquet"):
         table.unlink()  # `tables` derives them again
     return copy
@@ -77,6 +85,7 @@ def without_thesis(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("import --help", 0),
         ("import thesis logs", 2),
         ("regenerate logs", 2),
+        ("history results", 2),
         ("plan plans/quick.yaml", 0),
         ("tables results/sample", 0),
         ("show results/sample", 0),
@@ -84,17 +93,17 @@ def without_thesis(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("figures results/sample", 0),
     ],
 )
-def test_all_commands_but_its_own_work_without_the_thesis(without_thesis: Path, words: str, code: int) -> None:
-    environment = os.environ | {"PYTHONPATH": str(without_thesis / "src")}
+def test_all_commands_but_their_own_work_without_the_plug_ins(without_plug_ins: Path, words: str, code: int) -> None:
+    environment = os.environ | {"PYTHONPATH": str(without_plug_ins / "src")}
     argv = [sys.executable, "-m", "xdplab", *words.split()]
-    result = subprocess.run(argv, cwd=without_thesis, env=environment, capture_output=True, text=True)
+    result = subprocess.run(argv, cwd=without_plug_ins, env=environment, capture_output=True, text=True)
     assert result.returncode == code, result.stdout + result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_the_layers_hold_without_the_thesis(without_thesis: Path) -> None:
+def test_the_layers_hold_without_the_plug_ins(without_plug_ins: Path) -> None:
     pytest.importorskip("importlinter", reason="import-linter is not installed: `shell/setup.sh --dev`")
-    environment = os.environ | {"PYTHONPATH": str(without_thesis / "src")}
+    environment = os.environ | {"PYTHONPATH": str(without_plug_ins / "src")}
     argv = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as lint; lint()"]
-    result = subprocess.run(argv, cwd=without_thesis, env=environment, capture_output=True, text=True)
+    result = subprocess.run(argv, cwd=without_plug_ins, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout
