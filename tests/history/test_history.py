@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -20,7 +21,7 @@ import xdplab as xl
 from xdplab.cli import cli
 from xdplab.errors import PlanError, ResultsError, ResultsWarning
 from xdplab.history import index
-from xdplab.history.changes import exact_changes
+from xdplab.history.changes import changes, steps
 from xdplab.history.table import gathered, history
 from xdplab.studies.bundle import export
 from xdplab.studies.kinds import open_run
@@ -268,17 +269,53 @@ def test_any_difference_of_an_exact_count_is_a_change(folder: Path) -> None:
     for day, name in enumerate("abc"):
         counted(folder, name, day=day)
     rows = history(folder, metric="instructions").rows
-    assert exact_changes(rows) == []
+    assert changes(rows).changed == []
     new = rows["run"] == "c"
     rows.loc[new, ["exact", "value", "kernel"]] = ["901/2", 450.5, "6.12.118"]
-    (change,) = exact_changes(rows)
-    assert (change.before, change.run, change.difference) == ("b", "c", 0.5)
+    (change,) = changes(rows).changed
+    assert (change.before, change.run, change.new - change.old, change.low) == ("b", "c", 0.5, None)
     assert change.otherwise == ("kernel 6.12.117+deb12-amd64 → 6.12.118",)
 
 
-def test_what_is_measured_never_changes_exactly(folder: Path) -> None:
-    for day, name in enumerate("ab"):
-        measured(folder, name, day=day)
-    rows = history(folder).rows
-    rows.loc[rows["run"] == "b", "value"] *= 2
-    assert exact_changes(rows) == []
+def over_time(logs: Any, **around: list[str]) -> pd.DataFrame:
+    """Return the rows of runs of one point, a day apart, with what differs around them."""
+    cells = {
+        "metric": RATE, "point": "p", "place": "lab", "exact": None, "path": [f"r{n}" for n in range(len(logs))],
+        "value": 1e6 * np.exp(logs), "begun": [f"2026-01-01T00:{n:02}:00+00:00" for n in range(len(logs))],
+        "program_hash": "p", "kernel": "k", "commit": "c", "cpu": "x", "microcode": "1", "driver": "d", "firmware": "f",
+    }  # fmt: skip
+    return pd.DataFrame(cells).assign(run=lambda rows: rows["path"], **around)
+
+
+def noise(runs: int = 30) -> Any:
+    return np.random.default_rng(7).normal(0, 0.02, runs)
+
+
+def test_a_step_of_a_measured_value_has_its_place_its_interval_and_what_else_differs() -> None:
+    logs = noise()
+    logs[25:] -= 0.1
+    (change,) = changes(over_time(logs, kernel=["6.12.38"] * 25 + ["6.12.41"] * 5)).changed
+    assert (change.before, change.run, change.otherwise) == ("r24", "r25", ("kernel 6.12.38 → 6.12.41",))
+    assert change.low is not None
+    assert change.high is not None
+    assert change.low < np.expm1(-0.1) < change.high < 0
+
+
+def test_two_steps_are_two_changes() -> None:
+    logs = noise(40)
+    logs[15:30] += 0.2
+    assert list(steps(logs)) == [(0, 15, 30), (15, 30, 40)]
+
+
+@pytest.mark.parametrize("logs", [noise(), np.zeros(20), noise(5), np.where(np.arange(30) == 12, -0.5, noise())])
+def test_noise_equal_values_few_runs_and_one_slow_run_are_no_change(logs: Any) -> None:
+    assert list(steps(logs)) == []
+
+
+@pytest.mark.parametrize("fact", ["cpu", "microcode", "driver", "firmware"])
+def test_another_machine_begins_a_new_series_and_is_told(fact: str) -> None:
+    logs = noise()
+    logs[15:] -= 0.3
+    made = changes(over_time(logs, **{fact: ["one"] * 15 + ["other"] * 15}))
+    assert made.changed == []
+    assert [f"{fact} one → other" in line for line in made.machines] == [True]

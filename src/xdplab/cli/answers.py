@@ -214,21 +214,26 @@ class HistoryRow(BaseModel):
 
 
 class HistoryChange(BaseModel):
-    """An exact count that differs from the one of the run ``before``. ``otherwise``: what else differs between them."""
+    """A value that is another one from ``run`` on than up to ``before``. ``otherwise``: what else differs between them.
+
+    ``low`` and ``high``: the 95 % interval of ``share``; null for a count, which is exact.
+    """
 
     model_config = EXACT
     metric: str
     point: str
     old: float
     new: float
-    difference: float
+    share: float
+    low: float | None
+    high: float | None
     before: str
     run: str
     otherwise: list[str]
 
 
 class HistoryOfRuns(BaseModel):
-    """The table of `history`, and the changes of exact counts, the largest share first.
+    """The table of `history`, and what changes, the largest share first. ``machines``: where a new series begins.
 
     ``remarks``: what below the folders is odd or not shown, a line each.
     """
@@ -236,6 +241,7 @@ class HistoryOfRuns(BaseModel):
     model_config = EXACT
     rows: list[HistoryRow]
     changes: list[HistoryChange]
+    machines: list[str]
     remarks: list[str]
 
 

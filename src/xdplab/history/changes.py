@@ -1,63 +1,164 @@
-"""Where an exact count changes from one run to the next: it needs no statistics, since any difference is a change."""
+"""Where a point's value changes from one run to the next.
+
+An exact count needs no statistics: any difference is a change. A measured value changes at the split of its runs whose
+means of the logarithms differ most, if not more than 3 % of random orders of the same runs have a split as great: a
+permutation test holds for any distribution, and has looked at all splits, too. Values beyond three robust deviations
+are drawn in, so that one slow run is no change. Runs of another machine begin a new series.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import groupby, pairwise
+from math import exp, expm1, sqrt
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.values import is_null, records
+from xdplab.history.machines import MACHINE
 
+Numbers = NDArray[np.float64]
+LEAST_RUNS = 3
+"""Runs on each side of a change; fewer are not told from outliers."""
+_ORDERS, _SEED, _DEVIATIONS = 499, 1, 3.0
+_ALARMS = 0.03
+"""The share of unchanged series in which a change is seen; of several simulations, none then has more than 5 %."""
 _AROUND = {"program_hash": "program", "kernel": "kernel", "commit": "xdplab"}
 
 
 @dataclass(frozen=True)
-class ExactChange:
-    """A count of a point that differs from that of the run before. ``otherwise``: what else differs between the two."""
+class ChangeOverTime:
+    """A value that is another one from ``run`` on than up to ``before``. ``otherwise``: what else differs between them.
+
+    ``low`` and ``high``: the 95 % interval of ``share``, of a measured value; null for a count, which is exact.
+    """
 
     metric: str
     point: str
     old: float
     new: float
-    difference: float
+    share: float
+    low: float | None
+    high: float | None
     before: str
     run: str
     otherwise: tuple[str, ...]
 
     @property
     def text(self) -> str:
+        change = f"{self.old:,.10g} → {self.new:,.10g} ({self.new - self.old:+,.10g})"
+        if self.low is not None and self.high is not None:
+            change = f"{self.share:+.1%} [{self.low:+.1%}, {self.high:+.1%}]"
         around = "; ".join(self.otherwise) or "program, kernel and xdplab are the same"
-        change = f"{self.old:,.10g} → {self.new:,.10g} ({self.difference:+,.10g})"
         return f"Changed: {self.metric} of {self.point}: {change} from {self.before} to {self.run}; {around}"
 
 
-def exact_changes(rows: pd.DataFrame) -> list[ExactChange]:
-    """Return the changes of exact counts, the largest share first; the runs of a point follow each other by date."""
-    counted = rows[rows["exact"].notna()]
-    dated = counted.assign(date=pd.to_datetime(counted["begun"], utc=True, format="ISO8601"))
-    changes = []
-    for _, group in dated.sort_values(["date", "path"], kind="stable").groupby(["metric", "point"], sort=False):
+@dataclass(frozen=True)
+class ChangesOverTime:
+    """The changes, the largest share first, and a line for each machine that begins a new series."""
+
+    changed: list[ChangeOverTime]
+    machines: list[str]
+
+
+def changes(rows: pd.DataFrame) -> ChangesOverTime:
+    """Return what changes in the rows of many runs; those of a point and place follow each other by date."""
+    dated = rows.assign(date=pd.to_datetime(rows["begun"], utc=True, format="ISO8601"))
+    dated = dated[rows["value"].notna()].sort_values(["date", "path"], kind="stable")
+    changed: list[ChangeOverTime] = []
+    machines: dict[str, None] = {}
+    for _, group in dated.groupby(["metric", "point", "place"], sort=False, dropna=False):
         runs = records(group)
-        changes += [_change(old, new) for old, new in pairwise(runs) if old["exact"] != new["exact"]]
-    return sorted(changes, key=lambda one: -abs(one.difference) / max(one.old, 1))
+        if not is_null(runs[0]["exact"]):
+            changed += [_exact(old, new) for old, new in pairwise(runs) if old["exact"] != new["exact"]]
+            continue
+        series = [list(same) for _, same in groupby(runs, key=_machine)]
+        machines |= dict.fromkeys(_new_machine(one[-1], other[0]) for one, other in pairwise(series))
+        for one in series:
+            positive = [run for run in one if _value(run) > 0]
+            logs = np.log([_value(run) for run in positive])
+            changed += [_measured(positive, logs, *ends) for ends in steps(logs)]
+    return ChangesOverTime(sorted(changed, key=lambda one: -abs(one.share)), list(machines))
 
 
-def _change(old: Any, new: Any) -> ExactChange:
-    difference = Fraction(new["exact"]) - Fraction(old["exact"])
-    names = tuple(
-        f"{word} {_short(old[name])} → {_short(new[name])}" for name, word in _AROUND.items() if _differ(old, new, name)
-    )
-    values = float(old["value"]), float(new["value"]), float(difference)
-    return ExactChange(new["metric"], new["point"], *values, old["run"], new["run"], names)
+def steps(logs: Numbers, start: int = 0) -> Iterator[tuple[int, int, int]]:
+    """Yield each step of a series: where its runs begin, where those after it begin, and where they end."""
+    place = _step(logs)
+    if place is None:
+        return
+    before, after = list(steps(logs[:place], start)), list(steps(logs[place:], start + place))
+    yield from before
+    begin = before[-1][1] if before else start
+    yield begin, start + place, after[0][1] if after else start + len(logs)
+    yield from after
 
 
-def _differ(old: Any, new: Any, name: str) -> bool:
-    values = [None if is_null(row[name]) else row[name] for row in (old, new)]
-    return values[0] != values[1]
+def _step(logs: Numbers) -> int | None:
+    """Return where the mean changes; None if random orders of the runs have a step as great in more than 3 %."""
+    if len(logs) < 2 * LEAST_RUNS:
+        return None
+    middle = np.median(logs)
+    reach = _DEVIATIONS * np.median(np.abs(logs - middle)) / 0.6745  # of the normal distribution's deviations
+    drawn_in = np.clip(logs, middle - reach, middle + reach) if reach else logs
+    orders = np.random.default_rng(_SEED).permuted(np.tile(drawn_in, (_ORDERS, 1)), axis=1)
+    (greatest,), (place,) = _greatest(drawn_in[None])
+    as_great = int((_greatest(orders)[0] >= greatest * (1 - 1e-9)).sum())
+    return int(place) if (1 + as_great) / (1 + _ORDERS) <= _ALARMS else None
 
 
-def _short(value: object) -> str:
+def _greatest(series: Numbers) -> tuple[Numbers, NDArray[np.int64]]:
+    """Return of each series (a row) the greatest sum of squares that a split explains, and where that split is."""
+    runs = series.shape[1]
+    sizes = np.arange(LEAST_RUNS, runs - LEAST_RUNS + 1)
+    sums = np.cumsum(series - series.mean(axis=1, keepdims=True), axis=1)[:, sizes - 1]
+    explained = sums**2 * runs / (sizes * (runs - sizes))
+    return explained.max(axis=1), sizes[explained.argmax(axis=1)]
+
+
+def _exact(old: Any, new: Any) -> ChangeOverTime:
+    before, after = Fraction(old["exact"]), Fraction(new["exact"])
+    share = float((after - before) / before) if before else float(after > 0)
+    return _change(old, new, (float(before), float(after), share, None, None))
+
+
+def _measured(runs: Sequence[Any], logs: Numbers, begin: int, place: int, end: int) -> ChangeOverTime:
+    """Return a step with Welch's interval of the difference of the means."""
+    sides = logs[begin:place], logs[place:end]
+    errors = [float(side.var(ddof=1)) / len(side) for side in sides]
+    means = [float(side.mean()) for side in sides]
+    difference, variance = means[1] - means[0], sum(errors)
+    freedom = variance**2 / sum(e**2 / (len(s) - 1) for e, s in zip(errors, sides, strict=True)) if variance else 1.0
+    half = t_quantile(0.5 + CONFIDENCE / 2, freedom) * sqrt(variance)
+    ends = expm1(difference - half), expm1(difference + half)
+    return _change(runs[place - 1], runs[place], (exp(means[0]), exp(means[1]), expm1(difference), *ends))
+
+
+def _change(old: Any, new: Any, values: tuple[float, float, float, float | None, float | None]) -> ChangeOverTime:
+    names = (f"{word} {_text(old[name])} → {_text(new[name])}" for name, word in _AROUND.items())
+    differing = [_text(old[name]) != _text(new[name]) for name in _AROUND]
+    otherwise = tuple(text for text, differs in zip(names, differing, strict=True) if differs)
+    return ChangeOverTime(new["metric"], new["point"], *values, old["run"], new["run"], otherwise)
+
+
+def _value(run: Any) -> float:
+    return float(run["value"])
+
+
+def _machine(run: Any) -> tuple[str, ...]:
+    return tuple(_text(run[name]) for name in MACHINE)
+
+
+def _new_machine(old: Any, new: Any) -> str:
+    pairs = zip(MACHINE, _machine(old), _machine(new), strict=True)
+    what = ", ".join(f"{name} {before} → {after}" for name, before, after in pairs if before != after)
+    return f"Another machine from {old['run']} to {new['run']}, where a new series begins: {what}"
+
+
+def _text(value: object) -> str:
     return "not known" if is_null(value) else str(value)

@@ -54,7 +54,7 @@ def history(
     """Show every run and bundle below DIR as one table: each point's values over time.
 
     Each row has its interval, date, program, kernel, machine and xdplab's commit. The table is made from the runs, and
-    kept in the user's cache: only runs that are new or have changed are read. Each change of an exact count is listed
+    kept in the user's cache: only runs that are new or have changed are read. What has changed is listed
     first.
     """
     made = table.history(*folders, metric=metrics, where=where, by=by)
@@ -63,13 +63,13 @@ def history(
     if csv is not None:
         disk.write_whole(csv, made.rows.to_csv(index=False, lineterminator="\n").encode())
         tell(f"{len(made.rows)} rows in {csv}", err=as_json)
-    exact = changes.exact_changes(made.rows)
+    over_time = changes.changes(made.rows)
     if as_json:
-        facts = {"rows": _facts(made.rows), "changes": [asdict(one) for one in exact]}
-        print_json(facts | {"remarks": list(made.remarks)})
+        facts = {"rows": _facts(made.rows), "changes": [asdict(one) for one in over_time.changed]}
+        print_json(facts | {"machines": over_time.machines, "remarks": list(made.remarks)})
     elif csv is None:
-        for change in exact:
-            tell(change.text)
+        for line in (*(change.text for change in over_time.changed), *over_time.machines):
+            tell(line)
         _show(made.rows)
 
 
