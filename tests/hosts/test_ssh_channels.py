@@ -9,7 +9,7 @@ import tracemalloc
 
 import paramiko
 import pytest
-from paramiko.common import MSG_CHANNEL_SUCCESS
+from paramiko.common import MSG_CHANNEL_SUCCESS, cMSG_CHANNEL_EOF
 
 from xdplab.errors import HostError
 from xdplab.hosts import ssh
@@ -43,6 +43,25 @@ def test_what_a_connection_remembers_of_its_commands_is_bounded(ssh_lab: Lab, mo
     for _ in range(50):
         host.run(["true"])
     assert late.read_line(5) == "late"
+
+
+def test_a_command_that_ends_before_its_input_does_leaves_the_connection_whole(
+    ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sshd ends the connection on which the end of an input comes behind its channel's close."""
+    host = SshHost("dut", ssh_lab.dut._address)  # type: ignore[attr-defined]
+    connection, send = host._transport(), paramiko.Transport._send_user_message  # type: ignore[attr-defined]
+
+    def late(transport: paramiko.Transport, message: paramiko.Message) -> None:
+        if message.asbytes()[:1] == cMSG_CHANNEL_EOF:
+            time.sleep(0.3)
+        send(transport, message)
+
+    monkeypatch.setattr(paramiko.Transport, "_send_user_message", late)
+    for _ in range(3):
+        host.run(["true"])
+    assert host._transport() is connection
+    host.close()
 
 
 def test_a_request_without_an_answer_is_an_error_and_the_next_command_connects_again(

@@ -148,7 +148,7 @@ class SshProcess(StreamedProcess):
         self._channel.sendall(data)
 
     def _close_stdin(self) -> None:
-        within(ANSWER_S, self._channel.shutdown_write)
+        within(ANSWER_S, lambda: _end_input(self._channel))
 
     def _kill_group(self) -> None:
         self._group_told.wait(CONNECT_S)
@@ -170,6 +170,18 @@ class SshProcess(StreamedProcess):
 
     def _release(self) -> None:
         _end(self._channel)
+
+
+def _end_input(channel: paramiko.Channel) -> None:
+    """Tell the far side that no input follows, unless its command has ended.
+
+    sshd ends the whole connection if this comes behind a channel's close. `Channel.shutdown_write` sends it without the
+    lock, and paramiko's thread may answer the command's end in between.
+    """
+    with channel.lock:
+        message = channel._send_eof()  # type: ignore[attr-defined]  # None for a channel that is closed
+        if message is not None and channel.transport is not None:
+            channel.transport._send_user_message(message)  # type: ignore[attr-defined]
 
 
 def _end(channel: paramiko.Channel) -> None:
