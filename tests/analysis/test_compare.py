@@ -220,10 +220,12 @@ def test_a_drift_over_the_run_is_found() -> None:
     assert beside.share == pytest.approx(moved.share), "paced points had halved it"
 
 
-def of_contents(*contents: str, rate: float = 1e6, name: str = "filter.bpf.c") -> pd.DataFrame:
+def of_contents(
+    *contents: str, rate: float = 1e6, name: str = "filter.bpf.c", file: str = "filter.bpf.c"
+) -> pd.DataFrame:
     """Return a run of a user's program with these contents, each a point of its own."""
     rows = [
-        synthetic.point(program_name=name, file=name, program_sha256=sha, point_id=sha, workload=None, accesses=None)
+        synthetic.point(program_name=name, file=file, program_sha256=sha, point_id=sha, workload=None, accesses=None)
         | {"repetition": repetition, "verdict": "valid", "forwarded_pps": rate * (1 + repetition / 1000)}
         for sha in contents
         for repetition in range(1, 6)
@@ -236,11 +238,19 @@ def of_contents(*contents: str, rate: float = 1e6, name: str = "filter.bpf.c") -
     [
         (of_contents("old"), of_contents("new", rate=0.6e6), ["slower"]),
         (of_contents("old"), of_contents("old", rate=0.6e6), ["slower"]),
+        (of_contents("old"), of_contents("new", rate=0.6e6, file="new.bpf.c"), ["slower"]),
         (of_contents("old"), of_contents("new", name="other.bpf.c"), [None, None]),
         (of_contents("old", "new"), of_contents("new", rate=0.6e6), [None, "slower"]),
         (of_contents("old"), of_contents("new", "newest"), [None, None, None]),
     ],
-    ids=["edited", "as it was", "of another name", "two contents in one run", "neither is meant"],
+    ids=[
+        "edited",
+        "as it was",
+        "of one name in another file",
+        "of another name",
+        "two contents in one run",
+        "neither is meant",
+    ],
 )
 def test_a_program_is_compared_by_its_name_whatever_its_content(
     a: pd.DataFrame, b: pd.DataFrame, verdicts: list[str | None]

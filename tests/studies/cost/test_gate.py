@@ -132,6 +132,14 @@ def test_the_verdict_in_words_names_the_baseline_and_the_growth(
     assert all(word in text for word in words), text
 
 
+def test_a_verdict_on_packets_that_are_all_dropped_says_so() -> None:
+    lost = replace(
+        CASE, made_with={**CASE.made_with, **dict.fromkeys(("came_back", "passed_on"), "0.00% of the frames")}
+    )
+    assert "--map" in Gate(compared([lost], [lost]), Fraction(0)).text("lb.cost.json")
+    assert "--map" not in Gate(compared([CASE], [CASE]), Fraction(0)).text("lb.cost.json")
+
+
 def test_the_only_program_of_a_baseline_is_compared_under_any_name() -> None:
     (difference,) = compared([CASE], [replace(CASE, name="new.bpf.c")])
     assert (difference.old.name, difference.new.name) == ("lb.bpf.c", "new.bpf.c")

@@ -268,6 +268,16 @@ def test_files_of_one_name_race_under_the_names_of_their_folders(tmp_path: Path,
         plan_trials(race_plan((sides[0], sides[0]), RACE, DROPS), "shared")
 
 
+def test_programs_of_one_name_race_under_the_names_of_their_files(tmp_path: Path) -> None:
+    plans = []
+    for side in ("old", "new"):
+        (tmp_path / f"{side}.bpf.c").write_text(f"int {side};\n")
+        program = f"{{file: {side}.bpf.c, name: filter, action: drop}}"
+        (tmp_path / f"{side}.yaml").write_text(f"name: {side}\nblocks: [{{points: {{program: {program}}}}}]\n")
+        plans.append(str(tmp_path / f"{side}.yaml"))
+    assert race_sides(race_plan((plans[0], plans[1]), RACE, ProgramSettings()), "shared") == ("old.bpf.c", "new.bpf.c")
+
+
 def test_a_visit_of_a_block_ends_with_another_block_or_session(tmp_path: Path) -> None:
     """What `--extend`, `resume` or a retry adds to a block is of another visit than its N = 0."""
     run = begun(tmp_path, plan_of({"points": {"accesses": [100], "mode": ["native", "generic"]}}))

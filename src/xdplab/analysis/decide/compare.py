@@ -225,8 +225,9 @@ def _calibrated(shift: float, compared: Sequence[Within], means: float, equal: S
     return Difference(shift, sqrt(variance), freedom, Floor(2 * means, 2 * theirs, freedom), within)
 
 
-NAMED = (*(f.column for f in FACTORS if f.identity and not f.name.endswith("_sha256")), "program_name")
-"""What a point is called: its factors, without the contents of the files that it names."""
+_FILES = ("file", "file_sha256", "frames_sha256")
+NAMED = (*(f.column for f in FACTORS if f.identity and f.name not in _FILES), "program_name")
+"""What a point is called: its factors, without its program's file, which has a name, and without files' contents."""
 
 
 def same_points(*tables: pd.DataFrame) -> list[pd.DataFrame]:

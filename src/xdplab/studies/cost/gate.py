@@ -20,6 +20,7 @@ from xdplab.errors import ResultsError
 from xdplab.run.disk import write_whole
 from xdplab.studies.cost.measurement import ALLOCATOR, APPLICATION, CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.rows import FUNCTION, MADE_UP, PLACES
+from xdplab.text import many
 
 TOTALS = (WHOLE, PROGRAM, CALLED, APPLICATION, PATH, ALLOCATOR)
 _TRAFFIC = ("kernel", "mode", "frame_bytes", "flows")
@@ -27,6 +28,8 @@ _TOOLS = ("compiler", "kernel_release")
 _BECAME = ("came_back", "passed_on")
 """What became of the frames: a program that drops them all costs less, and is no better for it."""
 _MADE_WITH = (*_TOOLS, *_BECAME)
+_NONE = "0.00% of the frames"
+_MAP_HINT = "does a map lack its entries (`--map`)?"
 
 Counts = Mapping[str, Fraction]
 
@@ -44,6 +47,10 @@ class Case:
     totals: Counts
     lines: Counts
     functions: Counts
+
+    @property
+    def drops_all(self) -> bool:
+        return all(self.made_with[name] == _NONE for name in _BECAME)
 
     @property
     def title(self) -> str:
@@ -163,10 +170,16 @@ class Gate:
         return "more" if any(one.growth[0] > self.tolerance for one in self.differences) else "no more"
 
     def text(self, baseline: str) -> str:
-        """Say the verdict on ``baseline`` in a sentence, and what may be the cause where nothing compares."""
+        """Say the verdict on ``baseline`` in a sentence, what may be the cause where nothing compares, and that frames
+        which neither come back nor go on may be what a map lets through."""
+        ended = sum(one.new.drops_all for one in self.differences)
+        doubt = f"; no frame of {many(ended, 'packet')} came back or went on: {_MAP_HINT}" if ended else ""
+        return self._verdict_text(baseline) + doubt
+
+    def _verdict_text(self, baseline: str) -> str:
         if self.made_otherwise:
             lost = any(line.startswith(_BECAME) for line in self.made_otherwise)
-            hint = "; does a map lack its entries (`--map`)?" if lost else ""
+            hint = f"; {_MAP_HINT}" if lost else ""
             return f"not comparable with {baseline}: {'; '.join(self.made_otherwise)}{hint}"
         most = max(self.differences, key=lambda one: one.growth[0])
         more, total = most.growth

@@ -273,8 +273,13 @@ def _growth(whole: pd.DataFrame) -> str:
         steps = [f"{_grows(rows)} times {NAMES[kind]}" for kind, rows in ends.items() if len(rows) > 1]
         if steps:
             first, last = next(rows["accesses"].tolist() for rows in ends.values() if len(rows) > 1)
-            texts[str(label)] = f"{' and '.join(steps)} from N = {first} to {last}"
+            texts[str(label)] = f"{' and '.join(steps)} from N = {first} to {last}{_unit(of_place)}"
     return f"the cost grows {one_of_places(texts)}" if texts else ""
+
+
+def _unit(rows: pd.DataFrame) -> str:
+    """Return what is counted where it is no time."""
+    return "" if rows["clock"].iloc[0] == "time" else " (instructions in a guest)"
 
 
 def _grows(rows: pd.DataFrame) -> str:
@@ -291,7 +296,8 @@ def _beside(whole: pd.DataFrame) -> str:
             _program(row): _quotient(row, other)
             for (_, row), (_, other) in zip(rows.iterrows(), module.iterrows(), strict=True)
         }
-        texts[str(label)] = f"{span(values, exact=rows['clock'].iloc[0] != 'time')} times the same code as a module"
+        times = span(values, exact=rows["clock"].iloc[0] != "time")
+        texts[str(label)] = f"{times} times the same code as a module{_unit(rows)}"
     return f"loading BPF costs {one_of_places(texts)}" if texts else ""
 
 

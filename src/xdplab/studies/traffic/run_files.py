@@ -142,13 +142,15 @@ def race_sides(plan: Plan, arrangement: Arrangement) -> tuple[str, str]:
     """Return a description of A and of B of a race: the factors in which their first points differ."""
     first, second = race_pairs(plan, arrangement)[0]
     cells = first.factors() | {"lab": first.lab}, second.factors() | {"lab": second.lab}
-    names = [name for name in cells[0] if cells[0][name] != cells[1][name] and name not in _TOLD_BY_OTHERS]
+    differing = [name for name in cells[0] if cells[0][name] != cells[1][name]]
+    names = [name for name in differing if name not in _TOLD_BY_OTHERS]
+    names = names or [name for name in differing if name in ("file", "program_sha256")][:1]  # of one name
     if "program_name" in names:
         names = [name for name in names if name in ("program_name", "accesses") or not of_program(BY_COLUMN[name])]
 
     def text(side: Mapping[str, object]) -> str:
         values = {name: plan.lab if (name, side[name]) == ("lab", "auto") else side[name] for name in names}
-        plain = ("program_name", "mode", "lab")
+        plain = ("program_name", "file", "mode", "lab")
         shown = [(name, value) for name, value in values.items() if value is not None]
         return ", ".join(f"{value}" if name in plain else f"{name} {value}" for name, value in shown)
 
