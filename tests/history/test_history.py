@@ -275,6 +275,9 @@ def test_any_difference_of_an_exact_count_is_a_change(folder: Path) -> None:
     (change,) = changes(rows).changed
     assert (change.before, change.run, change.new - change.old, change.low) == ("b", "c", 0.5, None)
     assert change.otherwise == ("kernel 6.12.117+deb12-amd64 → 6.12.118",)
+    rows.loc[~new, ["exact", "value"]] = ["0", 0.0]
+    (change,) = changes(rows).changed
+    assert (change.new, change.share) == (450.5, None), "0 has no share"
 
 
 def over_time(logs: Any, **around: list[str]) -> pd.DataFrame:

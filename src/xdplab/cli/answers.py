@@ -216,7 +216,7 @@ class HistoryRow(BaseModel):
 class HistoryChange(BaseModel):
     """A value that is another one from ``run`` on than up to ``before``. ``otherwise``: what else differs between them.
 
-    ``low`` and ``high``: the 95 % interval of ``share``; null for a count, which is exact.
+    ``share`` of the old value; null where that is 0. ``low`` and ``high``: its 95 % interval; null for an exact count.
     """
 
     model_config = EXACT
@@ -224,7 +224,7 @@ class HistoryChange(BaseModel):
     point: str
     old: float
     new: float
-    share: float
+    share: float | None
     low: float | None
     high: float | None
     before: str

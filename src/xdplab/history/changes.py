@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby, pairwise
-from math import exp, expm1, sqrt
+from math import exp, expm1, inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -36,14 +36,15 @@ _AROUND = {"program_hash": "program", "kernel": "kernel", "commit": "xdplab"}
 class ChangeOverTime:
     """A value that is another one from ``run`` on than up to ``before``. ``otherwise``: what else differs between them.
 
-    ``low`` and ``high``: the 95 % interval of ``share``, of a measured value; null for a count, which is exact.
+    ``share`` of the old value; null where that is 0. ``low`` and ``high``: its 95 % interval, of a measured value; null
+    for a count, which is exact.
     """
 
     metric: str
     point: str
     old: float
     new: float
-    share: float
+    share: float | None
     low: float | None
     high: float | None
     before: str
@@ -53,7 +54,7 @@ class ChangeOverTime:
     @property
     def text(self) -> str:
         change = f"{self.old:,.10g} → {self.new:,.10g} ({self.new - self.old:+,.10g})"
-        if self.low is not None and self.high is not None:
+        if self.share is not None and self.low is not None and self.high is not None:
             change = f"{self.share:+.1%} [{self.low:+.1%}, {self.high:+.1%}]"
         around = "; ".join(self.otherwise) or "program, kernel and xdplab are the same"
         return f"Changed: {self.metric} of {self.point}: {change} from {self.before} to {self.run}; {around}"
@@ -84,7 +85,12 @@ def changes(rows: pd.DataFrame) -> ChangesOverTime:
             positive = [run for run in one if _value(run) > 0]
             logs = np.log([_value(run) for run in positive])
             changed += [_measured(positive, logs, *ends) for ends in steps(logs)]
-    return ChangesOverTime(sorted(changed, key=lambda one: -abs(one.share)), list(machines))
+    return ChangesOverTime(sorted(changed, key=_size, reverse=True), list(machines))
+
+
+def _size(change: ChangeOverTime) -> float:
+    """Return by what share a value changes; from 0 it changes without limit."""
+    return inf if change.share is None else abs(change.share)
 
 
 def steps(logs: Numbers, start: int = 0) -> Iterator[tuple[int, int, int]]:
@@ -123,7 +129,7 @@ def _greatest(series: Numbers) -> tuple[Numbers, NDArray[np.int64]]:
 
 def _exact(old: Any, new: Any) -> ChangeOverTime:
     before, after = Fraction(old["exact"]), Fraction(new["exact"])
-    share = float((after - before) / before) if before else float(after > 0)
+    share = float((after - before) / before) if before else None
     return _change(old, new, (float(before), float(after), share, None, None))
 
 
@@ -139,7 +145,9 @@ def _measured(runs: Sequence[Any], logs: Numbers, begin: int, place: int, end: i
     return _change(runs[place - 1], runs[place], (exp(means[0]), exp(means[1]), expm1(difference), *ends))
 
 
-def _change(old: Any, new: Any, values: tuple[float, float, float, float | None, float | None]) -> ChangeOverTime:
+def _change(
+    old: Any, new: Any, values: tuple[float, float, float | None, float | None, float | None]
+) -> ChangeOverTime:
     names = (f"{word} {_text(old[name])} → {_text(new[name])}" for name, word in _AROUND.items())
     differing = [_text(old[name]) != _text(new[name]) for name in _AROUND]
     otherwise = tuple(text for text, differs in zip(names, differing, strict=True) if differs)
