@@ -25,6 +25,7 @@ class Channel:
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         self._process = subprocess.Popen(["sh", "-c", before + shlex.join(argv)], **pipes)  # type: ignore[call-overload]
         self.exit_status, self.status_event, self.closed = -1, threading.Event(), False
+        self.lock = threading.Lock()
         threading.Thread(target=self._wait, daemon=True).start()
 
     def _wait(self) -> None:
@@ -41,7 +42,7 @@ class Channel:
         self._process.stdin.write(data)
         self._process.stdin.flush()
 
-    def shutdown_write(self) -> None:
+    def _send_eof(self) -> None:
         self._process.stdin.close()
 
     def settimeout(self, seconds: float) -> None:
@@ -91,7 +92,7 @@ def test_a_command_prints_what_it_prints_whatever_the_login_shell_says(before: s
 def test_a_lifeline_waits_for_its_own_word(shell: str) -> None:
     channel = Channel(["sh", "-c", "echo alive; cat"], SHELLS[shell])
     Lifeline("server", channel).close()  # type: ignore[arg-type]
-    channel.shutdown_write()
+    channel._send_eof()
 
 
 def test_a_shell_that_runs_nothing_is_quoted() -> None:
