@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MAIN_JOB = "xdplab.studies.traffic.kind"
 PLUGGED_IN = (
+    "xdplab.bisect",
     "xdplab.thesis",
     "xdplab.history",
     "xdplab.figures",
@@ -71,7 +72,7 @@ def without_plug_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "results" / "sample", copy / "results" / "sample")
     shutil.copytree(ROOT / "plans", copy / "plans")
     shutil.copy(ROOT / "pyproject.toml", copy)
-    for name in ("thesis", "history"):
+    for name in ("thesis", "history", "bisect"):
         shutil.rmtree(copy / "src" / "xdplab" / name)
     for table in (copy / "results" / "sample").glob("*.parquet"):
         table.unlink()  # `tables` derives them again
@@ -86,6 +87,7 @@ def without_plug_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("import thesis logs", 2),
         ("regenerate logs", 2),
         ("history results", 2),
+        ("bisect mine.bpf.c", 2),
         ("plan plans/quick.yaml", 0),
         ("tables results/sample", 0),
         ("show results/sample", 0),

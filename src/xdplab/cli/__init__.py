@@ -48,6 +48,9 @@ VERBS = {
     "selftest": Verb("selftest", "selftest", "Inject known events and check that each is found: negative controls."),
     "runs": Verb("runs", "runs", "List the runs in FOLDER (results), the latest first."),
     "history": Verb("cli", "history", "Show every run below DIR over time, as one table.", package="xdplab.history"),
+    "bisect": Verb(
+        "cli", "bisect", "Find the commit, or kernel, that changed what a packet costs.", package="xdplab.bisect"
+    ),
     "show": Verb("figures", "show", "Show RUN's results: one row per point, mean ± interval, n, verdicts."),
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
     "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),

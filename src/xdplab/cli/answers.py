@@ -158,6 +158,42 @@ class CountedRun(MeasuredRun):
     against: CostsAgainst | None
 
 
+class SearchedRevision(BaseModel):
+    """A commit or a kernel: ``key`` is the hash or the kernel's name."""
+
+    model_config = EXACT
+    key: str
+    title: str
+
+
+class JudgedRevision(BaseModel):
+    """``value``: instructions per packet, or the ratio of the rate to the good end's; null where it was skipped."""
+
+    model_config = EXACT
+    key: str
+    answer: Literal["good", "bad", "skip"]
+    words: str
+    value: float | None
+
+
+class FirstBad(BaseModel):
+    """The suspects, of which the last is bad: one, or several where the others could not be judged.
+
+    ``good``, ``bad``: the values of the ends; bad begins at ``bad_from``. ``difference``: from ``before`` to the last
+    suspect, as far as it was counted; null without.
+    """
+
+    model_config = EXACT
+    folder: str
+    suspects: list[SearchedRevision]
+    before: SearchedRevision
+    good: float
+    bad: float
+    bad_from: float
+    judged: list[JudgedRevision]
+    difference: CostChange | None
+
+
 class RaceOutcome(BaseModel):
     """A race: the ratio of the rates B/A with its 95 % interval, and ``more``, what B takes more of per packet.
 
@@ -309,6 +345,7 @@ ANSWERS: dict[str, Any] = {
     **dict.fromkeys(("run", "resume", "search", "study"), MeasuredRun),
     "cost": CountedRun,
     "race": RaceOutcome,
+    "bisect": FirstBad,
     "show": Shown,
     "history": HistoryOfRuns,
     "figures": Figures,

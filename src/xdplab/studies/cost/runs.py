@@ -96,14 +96,23 @@ class CostStudy:
 
     def enter_block(self, trials: Sequence[CostTrial]) -> None:
         self._block = tuple(trials)  # the runner takes from its own
+        self.boot()
+
+    def boot(self) -> None:
+        """Boot a guest with what the block's programs need."""
+        trials = self._block
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="xdplab-cost-")))
-        files = _files(self._run, {trial.point for trial in trials})
+        files = files_of(self._run, {trial.point for trial in trials})
         tools = ["xdpload", "costdrive"]
         tools += [APPLICATION_TOOL] if any(trial.point.mode == AF_XDP for trial in trials) else []
         counted = counted_place(trials[0].point.place, tools, files, folder)
         self.place, self._guest = self._stack.enter_context(counted)
 
     def leave_block(self) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the guest."""
         self._stack.close()
         self.place = self._guest = None
 
@@ -116,8 +125,8 @@ class CostStudy:
             self._count_exactly(trial.point, raw)
         except HostError as error:
             warnings.warn(f"{error.message}: it is booted once more", ResultsWarning, stacklevel=2)
-            self.leave_block()
-            self.enter_block(self._block)
+            self.end()
+            self.boot()
             self._count_exactly(trial.point, raw)
         assert self.place is not None  # the runner enters the block first
         self.place.record_place(facts)
@@ -199,7 +208,7 @@ def _loader(point: CostPoint, loader: dict[str, Any]) -> list[str]:
     return options
 
 
-def _files(run: RunDirectory, points: set[CostPoint]) -> dict[str, bytes]:
+def files_of(run: RunDirectory, points: set[CostPoint]) -> dict[str, bytes]:
     """Return the files of the run that a guest needs, by path."""
     paths = {run.path / point.frames for point in points}
     for point in points:

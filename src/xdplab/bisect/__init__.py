@@ -1,0 +1,1 @@
+"""Which commit, or which kernel, changed what a packet costs: a plug-in over `cost` and `race`."""

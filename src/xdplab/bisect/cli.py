@@ -1,0 +1,188 @@
+"""`bisect`: the first commit, or kernel, in which a packet costs otherwise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from xdplab.cli.common import AS_JSON, print_json, show_frame, tell
+from xdplab.cli.kernels import tested_kernels
+from xdplab.cli.options import PATH, options_as
+from xdplab.cli.user_program import ProgramSettings, user_program_options
+from xdplab.errors import PlanError
+from xdplab.lazy import lazy
+from xdplab.studies.cost.points import KERNEL
+from xdplab.text import step
+
+if TYPE_CHECKING:
+    from xdplab.bisect import commits, counting, kernels, notes, outcome
+    from xdplab.bisect import search as searching
+    from xdplab.bisect.search import Judged, Revision, Revisions
+else:
+    commits, counting = lazy("xdplab.bisect.commits"), lazy("xdplab.bisect.counting")
+    kernels, notes = lazy("xdplab.bisect.kernels"), lazy("xdplab.bisect.notes")
+    outcome, searching = lazy("xdplab.bisect.outcome"), lazy("xdplab.bisect.search")
+
+MODES = ("native", "generic", "test_run")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The options of a bisection."""
+
+    good: str | None
+    bad: str | None
+    repo: Path | None
+    build: str | None
+    kernel: tuple[str, ...]
+    mode: str
+    frame_bytes: int
+    flows: int
+    step: float | None
+
+
+wanted_options = options_as(
+    "wanted",
+    Wanted,
+    click.option("--good", metavar="REV|KERNEL", help="The good end: a commit of --repo, or a kernel."),
+    click.option("--bad", metavar="REV|KERNEL", help="The bad end, which came from it."),
+    click.option("--repo", type=PATH, metavar="DIR", help="Search its commits; FILE is a path in it."),
+    click.option("--build", metavar="COMMAND", help="Run in each commit before FILE is taken, by sh."),
+    click.option(
+        "--kernel",
+        multiple=True,
+        metavar="VERSION|FILE[,MODULES]",
+        help="With --repo: count in this one (6.12). Else: those between the ends, in their order.",
+    ),
+    click.option("--mode", type=click.Choice(MODES), default="native", show_default=True),
+    click.option("--frame-bytes", type=int, default=64, show_default=True),
+    click.option("--flows", type=click.IntRange(1, 512), default=1, show_default=True),
+    click.option(
+        "--step", type=float, metavar="N", help="Bad is what differs by N instructions from good.  [default: half]"
+    ),
+)
+
+
+@click.command()
+@click.argument("file", required=False)
+@wanted_options
+@user_program_options
+@click.option("--resume", type=PATH, metavar="DIR", help="Continue; the folder has all other options.")
+@click.option("--out", type=PATH, default=Path("results"), show_default=True, help="Parent of the folder.")
+@click.option("--name", default="bisect", show_default=True, help="Name of the folder.")
+@AS_JSON
+def bisect(
+    file: str | None,
+    wanted: Wanted,
+    programs: ProgramSettings,
+    resume: Path | None,
+    out: Path,
+    name: str,
+    as_json: bool,
+) -> int:
+    """Which commit, or which kernel, made a packet of FILE cost more (or less)?
+
+    Instructions per packet are counted at both ends, and at as few revisions between them as needed. What cannot be
+    judged is skipped, never guessed. Exit codes: 0 one is culprit, 1 it is one of several.
+    """
+    if resume is not None:
+        work = notes.Notes.open(resume)
+    else:
+        request = _request(file, wanted, programs)
+        notes.require_name(name)
+        work = notes.Notes.start(out, name, request)
+    with work.writer(), _revisions(work) as revisions:
+        culprit = _searched(work, revisions, as_json)
+    if as_json:
+        print_json(culprit.to_json())
+    else:
+        _show(culprit)
+    return 0 if culprit.is_one else 1
+
+
+def _request(file: str | None, wanted: Wanted, programs: ProgramSettings) -> notes.BisectRequest:
+    """Return what is asked, with the ends as hashes or names that stay. Raises PlanError."""
+    for name, given in (("FILE", file), ("--good", wanted.good), ("--bad", wanted.bad)):
+        if given is None:
+            raise PlanError(f"bisect: {name} is missing", remedy="`xdplab bisect --repo . --good v1 --bad HEAD FILE`")
+    good, bad, path = str(wanted.good), str(wanted.bad), str(file)
+    if wanted.repo is None:
+        if wanted.build is not None:
+            raise PlanError("--build: kernels are compared with one program", remedy="with --repo, or leave it out")
+        if not Path(path).is_file():
+            raise PlanError(f"{path}: there is no such file", remedy="with --repo its commits are searched")
+        names = kernels.in_order(good, bad, wanted.kernel, tested_kernels())
+        good, bad, path, repo = names[0], names[-1], str(Path(path).resolve()), None
+    else:
+        if len(wanted.kernel) > 1:
+            raise PlanError("--kernel: commits are compared in one kernel")
+        repository = commits.Repository(wanted.repo)
+        names = wanted.kernel or (KERNEL,)
+        good, bad = repository.commit("--good", good), repository.commit("--bad", bad)
+        repository.require_ancestor(good, bad)
+        path, repo = repository.inside(path), str(repository.top)
+    settings = json.dumps({key: value for key, value in programs.of(Path()).items() if key != "file"})
+    return notes.BisectRequest(
+        good=good,
+        bad=bad,
+        file=path,
+        repo=repo,
+        build=wanted.build,
+        kernels=names,
+        mode=wanted.mode,
+        frame_bytes=wanted.frame_bytes,
+        flows=wanted.flows,
+        settings=settings,
+        step=wanted.step,
+    )
+
+
+@contextmanager
+def _revisions(work: notes.Notes) -> Iterator[Revisions]:
+    request = work.request
+    if request.repo is None:
+        yield kernels.Kernels(request.kernels, Path(request.file))
+        return
+    repository = commits.Repository(Path(request.repo))
+    if request.build is not None:
+        repository.require_trust(request.build)
+    candidate = (request.file, request.kernels[0])
+    with closing(
+        commits.Commits(repository, request.good, request.bad, candidate, request.build, work.clone)
+    ) as culprit:
+        yield culprit
+
+
+def _searched(work: notes.Notes, revisions: Revisions, as_json: bool) -> outcome.Culprit:
+    def show(revision: Revision, verdict: Judged) -> None:
+        tell(f"{verdict.answer}: {revision.title}: {verdict.words}", err=as_json)
+
+    total = revisions.total
+    what = "kernel" if work.request.repo is None else "commit"
+    tell(f"searching {total} {what}s; `xdplab bisect --resume {work.path}` continues if it is interrupted", err=as_json)
+    with closing(counting.CostJudge(work, revisions)) as judge:
+        ends = judge.measure_ends()
+        for revision, verdict in zip((revisions.good, revisions.bad), ends, strict=True):
+            show(revision, verdict)
+        verdicts = searching.search(revisions, judge.judge, show)
+        suspects, before = revisions.suspects(), revisions.before()
+        with step("comparing both sides of the step"):
+            difference = judge.difference(before, suspects[-1])
+    return outcome.Culprit(work.path, what, suspects, before, total, ends, judge.at, verdicts, difference)
+
+
+def _show(culprit: outcome.Culprit) -> None:
+    tell(f"\n{culprit.text}")
+    difference = culprit.difference
+    if difference is None:
+        return
+    tell(f"What changed from {culprit.before.title}:\n")
+    for frame in (difference.totals, difference.lines, difference.functions):
+        if len(frame):
+            show_frame(frame.head(outcome.MOST_LINES), title="")

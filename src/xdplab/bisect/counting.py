@@ -1,0 +1,194 @@
+"""A judge by exact counts: what a packet costs in a revision, and where the line between good and bad lies."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from xdplab.bisect.notes import Notes
+from xdplab.bisect.search import Judged, Revision, Revisions
+from xdplab.errors import HostError, PlanError, ProgramError, UnsupportedError, XdplabError
+from xdplab.run import progress
+from xdplab.studies.cost import gate
+from xdplab.studies.cost.gate import Case, CostDifference
+from xdplab.studies.cost.points import CostPoint, CostRequest, CostTrial
+from xdplab.studies.cost.runs import STUDY, CostStudy, files_of
+from xdplab.studies.points import StudyPlan
+from xdplab.studies.study_kind import Places
+
+_KERNEL = "kernel_release"
+
+
+def unlike(good: Case, case: Case, *, over_kernels: bool) -> str:
+    """Return what makes two costs those of different things, apart from the kernel where kernels are compared."""
+    lines = CostDifference(good, case).made_otherwise
+    return "; ".join(line for line in lines if not (over_kernels and line.startswith(_KERNEL)))
+
+
+class StandingGuest(CostStudy):
+    """Counts the programs of many runs, one after the other, in a guest that stays up: a boot takes as long as ten."""
+
+    def __init__(self) -> None:
+        """The run comes with `of`."""
+
+    def of(self, plan: StudyPlan[CostRequest, CostPoint]) -> StandingGuest:
+        if not hasattr(self, "_run"):
+            super().__init__(plan)
+        self._run = plan.directory
+        return self
+
+    def enter_block(self, trials: Sequence[CostTrial]) -> None:
+        self._block = tuple(trials)
+        try:
+            if self.place is None or self._guest is None or self.place.name != trials[0].point.place:
+                raise HostError("no guest of this kernel is up")
+            for path, content in files_of(self._run, {trial.point for trial in trials}).items():
+                self._guest.host.put(content, f"/{path}")
+        except HostError:
+            self.end()
+            self.boot()
+
+    def leave_block(self) -> None:
+        """It stays up."""
+
+
+class KeptCosts:
+    """The cost of each program and kernel, counted once: ``folder`` keeps it, as a baseline of `cost`."""
+
+    def __init__(self, folder: Path, request: CostRequest) -> None:
+        self._folder, self._request, self._guest = folder, request, StandingGuest()
+
+    def case(self, program: Path, kernel: str) -> Case:
+        """Raises ProgramError, UnsupportedError with the reason of what has no cost."""
+        request = replace(self._request, programs=(str(program),), kernels=(kernel,))
+        with tempfile.TemporaryDirectory(prefix="xdplab-bisect-") as results:
+            run = STUDY.start(request, Path(results))
+            kept = self._folder / f"{run.plan.points[0].point_id}.json"  # of equal preprocessed text it is the same
+            if not kept.is_file():
+                run.measure_at(Places(self._guest.of, lambda _: {}, ()), progress.silent())
+                for ended in run.state.last.values():
+                    if ended.status != "measured":
+                        raise UnsupportedError(str(ended.reason))
+                gate.write_baseline(gate.cases_of(run.rows()), kept)
+        (case,) = gate.read_baseline(kept)
+        return case
+
+    def close(self) -> None:
+        if hasattr(self._guest, "_run"):
+            self._guest.end()
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Where bad begins: at ``at`` instructions, which the bad end reaches from ``good`` on. ``parts``: what is counted,
+    the totals that are exact at both ends."""
+
+    good: Case
+    parts: tuple[str, ...]
+    at: Fraction
+    rises: bool
+    over_kernels: bool
+
+    @classmethod
+    def between(cls, good: Case, bad: Case, step: float | None, *, over_kernels: bool) -> Threshold:
+        """Return the line in the middle of two ends, or ``step`` from the good one. Raises PlanError where none is."""
+        if why := unlike(good, bad, over_kernels=over_kernels):
+            raise PlanError(f"the ends do not compare: {why}", remedy="their costs are of different packets")
+        difference = CostDifference(good, bad)
+        parts = tuple(name for name in difference.parts[1:] if name not in difference.inexact)
+        low, high = (sum((case.totals[name] for name in parts), Fraction()) for case in (good, bad))
+        if low == high:
+            raise PlanError(
+                f"nothing to find: a packet costs {float(low):g} instructions at both ends",
+                remedy="name ends that differ: `xdplab cost` counts each",
+            )
+        wanted = abs(high - low) / 2 if step is None else Fraction(step)
+        if wanted > abs(high - low) or wanted <= 0:
+            raise PlanError(f"--step {step:g}: the ends differ by {float(abs(high - low)):g} instructions")
+        return cls(good, parts, low + (wanted if high > low else -wanted), high > low, over_kernels)
+
+    def cost(self, case: Case) -> Fraction:
+        """Raises UnsupportedError where a part that is judged holds to a range only, or the packets are others."""
+        if why := unlike(self.good, case, over_kernels=self.over_kernels):
+            raise UnsupportedError(f"not comparable: {why}")
+        if inexact := [name for name in self.parts if name not in case.totals]:
+            raise UnsupportedError(f"{', '.join(inexact)}: holds to a range only")
+        return sum((case.totals[name] for name in self.parts), Fraction())
+
+    def verdict(self, case: Case) -> Judged:
+        cost = self.cost(case)
+        is_bad = cost >= self.at if self.rises else cost <= self.at
+        return Judged("bad" if is_bad else "good", f"{float(cost):g} instructions", float(cost))
+
+
+class CostJudge:
+    """Judges by counts; a verdict that the notes have is not measured again."""
+
+    unit = "instructions"
+
+    def __init__(self, notes: Notes, revisions: Revisions) -> None:
+        request = notes.request
+        counted = CostRequest(
+            modes=(request.mode,),
+            frame_bytes=(request.frame_bytes,),
+            flows=request.flows,
+            settings=request.settings,
+        )
+        self._revisions, self._notes, self._counts = revisions, notes, KeptCosts(notes.costs, counted)
+        self._over_kernels = request.repo is None
+        self._threshold: Threshold | None = None
+
+    def measure_ends(self) -> tuple[Judged, Judged]:
+        """Return the verdicts of both ends. Raises PlanError where there is nothing to find, and the error of an end
+        that has no cost."""
+        good, bad = (
+            self._end(name, end) for name, end in (("good", self._revisions.good), ("bad", self._revisions.bad))
+        )
+        self._threshold = Threshold.between(good, bad, self._notes.request.step, over_kernels=self._over_kernels)
+        return self._threshold.verdict(good), self._threshold.verdict(bad)
+
+    def _end(self, name: str, end: Revision) -> Case:
+        try:
+            return self._case(end)
+        except XdplabError as error:
+            error.message = f"--{name} {end.title}: {error.message}"
+            raise
+
+    def _case(self, revision: Revision) -> Case:
+        with self._revisions.candidate(revision) as candidate:
+            return self._counts.case(*candidate)
+
+    @property
+    def at(self) -> float:
+        """Where bad begins."""
+        assert self._threshold is not None  # the ends are measured first
+        return float(self._threshold.at)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        assert self._threshold is not None
+        return self._threshold.parts
+
+    def judge(self, revision: Revision) -> Judged:
+        if (verdict := self._notes.verdict(revision)) is not None:
+            return verdict
+        assert self._threshold is not None
+        try:
+            verdict = self._threshold.verdict(self._case(revision))
+        except (PlanError, ProgramError, UnsupportedError) as error:
+            verdict = Judged("skip", error.message)
+        self._notes.keep(revision, verdict)
+        return verdict
+
+    def difference(self, before: Revision, suspect: Revision) -> CostDifference | None:
+        """Return what changed between two revisions; None where one of them has no cost."""
+        try:
+            return CostDifference(self._case(before), self._case(suspect))
+        except (PlanError, ProgramError, UnsupportedError):
+            return None
+
+    def close(self) -> None:
+        self._counts.close()
