@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests import forked
 from tests.end_to_end.conftest import plan, run_of, trials_of
-from tests.waiting import until
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
 
@@ -38,21 +34,3 @@ def test_each_trial_has_its_own_settings_and_the_device_is_as_it_was(lab: Lab, l
         mtus = [one["obtained"]["link.mtu"] for one in facts["settings"] if "link.mtu" in one["obtained"]]
         assert mtus == ([] if pd.isna(settings) else [3000])
     assert snapshot(lab.dut, lab.dut_interface) == before
-
-
-@pytest.mark.thorough
-def test_settings_are_put_back_after_a_kill(lab: Lab, lab_name: str, tmp_path: Path) -> None:
-    def values() -> tuple[object, object]:
-        now = snapshot(lab.dut, lab.dut_interface).values
-        return now["features.gso"], now["link.mtu"]
-
-    before = snapshot(lab.dut, lab.dut_interface)
-    device = "{features.gso: off, link.mtu: 3000}"
-    (tmp_path / "p.yaml").write_text(plan(f"[{{points: {{accesses: 0, device: {device}}}}}]", window_s=60))
-    child = forked.Started("--lab", lab_name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    try:
-        assert until(lambda: values() == (False, 3000), 60)
-    finally:
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-    assert until(lambda: snapshot(lab.dut, lab.dut_interface) == before, 30), snapshot(lab.dut, lab.dut_interface)

@@ -216,35 +216,6 @@ def test_a_users_own_frames_are_sent_as_they_are(lab_name: str, tmp_path: Path) 
     assert "flows: 200 cannot be set" in refused.stderr
 
 
-PUSH = """
-	void *data = (void *)(long)ctx->data;
-	struct ethhdr old, *new;
-	if (data + sizeof(old) > (void *)(long)ctx->data_end)
-		return XDP_DROP;
-	__builtin_memcpy(old.h_dest, ((struct ethhdr *)data)->h_source, 6);
-	__builtin_memcpy(old.h_source, ((struct ethhdr *)data)->h_dest, 6);
-	old.h_proto = 0xb588;
-	if (bpf_xdp_adjust_head(ctx, -20))
-		return XDP_ABORTED;
-	new = (void *)(long)ctx->data;
-	if ((void *)(new + 1) > (void *)(long)ctx->data_end)
-		return XDP_DROP;
-	*new = old;
-	return XDP_TX;
-"""
-
-
-@pytest.mark.thorough
-def test_frames_that_come_back_rewritten_are_not_lost(lab_name: str, tmp_path: Path) -> None:
-    """A program that adds a header gave a loss of 1.0 although the counts agreed."""
-    (tmp_path / "push.bpf.c").write_text(source("push", PUSH))
-    text = plan("[{points: {program: {file: push.bpf.c}}, traffic: {load: 20kpps}}]", warmup_s=0)
-    (row,) = measured(lab_name, tmp_path, text).to_dict("records")
-    assert row["verdict"] == "valid", row["reason"]
-    assert row["rx_packets"] == 0
-    assert abs(row["loss_ratio"]) < 0.02
-
-
 def test_a_run_brings_its_lab_up_and_takes_it_down_and_resumes_with_nothing_to_do(tmp_path: Path) -> None:
     name = f"netns:e2e-own-{os.getpid()}"
     (tmp_path / "one.yaml").write_text(f"lab: {name}\n" + plan("[{points: {accesses: 0}}]", warmup_s=0, window_s=0.1))
@@ -288,25 +259,6 @@ def test_a_second_run_in_the_same_lab_is_refused(lab: Lab, lab_name: str, tmp_pa
         done = xdplab("--lab", lab_name, "run", "one.yaml", "--out", "out", cwd=tmp_path, check=False)
     assert done.returncode == 3
     assert "the first run" in done.stderr
-
-
-@pytest.mark.thorough
-def test_a_program_that_does_not_do_what_the_plan_says_is_invalid(lab_name: str, tmp_path: Path) -> None:
-    """Each program with each declared action, by the driver's counters (native) and by counting instructions (both)."""
-    does = ("drop", "pass", "tx", "aborted")
-    for name in does:
-        (tmp_path / f"{name}.bpf.c").write_text(source("returns", f"return XDP_{name.upper()};"))
-    programs = [f"{{file: {name}.bpf.c, action: {action}}}" for name in does for action in ("drop", "pass", "tx")]
-    block = f"[{{points: {{mode: [native, generic], program: [{', '.join(programs)}]}}}}]"
-    table = measured(lab_name, tmp_path, plan(block, window_s=0.1, pause_s=0.02))
-    table["does"] = table["program_name"].str.split(".").str[0]
-    as_planned = table["does"].eq(table["action"])
-    assert set(table[as_planned]["verdict"]) == {"valid"}, list(table[as_planned]["reason"])
-    assert set(table[~as_planned]["verdict"]) == {"invalid"}, list(table[~as_planned]["reason"])
-    native = table[table["mode"].eq("native") & table["does"].ne("aborted")]
-    for column, rows in (("xdp_actions", native), ("actions_counted", table)):
-        counts = [json.loads(text) for text in rows[column]]
-        assert all(max(c, key=c.get) == does for c, does in zip(counts, rows["does"], strict=True)), column
 
 
 TARGETS = """

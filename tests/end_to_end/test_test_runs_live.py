@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import pandas as pd
@@ -16,8 +15,6 @@ PROGRAM = """
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); } events SEC(".maps");
-struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 1); __type(key, __u32); __type(value, __u64); }
-    last SEC(".maps");
 static __always_inline int work(__u8 *at, int action)
 {
     __u64 sum = at[0];
@@ -33,14 +30,6 @@ static __always_inline int work(__u8 *at, int action)
     __VA_ARGS__ }
 PROGRAM(same, return work(at, XDP_DROP);)
 PROGRAM(decrements, if (at[22] <= 1) return XDP_PASS; at[22]--; return work(at, XDP_DROP);)
-PROGRAM(asks, if (ctx->ingress_ifindex == 1) return XDP_DROP; return work(at, XDP_DROP);)
-PROGRAM(marks, if (at[56] == 7) return XDP_DROP; at[56] = 7; return work(at, XDP_DROP);)
-PROGRAM(fourth, return at[29] % 4 ? XDP_DROP : work(at, XDP_DROP);)
-PROGRAM(limits, __u32 key = 0; __u64 now = bpf_ktime_get_ns(); __u64 *before = bpf_map_lookup_elem(&last, &key);
-    if (!before) return XDP_ABORTED;
-    int late = now - *before > 20000;
-    *before = now;
-    return late ? XDP_PASS : XDP_DROP;)
 PROGRAM(records, void *event = bpf_ringbuf_reserve(&events, 1000, 0);
     if (event) bpf_ringbuf_submit(event, 0);
     return XDP_DROP;)
@@ -50,10 +39,8 @@ BLOCKS = """
   - points: {mode: [native, generic], program: [%s]}
     traffic: {engine: afxdp, load: max, flows: 64, src_ip_stride: 0.0.0.1, src_ip: 198.18.0.0}
     passes: [rate, bpf_stats]
-  - points: {mode: native, program: {file: paths.bpf.c, section: xdp/limits, action: pass}}
-    traffic: {load: 10kpps}
 """
-NAMES = ("same", "decrements", "asks", "marks", "fourth", "records")
+NAMES = ("same", "decrements", "records")
 
 
 @pytest.fixture(scope="module")
@@ -67,26 +54,11 @@ def trials(lab_name: str, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFr
 
 
 @pytest.mark.parametrize("mode", ["native", "generic"])
-@pytest.mark.parametrize("name", ["decrements", "asks", "marks"])
-def test_a_program_that_works_once_per_frame_costs_what_it_does_in_the_traffic(
-    name: str, mode: str, trials: pd.DataFrame
-) -> None:
+def test_a_program_that_works_once_per_frame_costs_what_it_does_in_the_traffic(mode: str, trials: pd.DataFrame) -> None:
     """The early exit costs a tenth. Times of a shared machine differ by as much as its clock."""
-    row, same = trials.loc[(name, mode)], trials.loc[("same", mode)]
+    row, same = trials.loc[("decrements", mode)], trials.loc[("same", mode)]
     assert row["testrun_raw_ns"] == pytest.approx(same["testrun_raw_ns"], rel=0.3)
     assert row["testrun_raw_ns"] == pytest.approx(row["program_run_ns"], rel=0.3)
-
-
-def test_the_mean_over_all_flows_is_not_that_of_each_fourth(trials: pd.DataFrame) -> None:
-    fourth, same = trials.loc[("fourth", "native")], trials.loc[("same", "native")]
-    assert fourth["testrun_raw_ns"] < same["testrun_raw_ns"] / 2
-    assert fourth["testrun_raw_ns"] == pytest.approx(fourth["program_run_ns"], abs=40, rel=0.3)
-
-
-def test_a_program_that_decides_otherwise_in_test_runs_has_no_test_run(trials: pd.DataFrame) -> None:
-    row = trials.loc[("limits", "native")]
-    assert pd.isna(row["testrun_raw_ns"])
-    assert "another path" in json.loads(row["null_reasons"])["testrun_raw_ns"]
 
 
 def test_a_ring_buffer_is_read_and_its_losses_are_told(trials: pd.DataFrame) -> None:

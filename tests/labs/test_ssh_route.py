@@ -55,17 +55,6 @@ def test_the_port_that_carries_ssh_is_refused(
 
 
 @pytest.mark.root
-def test_the_port_of_the_default_route_is_refused(content: dict[str, Any], tmp_path: Path, servers: Lab) -> None:
-    servers.tg.run(["ip", "route", "add", "default", "dev", "vg0"])
-    try:
-        lab = labs.open_lab(written(content, tmp_path))
-        with contextlib.closing(lab), pytest.raises(LabError, match="vg0 carries the default route"):
-            _ = lab.tg_interface
-    finally:
-        servers.tg.run(["ip", "route", "del", "default"])
-
-
-@pytest.mark.root
 def test_a_port_has_one_name_also_if_the_inventory_has_its_alternative_one(
     content: dict[str, Any], tmp_path: Path, servers: Lab
 ) -> None:
