@@ -93,11 +93,16 @@ def words(parent: Path) -> Run[Any]:
     return open_run(run.directory.path)
 
 
-@pytest.fixture(params=[traffic, searched, words])
-def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run[Any]:
-    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
+@pytest.fixture
+def word_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The study of words is one of the studies."""
     monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
     monkeypatch.setitem(kinds.MODULES, STUDY.name, f"{__name__}:STUDY")
+
+
+@pytest.fixture(params=[traffic, searched, words])
+def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word_study: None) -> Run[Any]:
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     made: Run[Any] = request.param(tmp_path / "results")
     return made
 
@@ -190,16 +195,12 @@ def test_a_run_that_is_no_search_gives_no_pdr(tmp_path: Path) -> None:
         pdr_files(traffic(tmp_path))
 
 
-def test_a_study_is_not_shared_by_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
-    monkeypatch.setitem(kinds.MODULES, STUDY.name, f"{__name__}:STUDY")
+def test_a_study_is_not_shared_by_a_scheduler(tmp_path: Path, word_study: None) -> None:
     with pytest.raises(LabError, match="a study measures on this machine and in its guests"):
         words(tmp_path).measure(QUIET, Where(labs=("a", "b"), scheduler="tls://x:1"))
 
 
-def test_a_studys_plan_is_measured_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinds, "STUDIES", (STUDY.name,))
-    monkeypatch.setitem(kinds.MODULES, STUDY.name, f"{__name__}:STUDY")
+def test_a_studys_plan_is_measured_by_run(tmp_path: Path, word_study: None) -> None:
     (tmp_path / "words.yaml").write_text(f"study: {STUDY.name}\nwords: [one, three]\nrepetitions: 1\n")
     done = spoken("run", str(tmp_path / "words.yaml"), "--out", str(tmp_path / "out"))
     assert done.exit_code == 0

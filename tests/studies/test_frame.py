@@ -21,6 +21,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 from tests.attempts import attempt_of
+from tests.waiting import until
 
 from xdplab.cli import cli
 from xdplab.errors import (
@@ -296,10 +297,7 @@ def test_two_studies_do_not_switch_each_others_jit(tmp_path: Path) -> None:
     assert setting.read_text() == "1\n"
     assert [each.communicate(timeout=60)[0] for each in (compiled, also)] == ["1\n", "1\n"]
     assert interpreted.communicate(timeout=60)[0] == "in\n0\n"
-    until = time.monotonic() + 10
-    while setting.read_text() != "1\n" and time.monotonic() < until:
-        time.sleep(0.05)
-    assert setting.read_text() == "1\n"
+    assert until(lambda: setting.read_text() == "1\n", 10)
 
 
 KILLED = """
@@ -320,10 +318,7 @@ def test_the_jit_is_back_after_a_study_was_killed(tmp_path: Path) -> None:
     setting, environment = jit_setting(tmp_path)
     done = subprocess.run([sys.executable, "-c", KILLED], env=environment, capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("0\n", -signal.SIGKILL), done.stderr
-    until = time.monotonic() + 10
-    while setting.read_text() != "1\n" and time.monotonic() < until:
-        time.sleep(0.05)
-    assert setting.read_text() == "1\n"
+    assert until(lambda: setting.read_text() == "1\n", 10)
 
 
 @pytest.mark.root

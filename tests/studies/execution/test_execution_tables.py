@@ -10,7 +10,7 @@ from itertools import product
 import pandas as pd
 import pytest
 
-from xdplab.errors import NotApplicableError, PlanError
+from xdplab.errors import PlanError
 from xdplab.labs.cpu_caches import largest_cache_bytes
 from xdplab.run.frames import typed
 from xdplab.studies.execution import points, user_pair
@@ -175,12 +175,6 @@ def test_calls_below_a_step_of_the_clock_are_drawn_as_such() -> None:
 def test_a_chain_beside_nothing_else_is_named_on_its_axis(measured: pd.DataFrame) -> None:
     look = VIEWS["counts"](measured[measured["benchmark"].eq("chain 32")]).look
     assert (look.axes.x_scale, look.order.x_values) == ("category", ("chain 32",))
-
-
-@pytest.mark.parametrize("name", VIEWS)
-def test_a_figure_without_data_says_so(name: str) -> None:
-    with pytest.raises(NotApplicableError):
-        VIEWS[name](table())
 
 
 def test_tables_of_nothing_are_empty() -> None:

@@ -17,7 +17,6 @@ from xdplab.studies.loading.loadbench import parse_function_graph, parse_loadben
 from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
 from xdplab.studies.loading.points import smallest as made_smallest
 from xdplab.studies.loading.runs import STUDY
-from xdplab.studies.loading.views import VIEWS
 from xdplab.studies.placed import driver
 
 GUEST = "vm:6.1:count"
@@ -83,14 +82,6 @@ def test_sizes_of_both_kinds(smallest):
         sizes = summaries.memory(table, kind)
         assert len(sizes) == 3
         assert sizes.drop(columns=["place", "program", "form", "accesses"]).notna().all(axis=None)
-
-
-def test_tables_and_figures_are_written(smallest):
-    _, path, output = smallest
-    assert {file.stem for file in (path / "tables").glob("*.md")} == {*summaries.TABLES}
-    drawn = {file.stem for file in (path / "figures").glob("*.png")}
-    assert drawn == {name for name in VIEWS if not name.endswith("-times")}
-    assert "BPF costs" in output
 
 
 @pytest.mark.nightly

@@ -236,6 +236,7 @@ def test_samples_divide_what_the_log_leaves(table: pd.DataFrame):
     found = passes.shares(STACKS.encode())
     assert {name: share.value for name, share in found.items()} == {"verify": 0.6, "jit": 0.2}
     assert found["jit"].interval == pytest.approx((0.0362, 0.6245), abs=1e-3)  # 1 of 5, by Wilson's formula
+    assert passes.shares(b"") == passes.shares(b"\tffffffff81000002 do_mmap\n") == {}
 
 
 def test_times_of_a_watched_pass_are_shares_of_the_untraced_one(table: pd.DataFrame):
@@ -256,11 +257,6 @@ def test_published_ratios_are_of_one_source_for_each_part(table: pd.DataFrame):
     assert by_place[OWN] == pytest.approx(58 / 21)  # the log's, and what the profiler's samples leave to the JIT
     share = {ours.place: ours.value for ours in found["share of verifier and JIT in the insertion"]}
     assert share[GUEST] == pytest.approx(100 * 90_000 / 50_000)
-
-
-def test_shares_of_what_was_not_sampled():
-    assert passes.shares(b"") == {}
-    assert passes.shares(b"\tffffffff81000002 do_mmap\n") == {}
 
 
 def test_each_number_has_one_clock(table: pd.DataFrame):
@@ -286,12 +282,6 @@ def test_parts_over_the_whole_are_a_finding(table: pd.DataFrame):
     more.loc[verify, "instructions"] *= 2
     assert "NO" in set(summaries.crosscheck(more)["parts ≤ whole"])
     assert any("exceed the whole for 3 of 3" in words for words in summaries.findings(more)["finding"])
-
-
-def test_bars_of_pieces_are_drawn(run: Run[Any]):
-    drawn = run.figure("parts-bpf-counts")
-    bars = [patch.get_height() for patch in drawn.patches]
-    assert sum(bars) == pytest.approx(200.0)  # two bars of 100 %
 
 
 def test_pieces_of_a_bar_end_at_a_hundred(table: pd.DataFrame):
@@ -348,11 +338,6 @@ def test_a_whole_is_the_median_of_whole_loads_and_not_the_sum_of_medians(table: 
     found = parts.wholes(guest).iloc[0]
     assert (found["median"], found["n"]) == (215_000, 3)
     assert parts.parts(guest)["whole"].iloc[0] == 135_000
-
-
-def test_a_figure_without_data_says_so(table: pd.DataFrame):
-    with pytest.raises(NotApplicableError):
-        VIEWS["total-counts"](table.loc[table["clock"].eq("time")])
 
 
 def test_the_module_is_made_of_the_workload_itself():

@@ -220,19 +220,8 @@ def test_frames_that_a_card_refused_were_not_sent(tmp_path: Path) -> None:
     assert Offered.of(refused).sent == 100
     found = {}
     for link in (10e9, None):
-        bench, facts = ModelBench(), SearchFacts()
-
-        @contextmanager
-        def card(trial: Trial, raw: Path, facts: TrialFacts, link: float | None = link) -> Iterator[Send]:
-            facts.link = Limit(link)
-
-            def send(rate: float | None, seconds: float) -> Burst:
-                model = dut(hard(2e6))(rate, seconds)
-                return burst(model, tx_errors=model.sent - model.received)
-
-            yield send
-
-        bench.attached = card  # type: ignore[method-assign]
+        facts = SearchFacts()
+        bench = ModelBench(dut(hard(2e6)), Limit(link), lambda one: burst(one, tx_errors=one.sent - one.received))
         SearchStudy(bench, QUICK).measure(trials("split")[0], tmp_path, facts)
         assert facts.search is not None
         found[link] = facts.search.limited_by
@@ -240,9 +229,12 @@ def test_frames_that_a_card_refused_were_not_sent(tmp_path: Path) -> None:
 
 
 class ModelBench:
-    """A bench whose DUT slows with N."""
+    """A bench whose DUT slows with N, unless it has a ``model``; ``seen`` makes a burst of what the DUT did."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, model: Offer | None = None, link: Limit | None = None, seen: Callable[[Offered], Burst] = burst
+    ) -> None:
+        self.model, self.link, self.seen = model, link, seen
         self.log: list[str] = []
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
@@ -254,8 +246,9 @@ class ModelBench:
     @contextmanager
     def attached(self, trial: Trial, raw: Path, facts: TrialFacts) -> Iterator[Send]:
         self.log.append(f"attach {trial.point.program.accesses}")
-        model = dut(hard(1 / (0.5e-6 + 2e-9 * (trial.point.program.accesses or 0))))
-        yield lambda rate, seconds: burst(model(rate, seconds))
+        facts.link = self.link or facts.link
+        model = self.model or dut(hard(1 / (0.5e-6 + 2e-9 * (trial.point.program.accesses or 0))))
+        yield lambda rate, seconds: self.seen(model(rate, seconds))
 
     def generator_pps(self, trial: Trial) -> float | None:
         return LINE
@@ -298,23 +291,13 @@ def own_trial(tmp_path: Path, **program: Any) -> Trial:
     return schedule(plan, points_of(plan, "shared"))[0]
 
 
-class OwnBench(ModelBench):
-    """A bench whose user's program forwards up to 1 Mpps and rewrites the bytes that mark a test frame."""
-
-    @contextmanager
-    def attached(self, trial: Trial, raw: Path, facts: TrialFacts) -> Iterator[Send]:
-        self.log.append(f"attach {trial.point.program.accesses}")
-        facts.link = Limit(10e9)
-
-        def send(rate: float | None, seconds: float) -> Burst:
-            found = dut(hard(1e6))(rate, seconds)
-            return burst(found, rx_packets=0, foreign_packets=found.received)
-
-        yield send
+def rewriting_bench() -> ModelBench:
+    """Its user's program forwards up to 1 Mpps and rewrites the bytes that mark a test frame."""
+    return ModelBench(dut(hard(1e6)), Limit(10e9), lambda one: burst(one, rx_packets=0, foreign_packets=one.received))
 
 
 def searched(trial: Trial, tmp_path: Path, **study: Any) -> dict[str, Any]:
-    facts, bench = SearchFacts(), OwnBench()
+    facts, bench = SearchFacts(), rewriting_bench()
     SearchStudy(bench, QUICK, **study).measure(trial, tmp_path, facts)
     assert bench.log == ["attach None"]
     return row_of(trial, attempt_of(trial.trial_id, facts=as_json(facts)))
@@ -340,7 +323,7 @@ def test_a_users_program_has_no_n_to_bisect(tmp_path: Path) -> None:
 @pytest.mark.parametrize("action", ["drop", "pass", "redirect", "mixed"])
 def test_a_program_that_does_not_return_its_frames_is_not_searched(tmp_path: Path, action: str) -> None:
     """Its frames had counted as lost, as if the DUT carried no load at all."""
-    bench = OwnBench()
+    bench = rewriting_bench()
     with pytest.raises(UnsupportedError, match=f"action {action}: a search goes by the frames that come back"):
         SearchStudy(bench, QUICK).measure(own_trial(tmp_path, action=action), tmp_path, SearchFacts())
     assert bench.log == []
@@ -351,15 +334,7 @@ def test_the_links_rate_is_that_of_a_pcaps_own_frames(tmp_path: Path) -> None:
     header = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
     (tmp_path / "f.pcap").write_bytes(header + struct.pack("<4I", 0, 0, 1226, 1226) + bytes(1226))
     trial = own_trial(tmp_path, frames=str(tmp_path / "f.pcap"))
-    bench = ModelBench()
-
-    @contextmanager
-    def filled(trial: Trial, raw: Path, facts: TrialFacts) -> Iterator[Send]:
-        facts.link = Limit(10e9)
-        model = dut(hard(LINE))
-        yield lambda rate, seconds: burst(model(min(rate or 1e6, 1e6), seconds))
-
-    bench.attached = filled  # type: ignore[method-assign]
+    bench = ModelBench(lambda rate, seconds: dut(hard(LINE))(min(rate or 1e6, 1e6), seconds), Limit(10e9))
     bench.generator_pps = lambda trial: 1e6  # type: ignore[method-assign]
     facts = SearchFacts()
     SearchStudy(bench, QUICK).measure(trial, tmp_path, facts)

@@ -11,8 +11,6 @@ from xdplab.absent import Absent
 from xdplab.errors import NotApplicableError
 from xdplab.figures.draw import draw
 from xdplab.figures.marks import View
-from xdplab.figures.options import FigureFiles
-from xdplab.studies.pictures import draw_views
 from xdplab.studies.verifier import summaries
 from xdplab.studies.verifier.views import VIEWS
 
@@ -194,14 +192,6 @@ def test_a_kernel_has_one_colour_in_all_figures_of_a_run():
         colours.append(points[-1].get_color())
         plt.close(ax.figure)
     assert colours[0] == colours[1]
-
-
-def test_figures_are_drawn_or_say_why_not(tmp_path):
-    drawn = {d.name: d for d in draw_views(VIEWS, table(*sized()), FigureFiles(tmp_path), run="r")}
-    assert {f.suffix for f in drawn["time"].files} == {".svg", ".pdf", ".png", ".csv", ".md", ".txt", ".tex"}
-    assert "no PREVAIL" in drawn["prevail-time"].reason
-    with pytest.raises(NotApplicableError):
-        VIEWS["time"](table(*sized()).iloc[:0])
 
 
 def test_a_family_is_drawn_by_its_size():
