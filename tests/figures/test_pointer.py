@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-
-import pytest
 
 from xdplab.figures.draw import Sheet, draw
 from xdplab.figures.marks import Axes, Look, View, Words, marks_frame
-from xdplab.figures.options import FigureFiles
-from xdplab.figures.save import render, save, sheet_of
+from xdplab.figures.save import render, sheet_of
 from xdplab.figures.styles import style_named
 
 MARKS = marks_frame(
@@ -56,9 +52,3 @@ def test_each_hue_and_its_entry_in_the_legend_have_ids_in_the_file_alone() -> No
     assert len(re.findall(r'<g aria-label="a&lt;b" id="legend-0-\d+"', svg)) == 2  # handle and text
     assert len(re.findall(r'id="legend-1-\d+"', svg)) == 2
     assert not [one for one in sheet.findobj() if str(one.get_gid()).startswith(("series", "legend"))]
-
-
-@pytest.mark.parametrize("suffix", ["svg", "pdf"])
-def test_equal_marks_are_equal_files(tmp_path: Path, suffix: str) -> None:
-    one, two = (save(VIEW, "f", FigureFiles(tmp_path / name, formats=(suffix,)))[0].read_bytes() for name in ("a", "b"))
-    assert one == two

@@ -51,14 +51,6 @@ def value(marks: pd.DataFrame, panel: str, hue: str, x: str) -> float:
     return float(found.iloc[0])
 
 
-def test_the_list_has_110_figures_in_two_groups_with_19_names_in_both() -> None:
-    files = [spec.file for spec in published_figures()]
-    complementary = {file.removeprefix("complementares/") for file in files if file.startswith("complementares/")}
-    main = {file for file in files if "/" not in file}
-    assert (len(set(files)), len(main), len(complementary)) == (110, 21, 89)
-    assert len(main & complementary) == 19
-
-
 @needs_data
 def test_the_list_is_that_of_the_published_figures() -> None:
     listed = pd.read_csv(DATA / "figures-list.csv", comment="#", dtype=str).fillna("")
@@ -109,12 +101,6 @@ def test_a_deaf_generator_is_drawn_as_a_line_at_zero_and_as_no_bar(made: pd.Data
     assert value(marks_of(deaf, "23"), "XDP Native", "64B", "3200") == 0
 
 
-def test_runs_appended_to_a_file_are_drawn_by_their_last_row(made: pd.DataFrame) -> None:
-    assert value(marks_of(made, "19"), "XDP Native", "1", "baseline") == pytest.approx(
-        rate_pps(0) * 512 / 1e9, rel=1e-6
-    )
-
-
 def test_softirq_is_the_last_sample_pooled_over_sizes_where_none_is_held(made: pd.DataFrame) -> None:
     name = "complementares/uso_CPU_ID_CPU_x_algoritmo@combined_2_para_tudo.pdf"
     marks = marks_of(made, name)
@@ -130,23 +116,11 @@ def test_perf_counts_take_the_power_of_ten_of_their_axis(made: pd.DataFrame) -> 
     assert [axis_power(pd.Series([v])) for v in (900_000.0, 960_000.0, 2e7, 0.0)] == [1, 1e6, 1e7, 1]
 
 
-def test_what_perf_did_not_count_is_absent(made: pd.DataFrame) -> None:
-    misses = marks_of(made, "complementares/loads_misses_hook_ebpf_x_algoritmo@packet_size_64.pdf")
-    assert set(misses["x"]) == {"baseline"}
-
-
 def test_negative_latency_is_dropped(made: pd.DataFrame) -> None:
     negative = made.assign(
         published_latency_s=made["published_latency_s"].mask(made["accesses"] == 800, -3.0), queues=8
     )
     assert "800" not in set(marks_of(negative, "23")["x"])
-
-
-def test_corrected_takes_the_better_counter_and_repetitions_as_the_unit(made: pd.DataFrame) -> None:
-    marks = corrected_view(source_of(made), figure_named("19")).marks
-    native = marks[(marks["panel"] == "XDP Native") & (marks["hue"] == "1") & (marks["x"] == "3200")].iloc[0]
-    assert native["n"] == 3  # in one of them the generator was deaf
-    assert native["value"] == pytest.approx(rate_pps(3200) * 512 / 1e9, rel=1e-2)
 
 
 def test_corrected_latency_is_in_microseconds_and_says_what_it_is(made: pd.DataFrame) -> None:

@@ -146,19 +146,6 @@ def test_sar_alone_tells_the_rate(tmp_path: Path) -> None:
     assert pd.isna(row["tx_packets"])
 
 
-def test_the_running_mean_is_undone_and_foreign_frames_are_taken_out(tmp_path: Path) -> None:
-    row = one(tmp_path, generator=generator(100_000.0, latency_s=0.04, foreign_at=20))
-    assert row["published_latency_s"] < 0
-    assert row["latency_mean_ns"] == pytest.approx(0.04e9, rel=1e-4)
-
-
-@pytest.mark.parametrize(("latency_s", "mean_ns"), [(0.5, 0.5e9), (0.04, None)])
-def test_two_decimals_tell_a_long_latency_only(tmp_path: Path, latency_s: float, mean_ns: float | None) -> None:
-    row = one(tmp_path, generator=generator(100_000.0, latency_s=latency_s, decimals=2))
-    assert row["published_latency_s"] == latency_s
-    assert pd.isna(row["latency_mean_ns"]) if mean_ns is None else row["latency_mean_ns"] == mean_ns
-
-
 def test_perf_of_a_command_is_refused_and_kept_as_published(tmp_path: Path) -> None:
     row = one(tmp_path, generator=generator(1.0), perf=perf(1_001_129))
     assert pd.isna(row["instructions"])

@@ -206,69 +206,6 @@ def test_the_tables_in_the_docs_are_those_that_the_commands_make(audit: audits.A
         assert shown.startswith(line), "make thesis DATA=… RUN=…"
 
 
-@needs_data
-def test_no_rate_exceeds_the_link_once_the_clock_is_corrected(published: pd.DataFrame) -> None:
-    better = corrected(published)
-    rows = better[better["verdict"].eq("valid") & better["forwarded_pps"].notna()]
-    share = rows["forwarded_pps"] * (rows["frame_bytes"] + 20) * 8 / 10e9
-    assert (share <= 1.0005).all()
-
-
-@needs_data
-def test_no_latency_is_taken_as_printed_and_xdp_fills_its_ring(published: pd.DataFrame) -> None:
-    known = published[published["latency_mean_ns"].notna()]
-    assert known["latency_how"].str.startswith("running mean undone").all()
-    few = known[known["latency_decimals"].eq(2) & known["mode"].ne("af_xdp") & known["accesses"].ge(6400)]
-    flight = few["latency_mean_ns"] * 1e-9 * few["forwarded_pps"] / few["dut_cpus"]
-    assert len(few) > 15
-    assert flight.astype(float).between(0.95 * 4096, 1.06 * 4096).all()
-    saved = (
-        published["published_latency_s"].lt(0)
-        & published["latency_mean_ns"].notna()
-        & published["latency_decimals"].eq(2)
-    )
-    assert saved.sum() > 40
-
-
-@needs_data
-def test_intervals_of_corrected_figures_stay_in_range(published: pd.DataFrame) -> None:
-    source = source_of(published)
-    for spec in published_figures():
-        if spec.family not in ("latency", "softirq") or spec.mode:
-            continue
-        marks = corrected_view(source, spec).marks
-        known = marks[marks["low"].notna()]
-        assert (known["low"] >= 0).all(), spec.file
-        if spec.family == "latency":
-            assert (known["low"] > 0).all(), spec.file
-        shares = known[known["hue"] != "user"]
-        assert spec.family == "latency" or (shares["high"] <= 100).all(), spec.file
-
-
-@needs_data
-def test_af_xdp_is_two_cores_and_a_plateau_of_the_link_is_the_links(
-    audit: audits.Audit, published: pd.DataFrame
-) -> None:
-    said = [entry.what for entry in audit.entries if entry.rule == "plateau"]
-    assert said
-    assert not any("something other" in what for what in said), [w for w in said if "something other" in w]
-    assert any("the softirq core" in what for what in said)
-    waiting = published[published["dut_stage"].notna()]
-    assert set(waiting["mode"]) == {"af_xdp"}
-    assert waiting["accesses"].max() < 800
-
-
-@needs_data
-def test_the_c_files_beside_the_logs_are_compiled_and_counted(audit: audits.Audit, published: pd.DataFrame) -> None:
-    rules = {entry.rule: entry for entry in audit.entries}
-    assert "N+1 lookups" in rules["accesses not as labelled"].what
-    said = " ".join(e.what for e in audit.entries if e.rule == "other program, by its source")
-    assert "empty loop" in said
-    assert "N more stores of the source MAC address" in said
-    assert published.loc[published["mode"].eq("af_xdp"), ["workload", "op", "map_type"]].isna().all().all()
-    assert published.loc[published["mode"].ne("af_xdp"), "workload"].eq("lookup").all()
-
-
 def test_an_old_program_is_executed_and_its_lookups_are_counted() -> None:
     text = """
 #include <linux/bpf.h>
