@@ -18,6 +18,7 @@ PLUGGED_IN = (
     "xdplab.bisect",
     "xdplab.thesis",
     "xdplab.history",
+    "xdplab.claims",
     "xdplab.figures",
     "xdplab.labs.vm",
     "xdplab.labs.uml",
@@ -72,8 +73,9 @@ def without_plug_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "results" / "sample", copy / "results" / "sample")
     shutil.copytree(ROOT / "plans", copy / "plans")
     shutil.copy(ROOT / "pyproject.toml", copy)
-    for name in ("thesis", "history", "bisect"):
+    for name in ("thesis", "history", "bisect", "claims"):
         shutil.rmtree(copy / "src" / "xdplab" / name)
+    (copy / "claims.yaml").write_text("name: p\nblocks: [{}]\nclaims: [{none: {count: lost_packets, exactly: 0}}]\n")
     for table in (copy / "results" / "sample").glob("*.parquet"):
         table.unlink()  # `tables` derives them again
     return copy
@@ -88,6 +90,8 @@ def without_plug_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("regenerate logs", 2),
         ("history results", 2),
         ("bisect mine.bpf.c", 2),
+        ("claims results/sample", 2),
+        ("plan claims.yaml", 2),
         ("plan plans/quick.yaml", 0),
         ("tables results/sample", 0),
         ("show results/sample", 0),

@@ -60,7 +60,7 @@ def complaint(error: ValidationError, what: str, parts: Parts, tree: yaml.Node |
         field = _field(one["loc"])
         hidden = one["type"] == "missing" and one["loc"][:-1] in unknown
         if not hidden and not any(field == other or field.startswith(f"{other}.") for other in wrong):
-            wrong[field] = _line(tree, one["loc"]), _one_complaint(one, field, what, keys)
+            wrong[field] = line_of(tree, one["loc"]), _one_complaint(one, field, what, keys)
     texts = [f"line {line}: {text}" if line else text for line, text in sorted(wrong.values(), key=lambda at: at[0])]
     more = [f"and {len(texts) - MOST_COMPLAINTS} more"] if len(texts) > MOST_COMPLAINTS else []
     return "; ".join([*texts[:MOST_COMPLAINTS], *more])
@@ -78,10 +78,12 @@ def _one_complaint(error: ErrorDetails, field: str, what: str, keys: Mapping[str
         return f"{field} is not a key of {what}" + (f": did you mean {similar[0]}?" if similar else "")
     must = _MUST_BE.get(kind) or _MUST_BE.get(kind.partition("_")[0])
     message = f"must be {must.format(**error.get('ctx', {}))}" if must else error["msg"].removeprefix("Value error, ")
-    return f"{field}: {message} (got {_got(error['input'])})" if field else message  # else it is of the whole file
+    if not field or (kind == "value_error" and isinstance(error["input"], dict)):  # of a whole part of the file
+        return f"{field}: {message}" if field else message
+    return f"{field}: {message} (got {_got(error['input'])})"
 
 
-def _line(node: yaml.Node | None, place: tuple[int | str, ...]) -> int:
+def line_of(node: yaml.Node | None, place: tuple[int | str, ...]) -> int:
     """Return the line of a field, or of what should have it; 0 for one that is of the whole file, or of none."""
     line = 0
     for part in place:
@@ -101,7 +103,7 @@ _TAGS = ("number", "open", "word", "mix", "[key]")
 
 def _field(place: tuple[int | str, ...]) -> str:
     """Return ``block 2, traffic.load`` for blocks, 1, traffic, load, 0: users count from 1, and see the value."""
-    counted = {"blocks": "block", "metrics": "metric", "hosts": "host"}
+    counted = {"blocks": "block", "metrics": "metric", "hosts": "host", "claims": "claim"}
     if len(place) > 1 and isinstance(place[1], int) and place[0] in counted:
         which = f"{counted[str(place[0])]} {place[1] + 1}"
         return f"{which}, {_field(place[2:])}" if place[2:] else which

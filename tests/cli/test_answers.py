@@ -23,6 +23,7 @@ from xdplab.studies.kinds import STUDIES, open_run
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = str(ROOT / "results" / "sample")
+CLAIMS = str(ROOT / "docs" / "examples" / "claims.yaml")
 PLAN = str(ROOT / "plans" / "smoke.yaml")
 
 
@@ -53,6 +54,7 @@ def test_the_schemas_in_docs_are_the_codes() -> None:
         ("runs", ["runs", str(ROOT / "results"), "--json"]),
         ("show", ["show", SAMPLE, "--json"]),
         ("history", ["history", SAMPLE, "--json"]),
+        ("claims", ["claims", SAMPLE, "--file", CLAIMS, "--json"]),
         ("lab-status", ["lab", "status", "--json"]),
     ],
 )

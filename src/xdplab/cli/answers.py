@@ -281,6 +281,40 @@ class HistoryOfRuns(BaseModel):
     remarks: list[str]
 
 
+class ClaimOfRun(BaseModel):
+    """A claim, and what the run says of it: the estimate of the part that decides, with its 95 % interval (null: none).
+
+    ``promise``: the bound in words; ``at``: the points of that part, one of so many ``parts``; ``n``: its repetitions.
+    ``needed``: the repetitions that would tell with 80 %; null if it is told, or if 1,000 would not. ``why`` it cannot
+    be told; ``trials``: those behind it; ``printed``: what was published.
+    """
+
+    model_config = EXACT
+    claim: str
+    verdict: Literal["holds", "is refuted", "cannot be told here"]
+    form: str
+    metric: str
+    promise: str
+    value: float | None
+    low: float | None
+    high: float | None
+    at: str
+    parts: int
+    n: int
+    needed: int | None
+    why: str
+    trials: list[str]
+    printed: str
+
+
+class ClaimsOfRun(BaseModel):
+    """The claims of a run, each judged."""
+
+    model_config = EXACT
+    run: str
+    claims: list[ClaimOfRun]
+
+
 class Written(BaseModel):
     """The file that was made of runs."""
 
@@ -348,6 +382,7 @@ ANSWERS: dict[str, Any] = {
     "bisect": FirstBad,
     "show": Shown,
     "history": HistoryOfRuns,
+    "claims": ClaimsOfRun,
     "figures": Figures,
     "report": Written,
     "export": Written,

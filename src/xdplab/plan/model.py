@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -204,6 +207,21 @@ class Until(_Strict):
         return self
 
 
+CLAIMS = "xdplab.claims"
+
+
+def claims_room(module: str) -> Any:
+    """Return a module of the room that knows claims. Raises PlanError where that was deleted."""
+    if find_spec(CLAIMS) is None:
+        raise PlanError(f"this xdplab has no {CLAIMS}, which judges claims", remedy="remove `claims:` from the plan")
+    return importlib.import_module(f"{CLAIMS}.{module}")
+
+
+def _claim(given: dict[str, Any]) -> dict[str, Any]:
+    claims_room("grammar").sentence_of(given)
+    return given
+
+
 def _open_or_not(value: object) -> str:
     return "open" if isinstance(value, dict | Until) else "number"
 
@@ -257,6 +275,7 @@ class Plan(_Strict):
         "context-switches",
     ]
     metrics: list[UserMetric] = []
+    claims: list[Annotated[dict[str, Any], AfterValidator(_claim)]] = []
     blocks: Annotated[list[Block], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -276,9 +295,9 @@ class Plan(_Strict):
         return self
 
     @model_serializer(mode="wrap")
-    def _without_race(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _as_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = dump(self)
-        return data if self.race else {key: value for key, value in data.items() if key != "race"}
+        return {key: value for key, value in data.items() if value or key not in ("race", "claims")}
 
     @property
     def most_repetitions(self) -> int:
@@ -348,6 +367,8 @@ def load_plan(path: Path, *, to_measure: bool = True) -> Plan:
     plan = relative_to(parse_plan(data, where=str(path), source=source.text), source.folder)
     if to_measure and plan.commands:
         source.require_trust(f"commands that run as root on the DUT ({', '.join(plan.commands)})")
+    if plan.claims:
+        claims_room("points").require_points(plan, str(path), source.text)
     return plan
 
 
@@ -370,7 +391,7 @@ def race_of(
             f"{first.name} and {second.name} have other `trial:` settings: their rates would differ by these",
             remedy="give both plans the same ones",
         )
-    fields = first.model_dump(mode="json", exclude={"repetitions", "race"})
+    fields = first.model_dump(mode="json", exclude={"repetitions", "race", "claims"})
     blocks = [side.blocks[0].model_dump(mode="json") for side in sides]
     if labs:
         fields["lab"], blocks = labs[0], [blocks[0] | {"lab": "auto"}, blocks[1] | {"lab": labs[1]}]

@@ -1,0 +1,157 @@
+"""The claims of a run, each judged by the run's trials."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab.analysis.values import three_digits
+from xdplab.claims.estimates import HOLDS, OPEN, REFUTED, ClaimVerdict, deciding, parts_of, verdict_of
+from xdplab.claims.grammar import FILE, Sentence, read_claims, sentences
+from xdplab.claims.points import ClaimedPoint, instances, measured_points, metrics_of, refuse, words_of
+from xdplab.errors import PlanError
+from xdplab.plan import Plan
+from xdplab.studies.kind import Run
+from xdplab.text import many
+
+CODES: dict[ClaimVerdict, int] = {HOLDS: 0, REFUTED: 1, OPEN: 2}
+"""The exit code of an answer."""
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim, and what a run says of it: the estimate of the part that decides, with its 95 % interval (null: none).
+
+    ``promise``: the bound in words; ``at``: the part's points; ``parts``: how many there are; ``n``: its repetitions.
+    ``needed``: the repetitions that would tell with 80 %; null if it is told, or if 1,000 would not. ``why`` it cannot
+    be told; ``trials``: those behind it; ``printed``: what was published.
+    """
+
+    claim: str
+    form: str
+    metric: str
+    promise: str
+    printed: str
+    verdict: ClaimVerdict = OPEN
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    at: str = ""
+    parts: int = 0
+    n: int = 0
+    needed: int | None = None
+    why: str = ""
+    trials: tuple[str, ...] = ()
+
+    @property
+    def estimate(self) -> str:
+        """The value with its interval, as text."""
+        if self.value is None:
+            return ""
+        whole = three_digits(self.value) if self.form != "count" else f"{self.value:,.10g}"
+        if self.low is None or self.high is None or self.low == self.high:
+            return whole
+        return f"{whole} [{three_digits(self.low)}, {three_digits(self.high)}]"
+
+    @property
+    def would_tell(self) -> str:
+        """What would tell, in words; empty of a claim that is told."""
+        if self.verdict != OPEN or self.why:
+            return self.why
+        return f"about {self.needed} repetitions" if self.needed else "not 1,000 repetitions: the truth is at the bound"
+
+
+def claims_of(run: Run[Any], file: Path | None = None) -> tuple[list[Sentence], str, str]:
+    """Return the claims of a file, else those of the run, with the file's name and text.
+
+    Raises PlanError where there is none.
+    """
+    beside = run.directory.path / FILE
+    if file is not None or beside.exists():
+        claims, text = read_claims(file or beside)
+        return claims, str(file or beside), text
+    if isinstance(plan := run.plan, Plan) and plan.claims:
+        return sentences(plan.claims), "", ""
+    raise PlanError(f"{run.directory.path} has no claims", remedy="write some, and name the file: `--file CLAIMS.yaml`")
+
+
+def judged(run: Run[Any], file: Path | None = None) -> list[JudgedClaim]:
+    """Return the claims of a run, or of a file, judged. Raises PlanError for a file's claim about other points."""
+    claims, where, source = claims_of(run, file)
+    points: dict[str, list[ClaimedPoint]] = {}
+
+    def measured(metric: str) -> list[ClaimedPoint]:
+        if metric not in points:
+            points[metric] = measured_points(run, metric)
+        return points[metric]
+
+    if where:
+        refuse(claims, measured, metrics_of(run), where, source)
+    return [_judged(one, measured(one.claim.metric)) for one in claims]
+
+
+def _judged(sentence: Sentence, points: Sequence[ClaimedPoint]) -> JudgedClaim:
+    claim = sentence.claim
+    answer = JudgedClaim(sentence.text, claim.form, claim.metric, claim.promise, claim.printed)
+    try:
+        chosen = instances(claim, points)
+    except ValueError as error:  # the plan has these points, and the run was told to leave them out
+        return replace(answer, why=str(error))
+    parts = parts_of(claim, chosen)
+    part = deciding(parts, claim.bounds)
+    return replace(
+        answer,
+        verdict=verdict_of(parts),
+        value=_number(part.value),
+        low=_number(part.low),
+        high=_number(part.high),
+        at=words_of(part.instance, chosen),
+        parts=len(parts),
+        n=len(parts) if claim.form == "count" else part.n,
+        needed=part.needed,
+        why=part.why,
+        trials=tuple(dict.fromkeys(trial for one in chosen for point in one for trial in point.trials.values())),
+    )
+
+
+def _number(value: float) -> float | None:
+    return None if isnan(value) else value
+
+
+def exit_code(claims: Sequence[JudgedClaim]) -> int:
+    """Return 0 if all hold, 1 if one is refuted, else 2."""
+    verdicts = {CODES[one.verdict] for one in claims}
+    return 1 if 1 in verdicts else max(verdicts, default=0)
+
+
+def table(claims: Sequence[JudgedClaim]) -> pd.DataFrame:
+    """Return the claims for a person; columns that say nothing are left out."""
+    rows = [
+        {
+            "claim": one.claim,
+            "here": one.verdict,
+            "printed": one.printed or None,
+            "measured": one.estimate or None,
+            "claimed": one.promise,
+            "at": f"{one.at}, one of {one.parts}" if one.parts > 1 and one.at else one.at or None,
+            "n": one.n,
+            "trials": len(one.trials),
+            "would tell": one.would_tell or None,
+        }
+        for one in claims
+    ]
+    return pd.DataFrame(rows).dropna(axis=1, how="all")
+
+
+def summary(claims: Sequence[JudgedClaim]) -> str:
+    """Return how many claims hold, are refuted, and cannot be told."""
+    counts = Counter(one.verdict for one in claims)
+    words: dict[ClaimVerdict, str] = {HOLDS: "hold", REFUTED: "are refuted", OPEN: OPEN}
+    shown = [f"{count} {words[one] if count > 1 else one}" for one in CODES if (count := counts[one])]
+    return f"{many(len(claims), 'claim')}: {', '.join(shown)}"
