@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from math import inf
 from pathlib import Path
 
 import pytest
+from bisect_planted import Drawn
 from pydantic import TypeAdapter
 from tests.cli.entry import ending_with_output
 
+from xdplab.analysis.decide.race import Known
 from xdplab.bisect import counting
+from xdplab.bisect.racing import side_of
 from xdplab.cli.answers import ANSWERS
 from xdplab.errors import PlanError, ProgramError, UnsupportedError
-from xdplab.studies.cost.gate import Case
+from xdplab.studies.cost.gate import Case, write_baseline
 
 FILE = "src/p.bpf.c"
 PLAIN = {"compiler": "clang", "kernel_release": "6.12.1", "came_back": "100.00% of the frames", "passed_on": "0"}
@@ -47,6 +53,8 @@ class Faked:
             number = json.loads(number)[kernel]
             if number is None:
                 raise UnsupportedError("it does not boot")
+        if word == "crash":
+            raise ZeroDivisionError
         if word == "broken":
             raise ProgramError("it does not compile")
         if word == "varies":
@@ -179,6 +187,7 @@ def test_what_is_judged_is_not_counted_again_after_an_interrupt(made: Callable[.
     assert bisected(good=hashes[0])[0] == 130
     (folder,) = (path.parent for path in Path("results").glob("*-bisect/bisect.json"))
     Faked.counted, Faked.interrupt_at = [], None
+    (folder / "clone" / ".git").mkdir(parents=True)  # as a kill leaves it
     code, out, _ = ending_with_output(["bisect", "--resume", str(folder), "--json"])
     assert (code, suspects(json.loads(out))) == (0, [hashes[20]])
     assert len(Faked.counted) == whole - 2, "two verdicts were there; the ends are counts, which the folder keeps"
@@ -219,6 +228,7 @@ def test_what_others_may_have_written_builds_only_after_a_yes(made: Callable[...
         ("--repo repo --good FIRST src/p.bpf.c", "--bad is missing"),
         ("--repo repo --good FIRST --bad HEAD --name a/b src/p.bpf.c", "a/b"),
         ("--good 6.1 --bad 6.12 nothing.bpf.c", "nothing.bpf.c"),
+        ("--by race --good 6.1 --bad 6.12 repo/src/p.bpf.c", "--by race"),
         ("--good 6.1 --bad 6.1 repo/src/p.bpf.c", "named twice"),
         ("--resume plain", "no folder of a bisection"),
     ],
@@ -255,3 +265,54 @@ def test_ends_of_other_packets_are_refused() -> None:
     with pytest.raises(PlanError):
         counting.Threshold.between(case(27), case(39, kernel="7.2"), None, over_kernels=False)
     assert counting.Threshold.between(case(27), case(39, kernel="7.2"), None, over_kernels=True).at == 833
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "code"),
+    [
+        ("cost 27", "", 0),
+        ("cost 26", "", 0),
+        ("cost 28", "", 1),
+        ("cost 28", "--step 2", 0),
+        ("cost 29", "--step 2", 1),
+        ("broken", "", 125),
+        ("varies", "", 125),
+        ("range 27", "", 125),
+        ("drops 27", "", 125),
+        ("crash", "", 255),
+        ("cost 28", "--judge nothing.json", 255),
+        ("cost 28", "--no-such-option", 255),
+        ("cost 28", "--step much", 255),
+    ],
+)
+def test_the_command_of_git_bisect_run_calls_nothing_bad_but_what_costs_more(text: str, words: str, code: int) -> None:
+    write_baseline([case(27)], Path("good.json"))
+    Path("p.bpf.c").write_text(f"{text}\n")
+    argv = ["--judge", "good.json"] if "--judge" not in words else []
+    assert ending_with_output(["bisect", *argv, *words.split(), "p.bpf.c"])[0] == code
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "middle", "side"),
+    [
+        (-0.001, 0.001, -0.015, "good"),
+        (-0.032, -0.028, -0.015, "bad"),
+        (-0.02, -0.01, -0.015, None),
+        (-inf, inf, -0.015, None),
+        (0.02, 0.03, -0.015, "good"),
+        (0.02, 0.03, 0.015, "bad"),
+        (-0.02, 0.01, 0.015, "good"),
+        (0.01, 0.02, 0.015, None),
+    ],
+)
+def test_a_race_tells_the_side_on_which_its_whole_interval_lies(
+    low: float, high: float, middle: float, side: str | None
+) -> None:
+    assert side_of(Known(9, (low + high) / 2 if high < inf else 0.0, low, high), middle) == side
+
+
+def test_no_simulated_race_blames_a_wrong_commit() -> None:
+    chance = random.Random(7)
+    answers = Counter(Drawn(chance).answer() for _ in range(60))
+    assert answers["wrong"] == 0, answers
+    assert answers["right, alone"] > 30, answers

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import AS_JSON, print_json, show_frame, tell
+from xdplab.absent import Absent
+from xdplab.cli.common import AS_JSON, in_lab, print_json, show_frame, tell
 from xdplab.cli.kernels import tested_kernels
 from xdplab.cli.options import PATH, options_as
 from xdplab.cli.user_program import ProgramSettings, user_program_options
@@ -21,12 +22,13 @@ from xdplab.studies.cost.points import KERNEL
 from xdplab.text import step
 
 if TYPE_CHECKING:
-    from xdplab.bisect import commits, counting, kernels, notes, outcome
+    from xdplab.bisect import commits, counting, gitrun, kernels, notes, outcome, racing
     from xdplab.bisect import search as searching
     from xdplab.bisect.search import Judged, Revision, Revisions
 else:
     commits, counting = lazy("xdplab.bisect.commits"), lazy("xdplab.bisect.counting")
     kernels, notes = lazy("xdplab.bisect.kernels"), lazy("xdplab.bisect.notes")
+    gitrun, racing = lazy("xdplab.bisect.gitrun"), lazy("xdplab.bisect.racing")
     outcome, searching = lazy("xdplab.bisect.outcome"), lazy("xdplab.bisect.search")
 
 MODES = ("native", "generic", "test_run")
@@ -45,6 +47,7 @@ class Wanted:
     frame_bytes: int
     flows: int
     step: float | None
+    by: str
 
 
 wanted_options = options_as(
@@ -66,22 +69,28 @@ wanted_options = options_as(
     click.option(
         "--step", type=float, metavar="N", help="Bad is what differs by N instructions from good.  [default: half]"
     ),
+    click.option("--by", type=click.Choice(["cost", "race"]), default="cost", show_default=True, help="The judge."),
 )
 
 
-@click.command()
+@click.command(cls=gitrun.CommandOfGit)
 @click.argument("file", required=False)
 @wanted_options
 @user_program_options
 @click.option("--resume", type=PATH, metavar="DIR", help="Continue; the folder has all other options.")
+@click.option("--judge", type=PATH, metavar="BASELINE", help="For `git bisect run`: only FILE as it is, against this.")
 @click.option("--out", type=PATH, default=Path("results"), show_default=True, help="Parent of the folder.")
 @click.option("--name", default="bisect", show_default=True, help="Name of the folder.")
 @AS_JSON
+@in_lab
 def bisect(
+    lab_name: str | None,
+    /,
     file: str | None,
     wanted: Wanted,
     programs: ProgramSettings,
     resume: Path | None,
+    judge: Path | None,
     out: Path,
     name: str,
     as_json: bool,
@@ -89,12 +98,18 @@ def bisect(
     """Which commit, or which kernel, made a packet of FILE cost more (or less)?
 
     Instructions per packet are counted at both ends, and at as few revisions between them as needed. What cannot be
-    judged is skipped, never guessed. Exit codes: 0 one is culprit, 1 it is one of several.
+    judged is skipped, never guessed. Exit codes: 0 one is left, 1 several; with --judge 0 good, 1 bad, 125 skip, 255 an
+    error.
     """
+    if judge is not None:
+        with gitrun.calling_none_bad():
+            verdict = gitrun.judged(judge, file or "", _settings(programs), wanted.step)
+        tell(f"{verdict.answer}: {verdict.words}")
+        return gitrun.EXIT_CODES[verdict.answer]
     if resume is not None:
         work = notes.Notes.open(resume)
     else:
-        request = _request(file, wanted, programs)
+        request = _request(file, wanted, programs, lab_name)
         notes.require_name(name)
         work = notes.Notes.start(out, name, request)
     with work.writer(), _revisions(work) as revisions:
@@ -106,13 +121,15 @@ def bisect(
     return 0 if culprit.is_one else 1
 
 
-def _request(file: str | None, wanted: Wanted, programs: ProgramSettings) -> notes.BisectRequest:
+def _request(file: str | None, wanted: Wanted, programs: ProgramSettings, lab: str | None) -> notes.BisectRequest:
     """Return what is asked, with the ends as hashes or names that stay. Raises PlanError."""
     for name, given in (("FILE", file), ("--good", wanted.good), ("--bad", wanted.bad)):
         if given is None:
             raise PlanError(f"bisect: {name} is missing", remedy="`xdplab bisect --repo . --good v1 --bad HEAD FILE`")
     good, bad, path = str(wanted.good), str(wanted.bad), str(file)
     if wanted.repo is None:
+        if wanted.by == "race":
+            raise PlanError("--by race: commits race, kernels are counted", remedy="`xdplab race --labs` races two")
         if wanted.build is not None:
             raise PlanError("--build: kernels are compared with one program", remedy="with --repo, or leave it out")
         if not Path(path).is_file():
@@ -127,7 +144,6 @@ def _request(file: str | None, wanted: Wanted, programs: ProgramSettings) -> not
         good, bad = repository.commit("--good", good), repository.commit("--bad", bad)
         repository.require_ancestor(good, bad)
         path, repo = repository.inside(path), str(repository.top)
-    settings = json.dumps({key: value for key, value in programs.of(Path()).items() if key != "file"})
     return notes.BisectRequest(
         good=good,
         bad=bad,
@@ -138,16 +154,22 @@ def _request(file: str | None, wanted: Wanted, programs: ProgramSettings) -> not
         mode=wanted.mode,
         frame_bytes=wanted.frame_bytes,
         flows=wanted.flows,
-        settings=settings,
+        settings=_settings(programs),
         step=wanted.step,
+        by=wanted.by,
+        lab=lab,
     )
+
+
+def _settings(programs: ProgramSettings) -> str:
+    return json.dumps({key: value for key, value in programs.of(Path()).items() if key != "file"})
 
 
 @contextmanager
 def _revisions(work: notes.Notes) -> Iterator[Revisions]:
     request = work.request
     if request.repo is None:
-        yield kernels.Kernels(request.kernels, Path(request.file))
+        yield kernels.Kernels([*map(kernels.revision, request.kernels)], Path(request.file))
         return
     repository = commits.Repository(Path(request.repo))
     if request.build is not None:
@@ -155,8 +177,8 @@ def _revisions(work: notes.Notes) -> Iterator[Revisions]:
     candidate = (request.file, request.kernels[0])
     with closing(
         commits.Commits(repository, request.good, request.bad, candidate, request.build, work.clone)
-    ) as culprit:
-        yield culprit
+    ) as between:
+        yield between
 
 
 def _searched(work: notes.Notes, revisions: Revisions, as_json: bool) -> outcome.Culprit:
@@ -166,7 +188,8 @@ def _searched(work: notes.Notes, revisions: Revisions, as_json: bool) -> outcome
     total = revisions.total
     what = "kernel" if work.request.repo is None else "commit"
     tell(f"searching {total} {what}s; `xdplab bisect --resume {work.path}` continues if it is interrupted", err=as_json)
-    with closing(counting.CostJudge(work, revisions)) as judge:
+    make = racing.RaceJudge if work.request.by == "race" else counting.CostJudge
+    with closing(make(work, revisions)) as judge:
         ends = judge.measure_ends()
         for revision, verdict in zip((revisions.good, revisions.bad), ends, strict=True):
             show(revision, verdict)
@@ -180,7 +203,8 @@ def _searched(work: notes.Notes, revisions: Revisions, as_json: bool) -> outcome
 def _show(culprit: outcome.Culprit) -> None:
     tell(f"\n{culprit.text}")
     difference = culprit.difference
-    if difference is None:
+    if isinstance(difference, Absent):
+        tell(f"What changed there was not counted: {difference}")
         return
     tell(f"What changed from {culprit.before.title}:\n")
     for frame in (difference.totals, difference.lines, difference.functions):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+from xdplab.absent import Absent
 from xdplab.bisect.notes import Notes
 from xdplab.bisect.search import Judged, Revision, Revisions
 from xdplab.errors import HostError, PlanError, ProgramError, UnsupportedError, XdplabError
@@ -110,6 +111,13 @@ class Threshold:
             raise PlanError(f"--step {step:g}: the ends differ by {float(abs(high - low)):g} instructions")
         return cls(good, parts, low + (wanted if high > low else -wanted), high > low, over_kernels)
 
+    @classmethod
+    def above(cls, good: Case, step: Fraction) -> Threshold:
+        """Return the threshold ``step`` above a cost, by all of its parts that are exact."""
+        parts = tuple(name for name in gate.TOTALS[1:] if name in good.totals)
+        cost = sum((good.totals[name] for name in parts), Fraction())
+        return cls(good, parts, cost + step, rises=True, over_kernels=False)
+
     def cost(self, case: Case) -> Fraction:
         """Raises UnsupportedError where a part that is judged holds to a range only, or the packets are others."""
         if why := unlike(self.good, case, over_kernels=self.over_kernels):
@@ -121,7 +129,15 @@ class Threshold:
     def verdict(self, case: Case) -> Judged:
         cost = self.cost(case)
         is_bad = cost >= self.at if self.rises else cost <= self.at
-        return Judged("bad" if is_bad else "good", f"{float(cost):g} instructions", float(cost))
+        return Judged("bad" if is_bad else "good", f"{float(cost):.7g} instructions", float(cost))
+
+
+def judged_by(threshold: Threshold, count: Callable[[], Case]) -> Judged:
+    """Return the verdict on what ``count`` gives; skipped is what has no cost, or one of other packets."""
+    try:
+        return threshold.verdict(count())
+    except (PlanError, ProgramError, UnsupportedError) as error:
+        return Judged("skip", error.message)
 
 
 class CostJudge:
@@ -176,19 +192,16 @@ class CostJudge:
         if (verdict := self._notes.verdict(revision)) is not None:
             return verdict
         assert self._threshold is not None
-        try:
-            verdict = self._threshold.verdict(self._case(revision))
-        except (PlanError, ProgramError, UnsupportedError) as error:
-            verdict = Judged("skip", error.message)
+        verdict = judged_by(self._threshold, lambda: self._case(revision))
         self._notes.keep(revision, verdict)
         return verdict
 
-    def difference(self, before: Revision, suspect: Revision) -> CostDifference | None:
-        """Return what changed between two revisions; None where one of them has no cost."""
+    def difference(self, before: Revision, suspect: Revision) -> CostDifference | Absent:
+        """Return what changed between two revisions; absent where one of them has no cost."""
         try:
             return CostDifference(self._case(before), self._case(suspect))
-        except (PlanError, ProgramError, UnsupportedError):
-            return None
+        except XdplabError as error:
+            return Absent(str(error))
 
     def close(self) -> None:
         self._counts.close()

@@ -28,13 +28,16 @@ def in_order(good: str, bad: str, between: Sequence[str], tested: Sequence[str])
     return names
 
 
+def revision(name: str) -> Revision:
+    return Revision(name, f"Linux {kernel_release(name)}")
+
+
 class Kernels:
     """Kernels of which the first is good and the last bad."""
 
-    def __init__(self, names: Sequence[str], file: Path) -> None:
-        self._all = [Revision(name, f"Linux {kernel_release(name)}") for name in names]
-        self._file = file
-        self._good, self._bad = 0, len(names) - 1
+    def __init__(self, revisions: Sequence[Revision], file: Path) -> None:
+        self._all, self._file = list(revisions), file
+        self._good, self._bad = 0, len(revisions) - 1
         self._skipped: set[str] = set()
         self.good, self.bad, self.total = self._all[0], self._all[-1], self._bad
 

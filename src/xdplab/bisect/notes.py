@@ -41,6 +41,8 @@ class BisectRequest:
     flows: int
     settings: str
     step: float | None
+    by: str
+    lab: str | None
 
     def require_trust(self, source: trust.SourceFile) -> None:
         """Raise StrangersFileError if others may have written the file that names a build command."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xdplab.absent import Absent
 from xdplab.bisect.search import Judged, Revision
 from xdplab.text import many
 
@@ -33,7 +34,7 @@ class Culprit:
     ends: tuple[Judged, Judged]
     at: float
     verdicts: Mapping[str, Judged]
-    difference: CostDifference | None
+    difference: CostDifference | Absent
 
     @property
     def is_one(self) -> bool:
@@ -45,7 +46,7 @@ class Culprit:
         skipped = sum(verdict.answer == "skip" for verdict in self.verdicts.values())
         effort = f"{many(len(self.verdicts), self.what)} of {self.total - 1} between the ends judged"
         effort += f", {skipped} of them skipped" if skipped else ""
-        ends = f"good: {good.words}; bad: {bad.words}, and from {self.at:g} on"
+        ends = f"good: {good.words}; bad: {bad.words}, and from {self.at:.7g} on"
         if self.is_one:
             return f"The first bad {self.what} is {self.suspects[0].title}.\n{ends}. {effort}."
         listed = "\n".join(f"  {one.title}" for one in self.suspects)
@@ -62,5 +63,6 @@ class Culprit:
             "bad": bad.value,
             "bad_from": self.at,
             "judged": [{"key": key, **asdict(verdict)} for key, verdict in self.verdicts.items()],
-            "difference": None if self.difference is None else self.difference.to_json(),
+            "difference": None if isinstance(self.difference, Absent) else self.difference.to_json(),
+            "not_counted": str(self.difference) if isinstance(self.difference, Absent) else None,
         }

@@ -180,7 +180,7 @@ class FirstBad(BaseModel):
     """The suspects, of which the last is bad: one, or several where the others could not be judged.
 
     ``good``, ``bad``: the values of the ends; bad begins at ``bad_from``. ``difference``: from ``before`` to the last
-    suspect, as far as it was counted; null without.
+    suspect; null where it was not counted, for the reason ``not_counted``.
     """
 
     model_config = EXACT
@@ -192,6 +192,7 @@ class FirstBad(BaseModel):
     bad_from: float
     judged: list[JudgedRevision]
     difference: CostChange | None
+    not_counted: str | None
 
 
 class RaceOutcome(BaseModel):
