@@ -322,3 +322,12 @@ def test_another_machine_begins_a_new_series_and_is_told(fact: str) -> None:
     made = changes(over_time(logs, **{fact: ["one"] * 15 + ["other"] * 15}))
     assert made.changed == []
     assert [f"{fact} one → other" in line for line in made.machines] == [True]
+
+
+@pytest.mark.parametrize(
+    ("values", "remarks"), [([1.0] * 8, []), ([1.0, 0.0, *[1.0] * 6], ["r1"]), ([-1.0] * 8, ["7 more"])]
+)
+def test_what_has_no_logarithm_is_told_in_one_line(values: list[float], remarks: list[str]) -> None:
+    made = changes(over_time(np.zeros(len(values))).assign(value=values))
+    assert made.changed == []
+    assert [fact in line for fact, line in zip(remarks, made.remarks, strict=True)] == [True] * len(remarks)

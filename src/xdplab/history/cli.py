@@ -58,15 +58,16 @@ def history(
     first.
     """
     made = table.history(*folders, metric=metrics, where=where, by=by)
-    for remark in made.remarks:
+    over_time = changes.changes(made.rows)
+    remarks = [*made.remarks, *over_time.remarks]
+    for remark in remarks:
         tell(remark, err=True)
     if csv is not None:
         disk.write_whole(csv, made.rows.to_csv(index=False, lineterminator="\n").encode())
         tell(f"{len(made.rows)} rows in {csv}", err=as_json)
-    over_time = changes.changes(made.rows)
     if as_json:
         facts = {"rows": _facts(made.rows), "changes": [asdict(one) for one in over_time.changed]}
-        print_json(facts | {"machines": over_time.machines, "remarks": list(made.remarks)})
+        print_json(facts | {"machines": over_time.machines, "remarks": remarks})
     elif csv is None:
         for line in (*(change.text for change in over_time.changed), *over_time.machines):
             tell(line)
