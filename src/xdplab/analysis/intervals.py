@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import exp, nan, sqrt
 from typing import TYPE_CHECKING, Literal
 
@@ -69,7 +70,7 @@ class Spread:
         n, mean, sd = len(sample), float(sample.mean()), float(sample.std(ddof=1)) if len(sample) > 1 else nan
         half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * sd / sqrt(n) if n > 1 else nan
         low, high = mean - half, mean + half
-        plain = cls(n, mean, float(np.median(sample)), sd, low, high, sd / mean if mean else nan)
+        plain = cls(n, mean, _median(sample), sd, low, high, sd / mean if mean else nan)
         if scale == "geometric":
             logs = cls.of(np.log(sample))
             mean, low, high = (float(np.exp(end)) for end in (logs.mean, logs.low, logs.high))
@@ -80,6 +81,15 @@ class Spread:
         return replace(plain, mean=mean, low=low, high=high)
 
 
+def _median(sample: NDArray[np.float64]) -> float:
+    """As numpy's, which takes 20 times as long for a few values."""
+    ordered, middle = np.sort(sample), len(sample) // 2
+    if np.isnan(ordered[-1]):
+        return nan
+    return float(ordered[middle] if len(sample) % 2 else (ordered[middle - 1] + ordered[middle]) / 2)
+
+
+@lru_cache(maxsize=1024)
 def t_quantile(share: float, freedom: float) -> float:
     """Return the value below which ``share`` of Student's t distribution lies; ``freedom``: its degrees of freedom.
 

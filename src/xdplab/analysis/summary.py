@@ -82,7 +82,7 @@ def points_summary(trials: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFr
 def that_count(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the last attempt of each trial, with its lab, and with ``paced``: at a paced load that was reached."""
     last = settled(trials)
-    if "lab" in last:  # a trial that failed early does not know its lab
+    if "lab" in last and last["lab"].isna().any():  # a trial that failed early does not know its lab
         last = last.assign(lab=last["lab"].fillna(last.groupby("point_id")["lab"].transform("first")))
     return last.assign(paced=last["rate_requested_pps"].notna() & reached(last))
 

@@ -17,7 +17,7 @@ Row = Mapping[str, object]
 
 def is_null(value: object) -> bool:
     """True for None, NaN and pd.NA: a value that was not measured."""
-    if value is None or isinstance(value, (str, float)):  # most values are such, and pandas takes ten times as long
+    if value is None or isinstance(value, (str, float, int)):  # most values are, and pandas takes ten times as long
         return value is None or value != value  # only NaN is not itself
     return bool(pd.isna(value))  # type: ignore[call-overload]
 

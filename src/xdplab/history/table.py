@@ -45,13 +45,13 @@ class History:
         return History(_where(kept, where or {}), remarks)
 
     def _of_metrics(self, metrics: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
-        here = set(self.rows["metric"])
+        here = set(self.rows["metric"].unique())
         kept = self.rows[self.rows["metric"].isin(list(metrics))] if metrics else self.rows
         return kept, [name for name in metrics if name not in here]
 
     @property
     def _metrics(self) -> str:
-        return ", ".join(dict.fromkeys(self.rows["metric"]))
+        return ", ".join(self.rows["metric"].unique())
 
     def ordered(self, by: By = "date") -> History:
         """Return the rows by metric and point, those of a point by date, or by kernel, commit or program first.

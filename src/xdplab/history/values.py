@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from xdplab.absent import Absent
 from xdplab.analysis.intervals import Spread
 from xdplab.analysis.series import SERIES, label_of
 from xdplab.analysis.summary import VALUES, is_latency, spread_of, that_count
-from xdplab.analysis.values import Row, is_null, number, records, text
+from xdplab.analysis.values import is_null, number, records
 from xdplab.errors import ResultsError
 from xdplab.lazy import lazy
 from xdplab.plan.factors import FACTORS
@@ -49,15 +50,17 @@ def values(run: Run[Any]) -> Iterator[Cells]:
 
 
 def _of_traffic(run: Run[Any]) -> Iterator[Cells]:
-    for name, rows in _points(that_count(run.attempts(_read))):
-        head = _head(name, rows[0], _factors(rows[0]))
-        valid = [row for row in rows if row["verdict"] == "valid"]
+    trials = that_count(run.attempts(_read))
+    columns = {str(name): cells.tolist() for name, cells in trials.items()}  # rows as mappings take ten times as long
+    for head, places in _points(columns):
+        valid = [place for place in places if columns["verdict"][place] == "valid"]
+        paced = [place for place in valid if columns["paced"][place]]
         for value, (column, _) in VALUES.items():
-            numbers = [number(row, column) for row in valid if row["paced"] or not is_latency(value)]
-            if (spread := spread_of(value, [one for one in numbers if one is not None])) is not None:
+            cells = [columns[column][place] for place in (paced if is_latency(value) else valid)]
+            if (spread := spread_of(value, [float(cell) for cell in cells if not is_null(cell)])) is not None:
                 yield head | {"metric": column} | _cells(spread)
             elif column == run.metric:
-                yield head | {"metric": column} | _nothing(f"no trial is valid: {rows[0]['reason']}")
+                yield head | {"metric": column} | _nothing(f"no trial is valid: {columns['reason'][places[0]]}")
 
 
 _FACTORS = [factor.column for factor in FACTORS]
@@ -68,28 +71,41 @@ _READ = {
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """Read a third of a table's columns, which takes a third of the time."""
-    names = [name for name in pq.read_schema(path).names if name in _READ]
-    table: pd.DataFrame = pq.read_table(path, columns=names).to_pandas()
+    """Read a third of a table's columns, as Python's numbers and texts: that takes a fifth of the time."""
+    file = pq.ParquetFile(path)
+    held = file.read([name for name in file.schema_arrow.names if name in _READ])
+    table: pd.DataFrame = held.to_pandas(ignore_metadata=True, integer_object_nulls=True)
     return table
 
 
-def _points(trials: pd.DataFrame) -> Iterator[tuple[str, list[Row]]]:
-    """Yield each point of each lab, by its name; points of one name, such as an edited file's, have their program."""
-    groups: dict[tuple[Any, Any], list[Row]] = {}
-    for row in records(trials):  # grouping a table of a hundred columns takes ten times as long
-        groups.setdefault((row["point_id"], text(row, "lab")), []).append(row)
-    names = {key: _name(rows[0]) for key, rows in groups.items()}
-    points = Counter((name, lab) for (_, lab), name in names.items())
-    for key, rows in groups.items():
-        alone = points[names[key], key[1]] == 1
-        yield names[key] if alone else f"{names[key]}, program {rows[0]['program_hash']}", rows
+def _points(columns: Mapping[str, list[Any]]) -> Iterator[tuple[Cells, list[int]]]:
+    """Yield what the rows of each point of each lab share, and where its trials are.
+
+    Points of one name, such as an edited file's, have their program in it.
+    """
+    groups: dict[tuple[Any, Any], list[int]] = {}
+    for place, (point, lab) in enumerate(zip(columns["point_id"], columns["lab"], strict=True)):
+        groups.setdefault((point, None if is_null(lab) else lab), []).append(place)
+    names = [name for name in (*_FACTORS, "program_hash") if name in columns]
+    firsts = {}
+    for key, places in groups.items():
+        cells = ((name, columns[name][places[0]]) for name in names)
+        firsts[key] = {name: None if is_null(cell) else cell for name, cell in cells} | {"lab": key[1]}
+    texts = {key: _described(*((name, first.get(name)) for name in _FACTORS)) for key, first in firsts.items()}
+    same_name = Counter((texts[key][0], key[1]) for key in groups)
+    for key, places in groups.items():
+        name, factors = texts[key]
+        program = "" if same_name[name, key[1]] == 1 else f", program {firsts[key]['program_hash']}"
+        yield _head(name + program, firsts[key], factors), places
 
 
-def _name(row: Row) -> str:
+@lru_cache(maxsize=4096)  # the points of many runs are the same
+def _described(*factors: tuple[str, Any]) -> tuple[str, str]:
+    """Return a point's name, and its factors as JSON."""
+    row = dict(factors)
+    label = label_of({name: row[name] for name in SERIES})
     accesses = number(row, "accesses")
-    label = label_of({name: row[name] for name in SERIES if name in row})
-    return label if accesses is None else f"{label}, N = {accesses:g}"
+    return label if accesses is None else f"{label}, N = {accesses:g}", _json(row)
 
 
 def _of_search(run: Run[Any]) -> Iterator[Cells]:
@@ -97,9 +113,7 @@ def _of_search(run: Run[Any]) -> Iterator[Cells]:
     for _, group in rows.groupby(["point_id", "lab"], sort=False, dropna=False):
         first = records(group.iloc[:1])[0]
         plain = {name: None if is_null(value) else value for name, value in first.items()}
-        head = _head(
-            searches.point_label(plain), plain, {factor.column: plain.get(factor.column) for factor in FACTORS}
-        )
+        head = _head(searches.point_label(plain), plain, _json({name: plain.get(name) for name in _FACTORS}))
         for column in _SEARCHED:
             rates = group[column].dropna().astype(float)
             why = json.loads(str(first[NULL_REASONS.name])).get(column, "the search found none")
@@ -118,7 +132,7 @@ def _of_cost(run: Run[Any]) -> Iterator[Cells]:
     for row in records(table[table["part"].isin(gate.TOTALS)]):
         point = points[str(row["trial_id"])]
         settings = {name: getattr(point, name) for name in ("program", "kernel", "mode", "way", "frame_bytes", "flows")}
-        head = _head(f"{point}, {many(point.flows, 'flow')}", row, settings) | {
+        head = _head(f"{point}, {many(point.flows, 'flow')}", row, _json(settings)) | {
             "program_hash": PurePosixPath(point.object).name, "place": point.place, "kernel": row["kernel_release"],
         }  # fmt: skip
         exact = None if is_null(row["exact"]) else row["exact"]
@@ -138,7 +152,7 @@ def _of_study(run: Run[Any]) -> Iterator[Cells]:
     rows = comparing.rows_as_points(run.rows(), metric, labels)
     for (key, name), group in rows.groupby(["point_id", "program_name"], sort=False):
         point = str(key).rpartition("/")[0]
-        head = _head(str(name), {}, settings[point]) | {"place": places[point]}
+        head = _head(str(name), {}, _json(settings[point])) | {"place": places[point]}
         yield head | {"metric": metric} | _cells(Spread.of(group[metric].astype(float)))
 
 
@@ -151,19 +165,20 @@ _OF_KIND: Mapping[str, Callable[[Run[Any]], Iterator[Cells]]] = {
 """The other kinds are studies whose points have repetitions of a number."""
 
 
-def _factors(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row.get(name) for name in _FACTORS}
-
-
-def _head(name: str, row: Mapping[str, Any], factors: Mapping[str, Any]) -> Cells:
-    """Return what all metrics of a point share; of the factors those that a person can name: words and numbers."""
+def _json(factors: Mapping[str, Any]) -> str:
+    """Return those factors that a person can name: words and numbers."""
     named = {
         key: value for key, value in factors.items() if isinstance(value, str | int | float) and not is_null(value)
     }
+    return json.dumps(named, sort_keys=True)
+
+
+def _head(name: str, row: Mapping[str, Any], factors: str) -> Cells:
+    """Return what all metrics of a point share; ``factors`` are the point's, as JSON."""
     program = {"program": row.get("program_name", row.get("program")), "program_hash": row.get("program_hash")}
     cells = {key: None if is_null(value) else value for key, value in {**program, "place": row.get("lab")}.items()}
     cells["program_hash"] = cells["program_hash"] or _NO_PROGRAM
-    return {"point": name, **cells, "factors": json.dumps(named, sort_keys=True)}
+    return {"point": name, **cells, "factors": factors}
 
 
 def _cells(spread: Spread) -> Cells:

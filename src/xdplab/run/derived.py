@@ -119,7 +119,7 @@ def _stamp_of(path: Path) -> bytes | None:
     import pyarrow.parquet as pq
 
     try:
-        return dict(pq.read_schema(path).metadata or {}).get(_STAMP)
+        return dict(pq.read_metadata(path).metadata or {}).get(_STAMP)
     except (OSError, ValueError):  # absent, or damaged
         return None
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -40,6 +41,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+@lru_cache(maxsize=4096)  # the attempts of a run have files of the same names
 def _is_file(value: Any) -> bool:
     return isinstance(value, str) and not value.startswith("/") and ".." not in value.split("/")
 
@@ -49,7 +51,7 @@ def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def _map_of(name: Callable[[Any], bool], fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, dict) and all(name(key) and fits(one) for key, one in value.items())
+    return lambda value: isinstance(value, dict) and all(map(name, value)) and all(map(fits, value.values()))
 
 
 def _or_null(kind: ValueKind) -> ValueKind:
@@ -91,6 +93,11 @@ EVENTS: Mapping[str, Mapping[str, ValueKind]] = {
 }  # fmt: skip
 """The fields of each event; those with a question mark may be absent. Other fields, and other events, are let be."""
 
+_FIELDS = {
+    event: {name.rstrip("?"): (kind, not name.endswith("?")) for name, kind in fields.items()}
+    for event, fields in EVENTS.items()
+}
+"""The same for reading: a field's kind, and whether it is needed."""
 
 _ARE_ANSWERS = _map_of(_is_text, _map_of(_is_text, _is_text))
 
@@ -120,13 +127,12 @@ class CheckedLines:
         """Return the event of the next line. Raises NotAnEventError."""
         event = parsed(line)
         kind = event["event"]
-        for name, wanted in EVENTS.get(kind, {}).items():
-            field = name.rstrip("?")
-            if field not in event:
-                if field == name:
-                    raise NotAnEventError(f"{kind}.{field} is missing")
-            elif not wanted.fits(event[field]):
-                raise NotAnEventError(f"{kind}.{field} is not {wanted.text}")
+        for name, (wanted, needed) in _FIELDS.get(kind, {}).items():
+            if name not in event:
+                if needed:
+                    raise NotAnEventError(f"{kind}.{name} is missing")
+            elif not wanted.fits(event[name]):
+                raise NotAnEventError(f"{kind}.{name} is not {wanted.text}")
         self._require_sense(event)
         self.size += len(line)
         self.lines += 1
