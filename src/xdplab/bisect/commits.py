@@ -157,6 +157,7 @@ def git(folder: Path, *arguments: str, what: str = "", fine: tuple[int, ...] = (
     except FileNotFoundError:
         raise PlanError("git is not installed", remedy="apt install git") from None
     if done.returncode not in fine:
-        words = ((done.stderr or done.stdout).strip().splitlines() or ["it printed nothing"])[-1]
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["it printed nothing"]
+        words = next((line for line in lines if line.startswith(("fatal: ", "error: "))), lines[-1])
         raise PlanError(f"{what or f'git {arguments[0]}'}: {words.removeprefix('fatal: ')}")
     return done.stdout.strip("\n")
