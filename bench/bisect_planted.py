@@ -219,7 +219,7 @@ class Drawn:
         if number in self.broken:
             return Judged("skip", "it does not build")
         truth, margin = self.step if number >= self.at else 0.0, exp(abs(self.middle)) - 1
-        return judged_by_races(lambda limits: self.race(truth, margin, limits).ratio, self.middle)
+        return judged_by_races(lambda limits: self.race(truth, margin, limits), self.middle)
 
     def answer(self) -> str:
         whole = self.race(self.step, 0.02, {})

@@ -228,6 +228,7 @@ def test_what_others_may_have_written_builds_only_after_a_yes(made: Callable[...
         ("--repo repo --good FIRST src/p.bpf.c", "--bad is missing"),
         ("--repo repo --good FIRST --bad HEAD --name a/b src/p.bpf.c", "a/b"),
         ("--good 6.1 --bad 6.12 nothing.bpf.c", "nothing.bpf.c"),
+        ("--repo repo --by race --step 2 --good FIRST --bad HEAD src/p.bpf.c", "--step"),
         ("--by race --good 6.1 --bad 6.12 repo/src/p.bpf.c", "--by race"),
         ("--good 6.1 --bad 6.1 repo/src/p.bpf.c", "named twice"),
         ("--resume plain", "no folder of a bisection"),

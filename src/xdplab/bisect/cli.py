@@ -126,6 +126,8 @@ def _request(file: str | None, wanted: Wanted, programs: ProgramSettings, lab: s
     for name, given in (("FILE", file), ("--good", wanted.good), ("--bad", wanted.bad)):
         if given is None:
             raise PlanError(f"bisect: {name} is missing", remedy="`xdplab bisect --repo . --good v1 --bad HEAD FILE`")
+    if wanted.by == "race" and wanted.step is not None:
+        raise PlanError("--step: instructions, and a race counts none", remedy="--by cost, or leave it out")
     good, bad, path = str(wanted.good), str(wanted.bad), str(file)
     if wanted.repo is None:
         if wanted.by == "race":

@@ -15,6 +15,7 @@ from xdplab.errors import HostError, PlanError, ProgramError, UnsupportedError, 
 from xdplab.run import progress
 from xdplab.studies.cost import gate
 from xdplab.studies.cost.gate import Case, CostDifference
+from xdplab.studies.cost.measurement import PATH
 from xdplab.studies.cost.points import CostPoint, CostRequest, CostTrial
 from xdplab.studies.cost.runs import STUDY, CostStudy, files_of
 from xdplab.studies.points import StudyPlan
@@ -32,12 +33,8 @@ def unlike(good: Case, case: Case, *, over_kernels: bool) -> str:
 class StandingGuest(CostStudy):
     """Counts the programs of many runs, one after the other, in a guest that stays up: a boot takes as long as ten."""
 
-    def __init__(self) -> None:
-        """The run comes with `of`."""
-
-    def of(self, plan: StudyPlan[CostRequest, CostPoint]) -> StandingGuest:
-        if not hasattr(self, "_run"):
-            super().__init__(plan)
+    def turn_to(self, plan: StudyPlan[CostRequest, CostPoint]) -> StandingGuest:
+        """Count the programs of another run from now on."""
         self._run = plan.directory
         return self
 
@@ -60,7 +57,8 @@ class KeptCosts:
     """The cost of each program and kernel, counted once: ``folder`` keeps it, as a baseline of `cost`."""
 
     def __init__(self, folder: Path, request: CostRequest) -> None:
-        self._folder, self._request, self._guest = folder, request, StandingGuest()
+        self._folder, self._request = folder, request
+        self._guest: StandingGuest | None = None
 
     def case(self, program: Path, kernel: str) -> Case:
         """Raises ProgramError, UnsupportedError with the reason of what has no cost."""
@@ -69,7 +67,7 @@ class KeptCosts:
             run = STUDY.start(request, Path(results))
             kept = self._folder / f"{run.plan.points[0].point_id}.json"  # of equal preprocessed text it is the same
             if not kept.is_file():
-                run.measure_at(Places(self._guest.of, lambda _: {}, ()), progress.silent())
+                run.measure_at(Places(self._session, lambda _: {}, ()), progress.silent())
                 for ended in run.state.last.values():
                     if ended.status != "measured":
                         raise UnsupportedError(str(ended.reason))
@@ -77,8 +75,12 @@ class KeptCosts:
         (case,) = gate.read_baseline(kept)
         return case
 
+    def _session(self, plan: StudyPlan[CostRequest, CostPoint]) -> StandingGuest:
+        self._guest = self._guest or StandingGuest(plan)
+        return self._guest.turn_to(plan)
+
     def close(self) -> None:
-        if hasattr(self._guest, "_run"):
+        if self._guest is not None:
             self._guest.end()
 
 
@@ -129,7 +131,8 @@ class Threshold:
     def verdict(self, case: Case) -> Judged:
         cost = self.cost(case)
         is_bad = cost >= self.at if self.rises else cost <= self.at
-        return Judged("bad" if is_bad else "good", f"{float(cost):.7g} instructions", float(cost))
+        which = "" if PATH in self.parts else f" ({' and '.join(self.parts)} alone)"
+        return Judged("bad" if is_bad else "good", f"{float(cost):.7g} instructions{which}", float(cost))
 
 
 def judged_by(threshold: Threshold, count: Callable[[], Case]) -> Judged:
@@ -142,8 +145,6 @@ def judged_by(threshold: Threshold, count: Callable[[], Case]) -> Judged:
 
 class CostJudge:
     """Judges by counts; a verdict that the notes have is not measured again."""
-
-    unit = "instructions"
 
     def __init__(self, notes: Notes, revisions: Revisions) -> None:
         request = notes.request
@@ -182,11 +183,6 @@ class CostJudge:
         """Where bad begins."""
         assert self._threshold is not None  # the ends are measured first
         return float(self._threshold.at)
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        assert self._threshold is not None
-        return self._threshold.parts
 
     def judge(self, revision: Revision) -> Judged:
         if (verdict := self._notes.verdict(revision)) is not None:

@@ -76,7 +76,7 @@ class RaceJudge:
             if program == end:
                 return Judged(answer, f"the same program as the {answer} end's", None)  # type: ignore[arg-type]
         margin = exp(abs(self._middle)) - 1
-        return judged_by_races(lambda limits: self._race(program, margin, limits).ratio, self._middle)
+        return judged_by_races(lambda limits: self._race(program, margin, limits), self._middle)
 
     def _race(self, program: Path, margin: float, limits: dict[str, int]) -> Standing:
         sides = [self._plan(one, self._settings | {"cflags": None}) for one in (self._good, program)]
@@ -116,13 +116,14 @@ class RaceJudge:
         self._open.close()
 
 
-def judged_by_races(race: Callable[[dict[str, int]], Known], middle: float) -> Judged:
+def judged_by_races(race: Callable[[dict[str, int]], Standing], middle: float) -> Judged:
     """Return on which side of the middle a commit's ratio to the good end lies; skipped where no race tells."""
     for limits in PAIRS:
-        ratio = race(limits)
-        if answer := side_of(ratio, middle):
+        standing = race(limits)
+        ratio = standing.ratio
+        if standing.windows is None and (answer := side_of(ratio, middle)):
             return Judged(answer, _words(ratio), exp(ratio.median))
-    return Judged("skip", f"undecided: {_words(ratio)}")
+    return Judged("skip", standing.text if standing.windows is not None else f"undecided: {_words(ratio)}")
 
 
 def side_of(ratio: Known, middle: float) -> Answer | None:
