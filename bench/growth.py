@@ -70,7 +70,7 @@ def findings(rows: pd.DataFrame) -> None:
 
 def figure(rows: pd.DataFrame) -> None:
     from xdplab.figures.album import draw_all
-    from xdplab.figures.options import FigureFiles
+    from xdplab.figures.styles import FigureFiles
 
     with tempfile.TemporaryDirectory() as folder:
         drawn = draw_all(rows, FigureFiles(Path(folder)), names=["throughput"])
@@ -111,7 +111,7 @@ def written(number: int, path: Path) -> None:
 
 def large_cost(path: Path) -> dict[str, float]:
     """Return the cost of a figure of the trials in a file: reading, drawing and the process' peak memory."""
-    from xdplab.figures.reading import read_narrowed
+    from xdplab.figures.catalogue import read_narrowed
 
     figure(trials(100))
     cpu, wall = time.process_time(), time.perf_counter()

@@ -17,12 +17,12 @@ from pathlib import Path
 from bounded import Aim, run
 
 from xdplab.deploy.native import build_tool
-from xdplab.formats.verifier_log import parse_bpfverify
+from xdplab.formats.verifier import parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.programs.program import cache_directory
 from xdplab.studies.guests import place_of
 from xdplab.studies.loading import passes, rows, runs
-from xdplab.studies.loading.loadbench import parse_function_graph
+from xdplab.studies.loading.passes import parse_function_graph
 from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
 from xdplab.studies.placed import driver
 from xdplab.studies.places import Place

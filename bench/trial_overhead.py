@@ -31,8 +31,8 @@ from bounded import Aim, run, show
 
 from xdplab.counters.probe import CounterProbe, Recording
 from xdplab.generators import Generator
-from xdplab.hosts.reader import Reader
 from xdplab.hosts.ssh import SshHost
+from xdplab.hosts.tool import Reader
 from xdplab.plan import load_plan
 from xdplab.resources import shipped
 from xdplab.run import rundir

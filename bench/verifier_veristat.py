@@ -26,7 +26,7 @@ from pathlib import Path
 from bounded import Aim, run, show
 
 from xdplab.deploy.native import build_tool
-from xdplab.formats.verifier_log import parse_bpfverify
+from xdplab.formats.verifier import parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.studies.verifier.corpora import collect
 

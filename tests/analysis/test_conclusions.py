@@ -9,8 +9,7 @@ import pytest
 from tests.analysis import synthetic
 from tests.analysis.test_findings import scaled
 
-from xdplab.analysis.conclusions import conclusions
-from xdplab.analysis.doubts import CHANGING, doubt, doubts
+from xdplab.analysis.conclusions import CHANGING, conclusions, doubt, doubts
 from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.load_rules import DISTURBANCES

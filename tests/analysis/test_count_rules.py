@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from xdplab.analysis.action_rules import tg_count
 from xdplab.analysis.count_rules import (
     closed_loop_is_closed,
     frames_arrive_as_sent,
     frames_left_whole,
     link_counts_what_xdp_takes,
     program_saw_what_was_counted,
+    tg_count,
     tg_port_sent,
 )
 from xdplab.analysis.verdicts import RULES, judge

@@ -14,7 +14,7 @@ from xdplab.cli.plan import tell_extent
 from xdplab.cli.run import FirstFigure
 from xdplab.errors import FigureError
 from xdplab.plan import load_plan, parse_plan, points_of, schedule
-from xdplab.plan.schedule import extent
+from xdplab.plan.points import extent
 from xdplab.run.progress import silent
 from xdplab.studies.traffic.run_files import plan_trials
 

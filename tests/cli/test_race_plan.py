@@ -13,8 +13,8 @@ import yaml
 import xdplab as xl
 from xdplab import notebook
 from xdplab.cli.common import SHARE
+from xdplab.cli.programs import ProgramSettings
 from xdplab.cli.race import RaceRules, race_plan
-from xdplab.cli.user_program import ProgramSettings
 from xdplab.errors import LabError, PlanError, UnsupportedError
 from xdplab.plan import Plan, parse_plan, race_of
 from xdplab.studies.traffic import checks

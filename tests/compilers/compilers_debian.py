@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from xdplab.doctor.packages import Tried, tried
+from xdplab.doctor.checks import Tried, tried
 from xdplab.errors import LabError
 from xdplab.labs.cache import cache_dir, locked, make
 from xdplab.labs.vm import archive

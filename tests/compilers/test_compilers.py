@@ -17,19 +17,17 @@ from tests.compilers import compilers_objects as objects
 from xdplab.compiler import compiler_version, find_clang
 from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError, XdplabError
-from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
+from xdplab.formats.verifier import VerifiedProgram, parse_bpfverify
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import use_lab
 from xdplab.labs.vm import kernels
-from xdplab.programs.bytecode import count_bytecode
-from xdplab.programs.proof import prove_user
+from xdplab.programs.proof import count_bytecode, prove_user
 from xdplab.programs.userspace import compile_user
-from xdplab.studies.execution.benchmarks import BPF, all_benchmarks
+from xdplab.studies.execution.benchmarks import BPF, all_benchmarks, object_name
 from xdplab.studies.execution.counted import Wrapped
-from xdplab.studies.execution.objects import object_name
 from xdplab.studies.execution.proof import differences, executed
-from xdplab.studies.verifier.generated import PROGRAMS
+from xdplab.studies.verifier.corpora import PROGRAMS
 
 pytestmark = pytest.mark.thorough
 

@@ -12,8 +12,7 @@ from xdplab.absent import Absent
 from xdplab.counters.columns import intervals, metrics, unreadable
 from xdplab.counters.cpu import perf_by_cpu
 from xdplab.counters.packets import jain_index
-from xdplab.counters.readings import difference
-from xdplab.counters.samples import longest_run, parse_samples, window
+from xdplab.counters.readings import difference, longest_run, parse_samples, window
 from xdplab.errors import FormatError
 
 Files = dict[str, bytes]

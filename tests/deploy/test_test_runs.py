@@ -11,7 +11,7 @@ from veth_pair import VethLab
 from xdplab.deploy.xdp import PortFrame, XdpLoader, XdpRequest, attach
 from xdplab.errors import ProgramError
 from xdplab.studies.test_frames import TestFrames
-from xdplab.studies.traffic.testruns import run_frames
+from xdplab.studies.traffic.dut import run_frames
 
 pytestmark = pytest.mark.root
 

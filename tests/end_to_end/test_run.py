@@ -19,8 +19,8 @@ from tests.run import recomputed
 from xdplab.labs import Lab
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import attempts_of
-from xdplab.studies.traffic.rows import attempt_rows
 from xdplab.studies.traffic.run_files import run_trials_of
+from xdplab.studies.traffic.trials import attempt_rows
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 

@@ -18,7 +18,7 @@ from xdplab.figures.album import draw_all, views_of
 from xdplab.figures.catalogue import CATALOGUE, view
 from xdplab.figures.factors import FACTORS
 from xdplab.figures.marks import COLUMNS, View
-from xdplab.figures.options import FigureFiles
+from xdplab.figures.styles import FigureFiles
 from xdplab.figures.views_traffic import COUNTERS, compare_view
 
 

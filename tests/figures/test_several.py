@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import HostError, ResultsError
-from xdplab.figures.several import mapped
+from xdplab.figures.save import mapped
 
 
 def test_jobs_are_done_in_processes_of_their_own_and_come_back_in_order() -> None:
@@ -51,7 +51,7 @@ def test_a_killed_process_is_said() -> None:
 DRAW = """
 import os, sys, time
 from pathlib import Path
-from xdplab.figures.several import mapped
+from xdplab.figures.save import mapped
 def draw(job):
     Path(sys.argv[1], str(os.getpid())).touch()
     time.sleep(0.2)

@@ -16,10 +16,9 @@ from matplotlib.figure import Figure
 from xdplab.cli import cli
 from xdplab.errors import FigureError
 from xdplab.figures.catalogue import figure, view
-from xdplab.figures.options import taken
 from xdplab.figures.paper import CAPTION, unreadable
 from xdplab.figures.save import latex, sheet_of
-from xdplab.figures.styles import STYLES, inches
+from xdplab.figures.styles import STYLES, inches, taken
 
 SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
 MODES = ("native", "generic")

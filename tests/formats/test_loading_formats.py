@@ -12,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
-from xdplab.studies.loading.loadbench import LoadError, TracedCall, parse_function_graph, parse_loadbench
-from xdplab.studies.loading.passes import parse_kernel_stacks
+from xdplab.studies.loading.passes import (
+    LoadError,
+    TracedCall,
+    parse_function_graph,
+    parse_kernel_stacks,
+    parse_loadbench,
+)
 
 RECORDED = Path(__file__).parent / "recorded"
 HEADER = "# tracer: function_graph\n#\n# CPU  DURATION                  FUNCTION CALLS\n# |     |   |   |\n"

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.thesis.thesis_logs import generator_log, perf_log, sar_log
 
-from xdplab.counters.samples import parse_samples
+from xdplab.counters.readings import parse_samples
 from xdplab.errors import FormatError
-from xdplab.formats import ethtool, iplink, perf, proc, sar
+from xdplab.formats import ethtool, iplink, perf, proc
 from xdplab.studies.jit import kerneltests as test_bpf
 from xdplab.studies.jit import subjects
 from xdplab.studies.offload import bench as bpftool
@@ -31,7 +31,7 @@ FREED = b"""# entries-in-buffer/entries-written: 1/1   #P:1
 PARSERS: dict[str, tuple[Parser, bytes]] = {
     "perf": (perf.parse_perf_json, (RECORDED / "perf_by_cpu_6.1.192.jsonl").read_bytes()),
     "perf header": (perf.target_of_header, (RECORDED / "perf_all.txt").read_bytes()),
-    "sadf": (sar.parse_sadf, (RECORDED / "sadf_12.6.1.json").read_bytes()),
+    "sadf": (proc.parse_sadf, (RECORDED / "sadf_12.6.1.json").read_bytes()),
     "ip link": (iplink.parse_link, (RECORDED / "iplink_native.json").read_bytes()),
     "ethtool -S": (ethtool.parse_statistics, (RECORDED / "ethtool_S_2.txt").read_bytes()),
     "ethtool -l": (ethtool.parse_channels, (RECORDED / "ethtool_l.txt").read_bytes()),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.counters import samples
+from xdplab.counters import readings
 from xdplab.errors import FormatError
-from xdplab.formats import ethtool, iplink, perf, proc, sar
+from xdplab.formats import ethtool, iplink, perf, proc
 from xdplab.studies.offload import bench as bpftool
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -145,7 +145,7 @@ def test_perf_of_a_command_is_refused() -> None:
     ],
 )
 def test_sar_samples(version: str, ended: list[str], busy: float) -> None:
-    samples = sar.parse_sadf(recorded(f"sadf_{version}.json"))
+    samples = proc.parse_sadf(recorded(f"sadf_{version}.json"))
     assert [sample.ended_at for sample in samples] == ended
     everything, first = samples[0].cpus[:2]
     assert (everything.cpu, everything.soft) == (None, 0)
@@ -154,16 +154,16 @@ def test_sar_samples(version: str, ended: list[str], busy: float) -> None:
 
 
 def test_sar_without_samples_is_empty_and_cut_json_is_refused() -> None:
-    assert sar.parse_sadf('{"sysstat": {"hosts": [{"statistics": []}]}}') == ()
+    assert proc.parse_sadf('{"sysstat": {"hosts": [{"statistics": []}]}}') == ()
     with pytest.raises(FormatError, match="not JSON"):
-        sar.parse_sadf(recorded("sadf_12.6.1.json")[:-400])
+        proc.parse_sadf(recorded("sadf_12.6.1.json")[:-400])
 
 
 def test_a_plain_sar_has_no_softirq_column() -> None:
     load = '{"cpu": "0", "user": 1.0, "system": 2.0, "iowait": 3.0, "steal": 0.0, "idle": 94.0}'
     stamp = '{"date": "d", "time": "t", "interval": 1}'
     sample = f'{{"timestamp": {stamp}, "cpu-load": [{load}]}}'
-    (parsed,) = sar.parse_sadf(f'{{"sysstat": {{"hosts": [{{"statistics": [{sample}]}}]}}}}')
+    (parsed,) = proc.parse_sadf(f'{{"sysstat": {{"hosts": [{{"statistics": [{sample}]}}]}}}}')
     assert parsed.cpus[0].soft is None
     assert parsed.cpus[0].busy == 3
 
@@ -316,7 +316,7 @@ def test_a_link_of_which_a_value_is_missing_has_none() -> None:
 
 def test_a_clock_is_additions_per_ns() -> None:
     two = b'{"cpu":0,"adds":65536,"ns":21173}\n{"cpu":1,"adds":65536,"ns":32768}\n'
-    assert samples.parse_cpuclock(two) == pytest.approx({0: 3.0953, 1: 2.0}, abs=1e-4)
+    assert readings.parse_cpuclock(two) == pytest.approx({0: 3.0953, 1: 2.0}, abs=1e-4)
     for damaged in (two[:-4], b'{"cpu":0,"adds":65536,"ns":0}\n', two + two, b"clock\n", b""):
         with pytest.raises(FormatError, match="cpuclock"):
-            samples.parse_cpuclock(damaged)
+            readings.parse_cpuclock(damaged)

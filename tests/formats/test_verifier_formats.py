@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
-from xdplab.formats.tool_error import last_words, message_of, refused_line
-from xdplab.formats.verifier_log import VerifierStats, parse_bpfverify, parse_stats
+from xdplab.formats.reading import last_words, message_of, refused_line
+from xdplab.formats.verifier import VerifierStats, parse_bpfverify, parse_stats
 from xdplab.studies.verifier.prevail import PrevailAnswer, parse_answer, parse_list
 
 RECORDED = Path(__file__).parent / "recorded" / "prevail"

@@ -25,16 +25,15 @@ def _files(*names: str) -> tuple[bytes, ...]:
 def every() -> dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], ...]]]:
     """Return each parser by name, with sample inputs and the errors that it may raise."""
     from tests.formats.test_parsers_any_input import PARSERS, THESIS
-    from xdplab.counters import samples
+    from xdplab.counters import readings
     from xdplab.errors import XdplabError
-    from xdplab.formats import ethtool, generator, pcap, verifier_log
+    from xdplab.formats import ethtool, generator, pcap, verifier
     from xdplab.labs.servers.inventory import load_inventory
     from xdplab.plan.model import load_plan
     from xdplab.run.journal import Journal
     from xdplab.studies.execution.benchmarks import parse_microbench
-    from xdplab.studies.jit.cbpf import parse_ddd
-    from xdplab.studies.loading.loadbench import parse_function_graph, parse_loadbench
-    from xdplab.studies.loading.passes import parse_kernel_stacks
+    from xdplab.studies.jit.filters import parse_ddd
+    from xdplab.studies.loading.passes import parse_function_graph, parse_kernel_stacks, parse_loadbench
 
     refused = (XdplabError,)
     found: dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], ...]]] = {
@@ -44,11 +43,11 @@ def every() -> dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], .
     lines = sorted(IN_SAMPLE.glob("raw/*/1/xdpgen.jsonl"))[0].read_bytes()
     return found | {
         "generator": (generator.parse_output, (lines,), refused),
-        "cpuclock": (samples.parse_cpuclock, (b'{"type":"clock","cpu":0,"cycles_per_ns":2.1}\n',), refused),
+        "cpuclock": (readings.parse_cpuclock, (b'{"type":"clock","cpu":0,"cycles_per_ns":2.1}\n',), refused),
         "ethtool": (ethtool.parse_link, (b"Settings for x:\n\tSpeed: 10000Mb/s\n\tLink detected: yes\n",), refused),
         "pcap": (pcap.parse_pcap, (bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"),), refused),
-        "bpfverify": (verifier_log.parse_bpfverify, (b'{"type":"program","object":"a.o","name":"x"}\n',), refused),
-        "verifier's log": (_text(verifier_log.parse_stats), (b"processed 12 insns (limit 1000000)\n",), refused),
+        "bpfverify": (verifier.parse_bpfverify, (b'{"type":"program","object":"a.o","name":"x"}\n',), refused),
+        "verifier's log": (_text(verifier.parse_stats), (b"processed 12 insns (limit 1000000)\n",), refused),
         "microbench": (parse_microbench, (b'{"type":"ready"}\n{"type":"run","ns":12}\n',), refused),
         "tcpdump -ddd": (_text(parse_ddd), (b"2\n40 0 0 12\n6 0 0 65535\n",), refused),
         "function graph": (parse_function_graph, _files("function_graph_7.2.txt"), refused),

@@ -4,7 +4,7 @@ import pytest
 
 from xdplab.errors import UnsupportedError
 from xdplab.generators import XDPGEN, Generator, GeneratorSettings, xdpgen_argv
-from xdplab.generators.capabilities import Capabilities
+from xdplab.generators.adapter import Capabilities
 from xdplab.generators.moongen import CAPABILITIES as MOONGEN
 from xdplab.generators.testpmd import CAPABILITIES as TESTPMD
 

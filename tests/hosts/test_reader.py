@@ -16,7 +16,7 @@ from tests.waiting import until
 from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError
 from xdplab.hosts.local import LocalHost, LocalProcess
-from xdplab.hosts.reader import RENEWED_BYTES, HostReading, Reader
+from xdplab.hosts.tool import RENEWED_BYTES, HostReading, Reader
 from xdplab.resources import cache_root
 
 EACH_BYTE = bytes(range(1, 256)).decode(errors="surrogateescape")

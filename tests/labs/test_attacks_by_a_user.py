@@ -21,7 +21,7 @@ from xdplab.deploy.watchdog import watch
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import cache, keeper_socket, keepers
 from xdplab.labs.base import HOST
-from xdplab.labs.servers.lock import PortLock
+from xdplab.labs.servers.lab import PortLock
 from xdplab.run.disk import LOCK
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import guests, places

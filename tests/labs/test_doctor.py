@@ -9,10 +9,9 @@ import pytest
 from tests.doubles.hosts import Played
 
 from xdplab import labs
-from xdplab.doctor import hardware, listing, machine, packages
-from xdplab.doctor.checks import CheckedHost, Row, Subject, rows_of
+from xdplab.doctor import checks, hardware, machine
+from xdplab.doctor.checks import CheckedHost, Row, Subject, rows_of, tried
 from xdplab.doctor.machine import examine, examine_here
-from xdplab.doctor.packages import tried
 from xdplab.formats.proc import FAST_CLOCKS
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.vm import archive
@@ -224,13 +223,13 @@ def test_a_version_is_compared_with_those_that_were_tried(tool: str, commands: T
 
 
 def test_the_table_of_versions_is_in_order_and_its_suites_are_known() -> None:
-    lines = [line for line in packages.VERSIONS.read_text().splitlines() if not line.startswith("#")]
+    lines = [line for line in checks.VERSIONS.read_text().splitlines() if not line.startswith("#")]
     tools = list(dict.fromkeys(line.split("\t")[0] for line in lines))
     assert lines == ["\t".join((t.tool, t.version, " ".join(t.suites))) for tool in tools for t in tried(tool)]
     assert {suite for tool in tools for one in tried(tool) for suite in one.suites} <= set(archive.SUITES)
     assert tried("clang")[0].number == (machine.OLDEST_CLANG,)
     with pytest.raises(ValueError, match="tcc"):
-        packages.untried("tcc", "0.9")
+        checks.untried("tcc", "0.9")
 
 
 def test_a_missing_tool_comes_with_the_distributions_package() -> None:
@@ -292,9 +291,9 @@ def test_the_answer_comes_first_hosts_share_a_line_and_what_is_right_is_folded()
         Row("tg", "AF_XDP on vg0", "refused", "warn", "another driver"),
         Row("tg", "ethtool", "not found", "missing", "apt install ethtool"),
     ]
-    first, missing, to_do, both, _, right = listing.listed(checked, "--all").splitlines()
+    first, missing, to_do, both, _, right = checks.listed(checked, "--all").splitlines()
     assert first.endswith("; 1 warning"), "as many as are listed: both hosts' is one"
     assert ("1 needed thing missing" in first, "ethtool" in missing, "apt install" in to_do) == (True, True, True)
     assert ("dut: AF_XDP on vd0, tg: AF_XDP on vg0" in both, right.startswith("1 ok")) == (True, True)
-    assert "BTF" in listing.listed(checked, None)
-    assert "warning" not in listing.headline(checked[:1])
+    assert "BTF" in checks.listed(checked, None)
+    assert "warning" not in checks.headline(checked[:1])

@@ -27,7 +27,6 @@ from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab
 from xdplab.labs.servers import lab as inventory_lab
-from xdplab.labs.servers import lock as inventory_lock
 from xdplab.labs.servers import ports as inventory_checks
 from xdplab.labs.servers.host import SudoHost
 from xdplab.labs.servers.inventory import Interface, Inventory, load_inventory
@@ -248,24 +247,24 @@ def test_ports_of_one_name_in_two_namespaces_are_locked_one_by_one(tmp_path: Pat
     """They share a folder of locks, as containers with a common work directory do."""
     path = str(tmp_path / "eth1.lock")
     here, there = (
-        inventory_lock.PortLock(host, path, "a run") for host in (LocalHost(), Within("here", "unshare", "-n"))
+        inventory_lab.PortLock(host, path, "a run") for host in (LocalHost(), Within("here", "unshare", "-n"))
     )
     try:
         assert len(list(tmp_path.glob("eth1.*.lock"))) == 2
         with pytest.raises(LabError, match="a run is going on in this lab: a run on"):
-            inventory_lock.PortLock(LocalHost(), path, "another")
+            inventory_lab.PortLock(LocalHost(), path, "another")
     finally:
         here.close()
         there.close()
-    inventory_lock.PortLock(LocalHost(), path, "another").close()
+    inventory_lab.PortLock(LocalHost(), path, "another").close()
 
 
 SILENT_S = 5
 HOLDS = """
 import sys, time
 from xdplab import labs
-from xdplab.labs.servers import lock as inventory_lock
-inventory_lock.BEAT_S = 0.5
+from xdplab.labs.servers import lab as inventory_lab
+inventory_lab.BEAT_S = 0.5
 with labs.open_lab(sys.argv[1]).lock('one that stands still'):
     print('in', flush=True)
     time.sleep(600)
@@ -278,7 +277,7 @@ def test_a_lock_is_stolen_from_a_holder_that_is_silent_and_from_no_other(
     content: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Lab
 ) -> None:
     """The shell that holds the lock on the host is stopped: it neither releases the lock nor answers."""
-    monkeypatch.setattr(inventory_lock, "SILENT_S", SILENT_S)
+    monkeypatch.setattr(inventory_lab, "SILENT_S", SILENT_S)
     name = written(content, tmp_path)
     with (
         child([sys.executable, "-c", HOLDS, name], says="in") as holder,

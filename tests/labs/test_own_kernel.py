@@ -10,7 +10,7 @@ import pytest
 
 from xdplab.errors import LabError
 from xdplab.labs.base import OWN_KERNEL
-from xdplab.labs.vm import image, initramfs, kernels
+from xdplab.labs.vm import initramfs, kernels
 
 VERSION = "6.18.0-rc3-mine (me@here) #7 SMP"
 
@@ -36,8 +36,8 @@ def file_of(tmp_path: Path, content: bytes) -> Path:
 
 
 def test_a_bzimage_and_a_vmlinux_tell_their_version():
-    assert image.version(bzimage()) == VERSION
-    assert image.version(b"\x7fELF" + bytes(90) + b"Linux version 7.3.0-x (gcc) #1\n\0") == "7.3.0-x (gcc) #1"
+    assert kernels.image_version(bzimage()) == VERSION
+    assert kernels.image_version(b"\x7fELF" + bytes(90) + b"Linux version 7.3.0-x (gcc) #1\n\0") == "7.3.0-x (gcc) #1"
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"\x7fELF" + bytes(100), bytes(0x202) + b"HdrS", bzimage("none")])

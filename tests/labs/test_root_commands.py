@@ -24,8 +24,8 @@ from xdplab.generators.testpmd import testpmd as adapter_of_testpmd
 from xdplab.hosts.process import KILL_AFTER_S
 from xdplab.hosts.ssh import TELL_GROUP
 from xdplab.labs import Lab
+from xdplab.labs.servers.host import COMMANDS, sudoers
 from xdplab.labs.servers.inventory import Inventory
-from xdplab.labs.servers.root_commands import COMMANDS, sudoers
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "src" / "xdplab"

@@ -18,8 +18,8 @@ from xdplab import labs
 from xdplab.errors import LabError
 from xdplab.hosts import Host
 from xdplab.labs import Lab
-from xdplab.labs.servers import ssh_route
-from xdplab.labs.servers.ssh_route import _ANCESTORS, Connection, _with_lowers, refuse_ssh_route, ssh_connections
+from xdplab.labs.servers import ports
+from xdplab.labs.servers.ports import _ANCESTORS, Connection, _with_lowers, refuse_ssh_route, ssh_connections
 
 pytestmark = pytest.mark.thorough
 
@@ -95,7 +95,7 @@ def test_a_port_that_may_carry_the_tunnel_of_the_connection_is_refused(
     servers: Lab, tunnel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The route is real; that the SSH connection comes by way of the tunnel is not."""
-    monkeypatch.setattr(ssh_route, "ssh_connections", lambda _: {Connection("192.168.77.1", "192.168.77.2")})
+    monkeypatch.setattr(ports, "ssh_connections", lambda _: {Connection("192.168.77.1", "192.168.77.2")})
     dut = servers.dut
     if dut.run(["ip", *tunnel.split()], check=False).exit_code:
         pytest.skip("this kernel has no such tunnels")

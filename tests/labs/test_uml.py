@@ -16,9 +16,9 @@ from xdplab import labs
 from xdplab.errors import LabError
 from xdplab.labs.guests import modules
 from xdplab.labs.uml import lab as uml_lab
-from xdplab.labs.uml import source, xstate
+from xdplab.labs.uml import xstate
 from xdplab.labs.uml.lab import KEEPERS, UmlLab
-from xdplab.labs.uml.package import package
+from xdplab.labs.uml.package import package, tree
 
 pytestmark = pytest.mark.machine
 INSTANCE = f"test-{os.getpid()}"
@@ -137,7 +137,7 @@ def test_the_process_that_it_is_has_no_right_outside(lab: UmlLab) -> None:
 
 
 def test_a_module_built_outside_is_loaded(lab: UmlLab) -> None:
-    module = modules.build(source.tree(), "xdplab_test", {"xdplab_test.c": MODULE})
+    module = modules.build(tree(), "xdplab_test", {"xdplab_test.c": MODULE})
     lab.guest.put(module, "/tmp/xdplab_test.ko")
     lab.guest.run(["insmod", "/tmp/xdplab_test.ko"])
     assert "xdplab: a module runs" in lab.guest.run(["dmesg"]).text

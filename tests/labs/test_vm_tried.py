@@ -9,7 +9,7 @@ import pytest
 
 from xdplab.errors import LabError
 from xdplab.labs.guests.keepers import GuestKeepers
-from xdplab.labs.vm import kernels, lab, qemu, tried
+from xdplab.labs.vm import kernels, lab, qemu
 
 MODELS = qemu.WAYS["functional"].models
 
@@ -25,7 +25,7 @@ class FakeQemu:
 
     def write(self) -> None:
         does = {
-            "boots": f"echo '{tried._MARK.decode()}'",
+            "boots": f"echo '{qemu._MARK.decode()}'",
             "hangs": "echo 'LSM: Security Framework initializing'; exec sleep 60",
             "ends": "echo 'unable to find CPU model' >&2; exit 1",
         }
@@ -42,12 +42,12 @@ class FakeQemu:
         asked = self.folder / "asked"
         return asked.read_text().split() if asked.exists() else []
 
-    def choose(self) -> tried.Choice:
+    def choose(self) -> qemu.Choice:
         self.write()
         busybox = self.folder / "busybox"
         busybox.write_bytes(b"a shell")
         kernel = kernels.Kernel("6.1", "6.1.0-9-amd64", "6.1.9-1", (), {"vmlinux": "00"}, self.folder)
-        return tried.choose("functional", kernel, {qemu.QEMU: str(self.path), "busybox": str(busybox)})
+        return qemu.choose("functional", kernel, {qemu.QEMU: str(self.path), "busybox": str(busybox)})
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_machine_that_was_too_busy_to_boot_any_is_asked_again_later(
     fake.does = dict.fromkeys(MODELS, "boots")
     with pytest.raises(LabError):
         fake.choose()
-    monkeypatch.setattr(tried, "RETRY_S", 0.0)
+    monkeypatch.setattr(qemu, "RETRY_S", 0.0)
     assert fake.choose().cpu == MODELS[0]
 
 
@@ -126,7 +126,7 @@ def test_a_guest_boots_with_mitigations_where_its_name_says_so(
     started: dict[str, Any] = {}
     monkeypatch.setattr(kernels, "cached", lambda: [kernel])
     monkeypatch.setattr(qemu, "require_tools", lambda: {qemu.QEMU: "qemu", "busybox": "busybox"})
-    monkeypatch.setattr(tried, "choose", lambda *_: tried.Choice(qemu.WAYS["count"], "max", "asked for"))
+    monkeypatch.setattr(qemu, "choose", lambda *_: qemu.Choice(qemu.WAYS["count"], "max", "asked for"))
     monkeypatch.setattr(qemu, "first_root", lambda *_: b"")
     monkeypatch.setattr(qemu, "files", lambda *_: b"")
     monkeypatch.setattr(

@@ -12,8 +12,8 @@ from tests.compiled import made, tool_source
 
 from xdplab.compiler import compiler_version, find_clang, run_tool
 from xdplab.errors import HostError, ProgramError
-from xdplab.formats.tool_error import last_words
-from xdplab.formats.verifier_log import parse_bpfverify
+from xdplab.formats.reading import last_words
+from xdplab.formats.verifier import parse_bpfverify
 from xdplab.generators.session import Generator
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.hosts.local import LocalHost
@@ -23,7 +23,7 @@ from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.userspace import compile_user
 from xdplab.resources import shipped
 from xdplab.studies.jit.subjects import parse_jitbench
-from xdplab.studies.loading.loadbench import parse_loadbench
+from xdplab.studies.loading.passes import parse_loadbench
 
 pytestmark = pytest.mark.root
 WILD = """

@@ -15,7 +15,7 @@ from statistics import median
 
 import pytest
 
-from xdplab.counters.samples import parse_samples
+from xdplab.counters.readings import parse_samples
 from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
 from xdplab.resources import cache_root

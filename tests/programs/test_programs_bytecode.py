@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from xdplab.errors import ProgramError
 from xdplab.programs.build import build
-from xdplab.programs.bytecode import count_bytecode
 from xdplab.programs.counting import AccessCounts, require_reflected, sample_frame
 from xdplab.programs.image import Image, Insn
 from xdplab.programs.machine import Interpreter, Map
+from xdplab.programs.proof import count_bytecode
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS, ProgramSpec
 
 EVERY_N = (0, 1, 31, 32, 33, 100, 1600)

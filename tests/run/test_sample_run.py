@@ -15,7 +15,7 @@ from xdplab.cli import cli
 from xdplab.errors import FigureError, PlanError
 from xdplab.figures.styles import STYLES
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.traffic.rows import latencies_of
+from xdplab.studies.traffic.trials import latencies_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "results" / "sample"

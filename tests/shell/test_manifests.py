@@ -12,10 +12,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from xdplab.doctor.packages import INSTALLERS, distribution, needs
+from xdplab.doctor.checks import INSTALLERS, distribution, needs
 from xdplab.labs.netns import lab as netns
 from xdplab.labs.uml import lab as uml_lab
-from xdplab.labs.uml import source as uml_source
+from xdplab.labs.uml import package as uml_source
 from xdplab.labs.vm import qemu
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies import answers, kept
+from xdplab.studies import kept
 from xdplab.studies.kind import Run
 from xdplab.studies.kinds import open_run
 from xdplab.studies.report import drawn
@@ -29,16 +29,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Count how often an answer is made."""
     times: list[Any] = []
-    monkeypatch.setattr(answers, "open_run", lambda path, opened=answers.open_run: times.append(path) or opened(path))
+    monkeypatch.setattr(kept, "open_run", lambda path, opened=kept.open_run: times.append(path) or opened(path))
     return times
 
 
 def test_a_kept_answer_is_that_of_the_run_and_is_made_once(run: RunDirectory, made: list[Any]) -> None:
     before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
-    first = answers.answer_of(run)
-    assert answers.answer_of(run) == first
+    first = kept.answer_of(run)
+    assert kept.answer_of(run) == first
     assert len(made) == 1
-    of_run = answers.open_run(run.path)
+    of_run = kept.open_run(run.path)
     assert (first.summary, list(first.tables)) == (of_run.summary(), list(of_run.tables()))
     assert len(first.tables["points"]["rows"]) == len(first.tables["points"]["numbers"]) == 7
     assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before, (
@@ -50,27 +50,27 @@ def test_a_kept_answer_is_that_of_the_run_and_is_made_once(run: RunDirectory, ma
 def test_an_answer_is_owed_when_a_file_changes_that_it_is_made_from(
     run: RunDirectory, made: list[Any], name: str
 ) -> None:
-    answers.answer_of(run)
+    kept.answer_of(run)
     shutil.copy(run.path / name, run.path / "copy")
     (run.path / "copy").replace(run.path / name)
-    answers.answer_of(run)
+    kept.answer_of(run)
     assert len(made) == 2
 
 
 def test_an_answer_is_owed_when_the_code_changes(
     run: RunDirectory, made: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers.answer_of(run)
+    kept.answer_of(run)
     monkeypatch.setattr(kept, "newest", lambda folder: [folder, 0.0])
-    answers.answer_of(run)
+    kept.answer_of(run)
     assert len(made) == 2
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b'{"made_from": [], "tables": 1'])
 def test_a_damaged_answer_is_made_again(run: RunDirectory, made: list[Any], damage: bytes) -> None:
-    first = answers.answer_of(run)
-    (run.cache / answers.FILE).write_bytes(damage)
-    assert answers.answer_of(run) == first
+    first = kept.answer_of(run)
+    (run.cache / kept.FILE).write_bytes(damage)
+    assert kept.answer_of(run) == first
     assert len(made) == 2
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from xdplab.cli import cli
-from xdplab.cli.study_published import REPEATING
+from xdplab.cli.study import REPEATING
 from xdplab.errors import PlanError
 from xdplab.run.frames import typed
 from xdplab.studies import published

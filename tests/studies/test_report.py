@@ -19,7 +19,7 @@ import yaml
 from click.testing import CliRunner
 from tests.analysis import synthetic
 
-from xdplab.analysis.doubts import Doubt
+from xdplab.analysis.conclusions import Doubt
 from xdplab.cli import cli
 from xdplab.plan import load_plan, parse_plan
 from xdplab.run.rundir import RunDirectory

@@ -16,13 +16,12 @@ from xdplab.cli import cli
 from xdplab.errors import XdplabError
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic import audits
-from xdplab.thesis.classes import like_for_like, program_classes, ring_depths
 from xdplab.thesis.findings import find_import
 from xdplab.thesis.imported import import_or_open, import_thesis, imported_trials
 from xdplab.thesis.kind import IMPORT, how_found
 from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree, write
 from xdplab.thesis.pictures import lines_of
-from xdplab.thesis.rules import corrected, generator_ceiling_pps
+from xdplab.thesis.rules import corrected, generator_ceiling_pps, like_for_like, program_classes, ring_depths
 
 Files = dict[str, str]
 

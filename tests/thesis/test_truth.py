@@ -21,9 +21,8 @@ from xdplab.studies.traffic import audits
 from xdplab.thesis import kind
 from xdplab.thesis.conclusions import conclusions, corrected_reading, in_markdown, published_reading
 from xdplab.thesis.findings import find_import
-from xdplab.thesis.generator_log import parse_generator_log
+from xdplab.thesis.generator_log import Latency, latency, parse_generator_log, two_levels
 from xdplab.thesis.imported import import_thesis, imported_trials, read_thesis
-from xdplab.thesis.latency import Latency, latency, two_levels
 from xdplab.thesis.made_logs import generator, names, rate_pps, sar, write
 from xdplab.thesis.pictures import lines_of
 from xdplab.thesis.printed import GREY, page_of, printed_sheet

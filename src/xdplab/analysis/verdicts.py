@@ -9,22 +9,20 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xdplab.analysis.action_rules import (
-    program_does_as_said,
-    redirects_are_taken,
-    returns_frames,
-    say_decided,
-    say_kept,
-    tg_count,
-)
 from xdplab.analysis.count_rules import (
     COUNT_TOLERANCE,
     closed_loop_is_closed,
     frames_arrive_as_sent,
     frames_left_whole,
     link_counts_what_xdp_takes,
+    program_does_as_said,
     program_saw_what_was_counted,
+    redirects_are_taken,
+    returns_frames,
+    say_decided,
+    say_kept,
     say_restored,
+    tg_count,
     tg_port_sent,
     tg_took_what_came,
 )

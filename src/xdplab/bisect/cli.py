@@ -13,9 +13,9 @@ import click
 
 from xdplab.absent import Absent
 from xdplab.cli.common import AS_JSON, in_lab, print_json, show_frame, tell
-from xdplab.cli.kernels import tested_kernels
+from xdplab.cli.lab import tested_kernels
 from xdplab.cli.options import PATH, options_as
-from xdplab.cli.user_program import ProgramSettings, user_program_options
+from xdplab.cli.programs import ProgramSettings, user_program_options
 from xdplab.errors import PlanError
 from xdplab.lazy import lazy
 from xdplab.studies.cost.points import KERNEL

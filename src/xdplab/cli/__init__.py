@@ -28,7 +28,7 @@ FEW_COLLECTIONS = (20_000, 20, 20)
 VERBS = {
     "lab": Verb("lab", "lab", "Bring a lab up, see it, use it, take it down."),
     "doctor": Verb("doctor", "doctor", "Check this machine or a lab: what works, what is missing, and the remedy."),
-    "kernels": Verb("kernels", "kept", "See and clear what guests' kernels and modules take on this disk."),
+    "kernels": Verb("lab", "kept", "See and clear what guests' kernels and modules take on this disk."),
     "programs": Verb("programs", "programs", "Write, show and prove XDP programs with exactly N memory accesses."),
     "plan": Verb("plan", "plan", "Show the points of PLAN, its blocks, and the time it will take."),
     "run": Verb("run", "run", "Measure PLAN: a file, or one of quick (the default), smoke, thesis."),
@@ -57,13 +57,13 @@ VERBS = {
     "show": Verb("figures", "show", "Show RUN's results: one row per point, mean ± interval, n, verdicts."),
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
     "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),
-    "report": Verb("report", "report", "Write one HTML file about RUN for a colleague; two runs are compared."),
-    "export": Verb("report", "export", "Write RUN as one file that another machine imports and checks."),
+    "report": Verb("runs", "report", "Write one HTML file about RUN for a colleague; two runs are compared."),
+    "export": Verb("runs", "export", "Write RUN as one file that another machine imports and checks."),
     "compare": Verb(
         "figures", "compare", "Did it change? Compare OTHER with RUN, point by point and overall.", answers=True
     ),
     "audit": Verb("figures", "audit", "List what in RUN is not trustworthy, and how it was found."),
-    "import": Verb("report", "import_", "Turn published raw measurements into a run directory."),
+    "import": Verb("runs", "import_", "Turn published raw measurements into a run directory."),
     "regenerate": Verb("cli", "regenerate", "Draw each published figure of the thesis.", package="xdplab.thesis"),
     "study": Verb("study", "study", "Studies of the execution side: what BPF costs to verify, to load and to run."),
 }

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from xdplab.run import frames, listing
     from xdplab.run.rundir import RunDirectory
     from xdplab.studies import tables
-    from xdplab.studies.answers import RunAnswer
+    from xdplab.studies.kept import RunAnswer
 else:
     screen, listing = lazy("xdplab.cli.screen"), lazy("xdplab.run.listing")
     frames = lazy("xdplab.run.frames")
@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 from xdplab.lazy import lazy
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import environment
-from xdplab.studies.answers import answer_of
+from xdplab.studies.kept import answer_of
 
 if TYPE_CHECKING:
     from xdplab.figures.album import Drawn

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xdplab.run import progress, rundir
     from xdplab.run.progress import Observer
     from xdplab.run.state import RunState
-    from xdplab.studies import answers, pictures
+    from xdplab.studies import kept, pictures
     from xdplab.studies import kind as kinds
     from xdplab.studies import kinds as openable
     from xdplab.studies.kind import Kind, Run
@@ -32,7 +32,7 @@ else:
     progress, screen = lazy("xdplab.run.progress"), lazy("xdplab.cli.screen")
     kinds, rundir = lazy("xdplab.studies.kind"), lazy("xdplab.run.rundir")
     openable, pictures = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.pictures")
-    answers = lazy("xdplab.studies.answers")
+    kept = lazy("xdplab.studies.kept")
 
 D = TypeVar("D", bound="DataclassInstance")
 
@@ -132,7 +132,7 @@ def _interrupted(run: Run[Any]) -> str:
 def show_results(run: Run[Any]) -> None:
     """Print the tables and the answer; of a study, whose tables are many, the answer alone. How many trials were
     measured has been told as the last one ended."""
-    answer = answers.answer_of(run.directory, run)
+    answer = kept.answer_of(run.directory, run)
     for table in () if answer.placed else answer.tables.values():
         if len(table["rows"]) > MOST_ROWS:
             tell(f"{table['title']}: {len(table['rows'])} rows, which `xdplab show {run.directory.path}` prints\n")

@@ -17,8 +17,8 @@ import click
 from xdplab.cli.common import print_json, results_facts, show_frame, tell
 from xdplab.cli.conduct import exit_code, measure_missing, show_results, study_run
 from xdplab.cli.options import PATH, StudyRun, options_as, study_run_options
+from xdplab.cli.programs import ProgramSettings, user_program_options
 from xdplab.cli.study import request_options, requested
-from xdplab.cli.user_program import ProgramSettings, user_program_options
 from xdplab.errors import PlanError, ProgramError, UnsupportedError
 from xdplab.lazy import lazy
 from xdplab.studies.cost.points import KERNEL, MODES, CostRequest, kernel_of, smallest

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.cli.common import AS_JSON, fitted, print_json, show, tell
-from xdplab.doctor import listing
+from xdplab.doctor import checks
 from xdplab.doctor.checks import CheckedHost, HostCheck, Judgement, Row, Subject, problems_first, rows_of
 from xdplab.doctor.machine import CHECKS, examine, examine_here, second_ends
 from xdplab.doctor.tune import tune as apply_tunings
@@ -54,7 +54,7 @@ def doctor(everywhere: str | None, lab_name: str | None, tune: bool, unfolded: b
     if as_json:
         print_json([dataclasses.asdict(row) for row in rows])
     else:
-        tell(fitted(listing.listed(rows, None if unfolded else "`xdplab doctor --all` shows them"), BROADEST))
+        tell(fitted(checks.listed(rows, None if unfolded else "`xdplab doctor --all` shows them"), BROADEST))
     if any(row.verdict == "missing" for row in rows):
         sys.exit(PROBLEM)
 

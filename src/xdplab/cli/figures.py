@@ -24,14 +24,14 @@ from xdplab.cli.common import (
     tell_unfinished,
 )
 from xdplab.cli.common import show as show_rows
-from xdplab.cli.compare_programs import Judging, Which, judging_options, show_programs, sides, which_options
 from xdplab.cli.options import PATH, options_as
+from xdplab.cli.study_verifier import Judging, Which, judging_options, show_programs, sides, which_options
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import FORMATS, STYLES, VENUES
 from xdplab.lazy import lazy
 from xdplab.run.derived import all_gone, warn_gone
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies import answers
+from xdplab.studies import kept
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
     if as_json and (name is not None or form != "table"):
         raise PlanError("--json prints every table", remedy="omit --table and --format")
     run = RunDirectory.open(directory)
-    answer = answers.answer_of(run)
+    answer = kept.answer_of(run)
     if answer.needs_raw:
         warn_gone(run, all_gone(run))
     if as_json:
@@ -127,7 +127,7 @@ def _formats(context: click.Context, parameter: click.Parameter, given: tuple[st
 
 @dataclass(frozen=True)
 class Drawing:
-    """Which figures are drawn, what they show, how large they are, and their files: `xdplab.figures.options.filed`."""
+    """Which figures are drawn, what they show, how large they are, and their files: `xdplab.figures.styles.filed`."""
 
     names: tuple[str, ...]
     gallery: bool

@@ -19,7 +19,7 @@ import click
 from xdplab.cli import EXIT_CODES, answers, cli, described
 from xdplab.counters.drivers import DRIVERS
 from xdplab.errors import XdplabError
-from xdplab.labs.servers import root_commands
+from xdplab.labs.servers import host as server_host
 from xdplab.labs.servers.inventory import Inventory
 from xdplab.plan import reference
 from xdplab.studies.kinds import STUDIES
@@ -231,7 +231,7 @@ rests on one count, and reason and figures say "one count only"."""
 def server_commands() -> str:
     """What runs as root on a server of an inventory; kept in the repository."""
     text = "`xdplab lab sudoers rack.yaml` prints the drop-in for sudo that allows exactly these."
-    return f"# Commands that run as root on a server\n\n{MADE}\n\n{text}\n\n{root_commands.page()}"
+    return f"# Commands that run as root on a server\n\n{MADE}\n\n{text}\n\n{server_host.page()}"
 
 
 def study_columns() -> str:

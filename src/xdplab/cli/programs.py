@@ -1,25 +1,144 @@
-"""`programs`: write, show and prove the C of one program; only the proof in a lab's kernel needs a lab."""
+"""Options of a user's program that a command line names: what a plan's `program:` has, in the same words.
+
+`programs`: write, show and prove the C of one program; only the proof in a lab's kernel needs a lab.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from xdplab.cli.common import AS_JSON, echo, in_lab, print_json, tell
+from xdplab.cli.options import options_as
+from xdplab.errors import PlanError
 from xdplab.lazy import lazy
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, ProgramSpec
 
 if TYPE_CHECKING:
+    import yaml
+
+    from xdplab import yaml_file
     from xdplab.deploy import native
+    from xdplab.plan import maps as contents
     from xdplab.programs import onhost, program, proof
     from xdplab.programs.program import Program
     from xdplab.studies.traffic import runs
 else:
+    yaml, yaml_file, contents = lazy("yaml"), lazy("xdplab.yaml_file"), lazy("xdplab.plan.maps")
     native, runs = lazy("xdplab.deploy.native"), lazy("xdplab.studies.traffic.runs")
     onhost, proof = lazy("xdplab.programs.onhost"), lazy("xdplab.programs.proof")
     program = lazy("xdplab.programs.program")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class ProgramSettings:
+    """The settings of the programs that a command line names; what is not given has a plan's default."""
+
+    action: str = "tx"
+    section: str | None = None
+    function: str | None = None
+    cflags: str | None = None
+    rodata: tuple[str, ...] = ()
+    maps: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    frames: str | None = None
+
+    @property
+    def named(self) -> str:
+        """The options that are given."""
+        names = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        return ", ".join("--map" if name == "maps" else f"--{name}" for name in names)
+
+    def of(self, file: Path) -> dict[str, Any]:
+        """Return the program of a plan in this folder. Raises PlanError for an option that is not NAME=VALUE."""
+        optional = {"section": self.section, "function": self.function, "cflags": self.cflags, "frames": self.frames}
+        return {
+            "file": str(file),
+            "action": self.action,
+            "rodata": dict(_pair("--rodata", given) for given in self.rodata),
+            "maps": filled(self.maps),
+            "setup": [shlex.split(command) for command in self.setup],
+            **{name: value for name, value in optional.items() if value is not None},
+        }
+
+
+def filled(given: Sequence[str]) -> dict[str, Any]:
+    """Return the maps of a plan: of each option one entry (``NAME=KEY=VALUE``), or a file of entries (``NAME=FILE``).
+
+    Raises PlanError for another form, and for a map that has both.
+    """
+    maps: dict[str, Any] = {}
+    for option in given:
+        name, _, text = option.partition("=")
+        if Path(text).suffix in contents.FILE_KINDS:
+            entry: Any = text
+        else:
+            key, value = _entry(option, text)
+            entry = [{"key": key, "value": value}]
+        if name in maps and not (isinstance(entry, list) and isinstance(maps[name], list)):
+            raise PlanError(f"--map {option}: map {name} is given twice", remedy="one file, or entries")
+        maps[name] = maps[name] + entry if name in maps else entry
+    return maps
+
+
+def _entry(option: str, text: str) -> tuple[Any, Any]:
+    """Return key and value; a key in brackets may contain a ``=``."""
+    key: Any
+    if text[:1] in ("{", "["):
+        try:
+            key, end = json.JSONDecoder().raw_decode(text)
+        except json.JSONDecodeError as error:
+            raise PlanError(f"--map {option}: the key is not JSON: {error}") from None
+        value = text[end:]
+    else:
+        key, _, value = text.partition("=")
+        value = f"={value}" if _ else ""
+    if not key or not value.startswith("="):
+        raise PlanError(f"--map {option}: this is neither NAME=KEY=VALUE nor NAME=FILE", remedy=".csv or .json")
+    return key, _value("--map", option, value[1:])
+
+
+def _pair(name: str, option: str) -> tuple[str, Any]:
+    variable, _, value = option.partition("=")
+    if not variable or not value:
+        raise PlanError(f"{name} {option}: this is not NAME=VALUE")
+    return variable, _value(name, option, value)
+
+
+def _value(name: str, option: str, text: str) -> Any:
+    """Return the value as a plan would have it."""
+    try:
+        return yaml_file.read_yaml(text)
+    except yaml.YAMLError:
+        raise PlanError(f"{name} {option}: {text} is no value of a plan") from None
+
+
+user_program_options = options_as(
+    "programs",
+    ProgramSettings,
+    click.option("--action", default="tx", show_default=True, help="Action of your own programs."),
+    click.option("--section", help="ELF section of your own programs.  [default: xdp]"),
+    click.option("--function", help="Function of your own programs, where their section has several."),
+    click.option("--cflags", metavar="FLAGS", help='Flags for the compiler of your own programs: "-Iinclude -DN=4".'),
+    click.option("--rodata", multiple=True, metavar="NAME=VALUE", help="A constant of your own programs."),
+    click.option(
+        "--map",
+        "maps",
+        multiple=True,
+        metavar="NAME=KEY=VALUE|FILE",
+        help="An entry of a map of your own programs, or a .csv or .json file of entries: allowed=50220=1.",
+    ),
+    click.option("--setup", multiple=True, metavar="COMMAND", help="A command on the DUT before each trial."),
+    click.option("--frames", metavar="PCAP", help="Frames to send, instead of generated ones."),
+)
 
 
 def _program_options(command: Any) -> Any:

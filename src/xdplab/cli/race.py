@@ -14,7 +14,7 @@ from xdplab.cli.common import AS_JSON, NOTHING_VALID, SHARE, in_lab, print_json,
 from xdplab.cli.conduct import conduct, exit_code
 from xdplab.cli.options import PATH, options_as
 from xdplab.cli.plan import require_labs, tell_extent
-from xdplab.cli.user_program import ProgramSettings, user_program_options
+from xdplab.cli.programs import ProgramSettings, user_program_options
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.lazy import lazy
 from xdplab.programs.spec import WORKLOADS

@@ -1,4 +1,7 @@
-"""`runs`: the existing runs, their state, and the user's tags and notes on them."""
+"""`runs`: the existing runs, their state, and the user's tags and notes on them.
+
+`report`, `export`, `import`: one HTML page for a colleague, one file for another machine, and its way back.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import AS_JSON, FORMAT, RunPath, print_json, show, show_frame, tell
+from xdplab.analysis import MARGIN
+from xdplab.cli.common import AS_JSON, FORMAT, RunPath, Verb, Verbs, print_json, show, show_frame, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
 from xdplab.lazy import lazy
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.kinds import open_run
+from xdplab.text import many
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from xdplab.run import listing
+    from xdplab.studies import bundle as bundles
+    from xdplab.studies import report as pages
 else:
     pd, listing = lazy("pandas"), lazy("xdplab.run.listing")
+    pages, bundles = lazy("xdplab.studies.report"), lazy("xdplab.studies.bundle")
+    bundles = lazy("xdplab.studies.bundle")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,3 +89,88 @@ def runs(folder: Path, marks: Marks, tagged: str | None, form: str, as_json: boo
         tell(f"{folder} holds no run with the tag {tagged} (`xdplab runs` lists all)")
     else:
         tell(f"{folder} holds no run (`xdplab run smoke` makes one)")
+
+
+@click.command()
+@click.argument("directories", metavar="RUN...", type=RunPath(), nargs=-1, required=True)
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="RUN/report.html by default.")
+@click.option("--author", help="For the citation.")
+@click.option("--license", "licence", help="Licence of the data, for example CC-BY-4.0.")
+@AS_JSON
+def report(
+    directories: tuple[Path, ...], out: Path | None, author: str | None, licence: str | None, as_json: bool
+) -> None:
+    """Write one HTML file: question, answer, verdicts, findings, figures, tables, how to reproduce and cite it.
+
+    It needs no network, and RUN may be of any kind. Two runs of one kind are compared.
+    """
+    runs = [open_run(directory) for directory in directories]
+    for run in runs:
+        run.check_raw()
+    path = out or runs[0].directory.outputs / "report.html"
+    written = pages.write_report(runs, path, author=author, licence=licence, margin=MARGIN)
+    if as_json:
+        names = [run.directory.name for run in runs]
+        print_json({"runs": names, "file": str(written), "bytes": written.stat().st_size})
+    else:
+        tell(f"report: {written} ({written.stat().st_size / 1e6:.1f} MB)")
+
+
+@click.command()
+@click.argument("directory", metavar="RUN", type=RunPath())
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="RUN's name and .zip by default.")
+@click.option("--author", help="For the citation.")
+@click.option("--license", "licence", help="Licence of the data, for example CC-BY-4.0.")
+@click.option("--anonymous", is_flag=True, help="Remove names of hosts and users, addresses, keys and serials.")
+@AS_JSON
+def export(
+    directory: Path, out: Path | None, author: str | None, licence: str | None, anonymous: bool, as_json: bool
+) -> None:
+    """Write RUN as one zip file (an RO-Crate with checksums) for `xdplab import bundle` on another machine.
+
+    It contains everything that was recorded, including names and addresses of hosts, and the derived rows. With
+    --anonymous, the same name becomes the same pseudonym in every file. Sources of programs and your own notes stay
+    unchanged: read them before you pass the file on.
+    """
+    run = open_run(directory)
+    run.check_raw()
+    if anonymous:
+        path = out or Path("anonymous-run.zip")
+        lines = bundles.export_anonymous(run, path, author=author, licence=licence).lines()
+    else:
+        path, lines = out or Path(f"{run.directory.name}.zip"), []
+        bundles.export(run, path, author=author, licence=licence)
+    if as_json:
+        print_json({"runs": [run.directory.name], "file": str(path), "bytes": path.stat().st_size})
+        return
+    for line in (*lines, f"exported: {path} ({path.stat().st_size / 1e6:.1f} MB)"):
+        tell(line)
+
+
+FORMATS = {
+    "thesis": Verb("cli", "thesis", "Import the raw logs of the thesis.", package="xdplab.thesis"),
+    "bundle": Verb("runs", "bundle", "Import a run that `xdplab export` wrote."),
+}
+
+
+@click.command(name="import", cls=Verbs, verbs=FORMATS)
+def import_() -> None:
+    """Turn published raw measurements into a run directory."""
+
+
+@click.command()
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--name", help="Name of the run directory; the bundle's by default.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Its parent.")
+def bundle(path: Path, name: str | None, out: Path) -> int:
+    """Import a run that `xdplab export` wrote: every checksum is checked, its rows are derived again and compared.
+
+    Ends with exit code 1 if the rows differ from the exported ones.
+    """
+    taken = bundles.import_bundle(path, out, name=name)
+    equality = (
+        "they are byte-equal to the exported ones" if taken.equal else f"they differ from the exported: {taken.why}"
+    )
+    files, rows = many(taken.files, "file"), many(taken.rows, "row")
+    tell(f"imported into {taken.path}: {files}, every checksum is right; {rows} derived here: {equality}")
+    return 0 if taken.equal else 1

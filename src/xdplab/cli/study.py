@@ -1,28 +1,37 @@
 """`study NAME`: the measurements besides XDP traffic, each repeatable by one command. Add a line here for a new study.
 
 The options of a study are the fields of its request that are declared with `xdplab.studies.points.option`.
+
+`study published`: what was published beside what runs of today give.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import Field, dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from xdplab.cli.common import Verb, Verbs, said_once
+from xdplab.cli.common import Verb, Verbs, echo, said_once
 from xdplab.cli.options import StudyRun, study_run_options
+from xdplab.errors import PlanError
 from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     from xdplab.cli import conduct
-    from xdplab.studies import kinds
+    from xdplab.studies import environment, kinds, published
+    from xdplab.studies.kind import Run
     from xdplab.studies.points import Option, R
+    from xdplab.studies.verifier import runs
 else:
     kinds, conduct = lazy("xdplab.studies.kinds"), lazy("xdplab.cli.conduct")
+    kinds = lazy("xdplab.studies.kinds")
+    environment, published = lazy("xdplab.studies.environment"), lazy("xdplab.studies.published")
+    runs = lazy("xdplab.studies.verifier.runs")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,7 +76,7 @@ STUDIES: dict[str, Verb] = {
     ),
     "verifier": Verb("study_verifier", "verifier", "What time and memory the kernel's verifier takes."),
     "lines": Verb("study_verifier", "lines", "The verifier's work per source line or subprogram of your programs."),
-    "published": Verb("study_published", "published_beside", "Published experiments beside runs of these studies."),
+    "published": Verb("study", "published_beside", "Published experiments beside runs of these studies."),
 }
 
 
@@ -141,3 +150,46 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str | Non
         return tuple(int(word) for word in (text or "").split(",") if word)
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a list of numbers such as 1,100,1600") from None
+
+
+REPEATING = ("loading", "execution", "jit")
+"""The studies whose published experiments share a page. The paper that study verifier repeats has a page of its own."""
+
+
+@click.command("published")
+@click.argument("paths", metavar="RUNS", nargs=-1, required=True, type=click.Path(file_okay=False, path_type=Path))
+def published_beside(paths: tuple[Path, ...]) -> int:
+    """Print pages that set what was published beside RUNS of the studies execution, loading, jit and verifier.
+
+    It measures nothing. An experiment that none of these runs has measured is listed as such; of one that several
+    runs measured at the same place, the last one's result is shown. Each run of study verifier has a page of its own.
+    """
+    opened = [_opened(path) for path in paths]
+    repeated = [run for run in opened if run.kind.name in REPEATING]
+    pages = [_page(repeated)] if repeated else []
+    pages += [runs.paper_page(run) for run in opened if run not in repeated]
+    echo("\n".join(pages), nl=False)
+    return 0
+
+
+def _opened(path: Path) -> Run[Any]:
+    run = kinds.open_run(path)
+    if run.kind.name not in (*REPEATING, "verifier"):
+        names = ", ".join((*REPEATING, "verifier"))
+        raise PlanError(f"{path} is of no study that repeats published experiments: {names}")
+    return run
+
+
+def _page(repeated: Sequence[Run[Any]]) -> str:
+    rows = [published.rows(published.experiments(name), published.NOTHING) for name in REPEATING]
+    rows += [
+        published.rows(published.experiments(run.kind.name), run.rows(), str(number))
+        for number, run in enumerate(repeated, 1)
+    ]
+    return published.page(published.latest(rows), [*map(_around, repeated)])
+
+
+def _around(run: Run[Any]) -> list[str]:
+    request = published.request_text(run.kind.name, run.plan.request)
+    summary = environment.summary(run.directory) or "tools that the run does not name"
+    return [request, environment.origin(run.directory), *summary.split("; ")]

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from xdplab.cli import cli, described
 from xdplab.cli.common import RunPath
-from xdplab.cli.kernels import tested_kernels
+from xdplab.cli.lab import tested_kernels
 from xdplab.errors import ResultsError
 from xdplab.figures.catalogue import CATALOGUE
 from xdplab.figures.styles import FORMATS, VENUES

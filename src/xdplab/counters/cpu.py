@@ -16,8 +16,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from xdplab.absent import Absent
-from xdplab.counters.readings import Readings, Scope, difference
-from xdplab.counters.samples import Sample, longest_run, window
+from xdplab.counters.readings import Readings, Sample, Scope, difference, longest_run, window
 from xdplab.counters.table import Role, When
 from xdplab.formats.perf import PerfCount
 from xdplab.formats.proc import CpuTicks

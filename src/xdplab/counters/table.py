@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from xdplab.formats.settings import MACHINE_FILES, PORT_FILES
-from xdplab.hosts.reader import HostReading
+from xdplab.hosts.tool import HostReading
 
 Role = Literal["dut", "tg"]
 When = Literal["before", "after"]

@@ -12,18 +12,21 @@ from xdplab.doctor.checks import (
     CheckedHost,
     HostCheck,
     Judgement,
+    Need,
     Row,
     Subject,
     Verdict,
     command,
     file,
     itself,
+    needs,
     number_in,
     rows_of,
     shell,
+    tried,
+    untried,
     warned,
 )
-from xdplab.doctor.packages import Need, needs, tried, untried
 from xdplab.errors import LabError
 from xdplab.formats.proc import FAST_CLOCKS
 from xdplab.hosts.local import LocalHost

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from xdplab.doctor import listing
-from xdplab.doctor.checks import Row, problems_first
+from xdplab.doctor.checks import Row, headline, listed, problems, problems_first
 
 
 class Checks(pd.DataFrame):
@@ -19,14 +18,14 @@ class Checks(pd.DataFrame):
         return [Row(**{str(name): value for name, value in row.items()}) for row in whole.to_dict("records")]
 
     def __repr__(self) -> str:
-        return listing.listed(self._checks(), "pd.DataFrame(…) shows them")
+        return listed(self._checks(), "pd.DataFrame(…) shows them")
 
     def _repr_html_(self) -> str:
         rows = self._checks()
         right = [("ok", f"{row.host}: {row.check}", row.found) for row in rows if row.verdict == "ok"]
-        first = _table(("verdict", "check", "found", "what to do, or what it limits"), listing.problems(rows))
+        first = _table(("verdict", "check", "found", "what to do, or what it limits"), problems(rows))
         more = f"<details><summary>{len(right)} ok</summary>{_table(('verdict', 'check', 'found'), right)}</details>"
-        return f"<p>{html.escape(listing.headline(rows))}</p>{first}{more}"
+        return f"<p>{html.escape(headline(rows))}</p>{first}{more}"
 
 
 def checks(rows: Sequence[Row]) -> Checks:

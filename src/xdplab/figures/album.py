@@ -16,14 +16,11 @@ import pandas as pd
 
 from xdplab.analysis.intervals import MixedPointsError
 from xdplab.errors import FigureError, NotApplicableError, XdplabError
-from xdplab.figures.catalogue import CATALOGUE, chosen, entry_named, prepared
+from xdplab.figures.catalogue import CATALOGUE, chosen, entry_named, narrowed, prepared
 from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, FigureChoice, FigureRequest, Layout, levels
 from xdplab.figures.marks import View
-from xdplab.figures.options import FigureFiles
-from xdplab.figures.reading import narrowed
-from xdplab.figures.save import provenance, save
-from xdplab.figures.several import mapped
-from xdplab.figures.styles import STYLES
+from xdplab.figures.save import mapped, provenance, save
+from xdplab.figures.styles import STYLES, FigureFiles
 from xdplab.figures.views import believable
 from xdplab.run.disk import write_whole
 

@@ -14,8 +14,8 @@ from itertools import zip_longest
 
 import pandas as pd
 
-from xdplab.analysis.action_rules import returns_frames
 from xdplab.analysis.cost_rules import OF_WORK, unequal_work
+from xdplab.analysis.count_rules import returns_frames
 from xdplab.analysis.series import rows_where, same_reason
 from xdplab.analysis.values import records
 from xdplab.figures.factors import FACTORS, FigureRequest, levels

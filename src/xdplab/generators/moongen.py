@@ -10,8 +10,7 @@ import uuid
 from collections.abc import Sequence
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.generators.adapter import Adapter, DpdkPlace, Installed, as_words, traffic_options
-from xdplab.generators.capabilities import MOONGEN, Capabilities
+from xdplab.generators.adapter import MOONGEN, Adapter, Capabilities, DpdkPlace, Installed, as_words, traffic_options
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.hosts.base import Host
 from xdplab.resources import shipped

@@ -23,7 +23,7 @@ from xdplab.formats.generator import (
     Summary,
     record_of_line,
 )
-from xdplab.formats.tool_error import last_words
+from xdplab.formats.reading import last_words
 from xdplab.generators.adapter import XDPGEN, Adapter
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.hosts.base import Host

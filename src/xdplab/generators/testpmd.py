@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.generators.adapter import Adapter, DpdkPlace, Installed, as_words, traffic_options
-from xdplab.generators.capabilities import Capabilities
+from xdplab.generators.adapter import Adapter, Capabilities, DpdkPlace, Installed, as_words, traffic_options
 from xdplab.generators.moongen import REFUSALS, START_S, own_arguments
 from xdplab.generators.settings import GeneratorSettings
 from xdplab.hosts.base import Host

@@ -12,9 +12,9 @@ from xdplab.errors import HostError
 from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
-    from xdplab.formats import tool_error
+    from xdplab.formats import reading
 else:
-    tool_error = lazy("xdplab.formats.tool_error")
+    reading = lazy("xdplab.formats.reading")
 import secrets
 import shlex
 
@@ -58,7 +58,7 @@ class Result:
             last = json.loads(self.text.splitlines()[-1])
         except (IndexError, ValueError, RecursionError):
             return ""
-        return tool_error.message_of(last) if isinstance(last, dict) and last.get("type") == "error" else ""
+        return reading.message_of(last) if isinstance(last, dict) and last.get("type") == "error" else ""
 
     def require(self) -> Result:
         """Return self, or raise HostError with host, command, exit code and the end of the command's output."""

@@ -24,7 +24,7 @@ from xdplab.run.disk import holder, is_locked, open_file
 from xdplab.run.state import RunState, is_beginning
 from xdplab.shown import ReadableFrame, small_table
 from xdplab.studies.kind import Run
-from xdplab.studies.traffic.rows import latencies_of
+from xdplab.studies.traffic.trials import latencies_of
 
 if TYPE_CHECKING:
     from xdplab.notebook import LabInUse

@@ -12,8 +12,7 @@ from xdplab.plan.model import (
     parse_plan,
     race_of,
 )
-from xdplab.plan.points import Point, ProgramFactors, points_of
-from xdplab.plan.schedule import Trial, estimate_s, extent, schedule, trial_s
+from xdplab.plan.points import Point, ProgramFactors, Trial, estimate_s, extent, points_of, schedule, trial_s
 
 __all__ = [
     "FACTORS",

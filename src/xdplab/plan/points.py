@@ -1,4 +1,7 @@
-"""Factors → points: the full crossing of a block, with a baseline for every combination that has accesses."""
+"""Factors → points: the full crossing of a block, with a baseline for every combination that has accesses.
+
+Points → trials: blocks that share expensive settings, visited again by each repetition, in a seeded order.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, make_dataclass, replace
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, make_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +23,7 @@ from xdplab.plan.factors import FACTORS, Arrangement, Factor, of_program, parse_
 from xdplab.plan.imix import cycle_of, mean_bytes
 from xdplab.plan.maps import files_of
 from xdplab.plan.model import Block, Plan, UserProgramFile, files_named
-from xdplab.text import many
+from xdplab.text import duration, many
 
 _PROGRAM = [factor for factor in FACTORS if factor.identity and of_program(factor)]
 _SETTING = [factor for factor in FACTORS if factor.identity and not of_program(factor)]
@@ -273,3 +277,76 @@ def select(points: list[Point], only: dict[str, str]) -> list[Point]:
 
 def _conditions(only: dict[str, str]) -> str:
     return ",".join(f"{k}={v}" for k, v in only.items())
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One measurement of one point, with its place in the run."""
+
+    point: Point
+    repetition: int
+    block: int
+    order: int
+
+    @property
+    def trial_id(self) -> str:
+        return f"{self.point.point_id}-r{self.repetition}"
+
+
+def schedule(plan: Plan, points: Sequence[Point]) -> list[Trial]:
+    """Return every trial of the run in the order it is measured.
+
+    A block is one queue count in one mode, arrangement and lab, with one set of device settings: changing one means
+    ethtool and a new attachment. Each repetition visits every block once; blocks and their trials are shuffled again
+    from the plan's seed (randomised complete blocks). This spreads slow drift of the machine over all points, and keeps
+    each baseline close to its points.
+    """
+    groups: dict[tuple[object, ...], list[Point]] = {}
+    for point in points:
+        groups.setdefault(_block_key(point), []).append(point)
+    numbered = dict(enumerate(groups.values()))
+    trials: list[Trial] = []
+    for repetition in range(1, plan.most_repetitions + 1):
+        # Seeded by repetition: an extended run keeps the order of its older repetitions.
+        rng = random.Random(f"{plan.seed}/{repetition}")
+        for block in rng.sample(sorted(numbered), len(numbered)):
+            for point in rng.sample(numbered[block], len(numbered[block])):
+                trials.append(Trial(point, repetition, block, len(trials)))
+    return trials
+
+
+def _block_key(point: Point) -> tuple[object, ...]:
+    return (point.queues, point.mode, point.arrangement, point.lab, point.device)
+
+
+# Measured in the netns lab: a trial's cost besides its bursts and its pause (bench/trial_overhead.py).
+OVERHEAD_S = 0.2
+START_S = 4.0
+"""From the command to the first trial, and the first figure's libraries. With it and `SHOWN_S` smoke and quick end
+within a tenth of their estimates."""
+SHOWN_S = 0.08
+"""What a trial adds to tables and figures."""
+SLICES = "slices"
+"""The pass in which a race exchanges its two programs under one sender."""
+SLICES_S = 1.6
+"""How long it sends."""
+
+
+def trial_s(plan: Plan, trial: Trial) -> float:
+    """Seconds one trial will take: bursts, settling, its pause and the measured overhead."""
+    times, passes = plan.trial, len(trial.point.passes) + ("harness" in trial.point.passes)
+    sliced_s = SLICES_S - times.window_s if SLICES in trial.point.passes else 0.0
+    return times.warmup_s + times.pause_s + OVERHEAD_S + passes * (times.window_s + times.settle_s) + sliced_s
+
+
+def extent(plan: Plan, trials: Sequence[Trial]) -> str:
+    """Return the size of these trials of ``plan`` as text: points, trials, time."""
+    points = len({trial.point.point_id for trial in trials})
+    most = "at most " if plan.open_ended else ""
+    time = duration(estimate_s(plan, trials))
+    return f"{many(points, 'point')}, {most}{many(len(trials), 'trial')}, {most or 'about '}{time}"
+
+
+def estimate_s(plan: Plan, trials: Sequence[Trial]) -> float:
+    """Seconds from the command to its last line: the start, the trials, tables and figures of them."""
+    return START_S + sum(trial_s(plan, trial) + SHOWN_S for trial in trials) if trials else 0.0

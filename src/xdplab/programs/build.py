@@ -20,10 +20,10 @@ from pathlib import Path
 from xdplab.compiler import FLAGS, bpf_include_flags, compiler_version, find_clang, run_tool, words_of
 from xdplab.lazy import lazy
 from xdplab.plan.factors import constants
-from xdplab.programs.disassembly import disassemble
 from xdplab.programs.image import Image, named_by, read_image
 from xdplab.programs.source import map_contents, source, user_source, user_state
 from xdplab.programs.spec import ProgramSpec, UserProgram
+from xdplab.programs.steps import disassemble
 
 maps = lazy("xdplab.programs.maps")  # few programs have entries
 

@@ -20,9 +20,9 @@ from xdplab.hosts.base import Host
 from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, ToolSession
 from xdplab.programs.build import BuiltProgram, compile_command
 from xdplab.programs.counting import VERDICTS
-from xdplab.programs.disassembly import disassemble_xlated
 from xdplab.programs.image import Insn, decode
 from xdplab.programs.spec import ProgramSpec
+from xdplab.programs.steps import disassemble_xlated
 
 COUNTING = "counting.bpf.o"
 """A program's counting build, beside its object."""

@@ -1,4 +1,7 @@
-"""The journal: one JSON line per fact, append-only, the one source of truth about a run's measurements."""
+"""The journal: one JSON line per fact, append-only, the one source of truth about a run's measurements.
+
+What each line of a journal holds: every verb reads journals through this one check.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,179 @@ import os
 import re
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from xdplab.errors import ResultsError
 from xdplab.run.disk import REMEDY, allocate, disk_errors, open_file, reason
-from xdplab.run.events import CheckedLines, NotAnEventError, parsed
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""What a journal may call a run, a trial, a program: a part of a path that leads nowhere else."""
+_PLAN = re.compile(r"plan(-\d+)?\.yaml")
+_MOST = 1e15
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+@dataclass(frozen=True)
+class ValueKind:
+    """A kind of value: its name in messages, and the test for it."""
+
+    text: str
+    fits: Callable[[Any], bool]
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and -_MOST < value < _MOST
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _MOST
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+@lru_cache(maxsize=4096)  # the attempts of a run have files of the same names
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str) and not value.startswith("/") and ".." not in value.split("/")
+
+
+def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def _map_of(name: Callable[[Any], bool], fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(name, value)) and all(map(fits, value.values()))
+
+
+def _or_null(kind: ValueKind) -> ValueKind:
+    return ValueKind(f"{kind.text} or null", lambda value: value is None or kind.fits(value))
+
+
+ID, TEXT = ValueKind("a name of letters, digits, . _ -", _is_name), ValueKind("text", _is_text)
+NUMBER, COUNT = ValueKind("a number", _is_number), ValueKind("a whole number from 0 on", _is_count)
+IDS, TEXTS = ValueKind("a list of names", _list_of(_is_name)), ValueKind("a list of texts", _list_of(_is_text))
+COUNTS, NUMBERS = (
+    ValueKind("a list of whole numbers", _list_of(_is_count)),
+    ValueKind("a list of numbers", _list_of(_is_number)),
+)
+FACTS = ValueKind("a mapping", lambda value: isinstance(value, dict))
+FLAG = ValueKind("true or false", lambda value: isinstance(value, bool))
+FILES = ValueKind("file names in the attempt with their bytes", _map_of(_is_file, _is_count))
+WORDS = ValueKind("a mapping of texts", _map_of(_is_text, _is_text))
+PLAN = ValueKind("the name of a plan in the run", lambda value: _is_text(value) and _PLAN.fullmatch(value) is not None)
+STATUS = ValueKind("measured, unsupported or failed", lambda value: value in ("measured", "unsupported", "failed"))
+WHEN = ValueKind("before or after", lambda value: value in ("before", "after"))
+
+EVENTS: Mapping[str, Mapping[str, ValueKind]] = {
+    "created": {"run_id": ID, "kind?": TEXT},
+    "planned": {
+        "trials": IDS, "blocks?": COUNTS, "costs_s?": NUMBERS, "open_ended?": FLAG, "plan?": PLAN, "sha256?": ID,
+        "lab?": TEXT, "arrangement?": TEXT, "only?": _or_null(WORDS),
+    },
+    "hosts": {"when": WHEN, "session": COUNT, "state": FACTS, "place?": TEXT},
+    "started": {"trial_id": ID, "attempt": COUNT},
+    "finished": {
+        "trial_id": ID, "attempt": COUNT, "status": STATUS, "reason": _or_null(TEXT), "duration_s": NUMBER,
+        "facts": FACTS, "wall_s?": _or_null(NUMBER), "files": FILES,
+    },
+    "released": {"trials": IDS, "why": TEXT},
+    "ended": {"how": TEXT},
+    "shared": {"labs": TEXTS, "scheduler": _or_null(TEXT)},
+    "lab_lost": {"lab": TEXT, "reason": TEXT},
+    "waiting": {"why": _or_null(TEXT)},
+}  # fmt: skip
+"""The fields of each event; those with a question mark may be absent. Other fields, and other events, are let be."""
+
+_FIELDS = {
+    event: {name.rstrip("?"): (kind, not name.endswith("?")) for name, kind in fields.items()}
+    for event, fields in EVENTS.items()
+}
+"""The same for reading: a field's kind, and whether it is needed."""
+
+_ARE_ANSWERS = _map_of(_is_text, _map_of(_is_text, _is_text))
+
+
+def _is_of_a_lab(state: Mapping[str, Any]) -> bool:
+    sides = (state.get(name) for name in ("dut", "tg"))
+    mappings = _map_of(_is_text, FACTS.fits)
+    return _is_text(state.get("lab")) and FACTS.fits(state.get("xdplab")) and all(map(mappings, sides))
+
+
+class NotAnEventError(ValueError):
+    """A line of a journal is none of its events; the message says why."""
+
+
+@dataclass
+class CheckedLines:
+    """How much of a journal was checked: its bytes and lines, how often each event came, the last one, and the trials
+    it planned."""
+
+    size: int = 0
+    lines: int = 0
+    last: dict[str, Any] | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    planned: set[str] = field(default_factory=set)
+
+    def take(self, line: bytes) -> dict[str, Any]:
+        """Return the event of the next line. Raises NotAnEventError."""
+        event = parsed(line)
+        kind = event["event"]
+        for name, (wanted, needed) in _FIELDS.get(kind, {}).items():
+            if name not in event:
+                if needed:
+                    raise NotAnEventError(f"{kind}.{name} is missing")
+            elif not wanted.fits(event[name]):
+                raise NotAnEventError(f"{kind}.{name} is not {wanted.text}")
+        self._require_sense(event)
+        self.size += len(line)
+        self.lines += 1
+        self.counts[kind] += 1
+        self.last = event
+        return event
+
+    def _require_sense(self, event: Mapping[str, Any]) -> None:
+        """Raise NotAnEventError if fields contradict each other, or what the journal said before."""
+        match event["event"]:
+            case "planned":
+                for name in ("blocks", "costs_s"):
+                    if name in event and len(event[name]) != len(event["trials"]):
+                        raise NotAnEventError(f"planned.{name} is not of as many trials as planned.trials")
+                self.planned.update(event["trials"])
+                lacks = [name for name in ("sha256", "lab", "arrangement", "only") if name not in event]
+                if "plan" in event and lacks:
+                    raise NotAnEventError(f"planned.{lacks[0]} is missing")
+            case "hosts":
+                if not (_ARE_ANSWERS if "place" in event else _is_of_a_lab)(event["state"]):
+                    raise NotAnEventError("hosts.state has not the answers of hosts")
+            case "started" | "finished":
+                if event["trial_id"] not in self.planned:
+                    raise NotAnEventError(f"trial {event['trial_id']} was not planned")
+
+
+def parsed(line: bytes) -> dict[str, Any]:
+    """Return the event that a line is, unchecked. Raises NotAnEventError."""
+    try:
+        event = json.loads(line)
+        if _SURROGATE.search(line):  # half a character can be written nowhere
+            json.dumps(event, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        raise NotAnEventError("it is no JSON object with an `event`")
+    if not _is_number(event.get("time")):
+        raise NotAnEventError("its time is not a number")
+    return event
+
 
 RESERVE = 65_536
 """Bytes on disk kept for the lines of the trial that is measured next; its longest line so far had 8 kB."""

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.resources import cache_root
 from xdplab.run.disk import LOCK, disk_errors, locked, reason, replacing, sync
-from xdplab.run.events import NAME
-from xdplab.run.journal import Journal
+from xdplab.run.journal import NAME, Journal
 from xdplab.trust import require_run
 
 if TYPE_CHECKING:

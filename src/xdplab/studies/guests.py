@@ -18,7 +18,7 @@ from xdplab.errors import HostError, LabError, LabInUseError, MissingToolError, 
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, require_name, use_lab
 from xdplab.labs.base import HOST, MITIGATED, OWN_KERNEL, Clock
-from xdplab.labs.vm import counted, foreign, kernels
+from xdplab.labs.vm import console, counted, kernels
 from xdplab.labs.vm.architectures import Architecture, parted
 from xdplab.lazy import lazy
 from xdplab.resources import cache_root
@@ -28,13 +28,12 @@ from xdplab.studies.places import Place, is_foreign
 if TYPE_CHECKING:
     from xdplab.deploy import native
     from xdplab.labs.guests import modules as trees
-    from xdplab.labs.uml import source as uml_source
-    from xdplab.labs.vm import headers, libraries, sources
+    from xdplab.labs.uml import package as uml_source
+    from xdplab.labs.vm import headers, libraries
 else:  # only some studies build something for a guest
     native, trees = lazy("xdplab.deploy.native"), lazy("xdplab.labs.guests.modules")
-    uml_source = lazy("xdplab.labs.uml.source")
+    uml_source = lazy("xdplab.labs.uml.package")
     headers, libraries = lazy("xdplab.labs.vm.headers"), lazy("xdplab.labs.vm.libraries")
-    sources = lazy("xdplab.labs.vm.sources")
 
 MOST_GUESTS = 4
 """Number of counting guests of one kernel side by side; a further study waits for one of them."""
@@ -184,7 +183,7 @@ def _foreign_kernel(name: str) -> str:
     """Return the kernel's name in ``vm:6.1@arm64`` and ``vm:6.1@arm64:count``. Raises LabError."""
     kind, _, rest = name.partition(":")
     kernel, way, wanted_way = rest.partition(":")
-    if kind != "vm" or (way and wanted_way != foreign.WAY):
+    if kind != "vm" or (way and wanted_way != console.WAY):
         raise LabError(f"{name}: a guest of another architecture counts, and no more", remedy="write vm:KERNEL@ARCH")
     return kernel
 
@@ -193,10 +192,10 @@ def _foreign_kernel(name: str) -> str:
 def _foreign(name: str, modules: Sequence[str], tools: Sequence[Path]) -> Iterator[Place]:
     programs = {f"tools/{tool.name}": tool.read_bytes() for tool in tools}
     programs |= _libraries(architecture_of(name), [programs[at] for at in programs])
-    with foreign.booted(_foreign_kernel(name), modules, programs) as (guest, kernel, around):
+    with console.booted(_foreign_kernel(name), modules, programs) as (guest, kernel, around):
         around |= _packages(architecture_of(name)) if len(programs) > len(tools) else {}
         release = guest.run(["uname", "-r"]).text.strip()
-        files = {one: foreign.module(kernel, one) for one in modules}
+        files = {one: console.module(kernel, one) for one in modules}
         label = _label(name, release, "instructions")
         yield ForeignPlace(name, guest, "instructions", release, label, around, files, programs)
 
@@ -309,7 +308,7 @@ def own_kernel_version(name: str) -> str | None:
 def kernel_source(kernel: str, folder: str) -> dict[str, bytes]:
     """Return the files of a folder of Debian's source of exactly that kernel. Raises LabError without them."""
     kernels.kernel(kernel)
-    return sources.folder_of(kernel, folder)
+    return headers.folder_of(kernel, folder)
 
 
 @contextmanager

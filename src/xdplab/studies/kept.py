@@ -1,17 +1,33 @@
-"""What is made of a run and kept in the user's cache, until the run's plan, journal or tables change, or the code."""
+"""What is made of a run and kept in the user's cache, until the run's plan, journal or tables change, or the code.
+
+What a run says: its tables and its answer, kept in the user's cache.
+
+A run that has ended does not change, and to sum it up loads pandas: keeping what is printed makes `show` ten times as
+fast.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import ResultsError
+from xdplab.lazy import lazy
 from xdplab.resources import newest
 from xdplab.run.disk import write_whole
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies.kinds import open_run
+
+if TYPE_CHECKING:
+    from xdplab.run import frames
+    from xdplab.studies.kind import Run
+    from xdplab.studies.tables import Table
+else:
+    frames = lazy("xdplab.run.frames")
 
 INPUTS = (".jsonl", ".json", ".yaml", ".parquet")
 """Ends of the files of a run's folder, not below it, from which the rest is made."""
@@ -64,3 +80,46 @@ def kept_figures(run: RunDirectory) -> list[dict[str, Any]] | None:
         if states(file for one in drawn for file in one["files"]) == held["states"]:
             return drawn
     return None
+
+
+FILE = "answer.json"
+
+
+@dataclass(frozen=True)
+class RunAnswer:
+    """The ``tables`` of a run by name, and its ``summary``. ``placed``: they are a study's, and have places.
+
+    Each table has its ``title``, the columns ``above`` its rows, the ``rows`` as texts, and the ``numbers`` for a
+    program. ``needs_raw``: the tables are made from raw files.
+    """
+
+    placed: bool
+    needs_raw: bool
+    tables: dict[str, dict[str, Any]]
+    summary: list[str]
+
+
+def answer_of(directory: RunDirectory, run: Run[Any] | None = None) -> RunAnswer:
+    """Return a run's answer: the kept one if it is current, else one that is made and kept. ``run``: it is open.
+
+    Writes nothing into the run. Raises ResultsError, PlanError for a run that cannot be read.
+    """
+    source = [str(directory.path), *made_from(directory)]  # the path is in its sentences
+    if held := read(directory, FILE, source):
+        with suppress(TypeError):
+            return RunAnswer(**held)
+    answer = _answer(run or open_run(directory.path))
+    keep(directory, FILE, asdict(answer), source)
+    return answer
+
+
+def _answer(run: Run[Any]) -> RunAnswer:
+    of_run = run.tables()
+    shown = {name: _texts(table) for name, table in of_run.items()}
+    return RunAnswer(run.kind.planning is not None, run.recipe.needs_raw, shown, run.summary())
+
+
+def _texts(table: Table) -> dict[str, Any]:
+    cells = frames.records(table.frame)
+    rows = [{name: None if cell is None else str(cell) for name, cell in row.items()} for row in cells]
+    return {"title": table.title, "above": table.above, "rows": rows, "numbers": frames.records(table.numbers)}

@@ -12,10 +12,8 @@ import pandas as pd
 from xdplab.errors import FigureError, PlanError
 from xdplab.figures.album import Drawn
 from xdplab.figures.marks import View
-from xdplab.figures.options import OF_WHAT, FigureFiles, filed, taken
-from xdplab.figures.save import save
-from xdplab.figures.several import mapped
-from xdplab.figures.styles import FORMATS
+from xdplab.figures.save import mapped, save
+from xdplab.figures.styles import FORMATS, OF_WHAT, FigureFiles, filed, taken
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.studies import environment

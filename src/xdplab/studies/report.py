@@ -22,21 +22,20 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
-from xdplab.analysis.doubts import Doubt, doubts, is_remark
+from xdplab.analysis.conclusions import Doubt, doubts, is_remark
 from xdplab.analysis.summary import varying
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.album import Drawn
-from xdplab.figures.options import FigureFiles
 from xdplab.figures.save import save
-from xdplab.figures.styles import sized
+from xdplab.figures.styles import FigureFiles, sized
 from xdplab.figures.views_traffic import compare_view
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.run.listing import note_of
 from xdplab.studies import environment, kept
-from xdplab.studies.answers import answer_of
 from xdplab.studies.comparing import ComparedRuns
+from xdplab.studies.kept import answer_of
 from xdplab.studies.kind import Run
 from xdplab.studies.points import ONE_MACHINE
 from xdplab.studies.tables import Table

@@ -17,16 +17,21 @@ from xdplab.analysis.findings import Finding, Severity, files_of, points_of
 from xdplab.analysis.series import settled
 from xdplab.plan.factors import L1_EXTRA_BYTES
 from xdplab.text import many
-from xdplab.thesis.classes import RING_MATCH, XDP_MODES, Ring, apart, program_classes, rings
 from xdplab.thesis.rules import (
     COUNTS_CLOSE,
     COUNTS_FAR,
     LEAST_CLOCK_ERROR,
     LEAST_FOR_CLOCK,
+    RING_MATCH,
+    XDP_MODES,
+    Ring,
+    apart,
     clock_ratio,
     deaf_by_count,
     deaf_by_signature,
     generator_ceiling_pps,
+    program_classes,
+    rings,
 )
 
 FOREIGN_SHARE = 0.05

@@ -17,8 +17,7 @@ from xdplab.formats.perf import require_system_wide
 from xdplab.plan.points import Point, ProgramFactors
 from xdplab.thesis.columns import reasons_text
 from xdplab.thesis.digest import CPU_SHARES, EVENTS, GeneratorDigest, LogDigest, PerfDigest, SarDigest
-from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
-from xdplab.thesis.latency import SETTLING_ROWS, latency
+from xdplab.thesis.generator_log import COLUMNS, SETTLING_ROWS, GeneratorRun, latency
 from xdplab.thesis.programs import PacketWork as ProgramCounts
 from xdplab.thesis.samples import (
     Busy,

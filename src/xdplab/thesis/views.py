@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from xdplab.analysis.intervals import Spread
 from xdplab.analysis.values import records
 from xdplab.figures.marks import COLUMNS, Axes, Look, Order, View, Words, marks_frame
-from xdplab.thesis.classes import like_for_like, ring_depths, rings_of
 from xdplab.thesis.language import (
     ABSENT,
     AS_PUBLISHED,
@@ -64,7 +63,7 @@ from xdplab.thesis.published import (
     ranked,
     selected,
 )
-from xdplab.thesis.rules import LEAST_CLOCK_ERROR, clock_ratio, corrected
+from xdplab.thesis.rules import LEAST_CLOCK_ERROR, clock_ratio, corrected, like_for_like, ring_depths, rings_of
 
 PALETTE = "Paired"
 USER = "user"

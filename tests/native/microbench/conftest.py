@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.studies.execution.benchmarks import Microbench, all_benchmarks, parse_microbench
-from xdplab.studies.execution.objects import build
+from xdplab.studies.execution.benchmarks import Microbench, all_benchmarks, build, parse_microbench
 from xdplab.studies.placed import driver
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import FormatError
-from xdplab.studies.execution.benchmarks import BPF, all_benchmarks, parse_microbench
-from xdplab.studies.execution.objects import build
+from xdplab.studies.execution.benchmarks import BPF, all_benchmarks, build, parse_microbench
 
 COUNTS = (1, 100)
 COMPARED = [b for b in all_benchmarks(COUNTS).values() if not b.trap]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.studies.execution.benchmarks import all_benchmarks
-from xdplab.studies.execution.objects import build
+from xdplab.studies.execution.benchmarks import all_benchmarks, build
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,8 @@ from tests.studies.execution.doctored import Edit, doctored
 from xdplab.errors import ProgramError
 from xdplab.labs.guests.modules import BuildTree
 from xdplab.labs.vm import headers
-from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks
+from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, all_benchmarks, build, build_module, object_name
 from xdplab.studies.execution.counted import KERNEL, Counts, Wrapped
-from xdplab.studies.execution.objects import build, build_module, object_name
 from xdplab.studies.execution.proof import differences, executed, steps
 
 pytestmark = [pytest.mark.thorough, pytest.mark.guest]

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from xdplab.errors import PlanError
-from xdplab.labs.cpu_caches import largest_cache_bytes
+from xdplab.labs.guests.keepers import largest_cache_bytes
 from xdplab.run.frames import typed
 from xdplab.studies.execution import points, user_pair
 from xdplab.studies.execution.backends import absent, left_out

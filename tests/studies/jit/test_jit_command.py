@@ -15,7 +15,7 @@ from tests.studies.command import study
 from xdplab.cli import cli
 from xdplab.errors import MissingToolError
 from xdplab.labs.uml import lab as uml_lab
-from xdplab.labs.uml import source as uml_source
+from xdplab.labs.uml import package as uml_source
 from xdplab.labs.vm import architectures, kernels
 from xdplab.studies.jit.points import DEFAULT_PLACE, SMALLEST_CLASSES
 

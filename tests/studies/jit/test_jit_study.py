@@ -18,7 +18,7 @@ from xdplab.hosts.local import LocalHost
 from xdplab.programs.image import Image
 from xdplab.programs.machine import Interpreter
 from xdplab.run.frames import typed
-from xdplab.studies.jit import cbpf, ebpf, filters, joined, subjects, summaries
+from xdplab.studies.jit import classes, filters, joined, subjects, summaries
 from xdplab.studies.jit.classes import A_AT, B_AT, CLASSES, FRAME, STACK, STORED_AT
 from xdplab.studies.jit.filters import FRAMES
 from xdplab.studies.jit.joined import KINDS, kind_of
@@ -64,35 +64,35 @@ def test_the_model_agrees_with_arithmetic(name, result):
 def test_an_atomic_compare_stores_where_it_meets():
     def run(expected: int) -> int:
         insns = (
-            ebpf.store_imm(ebpf.DOUBLE, STACK, -8, 5),
-            ebpf.alu_imm(ebpf.MOV, 0, expected),
-            ebpf.alu_imm(ebpf.MOV, 2, 9),
-            ebpf.atomic(ebpf.CMPXCHG, STACK, -8, 2),
-            ebpf.load(ebpf.DOUBLE, 3, STACK, -8),
-            ebpf.alu_imm(ebpf.LSH, 3, 8),
-            ebpf.alu(ebpf.ADD, 0, 3),
-            ebpf.leave(),
+            classes.store_imm(classes.DOUBLE, STACK, -8, 5),
+            classes.alu_imm(classes.MOV, 0, expected),
+            classes.alu_imm(classes.MOV, 2, 9),
+            classes.atomic(classes.CMPXCHG, STACK, -8, 2),
+            classes.load(classes.DOUBLE, 3, STACK, -8),
+            classes.alu_imm(classes.LSH, 3, 8),
+            classes.alu(classes.ADD, 0, 3),
+            classes.leave(),
         )
         return Interpreter(Image("x", "xdp", insns, {}, {}, {}), {}).run(bytes(60)).verdict
 
     assert run(5) == 5 + (9 << 8)
     assert run(6) == 5 + (5 << 8)
-    strange = (ebpf.atomic(0x70, STACK, -8, 2), ebpf.leave())
+    strange = (classes.atomic(0x70, STACK, -8, 2), classes.leave())
     with pytest.raises(ProgramError, match="does not know"):
         Interpreter(Image("x", "xdp", strange, {}, {}, {}), {}).run(bytes(60))
 
 
 def test_packet_filters_match_what_they_say():
-    def matching(code: tuple[cbpf.Op, ...]) -> dict[str, int]:
-        return {frame: result for frame, data in FRAMES.items() if (result := cbpf.run(code, data))}
+    def matching(code: tuple[filters.Op, ...]) -> dict[str, int]:
+        return {frame: result for frame, data in FRAMES.items() if (result := filters.run(code, data))}
 
     assert set(matching(filters.IP)) == {"ipv4-tcp", "ipv4-udp", "ipv4-dhcp", "ipv4-ptp"}
     assert set(matching(filters.DHCP)) == {"ipv4-dhcp"}
     assert matching(filters.PTP) == {"ptp": 0x42, "vlan-ptp": 0xC2, "ipv4-ptp": 0x12, "ipv6-ptp": 0x22}
     fragment = bytearray(FRAMES["ipv4-dhcp"])
     fragment[20:22] = b"\x00\x07"
-    assert cbpf.run(filters.DHCP, bytes(fragment)) == 0
-    assert cbpf.run(filters.IP, b"short") == cbpf.SHORT_OF_DATA
+    assert filters.run(filters.DHCP, bytes(fragment)) == 0
+    assert filters.run(filters.IP, b"short") == filters.SHORT_OF_DATA
 
 
 def test_what_tcpdump_compiles_is_our_filter_of_ip():
@@ -106,32 +106,44 @@ def test_what_tcpdump_compiles_is_our_filter_of_ip():
 @pytest.mark.parametrize("text", ["", "2\n6 0 0 0\n", "x\n", "1\n6 0 0\n", "0\n"])
 def test_what_is_no_filter_is_refused(text):
     with pytest.raises(ProgramError):
-        cbpf.parse_ddd(text)
+        filters.parse_ddd(text)
 
 
 @pytest.mark.parametrize(
     ("code", "result"),
     [
-        ([cbpf.Op(0, 0, 0, 7), cbpf.Op(0x84, 0, 0, 0), cbpf.ret_a()], 2**32 - 7),
-        ([cbpf.Op(0, 0, 0, 7), cbpf.alu(0x30, 0), cbpf.ret(5)], 0),  # a division by zero ends it
-        ([cbpf.Op(0, 0, 0, 9), cbpf.Op(2, 0, 0, 3), cbpf.Op(0x60, 0, 0, 3), cbpf.Op(7, 0, 0, 0), cbpf.ret_a()], 9),
-        ([cbpf.Op(0x80, 0, 0, 0), cbpf.Op(5, 0, 0, 1), cbpf.ret(1), cbpf.ret_a()], 4),  # the packet's length
+        ([filters.Op(0, 0, 0, 7), filters.Op(0x84, 0, 0, 0), filters.ret_a()], 2**32 - 7),
+        ([filters.Op(0, 0, 0, 7), filters.alu(0x30, 0), filters.ret(5)], 0),  # a division by zero ends it
+        (
+            [
+                filters.Op(0, 0, 0, 9),
+                filters.Op(2, 0, 0, 3),
+                filters.Op(0x60, 0, 0, 3),
+                filters.Op(7, 0, 0, 0),
+                filters.ret_a(),
+            ],
+            9,
+        ),
+        (
+            [filters.Op(0x80, 0, 0, 0), filters.Op(5, 0, 0, 1), filters.ret(1), filters.ret_a()],
+            4,
+        ),  # the packet's length
     ],
 )
 def test_the_model_of_classic_instructions(code, result):
-    assert cbpf.run(code, b"abcd") == result
+    assert filters.run(code, b"abcd") == result
 
 
 def test_a_list_of_system_calls_grants_one_argument():
     code = filters.SECCOMP_FILTERS["seccomp"]
     for argument, errno in ((filters.GRANTED, 0), (filters.REFUSED, 1)):
         data = filters.seccomp_data(argument)
-        assert filters.errno_of(cbpf.run(code, data, little=True)) == errno
+        assert filters.errno_of(filters.run(code, data, little=True)) == errno
     other = bytearray(filters.seccomp_data(filters.GRANTED))
     other[0] = 231
-    assert cbpf.run(code, bytes(other), little=True) == filters.ALLOW
+    assert filters.run(code, bytes(other), little=True) == filters.ALLOW
     other[4] = 3
-    assert filters.errno_of(cbpf.run(code, bytes(other), little=True)) == 1  # another machine's calls
+    assert filters.errno_of(filters.run(code, bytes(other), little=True)) == 1  # another machine's calls
     for place, release, is_cached in (("uml", "6.1.0", 0), ("vm:5.10:count", "5.10.0-46", 0), ("host", "6.18.5", 1)):
         assert (subjects.OPEN in {load.name for load in subjects.of_seccomp(code, place, release)}) == is_cached
 

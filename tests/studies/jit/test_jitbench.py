@@ -14,7 +14,7 @@ import pytest
 from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
 from xdplab.resources import shipped
-from xdplab.studies.jit import ebpf, subjects
+from xdplab.studies.jit import classes, subjects
 from xdplab.studies.jit.classes import CLASSES, SIZES
 from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
 from xdplab.studies.jit.points import BENCH
@@ -57,7 +57,7 @@ def all_as_the_model_says(found: JitBench, asked: list[JitLoad]) -> None:
 @pytest.mark.thorough
 @pytest.mark.root
 def test_every_class_returns_what_the_model_says(sanitized: str):
-    asked_of = {name: subjects.of_class(one, ebpf.encode) for name, one in CLASSES.items()}
+    asked_of = {name: subjects.of_class(one, classes.encode) for name, one in CLASSES.items()}
     with ThreadPoolExecutor(8) as threads:  # they wait for the kernel most of the time
         answers = dict(
             zip(asked_of, threads.map(lambda a: run(sanitized, "programs", a, times=2), asked_of.values()), strict=True)
@@ -126,10 +126,10 @@ def test_a_packet_socket_sees_the_segments_of_a_connection(sanitized: str, name:
 def test_a_full_ring_buffer_or_a_lost_entry_would_be_seen(command: str):
     """A program that finds no room, or whose key is not there, does not return what its model says."""
     reserve = CLASSES["ring buffer reserve, submit"]
-    small = [replace(one, number=4096) for one in subjects.of_class(reserve, ebpf.encode)]
+    small = [replace(one, number=4096) for one in subjects.of_class(reserve, classes.encode)]
     found = run(command, "programs", small, times=100)
     assert found.subjects["256"].verdict != small[1].expected
-    lookup = [replace(one, number=2) for one in subjects.of_class(CLASSES["map lookup hash"], ebpf.encode)]
+    lookup = [replace(one, number=2) for one in subjects.of_class(CLASSES["map lookup hash"], classes.encode)]
     found = run(command, "programs", lookup)
     assert found.subjects["64"].verdict != lookup[0].expected
 
@@ -142,8 +142,8 @@ def test_a_system_call_is_granted_or_refused(command: str):
 
 @pytest.mark.root
 def test_what_the_kernel_refuses_leaves_the_rest_measured(sanitized: str):
-    good = subjects.of_class(CLASSES["add64 reg"], ebpf.encode)
-    bad = JitLoad("bad", ebpf.encode([ebpf.helper(1), ebpf.leave()]).hex(), "00", 0, None)
+    good = subjects.of_class(CLASSES["add64 reg"], classes.encode)
+    bad = JitLoad("bad", classes.encode([classes.helper(1), classes.leave()]).hex(), "00", 0, None)
     found = run(sanitized, "programs", [bad, *good])
     assert "R1 type=ctx expected=map_ptr" in str(found.subjects["bad"].failed)
     assert all(found.subjects[one.name].ns for one in good)

@@ -12,7 +12,7 @@ from statistics import median
 import pytest
 
 from xdplab.studies.loading import runs
-from xdplab.studies.loading.loadbench import LoadBench, parse_loadbench
+from xdplab.studies.loading.passes import LoadBench, parse_loadbench
 from xdplab.studies.loading.points import BPF, LoadingPoint
 from xdplab.studies.placed import driver
 

@@ -12,8 +12,8 @@ from tests.studies.command import study
 
 from xdplab.labs.vm import headers
 from xdplab.studies.guests import place_of
-from xdplab.studies.loading import parts, runs, summaries
-from xdplab.studies.loading.loadbench import parse_function_graph, parse_loadbench
+from xdplab.studies.loading import rows, runs, summaries
+from xdplab.studies.loading.passes import parse_function_graph, parse_loadbench
 from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
 from xdplab.studies.loading.points import smallest as made_smallest
 from xdplab.studies.loading.runs import STUDY
@@ -43,8 +43,8 @@ def wholes(table: pd.DataFrame) -> pd.Series:
 
 def test_every_part_of_both_kinds_is_counted(smallest):
     table, _, _ = smallest
-    found = parts.parts(table)
-    for kind, names in (("bpf", parts.BPF_PARTS), ("module", parts.MODULE_PARTS)):
+    found = rows.parts(table)
+    for kind, names in (("bpf", rows.BPF_PARTS), ("module", rows.MODULE_PARTS)):
         own = found[found["kind"].eq(kind)]
         assert len(own) == 3
         assert own[list(names)].gt(0).all(axis=None)
@@ -62,7 +62,7 @@ def test_log_and_trace_agree_and_parts_are_within_the_whole(smallest):
 
 def test_what_grows_with_the_program(smallest):
     table, _, _ = smallest
-    found = parts.parts(table).set_index(["kind", "accesses"])
+    found = rows.parts(table).set_index(["kind", "accesses"])
     assert found.loc[("bpf", 1600), "verify"] > 30 * found.loc[("bpf", 1), "verify"]
     assert found.loc[("module", 1600), "whole"] < 3 * found.loc[("module", 1), "whole"]
 

@@ -17,7 +17,7 @@ from xdplab.figures.kinds import paint
 from xdplab.run.frames import why_null
 from xdplab.run.progress import silent
 from xdplab.studies.kind import Run
-from xdplab.studies.loading import parts, passes, rows, runs, summaries
+from xdplab.studies.loading import passes, rows, runs, summaries
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest, Trial, gather, smallest
 from xdplab.studies.loading.published import EXPERIMENTS
 from xdplab.studies.loading.runs import STUDY, LoadingFacts
@@ -199,29 +199,29 @@ def part(frame: pd.DataFrame, place: str, kind: str, accesses: int | None) -> pd
 
 
 def test_parts_add_up_to_the_whole(table: pd.DataFrame):
-    found = part(parts.parts(table), GUEST, BPF, 1)
+    found = part(rows.parts(table), GUEST, BPF, 1)
     assert found["verify"] == 60_000
     assert found["jit"] == 30_000
     assert found["rest of load"] == 10_000  # a share of the untraced pass's 100000, not of the traced one's 110000
     assert found["whole"] == 135_000
-    assert sum(found[name] for name in parts.BPF_PARTS) == found["whole"]
+    assert sum(found[name] for name in rows.BPF_PARTS) == found["whole"]
 
 
 def test_the_rest_is_unknown_if_the_jit_ran_untimed(table: pd.DataFrame):
     untimed = table[~table["step"].eq("jit")]
-    assert pd.isna(part(parts.parts(untimed), GUEST, BPF, 1)["rest of load"])
+    assert pd.isna(part(rows.parts(untimed), GUEST, BPF, 1)["rest of load"])
     interpreted = untimed[~untimed["step"].eq("jited")]
-    assert part(parts.parts(interpreted), GUEST, BPF, 1)["rest of load"] == 40_000
+    assert part(rows.parts(interpreted), GUEST, BPF, 1)["rest of load"] == 40_000
 
 
 def test_a_jit_inside_the_verifier_is_taken_out_of_it(table: pd.DataFrame):
-    found = part(parts.parts(table), GUEST, BPF, 1600)
+    found = part(rows.parts(table), GUEST, BPF, 1600)
     assert (found["verify"], found["jit"]) == (60_000, 30_000)
 
 
 def test_a_module_has_parts_only_where_it_was_traced(table: pd.DataFrame):
-    traced, plain = (part(parts.parts(table), GUEST, MODULE, n) for n in (1, 1600))
-    assert [traced[name] for name in parts.MODULE_PARTS] == [1_000, 5_000, 40_000, 4_000, 1_000]
+    traced, plain = (part(rows.parts(table), GUEST, MODULE, n) for n in (1, 1600))
+    assert [traced[name] for name in rows.MODULE_PARTS] == [1_000, 5_000, 40_000, 4_000, 1_000]
     assert traced["whole"] == plain["whole"] == 51_000
     assert plain[["copy", "layout", "finish", "init"]].isna().all()
     untraced = table[table["source"].isna() & table["kind"].eq(MODULE)]
@@ -229,7 +229,7 @@ def test_a_module_has_parts_only_where_it_was_traced(table: pd.DataFrame):
 
 
 def test_samples_divide_what_the_log_leaves(table: pd.DataFrame):
-    found = part(parts.parts(table), OWN, BPF, 1)
+    found = part(rows.parts(table), OWN, BPF, 1)
     assert found["verify"] == pytest.approx(58_000)  # the log's number takes precedence over a share
     assert found["jit"] == pytest.approx(21_000)  # one sample each in the JIT and in the rest
     assert found["rest of load"] == pytest.approx(21_000)
@@ -243,7 +243,7 @@ def test_times_of_a_watched_pass_are_shares_of_the_untraced_one(table: pd.DataFr
     logged = table["source"].eq(rows.LOG) & table["place"].eq(OWN)
     slow = table.copy()
     slow.loc[logged, "ns"] *= 3  # the machine was busy while the log's pass ran
-    assert part(parts.parts(slow), OWN, BPF, 1)["verify"] == pytest.approx(58_000)
+    assert part(rows.parts(slow), OWN, BPF, 1)["verify"] == pytest.approx(58_000)
 
 
 def test_published_ratios_are_of_one_source_for_each_part(table: pd.DataFrame):
@@ -335,9 +335,9 @@ def test_a_whole_is_the_median_of_whole_loads_and_not_the_sum_of_medians(table: 
     slow = {(1, "open"): 90_000, (2, "attach"): 95_000}
     for (repetition, step), instructions in slow.items():
         guest.loc[plain & guest["repetition"].eq(repetition) & guest["step"].eq(step), "instructions"] = instructions
-    found = parts.wholes(guest).iloc[0]
+    found = rows.wholes(guest).iloc[0]
     assert (found["median"], found["n"]) == (215_000, 3)
-    assert parts.parts(guest)["whole"].iloc[0] == 135_000
+    assert rows.parts(guest)["whole"].iloc[0] == 135_000
 
 
 def test_the_module_is_made_of_the_workload_itself():

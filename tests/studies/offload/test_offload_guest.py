@@ -20,7 +20,7 @@ from xdplab.hosts.local import LocalHost
 from xdplab.programs.build import build as build_program
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import ProgramSpec
-from xdplab.studies.offload.netdevsim import build, in_guest
+from xdplab.studies.offload.bench import build_module, in_guest
 from xdplab.studies.offload.points import OffloadRequest, gather
 
 pytestmark = [pytest.mark.thorough, pytest.mark.guest]
@@ -39,7 +39,7 @@ blocks:
 def guest() -> Iterator[str]:
     guest_kernel()
     with or_skip("netdevsim"):
-        build("6.1")
+        build_module("6.1")
     with labs.use_lab(NAME):
         yield NAME
 
@@ -66,7 +66,7 @@ def test_a_cards_rings_coalescing_and_flow_control_are_set_and_put_back(guest: s
         **{"rings.rx": 256, "rings.tx": 512},
         **{"coalesce.rx-usecs": 7, "coalesce.adaptive-rx": True, "pause.rx": True, "pause.tx": False},
     }
-    with labs.use_lab(guest) as lab, in_guest(lab.host("guest"), build("6.1"), {9: 1}) as cards:
+    with labs.use_lab(guest) as lab, in_guest(lab.host("guest"), build_module("6.1"), {9: 1}) as cards:
         host, (port,), state = lab.host("guest"), cards[9].ports, "/tmp/card-state"
         host.run(["mkdir", "-p", state])
         before = snapshot(host, port)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.run.sessions import Session, gone_through
 
-from xdplab.analysis.action_rules import say_kept
+from xdplab.analysis.count_rules import say_kept
 from xdplab.errors import PlanError
 from xdplab.plan import Plan, Trial, parse_plan
 from xdplab.run.engine import Policy

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.attempts import attempt_of
 
+from xdplab.cli.programs import ProgramSettings
 from xdplab.cli.race import RaceRules, race_plan
-from xdplab.cli.user_program import ProgramSettings
 from xdplab.compiler import sources_of
 from xdplab.errors import PlanError
 from xdplab.plan import load_plan, parse_plan

@@ -12,7 +12,7 @@ import pytest
 from tests.studies.verifier.conftest import source_tree
 from tests.studies.verifier.objects import CALLS, MAP_IN_MAP, cyclic, to_rela
 
-from xdplab.formats.verifier_log import parse_bpfverify
+from xdplab.formats.verifier import parse_bpfverify
 
 pytestmark = pytest.mark.thorough
 

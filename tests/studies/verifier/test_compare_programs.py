@@ -18,7 +18,7 @@ from tests.studies.verifier.rows import table
 from xdplab.cli import cli
 from xdplab.cli.answers import ANSWERS
 from xdplab.errors import FormatError, PlanError, ResultsError
-from xdplab.formats.veristat_csv import parse_veristat
+from xdplab.formats.verifier import parse_veristat
 from xdplab.studies.verifier.compare_programs import ComparisonOptions, compared, side_of_csv, side_of_run, sides_within
 from xdplab.studies.verifier.runs import STUDY, VerifierRequest
 

@@ -11,8 +11,7 @@ from test_verifier_command import NOTHING_ELSE, command
 from tests.studies.verifier.objects import source_of
 
 from xdplab.errors import PlanError, UnsupportedError
-from xdplab.studies.verifier.given import TARGETS, put_targets, tables_of
-from xdplab.studies.verifier.machines import _load_modules
+from xdplab.studies.verifier.machines import TARGETS, _load_modules, put_targets, tables_of
 from xdplab.studies.verifier.points import Given
 
 TARGET = source_of("""

@@ -13,7 +13,7 @@ from tests.studies.verifier.objects import CALLS
 
 from xdplab.cli import cli
 from xdplab.errors import FormatError, LabError, PlanError, ProgramError
-from xdplab.formats.verifier_log import parse_bpfverify
+from xdplab.formats.verifier import parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.vm import kernels
 from xdplab.studies.verifier import hotspots

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import FormatError, HostError
-from xdplab.formats.verifier_log import lines_by_object
+from xdplab.formats.verifier import lines_by_object
 from xdplab.hosts.base import Result
 from xdplab.hosts.local import LocalHost
 from xdplab.studies.places import Place

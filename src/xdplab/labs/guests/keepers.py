@@ -1,4 +1,7 @@
-"""What labs in guests of this machine have in common: keepers, consoles, and the shared folder of tools."""
+"""What labs in guests of this machine have in common: keepers, consoles, and the shared folder of tools.
+
+Also the size of the largest cache, which only this machine's own sysfs has.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xdplab.errors import UnsupportedError
 from xdplab.labs.base import Arrangement
 from xdplab.labs.cache import cache_dir
 from xdplab.labs.keepers import Keepers
@@ -73,3 +77,25 @@ class GuestKeepers(Keepers):
 def arrangement(_instance: str) -> Arrangement:
     """Return the arrangement of a guest: its CPUs are threads of one process, whatever their number."""
     return "shared"
+
+
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def largest_cache_bytes(folder: Path = CACHES) -> int:
+    """Return the size of the largest cache that CPU 0 sees. Raises UnsupportedError if sysfs shows none."""
+    sizes = [_bytes(path.read_text()) for path in folder.glob("index*/size")]
+    if not sizes:
+        raise UnsupportedError(f"{folder} lists no cache: the amount of memory to walk through is unknown")
+    return max(sizes)
+
+
+def evicted_bytes(folder: Path = CACHES) -> int:
+    """Return how much memory a cold call walks through: twice the largest cache. Raises as `largest_cache_bytes`."""
+    return 2 * largest_cache_bytes(folder)
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([KMG]?)", text.strip())
+    return int(match[1]) * _UNITS[match[2]] if match else 0

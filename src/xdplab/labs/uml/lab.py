@@ -14,8 +14,7 @@ from xdplab.errors import LabError, MissingToolError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace
 from xdplab.labs.cache import cache_dir, native_dir
-from xdplab.labs.cpu_caches import evicted_bytes
-from xdplab.labs.guests.keepers import GuestKeepers, KeeperScript
+from xdplab.labs.guests.keepers import GuestKeepers, KeeperScript, evicted_bytes
 from xdplab.labs.guests.keepers import arrangement as arrangement
 from xdplab.labs.keepers import KeeperLab
 from xdplab.labs.keepers import require_name as require_name

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 from xdplab.errors import HostError, LabError
 from xdplab.labs.base import ARCHITECTURE_MARK, OWN_KERNEL
 from xdplab.labs.cache import cache_dir
-from xdplab.labs.vm import architectures, console, initramfs, kernels, qemu, tried
+from xdplab.labs.vm import architectures, console, initramfs, kernels, qemu
 from xdplab.labs.vm.architectures import Architecture
-from xdplab.labs.vm.console import ConsoleGuest
-from xdplab.labs.vm.foreign import around
+from xdplab.labs.vm.console import ConsoleGuest, around
 from xdplab.labs.vm.kernels import Kernel
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
@@ -178,7 +177,7 @@ def _machine(name: str, kernel: Kernel) -> _Machine:
     _, architecture = architectures.parted(name)
     if architecture is None:
         tools = qemu.require_tools()
-        options = ("-M", "q35", "-cpu", tried.choose(_WAY, kernel, tools).cpu)
+        options = ("-M", "q35", "-cpu", qemu.choose(_WAY, kernel, tools).cpu)
         line = _COMMAND_LINE.format("ttyS0", _X86_WORDS)
         return _Machine(tools[qemu.QEMU], options, line, Path(tools["busybox"]), libraries.HERE)
     require_architecture(name, architecture)

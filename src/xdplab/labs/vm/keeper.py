@@ -1,7 +1,8 @@
 """The keeper of one virtual lab: QEMU, and the ports of the loopback interface that lead to the guest's hosts.
 
 Runs as the owner and as a script, standard library only. Clients have the requests of a keeper, and ``link``
-(make the hosts with the link): a guest's hosts have ports.
+(make the hosts with the link): a guest's hosts have ports. QEMU's monitor speaks the protocol of interop/qmp-spec.txt
+of QEMU's documentation (one JSON object per line; events come in between).
 """
 
 import base64
@@ -14,18 +15,66 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Container
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xdplab.labs.guests import keeper as guest_keeper
     from xdplab.labs.keeper import Answer, KeeperError
-    from xdplab.labs.vm import qmp, saved
+    from xdplab.labs.vm import saved
 else:  # importing the package itself would load pandas
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from guests import keeper as guest_keeper
     from keeper import Answer, KeeperError
-    from vm import qmp, saved
+    from vm import saved
+
+ANSWER_S = 30.0
+_LOOK_S = 0.01
+
+
+class MonitorError(KeeperError):
+    """QEMU refused a command; the message is its own."""
+
+
+class Monitor:
+    """A connection to QEMU's monitor, which answers one command at a time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.settimeout(ANSWER_S)
+        self.connection = connection
+        self.lines = connection.makefile("r")
+        self.execute("qmp_capabilities")
+
+    def execute(self, command: str, *, descriptor: int | None = None, **arguments: Any) -> Any:
+        """Return the answer to a command, given a descriptor if it wants one. Raises MonitorError."""
+        request = json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n"
+        try:
+            socket.send_fds(self.connection, [request], [] if descriptor is None else [descriptor])
+            for line in self.lines:
+                answer = json.loads(line)
+                if "return" in answer:
+                    return answer["return"]
+                if "error" in answer:
+                    raise MonitorError(f"QEMU, {command}: {answer['error']['desc']}")
+        except OSError as error:
+            raise MonitorError(f"QEMU, {command}: {error}") from error
+        raise MonitorError(f"QEMU, {command}: it has ended")
+
+    def human(self, line: str) -> str:
+        """Return the answer of the human monitor, which has more commands."""
+        arguments: dict[str, Any] = {"command-line": line}
+        return str(self.execute("human-monitor-command", **arguments))
+
+    def once(self, question: str, *, not_in: Container[str]) -> str:
+        """Return the ``status`` of an answer as soon as it is none of these. Raises MonitorError."""
+        until = time.monotonic() + ANSWER_S
+        while (status := str(self.execute(question)["status"])) in not_in:
+            if time.monotonic() > until:
+                raise MonitorError(f"QEMU, {question}: still {status} after {ANSWER_S:g} s")
+            time.sleep(_LOOK_S)
+        return status
+
 
 MOST_BYTES_S = 1 << 40
 """Bytes that QEMU may write per second while it saves: no limit."""
@@ -57,8 +106,8 @@ class Qemu:
             end.close()
 
     @functools.cached_property
-    def monitor(self) -> qmp.Monitor:
-        return qmp.Monitor(self.door)
+    def monitor(self) -> Monitor:
+        return Monitor(self.door)
 
     def forwards(self) -> dict[int, int]:
         """Return the loopback port that leads to each port inside."""
@@ -70,7 +119,7 @@ class Qemu:
         then."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            ours.settimeout(qmp.ANSWER_S)
+            ours.settimeout(ANSWER_S)
             self.monitor.execute("stop")
             self.monitor.execute("migrate-set-parameters", **{"max-bandwidth": MOST_BYTES_S})
             self.monitor.execute("getfd", descriptor=theirs.fileno(), fdname="state")
@@ -107,7 +156,7 @@ class VmKeeper(guest_keeper.GuestKeeper):
         if self.state is not None and self.state.path.exists():
             try:
                 return self.restore(self.state)
-            except (saved.SavedError, qmp.MonitorError) as error:
+            except (saved.SavedError, MonitorError) as error:
                 self.state.discard()
                 self.came = f"booted, because the saved state could not be used: {error}"
         self.qemu = self.run()
@@ -121,13 +170,13 @@ class VmKeeper(guest_keeper.GuestKeeper):
         """Start QEMU from a saved state. Raises SavedError or MonitorError if that does not work."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            ours.settimeout(qmp.ANSWER_S)
+            ours.settimeout(ANSWER_S)
             self.qemu = self.run(theirs)
             theirs.close()
             try:
                 state.load(ours)
                 self.qemu.go_on()
-            except (saved.SavedError, qmp.MonitorError) as error:
+            except (saved.SavedError, MonitorError) as error:
                 self.qemu.process.kill()
                 line = self.qemu.process.communicate()[0].decode(errors="replace").split("\n")[0]
                 raise saved.SavedError(": ".join(filter(None, (line, str(error))))) from error

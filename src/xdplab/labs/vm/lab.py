@@ -19,7 +19,7 @@ from xdplab.labs.cache import native_dir
 from xdplab.labs.guests.keepers import GuestKeepers, KeeperScript
 from xdplab.labs.netns.keeper import QUEUES
 from xdplab.labs.netns.lab import NetnsLab
-from xdplab.labs.vm import kernels, qemu, tried
+from xdplab.labs.vm import kernels, qemu
 from xdplab.labs.vm.qemu import key_pair
 from xdplab.lazy import lazy
 
@@ -126,7 +126,7 @@ class Guest:
 
     name: str
     kernel: kernels.Kernel
-    choice: tried.Choice
+    choice: qemu.Choice
     tools: dict[str, str]
 
     @classmethod
@@ -134,7 +134,7 @@ class Guest:
         """Return a guest of that kernel, run the way asked for. Raises LabError naming what is missing."""
         tools = qemu.require_tools()
         kernel = kernels.kernel(name)
-        return cls(name, kernel, tried.choose(way, kernel, tools), tools)
+        return cls(name, kernel, qemu.choose(way, kernel, tools), tools)
 
 
 @dataclass(frozen=True)

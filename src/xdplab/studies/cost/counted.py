@@ -8,7 +8,7 @@ import lzma
 from pathlib import Path
 
 from xdplab.errors import ResultsError, UnsupportedError
-from xdplab.formats.tool_error import message_of
+from xdplab.formats.reading import message_of
 from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, error_class
 from xdplab.studies.cost.counts import Cost, cost_of
 from xdplab.studies.cost.measurement import Measurement

@@ -16,9 +16,8 @@ from typing import Any
 from xdplab.errors import ProgramError, UnsupportedError
 from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.run.waiting import WAITS
-from xdplab.studies.execution.benchmarks import BPF, CLOCK_READS, MODULE, USER, Benchmark, TimedCall
+from xdplab.studies.execution.benchmarks import BPF, CLOCK_READS, MODULE, USER, Benchmark, TimedCall, object_name
 from xdplab.studies.execution.counted import KERNEL, Counts, Wrapped, counted
-from xdplab.studies.execution.objects import object_name
 
 MOST_APART = 1.3
 """How many times the algorithm's instructions a wrapper may execute, or the reverse."""

@@ -11,12 +11,23 @@ from pathlib import Path
 
 from xdplab.errors import LabError, MissingToolError, PlanError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.local import LocalHost
-from xdplab.labs.cpu_caches import evicted_bytes
 from xdplab.labs.guests import modules
+from xdplab.labs.guests.keepers import evicted_bytes
 from xdplab.studies.execution import user_pair
 from xdplab.studies.execution.backends import absent, left_out
-from xdplab.studies.execution.benchmarks import MODULE, NATIVE, USER, Benchmark, Microbench, parse_microbench
-from xdplab.studies.execution.objects import MODULE_NAME, build, build_for, build_module, object_name
+from xdplab.studies.execution.benchmarks import (
+    MODULE,
+    MODULE_NAME,
+    NATIVE,
+    USER,
+    Benchmark,
+    Microbench,
+    build,
+    build_for,
+    build_module,
+    object_name,
+    parse_microbench,
+)
 from xdplab.studies.execution.points import (
     BACKENDS,
     CALLS,

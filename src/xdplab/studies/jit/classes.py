@@ -2,16 +2,103 @@
 
 The operands come from the packet, because the verifier computes known values itself and removes known branches. The
 bodies that call helpers come first: maps of every kind looked up and changed, ring buffers, helpers without a map.
+
+eBPF instructions by function: the few forms that the class programs use.
+
+Encoding: Documentation/bpf/standardization/instruction-set.rst of the Linux kernel (RFC 9669).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdplab.programs.image import Image, Insn, Reference
 from xdplab.programs.machine import LOOKUP_ELEM, SMP_PROCESSOR_ID, Interpreter, Map
-from xdplab.studies.jit import ebpf as e
+
+ADD, SUB, MUL, DIV, OR, AND, LSH, RSH, NEG, MOD, XOR, MOV, ARSH = (number << 4 for number in range(13))
+JA, JEQ, JGT, JGE, JSET, JNE, JSGT = (number << 4 for number in range(7))
+JLE = 0xB0
+WORD, HALF, BYTE, DOUBLE = 0x00, 0x08, 0x10, 0x18
+FETCH, XCHG, CMPXCHG = 0x01, 0xE1, 0xF1
+"""Atomic operations: `ADD` may have `FETCH` beside it, the other two have it."""
+
+_IMM, _REG = 0x00, 0x08
+_LDX, _ST, _STX, _ALU32, _JMP, _JMP32, _ALU64 = 1, 2, 3, 4, 5, 6, 7
+_MEM, _ATOMIC, _END, _CALL, _EXIT = 0x60, 0xC0, 0xD0, 0x80, 0x90
+_MAP, _SUBPROGRAM = 1, 1
+_ALU = {64: _ALU64, 32: _ALU32}
+_JUMP = {64: _JMP, 32: _JMP32}
+
+
+def encode(insns: Iterable[Insn]) -> bytes:
+    """Return the bytes the kernel takes, eight an instruction."""
+    return b"".join(struct.pack("<BBhi", i.code, i.src << 4 | i.dst, i.off, i.imm) for i in insns)
+
+
+def alu(operation: int, dst: int, src: int, bits: int = 64) -> Insn:
+    return Insn(operation | _REG | _ALU[bits], dst, src, 0, 0)
+
+
+def alu_imm(operation: int, dst: int, imm: int, bits: int = 64) -> Insn:
+    return Insn(operation | _IMM | _ALU[bits], dst, 0, 0, imm)
+
+
+def swap(dst: int, bits: int, *, big: bool) -> Insn:
+    """``dst`` to big endian, or (which only cuts it on a little-endian machine) to little endian."""
+    return Insn(_END | (_REG if big else _IMM) | _ALU32, dst, 0, 0, bits)
+
+
+def load(size: int, dst: int, src: int, off: int) -> Insn:
+    return Insn(_MEM | size | _LDX, dst, src, off, 0)
+
+
+def store(size: int, dst: int, off: int, src: int) -> Insn:
+    return Insn(_MEM | size | _STX, dst, src, off, 0)
+
+
+def store_imm(size: int, dst: int, off: int, imm: int) -> Insn:
+    return Insn(_MEM | size | _ST, dst, 0, off, imm)
+
+
+def atomic(operation: int, dst: int, off: int, src: int, size: int = DOUBLE) -> Insn:
+    return Insn(_ATOMIC | size | _STX, dst, src, off, operation)
+
+
+def jump(condition: int, dst: int, src: int, off: int, bits: int = 64) -> Insn:
+    return Insn(condition | _REG | _JUMP[bits], dst, src, off, 0)
+
+
+def jump_imm(condition: int, dst: int, imm: int, off: int, bits: int = 64) -> Insn:
+    return Insn(condition | _IMM | _JUMP[bits], dst, 0, off, imm)
+
+
+def always(off: int) -> Insn:
+    return Insn(JA | _JMP, 0, 0, off, 0)
+
+
+def helper(number: int) -> Insn:
+    return Insn(_CALL | _JMP, 0, 0, 0, number)
+
+
+def call(distance: int) -> Insn:
+    """Call the subprogram ``distance`` instructions behind the next one."""
+    return Insn(_CALL | _JMP, 0, _SUBPROGRAM, 0, distance)
+
+
+def leave() -> Insn:
+    return Insn(_EXIT | _JMP, 0, 0, 0, 0)
+
+
+def imm64(dst: int, value: int) -> tuple[Insn, Insn]:
+    return Insn(DOUBLE, dst, 0, 0, value & 0x7FFFFFFF), Insn(0, 0, 0, 0, value >> 32 & 0x7FFFFFFF)
+
+
+def map_handle(dst: int) -> tuple[Insn, Insn]:
+    """The program's one map; the loader fills in the descriptor."""
+    return Insn(DOUBLE, dst, _MAP, 0, 0), Insn(0, 0, 0, 0, 0)
+
 
 MAP_ENTRIES = 4
 """Entries of every map but a ring buffer; the last one is looked up or changed."""
@@ -51,53 +138,53 @@ _UNMATCHED = 77
 
 
 def _key(at: int = KEY_AT) -> tuple[Insn, ...]:
-    return (*e.map_handle(1), e.alu(e.MOV, 2, STACK), e.alu_imm(e.ADD, 2, at))
+    return (*map_handle(1), alu(MOV, 2, STACK), alu_imm(ADD, 2, at))
 
 
 def lookup(at: int = KEY_AT) -> tuple[Insn, ...]:
     """Look up a key that lies on the stack, and add its value."""
     return (
         *_key(at),
-        e.helper(LOOKUP_ELEM),
-        e.jump_imm(e.JEQ, A, 0, 2),
-        e.load(e.DOUBLE, A, A, 0),
-        e.alu(e.ADD, SUM, A),
+        helper(LOOKUP_ELEM),
+        jump_imm(JEQ, A, 0, 2),
+        load(DOUBLE, A, A, 0),
+        alu(ADD, SUM, A),
     )
 
 
-_ADD_ERROR = e.alu(e.ADD, SUM, A)
+_ADD_ERROR = alu(ADD, SUM, A)
 _UPDATE = (
     *_key(),
-    e.alu(e.MOV, 3, STACK),
-    e.alu_imm(e.ADD, 3, VALUE_AT),
-    e.alu_imm(e.MOV, 4, 0),
-    e.helper(UPDATE_ELEM),
+    alu(MOV, 3, STACK),
+    alu_imm(ADD, 3, VALUE_AT),
+    alu_imm(MOV, 4, 0),
+    helper(UPDATE_ELEM),
     _ADD_ERROR,
 )
-_DELETE = (*_key(), e.helper(DELETE_ELEM), _ADD_ERROR)
+_DELETE = (*_key(), helper(DELETE_ELEM), _ADD_ERROR)
 _OUTPUT = (
-    *e.map_handle(1),
-    e.alu(e.MOV, 2, STACK),
-    e.alu_imm(e.ADD, 2, VALUE_AT),
-    e.alu_imm(e.MOV, 3, 8),
-    e.alu_imm(e.MOV, 4, _NO_WAKEUP),
-    e.helper(RING_OUTPUT),
+    *map_handle(1),
+    alu(MOV, 2, STACK),
+    alu_imm(ADD, 2, VALUE_AT),
+    alu_imm(MOV, 3, 8),
+    alu_imm(MOV, 4, _NO_WAKEUP),
+    helper(RING_OUTPUT),
     _ADD_ERROR,
 )
 _RESERVE = (
-    *e.map_handle(1),
-    e.alu_imm(e.MOV, 2, 8),
-    e.alu_imm(e.MOV, 3, 0),
-    e.helper(RING_RESERVE),
-    e.jump_imm(e.JNE, A, 0, 2),
-    e.alu_imm(e.MOV, A, _UNMATCHED),
-    e.leave(),
-    e.store(e.DOUBLE, A, 0, B),
-    e.alu(e.MOV, 1, A),
-    e.alu_imm(e.MOV, 2, _NO_WAKEUP),
-    e.helper(RING_SUBMIT),
+    *map_handle(1),
+    alu_imm(MOV, 2, 8),
+    alu_imm(MOV, 3, 0),
+    helper(RING_RESERVE),
+    jump_imm(JNE, A, 0, 2),
+    alu_imm(MOV, A, _UNMATCHED),
+    leave(),
+    store(DOUBLE, A, 0, B),
+    alu(MOV, 1, A),
+    alu_imm(MOV, 2, _NO_WAKEUP),
+    helper(RING_SUBMIT),
 )
-_PREFIX = (e.store_imm(e.WORD, STACK, PREFIX_AT, 32),)
+_PREFIX = (store_imm(WORD, STACK, PREFIX_AT, 32),)
 _LOOKED_UP = ("percpu_array", "hash", "percpu_hash", "lru_hash")
 _UPDATED = ("array", "percpu_array", "hash", "percpu_hash", "lru_hash")
 
@@ -108,10 +195,10 @@ BODIES: Sequence[tuple[str, str, str, Body, Body]] = (
     ("map update hash, deleted first", "map update", "hash", (*_DELETE, *_UPDATE), ()),
     ("ring buffer output", "ring buffer", "ringbuf", _OUTPUT, ()),
     ("ring buffer reserve, submit", "ring buffer", "ringbuf", _RESERVE, ()),
-    ("helper ktime_get_ns", "helper", "", (e.helper(KTIME),), ()),
-    ("helper get_prandom_u32", "helper", "", (e.helper(PRANDOM),), ()),
-    ("helper get_numa_node_id", "helper", "", (e.helper(NUMA),), ()),
-    ("helper jiffies64", "helper", "", (e.helper(JIFFIES),), ()),
+    ("helper ktime_get_ns", "helper", "", (helper(KTIME),), ()),
+    ("helper get_prandom_u32", "helper", "", (helper(PRANDOM),), ()),
+    ("helper get_numa_node_id", "helper", "", (helper(NUMA),), ()),
+    ("helper jiffies64", "helper", "", (helper(JIFFIES),), ()),
 )
 """Name, group, kind of the map (or none), the body, and what comes once before the first."""
 
@@ -182,36 +269,36 @@ class InsnClass:
     def expected(self, k: int) -> int:
         """Return what the program of ``k`` bodies must return. Raises ProgramError if the model has no answer."""
         insns = self.program(k)
-        places = [at for at, insn in enumerate(insns) if insn.code == e.DOUBLE and insn.src == 1]
+        places = [at for at, insn in enumerate(insns) if insn.code == DOUBLE and insn.src == 1]
         image = Image(self.name, "xdp", insns, {}, dict.fromkeys(places, _THE_MAP), {})
         return model(image, self.map).run(FRAME).verdict
 
 
 _THE_MAP = Reference(".maps", "map", 0)
 _PROLOGUE = (
-    e.load(e.WORD, PACKET, 1, 0),
-    e.load(e.WORD, END, 1, 4),
-    e.alu(e.MOV, 2, PACKET),
-    e.alu_imm(e.ADD, 2, len(FRAME)),
-    e.alu_imm(e.MOV, A, 0),
-    e.jump(e.JLE, 2, END, 1),
-    e.leave(),
-    e.load(e.DOUBLE, A, PACKET, A_AT),
-    e.load(e.DOUBLE, B, PACKET, B_AT),
-    e.alu_imm(e.MOV, SUM, 0),
-    e.store(e.DOUBLE, STACK, -8, A),
-    e.store_imm(e.WORD, STACK, KEY_AT, MAP_ENTRIES - 1),
+    load(WORD, PACKET, 1, 0),
+    load(WORD, END, 1, 4),
+    alu(MOV, 2, PACKET),
+    alu_imm(ADD, 2, len(FRAME)),
+    alu_imm(MOV, A, 0),
+    jump(JLE, 2, END, 1),
+    leave(),
+    load(DOUBLE, A, PACKET, A_AT),
+    load(DOUBLE, B, PACKET, B_AT),
+    alu_imm(MOV, SUM, 0),
+    store(DOUBLE, STACK, -8, A),
+    store_imm(WORD, STACK, KEY_AT, MAP_ENTRIES - 1),
 )
 _EPILOGUE = (
-    e.alu(e.XOR, A, SUM),
-    e.load(e.DOUBLE, 1, STACK, -8),
-    e.alu(e.XOR, A, 1),
-    e.load(e.DOUBLE, 1, PACKET, STORED_AT),
-    e.alu(e.XOR, A, 1),
-    e.alu(e.MOV, 1, A),
-    e.alu_imm(e.RSH, 1, 32),
-    e.alu(e.XOR, A, 1),
-    e.leave(),
+    alu(XOR, A, SUM),
+    load(DOUBLE, 1, STACK, -8),
+    alu(XOR, A, 1),
+    load(DOUBLE, 1, PACKET, STORED_AT),
+    alu(XOR, A, 1),
+    alu(MOV, 1, A),
+    alu_imm(RSH, 1, 32),
+    alu(XOR, A, 1),
+    leave(),
 )
 """The result includes everything that a body may have changed: A, `SUM`, the word on the stack and the one in the
 packet."""
@@ -224,78 +311,76 @@ def _one(name: str, group: str, *body: Insn) -> InsnClass:
 def _arithmetic() -> list[InsnClass]:
     classes = []
     for bits, group in ((64, "alu64"), (32, "alu32")):
-        for word, operation in (("add", e.ADD), ("sub", e.SUB), ("and", e.AND), ("or", e.OR), ("xor", e.XOR)):
-            classes.append(_one(f"{word}{bits} reg", group, e.alu(operation, A, B, bits)))
-        classes.append(_one(f"add{bits} imm", group, e.alu_imm(e.ADD, A, 12345, bits)))
-        classes.append(_one(f"mov{bits} reg", group, e.alu(e.MOV, A, B, bits)))
-        classes.append(_one(f"neg{bits}", group, e.alu_imm(e.NEG, A, 0, bits)))
-        for word, operation in (("mul", e.MUL), ("div", e.DIV), ("mod", e.MOD)):
-            classes.append(_one(f"{word}{bits} reg", "mul, div", e.alu(operation, A, B, bits)))
-        for word, operation in (("lsh", e.LSH), ("rsh", e.RSH), ("arsh", e.ARSH)):
-            classes.append(_one(f"{word}{bits} imm", "shift", e.alu_imm(operation, A, 1, bits)))
-        classes.append(_one(f"rsh{bits} reg", "shift", e.alu(e.RSH, A, B, bits)))
-    return [*classes, _one("load imm64", "alu64", *e.imm64(A, 0x1234567890ABCDEF))]
+        for word, operation in (("add", ADD), ("sub", SUB), ("and", AND), ("or", OR), ("xor", XOR)):
+            classes.append(_one(f"{word}{bits} reg", group, alu(operation, A, B, bits)))
+        classes.append(_one(f"add{bits} imm", group, alu_imm(ADD, A, 12345, bits)))
+        classes.append(_one(f"mov{bits} reg", group, alu(MOV, A, B, bits)))
+        classes.append(_one(f"neg{bits}", group, alu_imm(NEG, A, 0, bits)))
+        for word, operation in (("mul", MUL), ("div", DIV), ("mod", MOD)):
+            classes.append(_one(f"{word}{bits} reg", "mul, div", alu(operation, A, B, bits)))
+        for word, operation in (("lsh", LSH), ("rsh", RSH), ("arsh", ARSH)):
+            classes.append(_one(f"{word}{bits} imm", "shift", alu_imm(operation, A, 1, bits)))
+        classes.append(_one(f"rsh{bits} reg", "shift", alu(RSH, A, B, bits)))
+    return [*classes, _one("load imm64", "alu64", *imm64(A, 0x1234567890ABCDEF))]
 
 
 def _swaps() -> list[InsnClass]:
-    swaps = [_one(f"be{bits}", "byte swap", e.swap(A, bits, big=True)) for bits in (16, 32, 64)]
-    return [*swaps, _one("le32", "byte swap", e.swap(A, 32, big=False))]
+    swaps = [_one(f"be{bits}", "byte swap", swap(A, bits, big=True)) for bits in (16, 32, 64)]
+    return [*swaps, _one("le32", "byte swap", swap(A, 32, big=False))]
 
 
-_SIZES = {8: e.BYTE, 16: e.HALF, 32: e.WORD, 64: e.DOUBLE}
+_SIZES = {8: BYTE, 16: HALF, 32: WORD, 64: DOUBLE}
 
 
 def _memory() -> list[InsnClass]:
     classes = []
     for bits, size in _SIZES.items():
-        classes.append(_one(f"packet load {bits}", "packet", e.load(size, A, PACKET, LOADED_AT)))
-        classes.append(_one(f"packet store {bits}", "packet", e.store(size, PACKET, STORED_AT, B)))
+        classes.append(_one(f"packet load {bits}", "packet", load(size, A, PACKET, LOADED_AT)))
+        classes.append(_one(f"packet store {bits}", "packet", store(size, PACKET, STORED_AT, B)))
     for bits, size in _SIZES.items():
-        classes.append(_one(f"stack store {bits}", "stack", e.store(size, STACK, -8, B)))
+        classes.append(_one(f"stack store {bits}", "stack", store(size, STACK, -8, B)))
     return [
         *classes,
-        _one("stack load 64", "stack", e.load(e.DOUBLE, A, STACK, -8)),
-        _one("stack store imm", "stack", e.store_imm(e.DOUBLE, STACK, -8, 77)),
+        _one("stack load 64", "stack", load(DOUBLE, A, STACK, -8)),
+        _one("stack store imm", "stack", store_imm(DOUBLE, STACK, -8, 77)),
     ]
 
 
 def _jumps() -> list[InsnClass]:
     """Both ways of a branch lead to the next body. The verifier removes a jump that always leads there."""
     return [
-        _one("jump not taken", "jump", e.jump(e.JEQ, A, B, 0)),
-        _one("jump taken", "jump", e.jump(e.JNE, A, B, 0)),
-        _one("jump signed", "jump", e.jump(e.JSGT, A, B, 0)),
-        _one("jump set imm", "jump", e.jump_imm(e.JSET, A, 0x100, 0)),
-        _one("jump not taken, always", "jump", e.jump(e.JEQ, A, B, 1), e.always(1), e.alu_imm(e.ADD, SUM, 1)),
-        _one("jump32 not taken", "jump32", e.jump(e.JEQ, A, B, 0, 32)),
-        _one("jump32 taken", "jump32", e.jump(e.JNE, A, B, 0, 32)),
+        _one("jump not taken", "jump", jump(JEQ, A, B, 0)),
+        _one("jump taken", "jump", jump(JNE, A, B, 0)),
+        _one("jump signed", "jump", jump(JSGT, A, B, 0)),
+        _one("jump set imm", "jump", jump_imm(JSET, A, 0x100, 0)),
+        _one("jump not taken, always", "jump", jump(JEQ, A, B, 1), always(1), alu_imm(ADD, SUM, 1)),
+        _one("jump32 not taken", "jump32", jump(JEQ, A, B, 0, 32)),
+        _one("jump32 taken", "jump32", jump(JNE, A, B, 0, 32)),
     ]
 
 
 def _atomics() -> list[InsnClass]:
     return [
-        _one("atomic add 64", "atomic", e.atomic(e.ADD, STACK, -8, B)),
-        _one("atomic add 32", "atomic", e.atomic(e.ADD, STACK, -8, B, e.WORD)),
-        _one("atomic fetch add", "atomic", e.atomic(e.ADD | e.FETCH, STACK, -8, B)),
-        _one("atomic exchange", "atomic", e.atomic(e.XCHG, STACK, -8, B)),
-        _one("atomic compare", "atomic", e.atomic(e.CMPXCHG, STACK, -8, B)),
+        _one("atomic add 64", "atomic", atomic(ADD, STACK, -8, B)),
+        _one("atomic add 32", "atomic", atomic(ADD, STACK, -8, B, WORD)),
+        _one("atomic fetch add", "atomic", atomic(ADD | FETCH, STACK, -8, B)),
+        _one("atomic exchange", "atomic", atomic(XCHG, STACK, -8, B)),
+        _one("atomic compare", "atomic", atomic(CMPXCHG, STACK, -8, B)),
     ]
 
 
 def _calls() -> list[InsnClass]:
-    subprogram = (e.alu_imm(e.MOV, A, 1), e.leave())
+    subprogram = (alu_imm(MOV, A, 1), leave())
     return [
-        InsnClass(
-            "call helper", "call", lambda to_end: (e.helper(SMP_PROCESSOR_ID),), forget=(e.alu_imm(e.MOV, A, 0),)
-        ),
-        InsnClass("call bpf-to-bpf", "call", lambda to_end: (e.call(to_end - 1),), after=subprogram),
+        InsnClass("call helper", "call", lambda to_end: (helper(SMP_PROCESSOR_ID),), forget=(alu_imm(MOV, A, 0),)),
+        InsnClass("call bpf-to-bpf", "call", lambda to_end: (call(to_end - 1),), after=subprogram),
         InsnClass("map lookup", "map lookup", lambda to_end: lookup(), map=MAPS["array"]),
     ]
 
 
 def _maps() -> list[InsnClass]:
     """Every kind of map and helper in `BODIES`."""
-    forget = (e.alu_imm(e.MOV, A, 0),)
+    forget = (alu_imm(MOV, A, 0),)
     return [
         InsnClass(name, group, _always(body), forget, map=MAPS.get(kind), before=before)
         for name, group, kind, body, before in BODIES

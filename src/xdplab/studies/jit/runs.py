@@ -16,10 +16,9 @@ from xdplab.labs.base import HOST
 from xdplab.programs.program import cache_directory
 from xdplab.run.rundir import read_json
 from xdplab.studies.guests import compiler_of, require_places
-from xdplab.studies.jit import ebpf, subjects, summaries, views
-from xdplab.studies.jit.cbpf import Op
+from xdplab.studies.jit import classes, subjects, summaries, views
 from xdplab.studies.jit.classes import CLASSES
-from xdplab.studies.jit.filters import EXPRESSIONS, PACKET_FILTERS, SECCOMP_FILTERS, compiled, tcpdump
+from xdplab.studies.jit.filters import EXPRESSIONS, PACKET_FILTERS, SECCOMP_FILTERS, Op, compiled, tcpdump
 from xdplab.studies.jit.kerneltests import (
     FIRST_SUITE,
     MODULE,
@@ -152,7 +151,7 @@ class JitStudy(PlacedSession):
         return nullcontext(Sizes(place.host, NOT_HERE)) if place.name == HOST else watched(place.host)
 
     def _class(self, place: Place, point: JitPoint, raw: Path) -> None:
-        self._bench(BenchCall("programs", subjects.of_class(CLASSES[point.subject], ebpf.encode)), point, raw)
+        self._bench(BenchCall("programs", subjects.of_class(CLASSES[point.subject], classes.encode)), point, raw)
 
     def _filter(self, place: Place, point: JitPoint, raw: Path) -> None:
         code = self._filters[point.subject]

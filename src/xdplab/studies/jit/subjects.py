@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdplab.formats.reading import as_list, count_field, number_field, objects_of, refuse, text_field
-from xdplab.studies.jit import cbpf
+from xdplab.studies.jit import filters
 from xdplab.studies.jit import filters as f
-from xdplab.studies.jit.cbpf import Op
 from xdplab.studies.jit.classes import FRAME, SIZES, InsnClass
-from xdplab.studies.jit.filters import FRAMES, TCP_ON_LOOPBACK, on_loopback
+from xdplab.studies.jit.filters import FRAMES, TCP_ON_LOOPBACK, Op, on_loopback
 
 SECCOMP = "seccomp"
 NONE, OPEN, SHORTEST = "none", "open", "shortest"
@@ -63,7 +62,7 @@ def of_class(insn_class: InsnClass, encode: Callable[..., bytes]) -> list[JitLoa
 
 
 def _classic(name: str, code: Sequence[Op], data: bytes, number: int, expected: int | None) -> JitLoad:
-    return JitLoad(name, cbpf.encode(code).hex(), data.hex(), number, expected)
+    return JitLoad(name, filters.encode(code).hex(), data.hex(), number, expected)
 
 
 def same(name: str) -> str:
@@ -75,13 +74,16 @@ def of_filter(code: Sequence[Op]) -> list[JitLoad]:
     """Return the filter on each frame, with the shortest one that returns the same; and no filter at all."""
     loads = []
     for name, frame in FRAMES.items():
-        passed = min(cbpf.run(code, frame), len(frame))
-        loads += [_classic(name, code, frame, 0, passed), _classic(same(name), (cbpf.ret(passed),), frame, 0, passed)]
+        passed = min(filters.run(code, frame), len(frame))
+        loads += [
+            _classic(name, code, frame, 0, passed),
+            _classic(same(name), (filters.ret(passed),), frame, 0, passed),
+        ]
     frame = FRAMES["ipv4-udp"]
     return [*loads, _classic(OPEN, (), frame, 0, len(frame)), _classic(SHORTEST, _ALL, frame, 0, len(frame))]
 
 
-_ALL = (cbpf.ret(f.ALL),)
+_ALL = (filters.ret(f.ALL),)
 
 
 def of_traffic(code: Sequence[Op]) -> list[JitLoad]:
@@ -89,12 +91,12 @@ def of_traffic(code: Sequence[Op]) -> list[JitLoad]:
     loads = []
     for size in PAYLOADS:
         frame, payload = on_loopback(size), bytes(size)
-        passed = min(cbpf.run(code, frame), len(frame))
+        passed = min(filters.run(code, frame), len(frame))
         loads += [
             _classic(f"{size}/{NONE}", (), payload, 0, None),
             _classic(f"{size}/{OPEN}", (), payload, 1, len(frame)),
             _classic(f"{size}/{SHORTEST}", _ALL, payload, 1, len(frame)),
-            _classic(same(str(size)), (cbpf.ret(passed),), payload, 1, passed),
+            _classic(same(str(size)), (filters.ret(passed),), payload, 1, passed),
             _classic(str(size), code, payload, 1, passed),
         ]
     return loads
@@ -107,25 +109,25 @@ MANY_TAPS = 256
 def of_many(code: Sequence[Op]) -> list[JitLoad]:
     """Return many packet sockets without a filter, with the shortest ones, and with the filter, on one datagram."""
     payload, frame = bytes(PAYLOADS[0]), on_loopback(PAYLOADS[0])
-    passes = int(cbpf.run(code, frame) > 0)
+    passes = int(filters.run(code, frame) > 0)
     verdict = f.ALL if passes else f.NOTHING
     return [
         _classic(OPEN, (), payload, MANY_TAPS, 1),
         _classic(SHORTEST, _ALL, payload, MANY_TAPS, 1),
-        _classic(SAME, (cbpf.ret(verdict),), payload, MANY_TAPS, passes),
+        _classic(SAME, (filters.ret(verdict),), payload, MANY_TAPS, passes),
         _classic(FILTER, code, payload, MANY_TAPS, passes),
     ]
 
 
 def of_tcp(code: Sequence[Op], payload: int) -> list[JitLoad]:
     """Return a TCP connection without packet sockets, and with one: without a filter, the shortest ones, the filter."""
-    data, passes = bytes(payload), int(cbpf.run(code, TCP_ON_LOOPBACK) > 0)
+    data, passes = bytes(payload), int(filters.run(code, TCP_ON_LOOPBACK) > 0)
     verdict = f.ALL if passes else f.NOTHING
     return [
         _classic(NONE, (), data, 0, None),
         _classic(OPEN, (), data, 1, 1),
         _classic(SHORTEST, _ALL, data, 1, 1),
-        _classic(SAME, (cbpf.ret(verdict),), data, 1, passes),
+        _classic(SAME, (filters.ret(verdict),), data, 1, passes),
         _classic(FILTER, code, data, 1, passes),
     ]
 
@@ -147,7 +149,7 @@ def of_seccomp(code: Sequence[Op], place: str, release: str) -> list[JitLoad]:
 
 
 def _errno(code: Sequence[Op], data: bytes) -> int:
-    return f.errno_of(cbpf.run(code, data, little=True))
+    return f.errno_of(filters.run(code, data, little=True))
 
 
 def _caches(place: str, release: str) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from xdplab.studies.loading.parts import parts, values
 from xdplab.studies.loading.points import BPF, BUSYBOX, INSMOD, LIBBPF
+from xdplab.studies.loading.rows import parts, values
 from xdplab.studies.published import Experiment, Ours, ratio
 
 _SIMPLE, _MODULES = "clock", "modules"

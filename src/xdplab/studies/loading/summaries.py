@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 
 from xdplab.analysis.sentences import Estimate, estimate, one_of_places, percent, sentence, span
-from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, medians, part_intervals, parts, wholes
 from xdplab.studies.loading.points import (
     BPF,
     BPFTOOL,
@@ -22,7 +21,20 @@ from xdplab.studies.loading.points import (
     LoadingPoint,
     LoadingRequest,
 )
-from xdplab.studies.loading.rows import FENTRY, GRAPH, LOG, SAMPLES, SYSTEM_CALL
+from xdplab.studies.loading.rows import (
+    BPF_PARTS,
+    FENTRY,
+    GRAPH,
+    LOG,
+    MODULE_PARTS,
+    SAMPLES,
+    SUBJECT,
+    SYSTEM_CALL,
+    medians,
+    part_intervals,
+    parts,
+    wholes,
+)
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 

@@ -10,9 +10,18 @@ import pandas as pd
 from xdplab.errors import NotApplicableError
 from xdplab.figures.marks import DEFAULT_PALETTE, NO_BACKENDS, Axes, Order, collect
 from xdplab.studies.figure_table import Columns, Content, Figure, Row, views
-from xdplab.studies.loading.parts import BPF_PARTS, MODULE_PARTS, SUBJECT, part_intervals, parts, scaled, values, wholes
 from xdplab.studies.loading.points import BPF, CLOCK, MODULE
-from xdplab.studies.loading.rows import SYSTEM_CALL
+from xdplab.studies.loading.rows import (
+    BPF_PARTS,
+    MODULE_PARTS,
+    SUBJECT,
+    SYSTEM_CALL,
+    part_intervals,
+    parts,
+    scaled,
+    values,
+    wholes,
+)
 from xdplab.studies.loading.summaries import process_names
 
 KIND_WORDS = {BPF: "BPF", MODULE: "module"}

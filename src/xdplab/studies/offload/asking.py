@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from xdplab.deploy.xdp import XdpLoader, XdpRequest, attach, verify
 from xdplab.errors import HostError, XdplabError
 from xdplab.formats.iplink import parse_link
-from xdplab.studies.offload import netdevsim
 from xdplab.studies.offload.bench import (
     ACCEPTED,
     NOTHING,
@@ -21,7 +20,9 @@ from xdplab.studies.offload.bench import (
     Defines,
     HeldProgram,
     OffloadDevices,
+    added_card,
     parse_net,
+    remove_card,
 )
 
 Ask = Callable[[OffloadDevices], Answer]
@@ -116,10 +117,10 @@ def _left(bench: OffloadDevices) -> Answer:
 
 
 def after_removal(bench: OffloadDevices) -> Answer:
-    with netdevsim.card(bench.host, THIRD, 1) as card:
+    with added_card(bench.host, THIRD, 1) as card:
         request = XdpRequest(bench.object(), card.ports[0], "offload")
         with attach(bench.host, bench.xdpload, request, deadline_s=SESSION_S) as loader:
-            netdevsim.remove(bench.host, THIRD)
+            remove_card(bench.host, THIRD)
             return _of_orphan(loader)
 
 

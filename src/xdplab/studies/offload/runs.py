@@ -9,7 +9,7 @@ from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab
 from xdplab.studies.guests import free_lab
-from xdplab.studies.offload import netdevsim
+from xdplab.studies.offload import bench
 from xdplab.studies.offload.bench import ANSWER, OffloadDevices, OffloadFacts, write
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, gather, kernel_of, smallest
 from xdplab.studies.offload.questions import QUESTIONS
@@ -40,7 +40,7 @@ class OffloadStudy(PlacedSession):
 
     def enter_block(self, trials: Sequence[StudyTrial[OffloadPoint]]) -> None:
         place = trials[0].point.place
-        module = netdevsim.build(kernel_of(place))
+        module = bench.build_module(kernel_of(place))
         lab = self.stack.enter_context(free_lab(place))
         self._bench = self._prepared(lab, module)
         release = self._bench.host.run(["uname", "-r"]).text.strip()
@@ -49,7 +49,7 @@ class OffloadStudy(PlacedSession):
 
     def _prepared(self, lab: Lab, module: Path) -> OffloadDevices:
         guest = lab.host("guest")
-        cards = self.stack.enter_context(netdevsim.in_guest(guest, module, CARDS))
+        cards = self.stack.enter_context(bench.in_guest(guest, module, CARDS))
         xdpload = f"{_FOLDER}/xdpload"
         guest.put(Path(build_tool(LocalHost(), "xdpload", str(lab.native_dir))), xdpload, mode=0o755)
         return OffloadDevices(guest, xdpload, _FOLDER, cards[ONE], cards[OTHER], PLAIN)

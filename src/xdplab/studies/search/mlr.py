@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xdplab.analysis.action_rules import rewritten
+from xdplab.analysis.count_rules import rewritten
 from xdplab.errors import HostError
 from xdplab.formats.generator import Burst, Histogram
 from xdplab.lazy import lazy

@@ -1,4 +1,7 @@
-"""Before the first trial: programs built, proved, loaded once and shipped; tools built on the hosts that run them."""
+"""Before the first trial: programs built, proved, loaded once and shipped; tools built on the hosts that run them.
+
+What the trials of one session share: its lab, tools, programs, probes, and what was read of its machines.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,20 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from xdplab.counters.probe import CounterProbe
 from xdplab.deploy.native import build_tool, build_workload
 from xdplab.errors import HostError, HostLostError, ProgramError
-from xdplab.generators import XDPGEN, Adapter, Installed, installed
+from xdplab.generators import XDPGEN, Adapter, Installed, Staying, installed
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab
 from xdplab.lazy import lazy
-from xdplab.plan import Point, ProgramFactors
+from xdplab.plan import Plan, Point, ProgramFactors
 from xdplab.plan.points import content_sha256, file_sha256
 from xdplab.programs.build import BuiltProgram, build
 from xdplab.programs.onhost import COUNTING, LoadReport, load_report, verified_to_count
@@ -31,6 +35,9 @@ from xdplab.programs.work import AccessWork, kernel_work
 from xdplab.run.disk import disk_errors
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.dut import OnDut
+from xdplab.studies.traffic.limits import FrameKey
+from xdplab.studies.traffic.two_ports import SecondPort
+from xdplab.studies.trial_facts import Limit, MachineFacts
 
 userspace = lazy("xdplab.programs.userspace")  # an emulator, for af_xdp alone
 
@@ -279,3 +286,28 @@ def _ship_twin(
         state = f"{folder}/{built.user_state.name}"
         lab.dut.put(built.user_state, state)
     return replace(on_dut, workload=workload, workload_init=state), userspace.user_work(library, spec)
+
+
+@dataclass
+class TrialContext:
+    """What the trials of one session share."""
+
+    lab: Lab
+    plan: Plan
+    tools: Tools
+    programs: Mapping[ProgramFactors, Prepared]
+    dut_probe: CounterProbe
+    tg_probe: CounterProbe
+    run_id: str
+    machine: MachineFacts
+    link: Limit
+    pdr: Mapping[str, float] = field(default_factory=dict)
+    rivals: Mapping[str, Point] = field(default_factory=dict)
+    alone: dict[FrameKey, Limit] = field(default_factory=dict)
+    staying: Staying = field(default_factory=Staying)
+    second: SecondPort | None = None
+
+    def close_probes(self) -> None:
+        """End what reads the counters; the next reading starts it again."""
+        self.dut_probe.close()
+        self.tg_probe.close()

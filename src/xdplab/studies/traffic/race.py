@@ -12,7 +12,7 @@ from statistics import median
 
 import pandas as pd
 
-from xdplab.analysis.action_rules import say_kept
+from xdplab.analysis.count_rules import say_kept
 from xdplab.analysis.decide.race import Known, Outcome, Standing, median_interval, standing
 from xdplab.analysis.series import valid
 from xdplab.errors import ResultsError
@@ -20,9 +20,8 @@ from xdplab.plan import Arrangement, Plan, Point, Trial
 from xdplab.plan.model import Race, Until
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
-from xdplab.studies.traffic.rows import attempt_rows
 from xdplab.studies.traffic.run_files import deciding_pairs, race_pairs, race_sides, run_plan, why_not_sliced
-from xdplab.studies.traffic.trials import settled_trials
+from xdplab.studies.traffic.trials import attempt_rows, settled_trials
 
 PointPair = tuple[Point, Point]
 Values = dict[tuple[str, int], float]

@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.conclusions import conclusions
-from xdplab.analysis.doubts import doubt
+from xdplab.analysis.conclusions import conclusions, doubt
 from xdplab.analysis.series import same_reason
 from xdplab.analysis.summary import constant_words, for_people, points_summary, varying
 from xdplab.studies.kind import Run

@@ -24,8 +24,7 @@ from xdplab.plan import (
 )
 from xdplab.plan.copies import copied_into
 from xdplab.plan.factors import BY_COLUMN, of_program
-from xdplab.plan.points import block_points, select
-from xdplab.plan.schedule import SLICES
+from xdplab.plan.points import SLICES, block_points, select
 from xdplab.run.disk import disk_errors
 from xdplab.text import many
 

@@ -27,7 +27,7 @@ from xdplab.studies.traffic.session import TrafficSession
 from xdplab.studies.traffic.turns import PLAN_LAB, Labs, TrialSession, labs_of, sessions_in
 from xdplab.text import step
 
-race, rows = lazy("xdplab.studies.traffic.race"), lazy("xdplab.studies.traffic.rows")
+race, trials = lazy("xdplab.studies.traffic.race"), lazy("xdplab.studies.traffic.trials")
 
 
 @contextmanager
@@ -165,7 +165,7 @@ class FirstJudged:
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
         if isinstance(trial, Trial) and trial.point.program.file is not None and trial.repetition == 1:
-            row = rows.attempt_rows(self.run, trial, attempt, window_s=self.window_s).row
+            row = trials.attempt_rows(self.run, trial, attempt, window_s=self.window_s).row
             if row["verdict"] == "invalid":
                 attempt = replace(attempt, reason=f"invalid: {row['reason']}")
         self.seen.finished(trial, attempt)

@@ -24,7 +24,6 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.tables import markdown
 from xdplab.studies.traffic import audits, kind, race
 from xdplab.studies.traffic.comparison import around
-from xdplab.studies.traffic.rows import latencies_of
 from xdplab.studies.traffic.selftest_cases import (
     HELD_BACK,
     SLOW,
@@ -37,7 +36,7 @@ from xdplab.studies.traffic.selftest_cases import (
     steering,
     switch_found,
 )
-from xdplab.studies.traffic.trials import settled_trials
+from xdplab.studies.traffic.trials import latencies_of, settled_trials
 
 DELAYS_NS = {10_000: 5000, 100_000: 1000, 1_000_000: 100}
 """Injected delays, each with a load in frames per second at which no frame waits for the one before."""

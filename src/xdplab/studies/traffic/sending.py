@@ -17,8 +17,8 @@ from xdplab.labs import Lab
 from xdplab.labs.base import turned
 from xdplab.plan import Point
 from xdplab.studies.test_frames import vlan_of
-from xdplab.studies.traffic.context import TrialContext
 from xdplab.studies.traffic.pdr import offered_rate
+from xdplab.studies.traffic.prepare import TrialContext
 from xdplab.studies.traffic.two_ports import require
 from xdplab.studies.trial_facts import HarnessPieces, Limit, Missing
 

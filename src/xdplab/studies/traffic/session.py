@@ -25,13 +25,12 @@ from xdplab.generators import Generator, GeneratorSettings
 from xdplab.labs import Lab
 from xdplab.labs.base import LinkEnds
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
-from xdplab.plan.schedule import SLICES
+from xdplab.plan.points import SLICES
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.waiting import WAITS
-from xdplab.studies.traffic.context import TrialContext
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of, refuse_way_out
 from xdplab.studies.traffic.pdr import known_pdr
-from xdplab.studies.traffic.prepare import Prepared, Tools, build_tools, generator_of, prepare_programs
+from xdplab.studies.traffic.prepare import Prepared, Tools, TrialContext, build_tools, generator_of, prepare_programs
 from xdplab.studies.traffic.run_files import rivals
 from xdplab.studies.traffic.sending import NOBODY, generator_alone, pieces_alone, serving_cpus
 from xdplab.studies.traffic.trial import measure

@@ -21,18 +21,17 @@ from xdplab.deploy.device import reread
 from xdplab.deploy.xdp import Decided, XdpRequest
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.plan import Point, Trial
-from xdplab.plan.schedule import SLICES, SLICES_S
+from xdplab.plan.points import SLICES, SLICES_S
 from xdplab.programs.image import KEPT_NAME
 from xdplab.programs.work import AccessWork
 from xdplab.run.facts import as_json
 from xdplab.studies.test_frames import TestFrames, frames_of, vlan_of
-from xdplab.studies.traffic.context import TrialContext
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
 from xdplab.studies.traffic.limits import frame_key
 from xdplab.studies.traffic.passes import DECIDED_FOLDER, PASSES, RawFiles, Running, warm_up
 from xdplab.studies.traffic.path import DutCount, prove, require_way_back
 from xdplab.studies.traffic.pdr import offered_rate
-from xdplab.studies.traffic.prepare import Prepared
+from xdplab.studies.traffic.prepare import Prepared, TrialContext
 from xdplab.studies.traffic.sending import RUN_ID_DIGITS, sender, spread, working_cpus
 from xdplab.studies.traffic.two_ports import TwoPortSide, both_ways, require, second_probes
 from xdplab.studies.trial_facts import Missing, TrialCpus, TrialFacts

@@ -14,7 +14,7 @@ import pandas as pd
 
 from xdplab.analysis.values import Row, is_null, number, records, text
 from xdplab.errors import PlanError, ResultsError
-from xdplab.formats.veristat_csv import parse_veristat
+from xdplab.formats.verifier import parse_veristat
 from xdplab.studies.comparing import EXIT_CODES, compared_json
 from xdplab.studies.kind import Run
 from xdplab.studies.verifier.points import LINUX

@@ -15,7 +15,7 @@ import pandas as pd
 
 from xdplab.analysis.values import is_null, records
 from xdplab.errors import FormatError, ProgramError, XdplabError
-from xdplab.formats.verifier_log import StepLog, VerifiedProgram, parse_bpfverify
+from xdplab.formats.verifier import StepLog, VerifiedProgram, parse_bpfverify
 from xdplab.hosts import Host
 from xdplab.programs.program import cache_directory
 from xdplab.studies.verifier.machines import known_types, machine_of

@@ -1,22 +1,155 @@
-"""The machine of a kernel's verifier: this machine, or a guest of the VM lab; and the meaning of its clock."""
+"""The machine of a kernel's verifier: this machine, or a guest of the VM lab; and the meaning of its clock.
+
+What a user gives a run's programs: flags, tables (types, global variables, attach targets), modules of guests.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from xdplab.deploy.native import build_tool
-from xdplab.errors import HostError, LabError, UnsupportedError
+from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import HOST, MITIGATED
 from xdplab.studies import guests
 from xdplab.studies.guests import place_of
 from xdplab.studies.places import Place, require_rights
-from xdplab.studies.verifier.generated import PROGRAMS
-from xdplab.studies.verifier.given import PROGRAM_FLAGS, put_targets
+from xdplab.studies.verifier.corpora import PROGRAMS
 from xdplab.studies.verifier.points import Given
+
+PROGRAM_FLAGS = {"strict_alignment": 1, "test_rnd_hi32": 4, "test_state_freq": 8, "test_reg_invariants": 128}
+"""Flags of a program (BPF_F_…) that change how the kernel's verifier works."""
+
+GLOBALS, TARGETS = "globals.txt", "targets.txt"
+"""A run's tables of global variables and of attach targets."""
+TOOLS = ("program flags", "global variables", "attach targets", "modules of guests")
+"""The names among a run's tools of what the user gave."""
+
+_INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
+
+
+@dataclass(frozen=True)
+class AttachTarget:
+    """One rule: programs of ``section`` in ``object`` (patterns) attach to ``function`` of ``program`` in ``path``."""
+
+    object: str
+    section: str
+    path: str
+    program: str
+    function: str
+
+
+def require_flags(names: Iterable[str]) -> None:
+    """Raise PlanError for a flag that is not one of `PROGRAM_FLAGS`."""
+    unknown = sorted(set(names) - set(PROGRAM_FLAGS))
+    if unknown:
+        raise PlanError(f"--flag: no {', '.join(unknown)}", remedy=f"flags are {', '.join(PROGRAM_FLAGS)}")
+
+
+def tables_of(given: Given, names: Collection[str]) -> dict[str, bytes]:
+    """Return the run's tables of global variables and of attach targets, and each target beside them.
+
+    A target's path is relative to the folder of its table. Raises PlanError for a line that is not a rule, for one that
+    matches none of the objects' file ``names``, and for a target that cannot be read.
+    """
+    files: dict[str, bytes] = {}
+    if given.variables:
+        path = Path(given.variables)
+        for where, parts in _rules(path, "--globals", "OBJECT-PATTERN VARIABLE INTEGER", _is_variable):
+            _require_match(where, parts[0], names)
+        files[GLOBALS] = path.read_bytes()
+    if given.attached:
+        files |= _targets(Path(given.attached), names)
+    return files
+
+
+def put_targets(path: Path, place: Place) -> str:
+    """Return the path of a run's table of targets at the place; its targets are beside it there."""
+    for _, target in _targets_of(path):
+        place.put(path.parent / target.path)
+    return place.put(path)
+
+
+def given_words(given: Given, files: Mapping[str, bytes]) -> str | None:
+    """Return what tells the points of this request from those of another with the same objects; null for nothing.
+
+    ``files``: those of the run. A table is named by its content, as in the manifest.
+    """
+    parts = sorted(set(given.flags))
+    parts += [f"types {_digest(Path(given.types).read_bytes())}"] if given.types else []
+    parts += [f"globals {_digest(files[GLOBALS])}"] if given.variables else []
+    parts += [f"targets {_digest(files[TARGETS])}"] if given.attached else []
+    parts += [f"module {name}" for name in sorted(set(given.loaded))]
+    return ", ".join(parts) or None
+
+
+def given_tools(given: Given, run: Path) -> dict[str, str]:
+    """Return what the user gave, by its names among the run's tools (`TOOLS`); ``run``: its folder, with its tables."""
+    values = (
+        ", ".join(given.flags),
+        f"sha256 {_digest((run / GLOBALS).read_bytes())}" if given.variables else "",
+        f"sha256 {_digest((run / TARGETS).read_bytes())}" if given.attached else "",
+        ", ".join(given.loaded),
+    )
+    return {name: value for name, value in zip(TOOLS, values, strict=True) if value}
+
+
+def _digest(table: bytes) -> str:
+    """Return what tells one table from another: the beginning of its SHA-256."""
+    return hashlib.sha256(table).hexdigest()[:12]
+
+
+def _targets(path: Path, names: Collection[str]) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    lines = []
+    for where, target in _targets_of(path):
+        _require_match(where, target.object, names)
+        target_path = path.parent / target.path
+        try:
+            content = target_path.read_bytes()
+        except OSError as error:
+            raise PlanError(f"{where}: {target_path}: {error.strerror}") from error
+        stem = target_path.stem.replace(" ", "-")[:60]
+        name = f"target-{stem}-{_digest(content)}.o"
+        files[name] = content
+        lines.append(" ".join(astuple(replace(target, path=name))) + "\n")
+    return files | {TARGETS: "".join(lines).encode()}
+
+
+def _targets_of(path: Path) -> Iterator[tuple[str, AttachTarget]]:
+    form = "OBJECT-PATTERN SECTION-PATTERN TARGET-OBJECT PROGRAM FUNCTION"
+    for where, parts in _rules(path, "--targets", form, lambda parts: len(parts) == 5):
+        yield where, AttachTarget(*parts)
+
+
+def _is_variable(parts: list[str]) -> bool:
+    return len(parts) == 3 and _INTEGER.fullmatch(parts[2]) is not None
+
+
+def _rules(path: Path, option: str, form: str, fits: Callable[[list[str]], bool]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the parts of each rule, and where it stands. Raises PlanError for a line that is not one."""
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        parts = line.split()
+        if not parts or parts[0].startswith("#"):
+            continue
+        where = f"{option} {path}, line {number}"
+        if not fits(parts):
+            raise PlanError(f"{where}: not a rule: {line.strip()}", remedy=f"write {form}")
+        yield where, parts
+
+
+def _require_match(where: str, pattern: str, names: Collection[str]) -> None:
+    if not any(fnmatchcase(name, pattern) for name in names):
+        raise PlanError(
+            f"{where}: no object matches {pattern}", remedy=f"objects have names such as {next(iter(names), 'none')}"
+        )
+
 
 NATIVE = "bpfverify"
 _BPF_SETTING = "/proc/sys/kernel/unprivileged_bpf_disabled"

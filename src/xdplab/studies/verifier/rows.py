@@ -14,7 +14,7 @@ import pandas as pd
 
 from xdplab.absent import Absent, or_absent
 from xdplab.formats.reading import lines_of
-from xdplab.formats.verifier_log import VerifiedProgram, parse_bpfverify
+from xdplab.formats.verifier import VerifiedProgram, parse_bpfverify
 from xdplab.labs.base import OWN_KERNEL
 from xdplab.run.columns import Column
 from xdplab.run.facts import facts_of

@@ -18,8 +18,8 @@ from xdplab.studies.places import require_rights
 from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning
 from xdplab.studies.study_kind import study_kind
 from xdplab.studies.tables import Table
-from xdplab.studies.verifier import corpora, given
-from xdplab.studies.verifier.generated import FAMILIES, Compiler, Member, find_compilers, is_file, own_members
+from xdplab.studies.verifier import corpora, machines
+from xdplab.studies.verifier.corpora import FAMILIES, Compiler, Member, find_compilers, is_file, own_members
 from xdplab.studies.verifier.machines import known_types, own_kernels, require_kernels
 from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import (
@@ -60,7 +60,7 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     """
     require_kernels(request.kernels)
     require_rights(request.kernels, "--kernel 6.1")
-    given.require_flags(request.flags)
+    machines.require_flags(request.flags)
     compilers = _chosen_compilers(request)
     prevails = find_prevails(request.prevails)
     subjects = _subjects(request, compilers)
@@ -71,8 +71,8 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     files = {f"objects/{point_of(subject, '', '').file_name}": subject.content for subject in subjects}
     files["known.types"] = (own_types + known_types()).encode()
     names = {point.file_name for point in points if point.task != "largest"}
-    files |= given.tables_of(request, names)
-    words = given.given_words(request, files)
+    files |= machines.tables_of(request, names)
+    words = machines.given_words(request, files)
     points = [replace(point, given=words) if point.verifier == LINUX else point for point in points]
     return Gathered(points, files, [*_left_out(compilers, prevails), *too_large(request, subjects)])
 
@@ -80,7 +80,7 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
 def tools(plan: VerifierPlan) -> dict[str, str]:
     """Return the full version of each installed compiler and verifier, of users' own kernels, and what the user set."""
     versions = {compiler.name: compiler.version for compiler in find_compilers()}
-    versions |= own_kernels(plan.request.kernels) | given.given_tools(plan.request, plan.directory.path)
+    versions |= own_kernels(plan.request.kernels) | machines.given_tools(plan.request, plan.directory.path)
     return versions | {prevail.name: version_of(prevail) for prevail in find_prevails(plan.request.prevails)}
 
 
@@ -107,8 +107,8 @@ def given_in(plan: VerifierPlan) -> Given:
     request, folder = plan.request, plan.directory.path
     return Given(
         flags=request.flags,
-        variables=str(folder / given.GLOBALS) if request.variables else None,
-        attached=str(folder / given.TARGETS) if request.attached else None,
+        variables=str(folder / machines.GLOBALS) if request.variables else None,
+        attached=str(folder / machines.TARGETS) if request.attached else None,
         loaded=request.loaded,
     )
 
@@ -127,7 +127,7 @@ def paper_page(run: Run[VerifierPlan]) -> str:
     """Return the page that sets a run beside the published study."""
     plan, table = run.plan, run.rows()
     others = table.loc[table["verifier"] != LINUX, "verifier"]
-    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *given.TOOLS]
+    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *machines.TOOLS]
     around = environment.summary(plan.directory, named) or "tools that the run does not name"
     text = page(table, largest_of(plan.directory, plan.trials), around)
     lacking = not_measured_of(plan)

@@ -14,11 +14,10 @@ from xdplab.run.columns import Column, by_name, version_of
 from xdplab.run.frames import frame
 from xdplab.studies.traffic import pdr
 from xdplab.studies.traffic.columns.dut import DUT
-from xdplab.studies.traffic.columns.point import POINT
 from xdplab.studies.traffic.columns.program import PROGRAM
 from xdplab.studies.traffic.columns.rates import RATE
 from xdplab.studies.traffic.columns.sent import LATENCY, SENT
-from xdplab.studies.traffic.columns.setup import SETUP
+from xdplab.studies.traffic.columns.setup import POINT, SETUP
 from xdplab.studies.traffic.columns.source import TrialSource
 
 

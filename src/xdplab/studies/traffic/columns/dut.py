@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from xdplab.absent import Absent, required
-from xdplab.analysis.action_rules import rewritten
+from xdplab.analysis.count_rules import rewritten
 from xdplab.counters.columns import COUNTERS, Counters, files_in, metrics, packets_counted, unreadable
 from xdplab.counters.packets import jain_index
 from xdplab.deploy.afxdp import Stats

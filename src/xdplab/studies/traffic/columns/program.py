@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 
 from xdplab.absent import Absent, required
-from xdplab.analysis.action_rules import other_actions
+from xdplab.analysis.count_rules import other_actions
 from xdplab.deploy.xdp import Decided, RecordCounts
 from xdplab.run.columns import Column
 from xdplab.studies.traffic.columns.source import TrialSource

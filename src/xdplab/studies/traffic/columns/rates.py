@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from xdplab.absent import Absent, required
-from xdplab.analysis.action_rules import returns_frames
-from xdplab.analysis.count_rules import COUNT_TOLERANCE
+from xdplab.analysis.count_rules import COUNT_TOLERANCE, returns_frames
 from xdplab.analysis.values import Row as Values
 from xdplab.analysis.verdicts import OTHER_SHARE, TICKS_S, forwarded
 from xdplab.errors import FormatError
 from xdplab.formats.generator import Burst, Summary
 from xdplab.formats.slices import SlicedRatio, parse_slices, ratio_of
-from xdplab.plan.schedule import SLICES
+from xdplab.plan.points import SLICES
 from xdplab.run.columns import Column
 from xdplab.studies.traffic.columns.source import TrialSource
 

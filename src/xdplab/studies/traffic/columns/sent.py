@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from xdplab.absent import Absent, required
-from xdplab.analysis.action_rules import returns_frames, tg_count
+from xdplab.analysis.count_rules import returns_frames, tg_count
 from xdplab.analysis.steady import LEAST_INTERVALS, Course
 from xdplab.counters.columns import Counters
 from xdplab.formats.generator import STAMPED_BY_DEVICE, Histogram

@@ -1,18 +1,20 @@
-"""The statistics at the end of the kernel verifier's log at level 4, and bpfverify's JSON lines that contain it.
+"""What tools print of the kernel's verifier: its log at level 4, bpfverify's JSON lines that hold it, veristat's CSV.
 
-``verification time N usec``, ``stack depth N+N+…``, ``processed N insns (limit N) max_states_per_insn N total_states N
-peak_states N mark_read N``, as kernel/bpf/verifier.c writes them since 5.2; 7.2 adds ``max N`` to the stack depth, and
-``insns processed N+N+…``. Counts are deterministic, times are not.
+The log ends with ``verification time N usec``, ``stack depth N+N+…``, ``processed N insns (limit N)
+max_states_per_insn N total_states N peak_states N mark_read N``, as kernel/bpf/verifier.c writes them since 5.2; 7.2
+adds ``max N`` to the stack depth, and ``insns processed N+N+…``. Counts are deterministic, times are not.
+Source of the CSV's names and units: ``stat_defs`` in tools/testing/selftests/bpf/veristat.c. A statistic that veristat
+could not obtain is ``N/A``, or negative.
 """
 
 from __future__ import annotations
 
+import csv
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from xdplab.formats.reading import as_object, lines_of, object_of, refuse, text_field
-from xdplab.formats.tool_error import last_words
+from xdplab.formats.reading import as_object, count_of, last_words, lines_of, object_of, refuse, text_field
 
 TOOL = "bpfverify"
 VERDICTS = ("accepted", "rejected", "complexity", "environment", "no_type", "loader")
@@ -222,3 +224,66 @@ def _verify_times(fields: dict[str, Any], number: int) -> tuple[int | None, ...]
     if not isinstance(values, list) or len(values) != loads:
         refuse(TOOL, "not one verifying time per load", line=number, text=repr(values))
     return tuple(None if value is None else _times([value], number)[0] for value in values)
+
+
+VERISTAT = "veristat"
+VERISTAT_VERDICTS = {"success": "accepted", "failure": "failure"}
+"""veristat gives no causes: a failure may be the verifier's finding, its limit, or the environment."""
+
+_CSV_COLUMNS: dict[str, tuple[str, int]] = {
+    "total_insns": ("processed_insns", 1),
+    "total_states": ("total_states", 1),
+    "peak_states": ("peak_states", 1),
+    "max_states_per_insn": ("max_states_per_insn", 1),
+    "max_mark_read_len": ("mark_read", 1),
+    "stack_depth": ("stack_sum_bytes", 1),
+    "prog_size": ("insns", 1),
+    "prog_size_jited": ("jited_bytes", 1),
+    "duration": ("verify_ns", 1000),
+    "mem_peak": ("cgroup_peak_bytes", 1 << 20),
+}
+"""A column of veristat, the study's column, and the factor between their units (µs and MiB to ns and bytes)."""
+
+_NAMES = ("file_name", "prog_name", "verdict")
+
+
+def parse_veristat(text: str) -> list[dict[str, Any]]:
+    """Return one row per program: ``object``, ``program``, ``verdict``, and the study's columns, null if missing.
+
+    Raises FormatError for any other file, and for a comparison that veristat wrote.
+    """
+    header, *lines = lines_of(text, VERISTAT)
+    columns = header.split(",")
+    missing = [name for name in _NAMES if name not in columns]
+    if missing:
+        refuse(VERISTAT, f"no column {', '.join(missing)}", line=1, text=header)
+    if not lines:
+        refuse(VERISTAT, "no program in it")
+    return [_row(_fields(line, columns, number), number) for number, line in enumerate(lines, 2)]
+
+
+def _fields(line: str, columns: list[str], number: int) -> dict[str, str]:
+    """Return a line's fields by column."""
+    try:
+        (fields,) = csv.reader([line], strict=True)
+    except csv.Error as error:
+        refuse(VERISTAT, str(error), line=number, text=line)
+    if len(fields) != len(columns):
+        refuse(VERISTAT, f"{len(fields)} fields for {len(columns)} columns", line=number, text=line)
+    return dict(zip(columns, fields, strict=True))
+
+
+def _row(row: dict[str, str], number: int) -> dict[str, Any]:
+    verdict = VERISTAT_VERDICTS.get(row["verdict"])
+    if verdict is None:
+        refuse(VERISTAT, f"verdict {row['verdict']!r} is neither success nor failure", line=number)
+    fields: dict[str, Any] = {"object": row["file_name"], "program": row["prog_name"], "verdict": verdict}
+    for theirs, (ours, unit) in _CSV_COLUMNS.items():
+        fields[ours] = _number(row.get(theirs), unit, number)
+    return fields
+
+
+def _number(word: str | None, unit: int, line: int) -> int | None:
+    if not word or word == "N/A" or word.startswith("-"):
+        return None
+    return count_of(word, VERISTAT, line=line) * unit
