@@ -1,7 +1,5 @@
 """Attempts as a run's journal has them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from xdplab.run.state import Attempt, Status

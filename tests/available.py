@@ -1,7 +1,5 @@
 """What tests with guests need of a machine: they are skipped where it is not there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """What tests compile: BPF programs and C tools; and scripts that stand for a tool."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ A short command spends most of its CPU time on imports. `tests/cli/test_startup.
 tests of what a command does start it here. Each has a process, a directory, an environment and files of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

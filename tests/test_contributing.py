@@ -1,7 +1,5 @@
 """Two changes that CONTRIBUTING.md describes, made to a copy as it says: what they promise then holds."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

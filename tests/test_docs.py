@@ -1,7 +1,5 @@
 """The docs agree with the code."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """The notebook's verbs exist, whatever was imported before them."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import subprocess

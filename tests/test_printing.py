@@ -1,7 +1,5 @@
 """Readable rows: unbroken in a file, and on a narrow terminal under headings with the values that they share."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """The site builds in strict mode and works without a network; the commands on its pages work."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

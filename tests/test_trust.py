@@ -1,7 +1,5 @@
 """xdplab runs commands only of the user's own files: a plan's commands, an inventory's proxy, another user's run."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -1,7 +1,5 @@
 """YAML from users is read with limits."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

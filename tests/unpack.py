@@ -1,7 +1,5 @@
 """Unpacks archives that tests use."""
 
-from __future__ import annotations
-
 import tarfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The AF_XDP application under real traffic: TG and DUT agree on every frame."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ The model: a packet takes sender_ns + mode_ns + N x access_ns on the shared core
 part, and frames beyond the DUT's rate are lost. Program loads differ by 1.5 %, as real ones do.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import pickle

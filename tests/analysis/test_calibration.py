@@ -1,7 +1,5 @@
 """Equal runs of a machine show how much runs spread, and a comparison based on them errs as rarely as it claims."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

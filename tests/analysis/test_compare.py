@@ -1,7 +1,5 @@
 """`compare` is right as often as it claims (by simulation); the spread of whole runs; the notes beside an answer."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from math import exp, inf, log

@@ -1,7 +1,5 @@
 """Service time and access cost: from N = 0 of the same block and repetition, or null with the reason."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Each finding is made where its cause was planted, and not on a plain run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

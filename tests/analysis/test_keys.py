@@ -1,7 +1,5 @@
 """Keys of rows: equal exactly where each column's text is equal, whatever the columns hold."""
 
-from __future__ import annotations
-
 import pandas as pd
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Findings about the offered load: a paced load that is lost, a generator that is held back."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Sequential looks: the interval holds at every look, and a race gives the right answer as often as it claims."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import comb, inf, isnan, log
 

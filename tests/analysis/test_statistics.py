@@ -1,7 +1,5 @@
 """Intervals, the line fit and the comparison, checked against values computed elsewhere and by simulation."""
 
-from __future__ import annotations
-
 from math import isnan, sqrt
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A rate that is not steady is found and named; noise is not mistaken for it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

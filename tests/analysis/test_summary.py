@@ -1,7 +1,5 @@
 """The first table of a run: a row per point, with a mean whose digits fit its interval."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

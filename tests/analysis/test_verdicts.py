@@ -1,7 +1,5 @@
 """A verdict uses only its own trial: what each rule rejects and accepts, and what limited the trial."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

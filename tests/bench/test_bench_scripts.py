@@ -1,7 +1,5 @@
 """Each script of bench/ prints its help, ends with all its processes, and fails if it misses its aim."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

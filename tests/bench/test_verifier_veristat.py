@@ -1,7 +1,5 @@
 """Which objects bpfverify and veristat race over, and which counts are called equal."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

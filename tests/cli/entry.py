@@ -1,7 +1,5 @@
 """Runs the command line's entry point in this process: refusals need no process of their own."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import sys

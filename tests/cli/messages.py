@@ -7,8 +7,6 @@ value other than in the good file; null takes it out. To add a message, add its 
 Other tests assert an error's class, its exit code and the fact in it.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import shlex

@@ -1,7 +1,5 @@
 """The output of --json follows its schema in docs, and the schemas follow the code."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Any command line ends in success, or in an error code and one line that says what is wrong; never in a traceback."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

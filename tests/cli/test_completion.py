@@ -1,7 +1,5 @@
 """The Tab key: what can follow on a command line, in the shells themselves too, and within 80 ms."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

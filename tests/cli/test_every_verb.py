@@ -1,7 +1,5 @@
 """Every kind of run with every verb that takes one: it works, or says in one line why not."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

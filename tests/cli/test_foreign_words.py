@@ -1,7 +1,5 @@
 """Words of another user's run or plan steer no terminal, and no page or figure of it is broken by them."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil

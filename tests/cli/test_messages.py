@@ -1,7 +1,5 @@
 """What a person reads is as `messages.txt` shows it."""
 
-from __future__ import annotations
-
 import difflib
 
 from tests.cli import messages

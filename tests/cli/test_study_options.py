@@ -1,7 +1,5 @@
 """The options of a study become its request; `--smallest` reduces only what the command line does not set."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

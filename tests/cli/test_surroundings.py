@@ -1,7 +1,5 @@
 """What a shell may leave out: an open output, the working directory, memory. Each is told in one line."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """The first things a user sees: a bare command shows its help, and no table is wider than the terminal."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """An impossible lab name, and a kernel that cannot be fetched: each verb ends with the same exit code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The values that files of counters give, for tests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping
 

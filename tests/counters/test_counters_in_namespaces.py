@@ -1,7 +1,5 @@
 """Counters against real interfaces: two namespaces, a veth pair, an XDP program and a known number of frames."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ No machine here has these cards, so there are no recordings: names and meanings 
 Other tests compare those of igb, vmxnet3, virtio_net and veth with known frames in guests and namespaces.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

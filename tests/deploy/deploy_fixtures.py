@@ -1,7 +1,5 @@
 """The veth lab, compiled tools and programs, for tests/deploy and tests/afxdp_user."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

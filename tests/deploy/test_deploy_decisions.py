@@ -1,7 +1,5 @@
 """Instructions in front of a program count its actions, whatever the object contains; its own code stays unchanged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

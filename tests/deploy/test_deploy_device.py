@@ -1,7 +1,5 @@
 """Device settings on a real veth pair: they are read back, a refusal has its reason, and the old ones return."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

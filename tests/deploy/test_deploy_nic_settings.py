@@ -1,7 +1,5 @@
 """Settings of real NICs as ethtool prints them, and the commands that set them; the binding of a port to DPDK."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ mlx4 (Mellanox/sockperf#21), an Intel card (redhat-performance/tuned#726), ixgbe
 RHsyseng/openshift-checks#22), e1000e (siderolabs/talos#9167), mlx5 (isc-projects/ethq#8), nfp (Netronome's guide).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

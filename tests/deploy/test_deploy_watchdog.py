@@ -1,7 +1,5 @@
 """A host restores its device if the controller disappears, at any step, and only then."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """xdpload sessions are attached and verified, and end with their owner; every refusal has the right error class."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

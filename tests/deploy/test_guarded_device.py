@@ -1,7 +1,5 @@
 """A held device keeps its settings, also if its watchdog was lost or its host was rebooted."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from threading import Barrier

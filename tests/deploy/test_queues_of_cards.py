@@ -1,7 +1,5 @@
 """Numbers of queues on cards that count them differently, set and restored; a script stands for the card's ethtool."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

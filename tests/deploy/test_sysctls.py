@@ -1,7 +1,5 @@
 """What a plan's commands change in the DUT's network settings is put back, however the run ends."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """A machine-wide setting is restored by the last run that switched it off, however that run ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 from contextlib import AbstractContextManager, ExitStack, suppress

@@ -1,7 +1,5 @@
 """An object's BTF may lie: xdpload (with sanitizers) writes only into the section that the object has."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """Two programs take turns on an interface with traffic, and each runs only in its own slices."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Two namespaces joined by an 8-queue veth pair, deleted whatever happens."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

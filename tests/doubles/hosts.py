@@ -1,7 +1,5 @@
 """Hosts for tests: prepared answers instead of a machine, and this machine behind a command, such as a namespace's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A lab for these tests, and the command line as a user types it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs calibrate a machine; comparisons then name the calibration, and a baseline file replaces a run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

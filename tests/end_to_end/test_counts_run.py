@@ -1,7 +1,5 @@
 """Counts that something upstream, or another load of the program, would make false: with real traffic."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

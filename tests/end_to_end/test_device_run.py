@@ -1,7 +1,5 @@
 """A plan's device settings on a real veth with traffic: applied, read back, recorded, restored, also after a kill."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

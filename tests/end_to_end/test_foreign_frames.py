@@ -1,7 +1,5 @@
 """Foreign frames on the link are not counted as a trial's frames, and the verdict mentions them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Plans whose frames have a VLAN tag, are of IPv6 or have several sizes (IMIX), in every mode, with real traffic."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

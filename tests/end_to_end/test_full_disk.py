@@ -1,7 +1,5 @@
 """A disk that is really full: one line and exit code 7, measured trials are kept, and `resume` completes the run."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

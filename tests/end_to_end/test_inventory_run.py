@@ -3,8 +3,6 @@
 With XDPLAB_TEST_INVENTORY set, every other end-to-end test runs over such an inventory too.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """After ten kills at random moments and ten resumes, a run has an undisturbed run's trials; nothing is left over."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """One run in three labs at once, one of which goes down half way; and a run on the workers of an existing cluster."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import secrets

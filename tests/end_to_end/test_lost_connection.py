@@ -4,8 +4,6 @@ The servers are hosts of a netns lab, reached by an inventory, through real sshd
 proxy.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

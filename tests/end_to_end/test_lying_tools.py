@@ -1,7 +1,5 @@
 """A tool on the DUT lies but reports success: the trial's reason says so, and no number is derived from it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """No process is started on the DUT during a window, by the kernel's own count."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Two programs in one run: which is faster, from the command line and from the notebook."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A search checks before and after each burst what it depends on: its program, its holder, the watchdogs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

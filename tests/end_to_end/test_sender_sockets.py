@@ -1,7 +1,5 @@
 """How the TG's AF_XDP sockets are bound and woken: requested by a plan, obtained or refused, recorded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The servers are hosts of a netns lab, reached by an inventory, through real sshd
 hides a loss but not its time: the following bytes wait for the retransmission too, and so they do in the relay.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

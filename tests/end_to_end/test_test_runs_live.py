@@ -1,7 +1,5 @@
 """A user's program in real trials: its test run does the work that the traffic asks for, and its records are read."""
 
-from __future__ import annotations
-
 import os
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Plans whose DUT forwards between two ports, in one direction and in both at once, with real traffic."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Users' programs as people have them, each by its keys of a plan, with real traffic."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run whose notebook kernel has ended: watched from new processes, interrupted, without escapes in its log."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -8,8 +8,6 @@ Each class gives its first, last and middle calls before any class gives more; o
 would be two thirds of all.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

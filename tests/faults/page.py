@@ -3,8 +3,6 @@
 A row keeps its last result and date until it is run again, so the table can be filled in parts.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -5,8 +5,6 @@ namespaces. Then `resume` runs, and the finished trials, the remains and the tim
 strace kills a process at its N-th system call that writes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ The measurements of the controller's child processes are copied from the record;
 plan, journal, raw files, programs, manifest, tables, `resume`. Start it with the shim preloaded (`campaign.py`).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import importlib

@@ -4,8 +4,6 @@ Faults strike the generator, the loader and an SSH server of the run in turn (`r
 survive all of them. The table has one line per tenth of the run.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

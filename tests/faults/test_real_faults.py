@@ -1,7 +1,5 @@
 """Real runs with a fault, and a soak: the parts of their tables; `nightly` strikes each kind of process once."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

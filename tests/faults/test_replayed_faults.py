@@ -1,7 +1,5 @@
 """A sample of `make faults`: kills, torn writes, full and broken disks, at calls of a replayed run."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 

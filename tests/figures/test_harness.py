@@ -1,7 +1,5 @@
 """The parts of a packet's time on shared CPUs, and the caption of a closed loop's rates."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The SVG's text for a pointer over each mark, at the place where it is drawn, and ids by which a page hides a hue."""
 
-from __future__ import annotations
-
 import re
 
 from xdplab.figures.draw import Sheet, draw

@@ -1,7 +1,5 @@
 """Two bursts of two directions are one burst with the sums."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

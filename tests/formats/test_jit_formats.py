@@ -1,7 +1,5 @@
 """The kernel log of test_bpf, and jitbench's lines."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

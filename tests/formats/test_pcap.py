@@ -1,7 +1,5 @@
 """A pcap is read completely or refused with a message; frame sizes and flows come from the file."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What the reader says of a host, as names and words."""
 
-from __future__ import annotations
-
 import pytest
 
 from xdplab.errors import FormatError

@@ -1,7 +1,5 @@
 """Slices of two programs under one sender: the output of xdpload, and the ratio of rates that follows from it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Inputs that reach new code stay in `build/fuzz/corpus` from night to night. An i
 `build/fuzz/broken`; once its cause is fixed, it belongs in `tests/fuzz/found`, which is fed first each time.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import importlib.util

@@ -1,7 +1,5 @@
 """A part of `make fuzz`: the targets are built, fed and counted, and an input that breaks one is reported."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -5,8 +5,6 @@ that the kernel writes into the metadata of frames sent by copy (CLOCK_TAI). Eve
 metadata, numbers, arrivals in the program's map, and their comparison.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """MoonGen's adapter: arguments, what it needs on the TG, a session, and output recorded from a real MoonGen."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

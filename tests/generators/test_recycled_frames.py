@@ -1,7 +1,5 @@
 """What comes back changed leaves whole again, and the stamped frames are a fair sample of all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import sqrt
 from typing import Any

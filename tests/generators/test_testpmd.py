@@ -1,7 +1,5 @@
 """dpdk-testpmd as a generator: its tool against a double, and against the real one over a veth where there is one."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

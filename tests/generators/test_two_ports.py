@@ -1,7 +1,5 @@
 """A DUT that forwards from port to port, in both directions at once: each direction is counted by itself."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What bash does for this program does not depend on its user's start-up file."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Both ends give up a silent connection, although no packet says that the other end has gone."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

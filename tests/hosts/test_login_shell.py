@@ -1,7 +1,5 @@
 """A server answers as others do although its login shell greets, its locale is missing, or its sudo warns."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import threading

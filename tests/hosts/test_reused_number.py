@@ -1,7 +1,5 @@
 """A process has ended, and another process has its number: no action against ours ends the other."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """One connection and its channels: what it remembers of many commands, and an end that no longer answers."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time

@@ -1,7 +1,5 @@
 """Several commands by one request have the results that each has by a request of its own."""
 
-from __future__ import annotations
-
 import pytest
 
 from xdplab.errors import HostError

@@ -1,7 +1,5 @@
 """A session of a tool: each way in which it answers wrongly or ends is one error of one line, of the right class."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

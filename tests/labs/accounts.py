@@ -1,7 +1,5 @@
 """A host with a user who is not root, the machine's real sudo, and an sshd over TCP."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator

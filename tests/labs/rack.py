@@ -1,7 +1,5 @@
 """A netns lab's hosts as if they were two servers: an inventory file whose proxies lead to their sshds."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

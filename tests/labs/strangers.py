@@ -1,7 +1,5 @@
 """Users who are unrelated to a lab's maker."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The cache of guests: its size, its limit, and what is removed first."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

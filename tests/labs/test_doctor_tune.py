@@ -1,7 +1,5 @@
 """What `doctor --tune` changes, and that the old settings return."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Interrupts of a card's queues: which names mean a queue, and on which CPUs the interrupts are placed."""
 
-from __future__ import annotations
-
 import pytest
 from tests.doubles.hosts import Played
 

@@ -1,7 +1,5 @@
 """A keeper's socket: containers and other users cannot reach it, and no request, flood or dead keeper ends a lab."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

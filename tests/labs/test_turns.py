@@ -1,7 +1,5 @@
 """Labs of one machine take turns on its CPUs."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import subprocess

@@ -1,7 +1,5 @@
 """Labs whose DUT has a NIC that QEMU emulates, with the kernel's own driver: settings, counters, restoring."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

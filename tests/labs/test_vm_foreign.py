@@ -1,7 +1,5 @@
 """Guests of another architecture, without booting one: names, the cache, missing tools, and the console's protocol."""
 
-from __future__ import annotations
-
 import base64
 import json
 import stat

@@ -1,7 +1,5 @@
 """The libraries that a program boots with."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Guests that start from a saved state: each is independent, and a damaged state stops no guest."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import os

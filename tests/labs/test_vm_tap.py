@@ -1,7 +1,5 @@
 """A lab with a guest behind a tap: traffic from a namespace of this machine through virtio-net, and nothing is left."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """A DUT that would route test frames out of the lab is refused before anything is sent."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The MoonGen scripts under LuaJIT, against a fake of MoonGen's API whose wire loses, duplicates and swaps frames."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """The notebooks run from their first cell to their last as an ordinary user, in a lab that root made."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

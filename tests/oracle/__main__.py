@@ -7,8 +7,6 @@
 `--only NAME` (repeatable) takes one run, or one subject, of the list. `make test-fast` checks too.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

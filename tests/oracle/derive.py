@@ -3,8 +3,6 @@
 The command line derives it, so that the code below it may be divided anew.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The expected outputs: a checksum for each file, and the texts, so that the first difference can be shown."""
 
-from __future__ import annotations
-
 import csv
 import io
 import lzma

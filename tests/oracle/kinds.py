@@ -1,7 +1,5 @@
 """The recorded runs: one smallest run of every kind, and the command that measures it."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is derived of recorded runs, plans and a replayed run is what it was: `python -m tests.oracle` says more."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

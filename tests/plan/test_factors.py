@@ -1,7 +1,5 @@
 """A factor is declared once: any difference of two points keeps them apart everywhere, and ids stay."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A plan's errors are named, its factors are crossed, and its seed orders its trials."""
 
-from __future__ import annotations
-
 import itertools
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Factors with rules of their own: a device's settings, stamps of the TG's device, several sizes, two ports, flows."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A cache of compiled programs for the whole session, and a place where xdpload runs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each program of the gallery does what it claims: BPF_PROG_TEST_RUN of crafted frames, compared byte by byte."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import json

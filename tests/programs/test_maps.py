@@ -1,8 +1,6 @@
 """What a plan puts into maps: a value as a person writes it becomes the bytes that the program reads, or is refused
 before anything runs; files and a plan's own entries are the same thing."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Objects are cached by content; an error has the compiler's message; a user's file is built unchanged."""
 
-from __future__ import annotations
-
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor

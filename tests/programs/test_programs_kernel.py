@@ -1,7 +1,5 @@
 """In the kernel: a counting build counts N, a report describes the program, refusals have the kernel's message."""
 
-from __future__ import annotations
-
 import json
 import re
 from types import SimpleNamespace

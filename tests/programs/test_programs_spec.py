@@ -1,7 +1,5 @@
 """An impossible program is refused with the field's name; every other one is written as a person would write it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

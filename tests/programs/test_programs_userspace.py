@@ -1,7 +1,5 @@
 """The user-space twin makes the same accesses (by its machine code and by counting) and returns the right sum."""
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The machine's work per access, in the kernel and in user space: chain, loads, stores and bytes."""
 
-from __future__ import annotations
-
 import platform
 
 import pytest

@@ -1,7 +1,5 @@
 """A recorded run, without its tables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

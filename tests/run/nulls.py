@@ -1,7 +1,5 @@
 """Finds the nulls of a table that have no reason."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

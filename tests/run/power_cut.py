@@ -6,8 +6,6 @@ The loop device's backing file is the disk: a copy of it, made without a sync, h
 Prints one JSON line per cut. Runs in its own mount namespace, so nothing stays mounted.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

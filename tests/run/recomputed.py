@@ -5,8 +5,6 @@ derives it. Prints a line per column; exit code 1 if one disagrees. It knows vet
 port and generated programs.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import operator

@@ -1,7 +1,5 @@
 """Sessions that need no lab: what the engine calls, and a helper that runs it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables are derived once; reading never writes into a run; rows that can no longer be derived stay unchanged."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A trial's facts go through the journal and come back with their types."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 

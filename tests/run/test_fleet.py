@@ -1,7 +1,5 @@
 """One run on several labs: each trial is measured once, whichever lab dies, and there is one journal."""
 
-from __future__ import annotations
-
 import http.client
 import io
 import os

@@ -1,7 +1,5 @@
 """A worker's TLS connection does not end because another connection did."""
 
-from __future__ import annotations
-
 import _ssl
 import ctypes
 import ssl

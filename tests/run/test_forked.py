@@ -1,7 +1,5 @@
 """What stands in for `python -m xdplab` in other tests behaves as it does."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Runs are found again by a list, a note and the word `latest`."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A trial that the journal calls finished is on the disk, whatever happens to the machine a moment later."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

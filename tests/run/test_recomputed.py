@@ -1,7 +1,5 @@
 """A run's tables against an independent recomputation from its raw files; each null has a reason."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

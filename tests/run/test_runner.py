@@ -1,7 +1,5 @@
 """The loop keeps measured trials, owes the others, and never counts a trial twice."""
 
-from __future__ import annotations
-
 import io
 import os
 import random

@@ -1,7 +1,5 @@
 """A trial's bookkeeping costs the same in a run of ten thousand as in one of a hundred; the time left is right."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys

@@ -1,7 +1,5 @@
 """After a kill at any instant, each attempt is complete or absent."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

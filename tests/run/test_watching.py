@@ -1,7 +1,5 @@
 """Watching a run: plain lines without a terminal, a sentence after an interrupt, verdicts and the time left."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """shell/check.sh runs the tests in parts, and with each Python: each part counts, and nothing is left."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

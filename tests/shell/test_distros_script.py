@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """shell/distros.sh, with fakes of its tools: a part fails alone, is limited, joins one table, and leaves nothing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

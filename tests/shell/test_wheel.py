@@ -1,7 +1,5 @@
 """A wheel built from the checkout and installed elsewhere measures and draws: it contains all that it needs."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

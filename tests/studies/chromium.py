@@ -3,8 +3,6 @@
 $XDPLAB_CHROMIUM names its binary (set $LD_LIBRARY_PATH for libraries beside it); otherwise it is searched in $PATH.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

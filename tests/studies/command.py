@@ -1,7 +1,5 @@
 """Carries out `xdplab study` in this process, and reads the run that it made."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """An anonymous bundle contains no name of people or machines, and has the rows of its run."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """A study whose places measure at the same time: --labs, for guests that count."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import replace

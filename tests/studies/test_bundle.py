@@ -1,7 +1,5 @@
 """A run gives the same rows on another machine; importing a stranger's bundle does no harm."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A run whose files have wrong contents is refused by every verb in one line, and ends no other."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The same functions serve XDP traffic, a search and a study."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

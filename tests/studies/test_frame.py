@@ -1,7 +1,5 @@
 """The framework of all studies, with a study that measures the length of a word."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """The figures of a study without a measurement say so."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Studies execution and loading in guests of another architecture, end to end."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

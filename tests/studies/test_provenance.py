@@ -1,7 +1,5 @@
 """The environment of a study's run: each place is asked, the answers are kept, shown, and listed first by compare."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

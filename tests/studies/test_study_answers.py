@@ -1,7 +1,5 @@
 """A study's answer: sentences of its data come first, and its tables fit a terminal. Of the oracle's recorded runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

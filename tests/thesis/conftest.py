@@ -1,7 +1,5 @@
 """The published data, imported once for all tests that read them."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from tests.thesis.thesis_logs import DATA

@@ -4,8 +4,6 @@
 the arguments of `xdplab import thesis`, RUN is your own run. A test makes those of the published data and compares.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Sequence

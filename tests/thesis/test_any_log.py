@@ -3,8 +3,6 @@
 A part of it runs in CI; `nightly` tries 100,000 inputs per kind of log.
 """
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A damaged or malicious log costs no more than another log of its size, and is named."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The thesis' figures: the list of 110; marks as published and corrected, drawn, checked and explained."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

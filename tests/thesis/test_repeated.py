@@ -1,7 +1,5 @@
 """The thesis repeated: a user's own trials in the published figures, and the judgement of its statements."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Importing the thesis' logs: one row per trial, one row per second, nulls with reasons, whatever a file contains."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -1,7 +1,5 @@
 """The thesis' log formats: rows with units, and named anomalies; on logs made here and on the published ones."""
 
-from __future__ import annotations
-
 import itertools
 import tarfile
 import threading

@@ -1,7 +1,5 @@
 """The CSV twin of a generator's log: labels that stand above other columns' numbers are found by the numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

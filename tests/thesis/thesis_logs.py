@@ -1,7 +1,5 @@
 """Logs for tests: made-up ones, and the published ones where they are here: these never enter the project."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

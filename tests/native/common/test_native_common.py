@@ -1,7 +1,5 @@
 """native/common: JSON lines against Python's own decoder, one table of options, one error line."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -7,8 +7,6 @@ for one compiler, or for one build of Python; those of Debian 12 and of CI are r
 more, it updates the count here, and its commit gives the reason.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

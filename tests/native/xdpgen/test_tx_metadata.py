@@ -4,8 +4,6 @@ No machine here has a device that stamps what it sends. By copy, the kernel itse
 writes a time of its own when the frame is done: both prove the layout, with real rings.
 """
 
-from __future__ import annotations
-
 import shutil
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """xdpload: its lines, its refusals, and that nothing stays attached after it ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """xdpload: which programs of an object it loads, for what, and what it puts into their maps."""
 
-from __future__ import annotations
-
 import json
 import re
 import struct

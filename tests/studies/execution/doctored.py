@@ -1,7 +1,5 @@
 """Wrappers of the execution study with other code than the project's, for the tests of the proof of equal work."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterable

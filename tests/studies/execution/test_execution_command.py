@@ -1,7 +1,5 @@
 """`xdplab study execution --smallest`, end to end: all four backends counted, two of them timed in user-mode Linux."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

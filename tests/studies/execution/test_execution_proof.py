@@ -1,7 +1,5 @@
 """What is proved of a wrapper's calls: counts that are the algorithm's pass, and each kind of other work is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A kernel that refuses to interpret a program: the trial is unsupported, and every other refusal fails."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """How a pass treats loadbench's answer: a refusal, an unavailable tracer, the next tracer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

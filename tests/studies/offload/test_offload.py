@@ -1,7 +1,5 @@
 """The offload study without a guest: its questions, the rows of the answers, and whose message is shown."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Searches with modelled DUTs must find the model's values."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The row of a trial that was never measured: of a burst, facts and columns that a test gives."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace

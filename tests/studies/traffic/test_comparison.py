@@ -1,7 +1,5 @@
 """Before two runs are compared, the files of one name that differ in them are said."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

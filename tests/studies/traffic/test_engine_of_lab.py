@@ -1,7 +1,5 @@
 """A plan that the lab's generator cannot send is refused before anything changes, with a remedy."""
 
-from __future__ import annotations
-
 import struct
 from contextlib import nullcontext
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loads in percent of the PDR: which PDR is meant, where it comes from, and what happens without one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The test run of a user's program uses the frames that its point sends."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The path is proved before a trial; a search compares both ends' counts around each rate."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 from types import SimpleNamespace

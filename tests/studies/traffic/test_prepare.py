@@ -1,7 +1,5 @@
 """A tool that dies on its host while programs are prepared is started again; other failures are reported."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What a run says at its end: an answer only of valid trials, and one line for all trials of a reason."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Injected events: each is found if it is present, and reported as missed if a tool does not see it."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 from math import inf, log

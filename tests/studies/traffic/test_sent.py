@@ -1,7 +1,5 @@
 """From the generator's output of a burst to the columns of its trial."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

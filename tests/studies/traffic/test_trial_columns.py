@@ -1,7 +1,5 @@
 """Columns of a trial that is not measured here: of test runs, records, device settings, limits and the generator."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any, cast

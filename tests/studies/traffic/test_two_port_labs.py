@@ -1,7 +1,5 @@
 """Which labs can have a DUT of two ports, and what a search says of one. No lab is needed."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """C sources with known verdicts, and objects that are changed byte by byte."""
 
-from __future__ import annotations
-
 import struct
 
 HEAD = """

@@ -1,7 +1,5 @@
 """Made-up rows of the verifier study, for tests of its tables, figures and page."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from xdplab.run.frames import typed

@@ -1,7 +1,5 @@
 """The page that sets a run beside the published study: each number, and why it agrees or does not."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

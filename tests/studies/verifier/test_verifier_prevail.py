@@ -1,7 +1,5 @@
 """PREVAIL's adapter, by commands that answer as it did, and the programs that it shares with Linux."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

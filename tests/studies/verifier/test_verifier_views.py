@@ -1,7 +1,5 @@
 """Tables and figures of made-up rows: what they count, draw, leave out and say."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
