@@ -98,11 +98,6 @@ def test_run_ends_at_its_deadline(lab: str) -> None:
 
 
 @pytest.mark.root
-def test_the_global_option_names_the_lab_too(lab: str) -> None:
-    assert xdplab("--lab", lab, "lab", "run", "dut", "--", "hostname").stdout == "dut\n"
-
-
-@pytest.mark.root
 def test_doctor_for_scripts() -> None:
     done = xdplab("doctor", "--lab", NAME, "--json")
     rows = json.loads(done.stdout)

@@ -328,11 +328,6 @@ def test_a_labs_architecture_cannot_be_chosen_and_the_refusal_says_so(name: str)
     assert refused.value.remedy == f"write {name.partition('@')[0]}"
 
 
-def test_a_way_that_does_not_exist_is_refused(kernel: kernels.Kernel) -> None:
-    with pytest.raises(LabError, match=r"'warp'.*kvm, count, functional"):
-        labs.up("vm:6.1:warp")
-
-
 def test_a_changed_kernel_is_not_booted(
     kernel: kernels.Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
