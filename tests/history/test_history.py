@@ -22,7 +22,7 @@ from xdplab.cli import cli
 from xdplab.errors import PlanError, ResultsError, ResultsWarning
 from xdplab.history import index
 from xdplab.history.changes import changes, steps
-from xdplab.history.table import gathered, history
+from xdplab.history.table import History, gathered, history
 from xdplab.studies.bundle import export
 from xdplab.studies.kinds import open_run
 
@@ -241,6 +241,7 @@ def test_the_notebook_has_the_same_table_and_warns(folder: Path) -> None:
     foreign(folder)
     with pytest.warns(ResultsWarning, match=r"notes\.txt"):
         table = xl.history(folder, metric=RATE, where={"accesses": 0})
+    assert table.attrs == {"changes": [], "machines": []}
     assert pd.DataFrame(table).equals(history(folder, metric=RATE, where={"accesses": "0"}).rows)
 
 
@@ -288,6 +289,18 @@ def over_time(logs: Any, **around: list[str]) -> pd.DataFrame:
         "program_hash": "p", "kernel": "k", "commit": "c", "cpu": "x", "microcode": "1", "driver": "d", "firmware": "f",
     }  # fmt: skip
     return pd.DataFrame(cells).assign(run=lambda rows: rows["path"], **around)
+
+
+def test_the_notebook_has_the_changes(folder: Path) -> None:
+    made = over_time(np.where(np.arange(20) < 10, 0.0, -0.1))
+    with patch("xdplab.history.table.history", return_value=History(made, ())):
+        (change,) = xl.history(folder).attrs["changes"]
+    assert (change["before"], change["run"], change["path"]) == ("r9", "r10", "r10")
+
+
+def test_the_notebook_without_the_plug_in_says_so(folder: Path) -> None:
+    with patch("xdplab.notebook.find_spec", return_value=None), pytest.raises(PlanError):
+        xl.history(folder)
 
 
 def noise(runs: int = 30) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from xdplab.analysis.change import ChangeOverTime
 from xdplab.analysis.findings import Finding
 from xdplab.doctor.checks import Row
 from xdplab.run.listing import KnownRun
@@ -250,25 +251,6 @@ class HistoryRow(BaseModel):
     null_reasons: dict[str, str]
 
 
-class HistoryChange(BaseModel):
-    """A value that is another one from ``run`` on than up to ``before``. ``otherwise``: what else differs between them.
-
-    ``share`` of the old value; null where that is 0. ``low`` and ``high``: its 95 % interval; null for an exact count.
-    """
-
-    model_config = EXACT
-    metric: str
-    point: str
-    old: float
-    new: float
-    share: float | None
-    low: float | None
-    high: float | None
-    before: str
-    run: str
-    otherwise: list[str]
-
-
 class HistoryOfRuns(BaseModel):
     """The table of `history`, and what changes, the largest share first. ``machines``: where a new series begins.
 
@@ -277,7 +259,7 @@ class HistoryOfRuns(BaseModel):
 
     model_config = EXACT
     rows: list[HistoryRow]
-    changes: list[HistoryChange]
+    changes: list[ChangeOverTime]
     machines: list[str]
     remarks: list[str]
 

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from xdplab.analysis.change import ChangeOverTime
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
 from xdplab.analysis.values import is_null, records
 from xdplab.history.machines import MACHINE
@@ -31,34 +32,6 @@ _ORDERS, _AT_ONCE, _SEED, _DEVIATIONS = 499, 50, 1, 3.0
 _ALARMS = 0.03
 """The share of unchanged series in which a change is seen; of several simulations, none then has more than 5 %."""
 _AROUND = {"program_hash": "program", "kernel": "kernel", "commit": "xdplab"}
-
-
-@dataclass(frozen=True)
-class ChangeOverTime:
-    """A value that is another one from ``run`` on than up to ``before``. ``otherwise``: what else differs between them.
-
-    ``share`` of the old value; null where that is 0. ``low`` and ``high``: its 95 % interval, of a measured value; null
-    for a count, which is exact.
-    """
-
-    metric: str
-    point: str
-    old: float
-    new: float
-    share: float | None
-    low: float | None
-    high: float | None
-    before: str
-    run: str
-    otherwise: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        change = f"{self.old:,.10g} → {self.new:,.10g} ({self.new - self.old:+,.10g})"
-        if self.share is not None and self.low is not None and self.high is not None:
-            change = f"{self.share:+.1%} [{self.low:+.1%}, {self.high:+.1%}]"
-        around = "; ".join(self.otherwise) or "program, kernel and xdplab are the same"
-        return f"Changed: {self.metric} of {self.point}: {change} from {self.before} to {self.run}; {around}"
 
 
 @dataclass(frozen=True)
@@ -192,7 +165,9 @@ def _change(
     names = (f"{word} {_text(old[name])} → {_text(new[name])}" for name, word in _AROUND.items())
     differing = [_text(old[name]) != _text(new[name]) for name in _AROUND]
     otherwise = tuple(text for text, differs in zip(names, differing, strict=True) if differs)
-    return ChangeOverTime(new["metric"], new["point"], *values, old["run"], new["run"], otherwise)
+    runs = old["run"], new["run"], old["path"], new["path"]
+    place = None if is_null(new["place"]) else new["place"]
+    return ChangeOverTime(new["metric"], new["point"], place, *values, *runs, otherwise)
 
 
 def _machine(run: Any) -> tuple[str, ...]:

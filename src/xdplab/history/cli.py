@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from xdplab.history import changes, shown, table
+    from xdplab.history import page as pages
     from xdplab.run import disk, frames
 else:
     changes, shown = lazy("xdplab.history.changes"), lazy("xdplab.history.shown")
-    table = lazy("xdplab.history.table")
+    table, pages = lazy("xdplab.history.table"), lazy("xdplab.history.page")
     disk, frames = lazy("xdplab.run.disk"), lazy("xdplab.run.frames")
 
 
@@ -47,9 +48,16 @@ def _where(context: click.Context, option: click.Parameter, given: tuple[str, ..
     help="What a point's rows are ordered by first.",
 )
 @click.option("--csv", "csv", type=click.Path(path_type=Path), metavar="FILE", help="Write the table as CSV.")
+@click.option("--html", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with plots.")
 @AS_JSON
 def history(
-    folders: tuple[Path, ...], metrics: tuple[str, ...], where: dict[str, str], by: Any, csv: Path | None, as_json: bool
+    folders: tuple[Path, ...],
+    metrics: tuple[str, ...],
+    where: dict[str, str],
+    by: Any,
+    csv: Path | None,
+    page: Path | None,
+    as_json: bool,
 ) -> None:
     """Show every run and bundle below DIR as one table: each point's values over time.
 
@@ -65,10 +73,13 @@ def history(
     if csv is not None:
         disk.write_whole(csv, made.rows.to_csv(index=False, lineterminator="\n").encode())
         tell(f"{len(made.rows)} rows in {csv}", err=as_json)
+    if page is not None:
+        pages.write_page(made.rows, over_time, made.remarks, page)
+        tell(f"{page}: {page.stat().st_size / 1e6:.1f} MB", err=as_json)
     if as_json:
         facts = {"rows": _facts(made.rows), "changes": [asdict(one) for one in over_time.changed]}
         print_json(facts | {"machines": over_time.machines, "remarks": remarks})
-    elif csv is None:
+    elif csv is None and page is None:
         for line in (*(change.text for change in over_time.changed), *over_time.machines):
             tell(line)
         _show(made.rows)

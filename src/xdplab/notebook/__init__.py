@@ -12,8 +12,9 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Union, get_origin
 
@@ -54,7 +55,7 @@ from xdplab.studies.traffic.kind import TRAFFIC, measured
 from xdplab.studies.traffic.run_files import plan_trials
 from xdplab.text import duration, many
 
-table_over_time = lazy("xdplab.history.table")
+table_over_time, changes_over_time = lazy("xdplab.history.table"), lazy("xdplab.history.changes")
 _OF_A_ROOT = (".git", "pyproject.toml")
 """Only the root of a project has one of these."""
 _PLAN_KEYS = ("lab", "seed", "repetitions", "trial", "perf_events", "metrics")
@@ -144,14 +145,21 @@ def history(
     """Return a row for each run and bundle below folders (the project's ``results``), point and metric: its value with
     its interval, date, program, kernel and machine.
 
-    ``where`` chooses points, ``{"mode": "native"}``; ``by`` orders the rows of a point. What is odd below the folders
-    is a warning. Raises PlanError for a factor or a metric that no run has.
+    ``where`` chooses points, ``{"mode": "native"}``; ``by`` orders the rows of a point. What has changed is in the
+    table's ``attrs["changes"]``, the largest share first; ``attrs["machines"]``: where another machine begins. What is
+    odd below the folders is a warning. Raises PlanError for a factor or a metric that no run has.
     """
+    if find_spec("xdplab.history") is None:
+        raise PlanError("this xdplab has no history: its folder was left out", remedy="install xdplab as a whole")
     chosen = {name: str(value) for name, value in (where or {}).items()}
     made = table_over_time.history(*(folders or (results(),)), metric=metric, where=chosen, by=by)
-    for remark in made.remarks:
+    over_time = changes_over_time.changes(made.rows)
+    for remark in (*made.remarks, *over_time.remarks):
         warnings.warn(remark, ResultsWarning, stacklevel=2)
-    return ReadableFrame(made.rows)
+    table = ReadableFrame(made.rows)
+    table.attrs["machines"] = over_time.machines
+    table.attrs["changes"] = [asdict(change) | {"text": change.text} for change in over_time.changed]
+    return table
 
 
 def study(name: str, *, smallest: bool = False, **fields: Any) -> RunInHand:

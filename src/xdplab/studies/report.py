@@ -101,27 +101,35 @@ def write_report(
 
 def html(parts: Sequence[Part], both: Part | None, *, author: str | None = None, licence: str | None = None) -> str:
     """Return the page."""
-    script = (HERE / SCRIPT).read_text()
+    return rendered(
+        HERE / TEMPLATE,
+        script=(HERE / SCRIPT).read_text(),
+        parts=parts,
+        both=both,
+        title=", ".join(part.name for part in parts),
+        versions={"xdplab": version("xdplab"), "rules": RULES_VERSION},
+        bibtex=bibtex(parts, author),
+        licence=licence or NOT_STATED,
+        most_rows=MOST_ROWS,
+    )
+
+
+def rendered(template: Path, *, script: str = "", **content: Any) -> str:
+    """Return a page of ours: its style is in it, and its only script; all content is escaped."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE),
+        loader=jinja2.FileSystemLoader(template.parent),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         finalize=_printable,
     )
     environment.filters |= {"cell": cell, "number": number}
-    return environment.get_template(TEMPLATE).render(
-        parts=parts,
-        both=both,
-        title=", ".join(part.name for part in parts),
+    return environment.get_template(template.name).render(
+        content,
         style=(HERE / STYLE).read_text(),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        versions={"xdplab": version("xdplab"), "rules": RULES_VERSION},
-        bibtex=bibtex(parts, author),
-        licence=licence or NOT_STATED,
-        most_rows=MOST_ROWS,
     )
 
 
