@@ -1,4 +1,4 @@
-"""`claims`: do sentences about a run's points hold?"""
+"""`claims` and `reproduce`: do sentences about a run's points hold, and do somebody's hold here?"""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import AS_JSON, FORMAT, RunPath, print_json, show_frame, tell
+from xdplab.analysis import MARGIN
+from xdplab.cli.common import AS_JSON, FORMAT, RunPath, in_lab, print_json, show_frame, tell
+from xdplab.cli.options import PATH, Sharing
 from xdplab.lazy import lazy
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
-    from xdplab.claims import judged
+    from xdplab.claims import judged, reproduced
+    from xdplab.cli import run as running
+    from xdplab.studies import report
 else:
-    judged = lazy("xdplab.claims.judged")
+    judged, reproduced = lazy("xdplab.claims.judged"), lazy("xdplab.claims.reproduced")
+    running, report = lazy("xdplab.cli.run"), lazy("xdplab.studies.report")
 
 CLAIMS_FILE = click.option(
     "--file", "file", type=click.Path(path_type=Path), metavar="CLAIMS.yaml", help="Claims instead of the run's own."
@@ -42,4 +47,26 @@ def claims(directory: Path, file: Path | None, form: str, as_json: bool) -> int:
         show_frame(judged.table(answers), form=form)
         if form == "table":
             tell(judged.summary(answers))
+    return judged.exit_code(answers)
+
+
+@click.command()
+@click.argument("source", metavar="PLAN|BUNDLE|FOLDER", type=PATH)
+@CLAIMS_FILE
+@click.option("--out", type=PATH, default=Path("results"), show_default=True, help="Parent of the runs.")
+@click.option("--name", help="Name of an imported bundle's run; the bundle's by default.")
+@in_lab
+def reproduce(lab_name: str | None, source: Path, file: Path | None, out: Path, name: str | None) -> int:
+    """Measure somebody's plan on this machine, and say which of its claims hold here.
+
+    The source is a plan with claims, a bundle or artifact of `xdplab export`, or the folder of a run. A page has the
+    printed values, or those of the bundle, beside the measured ones. The exit code is that of `claims`.
+    """
+    published = reproduced.published(source, out, file, name)
+    run, _ = running.measure_plan(lab_name, published.plan, running.PlannedRun(out), False, Sharing())
+    answers = reproduced.judged_here(published, run)
+    show_frame(judged.table(answers))
+    tell(judged.summary(answers))
+    runs = [run, *([published.run] if published.run else [])]
+    tell(f"report: {report.write_report(runs, run.directory.outputs / 'report.html', margin=MARGIN)}")
     return judged.exit_code(answers)

@@ -16,9 +16,6 @@ from xdplab.plan.model import Share
 from xdplab.yaml_errors import complaint
 from xdplab.yaml_file import composed, read_yaml, yaml_words
 
-FILE = "claims.yaml"
-"""Claims beside a plan in its run: of a study, whose plan has none, or those that were added."""
-
 
 @dataclass(frozen=True)
 class ClaimForm:

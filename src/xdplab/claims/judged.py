@@ -13,11 +13,13 @@ import pandas as pd
 
 from xdplab.analysis.values import three_digits
 from xdplab.claims.estimates import HOLDS, OPEN, REFUTED, ClaimVerdict, deciding, parts_of, verdict_of
-from xdplab.claims.grammar import FILE, Sentence, read_claims, sentences
+from xdplab.claims.grammar import Sentence, read_claims, sentences
 from xdplab.claims.points import ClaimedPoint, instances, measured_points, metrics_of, refuse, words_of
 from xdplab.errors import PlanError
 from xdplab.plan import Plan
+from xdplab.plan.model import CLAIMS_FILE
 from xdplab.studies.kind import Run
+from xdplab.studies.tables import markdown
 from xdplab.text import many
 
 CODES: dict[ClaimVerdict, int] = {HOLDS: 0, REFUTED: 1, OPEN: 2}
@@ -72,7 +74,7 @@ def claims_of(run: Run[Any], file: Path | None = None) -> tuple[list[Sentence], 
 
     Raises PlanError where there is none.
     """
-    beside = run.directory.path / FILE
+    beside = run.directory.path / CLAIMS_FILE
     if file is not None or beside.exists():
         claims, text = read_claims(file or beside)
         return claims, str(file or beside), text
@@ -91,7 +93,7 @@ def judged(run: Run[Any], file: Path | None = None) -> list[JudgedClaim]:
             points[metric] = measured_points(run, metric)
         return points[metric]
 
-    if where:
+    if where and not run.rows().empty:
         refuse(claims, measured, metrics_of(run), where, source)
     return [_judged(one, measured(one.claim.metric)) for one in claims]
 
@@ -155,3 +157,25 @@ def summary(claims: Sequence[JudgedClaim]) -> str:
     words: dict[ClaimVerdict, str] = {HOLDS: "hold", REFUTED: "are refuted", OPEN: OPEN}
     shown = [f"{count} {words[one] if count > 1 else one}" for one in CODES if (count := counts[one])]
     return f"{many(len(claims), 'claim')}: {', '.join(shown)}"
+
+
+def for_reviewers(run: Run[Any]) -> str:
+    """Return the beginning of an artifact's README: its claims as they were judged, and how they are judged again."""
+    answers = judged(run)
+    state = run.state
+    return _README.format(
+        name=run.directory.name, summary=summary(answers), table=markdown(table(answers)), trials=state.total
+    )
+
+
+_README = """# The claims of {name}, and how to check them
+
+    xdplab reproduce artifact.zip
+
+measures its plan again on your machine ({trials} trials), judges each claim by your trials, and writes a page with the
+values below beside yours. It needs Linux, root for labs, and xdplab; `xdplab doctor` says what is missing. The exit
+code is 0 if all claims hold, 1 if one is refuted, 2 if one cannot be told. A folder that the file was unpacked into may
+be named instead. `xdplab claims` judges the trials that are in here. {summary}:
+
+{table}
+"""

@@ -86,9 +86,13 @@ def planned_points(plan: Plan) -> list[ClaimedPoint]:
 
 def require_points(plan: Plan, where: str, source: str) -> None:
     """Raise PlanError with each claim of a plan whose points or whose metric it does not have, and its line."""
-    metrics = columns.NAMES | {metric.name for metric in plan.metrics} | set(searches.COLUMNS)
     points = planned_points(plan)
-    refuse(sentences(plan.claims), lambda _: points, metrics, where, source)
+    refuse(sentences(plan.claims), lambda _: points, metrics_of_plan(plan), where, source)
+
+
+def metrics_of_plan(plan: Plan) -> set[str]:
+    """Return the metrics that a run or a search of a plan may have."""
+    return {*columns.NAMES, *searches.COLUMNS, *(metric.name for metric in plan.metrics)}
 
 
 def refuse(claims: Sequence[Sentence], points: Any, metrics: Iterable[str], where: str, source: str) -> None:
@@ -112,6 +116,8 @@ def instances(claim: Claim, points: Sequence[ClaimedPoint]) -> list[Instance]:
 
     Raises ValueError for a condition that no point fits, and for a point that has no counterpart, or several.
     """
+    if not points:
+        raise ValueError("no trial has ended")
     chosen = _chosen(points, claim.where)
     if claim.form == "count":
         return [(point,) for point in chosen]
@@ -156,7 +162,7 @@ def _chosen(points: Sequence[ClaimedPoint], conditions: Mapping[str, Any]) -> li
 
 def _column(name: str, points: Sequence[ClaimedPoint]) -> str:
     column = BY_NAME[name].column if name in BY_NAME else name
-    has = points[0].factors if points else {}
+    has = points[0].factors
     column = "program_name" if column == "program" and "program" not in has else column
     if column not in has:
         raise ValueError(f"{name} is not a factor")

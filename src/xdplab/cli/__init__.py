@@ -54,6 +54,9 @@ VERBS = {
     "claims": Verb(
         "cli", "claims", "Do the claims about RUN hold? Each with its interval.", package="xdplab.claims", answers=True
     ),
+    "reproduce": Verb(
+        "cli", "reproduce", "Measure somebody's plan here: do its claims hold?", package="xdplab.claims", answers=True
+    ),
     "show": Verb("figures", "show", "Show RUN's results: one row per point, mean ± interval, n, verdicts."),
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
     "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),
@@ -71,9 +74,9 @@ VERBS = {
 
 EXIT_CODES = f"""Exit codes: 0 done; 1 a problem was found, or a run was stopped; 2 command line, plan or figure;
 3 lab or host; 4 program; 5 not supported here; 6 unknown format; 7 run directory; 8 commands in another user's file;
-{NOTHING_VALID} no trial of a run is valid; {MISUSED} a wrong line of claims, compare, race and cost;
+{NOTHING_VALID} no trial of a run is valid; {MISUSED} a wrong line of claims, reproduce, compare, race and cost;
 {INTERRUPTED} Ctrl-C or SIGTERM. Answers of compare and race: 0 equivalent, 1 differs, 2 undecided; of cost: 0 no
-more, 1 more, 2 not comparable; of claims: 0 all hold, 1 one is refuted, 2 one cannot be told."""
+more, 1 more, 2 not comparable; of claims and reproduce: 0 all hold, 1 one is refuted, 2 one cannot be told."""
 
 
 @click.command(

@@ -79,7 +79,13 @@ planned_run_options = options_as(
 @in_lab
 def run(lab_name: str | None, plan: str, new: PlannedRun, as_json: bool, sharing: Sharing) -> int:
     """Measure PLAN: a file, or one of quick (the default), smoke, thesis. A study's plan.yaml is measured again."""
-    file = find_plan(plan)
+    return measure_plan(lab_name, find_plan(plan), new, as_json, sharing)[1]
+
+
+def measure_plan(
+    lab_name: str | None, file: Path, new: PlannedRun, as_json: bool, sharing: Sharing
+) -> tuple[Run[Any], int]:
+    """Measure a plan of any kind and show its results; return the run with the exit code."""
     if study_request := request_in(file):
         study, request = study_request
         if new.only or new.extend or new.pdr_from or sharing.scheduler:
@@ -87,7 +93,7 @@ def run(lab_name: str | None, plan: str, new: PlannedRun, as_json: bool, sharing
                 f"{file} is a plan of study {study.name}: it takes --name, --out, --labs and --no-figures only"
             )
         choices = StudyRun(new.out, new.name, labs=sharing.labs, as_json=as_json, figures=new.draw)
-        return conduct_study(study, lambda: request, choices)[1]
+        return conduct_study(study, lambda: request, choices)
     chosen = new.of(file)
     details: dict[str, Any] = {
         "only": parse_only(new.only),
@@ -98,7 +104,7 @@ def run(lab_name: str | None, plan: str, new: PlannedRun, as_json: bool, sharing
         require_timed(*sharing.labs)
         with fleet.joined(sharing.labs, sharing.scheduler) as joined:
             joined_run = traffic_kind.TRAFFIC.run(joined.start(chosen, new.out, **details))
-            return conduct(
+            return joined_run, conduct(
                 joined_run, lambda seen: joined_run.measure_at(joined, seen), figures=new.draw, as_json=as_json
             )
     require_labs(lab_name, chosen)
@@ -113,7 +119,7 @@ def run(lab_name: str | None, plan: str, new: PlannedRun, as_json: bool, sharing
             early = new.draw and new.extend is None and not as_json
             return planned_run.measure(FirstFigure(seen, planned_run) if early else seen, sharing.where(lab))
 
-        return conduct(planned_run, measure, figures=new.draw, as_json=as_json)
+        return planned_run, conduct(planned_run, measure, figures=new.draw, as_json=as_json)
 
 
 def _extended(path: Path) -> RunDirectory:

@@ -118,28 +118,35 @@ def report(
 
 @click.command()
 @click.argument("directory", metavar="RUN", type=RunPath())
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="RUN's name and .zip by default.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="By default RUN's name and .zip, or artifact.zip.")
 @click.option("--author", help="For the citation.")
 @click.option("--license", "licence", help="Licence of the data, for example CC-BY-4.0.")
 @click.option("--anonymous", is_flag=True, help="Remove names of hosts and users, addresses, keys and serials.")
+@click.option("--artifact", is_flag=True, help="For reviewers: RUN's claims and one command in its README, ≤ 50 MB.")
 @AS_JSON
 def export(
-    directory: Path, out: Path | None, author: str | None, licence: str | None, anonymous: bool, as_json: bool
+    directory: Path,
+    out: Path | None,
+    author: str | None,
+    licence: str | None,
+    anonymous: bool,
+    artifact: bool,
+    as_json: bool,
 ) -> None:
     """Write RUN as one zip file (an RO-Crate with checksums) for `xdplab import bundle` on another machine.
 
     It contains everything that was recorded, including names and addresses of hosts, and the derived rows. With
     --anonymous, the same name becomes the same pseudonym in every file. Sources of programs and your own notes stay
-    unchanged: read them before you pass the file on.
+    unchanged: read them before you pass the file on. `xdplab reproduce` takes the file, and so an --artifact.
     """
     run = open_run(directory)
     run.check_raw()
     if anonymous:
-        path = out or Path("anonymous-run.zip")
-        lines = bundles.export_anonymous(run, path, author=author, licence=licence).lines()
+        path = out or Path("artifact.zip" if artifact else "anonymous-run.zip")
+        lines = bundles.export_anonymous(run, path, author=author, licence=licence, artifact=artifact).lines()
     else:
-        path, lines = out or Path(f"{run.directory.name}.zip"), []
-        bundles.export(run, path, author=author, licence=licence)
+        path, lines = out or Path("artifact.zip" if artifact else f"{run.directory.name}.zip"), []
+        bundles.export(run, path, author=author, licence=licence, artifact=artifact)
     if as_json:
         print_json({"runs": [run.directory.name], "file": str(path), "bytes": path.stat().st_size})
         return

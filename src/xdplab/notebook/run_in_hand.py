@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from xdplab.analysis.findings import to_frame
 from xdplab.analysis.summary import varying
 from xdplab.errors import ResultsError, XdplabError
 from xdplab.figures import explore
+from xdplab.plan.model import claims_room
 from xdplab.run import watching
 from xdplab.run.disk import holder, is_locked, open_file
 from xdplab.run.state import RunState, is_beginning
@@ -146,6 +148,14 @@ class RunInHand:
         if self._process is not None:
             return self._process.poll() is None
         return is_locked(self.directory.path) or is_beginning(self.directory)
+
+    @property
+    def claims(self) -> pd.DataFrame:
+        """Its claims: whether each holds, is refuted or cannot be told here, its interval and the trials behind it.
+
+        They are those of its plan, or of claims.yaml in its folder. Raises PlanError for a run without any.
+        """
+        return ReadableFrame([*map(asdict, claims_room("judged").judged(self.on_disk))])
 
     def findings(self) -> pd.DataFrame:
         """Findings over several points and repetitions."""

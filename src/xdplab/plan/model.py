@@ -207,7 +207,8 @@ class Until(_Strict):
         return self
 
 
-CLAIMS = "xdplab.claims"
+CLAIMS, CLAIMS_FILE = "xdplab.claims", "claims.yaml"
+"""The room that knows claims, and the file with a run's claims that are not in its plan."""
 
 
 def claims_room(module: str) -> Any:

@@ -14,6 +14,7 @@ import shutil
 import stat
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ import yaml
 
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import ResultsError, XdplabError
+from xdplab.plan.model import claims_room
 from xdplab.run.disk import LOCK, disk_errors, reason, replacing
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.anonymous import TakenOut, anonymous_copy
@@ -44,6 +46,8 @@ RUN = "run"
 DERIVED = ("figures", "tables", "report.html", "audit.md", "audit.json", "run.log", LOCK, BUNDLE)
 MOST_BYTES, MOST_FILES, MOST_RATIO = 8 << 30, 200_000, 1000
 """Limits of an imported bundle: total bytes, entries, and bytes of an entry per byte of the archive."""
+MOST_OF_ARTIFACT = 50_000_000
+"""Bytes of an artifact for reviewers: what mail, forms and patience take."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CHUNK = 1 << 20
 
@@ -59,12 +63,18 @@ class Taken:
     why: str
 
 
-def export(run: Run[Any], path: Path, *, author: str | None = None, licence: str | None = None) -> Path:
+def export(
+    run: Run[Any], path: Path, *, author: str | None = None, licence: str | None = None, artifact: bool = False
+) -> Path:
     """Write a run of any kind as a zip file. Raises ResultsError for one that holds a link or a special file, and for
-    an import, whose rows cannot be derived again without its logs."""
+    an import, whose rows cannot be derived again without its logs.
+
+    ``artifact``: for reviewers, with its claims in the README. Raises PlanError for a run without claims, ResultsError
+    if it is larger than `MOST_OF_ARTIFACT`.
+    """
     _require_source(run)
     files = {f"{RUN}/{name}": source for name, source in _files(run.directory.path)}
-    texts = _texts(run, author, licence)
+    texts = _texts(run, author, licence, artifact)
     sums = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
     sums |= {name: _sha256(source) for name, source in files.items()}
     crate = _crate(run, {name: (sums[name], size) for name, size in _sizes(files, texts)}, licence)
@@ -76,7 +86,24 @@ def export(run: Run[Any], path: Path, *, author: str | None = None, licence: str
         for name in sorted([*files, *texts]):
             data = texts[name] if name in texts else files[name].read_bytes()
             archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # undated: equal runs, equal bytes
+        if artifact:
+            archive.close()
+            _require_small(archive, path, scratch.stat().st_size)
     return path
+
+
+def _require_small(archive: zipfile.ZipFile, path: Path, size: int) -> None:
+    """Raise ResultsError if an artifact is too large, with what takes most of it."""
+    if size <= MOST_OF_ARTIFACT:
+        return
+    sizes: Counter[str] = Counter()
+    for entry in archive.infolist():
+        sizes["/".join(entry.filename.split("/")[:2])] += entry.compress_size
+    largest = ", ".join(f"{name} {count / 1e6:.1f} MB" for name, count in sizes.most_common(3))
+    raise ResultsError(
+        f"{path} would have {size / 1e6:.1f} MB, and an artifact has at most {MOST_OF_ARTIFACT / 1e6:g}: {largest}",
+        remedy="measure fewer points, or without the passes that write most; a bundle may have any size",
+    )
 
 
 def _require_source(run: Run[Any]) -> None:
@@ -87,7 +114,9 @@ def _require_source(run: Run[Any]) -> None:
         )
 
 
-def export_anonymous(run: Run[Any], path: Path, *, author: str | None = None, licence: str | None = None) -> TakenOut:
+def export_anonymous(
+    run: Run[Any], path: Path, *, author: str | None = None, licence: str | None = None, artifact: bool = False
+) -> TakenOut:
     """Write a run as a zip file without names of hosts and users, addresses, keys; return what was taken out.
 
     Raises ResultsError if this would change its rows otherwise: an address in a plan's factors is part of the
@@ -106,7 +135,7 @@ def export_anonymous(run: Run[Any], path: Path, *, author: str | None = None, li
                 f"{run.directory.path}: without its names and addresses this would be another run",
                 remedy="its plan's factors hold one: export it without --anonymous, or measure it with other addresses",
             )
-        export(copy, path, author=author, licence=licence)
+        export(copy, path, author=author, licence=licence, artifact=artifact)
     return taken
 
 
@@ -131,7 +160,7 @@ def _sizes(files: dict[str, Path], texts: dict[str, bytes]) -> list[tuple[str, i
     return [(n, p.stat().st_size) for n, p in files.items()] + [(n, len(text)) for n, text in texts.items()]
 
 
-def _texts(run: Run[Any], author: str | None, licence: str | None) -> dict[str, bytes]:
+def _texts(run: Run[Any], author: str | None, licence: str | None, artifact: bool) -> dict[str, bytes]:
     name = run.directory.name
     citation = {
         "cff-version": "1.2.0",
@@ -148,6 +177,8 @@ def _texts(run: Run[Any], author: str | None, licence: str | None) -> dict[str, 
         f"SHA-256 of every file (`sha256sum -c {SUMS}`).\n\n    xdplab import bundle THIS.zip\n\nchecks all of it, "
         f"derives the rows anew and compares them byte by byte. Licence of the data: {licence or 'not stated'}.\n"
     )
+    if artifact:
+        readme = claims_room("judged").for_reviewers(run) + "\n" + readme
     return {
         CITATION: yaml.safe_dump(citation, sort_keys=False, allow_unicode=True).encode(),
         README: readme.encode(),

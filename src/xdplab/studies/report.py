@@ -31,6 +31,7 @@ from xdplab.figures.save import save
 from xdplab.figures.styles import FigureFiles, sized
 from xdplab.figures.views_traffic import compare_view
 from xdplab.lazy import lazy
+from xdplab.plan.model import CLAIMS_FILE, claims_room
 from xdplab.run.disk import write_whole
 from xdplab.run.listing import note_of
 from xdplab.studies import environment, kept
@@ -87,6 +88,7 @@ class Part:
     plan: str
     again: list[str]
     """How it is measured again: a sentence, and the commands."""
+    claims: Sequence[Table] = ()
 
 
 def write_report(
@@ -160,7 +162,17 @@ def part_of(run: Run[Any]) -> Part:
         tables=list(run.tables().values()),
         plan=plan_text(run),
         again=[] if imported else again(run),
+        claims=claims(run),
     )
+
+
+def claims(run: Run[Any]) -> list[Table]:
+    """Return the table of the run's claims, if it has any."""
+    if not ((run.directory.path / CLAIMS_FILE).exists() or getattr(run.plan, "claims", None)):
+        return []
+    judged = claims_room("judged")
+    answers = judged.judged(run)
+    return [Table(judged.summary(answers), judged.table(answers))]
 
 
 def plan_text(run: Run[Any]) -> str:

@@ -1,0 +1,70 @@
+"""Somebody's claims on one's own machine: what was published, and what it is set beside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xdplab.claims.grammar import Sentence, read_claims, sentences
+from xdplab.claims.judged import JudgedClaim, claims_of, judged
+from xdplab.claims.points import metrics_of_plan, planned_points, refuse
+from xdplab.errors import PlanError
+from xdplab.plan import load_plan
+from xdplab.plan.model import CLAIMS_FILE
+from xdplab.studies.bundle import RUN, import_bundle
+from xdplab.studies.kind import Run
+from xdplab.studies.kinds import open_run
+
+
+@dataclass(frozen=True)
+class PublishedClaims:
+    """A plan that is measured again, its claims, and the run that they were published with, if there is one."""
+
+    plan: Path
+    claims: Sequence[Sentence]
+    run: Run[Any] | None = None
+
+
+def published(source: Path, parent: Path, file: Path | None = None, name: str | None = None) -> PublishedClaims:
+    """Return what is reproduced: a plan, a bundle, which becomes a run of ``parent``, or a run's or bundle's folder.
+
+    ``file``: claims instead of its own. Raises PlanError for a plan without claims, ResultsError for a bad bundle.
+    """
+    if source.suffix == ".zip":
+        run = open_run(import_bundle(source, parent, name=name).path)
+    elif source.is_dir():
+        run = open_run(source / RUN if (source / RUN).is_dir() else source)
+    else:
+        return PublishedClaims(source, _of_plan(source, file))
+    claims, *_ = claims_of(run, file)
+    if file is None:  # of a bundle the measured values are those that were published
+        claims = [_with_printed(*pair) for pair in zip(claims, judged(run), strict=True)]
+    return PublishedClaims(run.directory.path / "plan.yaml", claims, run)
+
+
+def _of_plan(path: Path, file: Path | None) -> list[Sentence]:
+    plan = load_plan(path, to_measure=False)
+    if file is None and not plan.claims:
+        raise PlanError(f"{path} has no claims", remedy="`xdplab run` measures it; `--file CLAIMS.yaml` names some")
+    if file is None:
+        return sentences(plan.claims)
+    claims, text = read_claims(file)
+    refuse(claims, lambda _: planned_points(plan), metrics_of_plan(plan), str(file), text)
+    return claims
+
+
+def _with_printed(sentence: Sentence, answer: JudgedClaim) -> Sentence:
+    printed = answer.printed or answer.estimate
+    return Sentence(sentence.text, sentence.claim.model_copy(update={"printed": printed}), sentence.place)
+
+
+def judged_here(source: PublishedClaims, run: Run[Any]) -> list[JudgedClaim]:
+    """Keep the published claims in a run that measured them again, and return them judged by its trials."""
+    given = [{one.text: one.claim.model_dump(mode="json", exclude_defaults=True)} for one in source.claims]
+    text = yaml.safe_dump({"claims": given}, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
+    run.directory.write_bytes(CLAIMS_FILE, text.encode())
+    return judged(run)
