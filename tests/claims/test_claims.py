@@ -102,6 +102,16 @@ def test_a_plan_keeps_its_claims_and_one_without_has_no_such_key(tmp_path: Path)
     assert race_of("race", [plan, plan], {}).claims == []
 
 
+def test_a_race_judges_itself(tmp_path: Path) -> None:
+    """It ends when its answer is known: an interval for a fixed number of repetitions would not hold."""
+    race = load_plan(plan_file(tmp_path)).model_dump(mode="json") | {"race": {}, "claims": [{"fine": RATIO}]}
+    with pytest.raises(PlanError, match="race"):
+        parse_plan(race | {"blocks": race["blocks"] * 2})
+    run = unpacked(RECORDED.with_name("race.tar.xz"), tmp_path) / "race"
+    with pytest.raises(PlanError, match="race"):
+        judge(run, {"fine": RATIO}, tmp_path)
+
+
 def test_what_the_lab_decides_is_no_reason_to_refuse(tmp_path: Path) -> None:
     where = {"lab": "netns:x", "arrangement": "split", "kernel": "6.12"}
     load_plan(plan_file(tmp_path, {"fine": RATIO | {"where": where}}))

@@ -74,6 +74,8 @@ def claims_of(run: Run[Any], file: Path | None = None) -> tuple[list[Sentence], 
 
     Raises PlanError where there is none.
     """
+    if isinstance(run.plan, Plan) and run.plan.race:  # it ends when its ratio is far from 1 by chance, too
+        raise PlanError(f"{run.directory.path} is a race, which judges itself", remedy="measure both sides as a plan")
     beside = run.directory.path / CLAIMS_FILE
     if file is not None or beside.exists():
         claims, text = read_claims(file or beside)

@@ -256,10 +256,10 @@ def _of_study(run: Run[Any], metric: str) -> list[ClaimedPoint]:
     factors = {point.point_id: asdict(point) for point in plan.points}
     rows = comparing.rows_as_points(run.rows(), metric, labels)
     points = []
-    for (key, name), group in rows.groupby(["point_id", "program_name"], sort=False):
+    for key, group in rows.groupby("point_id", sort=False):
         point, _, place = str(key).rpartition("/")
         repeated = group.assign(trial_id=[f"{point}-r{number}" for number in group["repetition"]])
-        points.append(_measured(factors[point] | {"row": int(place), "name": name}, records(repeated), metric))
+        points.append(_measured(factors[point] | {"row": int(place)}, records(repeated), metric))
     return points
 
 

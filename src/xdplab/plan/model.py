@@ -283,6 +283,8 @@ class Plan(_Strict):
     def _two_blocks_race(self) -> Plan:
         if self.race and len(self.blocks) != 2:
             raise ValueError(f"a race is between two blocks, and this plan has {len(self.blocks)}")
+        if self.race and self.claims:
+            raise ValueError("claims: a race has an answer of its own, by an interval that holds at every look")
         return self
 
     @model_validator(mode="after")
