@@ -46,8 +46,8 @@ def test_an_artifact_is_reproduced_from_its_file_and_from_its_folder(theirs: Pat
     assert readme.index("xdplab reproduce") < readme.index(TWICE) < readme.index("xdplab import bundle")
     own = here(tmp_path)
     measured = {one.claim: one.estimate for one in judged(open_run(theirs))}
-    for source in ("artifact.zip", "artifact", "theirs"):
-        answers = judged_here(published(Path(source), Path("runs")), own)
+    for source in ("artifact.zip", "artifact", "theirs", "artifact.zip"):
+        answers = judged_here(published(Path(source)), own)
         printed = {one.claim: one.printed for one in answers}
         assert printed == measured | {f"{TWICE} without accesses": "2.3 [2.1, 2.5]"}
         assert {one.claim: one.estimate for one in judged(own)} == measured, "the run keeps its claims"
@@ -69,12 +69,12 @@ def test_a_plan_without_claims_is_refused_before_it_is_measured(theirs: Path, tm
     plan = tmp_path / "plan.yaml"
     plan.write_text(yaml.safe_dump({"name": "p", "blocks": [{"points": {"mode": ["native"]}}]}))
     with pytest.raises(PlanError, match="no claims"):
-        published(plan, tmp_path)
+        published(plan)
     with pytest.raises(PlanError, match="generic"):
-        published(plan, tmp_path, CLAIMS)
+        published(plan, CLAIMS)
     plan.write_text("name: p\nblocks: [{points: {mode: [native, generic, af_xdp], accesses: [400]},"
                     " traffic: {load: [max, 20kpps]}}]\n")  # fmt: skip
-    assert len(published(plan, tmp_path, CLAIMS).claims) == 5
+    assert len(published(plan, CLAIMS).claims) == 5
 
 
 def test_reproduce_ends_with_the_answer_and_a_page_of_both(

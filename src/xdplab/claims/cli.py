@@ -53,16 +53,15 @@ def claims(directory: Path, file: Path | None, form: str, as_json: bool) -> int:
 @click.command()
 @click.argument("source", metavar="PLAN|BUNDLE|FOLDER", type=PATH)
 @CLAIMS_FILE
-@click.option("--out", type=PATH, default=Path("results"), show_default=True, help="Parent of the runs.")
-@click.option("--name", help="Name of an imported bundle's run; the bundle's by default.")
+@click.option("--out", type=PATH, default=Path("results"), show_default=True, help="Parent of the run.")
 @in_lab
-def reproduce(lab_name: str | None, source: Path, file: Path | None, out: Path, name: str | None) -> int:
+def reproduce(lab_name: str | None, source: Path, file: Path | None, out: Path) -> int:
     """Measure somebody's plan on this machine, and say which of its claims hold here.
 
     The source is a plan with claims, a bundle or artifact of `xdplab export`, or the folder of a run. A page has the
     printed values, or those of the bundle, beside the measured ones. The exit code is that of `claims`.
     """
-    published = reproduced.published(source, out, file, name)
+    published = reproduced.published(source, file)
     run, _ = running.measure_plan(lab_name, published.plan, running.PlannedRun(out), False, Sharing())
     answers = reproduced.judged_here(published, run)
     show_frame(judged.table(answers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,10 @@ import yaml
 from xdplab.claims.grammar import Sentence, read_claims, sentences
 from xdplab.claims.judged import JudgedClaim, claims_of, judged
 from xdplab.claims.points import metrics_of_plan, planned_points, refuse
-from xdplab.errors import PlanError
+from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import load_plan
 from xdplab.plan.model import CLAIMS_FILE
+from xdplab.resources import cache_root
 from xdplab.studies.bundle import RUN, import_bundle
 from xdplab.studies.kind import Run
 from xdplab.studies.kinds import open_run
@@ -29,13 +31,13 @@ class PublishedClaims:
     run: Run[Any] | None = None
 
 
-def published(source: Path, parent: Path, file: Path | None = None, name: str | None = None) -> PublishedClaims:
-    """Return what is reproduced: a plan, a bundle, which becomes a run of ``parent``, or a run's or bundle's folder.
+def published(source: Path, file: Path | None = None) -> PublishedClaims:
+    """Return what is reproduced: a plan, a bundle, or the folder of a run or of an unpacked bundle.
 
     ``file``: claims instead of its own. Raises PlanError for a plan without claims, ResultsError for a bad bundle.
     """
     if source.suffix == ".zip":
-        run = open_run(import_bundle(source, parent, name=name).path)
+        run = open_run(_imported(source))
     elif source.is_dir():
         run = open_run(source / RUN if (source / RUN).is_dir() else source)
     else:
@@ -44,6 +46,15 @@ def published(source: Path, parent: Path, file: Path | None = None, name: str | 
     if file is None:  # of a bundle the measured values are those that were published
         claims = [_with_printed(*pair) for pair in zip(claims, judged(run), strict=True)]
     return PublishedClaims(run.directory.path / "plan.yaml", claims, run)
+
+
+def _imported(bundle: Path) -> Path:
+    """Return the run of a bundle in the user's cache: it is somebody's, and is imported once."""
+    if not bundle.is_file():
+        raise ResultsError(f"{bundle} does not exist", remedy="`xdplab export --artifact` makes one")
+    folder = cache_root() / "published" / hashlib.sha256(bundle.read_bytes()).hexdigest()[:16]
+    runs = [journal.parent for journal in folder.glob("*/journal.jsonl")]
+    return runs[0] if runs else import_bundle(bundle, folder).path
 
 
 def _of_plan(path: Path, file: Path | None) -> list[Sentence]:

@@ -118,7 +118,9 @@ def report(
 
 @click.command()
 @click.argument("directory", metavar="RUN", type=RunPath())
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="By default RUN's name and .zip, or artifact.zip.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="By default RUN's name and .zip, or artifact.zip."
+)
 @click.option("--author", help="For the citation.")
 @click.option("--license", "licence", help="Licence of the data, for example CC-BY-4.0.")
 @click.option("--anonymous", is_flag=True, help="Remove names of hosts and users, addresses, keys and serials.")
