@@ -132,7 +132,7 @@ class Threshold:
         cost = self.cost(case)
         is_bad = cost >= self.at if self.rises else cost <= self.at
         which = "" if PATH in self.parts else f" ({' and '.join(self.parts)} alone)"
-        return Judged("bad" if is_bad else "good", f"{float(cost):.7g} instructions{which}", float(cost))
+        return Judged("bad" if is_bad else "good", f"{float(cost):.3f} instructions{which}", float(cost))
 
 
 def judged_by(threshold: Threshold, count: Callable[[], Case]) -> Judged:

@@ -46,7 +46,7 @@ class Culprit:
         skipped = sum(verdict.answer == "skip" for verdict in self.verdicts.values())
         effort = f"{many(len(self.verdicts), self.what)} of {self.total - 1} between the ends judged"
         effort += f", {skipped} of them skipped" if skipped else ""
-        ends = f"good: {good.words}; bad: {bad.words}, and from {self.at:.7g} on"
+        ends = f"good: {good.words}; bad: {bad.words}, and from {self.at:.3f} on"
         if self.is_one:
             return f"The first bad {self.what} is {self.suspects[0].title}.\n{ends}. {effort}."
         listed = "\n".join(f"  {one.title}" for one in self.suspects)
