@@ -136,9 +136,9 @@ class InLab:
                 require_machines(trial.point.arrangement, labs[trial.point.lab])
             for lab in labs.values():
                 held.enter_context(lab.lock(words_of(folder), steal=self.steal))
+            hosts = SessionRecord(folder)
+            _ask(hosts, "before", labs)  # the loading goes on while they answer
             with sessions_in(labs, owed, lambda lab, turn: method.session(lab, folder, plan, turn)) as session_of:
-                hosts = SessionRecord(folder)
-                _ask(hosts, "before", labs)
                 loading.join()  # nothing of it goes on while a window is measured
                 stop = race.OpenEnded(folder, plan, trials) if plan.open_ended else None
                 policy = Policy(method.retries(plan), method.pause_s(plan), stop)
