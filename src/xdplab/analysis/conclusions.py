@@ -119,6 +119,8 @@ def conclusions(trials: pd.DataFrame) -> list[str]:
 
 def cost(trials: pd.DataFrame, names: Sequence[str]) -> str:
     """Say what one more access costs, in ns, by mode and program: the slope of each series' time over N."""
+    if trials["accesses"].nunique() < 2:
+        return ""
     naming = [name for name in names if name == "mode" or (name in OF_PROGRAM and name != "accesses")]
     groups: dict[tuple[object, ...], Values] = {}
     for series, rows in by_series(limited_by_dut(trials)):

@@ -43,6 +43,8 @@ def repetitions_differ(trials: pd.DataFrame) -> Iterator[Finding]:
     The ratio of a race by slices does not suffer: both sides share each moment. There it is no warning.
     """
     unpaced = _at_maximum(trials)
+    if not _repeated(unpaced):
+        return
     spread = spread_of_points(unpaced)["spread"]
     usual = _usual(spread)
     if not usual > NOISY:
@@ -89,6 +91,11 @@ def _at_maximum(trials: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["rate_requested_pps"].isna() & rows["forwarded_pps"].gt(0)]
 
 
+def _repeated(rows: pd.DataFrame) -> bool:
+    """Tell whether any point has two repetitions: most rules take a hundred times as long to find out."""
+    return bool(rows.duplicated(OF_ONE_LAB).any())
+
+
 def spread_of_points(rows: pd.DataFrame) -> pd.DataFrame:
     """Return, by point_id, how much the repetitions differ, as a share of the rate (of its logarithm): ``sd`` is the
     sample's standard deviation, ``free`` its degrees of freedom, ``spread`` an estimate for a median over points.
@@ -130,6 +137,8 @@ def repetition_apart(trials: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _apart_of(alike: pd.DataFrame) -> Iterator[Finding]:
+    if not _repeated(alike):
+        return
     spreads = spread_of_points(alike)
     for (point, _), rows in alike.groupby(OF_ONE_LAB, sort=False, dropna=False):
         ordered = rows.sort_values("forwarded_pps", kind="stable")
@@ -209,8 +218,11 @@ def _program_time(one: pd.DataFrame, others: pd.DataFrame) -> str:
 def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:
     """Repetitions whose cost of an access differs by more than their errors, and by more than the repetitions of other
     series differ, ran another program."""
+    limited = limited_by_dut(trials)
+    if limited["repetition"].nunique() < 2:
+        return
     spreads = spread_of_points(_at_maximum(trials))
-    for label, rows in by_series(limited_by_dut(trials)):
+    for label, rows in by_series(limited):
         slopes: dict[float, tuple[float, float]] = {}
         for repetition, group in rows.groupby("repetition"):
             line = fit_line(group["accesses"].astype(float), group["ns_per_packet"].astype(float))

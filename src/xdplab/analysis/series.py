@@ -73,9 +73,10 @@ def plain(trials: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     Their names are Python's own: from Arrow's, each access to a column makes its name anew.
     """
     numbers = [name for name in columns if is_numeric_dtype(trials[name])]
-    texts = pd.DataFrame({name: objects(trials[name]) for name in columns if name not in numbers}, index=trials.index)
-    floats = trials[numbers].astype("Float64").to_numpy(dtype="float64", na_value=float("nan"))
-    frame = pd.concat([pd.DataFrame(floats, columns=numbers, index=trials.index), texts], axis=1)
+    floats = [trials[name].to_numpy(dtype="float64", na_value=float("nan")) for name in numbers]
+    texts = {name: _objects(trials[name]) for name in columns if name not in numbers}
+    frame = pd.DataFrame(np.array(floats).reshape(len(numbers), len(trials)).T, columns=numbers, index=trials.index)
+    frame = pd.concat([frame, pd.DataFrame(texts, index=trials.index, dtype="object")], axis=1)
     return frame.set_axis(pd.Index(frame.columns, dtype="object"), axis=1)
 
 
@@ -83,12 +84,16 @@ def objects(column: pd.Series) -> pd.Series:
     """Return a column as Python objects, None for null; equal texts are one object, because some have thousands of
     characters and stand in thousands of rows.
     """
+    return pd.Series(_objects(column), index=column.index, dtype="object")
+
+
+def _objects(column: pd.Series) -> np.ndarray[Any, Any]:
     if not isinstance(column.dtype, pd.StringDtype):
-        texts = column.astype("object")
-        return texts.where(texts.notna(), None)
+        cells = column.to_numpy(dtype="object", copy=True)
+        cells[column.isna().to_numpy()] = None
+        return cells
     codes, levels = pd.factorize(column)
-    cells = np.array([*levels.tolist(), None], dtype=object)  # null has the code -1
-    return pd.Series(cells[codes], index=column.index, dtype="object")
+    return np.array([*levels.tolist(), None], dtype=object)[codes]  # null has the code -1
 
 
 def rows_where(trials: pd.DataFrame, mask: pd.Series) -> pd.DataFrame:
@@ -154,10 +159,12 @@ def _lend(orphans: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
 
 def by_series(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield (label, rows by N) of every series with known N; the label names the fixed columns."""
-    counted = with_baselines(trials[trials["accesses"].notna()])
+    counted = with_baselines(rows_where(trials, trials["accesses"].notna()))
     if counted.empty:
         return
-    for _, rows in counted.groupby(key_of(counted, SERIES), sort=False):
+    keys = key_of(counted, SERIES)
+    groups = [("", counted)] if keys.nunique() == 1 else counted.groupby(keys, sort=False)
+    for _, rows in groups:
         yield first_label(rows), rows.sort_values("accesses", kind="stable")
 
 
