@@ -11,10 +11,9 @@ from __future__ import annotations
 import contextlib
 import threading
 
-import paramiko
-
 from xdplab.errors import HostError
 from xdplab.hosts.base import BASH
+from xdplab.hosts.paramiko_alone import paramiko
 
 SILENCE_S = 15.0
 """Seconds of silence after which either end considers the other gone."""

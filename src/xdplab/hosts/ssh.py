@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
-import paramiko
-
 from xdplab.errors import HostError, HostLostError, LabError
 from xdplab.hosts.base import Result
 from xdplab.hosts.lifeline import Lifeline, host_end
+from xdplab.hosts.paramiko_alone import paramiko
 from xdplab.hosts.process import StreamedProcess, guarded, within
 
 CONNECT_S = 10.0

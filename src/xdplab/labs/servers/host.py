@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import paramiko
-
 from xdplab.errors import HostError
 from xdplab.hosts.lifeline import SILENCE_S
+from xdplab.hosts.paramiko_alone import paramiko
 from xdplab.hosts.process import KILL_AFTER_S
 from xdplab.hosts.ssh import KILL_GROUP, TELL_GROUP, SshAddress, SshHost
 from xdplab.labs.servers.inventory import Inventory, Machine, TrafficMachine
