@@ -22,7 +22,7 @@ from xdplab.run.disk import is_of_the_disk, reason
 from xdplab.text import STEPS
 
 INTERRUPTED = 130
-FEW_COLLECTIONS = (20_000, 20, 20)
+FEW_COLLECTIONS = (100_000, 20, 20)
 """An import makes many objects that stay. With Python's own thresholds a fifth of a short command is spent on them."""
 
 VERBS = {
@@ -196,6 +196,7 @@ def main() -> None:
     """Entry point: an expected failure is one line and its own exit code; Ctrl-C and SIGTERM clean up and end 130."""
     gc.set_threshold(*FEW_COLLECTIONS)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # it reads the metadata of every package to find none
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin as they start, and no matrix here is large
     try:
         _run()
     finally:
