@@ -11,6 +11,9 @@ from xdplab.errors import UnsupportedError
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 
+# $1 the file of a device, $2 what is written into it
+_THREADED = '[ -e "$1" ] || { echo absent; exit; }; echo "$2" >"$1"'
+
 # Only the machine's own root sees kernel threads. $1 interface, $2 priority, then the CPUs, used in turn.
 _PIN = """
 interface=$1 priority=$2; shift 2
@@ -31,9 +34,8 @@ def receive_in_threads(ends: Iterable[tuple[Host, str]], threaded: bool) -> None
     """
     for host, interface in ends:
         file = f"/sys/class/net/{interface}/threaded"
-        if host.run(["test", "-e", file], check=False).ok:
-            host.run(["tee", file], stdin=b"1\n" if threaded else b"0\n")
-        elif threaded:
+        done = host.run(["sh", "-c", _THREADED, "sh", file, str(int(threaded))])
+        if threaded and "absent" in done.text:
             raise UnsupportedError(
                 f"{interface} cannot receive in threads: its kernel has no {file}",
                 remedy="arrangement split needs Linux 5.12 or newer; `arrangement: shared` does not",
