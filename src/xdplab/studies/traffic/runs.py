@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -131,6 +133,7 @@ class InLab:
         owed = [trial for trial in trials if trial.trial_id in ids]
         loading = load_ahead(*TO_TELL)
         with ExitStack() as held:
+            meanwhile = held.enter_context(ThreadPoolExecutor(1))
             labs = held.enter_context(labs_of([trial.point for trial in owed], self.lab)) or {PLAN_LAB: self.lab}
             for trial in owed:
                 require_machines(trial.point.arrangement, labs[trial.point.lab])
@@ -144,6 +147,8 @@ class InLab:
                 policy = Policy(method.retries(plan), method.pause_s(plan), stop)
                 judged = FirstJudged(observer, folder, plan.trial.window_s)
                 state = run_trials(folder, trials, InTurn(session_of), judged, policy)
+                # The hosts answer and get their settings back meanwhile. The caller derives what an error leaves owed.
+                meanwhile.submit(copy_context().run, run.keep_tables)
                 _ask(hosts, "after", labs)
         return state
 
