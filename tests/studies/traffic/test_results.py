@@ -14,7 +14,7 @@ from xdplab.cli.common import NOTHING_VALID
 from xdplab.errors import UnsupportedError
 from xdplab.plan import parse_plan
 from xdplab.studies.traffic import race
-from xdplab.studies.traffic.results import summary
+from xdplab.studies.traffic.results import OF_WINDOWS, summary, tables
 
 
 def run_of(rows: pd.DataFrame, last: dict[str, Any] | None = None) -> Any:
@@ -53,6 +53,19 @@ def test_what_both_slices_share_is_no_doubt_of_a_race(monkeypatch: pytest.Monkey
     lines = summary(run)
     assert lines[0] == "b is slower"
     assert ("rates move" in lines[1]) is doubted
+
+
+@pytest.mark.parametrize(("ratio", "told"), [(0.97, True), (None, False)])
+def test_rates_of_windows_are_told_to_be_no_answer_where_slices_gave_it(
+    monkeypatch: pytest.MonkeyPatch, ratio: float | None, told: bool
+) -> None:
+    rows = judged(("valid", "")).assign(slices_ratio=pd.array([ratio], dtype="Float64"))
+    run = run_of(rows)
+    run.plan = parse_plan(
+        {"name": "r", "blocks": [{"points": {"workload": name}} for name in ("array", "chase")], "race": {}}
+    )
+    monkeypatch.setattr(race, "side_order", lambda directory: rows["point_id"].tolist())
+    assert (OF_WINDOWS in tables(run)["points"].title) is told
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ SHARED_BY_SLICES = frozenset(
 )
 """Rules on what changes between or within windows: in slices both sides share each moment, so it cancels."""
 
+OF_WINDOWS = "rates of whole windows, which swing more than the race's slices: their ratio is not the answer"
+
 
 def tables(run: Run[Any]) -> dict[str, Table]:
     """Return one row per point: varying factors, n, means with their intervals, verdicts."""
@@ -31,7 +33,8 @@ def tables(run: Run[Any]) -> dict[str, Table]:
     title = f"{many(trials['point_id'].nunique(), 'point')}, mean ± half of its 95 % interval over n valid repetitions"
     points = points_summary(trials, race.side_order(run.directory) if is_race(run) else ())
     latencies = "; latencies: geometric mean [its interval]" if "p50_us" in points else ""
-    return {"points": Table(f"{title}{latencies}; {alike}", for_people(points), points)}
+    sliced = f"; {OF_WINDOWS}" if is_race(run) and trials["slices_ratio"].notna().any() else ""
+    return {"points": Table(f"{title}{latencies}{sliced}; {alike}", for_people(points), points)}
 
 
 def summary(run: Run[Any]) -> list[str]:
