@@ -26,7 +26,7 @@ from xdplab.studies.provenance import host_states
 from xdplab.studies.traffic.checks import check_plan, require_machines
 from xdplab.studies.traffic.pdr import FILE, known_pdr
 from xdplab.studies.traffic.run_files import Files, create_run, extend_run, run_plan, run_trials_of
-from xdplab.studies.traffic.runs import MEASURED, FirstJudged, TrafficMethod
+from xdplab.studies.traffic.runs import MEASURED, JudgingObserver, TrafficMethod
 from xdplab.studies.traffic.turns import PLAN_LAB
 
 
@@ -123,7 +123,7 @@ class JoinedLabs:
         folder.journal.append("shared", labs=self._labs, scheduler=self._scheduler)
         block = partial(measure_block, method, folder.run_id, plan, known_pdr(folder))
         fleet = DaskFleet(self._client, self._labs, block)
-        judged = FirstJudged(observer, folder, plan.trial.window_s)
+        judged = JudgingObserver(observer, folder, plan.trial.window_s)
         return run_trials(folder, trials, OnFleet(fleet), judged, Policy(method.retries(plan)))
 
     def _look(self, plan: Plan) -> list[Looked]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,7 @@ class InLab:
                 loading.join()  # nothing of it goes on while a window is measured
                 stop = race.OpenEnded(folder, plan, trials) if plan.open_ended else None
                 policy = Policy(method.retries(plan), method.pause_s(plan), stop)
-                judged = FirstJudged(observer, folder, plan.trial.window_s)
+                judged = JudgingObserver(observer, folder, plan.trial.window_s)
                 state = run_trials(folder, trials, InTurn(session_of), judged, policy)
                 # The hosts answer and get their settings back meanwhile. The caller derives what an error leaves owed.
                 meanwhile.submit(copy_context().run, run.keep_tables)
@@ -154,9 +154,9 @@ class InLab:
 
 
 @dataclass(frozen=True)
-class FirstJudged:
-    """An observer that hands on to ``seen`` why the first trial of a user's program is invalid: all the others of its
-    point will be.
+class JudgingObserver:
+    """An observer that hands on to ``seen`` why trials of a user's program are invalid: the first one of a point tells
+    what to expect of the others, so these are judged only behind an invalid one.
 
     Each is judged again, with the others, when the tables are derived.
     """
@@ -164,16 +164,23 @@ class FirstJudged:
     seen: Observer
     run: RunDirectory
     window_s: float
+    invalid: set[str] = field(default_factory=set)
+    """The points that have had an invalid trial."""
 
     def started(self, state: RunState, trial: AnyTrial) -> None:
         self.seen.started(state, trial)
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
-        if isinstance(trial, Trial) and trial.point.program.file is not None and trial.repetition == 1:
+        if isinstance(trial, Trial) and self._is_judged(trial):
             row = trials.attempt_rows(self.run, trial, attempt, window_s=self.window_s).row
             if row["verdict"] == "invalid":
+                self.invalid.add(trial.point.point_id)
                 attempt = replace(attempt, reason=f"invalid: {row['reason']}")
         self.seen.finished(trial, attempt)
+
+    def _is_judged(self, trial: Trial) -> bool:
+        first = trial.point.program.file is not None and trial.repetition == 1
+        return first or trial.point.point_id in self.invalid
 
     def interrupted(self, how: str) -> None:
         self.seen.interrupted(how)
