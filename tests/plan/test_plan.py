@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdplab.errors import PlanError
-from xdplab.plan import Plan, estimate_s, load_plan, parse_plan, points_of, schedule
+from xdplab.plan import Plan, estimate_s, extent, load_plan, parse_plan, points_of, schedule
 from xdplab.plan.factors import parse_load
 from xdplab.plan.points import select
 from xdplab.resources import shipped
@@ -122,6 +122,20 @@ def test_every_plan_of_the_house_can_be_scheduled(name: str) -> None:
     assert estimate_s(plan, trials) > 0
     own = [t for t in trials if t.point.program.file is not None]
     assert own == trials or any(t.point.program.accesses == 0 for t in trials), "own programs have no N"
+
+
+@pytest.mark.parametrize(
+    ("more", "counts"),
+    [
+        ({"repetitions": 4}, "4 trials"),
+        ({"repetitions": {"until": 0.05, "at_least": 3, "at_most": 9}}, "3 to 9 trials"),
+        ({"race": {"at_least": 3, "at_most": 9}}, "6 to 18 trials"),
+    ],
+)
+def test_an_extent_tells_the_least_and_the_most_where_results_decide(more: dict[str, object], counts: str) -> None:
+    sides = [{"points": {"accesses": 0, "workload": name}} for name in ("array", "packet")]
+    plan = parse_plan({"name": "p", "blocks": sides if "race" in more else sides[:1], **more})
+    assert counts in extent(plan, schedule(plan, points_of(plan, "shared")))
 
 
 @pytest.mark.parametrize(("load", "pps"), [("max", None), ("20kpps", 20e3), ("1.5Mpps", 1.5e6), ("7pps", 7.0)])

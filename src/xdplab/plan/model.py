@@ -315,6 +315,12 @@ class Plan(_Strict):
         return self.race is not None or not isinstance(self.repetitions, int)
 
     @property
+    def at_least(self) -> int:
+        """The least number of repetitions of a point."""
+        until = self.race or self.repetitions
+        return until if isinstance(until, int) else until.at_least
+
+    @property
     def commands(self) -> list[str]:
         """The names of its commands that run on the DUT as root: metrics of its own, and the set-up of programs."""
         programs = (program for block in self.blocks for program in block.points.program or ())

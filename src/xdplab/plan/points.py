@@ -341,10 +341,12 @@ def trial_s(plan: Plan, trial: Trial) -> float:
 
 def extent(plan: Plan, trials: Sequence[Trial]) -> str:
     """Return the size of these trials of ``plan`` as text: points, trials, time."""
-    points = len({trial.point.point_id for trial in trials})
-    most = "at most " if plan.open_ended else ""
-    time = duration(estimate_s(plan, trials))
-    return f"{many(points, 'point')}, {most}{many(len(trials), 'trial')}, {most or 'about '}{time}"
+    points = many(len({trial.point.point_id for trial in trials}), "point")
+    count, time = many(len(trials), "trial"), duration(estimate_s(plan, trials))
+    least = [trial for trial in trials if trial.repetition <= plan.at_least]
+    if len(least) == len(trials):
+        return f"{points}, {count}, about {time}"
+    return f"{points}, {len(least)} to {count}, {duration(estimate_s(plan, least))} to {time}: results decide"
 
 
 def estimate_s(plan: Plan, trials: Sequence[Trial]) -> float:
