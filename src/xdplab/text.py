@@ -47,6 +47,13 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
+def size(taken: int) -> str:
+    """Return bytes as a person says them: ``840 bytes``, ``38 kB``, ``0.4 MB``."""
+    if taken < 1000:
+        return f"{taken} bytes"
+    return f"{taken / 1e3:.0f} kB" if taken < 100_000 else f"{taken / 1e6:.1f} MB"
+
+
 def iso(seconds: float) -> str:
     """Return a time, in seconds since 1970, as ISO 8601 with the zone of this machine."""
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")

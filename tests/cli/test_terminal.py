@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from xdplab import text
 from xdplab.cli import common, screen
 
 ROWS = [
@@ -66,3 +67,17 @@ def test_a_sentence_is_as_wide_as_the_terminal_and_its_command_can_be_pasted(col
 def test_a_pipe_gets_sentences_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     common.tell("a " * 300)
     assert capsys.readouterr().out == "a " * 300 + "\n"
+
+
+@pytest.mark.parametrize(
+    ("taken", "shown"),
+    [
+        (0, "0 bytes"),
+        (840, "840 bytes"),
+        (38_400, "38 kB"),
+        (428_000, "0.4 MB"),
+        (4_700_000, "4.7 MB"),
+    ],
+)
+def test_no_file_has_a_size_of_nothing(taken: int, shown: str) -> None:
+    assert text.size(taken) == shown

@@ -18,7 +18,7 @@ from xdplab.errors import PlanError
 from xdplab.lazy import lazy
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kinds import open_run
-from xdplab.text import many
+from xdplab.text import many, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,7 +113,7 @@ def report(
         names = [run.directory.name for run in runs]
         print_json({"runs": names, "file": str(written), "bytes": written.stat().st_size})
     else:
-        tell(f"report: {written} ({written.stat().st_size / 1e6:.1f} MB)")
+        tell(f"report: {written} ({size(written.stat().st_size)})")
 
 
 @click.command()
@@ -152,7 +152,7 @@ def export(
     if as_json:
         print_json({"runs": [run.directory.name], "file": str(path), "bytes": path.stat().st_size})
         return
-    for line in (*lines, f"exported: {path} ({path.stat().st_size / 1e6:.1f} MB)"):
+    for line in (*lines, f"exported: {path} ({size(path.stat().st_size)})"):
         tell(line)
 
 
