@@ -155,13 +155,15 @@ make_environment() {
     if [ "$(cat "$mark" 2>/dev/null)" = "$(stamp)" ] && "$ENVIRONMENT/bin/python" -c '' 2>/dev/null; then
         return
     fi
-    say "making $ENVIRONMENT (a minute or two)"
     if ! "$ENVIRONMENT/bin/python" -m pip --version >/dev/null 2>&1; then
+        say "making $ENVIRONMENT: an empty environment"
         "$PYTHON" -m venv --clear "$ENVIRONMENT"
     fi
     if [ ! -d "$ENVIRONMENT/conda-meta" ]; then # what conda has installed stays conda's
+        say "making $ENVIRONMENT: the packages of requirements.lock (minutes)"
         "$ENVIRONMENT/bin/python" -m pip install -q --disable-pip-version-check -r requirements.lock
     fi
+    say "making $ENVIRONMENT: xdplab itself"
     "$ENVIRONMENT/bin/python" -m pip install -q --disable-pip-version-check --no-deps -e .
     stamp >"$mark" # last: an interrupted installation is done again
 }

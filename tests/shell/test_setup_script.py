@@ -199,8 +199,10 @@ def test_without_sudo_it_says_what_to_ask_root_for(tmp_path: Path) -> None:
 
 def test_the_environment_is_made_once(machine: Machine) -> None:
     machine.tool(machine.bin / "no-such-tool", "#!/bin/sh\n")
-    assert machine.run().returncode == 0
+    made = machine.run()
+    assert made.returncode == 0
     assert [call.split(" ", 6)[6] for call in machine.calls] == ["-r requirements.lock", "--no-deps -e ."]
+    assert len(made.stderr.splitlines()) == len(machine.calls)  # each step takes long, and is named before
     assert machine.run().returncode == 0
     assert len(machine.calls) == 2
 
