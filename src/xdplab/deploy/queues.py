@@ -8,7 +8,9 @@ step for both ends, and harmless if the two are separate cards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from xdplab.deploy.device import Applied
 from xdplab.deploy.settings import CHANNELS, Counted, Values, write
@@ -16,6 +18,8 @@ from xdplab.errors import UnsupportedError
 from xdplab.formats.ethtool import Channels, MaxAndCurrent, most_queues
 from xdplab.hosts.base import Host
 
+E = TypeVar("E")
+T = TypeVar("T")
 _Step = Callable[[str, int, int], bool]
 """Whether the step changes a count of this name from the second to the third argument."""
 
@@ -41,6 +45,12 @@ class Endpoint:
             return {}, {}
 
 
+def of_each(ends: Iterable[E], ask: Callable[[E], T]) -> list[T]:
+    """Ask all ends at the same time, for a command of each takes as long as one; return the answers in their order."""
+    with ThreadPoolExecutor() as meanwhile:
+        return list(meanwhile.map(ask, ends))
+
+
 def queue_limit(end: Endpoint) -> int:
     """Return how many queues an interface can have each way; 1 if its driver has no channel setting."""
     return _limit(*end.channels())
@@ -55,13 +65,14 @@ def set_queues(dut: Endpoint, tg: Endpoint | None, queues: int) -> tuple[Applied
     XPS masks of added queues are empty.
     """
     ends = (dut,) if tg is None else (dut, tg)
-    before, wanted = zip(*(_plan(end, queues) for end in ends), strict=True)
+    before, wanted = zip(*of_each(ends, lambda end: _plan(end, queues)), strict=True)
     for step in _STEPS:
         for end, was, will in zip(ends, before, wanted, strict=True):
             change = {name: n for name, n in will.items() if n != was.get(name) and step(name, was.get(name, 0), n)}
             if change:
                 _write(end, was, will if "combined" in will else change)
-    return tuple(_applied(*row).require() for row in zip(ends, before, wanted, strict=True))
+    applied = of_each(zip(ends, before, wanted, strict=True), lambda row: _applied(*row))
+    return tuple(one.require() for one in applied)
 
 
 def _write(end: Endpoint, was: Counted, change: Values) -> None:

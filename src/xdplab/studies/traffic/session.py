@@ -15,7 +15,7 @@ from xdplab.counters.probe import install
 from xdplab.deploy.device import Applied, apply, queues_now, restore
 from xdplab.deploy.guarded import DpdkPort, GuardedDevice, GuardedPort, put_all_back
 from xdplab.deploy.kernel_settings import kept_sysctls, unthrottled
-from xdplab.deploy.queues import Endpoint, set_queues
+from xdplab.deploy.queues import Endpoint, of_each, set_queues
 from xdplab.deploy.settings import FEATURES, XPS, read
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import CutOffError, HostError, ResultsError, XdplabError
@@ -174,9 +174,12 @@ class TrafficSession:
 
         A veth's features, too, change with what is attached to its peer.
         """
-        for end in self._ends:
+
+        def await_end(end: Endpoint) -> None:
             with suppress(HostError):  # the end of the session reports what it cannot restore
                 await_nothing_attached(end.host, end.interface)
+
+        of_each(self._ends, await_end)
 
     def _switch_off(self) -> None:
         """Hold throttling off if the plan asks for it. A holder whose connection is lost has released it."""
@@ -247,7 +250,7 @@ class TrafficSession:
         trials = self._block
         self._return_device()
         ends = self._ends
-        applied = [apply(end.host, end.interface, LINK_SETTINGS).require() for end in ends]
+        applied = of_each(ends, lambda end: apply(end.host, end.interface, LINK_SETTINGS).require())
         dut, *tg = queue_ends(self._lab)
         applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
         if self._second_ends:
