@@ -23,6 +23,7 @@ from xdplab.errors import PlanError, ResultsError, ResultsWarning
 from xdplab.history import index
 from xdplab.history.changes import changes, steps
 from xdplab.history.table import History, gathered, history
+from xdplab.studies import bundle
 from xdplab.studies.bundle import export
 from xdplab.studies.kinds import open_run
 
@@ -110,7 +111,7 @@ def test_a_run_that_is_indexed_is_not_read_again_until_it_changes(folder: Path) 
     for name in ("a", "b"):
         measured(folder, name)
     first = history(folder).rows
-    with patch.object(index, "opened", wraps=index.opened) as opened:
+    with patch.object(bundle, "opened", wraps=bundle.opened) as opened:
         assert history(folder).rows.equals(first)
         assert opened.call_count == 0
         (folder / "a" / "journal.jsonl").open("a").write('{"event":"ended","time":1796000000.0,"how":"complete"}\n')

@@ -17,13 +17,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xdplab.errors import ResultsError, XdplabError
-from xdplab.history.rows import COLUMNS, VERSION, opened, remark_on, rows_of
+from xdplab.history.rows import COLUMNS, VERSION, remark_on, rows_of
+from xdplab.lazy import lazy
 from xdplab.resources import cache_root
 from xdplab.run.columns import version_of
 from xdplab.run.disk import is_locked, replacing
 from xdplab.run.frames import typed
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kinds import kind_named
+
+bundle = lazy("xdplab.studies.bundle")
 
 JOURNAL = "journal.jsonl"
 _STAMP = b"xdplab"
@@ -98,7 +101,7 @@ def index(folder: Path, runs: Sequence[Path]) -> Indexed:
 def _rows_of(path: Path, key: str, rules: Rules) -> tuple[pd.DataFrame, MadeFrom]:
     """Return the rows of a run or bundle with its ``key`` for its path, and its entry. Raises XdplabError."""
     stamp = _stamp(path)  # before it is read: what is written meanwhile is read the next time
-    with opened(path) as run:
+    with bundle.opened(path) as run:
         entry = MadeFrom(*stamp, run.kind.name, rules.of(run.kind.name), remark_on(run))
         try:
             return rows_of(run, key), entry

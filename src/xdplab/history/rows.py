@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from xdplab.history.machines import UNKNOWN, commit, machines
 from xdplab.history.values import values
-from xdplab.lazy import lazy
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed
 from xdplab.run.listing import FINISHED, known_run
 from xdplab.studies.kind import Run
-from xdplab.studies.kinds import open_run
 from xdplab.text import iso
-
-bundle = lazy("xdplab.studies.bundle")
 
 VERSION = "1"
 """Changes whenever the same tables would give other rows."""
@@ -73,17 +64,3 @@ def remark_on(run: Run[Any]) -> str | None:
     if listed.measured or run.directory.imported:
         return None if listed.state in FINISHED else listed.progress
     return f"nothing was measured: {listed.progress}"
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[Run[Any]]:
-    """Open a run, or a bundle for as long as it is read. Raises XdplabError."""
-    if path.is_dir():
-        yield open_run(path)
-        return
-    with tempfile.TemporaryDirectory(prefix="xdplab-history-") as scratch:
-        run = open_run(bundle.import_bundle(path, Path(scratch)).path)
-        try:
-            yield run
-        finally:
-            shutil.rmtree(run.directory.cache, ignore_errors=True)

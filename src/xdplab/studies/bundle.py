@@ -221,6 +221,20 @@ def _crate(run: Run[Any], files: dict[str, tuple[str, int]], licence: str | None
     return {"@context": "https://w3id.org/ro/crate/1.2/context", "@graph": [described, root, *parts]}
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[Run[Any]]:
+    """Open a run, or a bundle for as long as it is read. Raises XdplabError."""
+    if path.is_dir():
+        yield open_run(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="xdplab-bundle-") as scratch:
+        run = open_run(import_bundle(path, Path(scratch)).path)
+        try:
+            yield run
+        finally:
+            shutil.rmtree(run.directory.cache, ignore_errors=True)
+
+
 def import_bundle(path: Path, parent: Path, *, name: str | None = None, most_bytes: int = MOST_BYTES) -> Taken:
     """Import a bundle as a run of ``parent``. Raises ResultsError if anything is wrong with it.
 
