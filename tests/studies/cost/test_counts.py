@@ -232,6 +232,7 @@ def test_what_other_boots_may_not_take_is_apart_from_the_path(
     expected = Counter({PROGRAM: 5, CALLED: 5, PATH: 14}) + Counter(more)
     assert {scope: tally.instructions for scope, tally in cost.tallies.items()} == expected
     assert cost.halves == {PATH: 0, ALLOCATOR: half}
+    assert set(cost.ranged.values()) == ({half} if half else set())
     assert cost.agreed
 
 

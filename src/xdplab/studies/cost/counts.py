@@ -49,7 +49,8 @@ class Cost:
 
     ``lines`` have the program's instructions and those of what they call, by source line or, where none is known, by
     instruction; ``functions`` those of each function without what it calls; ``addresses`` those of the program's code.
-    ``halves``: half of the range to which a scope's instructions hold; 0 where they are exact. ``agreed``: more than
+    ``halves``: half of the range to which a scope's instructions hold; 0 where they are exact; ``ranged``: of the
+    functions with instructions in such a scope, half of their scopes' range. ``agreed``: more than
     half of the windows have one path, so that more of them would tell no more.
     ``came_back``: the share of the frames that the program sent back; ``passed_on``: that of the frames which reached
     the kernel's IP layer; of a test run, those for which it returned XDP_TX or XDP_PASS. ``shares`` of the frames, by
@@ -63,6 +64,7 @@ class Cost:
     stacks: Mapping[tuple[str, ...], Fraction]
     addresses: Mapping[int, Fraction]
     halves: Mapping[str, Fraction]
+    ranged: Mapping[str, Fraction]
     agreed: bool
     frames: tuple[int, int]
     came_back: Fraction
@@ -103,6 +105,7 @@ def cost_of(measurement: Measurement) -> Cost:
         stacks,
         addresses,
         halves,
+        _ranged(measurement.scopes_of_stacks(fewer[0]) | measurement.scopes_of_stacks(more[0]), halves),
         agreed,
         (few, many),
         measurement.came_back(fewer[0]),
@@ -223,6 +226,14 @@ def _by_line(
             inside, outside = lines.get(place, (Fraction(), Fraction()))
             lines[place] = (inside, outside + count) if is_call else (inside + count, outside)
     return lines
+
+
+def _ranged(scopes: Mapping[tuple[str, ...], str], halves: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    of_function: dict[str, set[str]] = {}
+    for stack, scope in scopes.items():
+        of_function.setdefault(stack[-1], set()).add(scope)
+    sums = {name: sum((halves.get(scope, Fraction()) for scope in of), Fraction()) for name, of in of_function.items()}
+    return {name: half for name, half in sums.items() if half}
 
 
 def _by_function(stacks: Mapping[tuple[str, ...], Fraction]) -> dict[str, Fraction]:

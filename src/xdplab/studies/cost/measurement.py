@@ -332,6 +332,11 @@ class Measurement:
                 called[origin.caller] += len(block.addresses) * times
         return inside, called, stacks
 
+    def scopes_of_stacks(self, window: Window) -> dict[tuple[str, ...], str]:
+        """Return the scope of each stack of a window."""
+        origins = (self.origin(path, number) for path, number, _ in window.ran.blocks.tolist())
+        return {origin.stack: origin.scope for origin in origins}
+
 
 class Origin(NamedTuple):
     """Where a block belongs: its functions from the outermost, its scope, and the program's call that led to it."""

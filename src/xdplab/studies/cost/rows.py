@@ -34,6 +34,7 @@ PLACES = (LINE, INSTRUCTION)
 MADE_UP = "(made up by the compiler)"
 PARTS = (WHOLE, PROGRAM, CALLED, APPLICATION, PATH, ALLOCATOR, *PLACES, CLASS, FUNCTION)
 _OF_WHOLE = "of the whole and its parts only"
+_WITH_A_RANGE = "of the whole, its parts and functions only"
 _TIMED = "of the whole only, if a run of traffic was named in which one point has this program, mode and frames"
 
 COLUMNS: tuple[Column[Any], ...] = (
@@ -58,8 +59,8 @@ COLUMNS: tuple[Column[Any], ...] = (
     Column("called_instructions", "float", "count", "per packet, of the kernel's functions that a line calls",
            null="of lines and instructions only"),
     Column("called_exact", "str", "factor", "of lines and instructions: the same as a fraction"),
-    Column("low_instructions", "float", "count", "the least that it may take in another boot", null=_OF_WHOLE),
-    Column("high_instructions", "float", "count", "the most that it may take in another boot", null=_OF_WHOLE),
+    Column("low_instructions", "float", "count", "the least that it may take in another boot", null=_WITH_A_RANGE),
+    Column("high_instructions", "float", "count", "the most that it may take in another boot", null=_WITH_A_RANGE),
     Column("share", "float", "share", "of the packets whose program takes so many instructions, with what it calls",
            null="of classes only"),
     Column("came_back", "float", "share", "of the frames, to the sender; of a test run, those with XDP_TX",
@@ -119,11 +120,14 @@ def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
         why = Absent("the program's runs do not add up to its count: it was interrupted")
         yield {"part": CLASS, "share": why, "instructions": why}
     for name, count in sorted(cost.functions.items(), key=lambda item: (-item[1], item[0])):
+        half = cost.ranged.get(name, Fraction())
         yield {
             "part": FUNCTION,
             "name": name,
             "instructions": float(count),
-            "exact": None if any(cost.halves.values()) else str(count),
+            "exact": None if half else str(count),
+            "low_instructions": float(count - half),
+            "high_instructions": float(count + half),
         }
 
 

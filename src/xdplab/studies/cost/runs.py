@@ -233,6 +233,6 @@ STUDY = study_kind(
     views=VIEWS,
     results=results,
     compare=compare,
-    version="3",
+    version="4",
     at_once=True,
 )
