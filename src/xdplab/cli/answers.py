@@ -196,6 +196,68 @@ class FirstBad(BaseModel):
     not_counted: str | None
 
 
+class KernelOfReport(BaseModel):
+    """A kernel: ``label`` is its name in the report, ``build`` its ``uname -v``, ``packages`` have hashes."""
+
+    model_config = EXACT
+    label: str
+    release: str
+    architecture: str
+    build: str
+    packages: str
+
+
+class PartOfPacket(BaseModel):
+    """Instructions per packet; another boot may count half of the range more or fewer, 0 where it is exact."""
+
+    model_config = EXACT
+    instructions: float
+    half_of_range: float
+
+
+class PacketOfReport(BaseModel):
+    """A program in one kernel, as one run counted it; ``reason``: why it has no count. ``object``: a hash of its code,
+    options and maps' contents. ``frames``: a file of the run. ``name``: its name in the report."""
+
+    model_config = EXACT
+    name: str
+    kernel: str
+    run: str
+    program: str
+    object: str
+    mode: str
+    frames: str
+    frame_bytes: int | None
+    flows: int
+    way: str
+    parts: dict[str, PartOfPacket]
+    reason: str | None
+
+
+class KernelStep(BaseModel):
+    """What changed of a packet from one kernel to the next, in instructions; of functions without what they call."""
+
+    model_config = EXACT
+    program: str
+    mode: str
+    old: str
+    new: str
+    parts: dict[str, float]
+    functions: dict[str, float]
+
+
+class KernelsCompared(BaseModel):
+    """The report on kernels. ``disagreements``: where runs have other exact counts of one object in one kernel."""
+
+    model_config = EXACT
+    runs: list[str]
+    disagreements: list[str]
+    kernels: list[KernelOfReport]
+    packets: list[PacketOfReport]
+    steps: list[KernelStep]
+    files: list[str]
+
+
 class RaceOutcome(BaseModel):
     """A race: the ratio of the rates B/A with its 95 % interval, and ``more``, what B takes more of per packet.
 
@@ -376,6 +438,7 @@ ANSWERS: dict[str, Any] = {
     "runs": list[KnownRun],
     "selftest": Tested,
     "calibrate": Calibrated,
+    "kernels-report": KernelsCompared,
     "kernels-list": list[Kept],
     "kernels-clean": list[Kept],
     "lab-kernels": list[dict[str, Any]],

@@ -76,7 +76,7 @@ def cost(
     is a gate. Exit codes: 0 it costs no more, 1 it costs more, 2 compiler, kernel or what became of the frames differ
     from the baseline's; others: nothing was compared (64: the command line).
     """
-    chosen |= {"programs": words, "settings": _settings(programs)}
+    chosen |= {"programs": words, "settings": settings_of(programs)}
     request = requested(CostRequest, chosen, smallest)
     old = None if baseline.against is None else _cases_in(baseline.against, request)
     run, measure = study_run(openable.kind_named("cost"), lambda: request, choices)
@@ -123,14 +123,15 @@ def counted_difference(
         kernels=tuple(dict.fromkeys(kernel_of(lab) or KERNEL for lab in labs)),
         modes=(mode,),
         frame_bytes=(frame_bytes,),
-        settings=_settings(programs),
+        settings=settings_of(programs),
     )
     with tempfile.TemporaryDirectory(prefix="xdplab-cost-") as results, step("counting instructions in a guest"):
         cases = _cases(request, Path(results))
     return gate.CostDifference(cases[0], cases[-1])  # the first in the first kernel, the second in the second
 
 
-def _settings(programs: ProgramSettings) -> str:
+def settings_of(programs: ProgramSettings) -> str:
+    """Return a request's settings of the user's programs."""
     return json.dumps({name: value for name, value in programs.of(Path()).items() if name != "file"})
 
 

@@ -1,6 +1,7 @@
 """`xdplab lab`: bring a lab up and down, see what is up, run a command on one of its hosts; `restore` its devices.
 
-`xdplab lab kernels`: the kernels of virtual labs, in the cache and available; `xdplab kernels`: what they take.
+`xdplab lab kernels`: the kernels of virtual labs, in the cache and available; `xdplab kernels`: what they take, and
+what a packet costs in each.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from xdplab import labs
-from xdplab.cli.common import AS_JSON, ask_on_terminal, echo, in_lab, print_json, show, tell
+from xdplab.cli.common import AS_JSON, Verb, Verbs, ask_on_terminal, echo, in_lab, print_json, show, tell
 from xdplab.cli.options import STEAL
 from xdplab.errors import HostError, LabInUseError
 from xdplab.hosts import Process
@@ -245,15 +246,23 @@ def tested_kernels() -> tuple[str, ...]:
     return tuple(cache.KNOWN)
 
 
-@click.group("kernels")
+KEPT = {
+    "report": Verb("cost_kernels", "report", "What does a packet cost in each kernel, and why?"),
+    "list": Verb("lab", "listed", "List what is kept, the one used longest ago first."),
+    "clean": Verb("lab", "clean", "Remove what was not used for some days, except the files of running guests."),
+}
+
+
+@click.group("kernels", cls=Verbs, verbs=KEPT)
 def kept() -> None:
-    """See and clear what guests keep on this disk: kernels, headers, sources, modules, saved states.
+    """Compare guests' kernels; see and clear what guests keep on this disk: kernels, headers, sources, modules, saved
+    states.
 
     All of it is fetched or made again when it is needed. The environment variable XDPLAB_CACHE_MB sets its limit.
     """
 
 
-@kept.command("list")
+@click.command("list")
 @AS_JSON
 def listed(as_json: bool) -> None:
     """List what is kept, the one used longest ago first, with its size and the day of its last use."""
@@ -263,7 +272,7 @@ def listed(as_json: bool) -> None:
         tell(f"{taken / 1e6:,.0f} MB in {disk.cache_dir()}, limit {disk.limit_bytes() / 1e6:,.0f} MB")
 
 
-@kept.command()
+@click.command()
 @click.option(
     "--unused-days", type=click.IntRange(0), default=7, show_default=True, help="Keep what was used in this time."
 )

@@ -275,22 +275,23 @@ def adopt_kernel(image: Path, modules: Path | None) -> str:
     return kernels.adopt(image, modules).name
 
 
-def counting_kernel(word: str) -> str:
+def counting_kernel(word: str, *, to_be_had: bool = True) -> str:
     """Return the name of a kernel for `counted_place`: ``6.12``, ``6.12@arm64``, or FILE[,MODULES] of a user's own.
 
-    Raises LabError for one that is invalid, or not to be had here, MissingToolError naming what another architecture's
-    needs.
+    Raises LabError for one that is invalid, or not ``to_be_had`` here, MissingToolError naming what another
+    architecture's needs.
     """
     image, _, modules = word.partition(",")
     if "/" in image or Path(image).is_file():
         return kernels.adopt(Path(image), Path(modules) if modules else None, counted.MODULES).name
     _, architecture = parted(word)
     if architecture is None:
-        require_kernel(word)
+        kernels.require_name(word)
     else:
         counted.require_architecture(word, architecture)
         architecture.tool()
         architecture.compiler()
+    if to_be_had:
         kernels.require_available(word)
     return word
 

@@ -52,7 +52,8 @@ def gather(request: CostRequest) -> Gathered[CostPoint]:
     """Compile the programs, and make their frames. Raises PlanError, ProgramError, LabError."""
     if not request.programs:
         raise PlanError("cost: no program is named", remedy="`xdplab cost mine.bpf.c`")
-    kernels = {kernel: kernel_release(kernel) for kernel in map(counting_kernel, request.kernels)}
+    names = [counting_kernel(kernel, to_be_had=not request.any_kernel) for kernel in request.kernels]
+    kernels = {kernel: kernel_release(kernel) for kernel in names}
     runs = [Path(word) for word in request.programs if Path(word).is_dir()]
     if len(runs) > 1:
         raise PlanError("cost: the times of one run can stand beside counts, not those of several")

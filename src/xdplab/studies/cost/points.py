@@ -39,6 +39,8 @@ class CostRequest(StudyRequest):
     top: int = option(0, "The N lines that take most; 0: all, in order.", bounds=(0, 1000), metavar="N")
     settings: str = "{}"
     """JSON: the settings of the user's programs, as a plan's ``program:`` has them."""
+    any_kernel: bool = False
+    """Whether a kernel that is not to be had is one whose trials fail; else the request is refused."""
 
     def within(self, folder: Path) -> CostRequest:
         words = (word if word.partition(":")[0] in WORKLOADS else str(folder / word) for word in self.programs)
