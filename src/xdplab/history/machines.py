@@ -24,30 +24,28 @@ _ASKED = {
     "firmware": ("driver", "driver firmware-version"),
 }
 """A fact: the question that a host answered, and the line of the answer."""
+_NOT_RECORDED = "the run has not recorded it"
 _NO_NIC = "a study's place has no NIC"
 UNKNOWN: Facts = dict.fromkeys(_ASKED, Absent("the run has not recorded where it was measured"))
 
 
-def machines(run: RunDirectory) -> dict[str, Facts]:
-    """Return the facts of each place of a run's last session, by its name: of a lab its DUT, of a study a host."""
+def machines(run: RunDirectory) -> tuple[dict[str, Facts], str | Absent]:
+    """Return the facts of each place of a run's last session, by its name (of a lab its DUT, of a study a host), and
+    the commit of the xdplab that measured it."""
     places: dict[str, Facts] = {}
+    commit: str | Absent = Absent(_NOT_RECORDED)
     for event in run.journal.events("hosts"):
         if event["when"] != "before":
             continue
         state = event["state"]
+        if answer := state.get("xdplab"):
+            commit = answer["commit"] if "commit" in answer else Absent(answer.get("absent", _NOT_RECORDED))
         if "place" in event:
             name = HOST if event["place"] == CONTROLLER else event["place"]
             places[name] = _facts(state) | dict.fromkeys(("nic", "driver", "firmware"), Absent(_NO_NIC))
         else:
             places[str(state["lab"])] = _facts(state["dut"])
-    return places
-
-
-def commit(run: RunDirectory) -> str | Absent:
-    """Return the commit of the xdplab that measured a run's last session."""
-    answers = [event["state"].get("xdplab") for event in run.journal.events("hosts") if event["when"] == "before"]
-    last: Mapping[str, str] = next((one for one in reversed(answers) if one), {"absent": "the run has not recorded it"})
-    return last["commit"] if "commit" in last else Absent(last.get("absent", "the run has not recorded it"))
+    return places, commit
 
 
 def _facts(state: Mapping[str, Any]) -> dict[str, str | Absent]:

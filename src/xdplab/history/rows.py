@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.history.machines import UNKNOWN, commit, machines
+from xdplab.history.machines import UNKNOWN, machines
 from xdplab.history.values import values
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed
@@ -46,7 +46,7 @@ COLUMNS: tuple[Column[Any], ...] = (
 def rows_of(run: Run[Any], path: str) -> pd.DataFrame:
     """Return the rows of a run; ``path`` is where it is. Raises XdplabError."""
     directory = run.directory
-    places, measured_by = machines(directory), commit(directory)
+    places, measured_by = machines(directory)
     alone = next(iter(places.values())) if len(places) == 1 else UNKNOWN
     head = {
         "begun": iso(directory.begun), "run": directory.name, "path": path, "run_id": directory.run_id,
