@@ -152,7 +152,7 @@ def test_why_a_users_program_measures_nothing_is_known_after_its_first_trial(
 ) -> None:
     run = begun(tmp_path / "out", user_plan(tmp_path))
     judged = {"verdict": "invalid", "reason": "no frame came back"}
-    monkeypatch.setattr(runs, "rows", SimpleNamespace(attempt_rows=lambda *_, **__: SimpleNamespace(row=judged)))
+    monkeypatch.setattr(runs, "trials", SimpleNamespace(attempt_rows=lambda *_, **__: SimpleNamespace(row=judged)))
     seen: list[str | None] = []
     observer: Any = SimpleNamespace(finished=lambda trial, attempt: seen.append(attempt.reason))
     observing = runs.JudgingObserver(observer, run, 1.0)
