@@ -17,10 +17,13 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
+from typing import Any
+
+from bounded import Aim, run
 
 from xdplab.analysis.decide.race import Standing, median_interval
 from xdplab.bisect.kernels import Kernels
@@ -182,14 +185,14 @@ def git(repo: Path, *words: str) -> str:
     return subprocess.run(["git", "-C", str(repo), *words], capture_output=True, text=True, check=True).stdout
 
 
-def bisected(planted: Planted, *options: str) -> dict[str, object]:
+def bisected(planted: Planted, *options: str) -> dict[str, Any]:
     """Return the answer of `xdplab bisect --json`."""
     argv = [sys.executable, "-m", "xdplab", "bisect", "--repo", str(planted.repo), FILE, "--json", *options]
     argv += ["--good", planted.hashes[0], "--bad", planted.hashes[-1], "--out", str(planted.repo.parent / "results")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         return {"error": done.stderr.strip().splitlines()[-1]}
-    answer: dict[str, object] = json.loads(done.stdout)
+    answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
 
@@ -247,39 +250,43 @@ def cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--by", choices=["cost", "race"], default="cost")
     parser.add_argument("--only", type=int, default=len(REGRESSIONS), help="N of the regressions.")
     parser.add_argument("--first", type=int, default=1, help="From this one on.")
     parser.add_argument("--lab", default="netns:bisect-bench")
     parser.add_argument("--simulated", type=int, metavar="N")
-    arguments = parser.parse_args()
+
+
+def is_right(name: str, planted: Planted, answer: dict[str, Any]) -> bool:
+    """Tell whether an answer is right, and print it."""
+    suspects = [suspect["key"] for suspect in answer.get("suspects", [])]
+    step = f"{answer['good']:.5g} → {answer['bad']:.5g}" if suspects else answer["error"]
+    verdict = "right" if suspects == planted.right else "WRONG"
+    judged = len(answer.get("judged", []))
+    print(f"{verdict}: {name}: {step}; {len(suspects)} suspects, {judged} judged", flush=True)
+    return suspects == planted.right
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[Aim]:
+    chance = random.Random(arguments.seed)
     if arguments.simulated:
-        chance = random.Random(arguments.seed)
         ends = Counter(Drawn(chance).answer() for _ in range(arguments.simulated))
         print(f"seed {arguments.seed}, {arguments.simulated} simulated: {dict(ends)}")
+        yield Aim("simulated races that blame a wrong commit", ends["wrong"], at_most=0)
         return
-    options = ["--by", arguments.by] + (["--lab", arguments.lab] if arguments.by == "race" else [])
-    right = one = 0
-    regressions = REGRESSIONS if arguments.by == "cost" else slowing(random.Random(arguments.seed), arguments.only)
+    more = ["--by", arguments.by] + (["--lab", arguments.lab] if arguments.by == "race" else [])
+    regressions = REGRESSIONS if arguments.by == "cost" else slowing(chance, arguments.only)
     for name, regression in list(regressions.items())[arguments.first - 1 :][: arguments.only]:
         with tempfile.TemporaryDirectory(prefix="xdplab-planted-") as folder:
             (repo := Path(folder) / "repo").mkdir()
             planted = plant(repo, regression, random.Random(f"{arguments.seed}/{name}"))
             before_s = cpu_s()
-            answer = bisected(planted, *options)
-            suspects = [suspect["key"] for suspect in answer.get("suspects", [])]  # type: ignore[attr-defined]
-            right += suspects == planted.right
-            one += len(suspects) == 1
-            step = f"{answer['good']:.5g} → {answer['bad']:.5g}" if suspects else answer["error"]
-            verdict = "right" if suspects == planted.right else "WRONG"
-            judged = len(answer.get("judged", []))  # type: ignore[arg-type]
-            print(f"{verdict}: {name}: {step}; {len(suspects)} suspects, {judged} judged, "
-                  f"{cpu_s() - before_s:.0f} CPU-s", flush=True)  # fmt: skip
-    print(f"seed {arguments.seed}, by {arguments.by}: {right} of {arguments.only} right, {one} of them a single commit")
+            right = is_right(name, planted, bisected(planted, *more))
+            print(f"{cpu_s() - before_s:.0f} CPU-s", flush=True)
+            yield Aim(f"{name}: found by {arguments.by}", float(right), at_least=1)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run(__doc__, measure, most_s=3600, options=options))

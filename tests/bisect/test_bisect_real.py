@@ -22,8 +22,8 @@ def test_a_planted_regression_is_found_by_its_cost(name: str, tmp_path: Path) ->
     (tmp_path / "repo").mkdir()
     planted = plant(tmp_path / "repo", REGRESSIONS[name], random.Random(name))
     answer = bisected(planted)
-    assert [one["key"] for one in answer["suspects"]] == planted.right, answer  # type: ignore[attr-defined]
-    assert answer["difference"]["lines"], answer  # type: ignore[index]
+    assert [one["key"] for one in answer["suspects"]] == planted.right, answer
+    assert answer["difference"]["lines"], answer
 
 
 @pytest.mark.thorough
@@ -49,6 +49,6 @@ def test_a_commit_that_slows_it_is_found_by_races(tmp_path: Path) -> None:
     old, new = REGRESSIONS["a loop"]
     planted = plant(repo, (old, new.replace("i < 8", "i < 400")), random.Random(5), commits=8, broken=1)
     answer = bisected(planted, "--by", "race", "--lab", "netns:test-bisect")
-    suspects = [one["key"] for one in answer["suspects"]]  # type: ignore[attr-defined]
+    suspects = [one["key"] for one in answer["suspects"]]
     assert planted.hashes[planted.at] in suspects, answer
     assert len(suspects) < COMMITS // 8
