@@ -12,7 +12,7 @@ import pytest
 from xdplab.deploy import native
 from xdplab.deploy.native import build_tool, build_workload
 from xdplab.errors import HostError
-from xdplab.hosts.base import Result
+from xdplab.hosts import Result
 from xdplab.hosts.local import LocalHost
 
 WORKLOAD = """

@@ -30,7 +30,7 @@ from xdplab.deploy.settings_nic import (
 from xdplab.deploy.watchdog import restore_script
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.formats.ethtool import divided, parse_pause, spread
-from xdplab.hosts.base import Result
+from xdplab.hosts import Result
 from xdplab.hosts.local import LocalHost
 
 # ethtool 6.1's layout, values of a 2-port 10-GbE card.

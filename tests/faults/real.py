@@ -23,7 +23,7 @@ from typing import Any
 
 from xdplab import labs
 from xdplab.deploy.device import snapshot
-from xdplab.hosts.base import Host
+from xdplab.hosts import Host
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 

@@ -13,7 +13,7 @@ from tests.thesis.thesis_logs import generator_log, perf_log, sar_log
 
 from xdplab.counters.readings import parse_samples
 from xdplab.errors import FormatError
-from xdplab.formats import ethtool, iplink, perf, proc
+from xdplab.formats import ethtool, perf, proc
 from xdplab.studies.jit import kerneltests as test_bpf
 from xdplab.studies.jit import subjects
 from xdplab.studies.offload import bench as bpftool
@@ -32,7 +32,7 @@ PARSERS: dict[str, tuple[Parser, bytes]] = {
     "perf": (perf.parse_perf_json, (RECORDED / "perf_by_cpu_6.1.192.jsonl").read_bytes()),
     "perf header": (perf.target_of_header, (RECORDED / "perf_all.txt").read_bytes()),
     "sadf": (proc.parse_sadf, (RECORDED / "sadf_12.6.1.json").read_bytes()),
-    "ip link": (iplink.parse_link, (RECORDED / "iplink_native.json").read_bytes()),
+    "ip link": (proc.parse_link, (RECORDED / "iplink_native.json").read_bytes()),
     "ethtool -S": (ethtool.parse_statistics, (RECORDED / "ethtool_S_2.txt").read_bytes()),
     "ethtool -l": (ethtool.parse_channels, (RECORDED / "ethtool_l.txt").read_bytes()),
     "ethtool -g": (ethtool.parse_rings, (RECORDED / "ethtool_g.txt").read_bytes()),

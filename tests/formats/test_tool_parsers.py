@@ -8,7 +8,7 @@ import pytest
 
 from xdplab.counters import readings
 from xdplab.errors import FormatError
-from xdplab.formats import ethtool, iplink, perf, proc
+from xdplab.formats import ethtool, perf, proc
 from xdplab.studies.offload import bench as bpftool
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -172,19 +172,19 @@ def test_a_plain_sar_has_no_softirq_column() -> None:
     ("name", "attachments"),
     [
         ("iplink_none.json", ()),
-        ("iplink_native.json", (iplink.Attachment("native", 101),)),
-        ("iplink_generic.json", (iplink.Attachment("generic", 106),)),
+        ("iplink_native.json", (proc.Attachment("native", 101),)),
+        ("iplink_generic.json", (proc.Attachment("generic", 106),)),
     ],
 )
-def test_link_tells_what_is_attached(name: str, attachments: tuple[iplink.Attachment, ...]) -> None:
-    assert iplink.parse_link(recorded(name)).attachments == attachments
+def test_link_tells_what_is_attached(name: str, attachments: tuple[proc.Attachment, ...]) -> None:
+    assert proc.parse_link(recorded(name)).attachments == attachments
 
 
 def test_link_counts_64_bits() -> None:
-    link = iplink.parse_link(recorded("iplink_generic.json"))
+    link = proc.parse_link(recorded("iplink_generic.json"))
     assert (link.interface, link.rx.packets, link.tx.packets, link.tx.bytes) == ("vd0", 1, 3, 270)
     large = recorded("iplink_generic.json").replace(b'"packets":3', b'"packets":18446744073709551615')
-    assert iplink.parse_link(large).tx.packets == 2**64 - 1
+    assert proc.parse_link(large).tx.packets == 2**64 - 1
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_link_counts_64_bits() -> None:
 )
 def test_link_refuses(text: str, says: str) -> None:
     with pytest.raises(FormatError, match=says):
-        iplink.parse_link(text)
+        proc.parse_link(text)
 
 
 def test_ethtool_statistics_follow_the_queue_count() -> None:
@@ -292,7 +292,7 @@ def test_each_distributions_tools_tell_the_same(folder: Path) -> None:
     def told(name: str) -> bytes:
         return (folder / name).read_bytes()
 
-    links = {mode: iplink.parse_link(told(f"iplink_{mode}.json")) for mode in ("native", "generic", "none")}
+    links = {mode: proc.parse_link(told(f"iplink_{mode}.json")) for mode in ("native", "generic", "none")}
     assert {link.interface for link in links.values()} == {"vd0"}
     modes = {mode: [attached.mode for attached in link.attachments] for mode, link in links.items()}
     assert modes == {"native": ["native"], "generic": ["generic"], "none": []}

@@ -14,7 +14,7 @@ import pytest
 from xdplab.deploy.native import build_tool
 from xdplab.deploy.queues import Endpoint, set_queues
 from xdplab.generators import Generator, GeneratorSettings
-from xdplab.hosts.base import Process
+from xdplab.hosts import Process
 from xdplab.labs import Lab, use_lab
 
 HERE = Path(__file__).parent

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from xdplab.hosts.base import BASH
+from xdplab.hosts import BASH
 
 
 def test_bash_begun_by_sshd_reads_no_file_of_its_user(tmp_path: Path) -> None:

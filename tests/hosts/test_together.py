@@ -3,7 +3,7 @@
 import pytest
 
 from xdplab.errors import HostError
-from xdplab.hosts.base import Host, run_together
+from xdplab.hosts import Host, run_together
 
 COMMANDS = (
     ("echo", "two  words", "it's", "$HOME", "*"),

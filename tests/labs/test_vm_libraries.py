@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.errors import LabError
-from xdplab.labs.vm import libraries
+from xdplab.labs.vm import headers
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def program(tmp_path: Path) -> tuple[bytes, Path]:
 
 def test_a_program_gets_its_loader_and_what_its_libraries_need(program: tuple[bytes, Path]) -> None:
     content, folder = program
-    found = libraries.needed(content, [folder / "lib"])
-    assert libraries.needed(content) == found
+    found = headers.needed(content, [folder / "lib"])
+    assert headers.needed(content) == found
     assert {Path(path).name for path in found} == {path.name for path in (folder / "lib").iterdir()}
     assert all(content == (folder / "lib" / Path(path).name).read_bytes() for path, content in found.items())
 
@@ -34,11 +34,11 @@ def test_a_library_that_no_package_has_is_named(program: tuple[bytes, Path]) -> 
     content, folder = program
     (folder / "lib/libc.so.6").unlink()
     with pytest.raises(LabError, match=r"libc\.so\.6"):
-        libraries.needed(content, [folder / "lib"])
+        headers.needed(content, [folder / "lib"])
 
 
 def test_what_no_loader_starts_needs_nothing(program: tuple[bytes, Path]) -> None:
     content, _ = program
-    assert libraries.is_program(content)
-    assert not libraries.is_program(b"[1, 2]")
-    assert not libraries.is_program(b"")
+    assert headers.is_program(content)
+    assert not headers.is_program(b"[1, 2]")
+    assert not headers.is_program(b"")

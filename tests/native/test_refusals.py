@@ -14,8 +14,8 @@ from xdplab.compiler import compiler_version, find_clang, run_tool
 from xdplab.errors import HostError, ProgramError
 from xdplab.formats.reading import last_words
 from xdplab.formats.verifier import parse_bpfverify
+from xdplab.generators.adapter import GeneratorSettings
 from xdplab.generators.session import Generator
-from xdplab.generators.settings import GeneratorSettings
 from xdplab.hosts.local import LocalHost
 from xdplab.hosts.tool import PROGRAM_REFUSALS, ToolSession
 from xdplab.programs.build import compile_command

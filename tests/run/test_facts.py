@@ -9,8 +9,7 @@ from tests.attempts import attempt_of
 from xdplab.deploy.afxdp import QueueStats, Stats
 from xdplab.deploy.xdp import Decided, RunStats
 from xdplab.errors import ResultsError
-from xdplab.run.facts import as_json, facts_of
-from xdplab.run.state import Attempt
+from xdplab.run.state import Attempt, as_json, facts_of
 from xdplab.studies.cost.runs import CostStudy
 from xdplab.studies.execution.runs import ExecutionFacts, ExecutionStudy
 from xdplab.studies.jit.runs import JitStudy

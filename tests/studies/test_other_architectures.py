@@ -8,7 +8,7 @@ import pytest
 from tests.available import or_skip
 from tests.studies.command import study
 
-from xdplab.labs.vm import headers, kernels, libraries
+from xdplab.labs.vm import headers, kernels
 from xdplab.studies.guests import architecture_of
 
 pytestmark = pytest.mark.guest
@@ -21,7 +21,7 @@ def available(place: str) -> str:
         assert architecture is not None
         architecture.tool()
         architecture.compiler()
-        libraries.folder(architecture)
+        headers.folder(architecture)
         kernels.kernel(place.removeprefix("vm:"))
     return place
 

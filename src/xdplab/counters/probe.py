@@ -35,7 +35,7 @@ from xdplab.counters.table import (
 )
 from xdplab.errors import HostError
 from xdplab.formats.ethtool import parse_driver
-from xdplab.hosts.base import Host, Process, Result
+from xdplab.hosts import Host, Process, Result
 from xdplab.hosts.tool import HostReading, Reader
 from xdplab.plan import UserMetric
 

@@ -21,7 +21,6 @@ from xdplab.absent import Absent
 from xdplab.counters.table import Role, When, collector, record_file, snapshot_file
 from xdplab.errors import FormatError
 from xdplab.formats.ethtool import parse_driver, parse_statistics
-from xdplab.formats.iplink import Link, parse_link
 from xdplab.formats.perf import (
     PerfCount,
     events_of_argv,
@@ -32,9 +31,11 @@ from xdplab.formats.perf import (
 )
 from xdplab.formats.proc import (
     CpuTicks,
+    Link,
     SarSample,
     SoftnetCpu,
     parse_cpu_line,
+    parse_link,
     parse_procstat,
     parse_sadf,
     parse_softnet,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdplab.errors import ProgramError, UnsupportedError
-from xdplab.hosts.base import Host
+from xdplab.hosts import Host
 from xdplab.hosts.tool import ToolSession, fields
 
 _REFUSALS = {

@@ -15,7 +15,7 @@ from xdplab.deploy.settings_nic import BY_PREFIX, SETTINGS
 from xdplab.deploy.watchdog import restore_script, script_path, unrestored_path
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.formats.ethtool import divided, spread
-from xdplab.hosts.base import Host, Result, run_together
+from xdplab.hosts import Host, Result, run_together
 
 NAMES_TOLD = 8
 """How many setting names an error lists at most: a NIC has sixty features."""

@@ -14,7 +14,7 @@ from xdplab.deploy.device import Snapshot, restore, snapshot
 from xdplab.deploy.settings_nic import SETTINGS
 from xdplab.deploy.watchdog import restore_lines, script_path
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.hosts.base import Host
+from xdplab.hosts import Host
 
 if TYPE_CHECKING:
     from xdplab.deploy.guarded import DpdkPort

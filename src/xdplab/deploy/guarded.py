@@ -11,7 +11,7 @@ from xdplab.deploy.device import Snapshot, is_remembered, remember, restore_reme
 from xdplab.deploy.watchdog import watch
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import HostChangedError, HostError
-from xdplab.hosts.base import Host
+from xdplab.hosts import Host
 from xdplab.hosts.held import Held
 from xdplab.lazy import lazy
 

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xdplab.errors import HostError
-from xdplab.hosts import Host
-from xdplab.hosts.base import BASH
+from xdplab.hosts import BASH, Host
 from xdplab.hosts.held import Held, Holder
 
 SWITCHES = {

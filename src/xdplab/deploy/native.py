@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from weakref import WeakKeyDictionary
 
 from xdplab.errors import HostError
-from xdplab.hosts.base import Host, Result
+from xdplab.hosts import Host, Result
 from xdplab.resources import shipped
 
 BUILD_DEADLINE_S = 120.0

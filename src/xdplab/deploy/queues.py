@@ -16,7 +16,7 @@ from xdplab.deploy.device import Applied
 from xdplab.deploy.settings import CHANNELS, Counted, Values, write
 from xdplab.errors import UnsupportedError
 from xdplab.formats.ethtool import Channels, MaxAndCurrent, most_queues
-from xdplab.hosts.base import Host
+from xdplab.hosts import Host
 
 E = TypeVar("E")
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.hosts.base import Host, Result
+from xdplab.hosts import Host, Result
 
 Value = int | bool | str
 Values = dict[str, Value]

@@ -35,7 +35,7 @@ from xdplab.formats.ethtool import (
     rss_table,
     spread,
 )
-from xdplab.hosts.base import Result
+from xdplab.hosts import Result
 
 FLOWS = ("tcp4", "udp4", "tcp6", "udp6")
 _CPUFREQ = "/sys/devices/system/cpu"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from xdplab.deploy.settings import Command, Setting, Value
-from xdplab.hosts.base import Host
+from xdplab.hosts import Host
 from xdplab.hosts.held import Held, Holder
 
 PATIENCE_S = 1800

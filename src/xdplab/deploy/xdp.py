@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.hosts.base import CommandRunner, Host
+from xdplab.hosts import CommandRunner, Host
 from xdplab.hosts.tool import PROGRAM_REFUSALS, ToolSession, fields
 
 LET_GO_S = 40.0

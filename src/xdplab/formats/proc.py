@@ -1,6 +1,8 @@
 """What Linux counts by CPU and device: /proc/stat, /proc/net/softnet_stat, and sar's record of both (`sadf -j`).
 
 sar samples CPU use (`-u ALL -P ALL`) and network rates (`-n DEV`) once an interval.
+
+`ip -s -j link show dev X`: an interface's own 64-bit counters and the XDP program attached to it.
 """
 
 from __future__ import annotations
@@ -207,3 +209,70 @@ def _interface(fields: dict[str, object]) -> InterfaceRate:
         rx_kbytes_per_s=number_field(fields, "rxkB", TOOL),
         tx_kbytes_per_s=number_field(fields, "txkB", TOOL),
     )
+
+
+IP = "ip link"
+MODES = {1: "native", 2: "generic", 3: "offload"}
+"""XDP_ATTACHED_DRV, _SKB and _HW of linux/if_link.h as modes (4, _MULTI, lists several)."""
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """One attached XDP program."""
+
+    mode: str
+    program_id: int
+
+
+@dataclass(frozen=True)
+class DirectionCounters:
+    """Cumulative counters of one direction."""
+
+    packets: int
+    bytes: int
+    errors: int
+    dropped: int
+
+
+@dataclass(frozen=True)
+class Link:
+    """One interface. Bytes depend on the path of a frame through the kernel; packets do not."""
+
+    interface: str
+    rx: DirectionCounters
+    tx: DirectionCounters
+    attachments: tuple[Attachment, ...]
+
+
+def parse_link(data: bytes | str) -> Link:
+    """Return the one interface in ``data``. Raises FormatError if there is none, or no statistics."""
+    rows = [row for row in as_list(json_of(data, IP), IP) if row != {}]
+    if len(rows) != 1:
+        refuse(IP, f"{len(rows)} interfaces instead of one")
+    fields = as_object(rows[0], IP)
+    statistics = as_object(fields.get("stats64"), IP)
+    return Link(
+        interface=text_field(fields, "ifname", IP),
+        rx=_direction(statistics.get("rx")),
+        tx=_direction(statistics.get("tx")),
+        attachments=_attachments(fields.get("xdp")),
+    )
+
+
+def _direction(value: object) -> DirectionCounters:
+    fields = as_object(value, IP)
+    return DirectionCounters(*(count_field(fields, key, IP) for key in ("packets", "bytes", "errors", "dropped")))
+
+
+def _attachments(value: object) -> tuple[Attachment, ...]:
+    if value is None:
+        return ()
+    fields = as_object(value, IP)
+    return tuple(_attachment(as_object(item, IP)) for item in as_list(fields.get("attached"), IP))
+
+
+def _attachment(fields: dict[str, object]) -> Attachment:
+    mode = count_field(fields, "mode", IP)
+    if mode not in MODES:
+        refuse(IP, "an unknown XDP mode", text=str(mode))
+    return Attachment(MODES[mode], count_field(as_object(fields.get("prog"), IP), "id", IP))

@@ -9,10 +9,18 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
-from xdplab.generators.adapter import BY_DPDK, XDPGEN, Adapter, Capabilities, DpdkPlace, Installed, xdpgen_argv
+from xdplab.generators.adapter import (
+    BY_DPDK,
+    XDPGEN,
+    Adapter,
+    Capabilities,
+    DpdkPlace,
+    GeneratorSettings,
+    Installed,
+    xdpgen_argv,
+)
 from xdplab.generators.session import OUTPUT, OUTPUT_BACK, BothWays, Generator, Sender, Staying
-from xdplab.generators.settings import GeneratorSettings
-from xdplab.hosts.base import Host
+from xdplab.hosts import Host
 
 __all__ = [
     "BY_DPDK",

@@ -10,9 +10,17 @@ import uuid
 from collections.abc import Sequence
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.generators.adapter import MOONGEN, Adapter, Capabilities, DpdkPlace, Installed, as_words, traffic_options
-from xdplab.generators.settings import GeneratorSettings
-from xdplab.hosts.base import Host
+from xdplab.generators.adapter import (
+    MOONGEN,
+    Adapter,
+    Capabilities,
+    DpdkPlace,
+    GeneratorSettings,
+    Installed,
+    as_words,
+    traffic_options,
+)
+from xdplab.hosts import Host
 from xdplab.resources import shipped
 
 START_S = 60.0

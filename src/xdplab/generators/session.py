@@ -24,9 +24,8 @@ from xdplab.formats.generator import (
     record_of_line,
 )
 from xdplab.formats.reading import last_words
-from xdplab.generators.adapter import XDPGEN, Adapter
-from xdplab.generators.settings import GeneratorSettings
-from xdplab.hosts.base import Host
+from xdplab.generators.adapter import XDPGEN, Adapter, GeneratorSettings
+from xdplab.hosts import Host
 from xdplab.hosts.tool import Message, ToolSession, ending_of
 
 OUTPUT = "xdpgen.jsonl"

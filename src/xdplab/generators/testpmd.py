@@ -11,10 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.generators.adapter import Adapter, Capabilities, DpdkPlace, Installed, as_words, traffic_options
+from xdplab.generators.adapter import (
+    Adapter,
+    Capabilities,
+    DpdkPlace,
+    GeneratorSettings,
+    Installed,
+    as_words,
+    traffic_options,
+)
 from xdplab.generators.moongen import REFUSALS, START_S, own_arguments
-from xdplab.generators.settings import GeneratorSettings
-from xdplab.hosts.base import Host
+from xdplab.hosts import Host
 
 TOOL = "testpmd_tool.py"
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from xdplab.errors import HostError
-from xdplab.hosts.base import BASH, Host, Process, Result
+from xdplab.hosts import BASH, Host, Process, Result
 
 LIFE_S = 14 * 86400.0
 """The longest time that anything is held: a search may take days."""

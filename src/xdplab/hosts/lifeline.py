@@ -12,8 +12,7 @@ import contextlib
 import threading
 
 from xdplab.errors import HostError
-from xdplab.hosts.base import BASH
-from xdplab.hosts.paramiko_alone import paramiko
+from xdplab.hosts import BASH
 
 SILENCE_S = 15.0
 """Seconds of silence after which either end considers the other gone."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from xdplab.errors import HostError
-from xdplab.hosts.base import Result
+from xdplab.hosts import Result
 from xdplab.hosts.process import StreamedProcess, guarded
 
 _CHUNK = 1 << 16

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from xdplab.errors import HostError
-from xdplab.hosts.base import Result, spoken
+from xdplab.hosts import Result, spoken
 
 KILL_AFTER_S = 1.0
 """Seconds between SIGTERM and SIGKILL at the deadline."""

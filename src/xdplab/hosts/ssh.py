@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
 from xdplab.errors import HostError, HostLostError, LabError
-from xdplab.hosts.base import Result
+from xdplab.hosts import Result
 from xdplab.hosts.lifeline import Lifeline, host_end
 from xdplab.hosts.paramiko_alone import paramiko
 from xdplab.hosts.process import StreamedProcess, guarded, within

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from xdplab.errors import FormatError, HostError, ProgramError, UnsupportedError, XdplabError
 from xdplab.formats.reading import as_object, json_of, message_of, record_of
-from xdplab.hosts.base import Host, Process, Result
+from xdplab.hosts import Host, Process, Result
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

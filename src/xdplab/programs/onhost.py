@@ -16,7 +16,7 @@ from typing import TypeVar
 from xdplab.compiler import find_clang, run_tool
 from xdplab.errors import ProgramError
 from xdplab.formats.pcap import FCS_BYTES
-from xdplab.hosts.base import Host
+from xdplab.hosts import Host
 from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, ToolSession
 from xdplab.programs.build import BuiltProgram, compile_command
 from xdplab.programs.counting import VERDICTS

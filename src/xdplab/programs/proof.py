@@ -14,7 +14,7 @@ from pathlib import Path
 
 from xdplab.compiler import compiler_version
 from xdplab.errors import ProgramError
-from xdplab.hosts.base import Host
+from xdplab.hosts import Host
 from xdplab.lazy import lazy
 from xdplab.programs.build import BuiltProgram
 from xdplab.programs.counting import (

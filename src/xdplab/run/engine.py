@@ -28,10 +28,9 @@ from xdplab.errors import (
     UnsupportedError,
     XdplabError,
 )
-from xdplab.run.facts import as_json
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory, sizes
-from xdplab.run.state import AnyTrial, Attempt, Ended, RunState, Status, read_state
+from xdplab.run.state import AnyTrial, Attempt, Ended, RunState, Status, as_json, read_state
 
 # Full disk, lost lab, missing tool: the attempt stays absent, and `resume` measures it later.
 _ENDS_THE_RUN = (ResultsError, HostLostError, MissingToolError)

@@ -1,15 +1,26 @@
-"""What a run has planned, measured and still owes, read only from its journal."""
+"""What a run has planned, measured and still owes, read only from its journal.
+
+The facts that a trial records besides its raw files: a dataclass of its study, and a JSON object in the journal.
+
+Every field is None by default: a failed trial has fewer facts.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, Protocol
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
+from xdplab.errors import ResultsError
 from xdplab.run.rundir import RunDirectory
 from xdplab.text import many
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from pydantic import TypeAdapter
 
 Status = Literal["measured", "unsupported", "failed"]
 Block = tuple[int, int]
@@ -49,7 +60,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Attempt(Ended):
-    """A full attempt: ``facts`` are those that its study recorded; `xdplab.run.facts.facts_of` gives them types.
+    """A full attempt: ``facts`` are those that its study recorded; `xdplab.run.state.facts_of` gives them types.
 
     ``files`` are its raw files: paths with sizes in bytes.
     """
@@ -321,3 +332,43 @@ def last_attempts(run: RunDirectory) -> dict[str, Attempt]:
 
 def _attempt(event: dict[str, Any]) -> Attempt:
     return Attempt(**{field.name: event[field.name] for field in fields(Attempt)})
+
+
+F = TypeVar("F")
+
+
+def as_json(facts: DataclassInstance | dict[str, Any]) -> dict[str, Any]:
+    """Return the known fields as plain values, for the journal."""
+    fields = facts if isinstance(facts, dict) else asdict(facts)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def facts_of(kind: type[F], attempt: Attempt) -> F:
+    """Return an attempt's facts as ``kind``.
+
+    Raises ResultsError naming a field that ``kind`` lacks, or whose value has the wrong type: the journal was edited.
+    """
+    from pydantic import ValidationError  # imported here, because `status` reads journals too, but no facts
+
+    facts = {name: value for name, value in attempt.facts.items() if value not in (None, {})}
+    for name in facts.keys() - {field.name for field in fields(cast(Any, kind))}:
+        raise _edited(attempt, name, "there is no such fact")
+    try:
+        return cast(F, _adapter(cast(Any, kind)).validate_python(facts))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise _edited(attempt, ".".join(map(str, first["loc"])), first["msg"]) from error
+
+
+def _edited(attempt: Attempt, name: str, why: str) -> ResultsError:
+    return ResultsError(
+        f"{attempt.trial_id}, attempt {attempt.attempt}: facts.{name} in the journal: {why}",
+        remedy="was the journal edited? a run of another version needs that version",
+    )
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)

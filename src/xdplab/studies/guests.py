@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from xdplab.deploy import native
     from xdplab.labs.guests import modules as trees
     from xdplab.labs.uml import package as uml_source
-    from xdplab.labs.vm import headers, libraries
+    from xdplab.labs.vm import headers
 else:  # only some studies build something for a guest
     native, trees = lazy("xdplab.deploy.native"), lazy("xdplab.labs.guests.modules")
     uml_source = lazy("xdplab.labs.uml.package")
-    headers, libraries = lazy("xdplab.labs.vm.headers"), lazy("xdplab.labs.vm.libraries")
+    headers, headers = lazy("xdplab.labs.vm.headers"), lazy("xdplab.labs.vm.headers")
 
 MOST_GUESTS = 4
 """Number of counting guests of one kernel side by side; a further study waits for one of them."""
@@ -110,7 +110,7 @@ def linked_tool(name: str, tool: str, cache: str) -> Path:
     architecture = architecture_of(name)
     if architecture is None:
         return Path(native.build_tool(LocalHost(), tool, cache))
-    compiler, folder = architecture.compiler(), libraries.folder(architecture)
+    compiler, folder = architecture.compiler(), headers.folder(architecture)
     return Path(native.build_tool(LocalHost(), tool, cache, compiler=compiler, libraries=folder))
 
 
@@ -205,14 +205,14 @@ def _libraries(architecture: Architecture | None, programs: Iterable[bytes]) -> 
     assert architecture is not None
     needed: dict[str, bytes] = {}
     for program in programs:
-        if libraries.is_program(program):
-            needed |= libraries.needed(program, [libraries.folder(architecture) / "lib"])
+        if headers.is_program(program):
+            needed |= headers.needed(program, [headers.folder(architecture) / "lib"])
     return needed
 
 
 def _packages(architecture: Architecture | None) -> dict[str, str]:
     assert architecture is not None
-    return {"libraries": (libraries.folder(architecture) / libraries.PACKAGES).read_text().strip().replace("\n", "; ")}
+    return {"libraries": (headers.folder(architecture) / headers.PACKAGES).read_text().strip().replace("\n", "; ")}
 
 
 @contextmanager

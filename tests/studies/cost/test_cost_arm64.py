@@ -17,9 +17,8 @@ from xdplab.studies import kinds
 from xdplab.studies.cost.counted import measurement_in
 from xdplab.studies.cost.gathering import gather
 from xdplab.studies.cost.points import CostRequest
-from xdplab.studies.disassembly import Disassembled, arm64_accesses, disassembled
 from xdplab.studies.kind import Run
-from xdplab.studies.plugin import AARCH64
+from xdplab.studies.plugin import AARCH64, Disassembled, arm64_accesses, disassembled
 
 pytestmark = pytest.mark.guest
 

@@ -31,8 +31,8 @@ from xdplab.programs.spec import WORKLOADS
 from xdplab.resources import shipped
 from xdplab.studies import kinds
 from xdplab.studies.cost.counted import DRIVEN, measurement_in
-from xdplab.studies.disassembly import disassembled
 from xdplab.studies.kind import Run
+from xdplab.studies.plugin import disassembled
 
 pytestmark = pytest.mark.guest
 

@@ -26,8 +26,7 @@ from xdplab.studies.cost.measurement import (
 )
 from xdplab.studies.cost.runs import root_of
 from xdplab.studies.cost.stacks import folded, speedscope
-from xdplab.studies.disassembly import accesses, accesses_of, arm64_accesses
-from xdplab.studies.plugin import CodeBlock, Plugin
+from xdplab.studies.plugin import CodeBlock, Plugin, accesses, accesses_of, arm64_accesses
 
 KERNEL = 0xFFFFFFFF81000000
 SEND, RECEIVE, HELPER, TICK, WORK, ALLOCATE, SLOWLY = (KERNEL + 0x100 * number for number in range(7))

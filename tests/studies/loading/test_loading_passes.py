@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.hosts.base import Result
+from xdplab.hosts import Result
 from xdplab.studies.loading import passes
 from xdplab.studies.loading.points import BPF, MODULE, LoadingRequest
 from xdplab.studies.places import Place

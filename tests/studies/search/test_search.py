@@ -15,11 +15,10 @@ from tests.attempts import attempt_of
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.formats.generator import Burst, Histogram, Summary
 from xdplab.plan import Trial, parse_plan, points_of, schedule
-from xdplab.run.facts import as_json
+from xdplab.run.state import as_json
 from xdplab.studies.search.kind import SearchRequest, as_searched
-from xdplab.studies.search.mlr import Offer, Offered, search
 from xdplab.studies.search.profile import PROFILES, Rfc2544Tests, profile
-from xdplab.studies.search.rfc2544 import back_to_back, loss_curve
+from xdplab.studies.search.rfc2544 import Offer, Offered, back_to_back, loss_curve, search
 from xdplab.studies.search.rows import remarks, rfc2544_tables, row_of, shown
 from xdplab.studies.search.study import SearchFacts, SearchStudy, Send, largest_accesses, search_point
 from xdplab.studies.search.views import VIEWS

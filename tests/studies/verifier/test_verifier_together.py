@@ -11,7 +11,7 @@ import pytest
 
 from xdplab.errors import FormatError, HostError
 from xdplab.formats.verifier import lines_by_object
-from xdplab.hosts.base import Result
+from xdplab.hosts import Result
 from xdplab.hosts.local import LocalHost
 from xdplab.studies.places import Place
 from xdplab.studies.points import schedule

@@ -28,9 +28,9 @@ from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 
 if TYPE_CHECKING:
-    from xdplab.labs.vm import libraries
+    from xdplab.labs.vm import headers
 else:  # it loads elftools, and most commands boot no guest
-    libraries = lazy("xdplab.labs.vm.libraries")
+    headers = lazy("xdplab.labs.vm.headers")
 
 MEMORY_MB = 512
 DUT_MAC, TG_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01"
@@ -147,7 +147,7 @@ def booted(name: str, content: GuestContent, folder: Path) -> Iterator[CountedGu
         files[f"modules/{number:02}-{path.name}"] = initramfs.plain(path)
     inside = {f"bin/{file}": path.read_bytes() for file, path in content.programs.items()}
     for program in list(inside.values()):
-        inside |= libraries.needed(program, machine.libraries)
+        inside |= headers.needed(program, machine.libraries)
     (folder / SYMBOLS).touch()
     with os.fdopen(os.memfd_create("xdplab-initrd"), "wb") as file:
         file.write(initramfs.console(machine.busybox, console.INIT.read_bytes(), files, inside))
@@ -179,10 +179,10 @@ def _machine(name: str, kernel: Kernel) -> _Machine:
         tools = qemu.require_tools()
         options = ("-M", "q35", "-cpu", qemu.choose(_WAY, kernel, tools).cpu)
         line = _COMMAND_LINE.format("ttyS0", _X86_WORDS)
-        return _Machine(tools[qemu.QEMU], options, line, Path(tools["busybox"]), libraries.HERE)
+        return _Machine(tools[qemu.QEMU], options, line, Path(tools["busybox"]), headers.HERE)
     require_architecture(name, architecture)
     line = _COMMAND_LINE.format(architecture.console, _ARM64_WORDS)
-    folders = [libraries.folder(architecture) / "lib"]
+    folders = [headers.folder(architecture) / "lib"]
     return _Machine(architecture.tool(), architecture.machine, line, kernel.file("busybox"), folders)
 
 

@@ -17,8 +17,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xdplab.studies.disassembly import Disassembled, accesses_of, disassembled
-from xdplab.studies.plugin import INTERRUPTS, X86_64, CodeBlock, Numbers, Plugin, Ran
+from xdplab.studies.plugin import (
+    INTERRUPTS,
+    X86_64,
+    CodeBlock,
+    Disassembled,
+    Numbers,
+    Plugin,
+    Ran,
+    accesses_of,
+    disassembled,
+)
 
 WHOLE, PROGRAM, CALLED, PATH, ENDS = "whole", "program", "called", "path", "ends"
 """Where an instruction belongs: to all of a packet; of that to the program, to what it calls, to the rest of the

@@ -24,7 +24,6 @@ from elftools.elf.elffile import ELFFile
 
 from xdplab.errors import ProgramError, XdplabError
 from xdplab.formats.reading import count_field, objects_of
-from xdplab.studies.disassembly import accesses, disassembled
 from xdplab.studies.execution.benchmarks import (
     BPF,
     CHAIN_LINK,
@@ -37,7 +36,7 @@ from xdplab.studies.execution.benchmarks import (
     parse_microbench,
 )
 from xdplab.studies.guests import counted_place
-from xdplab.studies.plugin import INTERRUPTS, Plugin, Ran
+from xdplab.studies.plugin import INTERRUPTS, Plugin, Ran, accesses, disassembled
 
 KERNEL = "6.1"
 """The guest's."""

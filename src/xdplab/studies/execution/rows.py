@@ -9,9 +9,8 @@ from typing import Any
 import pandas as pd
 
 from xdplab.run.columns import Column
-from xdplab.run.facts import facts_of
 from xdplab.run.frames import typed
-from xdplab.run.state import Attempt
+from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.execution.benchmarks import all_benchmarks, parse_microbench
 from xdplab.studies.execution.points import CALLS, ExecutionFacts, ExecutionPoint, ExecutionRequest, Trial
 from xdplab.studies.points import StudyPlan

@@ -14,10 +14,9 @@ import pandas as pd
 from xdplab.absent import Absent, or_absent
 from xdplab.analysis.intervals import Spread
 from xdplab.run.columns import Column
-from xdplab.run.facts import facts_of
 from xdplab.run.frames import typed
 from xdplab.run.rundir import read_json
-from xdplab.run.state import Attempt
+from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.jit.classes import SIZES
 from xdplab.studies.jit.kerneltests import TestLine, parse_sizes, parse_test_bpf
 from xdplab.studies.jit.points import (

@@ -17,10 +17,9 @@ import pandas as pd
 from xdplab.absent import Absent
 from xdplab.analysis.intervals import Spread
 from xdplab.run.columns import Column
-from xdplab.run.facts import facts_of
 from xdplab.run.frames import typed
 from xdplab.run.rundir import read_json
-from xdplab.run.state import Attempt
+from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.loading.passes import (
     COMPILED,
     LOGGED,

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 from xdplab.deploy.xdp import XdpLoader, XdpRequest, attach, verify
 from xdplab.errors import HostError, XdplabError
-from xdplab.formats.iplink import parse_link
+from xdplab.formats.proc import parse_link
 from xdplab.studies.offload.bench import (
     ACCEPTED,
     NOTHING,

@@ -11,9 +11,8 @@ import pandas as pd
 from xdplab.absent import Absent
 from xdplab.analysis.sentences import sentence
 from xdplab.run.columns import Column
-from xdplab.run.facts import facts_of
 from xdplab.run.frames import typed, why_null
-from xdplab.run.state import Attempt
+from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.offload.bench import ANSWER, OffloadFacts, read
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS

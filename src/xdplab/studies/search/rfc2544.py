@@ -1,13 +1,182 @@
-"""The tests of RFC 2544 besides throughput: latency at it, frame loss rate, back-to-back frames (by RFC 9004)."""
+"""The tests of RFC 2544 besides throughput: latency at it, frame loss rate, back-to-back frames (by RFC 9004).
+
+NDR and PDR by MLRsearch (draft-ietf-bmwg-mlrsearch), the package of its authors; and what a search needs from a lab:
+offer a rate for a time, and return the received frames.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from statistics import mean, median, stdev
+from typing import TYPE_CHECKING, Any
 
-from xdplab.studies.search.mlr import Offer
+from xdplab.analysis.count_rules import rewritten
+from xdplab.errors import HostError
+from xdplab.formats.generator import Burst, Histogram
+from xdplab.lazy import lazy
 from xdplab.studies.search.profile import Profile
+
+if TYPE_CHECKING:
+    import MLRsearch
+else:
+    MLRsearch = lazy("MLRsearch")  # loading it takes 0.2 to 1 s, and reading any run loads this module
+
+MIN_SHARE = 1e-3
+"""The lowest offered load, as a share of the highest. A DUT that loses frames there has no useful throughput."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """One goal's result in frames per second: the highest load that meets it, the lowest that does not.
+
+    A null ``lower`` means that even the lowest load offered lost too much, a null ``upper`` that the highest did not.
+    """
+
+    loss_ratio: float
+    lower_pps: float | None
+    upper_pps: float | None
+    throughput_pps: float | None
+
+
+@dataclass
+class _Measurer:
+    """An AbstractMeasurer of the package, in all but the base class."""
+
+    offer: Offer
+    bursts: list[dict[str, Any]] = field(default_factory=list)
+
+    def measure(self, intended_duration: float, intended_load: float) -> MLRsearch.MeasurementResult:
+        offered = self.offer(intended_load, intended_duration)
+        self.bursts.append(_burst(intended_load, offered))
+        return MLRsearch.MeasurementResult(
+            intended_duration=intended_duration,
+            intended_load=intended_load,
+            offered_count=offered.sent,
+            forwarding_count=offered.received,
+            intended_count=max(offered.sent, round(intended_load * intended_duration)),
+            offered_duration=offered.seconds,
+        )
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The results of both goals, and all bursts of the search."""
+
+    ndr: Bounds
+    pdr: Bounds
+    bursts: tuple[dict[str, Any], ...]
+
+    @property
+    def of_the_sender(self) -> bool:
+        """True if the sender, not the DUT, made the PDR's upper bound.
+
+        Frames that were not sent count as lost in a search. If no burst at the bound lost too many of those that were
+        sent, the sender offered too few; if those that did lost no more than were sent late, it sent them in bunches.
+        """
+        if self.pdr.upper_pps is None:
+            return False
+        at_bound = [b for b in self.bursts if 0.999 < b["load_pps"] / self.pdr.upper_pps < 1.001]
+        losing = [b for b in at_bound if b["received"] < b["sent"] * (1 - self.pdr.loss_ratio)]
+        return bool(at_bound) and all(b["late"] is not None and b["sent"] - b["received"] <= b["late"] for b in losing)
+
+
+def search(offer: Offer, profile: Profile, *, max_pps: float) -> Searched:
+    """Search NDR and PDR up to ``max_pps``, the most the generator can offer.
+
+    Raises HostError if the search did not end in the profile's time: then both are unknown.
+    """
+    goals = [_goal(loss, profile) for loss in (profile.ndr_loss, profile.pdr_loss)]
+    config = MLRsearch.Config()
+    config.goals = goals
+    config.max_load, config.min_load = max_pps, max_pps * MIN_SHARE
+    config.search_duration_max, config.warmup_duration = profile.search_max_s, profile.initial_s
+    measurer = _Measurer(offer)
+    try:
+        results = MLRsearch.MultipleLossRatioSearch(config=config).search(measurer=measurer, debug=lambda text: None)
+    except RuntimeError as error:
+        raise HostError(f"MLRsearch gave up after {len(measurer.bursts)} bursts: {error}") from error
+    ndr, pdr = (_bounds(goal, results[goal]) for goal in goals)
+    return Searched(ndr, pdr, tuple(measurer.bursts))
+
+
+def _goal(loss_ratio: float, profile: Profile) -> MLRsearch.SearchGoal:
+    return MLRsearch.SearchGoal(
+        loss_ratio=loss_ratio,
+        exceed_ratio=profile.exceed,
+        relative_width=profile.width,
+        initial_trial_duration=profile.initial_s,
+        final_trial_duration=profile.final_s,
+        duration_sum=profile.sum_s,
+        fail_fast=False,
+    )
+
+
+def _bounds(goal: MLRsearch.SearchGoal, result: Any) -> Bounds:
+    loads = (result.relevant_lower_bound, result.relevant_upper_bound, result.conditional_throughput)
+    return Bounds(goal.loss_ratio, *(None if load is None else float(load) for load in loads))
+
+
+def _burst(load: float, offered: Offered) -> dict[str, Any]:
+    counts = {"sent": offered.sent, "received": offered.received, "late": offered.late}
+    return {"load_pps": load, "seconds": offered.seconds, **counts}
+
+
+@dataclass(frozen=True)
+class Offered:
+    """One burst: frames sent and received, its length in s, and the latencies of the stamped ones, at a rate from the
+    time each was due.
+
+    ``late`` frames were sent behind their time and then in a bunch; None if the generator does not count them.
+    ``rate_pps`` is the rate at which frames came back until the burst ended: those that drained from rings later are
+    received, and in no rate. None if the generator did not count them apart.
+    """
+
+    sent: int
+    received: int
+    seconds: float
+    latencies: Histogram | None = None
+    late: int | None = None
+    rate_pps: float | None = None
+
+    @classmethod
+    def of(cls, burst: Burst, *, own_program: bool = False, cable: bool = False) -> Offered:
+        """Make it from a generator's burst; a duplicate counts once. Raises HostError if there was no count.
+
+        ``own_program``: a user's program may rewrite the bytes that mark a test frame. What came back without them
+        counts too, up to the frames that were sent. ``cable``: frames that the TG's card refused were not sent; on a
+        virtual link the ring that was full is the DUT's, and they are its loss.
+        """
+        s = burst.summary
+        if s.rx_packets is None:
+            raise HostError(
+                f"a search needs what came back, and the generator does not know: {s.missing.get('rx_packets')}"
+            )
+        stamped = burst.latency if burst.latency is not None and burst.latency.count else None
+        changed = int(rewritten(s.rx_packets, s.foreign_packets, s.tx_packets)) if own_program else 0
+        received = s.rx_packets + changed - (s.duplicates or 0)
+        in_time = None if changed or s.rx_window_packets is None else s.rx_window_packets - (s.duplicates or 0)
+        rate = None if in_time is None or not s.rx_window_s else in_time / s.rx_window_s
+        sent = s.tx_packets - (s.tx_errors or 0 if cable else 0)
+        return cls(sent, received, s.duration_s, stamped, s.tx_late_packets, rate)
+
+    @property
+    def offered_pps(self) -> float:
+        return self.sent / self.seconds
+
+    @property
+    def received_pps(self) -> float:
+        return self.received / self.seconds if self.rate_pps is None else self.rate_pps
+
+    @property
+    def loss_ratio(self) -> float:
+        return max(0.0, 1 - self.received / self.sent) if self.sent else 0.0
+
+
+Offer = Callable[[float | None, float], Offered]
+"""From a rate in frames per second (None: as fast as possible) and seconds to the result."""
+
 
 LOSSLESS_IN_TURN = 2
 """The curve ends after so many consecutive loads without loss (RFC 2544, 26.3)."""

@@ -11,10 +11,9 @@ import pandas as pd
 
 from xdplab.plan import Trial
 from xdplab.plan.factors import changed
-from xdplab.run.facts import facts_of
 from xdplab.run.frames import NULL_REASONS
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, attempts_of
+from xdplab.run.state import Attempt, attempts_of, facts_of
 from xdplab.studies.search.rfc2544 import Rfc2544
 from xdplab.studies.search.study import PointSearch, SearchFacts
 from xdplab.studies.trial_facts import device_columns

@@ -15,9 +15,8 @@ from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst, Histogram
 from xdplab.formats.pcap import frames_in, l2_bytes
 from xdplab.plan import Point, Trial
-from xdplab.studies.search.mlr import Bounds, Offer, Offered, Searched, search
 from xdplab.studies.search.profile import Profile
-from xdplab.studies.search.rfc2544 import Rfc2544, rfc2544
+from xdplab.studies.search.rfc2544 import Bounds, Offer, Offered, Rfc2544, Searched, rfc2544, search
 from xdplab.studies.trial_facts import TrialFacts
 
 LATENCY_SHARES = (0.0, 0.1, 0.5, 0.9)

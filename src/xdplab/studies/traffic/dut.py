@@ -16,8 +16,7 @@ from xdplab.deploy.afxdp import AfxdpRequest, Stats, forward
 from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.xdp import Decided, FreshRuns, RecordCounts, RunStats, XdpLoader, XdpRequest, attach, verify
 from xdplab.errors import HostError, ProgramError, UnsupportedError
-from xdplab.hosts import Host
-from xdplab.hosts.base import CommandRunner
+from xdplab.hosts import CommandRunner, Host
 from xdplab.hosts.tool import ANSWER_S
 from xdplab.plan.points import SLICES_S
 from xdplab.programs.onhost import calibrated_testrun

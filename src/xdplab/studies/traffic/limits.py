@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from xdplab.errors import LabError, PlanError
 from xdplab.formats.ethtool import parse_link
 from xdplab.formats.pcap import frames_in
-from xdplab.hosts import Host
-from xdplab.hosts.base import run_together
+from xdplab.hosts import Host, run_together
 from xdplab.labs import Lab
 from xdplab.plan import Point
 from xdplab.plan.factors import in_plan

@@ -12,7 +12,7 @@ from typing import Any
 from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst
 from xdplab.generators import BothWays, Generator, GeneratorSettings, Sender
-from xdplab.generators.settings import Addresses, Frames, XdpgenSettings
+from xdplab.generators.adapter import Addresses, Frames, XdpgenSettings
 from xdplab.labs import Lab
 from xdplab.labs.base import turned
 from xdplab.plan import Point

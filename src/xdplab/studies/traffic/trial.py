@@ -24,7 +24,7 @@ from xdplab.plan import Point, Trial
 from xdplab.plan.points import SLICES, SLICES_S
 from xdplab.programs.image import KEPT_NAME
 from xdplab.programs.work import AccessWork
-from xdplab.run.facts import as_json
+from xdplab.run.state import as_json
 from xdplab.studies.test_frames import TestFrames, frames_of, vlan_of
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
 from xdplab.studies.traffic.limits import frame_key

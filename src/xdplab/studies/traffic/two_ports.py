@@ -8,8 +8,7 @@ from typing import TypeVar
 from xdplab.counters.probe import CounterProbe
 from xdplab.deploy.xdp import XdpRequest
 from xdplab.errors import UnsupportedError
-from xdplab.hosts import Host
-from xdplab.hosts.base import CommandRunner
+from xdplab.hosts import CommandRunner, Host
 from xdplab.labs import Lab
 from xdplab.labs.base import LinkEnds
 from xdplab.plan import Point

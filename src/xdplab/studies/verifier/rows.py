@@ -17,10 +17,9 @@ from xdplab.formats.reading import lines_of
 from xdplab.formats.verifier import VerifiedProgram, parse_bpfverify
 from xdplab.labs.base import OWN_KERNEL
 from xdplab.run.columns import Column
-from xdplab.run.facts import facts_of
 from xdplab.run.frames import typed, with_values
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, last_attempts
+from xdplab.run.state import Attempt, facts_of, last_attempts
 from xdplab.studies.verifier.points import LINUX, VerifierTrial
 from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED, SizeTried, VerifierFacts, answer
 

@@ -17,9 +17,8 @@ from xdplab.formats.generator import Burst, Summary, parse_output
 from xdplab.generators import OUTPUT, OUTPUT_BACK
 from xdplab.plan import Point, Trial
 from xdplab.run.columns import Column, ColumnValues
-from xdplab.run.facts import facts_of
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt
+from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.traffic.passes import PERF_FOLDER, SECOND_FOLDER
 from xdplab.studies.trial_facts import TrialCpus, TrialFacts
 
