@@ -26,7 +26,7 @@ MOST_CPU_S = 3.0 / 11
 def drawn(number: int) -> int:
     """Draw all figures of so many trials and return how many there are."""
     from xdplab.figures.album import draw_all
-    from xdplab.figures.styles import FigureFiles
+    from xdplab.figures.factors import FigureFiles
 
     with tempfile.TemporaryDirectory() as folder:
         found = draw_all(trials(number), FigureFiles(Path(folder)))

@@ -70,7 +70,7 @@ def findings(rows: pd.DataFrame) -> None:
 
 def figure(rows: pd.DataFrame) -> None:
     from xdplab.figures.album import draw_all
-    from xdplab.figures.styles import FigureFiles
+    from xdplab.figures.factors import FigureFiles
 
     with tempfile.TemporaryDirectory() as folder:
         drawn = draw_all(rows, FigureFiles(Path(folder)), names=["throughput"])

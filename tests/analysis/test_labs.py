@@ -16,7 +16,7 @@ from xdplab.errors import FigureError
 from xdplab.figures import explore
 from xdplab.figures.album import draw_all
 from xdplab.figures.catalogue import view
-from xdplab.figures.styles import FigureFiles
+from xdplab.figures.factors import FigureFiles
 from xdplab.studies.traffic.audits import labs_compared
 
 

@@ -16,9 +16,8 @@ from xdplab.analysis.derived import derive
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.album import draw_all, views_of
 from xdplab.figures.catalogue import CATALOGUE, view
-from xdplab.figures.factors import FACTORS
+from xdplab.figures.factors import FACTORS, FigureFiles
 from xdplab.figures.marks import COLUMNS, View
-from xdplab.figures.styles import FigureFiles
 from xdplab.figures.views_traffic import COUNTERS, compare_view
 
 

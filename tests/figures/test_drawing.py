@@ -22,11 +22,12 @@ from xdplab.errors import FigureError, NotApplicableError, ResultsError
 from xdplab.figures import paper
 from xdplab.figures.catalogue import figure, view
 from xdplab.figures.draw import draw
+from xdplab.figures.factors import FigureFiles
 from xdplab.figures.kinds import CUT, OF_ALL_FIGURES, SHAPES, UPWARDS, paint
 from xdplab.figures.marks import Axes, Look, Order, View, Words, marks_frame
 from xdplab.figures.save import provenance, render, save, sheet_of
 from xdplab.figures.scales import BREAK
-from xdplab.figures.styles import FORMATS, STYLES, FigureFiles
+from xdplab.figures.styles import FORMATS, STYLES
 
 BUSY = {"mode": synthetic.MODES, "queues": (1, 2), "accesses": (0, 1, 100, 400, 1600, 12800)}
 

@@ -14,11 +14,11 @@ from matplotlib.container import ErrorbarContainer
 from xdplab.figures.album import draw_all
 from xdplab.figures.catalogue import view
 from xdplab.figures.draw import draw
+from xdplab.figures.factors import FigureFiles
 from xdplab.figures.kinds import BAR_VALUE, paint
 from xdplab.figures.marks import LOG, Axes, Look, View, Words, marks_frame
 from xdplab.figures.paper import CAPTION
 from xdplab.figures.save import save, sheet_of
-from xdplab.figures.styles import FigureFiles
 
 SIZES = {"frame_bytes": (64, 512, 1500), "mode": synthetic.MODES}
 

@@ -12,8 +12,7 @@ import pytest
 from xdplab import analysis, figures
 from xdplab.figures.album import draw_all
 from xdplab.figures.catalogue import OF_ONE_TRIAL, READ, REASONS, narrowed, read_narrowed
-from xdplab.figures.factors import FACTORS, _combined, free_factors, label_order, levels
-from xdplab.figures.styles import FigureFiles
+from xdplab.figures.factors import FACTORS, FigureFiles, _combined, free_factors, label_order, levels
 from xdplab.studies.kinds import open_run
 from xdplab.studies.traffic.trials import settled_trials
 

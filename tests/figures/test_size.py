@@ -16,9 +16,10 @@ from matplotlib.figure import Figure
 from xdplab.cli import cli
 from xdplab.errors import FigureError
 from xdplab.figures.catalogue import figure, view
+from xdplab.figures.factors import taken
 from xdplab.figures.paper import CAPTION, unreadable
 from xdplab.figures.save import latex, sheet_of
-from xdplab.figures.styles import STYLES, inches, taken
+from xdplab.figures.styles import STYLES, inches
 
 SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
 MODES = ("native", "generic")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xdplab.doctor.hardware import UNDO, tune, undo
+from xdplab.doctor.tune import UNDO, tune, undo
 from xdplab.errors import HostError
 from xdplab.hosts import Result
 from xdplab.hosts.local import LocalHost

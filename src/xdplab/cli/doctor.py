@@ -12,8 +12,8 @@ import click
 from xdplab.cli.common import AS_JSON, fitted, print_json, show, tell
 from xdplab.doctor import checks
 from xdplab.doctor.checks import CheckedHost, HostCheck, Judgement, Row, Subject, problems_first, rows_of
-from xdplab.doctor.hardware import tune as apply_tunings
 from xdplab.doctor.machine import CHECKS, examine, examine_here, second_ends
+from xdplab.doctor.tune import tune as apply_tunings
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.labs import Lab, require_name, use_lab
 from xdplab.lazy import lazy

@@ -24,8 +24,8 @@ from xdplab.cli.common import (
     tell_unfinished,
 )
 from xdplab.cli.common import show as show_rows
+from xdplab.cli.compare_programs import Judging, Which, judging_options, show_programs, sides, which_options
 from xdplab.cli.options import PATH, options_as
-from xdplab.cli.study_verifier import Judging, Which, judging_options, show_programs, sides, which_options
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import FORMATS, STYLES, VENUES
 from xdplab.lazy import lazy
@@ -127,7 +127,7 @@ def _formats(context: click.Context, parameter: click.Parameter, given: tuple[st
 
 @dataclass(frozen=True)
 class Drawing:
-    """Which figures are drawn, what they show, how large they are, and their files: `xdplab.figures.styles.filed`."""
+    """Which figures are drawn, what they show, how large they are, and their files: `xdplab.figures.factors.filed`."""
 
     names: tuple[str, ...]
     gallery: bool

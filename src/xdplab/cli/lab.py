@@ -29,7 +29,7 @@ from xdplab.text import iso
 if TYPE_CHECKING:
     from xdplab import labs
     from xdplab.deploy import device, dpdk, kernel_settings
-    from xdplab.doctor import hardware as doctor_tune
+    from xdplab.doctor import tune as doctor_tune
     from xdplab.labs import cache as disk
     from xdplab.labs.servers import host as server_host
     from xdplab.labs.servers import inventory as inventories
@@ -41,7 +41,7 @@ else:
     inventories, server_host = lazy("xdplab.labs.servers.inventory"), lazy("xdplab.labs.servers.host")
     device, dpdk = lazy("xdplab.deploy.device"), lazy("xdplab.deploy.dpdk")
     kernel_settings = lazy("xdplab.deploy.kernel_settings")
-    doctor_tune, session = lazy("xdplab.doctor.hardware"), lazy("xdplab.studies.traffic.session")
+    doctor_tune, session = lazy("xdplab.doctor.tune"), lazy("xdplab.studies.traffic.session")
     labs, disk = lazy("xdplab.labs"), lazy("xdplab.labs.cache")
     package = lazy("xdplab.labs.uml.package")
     cache, qemu = lazy("xdplab.labs.vm.kernels"), lazy("xdplab.labs.vm.qemu")

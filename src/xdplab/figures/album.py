@@ -17,10 +17,19 @@ import pandas as pd
 from xdplab.analysis.intervals import MixedPointsError
 from xdplab.errors import FigureError, NotApplicableError, XdplabError
 from xdplab.figures.catalogue import CATALOGUE, chosen, entry_named, narrowed, prepared
-from xdplab.figures.factors import FACTORS, MAX_HUES, NEVER_MIXED, FigureChoice, FigureRequest, Layout, levels
+from xdplab.figures.factors import (
+    FACTORS,
+    MAX_HUES,
+    NEVER_MIXED,
+    FigureChoice,
+    FigureFiles,
+    FigureRequest,
+    Layout,
+    levels,
+)
 from xdplab.figures.marks import View
 from xdplab.figures.save import mapped, provenance, save
-from xdplab.figures.styles import STYLES, FigureFiles
+from xdplab.figures.styles import STYLES
 from xdplab.figures.views import believable
 from xdplab.run.disk import write_whole
 

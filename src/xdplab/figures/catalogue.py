@@ -31,9 +31,9 @@ from xdplab.figures.factors import (
     compound,
     label_column,
     levels,
+    taken,
 )
 from xdplab.figures.marks import View
-from xdplab.figures.styles import taken
 from xdplab.figures.views import need, only
 from xdplab.lazy import lazy
 
@@ -310,7 +310,7 @@ def view(name: str, trials: pd.DataFrame, **choice: Any) -> View:
 def figure(name: str, trials: pd.DataFrame, *, ax: Axes | None = None, **options: Any) -> Axes | Panels:
     """Draw one figure of the catalogue from trials; return its Axes, or an array of them.
 
-    ``options`` are those of `xdplab.figures.styles.taken`. Raises FigureError with what to choose if the trials do
+    ``options`` are those of `xdplab.figures.factors.taken`. Raises FigureError with what to choose if the trials do
     not fit one figure.
     """
     choice, style = taken(options)

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pandas as pd
 
 from xdplab.errors import HostError
+from xdplab.figures.factors import FigureFiles
 from xdplab.figures.marks import View
-from xdplab.figures.styles import FigureFiles, Style, applied
+from xdplab.figures.styles import Style, applied
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.text import visible

@@ -30,7 +30,8 @@ from xdplab.doctor.table import Checks, checks
 from xdplab.errors import FigureError, PlanError, ResultsWarning
 from xdplab.figures.catalogue import CATALOGUE
 from xdplab.figures.draw import draw
-from xdplab.figures.styles import OF_SIZE, OF_WHAT, sized
+from xdplab.figures.factors import OF_SIZE, OF_WHAT
+from xdplab.figures.styles import sized
 from xdplab.figures.views_traffic import compare_view
 from xdplab.labs import Lab, use_lab
 from xdplab.lazy import lazy

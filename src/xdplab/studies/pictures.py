@@ -11,9 +11,10 @@ import pandas as pd
 
 from xdplab.errors import FigureError, PlanError
 from xdplab.figures.album import Drawn
+from xdplab.figures.factors import OF_WHAT, FigureFiles, filed, taken
 from xdplab.figures.marks import View
 from xdplab.figures.save import mapped, save
-from xdplab.figures.styles import FORMATS, OF_WHAT, FigureFiles, filed, taken
+from xdplab.figures.styles import FORMATS
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.studies import environment

@@ -27,8 +27,9 @@ from xdplab.analysis.summary import varying
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.album import Drawn
+from xdplab.figures.factors import FigureFiles
 from xdplab.figures.save import save
-from xdplab.figures.styles import FigureFiles, sized
+from xdplab.figures.styles import sized
 from xdplab.figures.views_traffic import compare_view
 from xdplab.lazy import lazy
 from xdplab.plan.model import CLAIMS_FILE, claims_room

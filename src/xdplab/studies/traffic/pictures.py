@@ -13,8 +13,8 @@ from xdplab.errors import FigureError
 from xdplab.figures import catalogue
 from xdplab.figures.album import Drawn, draw_all, views_of
 from xdplab.figures.catalogue import CATALOGUE, read_narrowed
+from xdplab.figures.factors import filed
 from xdplab.figures.marks import View
-from xdplab.figures.styles import filed
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kind import Run
 from xdplab.studies.traffic.kind import is_race
