@@ -20,7 +20,7 @@ from xdplab.resources import shipped
 from xdplab.studies.execution import benchmarks as microbench
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.offload.bench import PROBE
-from xdplab.studies.verifier.corpora import Member, compile_object, compiler_of, source
+from xdplab.studies.verifier.generated import Member, compile_object, compiler_of, source
 
 ROOT = Path(__file__).parents[2]
 NOT_OURS = {".venv", "results", ".git"}

@@ -27,7 +27,7 @@ from xdplab.programs.userspace import compile_user
 from xdplab.studies.execution.benchmarks import BPF, all_benchmarks, object_name
 from xdplab.studies.execution.counted import Wrapped
 from xdplab.studies.execution.proof import differences, executed
-from xdplab.studies.verifier.corpora import PROGRAMS
+from xdplab.studies.verifier.generated import PROGRAMS
 
 pytestmark = pytest.mark.thorough
 

@@ -11,15 +11,10 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from xdplab.errors import HostError
-from xdplab.lazy import lazy
-
-if TYPE_CHECKING:
-    from xdplab.formats import reading
-else:
-    reading = lazy("xdplab.formats.reading")
+from xdplab.formats.reading import message_of
 
 BASH = ("bash", "--norc", "-c")
 """Begun by sshd, bash reads its user's ~/.bashrc, which may take long, print or change anything."""
@@ -61,7 +56,7 @@ class Result:
             last = json.loads(self.text.splitlines()[-1])
         except (IndexError, ValueError, RecursionError):
             return ""
-        return reading.message_of(last) if isinstance(last, dict) and last.get("type") == "error" else ""
+        return message_of(last) if isinstance(last, dict) and last.get("type") == "error" else ""
 
     def require(self) -> Result:
         """Return self, or raise HostError with host, command, exit code and the end of the command's output."""

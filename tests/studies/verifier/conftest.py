@@ -13,7 +13,7 @@ from xdplab.deploy.native import build_tool
 from xdplab.formats.verifier import VerifiedProgram, parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.resources import shipped
-from xdplab.studies.verifier.corpora import Member, compile_object, find_compilers, source
+from xdplab.studies.verifier.generated import Member, compile_object, find_compilers, source
 
 Verify = Callable[..., tuple[VerifiedProgram, ...]]
 Compile = Callable[..., Path]

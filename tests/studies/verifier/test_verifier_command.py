@@ -18,7 +18,7 @@ from xdplab.run.state import read_state
 from xdplab.studies.kinds import open_run
 from xdplab.studies.study_kind import failures
 from xdplab.studies.verifier.compare_programs import ComparisonOptions, compared, side_of_run
-from xdplab.studies.verifier.corpora import find_compilers
+from xdplab.studies.verifier.generated import find_compilers
 from xdplab.studies.verifier.runs import STUDY, VerifierRequest
 from xdplab.studies.verifier.study import VerifierFacts, VerifierStudy
 

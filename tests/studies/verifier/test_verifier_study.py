@@ -17,17 +17,8 @@ from xdplab.errors import PlanError, ProgramError
 from xdplab.formats.verifier import parse_bpfverify
 from xdplab.studies.points import schedule
 from xdplab.studies.verifier import corpora
-from xdplab.studies.verifier.corpora import (
-    FAMILIES,
-    Compiler,
-    CorpusObject,
-    Member,
-    carve,
-    collect,
-    compile_object,
-    find_compilers,
-    source,
-)
+from xdplab.studies.verifier.corpora import CorpusObject, carve, collect
+from xdplab.studies.verifier.generated import FAMILIES, Compiler, Member, compile_object, find_compilers, source
 from xdplab.studies.verifier.machines import given_words
 from xdplab.studies.verifier.paper import INSTRUCTIONS, WIDE_LOADS
 from xdplab.studies.verifier.points import Given, VerifierPoint

@@ -20,7 +20,7 @@ from xdplab.labs.base import HOST, MITIGATED
 from xdplab.studies import guests
 from xdplab.studies.guests import place_of
 from xdplab.studies.places import Place, require_rights
-from xdplab.studies.verifier.corpora import PROGRAMS
+from xdplab.studies.verifier.generated import PROGRAMS
 from xdplab.studies.verifier.points import Given
 
 PROGRAM_FLAGS = {"strict_alignment": 1, "test_rnd_hi32": 4, "test_state_freq": 8, "test_reg_invariants": 128}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab.labs.base import HOST
 from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
-from xdplab.studies.verifier.corpora import FAMILIES, MOST_N
+from xdplab.studies.verifier.generated import FAMILIES, MOST_N
 
 if TYPE_CHECKING:
     from xdplab.studies.verifier.corpora import CorpusObject

@@ -19,7 +19,7 @@ from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning
 from xdplab.studies.study_kind import study_kind
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora, machines
-from xdplab.studies.verifier.corpora import FAMILIES, Compiler, Member, find_compilers, is_file, own_members
+from xdplab.studies.verifier.generated import FAMILIES, Compiler, Member, find_compilers, is_file, own_members
 from xdplab.studies.verifier.machines import known_types, own_kernels, require_kernels
 from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import (

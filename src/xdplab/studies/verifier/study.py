@@ -20,7 +20,7 @@ from xdplab.formats.verifier import lines_by_object, parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.studies.placed import PlacedSession
 from xdplab.studies.places import PlaceFacts
-from xdplab.studies.verifier.corpora import Compiler, Member, compile_object, source
+from xdplab.studies.verifier.generated import Compiler, Member, compile_object, source
 from xdplab.studies.verifier.machines import NATIVE, LoaderPlace, machine_of
 from xdplab.studies.verifier.points import LINUX, Given, VerifierPoint, VerifierTrial
 from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, Runner
