@@ -24,7 +24,7 @@ PLUGGED_IN = (
     "xdplab.labs.uml",
     "xdplab.deploy.dpdk",
 )
-MOST_FILES, MOST_LINES = 100, 17_060
+MOST_FILES, MOST_LINES = 97, 17_050
 
 
 def modules() -> dict[str, Path]:
