@@ -13,6 +13,7 @@ import threading
 
 from xdplab.errors import HostError
 from xdplab.hosts import BASH
+from xdplab.hosts.paramiko_alone import paramiko
 
 SILENCE_S = 15.0
 """Seconds of silence after which either end considers the other gone."""
