@@ -176,7 +176,7 @@ def plant(
         (repo / FILE).write_text(text + chance.choice(BREAKS) * (number in breaks))
         (repo / "log").open("a").write(f"{number}\n")
         git(repo, "add", "-A")
-        git(repo, "-c", "user.name=Ann", "-c", "user.email=ann@example.org", "commit", "-qm", f"Change {number}")
+        git(repo, "-c", "user.name=bench", "-c", "user.email=bench@example.org", "commit", "-qm", f"Change {number}")
         hashes.append(git(repo, "rev-parse", "HEAD").strip())
     return Planted(repo, hashes, at, breaks)
 

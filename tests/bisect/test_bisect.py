@@ -73,7 +73,7 @@ def faked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def git(repo: Path, *words: str) -> str:
-    author = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
+    author = ["-c", "user.name=bench", "-c", "user.email=bench@example.org"]
     return subprocess.run(["git", "-C", str(repo), *author, *words], capture_output=True, text=True, check=True).stdout
 
 
@@ -153,7 +153,7 @@ def test_the_answer_names_commit_step_and_line(made: Callable[..., list[str]]) -
     hashes = made(COST(27), COST(27), COST(39))
     code, out, _ = ending_with_output(["bisect", "--repo", "repo", "--good", hashes[0], "--bad", "HEAD", FILE])
     assert code == 0
-    assert re.search(rf"first bad commit is {hashes[2][:7]}\w* Make it cost 39 \(Ann, \d{{4}}-\d\d-\d\d\)", out)
+    assert re.search(rf"first bad commit is {hashes[2][:7]}\w* Make it cost 39 \(bench, \d{{4}}-\d\d-\d\d\)", out)
     assert re.search(r"\+12.000 +the line", out)
 
 

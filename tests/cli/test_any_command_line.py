@@ -16,6 +16,7 @@ from tests.cli.entry import ending
 from tests.cli.messages import make_places
 
 from xdplab import cli
+from xdplab.bisect.gitrun import EndsTheSearchError
 from xdplab.cli.common import MISUSED, NOTHING_VALID
 from xdplab.errors import LabError, XdplabError
 from xdplab.labs import cache
@@ -196,7 +197,7 @@ def test_what_answers_by_its_exit_code_has_another_one_for_a_wrong_line(verb: st
 
 
 def test_the_help_names_every_exit_code() -> None:
-    known, told = {XdplabError}, re.findall(r"(?<=[:;] )\d+|^\d+", cli.EXIT_CODES.replace("\n", " "))
+    known, told = {XdplabError, EndsTheSearchError}, re.findall(r"(?<=[:;] )\d+|^\d+", cli.EXIT_CODES.replace("\n", " "))
     while more := {below for error in known for below in error.__subclasses__()} - known:
         known |= more
     ends = {"0", str(NOTHING_VALID), str(MISUSED), str(cli.INTERRUPTED)}

@@ -72,11 +72,12 @@ VERBS = {
 }
 
 
-EXIT_CODES = f"""Exit codes: 0 done; 1 a problem was found, or a run was stopped; 2 command line, plan or figure;
-3 lab or host; 4 program; 5 not supported here; 6 unknown format; 7 run directory; 8 commands in another user's file;
+EXIT_CODES = f"""Exit codes: 0 done; 1 a problem was found, or a run was stopped; 2 command line, plan or figure; 3
+lab or host; 4 program; 5 not supported here; 6 unknown format; 7 run directory; 8 commands in another user's file;
 {NOTHING_VALID} no trial of a run is valid; {MISUSED} a wrong line of claims, reproduce, compare, race and cost;
-{INTERRUPTED} Ctrl-C or SIGTERM. Answers of compare and race: 0 equivalent, 1 differs, 2 undecided; of cost: 0 no
-more, 1 more, 2 not comparable; of claims and reproduce: 0 all hold, 1 one is refuted, 2 one cannot be told."""
+{INTERRUPTED} Ctrl-C or SIGTERM; 255 an error of bisect --judge, whose answers are those of git bisect. Answers of
+compare and race: 0 equivalent, 1 differs, 2 undecided; of cost: 0 no more, 1 more, 2 not comparable; of claims and
+reproduce: 0 all hold, 1 one is refuted, 2 one cannot be told."""
 
 
 @click.command(
