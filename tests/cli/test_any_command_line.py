@@ -197,7 +197,8 @@ def test_what_answers_by_its_exit_code_has_another_one_for_a_wrong_line(verb: st
 
 
 def test_the_help_names_every_exit_code() -> None:
-    known, told = {XdplabError, EndsTheSearchError}, re.findall(r"(?<=[:;] )\d+|^\d+", cli.EXIT_CODES.replace("\n", " "))
+    known: set[type[XdplabError]] = {XdplabError, EndsTheSearchError}
+    told = re.findall(r"(?<=[:;] )\d+|^\d+", cli.EXIT_CODES.replace("\n", " "))
     while more := {below for error in known for below in error.__subclasses__()} - known:
         known |= more
     ends = {"0", str(NOTHING_VALID), str(MISUSED), str(cli.INTERRUPTED)}
