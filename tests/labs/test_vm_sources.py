@@ -41,7 +41,7 @@ def test_a_folder_is_whole_though_one_of_its_own_folders_was_asked_for_too(
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(kernels, "kernel", lambda _: SimpleNamespace(release="6.1.0", version="6.1.1-1"))
-    monkeypatch.setattr(headers, "_fill", fill)
-    monkeypatch.setattr(headers, "_SPACE_MB", 0)
+    monkeypatch.setattr(headers, "_fill_source", fill)
+    monkeypatch.setattr(headers, "_SOURCE_MB", 0)
     for folder in order:
         assert headers.folder_of("6.1", folder) == {"of": folder.encode()}
