@@ -173,8 +173,9 @@ def processes() -> list[int]:
 def test_a_panic_has_the_kernels_message_and_a_killed_keeper_leaves_nothing(lab: UmlLab) -> None:
     """The last test of this lab, which takes it down twice."""
     assert processes()
+    (row,) = [row for row in labs.status() if row["lab"] == NAME]
     lab.guest.start(["sh", "-c", "echo c >/proc/sysrq-trigger"], deadline_s=5.0)
-    assert until(lambda: not processes(), 20.0)
+    assert until(lambda: not processes() and not Path(f"/proc/{row['pid']}").exists(), 20.0)
     with pytest.raises(LabError, match=r"ended by itself: Kernel panic - not syncing: sysrq"):
         labs.open_lab(NAME)
     labs.up(NAME)
