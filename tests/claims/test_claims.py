@@ -69,6 +69,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a metric that is none": (RATIO | {"ratio": "colour"}, "colour"),
     "a mode that is not measured": (RATIO | {"to": {"mode": "af_xdp"}}, "af_xdp"),
     "a factor that is none": (RATIO | {"where": {"colour": 1}}, "colour"),
+    "a number for a name": (RATIO | {"where": {"mode": 6.10}}, "quotes"),
     "N that is not measured": (RATIO | {"where": {"accesses": 50}}, "0, 100"),
     "a line of two N": ({"linear": "ns_per_packet", "within": "5%"}, "three N"),
     "no counterpart": (RATIO | {"of": {"mode": "native", "accesses": 0}, "to": {"queues": 1}}, "counterparts"),

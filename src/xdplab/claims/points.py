@@ -151,6 +151,8 @@ def _series(points: Sequence[ClaimedPoint]) -> list[Instance]:
 def _chosen(points: Sequence[ClaimedPoint], conditions: Mapping[str, Any]) -> list[ClaimedPoint]:
     for name, value in conditions.items():
         column = _column(name, points)
+        if isinstance(value, int | float) and any(isinstance(point.factors[column], str) for point in points):
+            raise ValueError(f"{name} {_text(value)} is no text: write it in quotes, as YAML takes 6.10 for 6.1")
         levels = dict.fromkeys(_text(point.factors[column]) for point in points)
         fitting = {_text(value)} | ({_text(None)} if column in _AS_MEASURED else set())
         points = [point for point in points if _text(point.factors[column]) in fitting]

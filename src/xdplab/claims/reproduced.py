@@ -69,7 +69,8 @@ def _of_plan(path: Path, file: Path | None) -> list[Sentence]:
 
 
 def _with_printed(sentence: Sentence, answer: JudgedClaim) -> Sentence:
-    printed = answer.printed or answer.estimate
+    of_one = f" ({answer.at})" if answer.parts > 1 and answer.at else ""  # another part may decide here
+    printed = answer.printed or answer.estimate + of_one
     return Sentence(sentence.text, sentence.claim.model_copy(update={"printed": printed}), sentence.place)
 
 
