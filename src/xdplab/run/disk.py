@@ -23,11 +23,11 @@ LOOK_S = 0.05
 _OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG}
 
 
-def reason(error: OSError) -> str:
-    """Return the system's words for the error; `shutil` and pyarrow keep them in different attributes."""
+def reason(error: Exception) -> str:
+    """Return an error's words; of an OSError without its number: `shutil` and pyarrow keep these elsewhere."""
     if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
         return "; ".join(dict.fromkeys(str(failed[-1]) for failed in error.args[0]))
-    return error.strerror or str(error)
+    return getattr(error, "strerror", None) or str(error)
 
 
 def is_of_the_disk(error: OSError) -> bool:

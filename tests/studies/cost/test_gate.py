@@ -49,6 +49,13 @@ def test_what_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:
         read_baseline(tmp_path / "base.json")
 
 
+def test_an_absent_baseline_is_refused_once_by_name_and_without_a_number(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError) as refused:
+        read_baseline(tmp_path / "none.json")
+    assert "Errno" not in str(refused.value)
+    assert str(refused.value).count("none.json") == 1
+
+
 @pytest.mark.parametrize(
     ("old", "new", "tolerance", "fails"),
     [

@@ -33,6 +33,7 @@ from xdplab.labs.base import ARCHITECTURE_MARK, MITIGATED, OWN_KERNEL
 from xdplab.labs.cache import cache_dir, locked, make, mark_used, require_space
 from xdplab.labs.vm import architectures, archive, initramfs
 from xdplab.labs.vm.architectures import Architecture
+from xdplab.run.disk import reason
 from xdplab.text import natural
 
 _MAGIC = (0x202, b"HdrS")
@@ -262,7 +263,9 @@ def adopt(path: Path, modules: Path | None = None, needs: Sequence[str] = initra
         content = path.read_bytes()
         version = image_version(content)
     except (OSError, ValueError, struct.error) as error:
-        raise LabError(f"{path} cannot be a guest's kernel: {error}", remedy="name a bzImage or a vmlinux") from error
+        raise LabError(
+            f"{path} cannot be a guest's kernel: {reason(error)}", remedy="name a bzImage or a vmlinux"
+        ) from error
     release = version.split()[0]
     with tempfile.TemporaryDirectory(prefix="xdplab-modules-") as scratch:
         tree = _module_tree(modules, release, Path(scratch)) if modules else None

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.errors import ResultsError
-from xdplab.run.disk import write_whole
+from xdplab.run.disk import reason, write_whole
 from xdplab.studies.cost.measurement import ALLOCATOR, APPLICATION, CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.rows import FUNCTION, MADE_UP, PLACES
 from xdplab.text import many
@@ -294,7 +294,9 @@ def read_baseline(path: Path) -> list[Case]:
     try:
         return [_from_json(values) for values in list(json.loads(path.read_text()))]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ResultsError(f"{path} is no baseline: {error}", remedy="make one: `xdplab cost … --write FILE`") from None
+        raise ResultsError(
+            f"{path} is no baseline: {reason(error)}", remedy="make one: `xdplab cost … --write FILE`"
+        ) from None
 
 
 def _as_json(case: Case) -> dict[str, Any]:

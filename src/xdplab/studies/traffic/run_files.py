@@ -25,7 +25,7 @@ from xdplab.plan import (
 from xdplab.plan.copies import copied_into
 from xdplab.plan.factors import BY_COLUMN, of_program
 from xdplab.plan.points import SLICES, block_points, select
-from xdplab.run.disk import disk_errors
+from xdplab.run.disk import disk_errors, reason
 from xdplab.text import many
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def require_files(trials: Sequence[Trial]) -> None:
             frames_in(path) if path else ()
         except (FormatError, OSError) as error:
             remedy = "cut or convert it, as with `editcap` or `tcpdump -r`; then name the new file"
-            raise PlanError(f"program.frames: {path}: {error}", remedy=remedy) from None
+            raise PlanError(f"program.frames: {path}: {reason(error)}", remedy=remedy) from None
 
 
 def deciding_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]]:

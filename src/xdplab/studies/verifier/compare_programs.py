@@ -15,6 +15,7 @@ import pandas as pd
 from xdplab.analysis.values import Row, is_null, number, records, text
 from xdplab.errors import PlanError, ResultsError
 from xdplab.formats.verifier import parse_veristat
+from xdplab.run.disk import reason
 from xdplab.studies.comparing import EXIT_CODES, compared_json
 from xdplab.studies.kind import Run
 from xdplab.studies.verifier.points import LINUX
@@ -155,7 +156,7 @@ def side_of_csv(path: Path) -> Side:
     try:
         written = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise ResultsError(f"{path}: {error}", remedy="name a CSV of veristat (-o csv)") from error
+        raise ResultsError(f"{path}: {reason(error)}", remedy="name a CSV of veristat (-o csv)") from error
     return Side(f"veristat's {path.name}", _one_each(pd.DataFrame(parse_veristat(written))))
 
 
