@@ -177,7 +177,8 @@ _README = """# The claims of {name}, and how to check them
 measures its plan again on your machine ({trials} trials), judges each claim by your trials, and writes a page with the
 values below beside yours. It needs Linux, root for labs, and xdplab; `xdplab doctor` says what is missing. The exit
 code is 0 if all claims hold, 1 if one is refuted, 2 if one cannot be told. A folder that the file was unpacked into may
-be named instead. `xdplab claims` judges the trials that are in here. {summary}:
+be named instead. Commands that the plan names are asked for; read them, then `xdplab --trust reproduce artifact.zip`
+allows them. `xdplab claims` judges the trials that are in here. {summary}:
 
 {table}
 """
