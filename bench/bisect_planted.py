@@ -16,6 +16,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -259,14 +260,20 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--simulated", type=int, metavar="N")
 
 
-def is_right(name: str, planted: Planted, answer: dict[str, Any]) -> bool:
-    """Tell whether an answer is right, and print it."""
+def verdict(planted: Planted, answer: dict[str, Any]) -> str:
+    """Return whether an answer is right: with the planted commit alone, in a range, without it, or not given."""
     suspects = [suspect["key"] for suspect in answer.get("suspects", [])]
+    if not suspects:
+        return "undecided"
+    if suspects == planted.right:
+        return "right"
+    return "range" if planted.hashes[planted.at] in suspects else "WRONG"
+
+
+def show_answer(name: str, planted: Planted, answer: dict[str, Any]) -> None:
+    suspects, judged = len(answer.get("suspects", [])), len(answer.get("judged", []))
     step = f"{answer['good']:.5g} → {answer['bad']:.5g}" if suspects else answer["error"]
-    verdict = "right" if suspects == planted.right else "WRONG"
-    judged = len(answer.get("judged", []))
-    print(f"{verdict}: {name}: {step}; {len(suspects)} suspects, {judged} judged", flush=True)
-    return suspects == planted.right
+    print(f"{verdict(planted, answer)}: {name}: {step}; {suspects} suspects, {judged} judged", flush=True)
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[Aim]:
@@ -278,14 +285,19 @@ def measure(arguments: argparse.Namespace) -> Iterator[Aim]:
         return
     more = ["--by", arguments.by] + (["--lab", arguments.lab] if arguments.by == "race" else [])
     regressions = REGRESSIONS if arguments.by == "cost" else slowing(chance, arguments.only)
+    ends = Counter[str]()
     for name, regression in list(regressions.items())[arguments.first - 1 :][: arguments.only]:
         with tempfile.TemporaryDirectory(prefix="xdplab-planted-") as folder:
             (repo := Path(folder) / "repo").mkdir()
             planted = plant(repo, regression, random.Random(f"{arguments.seed}/{name}"))
-            before_s = cpu_s()
-            right = is_right(name, planted, bisected(planted, *more))
-            print(f"{cpu_s() - before_s:.0f} CPU-s", flush=True)
-            yield Aim(f"{name}: found by {arguments.by}", float(right), at_least=1)
+            before_s, start_s = cpu_s(), time.monotonic()
+            show_answer(name, planted, answer := bisected(planted, *more))
+            print(f"{cpu_s() - before_s:.0f} CPU-s, {time.monotonic() - start_s:.0f} s", flush=True)
+            ends[verdict(planted, answer)] += 1
+    print(f"{sum(ends.values())} regressions by {arguments.by}: {dict(ends)}", flush=True)
+    yield Aim("a wrong commit is blamed", ends["WRONG"], at_most=0)
+    if arguments.by == "cost":
+        yield Aim("right, of all", ends["right"] / sum(ends.values()), at_least=1)
 
 
 if __name__ == "__main__":
