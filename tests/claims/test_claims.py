@@ -204,6 +204,25 @@ def test_points_without_values_cannot_be_told_for_a_reason(
     assert reason in answer.why
 
 
+def test_a_latency_at_maximum_load_is_that_of_a_queue(tmp_path: Path) -> None:
+    native = {"of": {"load": "max"}, "to": {"load": "20kpps"}, "where": {"mode": "native", "accesses": 0}}
+    claims = {
+        "latency": {"ratio": "latency_p50_ns", **native, "at_least": 2},
+        "rate": {"ratio": "forwarded_pps", **native, "at_least": 2},
+    }
+    latency, rate = judge(SAMPLE, claims, tmp_path)
+    assert (latency.verdict, "queue" in latency.why) == (OPEN, True)
+    assert rate.verdict == HOLDS, "the automatic batch, which follows the load, is no other point"
+
+
+def test_what_a_point_without_counterpart_differs_in_is_named() -> None:
+    few, many = (ClaimedPoint({"mode": mode, "batch": batch}) for mode, batch in (("native", 8), ("generic", 60)))
+    twins = [ClaimedPoint({"mode": "generic", "batch": 8, "file": name}) for name in "ab"]
+    for others, name in (([many], "batch"), (twins, "file")):
+        with pytest.raises(ValueError, match=name):
+            instances(ratio(at_least=1), [few, *others])
+
+
 def test_a_file_about_other_points_is_refused_and_a_run_of_part_of_a_plan_is_not(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"line 2: claim 1: .*offload"):
         judge(SAMPLE, {"offload": RATIO | {"of": {"mode": "offload"}}}, tmp_path)

@@ -56,6 +56,12 @@ def test_an_artifact_is_reproduced_from_its_file_and_from_its_folder(theirs: Pat
         assert {one.claim: one.estimate for one in judged(own)} == measured, "the run keeps its claims"
 
 
+def test_other_claims_have_the_values_of_a_bundle_too(theirs: Path, tmp_path: Path) -> None:
+    shutil.move(theirs / "claims.yaml", "other.yaml")
+    answers = judged_here(published(theirs, Path("other.yaml")), here(tmp_path))
+    assert all(one.printed for one in answers)
+
+
 def test_an_artifact_that_is_too_large_says_what_is(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +94,9 @@ def test_reproduce_ends_with_the_answer_and_a_page_of_both(
     answer = CliRunner().invoke(cli, ["reproduce", "theirs"], standalone_mode=False)
     assert answer.return_value == 1
     page = (tmp_path / "here" / "report.html").read_text()
-    assert all(text in page for text in ("2.3 [2.1, 2.5]", TWICE, "theirs", "here"))
+    places = [page.index(text) for text in (f"<td>{TWICE}</td>", "Did forwarded_pps change from published to here?")]
+    assert places == sorted(places), "claims first, and what was published is the old side"
+    assert all(text in page for text in ("2.3 [2.1, 2.5]", "published: theirs", "here: here"))
 
 
 def test_a_report_and_a_notebook_have_the_claims(theirs: Path) -> None:

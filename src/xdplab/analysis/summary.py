@@ -84,7 +84,12 @@ def that_count(trials: pd.DataFrame) -> pd.DataFrame:
     last = settled(trials)
     if "lab" in last and last["lab"].isna().any():  # a trial that failed early does not know its lab
         last = last.assign(lab=last["lab"].fillna(last.groupby("point_id")["lab"].transform("first")))
-    return last.assign(paced=last["rate_requested_pps"].notna() & reached(last))
+    return last.assign(paced=paced(last))
+
+
+def paced(trials: pd.DataFrame) -> pd.Series[bool]:
+    """Return which trials have a latency of their load: at maximum load, or above what is reached, it is a queue's."""
+    return trials["rate_requested_pps"].notna() & reached(trials)
 
 
 def spread_of(name: str, values: Sequence[float] | pd.Series[float]) -> Spread | None:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from xdplab.absent import Absent
+from xdplab.analysis.summary import paced
 from xdplab.analysis.values import Row, is_null, number, records, text
 from xdplab.claims.grammar import Claim, Sentence, sentences
 from xdplab.errors import PlanError
@@ -174,23 +175,29 @@ def _column(name: str, points: Sequence[ClaimedPoint]) -> str:
 def _counterpart(point: ClaimedPoint, others: Sequence[ClaimedPoint], free: Iterable[str]) -> ClaimedPoint:
     """Return the one of ``others`` that differs from a point in ``free`` factors only; null fits any value."""
     names = [name for name, value in point.factors.items() if name not in free and not is_null(value)]
-    fitting = [
-        other for other in others
-        if all(is_null(other.factors.get(name)) or other.factors[name] == point.factors[name] for name in names)
-    ]  # fmt: skip
+    fitting = [other for other in others if _fits(other, point, names)]
     if len(fitting) == 1:
         return fitting[0]
     of = point.text([name for name in varying(others) if name not in free] or ["program_name", "program", "mode"])
     if not fitting:
-        raise ValueError(f"{of} has no counterpart to compare with; leave it out by `where`")
-    apart = [name for name in varying(fitting) if name not in free]
+        unlike = [[name for name in names if not _fits(other, point, [name])] for other in others]
+        nearest = ", ".join(sorted(unlike, key=len)[0])
+        raise ValueError(f"{of} has no counterpart: the nearest differs in {nearest} too; leave it out by `where`")
+    apart = [name for name in varying(fitting) if name not in free] or _unlike(fitting)
     raise ValueError(f"{of} has {len(fitting)} counterparts, which differ in {', '.join(apart)}: name it")
+
+
+def _fits(other: ClaimedPoint, point: ClaimedPoint, names: Iterable[str]) -> bool:
+    return all(is_null(other.factors.get(name)) or other.factors[name] == point.factors[name] for name in names)
 
 
 def varying(points: Iterable[ClaimedPoint]) -> list[str]:
     """Return the factors in which points differ, without those that follow from others."""
-    points = list(points)
-    names = [name for name in (points[0].factors if points else ()) if name not in _FOLLOWING | {"file"}]
+    return [name for name in _unlike(list(points)) if name not in _FOLLOWING | {"file"}]
+
+
+def _unlike(points: Sequence[ClaimedPoint]) -> list[str]:
+    names = points[0].factors if points else ()
     return [name for name in names if len({_text(point.factors.get(name)) for point in points}) > 1]
 
 
@@ -220,9 +227,14 @@ def measured_points(run: Run[Any], metric: str) -> list[ClaimedPoint]:
 def _of_traffic(run: Run[Any], metric: str) -> list[ClaimedPoint]:
     """Of traffic, searches and imports, which have a row per trial."""
     groups: dict[tuple[Any, Any], list[Row]] = {}
-    for row in records(run.rows()):
+    table = run.rows()
+    if metric.startswith("latency_") and "rate_requested_pps" in table:
+        table = table.assign(queued=~paced(table))
+    for row in records(table):
         groups.setdefault((row["point_id"], text(row, "lab")), []).append(row)
-    names = [*dict.fromkeys(("program_name", "rate_requested_pps", *(factor.column for factor in FACTORS)))]
+    columns = ("point_id", "program_name", "rate_requested_pps", *(factor.column for factor in FACTORS))
+    automatic = isinstance(run.plan, Plan) and all(block.traffic.batch == ["auto"] for block in run.plan.blocks)
+    names = [name for name in dict.fromkeys(columns) if not (automatic and name == "batch")]  # it follows the load
     return [
         _measured({name: None if is_null(rows[0].get(name)) else rows[0].get(name) for name in names}, rows, metric)
         for rows in groups.values()
@@ -234,6 +246,9 @@ def _measured(factors: Mapping[str, Any], rows: Sequence[Row], metric: str) -> C
     point = ClaimedPoint(factors)
     if not valid:
         return replace(point, why=f"no trial is valid: {text(rows[0], 'reason')}")
+    if all(row.get("queued") for row in valid):
+        return replace(point, why="at maximum load, or above what is reached, a latency is that of a full queue")
+    valid = [row for row in valid if not row.get("queued")]
     if metric == "forwarded_pps" and any(_is_senders(row) for row in valid):
         return replace(point, why="the generator limits its rate: it is not the DUT's")
     values = {int(str(row["repetition"])): value for row in valid if (value := number(row, metric)) is not None}

@@ -43,8 +43,7 @@ def published(source: Path, file: Path | None = None) -> PublishedClaims:
     else:
         return PublishedClaims(source, _of_plan(source, file))
     claims, *_ = claims_of(run, file)
-    if file is None:  # of a bundle the measured values are those that were published
-        claims = [_with_printed(*pair) for pair in zip(claims, judged(run), strict=True)]
+    claims = [_with_printed(*pair) for pair in zip(claims, judged(run, file), strict=True)]
     return PublishedClaims(run.directory.path / "plan.yaml", claims, run)
 
 

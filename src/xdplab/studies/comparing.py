@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -51,6 +51,11 @@ class ComparedRuns:
     unlike: tuple[Unlike, ...]
     doubts: Mapping[str, tuple[str, ...]]
     decision: Decision
+
+    def named(self, first: str, second: str) -> ComparedRuns:
+        """Return it with other names for its runs."""
+        doubts = zip((first, second), self.doubts.values(), strict=True)
+        return replace(self, names=(first, second), doubts=dict(doubts))
 
     @property
     def exit_code(self) -> int:

@@ -13,7 +13,7 @@ import json
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -93,11 +93,20 @@ class Part:
 
 
 def write_report(
-    runs: Sequence[Run[Any]], path: Path, *, author: str | None = None, licence: str | None = None, margin: float
+    runs: Sequence[Run[Any]],
+    path: Path,
+    *,
+    sides: Sequence[str] = (),
+    author: str | None = None,
+    licence: str | None = None,
+    margin: float,
 ) -> Path:
-    """Write the page of one or several runs; two of one kind are compared. Raises ResultsError."""
+    """Write the page of one or several runs; two of one kind are compared. ``sides`` name them instead of their
+    folders. Raises ResultsError."""
     parts = [part_of(run) for run in runs]
-    both = compared(runs, margin)
+    if sides:
+        parts = [replace(part, name=f"{side}: {part.name}") for part, side in zip(parts, sides, strict=True)]
+    both = compared(runs, margin, sides)
     page = html(parts, both, author=author, licence=licence)
     return write_whole(path, page.encode())
 
@@ -320,11 +329,14 @@ def inlined(svg: bytes) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def compared(runs: Sequence[Run[Any]], margin: float) -> Part | None:
-    """Return the comparison of two runs of one kind; None for any other number or for two kinds."""
+def compared(runs: Sequence[Run[Any]], margin: float, sides: Sequence[str] = ()) -> Part | None:
+    """Return the comparison of two runs of one kind; None for any other number or for two kinds. ``sides`` name
+    them."""
     if len(runs) != 2 or runs[0].kind.name != runs[1].kind.name:
         return None
     comparison: ComparedRuns = runs[0].compare(runs[1], margin=margin)
+    if sides:
+        comparison = comparison.named(*sides)
     picture, why = _ratios(comparison)
     points = comparison.points.dropna(axis=1, how="all")
     columns = [name for name in points if name not in ("point_id", "mean_a", "mean_b")]
