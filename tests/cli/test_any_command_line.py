@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.cli.entry import ending
+from tests.cli.entry import ending, ending_with_output
 from tests.cli.messages import make_places
 
 from xdplab import cli
@@ -174,6 +174,20 @@ WITH_A_LAB += ["lab up", "lab down", "lab status", "lab run"]
 @pytest.mark.parametrize("verb", WITH_A_LAB)
 def test_the_lab_is_taken_after_a_verb_that_uses_one(verb: str) -> None:
     assert "--lab" in [option for parameter in ALL[tuple(verb.split())].params for option in parameter.opts]
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("reproduce plan.yaml --trust", "xdplab --trust reproduce"),
+        ("lab down --trust", "xdplab --trust lab down"),
+        ("claims results --lab netns", "xdplab --lab NAME claims"),
+    ],
+)
+def test_an_option_that_stands_before_the_verb_is_told_where_it_stands(line: str, remedy: str) -> None:
+    code, _, error = ending_with_output(line.split())
+    assert code in (2, MISUSED)
+    assert remedy in error
 
 
 def test_the_lab_after_the_verb_is_the_one_that_is_used() -> None:

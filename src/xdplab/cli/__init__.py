@@ -117,6 +117,11 @@ def _misused(error: click.ClickException) -> PlanError:
     context = getattr(error, "ctx", None)
     message = error.format_message().rstrip(".")
     wrong = PlanError(message, remedy=f"`{context.command_path} --help` shows what it takes" if context else None)
+    if context and isinstance(error, click.NoSuchOption):
+        for option in (one for one in cli.params if error.option_name in one.opts):
+            value = f" {option.metavar}" if option.metavar else ""
+            before = f"xdplab {error.option_name}{value} {context.command_path.partition(' ')[2]} …"
+            wrong = PlanError(f"{error.option_name} stands before the verb", remedy=f"`{before}`")
     wrong.exit_code = MISUSED if error.exit_code == MISUSED else wrong.exit_code
     return wrong
 
