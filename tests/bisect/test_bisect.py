@@ -268,6 +268,13 @@ def test_ends_of_other_packets_are_refused() -> None:
     assert counting.Threshold.between(case(27), case(39, kernel="7.2"), None, over_kernels=True).at == 833
 
 
+def test_ends_that_drop_all_frames_may_lack_the_entries_of_a_map() -> None:
+    dropping = case(27, back="0.00% of the frames")
+    dropping.made_with["passed_on"] = "0.00% of the frames"  # type: ignore[index]
+    with pytest.raises(PlanError, match="--map"):
+        counting.Threshold.between(dropping, dropping, None, over_kernels=False)
+
+
 @pytest.mark.parametrize(
     ("text", "words", "code"),
     [

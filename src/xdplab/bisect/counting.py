@@ -104,8 +104,9 @@ class Threshold:
         parts = tuple(name for name in difference.parts[1:] if name not in difference.inexact)
         low, high = (sum((case.totals[name] for name in parts), Fraction()) for case in (good, bad))
         if low == high:
+            doubt = f"; no frame came back or went on: {gate.MAP_HINT}" if good.drops_all or bad.drops_all else ""
             raise PlanError(
-                f"nothing to find: a packet costs {float(low):g} instructions at both ends",
+                f"nothing to find: a packet costs {float(low):g} instructions at both ends{doubt}",
                 remedy="name ends that differ: `xdplab cost` counts each",
             )
         wanted = abs(high - low) / 2 if step is None else Fraction(step)

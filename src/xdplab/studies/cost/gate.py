@@ -29,7 +29,7 @@ _BECAME = ("came_back", "passed_on")
 """What became of the frames: a program that drops them all costs less, and is no better for it."""
 _MADE_WITH = (*_TOOLS, *_BECAME)
 _NONE = "0.00% of the frames"
-_MAP_HINT = "does a map lack its entries (`--map`)?"
+MAP_HINT = "does a map lack its entries (`--map`)?"
 
 Counts = Mapping[str, Fraction]
 
@@ -173,13 +173,13 @@ class Gate:
         """Say the verdict on ``baseline`` in a sentence, what may be the cause where nothing compares, and that frames
         which neither come back nor go on may be what a map lets through."""
         ended = sum(one.new.drops_all for one in self.differences)
-        doubt = f"; no frame of {many(ended, 'packet')} came back or went on: {_MAP_HINT}" if ended else ""
+        doubt = f"; no frame of {many(ended, 'packet')} came back or went on: {MAP_HINT}" if ended else ""
         return self._verdict_text(baseline) + doubt
 
     def _verdict_text(self, baseline: str) -> str:
         if self.made_otherwise:
             lost = any(line.startswith(_BECAME) for line in self.made_otherwise)
-            hint = f"; {_MAP_HINT}" if lost else ""
+            hint = f"; {MAP_HINT}" if lost else ""
             return f"not comparable with {baseline}: {'; '.join(self.made_otherwise)}{hint}"
         most = max(self.differences, key=lambda one: one.growth[0])
         more, total = most.growth
