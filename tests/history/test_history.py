@@ -167,8 +167,17 @@ def half(folder: Path) -> str:
     return "plan.yaml"
 
 
+def lost(folder: Path) -> str:
+    (measured(folder, "lost") / "journal.jsonl").unlink()
+    return "without its journal"
+
+
 def cut_short(folder: Path) -> str:
-    journal = measured(folder, "short") / "journal.jsonl"
+    return cut(measured(folder, "short"))
+
+
+def cut(run: Path) -> str:
+    journal = run / "journal.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     finished = [n for n, line in enumerate(lines) if '"event":"finished"' in line]
     journal.write_text("".join(lines[: finished[4] + 1]))
@@ -200,7 +209,7 @@ def damaged(folder: Path) -> str:
     return "torn"
 
 
-@pytest.mark.parametrize("happens", [half, cut_short, foreign, no_bundle, of_the_future, a_copy, damaged])
+@pytest.mark.parametrize("happens", [half, lost, cut_short, foreign, no_bundle, of_the_future, a_copy, damaged])
 def test_what_is_odd_is_one_line_and_the_rest_is_shown(happens: Callable[[Path], str], folder: Path) -> None:
     measured(folder, "good")
     fact = happens(folder)
@@ -209,6 +218,22 @@ def test_what_is_odd_is_one_line_and_the_rest_is_shown(happens: Callable[[Path],
         assert fact in line
         assert "\n" not in line
         assert (made.rows["run"] == "good").sum() == 14
+
+
+def test_of_a_run_and_its_damaged_copy_the_whole_one_is_shown(folder: Path) -> None:
+    cut(shutil.copytree(measured(folder, "good"), folder / "a-damaged-copy"))
+    made = gathered([folder])
+    assert set(made.rows["run"]) == {"good"}
+    assert any("a-damaged-copy has the identity of" in line for line in made.remarks)
+
+
+def test_a_bisection_and_its_races_are_passed_over(folder: Path) -> None:
+    measured(folder, "good")
+    (folder / "bisection" / "races").mkdir(parents=True)
+    measured(folder, "bisection/races/one")
+    (folder / "bisection" / "bisect.json").write_text("{}")
+    made = gathered([folder])
+    assert (set(made.rows["run"]), made.remarks) == ({"good"}, ())
 
 
 def test_a_metric_that_no_run_has_is_one_line_beside_others(folder: Path) -> None:

@@ -8,6 +8,7 @@ are drawn in, so that one slow run is no change. Runs of another machine begin a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,6 +32,7 @@ LEAST_RUNS = 3
 _ORDERS, _AT_ONCE, _SEED, _DEVIATIONS = 499, 50, 1, 3.0
 _ALARMS = 0.03
 """The share of unchanged series in which a change is seen; of several simulations, none then has more than 5 %."""
+_HASH, _DIGITS = re.compile(r"[0-9a-f]{12}"), 8
 _AROUND = {"program_hash": "program", "kernel": "kernel", "commit": "xdplab"}
 
 
@@ -162,9 +164,8 @@ def _measured(old: Any, new: Any, *sides: Numbers) -> ChangeOverTime:
 def _change(
     old: Any, new: Any, values: tuple[float, float, float | None, float | None, float | None]
 ) -> ChangeOverTime:
-    names = (f"{word} {_text(old[name])} → {_text(new[name])}" for name, word in _AROUND.items())
-    differing = [_text(old[name]) != _text(new[name]) for name in _AROUND]
-    otherwise = tuple(text for text, differs in zip(names, differing, strict=True) if differs)
+    pairs = ((word, _text(old[name]), _text(new[name])) for name, word in _AROUND.items())
+    otherwise = tuple(f"{word} {_short(a, b)} → {_short(b, a)}" for word, a, b in pairs if a != b)
     runs = old["run"], new["run"], old["path"], new["path"]
     place = None if is_null(new["place"]) else new["place"]
     return ChangeOverTime(new["metric"], new["point"], place, *values, *runs, otherwise)
@@ -178,6 +179,12 @@ def _new_machine(old: Any, new: Any) -> str:
     pairs = zip(MACHINE, _machine(old), _machine(new), strict=True)
     what = ", ".join(f"{name} {before} → {after}" for name, before, after in pairs if before != after)
     return f"Another machine from {old['run']} to {new['run']}, where a new series begins: {what}"
+
+
+def _short(text: str, other: str) -> str:
+    """Return the beginning of a hash, if it tells it from the other."""
+    is_hash = _HASH.match(text) and text[:_DIGITS] != other[:_DIGITS]
+    return text[:_DIGITS] if is_hash else text
 
 
 def _text(value: object) -> str:

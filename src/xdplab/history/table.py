@@ -23,6 +23,8 @@ _COLUMN = {"kernel": "kernel", "commit": "commit", "program": "program_hash"}
 _AHEAD_S = 60.0
 """How far two clocks may differ before a run is called one of the future."""
 _NAMED = 3
+_BISECTION, _MANIFEST = "bisect.json", "manifest.json"
+"""The files by which a bisection's folder is told, whose races are of its commits; and a run that lost its journal."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +92,11 @@ def gathered(folders: Sequence[Path]) -> History:
 
 @dataclass(frozen=True)
 class _Contents:
-    """What is below a folder: runs and bundles, other files, and folders that cannot be read."""
+    """What is below a folder: runs and bundles, other files, and a line for each folder that cannot be read."""
 
     runs: list[Path]
     foreign: list[Path]
-    closed: list[str]
+    unread: list[str]
 
     @classmethod
     def of(cls, folder: Path) -> _Contents:
@@ -103,11 +105,18 @@ class _Contents:
         contents = cls([], [], [])
         if folder.is_file():
             contents.runs.append(folder)
-        for place, folders, files in os.walk(folder, onerror=lambda error: contents.closed.append(str(error))):
+        for place, folders, files in os.walk(folder, onerror=lambda error: contents.unread.append(str(error))):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             if JOURNAL in files:
                 contents.runs.append(Path(place))
                 folders.clear()
+                continue
+            if _BISECTION in files:
+                folders.clear()
+                continue
+            if _MANIFEST in files:
+                folders.clear()
+                contents.unread.append(f"{place}: a run without its {JOURNAL}")
                 continue
             paths = [Path(place, name) for name in sorted(files) if not name.startswith(".")]
             contents.runs.extend(path for path in paths if path.suffix == ".zip")
@@ -115,7 +124,7 @@ class _Contents:
         return contents
 
     def remarks(self, folder: Path) -> Iterator[str]:
-        yield from self.closed
+        yield from self.unread
         if self.foreign:
             first = ", ".join(str(path.relative_to(folder)) for path in self.foreign[:_NAMED])
             more = f" and {len(self.foreign) - _NAMED} more" if len(self.foreign) > _NAMED else ""
@@ -152,14 +161,14 @@ def _ranks(rows: pd.DataFrame, by: By) -> pd.Series[int]:
 
 
 def _without_copies(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows of one folder or bundle for each run's identity, and a line for each copy."""
-    places = rows[["run_id", "path"]].drop_duplicates()
-    places = places.assign(bundle=places["path"].str.endswith(".zip")).sort_values(["bundle", "path"], kind="stable")
+    """Return the rows of one folder or bundle for each run's identity, that with most values, and a line for each other
+    copy."""
+    places = rows.assign(less=-rows["n"].fillna(0)).groupby(["run_id", "path"], as_index=False)["less"].sum()
+    places = places.assign(bundle=places["path"].str.endswith(".zip")).sort_values(["less", "bundle", "path"])
     places = places.assign(first=places.groupby("run_id")["path"].transform("first"))
     copies = places[places["path"].ne(places["first"])]
-    lines = [
-        f"{path} has the identity of {of}, {run_id}: it is shown once" for run_id, path, _, of in copies.to_numpy()
-    ]
+    copied = zip(copies["path"], copies["first"], copies["run_id"], strict=True)
+    lines = [f"{path} has the identity of {of}, {run_id}: it is shown once" for path, of, run_id in copied]
     return (rows[~rows["path"].isin(copies["path"])] if len(copies) else rows), lines
 
 
