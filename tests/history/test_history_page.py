@@ -66,7 +66,7 @@ def test_the_page_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
 
 
 def test_each_metric_point_and_place_has_a_plot_and_those_with_a_change_are_first(tmp_path: Path) -> None:
-    still = rows_of(np.zeros(20), point="still")
+    still = rows_of(np.zeros(20), point="still", metric="first")
     text = written(pd.concat([still, rows_of(STEP, point="moved", place=None), rows_of(STEP, point="moved")]), tmp_path)
     assert [svg.get("aria-label", "").split(" of ")[1].split(":")[0] for svg in svgs(text)] == [
         "moved",

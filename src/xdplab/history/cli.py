@@ -12,6 +12,7 @@ import click
 from xdplab.cli.common import AS_JSON, print_json, show, tell
 from xdplab.errors import PlanError
 from xdplab.lazy import lazy
+from xdplab.text import size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +76,7 @@ def history(
         tell(f"{len(made.rows)} rows in {csv}", err=as_json)
     if page is not None:
         pages.write_page(made.rows, over_time, made.remarks, page)
-        tell(f"{page}: {page.stat().st_size / 1e6:.1f} MB", err=as_json)
+        tell(f"{page}: {size(page.stat().st_size)}", err=as_json)
     if as_json:
         facts = {"rows": _facts(made.rows), "changes": [asdict(one) for one in over_time.changed]}
         print_json(facts | {"machines": over_time.machines, "remarks": remarks})

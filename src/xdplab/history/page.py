@@ -56,9 +56,10 @@ class Listed:
 
 @dataclass(frozen=True)
 class Plot:
-    """The values of a metric, point and place over time."""
+    """The values of a metric, point and place over time; ``name`` is its place in the page."""
 
     name: str
+    metric: str
     title: str
     shapes: Shapes
     marks: list[Mark]
@@ -82,9 +83,10 @@ def html(rows: pd.DataFrame, over_time: ChangesOverTime, remarks: Sequence[str],
     order = sorted(groups, key=lambda key: min(numbered.get(key, {len(over_time.changed) + 1: None})))[:MOST_PLOTS]
     lead = cache(lambda run: _link(Path(run), folder))
     drawn = {key: _plot(f"p{n}", groups[key], numbered.get(key, {}), lead) for n, key in enumerate(order)}
-    metrics = {
-        name: [plot for (metric, *_), plot in drawn.items() if metric == name] for name in rows["metric"].unique()
-    }
+    sections = {"Plots with a change": [plot for plot in drawn.values() if plot.marks]}
+    for plot in drawn.values():
+        if not plot.marks:
+            sections.setdefault(plot.metric, []).append(plot)
     listed = [
         Listed(one, drawn[one.metric, one.point, one.place].name, lead(one.before_path), lead(one.path))
         for one in over_time.changed[:MOST_LISTED]
@@ -97,7 +99,7 @@ def html(rows: pd.DataFrame, over_time: ChangesOverTime, remarks: Sequence[str],
         more=len(over_time.changed) - len(listed),
         machines=over_time.machines,
         remarks=[*remarks, *over_time.remarks],
-        metrics={name: made for name, made in metrics.items() if made},
+        sections=[(title, many(len(made), "plot"), made) for title, made in sections.items() if made],
         not_drawn=len(groups) - len(drawn),
         size=(plots.WIDTH, plots.HEIGHT, plots.LEFT, plots.RIGHT, plots.TOP, plots.BOTTOM),
     )
@@ -117,14 +119,15 @@ def _plot(name: str, rows: pd.DataFrame, changed: dict[int, ChangeOverTime], lea
     machine = rows.groupby(list(MACHINE), sort=False, dropna=False).ngroup().to_numpy()
     borders = [int(run) + 1 for run in np.flatnonzero(np.diff(machine))]
     by_run = dict(sorted((paths.index(change.path), number) for number, change in changed.items()))
-    made = shapes(rows, str(rows["metric"].iloc[0]), list(by_run), borders)
+    metric = str(rows["metric"].iloc[0])
+    made = shapes(rows, metric, list(by_run), borders)
     marks = [
         Mark(spot, lead(paths[run]), changed[number].text, number)
         for spot, (run, number) in zip(made.spots, by_run.items(), strict=True)
     ]
     first = rows.iloc[0]
     title = str(first["point"]) if is_null(first["place"]) else f"{first['point']}, {first['place']}"
-    return Plot(name, title, made, marks, _links(rows, made, lead), _caption(rows))
+    return Plot(name, metric, title, made, marks, _links(rows, made, lead), _caption(rows))
 
 
 def _links(rows: pd.DataFrame, made: Shapes, lead: Callable[[str], str]) -> list[RunLink]:
